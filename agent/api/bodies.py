@@ -1,0 +1,134 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""A request's body: bytes to plain JSON values, or a sentence why not.
+
+Only what can be kept and given back unchanged gets in: UTF-8, each key once,
+finite numbers, no NUL and no half of a surrogate pair, nesting within reason.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any, Protocol
+
+from agent.api.faults import Fault
+from agent.errors import Invalid
+
+_DEPTH_MAX = 32
+_JSON_TYPE = "application/json"
+
+
+class Readable(Protocol):
+    """A WSGI input, cut at the end of this request's body."""
+
+    def read(self, size: int, /) -> bytes:
+        """At most ``size`` bytes; fewer means the end."""
+
+
+def check_type(content_type: str | None) -> None:
+    """Let JSON in; a client that names no type is believed to send JSON.
+
+    :raises Fault: 415.
+    """
+    named = (content_type or _JSON_TYPE).partition(";")[0].strip().lower()
+    if named != _JSON_TYPE:
+        raise Fault(415, f"Content-Type must be {_JSON_TYPE}.")
+
+
+def read(stream: Readable, length: int | None, limit: int) -> bytes:
+    """The whole body; ``length`` is what the client announced, if it did.
+
+    :raises Fault: 413, it has more than ``limit`` bytes.
+    :raises Invalid: it broke off.
+    """
+    too_large = Fault(413, f"The request body must have at most {limit} bytes.")
+    if length is not None and length > limit:
+        raise too_large
+    try:
+        raw = stream.read(limit + 1 if length is None else length)
+    except (OSError, ValueError) as error:
+        raise Invalid("The request body broke off: send it again.") from error
+    if len(raw) > limit:
+        raise too_large
+    return raw
+
+
+def parsed(raw: bytes) -> Any:
+    """The JSON value in ``raw``.
+
+    :raises Invalid: says what is wrong with it.
+    """
+    if not raw:
+        raise Invalid("The request body is missing: send a JSON object.")
+    try:
+        value = json.loads(
+            raw.decode(),
+            object_pairs_hook=_object,
+            parse_constant=_constant,
+            parse_float=_float,
+        )
+        _check(value, 0)
+    except UnicodeDecodeError:
+        raise Invalid("The request body must be UTF-8.") from None
+    except RecursionError:
+        raise _too_deep() from None
+    except json.JSONDecodeError as error:
+        raise Invalid(
+            f"The request body is not JSON: {error.msg} at line {error.lineno},"
+            f" column {error.colno}."
+        ) from None
+    except ValueError:
+        # int() takes at most sys.get_int_max_str_digits() digits.
+        raise Invalid("The request body has a number that is too long.") from None
+    return value
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    value = dict(pairs)
+    if len(value) != len(pairs):
+        raise Invalid("The request body has a key twice in one object: send it once.")
+    return value
+
+
+def _constant(name: str) -> Any:
+    raise Invalid(f"The request body has {name}, which is not a JSON number.")
+
+
+def _float(digits: str) -> float:
+    value = float(digits)
+    if math.isinf(value):
+        raise Invalid("The request body has a number that is too large.")
+    return value
+
+
+def _check(value: Any, depth: int) -> None:
+    if depth > _DEPTH_MAX:
+        raise _too_deep()
+    if isinstance(value, str):
+        _check_text(value)
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            _check_text(key)
+            _check(item, depth + 1)
+    elif isinstance(value, list):
+        for item in value:
+            _check(item, depth + 1)
+
+
+def _check_text(text: str) -> None:
+    if text.isascii():
+        wrong = "\0" in text
+    else:
+        wrong = any(c == "\0" or "\ud800" <= c <= "\udfff" for c in text)
+    if wrong:
+        raise Invalid(
+            "The request body has a text with a NUL or half a surrogate pair:"
+            " send only whole characters."
+        )
+
+
+def _too_deep() -> Invalid:
+    return Invalid(
+        f"The request body is nested too deeply: use at most {_DEPTH_MAX} levels."
+    )

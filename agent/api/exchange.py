@@ -1,0 +1,54 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""What a handler takes and gives. HTTP stops here: no framework above this line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from agent.api.settings import ApiSettings
+from agent.records import Context
+from agent.service.services import Services
+
+Version = tuple[int, int]
+
+
+@dataclass(slots=True)
+class Call:
+    """One request.
+
+    Its URL is ``root`` (scheme and host), /v3, ``project`` ("/<id>", or nothing if
+    the client left it out) and ``path``. ``args`` are the variables of the path.
+    ``body()`` reads and parses the request's JSON; it may be called once, and
+    raises what agent.api.bodies says.
+    """
+
+    services: Services
+    settings: ApiSettings
+    ctx: Context
+    version: Version
+    root: str
+    project: str
+    path: str
+    query: Mapping[str, str]
+    args: Mapping[str, str]
+    body: Callable[[], Any]
+
+    @property
+    def base(self) -> str:
+        """What the client's own URLs begin with."""
+        return f"{self.root}/v3{self.project}"
+
+
+@dataclass(slots=True)
+class Answer:
+    """What goes back: ``body`` becomes JSON, None is no body at all."""
+
+    status: int
+    body: Any = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+Handler = Callable[[Call], Answer]

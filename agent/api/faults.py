@@ -1,0 +1,100 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""The one place where an error becomes HTTP.
+
+The body has one key, named after the status; the words are those of the Block
+Storage API, where quota and space are 413 and carry ``retryAfter``.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+from agent.api.exchange import Answer
+from agent.errors import (
+    AgentError,
+    BackendFailed,
+    BackendUnavailable,
+    Busy,
+    Conflict,
+    Exhausted,
+    Invalid,
+    NotFound,
+)
+
+LOG = logging.getLogger(__name__)
+
+_MESSAGE_MAX = 400
+
+_KEYS = {
+    400: "badRequest",
+    401: "unauthorized",
+    403: "forbidden",
+    404: "itemNotFound",
+    405: "badMethod",
+    409: "conflictingRequest",
+    413: "overLimit",
+    415: "badMediaType",
+    501: "notImplemented",
+    503: "serviceUnavailable",
+}
+
+# The nearest class of the error decides; Retry-After is seconds.
+_FAMILIES: Mapping[type, tuple[int, str | None]] = {
+    Invalid: (400, None),
+    NotFound: (404, None),
+    Busy: (409, "1"),
+    Conflict: (409, None),
+    Exhausted: (413, "0"),
+    BackendUnavailable: (503, "5"),
+    BackendFailed: (500, None),
+}
+
+
+class Fault(AgentError):
+    """A refusal that only HTTP knows: no such path, method, version or media type."""
+
+    code = "http"
+
+    def __init__(
+        self, status: int, message: str, headers: Mapping[str, str] | None = None
+    ) -> None:
+        super().__init__(message)
+        self.status, self.headers = status, headers or {}
+
+
+def no_such_path() -> Fault:
+    """The 404 of a URL that is not in the table, at this microversion."""
+    return Fault(404, "The resource could not be found.")
+
+
+def answer(error: Exception, request_id: str) -> Answer:
+    """The answer to a request that ended in ``error``.
+
+    What nobody foresaw is logged in full and told in one neutral line.
+    """
+    if isinstance(error, Fault):
+        return _rendered(error.status, error.message, error.headers)
+    for family in type(error).__mro__:
+        if family in _FAMILIES and isinstance(error, AgentError):
+            status, retry = _FAMILIES[family]
+            if status >= 500:
+                LOG.error("[%s] FAILED %s: %s", request_id, error.code, error.message)
+            headers = {} if retry is None else {"Retry-After": retry}
+            return _rendered(status, error.message, headers)
+    LOG.error("[%s] CRASHED", request_id, exc_info=error)
+    return _rendered(
+        500, f"The request failed in an unexpected way; the log has it as {request_id}."
+    )
+
+
+def _rendered(
+    status: int, message: str, headers: Mapping[str, str] | None = None
+) -> Answer:
+    if len(message) > _MESSAGE_MAX:
+        message = message[: _MESSAGE_MAX - 3] + "..."
+    told: dict[str, object] = {"code": status, "message": message}
+    if status == 413 and headers and "Retry-After" in headers:
+        told["retryAfter"] = headers["Retry-After"]
+    return Answer(status, {_KEYS.get(status, "computeFault"): told}, headers or {})

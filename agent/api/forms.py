@@ -1,0 +1,77 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""Check a body against JSON Schema and say in one sentence what does not fit.
+
+A schema's ``description`` ends the sentence "<field>: give <description>.", so
+the text is ours, short, and repeats nothing of what the client sent but keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from jsonschema import Draft4Validator, Draft202012Validator, ValidationError
+from jsonschema.protocols import Validator
+from jsonschema.validators import extend
+
+from agent.api.exchange import Call, Version
+from agent.errors import Invalid
+
+Schema = Mapping[str, Any]
+
+# From draft 6 on, 1.0 is an integer; a size of 1.0 is somebody's mistake.
+_Validator = extend(Draft202012Validator, type_checker=Draft4Validator.TYPE_CHECKER)
+
+_KEY_MAX = 64
+
+
+class Form:
+    """The form of one body from some microversions on, compiled when made."""
+
+    def __init__(self, schemas: Mapping[Version, Schema]) -> None:
+        self.schemas = schemas
+        newest_first = sorted(schemas, reverse=True)
+        self._validators: tuple[tuple[Version, Validator], ...] = tuple(
+            (since, _Validator(schemas[since])) for since in newest_first
+        )
+
+    def read(self, call: Call) -> Any:
+        """The request's body, checked.
+
+        :raises Invalid: names the field and what to give.
+        """
+        body = call.body()
+        self.check(body, call.version)
+        return body
+
+    def check(self, body: Any, version: Version) -> None:
+        """Raise Invalid for the first thing in ``body`` that does not fit."""
+        validator = next(v for since, v in self._validators if since <= version)
+        error = next(validator.iter_errors(body), None)
+        if error is not None:
+            raise Invalid(sentence(error))
+
+
+def sentence(error: ValidationError) -> str:
+    """Name the field that does not fit, and say what to give."""
+    path = [_short(step) for step in error.absolute_path]
+    schema: Any = error.schema
+    properties = schema.get("properties", {})
+    instance: Any = error.instance
+    if error.validator == "required":
+        missing = next(key for key in schema["required"] if key not in instance)
+        return _give([*path, missing], properties[missing])
+    if error.validator == "additionalProperties":
+        extra = next(key for key in instance if key not in properties)
+        return f"{'.'.join([*path, _short(extra)])} is not known here: leave it out."
+    return _give(path, schema)
+
+
+def _give(path: list[str], schema: Schema) -> str:
+    return f"{'.'.join(path) or 'The body'}: give {schema['description']}."
+
+
+def _short(step: object) -> str:
+    text = str(step)
+    return text if len(text) <= _KEY_MAX else f"{text[:_KEY_MAX]}..."

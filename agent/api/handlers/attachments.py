@@ -1,0 +1,72 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""Attachments over HTTP: who may reach which volume, and how."""
+
+from __future__ import annotations
+
+from agent.api import paging, schemas, views
+from agent.api.exchange import Answer, Call
+from agent.records import Attachment, NewAttachment, Page
+
+
+def create(call: Call) -> Answer:
+    """POST /attachments"""
+    asked = schemas.ATTACHMENT_CREATE.read(call)["attachment"]
+    instance = asked.get("instance_uuid")
+    new = NewAttachment(
+        volume_id=asked["volume_uuid"].lower(),
+        instance_uuid=instance and instance.lower(),
+        mode=asked.get("mode"),
+        connector=asked.get("connector") or None,
+    )
+    return _one(call.services.attachments.create(call.ctx, new))
+
+
+def index(call: Call) -> Answer:
+    """GET /attachments"""
+    page, rows = _rows(call)
+    body = {"attachments": [views.attachment_brief(row) for row in rows]}
+    return Answer(200, body | paging.more(call, "attachments", page, rows))
+
+
+def detail(call: Call) -> Answer:
+    """GET /attachments/detail"""
+    page, rows = _rows(call)
+    body = {"attachments": [views.attachment(row, secrets=False) for row in rows]}
+    return Answer(200, body | paging.more(call, "attachments", page, rows))
+
+
+def show(call: Call) -> Answer:
+    """GET /attachments/{id}"""
+    return _one(call.services.attachments.get(call.ctx, call.args["id"]))
+
+
+def update(call: Call) -> Answer:
+    """PUT /attachments/{id}"""
+    connector = schemas.ATTACHMENT_UPDATE.read(call)["attachment"]["connector"]
+    attachments = call.services.attachments
+    return _one(attachments.connect(call.ctx, call.args["id"], connector))
+
+
+def delete(call: Call) -> Answer:
+    """DELETE /attachments/{id}"""
+    left = call.services.attachments.delete(call.ctx, call.args["id"])
+    return Answer(200, {"attachments": [views.attachment_brief(row) for row in left]})
+
+
+def action(call: Call) -> Answer:
+    """POST /attachments/{id}/action"""
+    schemas.ATTACHMENT_ACTION.read(call)
+    call.services.attachments.complete(call.ctx, call.args["id"])
+    return Answer(204)
+
+
+def _rows(call: Call) -> tuple[Page, list[Attachment]]:
+    page = paging.page(call)
+    if not page.limit:
+        return page, []
+    return page, call.services.attachments.list(call.ctx, page)
+
+
+def _one(found: Attachment) -> Answer:
+    return Answer(200, {"attachment": views.attachment(found, secrets=True)})

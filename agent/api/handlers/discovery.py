@@ -1,0 +1,45 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""Which versions there are. It needs no token, whoever may use the rest."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from agent.api import microversions
+from agent.api.exchange import Answer, Call
+
+
+def choices(call: Call) -> Answer:
+    """GET /"""
+    return Answer(300, _document(call))
+
+
+def version(call: Call) -> Answer:
+    """GET /v3"""
+    return Answer(200, _document(call))
+
+
+def _document(call: Call) -> dict[str, Any]:
+    media = "application/vnd.openstack.volume+json;version=3"
+    return {
+        "versions": [
+            {
+                "id": "v3.0",
+                "status": "CURRENT",
+                "version": microversions.text(microversions.MAX),
+                "min_version": microversions.text(microversions.MIN),
+                # When 3.71 was published; clients show it and nothing else.
+                "updated": "2023-08-31T00:00:00Z",
+                "links": [
+                    {
+                        "rel": "describedby",
+                        "type": "text/html",
+                        "href": "https://docs.openstack.org/",
+                    },
+                    {"rel": "self", "href": f"{call.root}/v3/"},
+                ],
+                "media-types": [{"base": "application/json", "type": media}],
+            }
+        ]
+    }

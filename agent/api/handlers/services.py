@@ -1,0 +1,67 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""What operators and schedulers ask of the node: its services and its pools."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from agent.api import microversions, query, schemas, views
+from agent.api.exchange import Answer, Call
+from agent.errors import Invalid
+from agent.records import Pool
+
+
+def index(call: Call) -> Answer:
+    """GET /os-services"""
+    found = call.services.node.services(
+        call.ctx, host=call.query.get("host"), binary=call.query.get("binary")
+    )
+    return Answer(
+        200, {"services": [views.service(line, call.version) for line in found]}
+    )
+
+
+def enable(call: Call) -> Answer:
+    """PUT /os-services/enable"""
+    return _set(call, schemas.SERVICE.read(call), enabled=True)
+
+
+def disable(call: Call) -> Answer:
+    """PUT /os-services/disable"""
+    return _set(call, schemas.SERVICE.read(call), enabled=False)
+
+
+def disable_with_reason(call: Call) -> Answer:
+    """PUT /os-services/disable-log-reason"""
+    return _set(call, schemas.SERVICE_REASON.read(call), enabled=False)
+
+
+def _set(call: Call, asked: Mapping[str, str], enabled: bool) -> Answer:
+    binary = asked.get("binary") or asked.get("service")
+    if not binary:
+        raise Invalid("binary is missing: give the service's name as os-services does.")
+    state = call.services.node.set_service(
+        call.ctx, asked["host"], binary, enabled, asked.get("disabled_reason")
+    )
+    return Answer(200, views.changed_service(state))
+
+
+def pools(call: Call) -> Answer:
+    """GET /scheduler-stats/get_pools"""
+    detail = query.flag(call.query, "detail", False)
+    asked = {key: text for key, text in call.query.items() if key != "detail"}
+    if "volume_type" in asked:
+        raise Invalid("volume_type is not a filter here: use name or a capability.")
+    found = call.services.node.pools(call.ctx)
+    if call.version >= microversions.POOL_FILTERS:
+        found = [pool for pool in found if _has(pool, asked)]
+    return Answer(200, {"pools": views.pools(found, detail)})
+
+
+def _has(pool: Pool, wanted: Mapping[str, str]) -> bool:
+    """Whether name and capabilities are what the query names, in any case."""
+    facts = {**pool.capabilities, "name": pool.name}
+    return all(
+        str(facts.get(key)).lower() == text.lower() for key, text in wanted.items()
+    )

@@ -1,0 +1,124 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""Volume types and their extra specs over HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from agent.api import microversions, paging, query, schemas, views
+from agent.api.exchange import Answer, Call
+from agent.errors import Invalid, NotFound
+from agent.records import VolumeType
+
+_PUBLIC = "os-volume-type-access:is_public"
+
+
+def create(call: Call) -> Answer:
+    """POST /types"""
+    asked = schemas.TYPE_CREATE.read(call)["volume_type"]
+    return _one(
+        call.services.types.create(
+            call.ctx,
+            name=asked["name"].strip(),
+            description=asked.get("description"),
+            is_public=query.boolean(_PUBLIC, str(asked.get(_PUBLIC, True))),
+            extra_specs=asked.get("extra_specs") or {},
+        )
+    )
+
+
+def index(call: Call) -> Answer:
+    """GET /types"""
+    found = call.services.types.list(
+        call.ctx, is_public=is_public(call.query), extra_specs=_wanted_specs(call)
+    )
+    page = paging.page(call)
+    rows = paging.cut(call, page, found)
+    body = {"volume_types": [views.volume_type(row) for row in rows]}
+    return Answer(200, body | paging.more(call, "volume_type", page, rows))
+
+
+def show(call: Call) -> Answer:
+    """GET /types/{id}"""
+    return _one(call.services.types.get(call.ctx, call.args["id"]))
+
+
+def default(call: Call) -> Answer:
+    """GET /types/default"""
+    return _one(call.services.types.default(call.ctx))
+
+
+def update(call: Call) -> Answer:
+    """PUT /types/{id}"""
+    asked = schemas.TYPE_UPDATE.read(call)["volume_type"]
+    changes = {key: asked[key] for key in ("name", "description") if key in asked}
+    if changes.get("name", "") is None:
+        del changes["name"]
+    for key in ("is_public", _PUBLIC):
+        if key in asked:
+            changes["is_public"] = query.boolean(key, str(asked[key]))
+    return _one(call.services.types.update(call.ctx, call.args["id"], changes))
+
+
+def delete(call: Call) -> Answer:
+    """DELETE /types/{id}"""
+    call.services.types.delete(call.ctx, call.args["id"])
+    return Answer(202)
+
+
+def specs(call: Call) -> Answer:
+    """GET /types/{id}/extra_specs"""
+    return Answer(200, {"extra_specs": dict(_specs(call))})
+
+
+def set_specs(call: Call) -> Answer:
+    """POST /types/{id}/extra_specs"""
+    given = schemas.SPECS_CREATE.read(call)["extra_specs"]
+    call.services.types.set_specs(call.ctx, call.args["id"], given)
+    return Answer(200, {"extra_specs": given})
+
+
+def spec(call: Call) -> Answer:
+    """GET /types/{id}/extra_specs/{key}"""
+    key, found = call.args["key"], _specs(call)
+    if key not in found:
+        raise NotFound("extra spec", key)
+    return Answer(200, {key: found[key]})
+
+
+def set_spec(call: Call) -> Answer:
+    """PUT /types/{id}/extra_specs/{key}"""
+    given = schemas.SPEC_UPDATE.read(call)
+    if call.args["key"] not in given:
+        raise Invalid("The body: give one extra spec, under the key of the URL.")
+    call.services.types.set_specs(call.ctx, call.args["id"], given)
+    return Answer(200, given)
+
+
+def delete_spec(call: Call) -> Answer:
+    """DELETE /types/{id}/extra_specs/{key}"""
+    call.services.types.delete_spec(call.ctx, call.args["id"], call.args["key"])
+    return Answer(202)
+
+
+def is_public(asked: Mapping[str, str]) -> bool | None:
+    """Which types to list: public ones unless told, ``none`` is all of them."""
+    if asked.get("is_public", "").strip().lower() == "none":
+        return None
+    return query.flag(asked, "is_public", True)
+
+
+def _wanted_specs(call: Call) -> dict[str, str]:
+    text = call.query.get("extra_specs")
+    if text is None or call.version < microversions.TYPE_SPEC_FILTER:
+        return {}
+    return query.mapping("extra_specs", text)
+
+
+def _specs(call: Call) -> Mapping[str, str]:
+    return call.services.types.get(call.ctx, call.args["id"]).extra_specs
+
+
+def _one(found: VolumeType) -> Answer:
+    return Answer(200, {"volume_type": views.volume_type(found)})

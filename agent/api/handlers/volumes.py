@@ -1,0 +1,130 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""Volumes over HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from agent.api import microversions, paging, query, schemas, views
+from agent.api.exchange import Answer, Call
+from agent.errors import Invalid, NotFound
+from agent.records import NewVolume, Volume
+
+# A volume is addressed in GiB; 2**31 - 1 is what an INTEGER column holds.
+_SIZE_MAX = 2**31 - 1
+# A later floor offers them; until then nobody is to believe they were heard.
+_NOT_OFFERED = ("backup_id", "imageRef", "image_id", "consistencygroup_id", "group_id")
+_NAMES = {"display_name": "name", "display_description": "description"}
+
+
+def create(call: Call) -> Answer:
+    """POST /volumes"""
+    asked = _plain_names(schemas.VOLUME_CREATE.read(call)["volume"])
+    _refuse_sources(call, asked)
+    new = NewVolume(
+        size=gib(asked["size"]),
+        name=asked.get("name"),
+        description=asked.get("description"),
+        volume_type=asked.get("volume_type") or None,
+        availability_zone=asked.get("availability_zone") or None,
+        metadata=asked.get("metadata") or {},
+    )
+    return _one(call, call.services.volumes.create(call.ctx, new), 202)
+
+
+def index(call: Call) -> Answer:
+    """GET /volumes"""
+    return _list(call, views.volume_brief, detail=False)
+
+
+def detail(call: Call) -> Answer:
+    """GET /volumes/detail"""
+    return _list(call, views.volume, detail=True)
+
+
+def show(call: Call) -> Answer:
+    """GET /volumes/{id}"""
+    return _one(call, call.services.volumes.get(call.ctx, call.args["id"]), 200)
+
+
+def update(call: Call) -> Answer:
+    """PUT /volumes/{id}"""
+    changes = _plain_names(schemas.VOLUME_UPDATE.read(call)["volume"])
+    if changes.get("metadata", {}) is None:
+        del changes["metadata"]
+    found = call.services.volumes.update(call.ctx, call.args["id"], changes)
+    return _one(call, found, 200)
+
+
+def delete(call: Call) -> Answer:
+    """DELETE /volumes/{id}"""
+    cascade = query.flag(call.query, "cascade", False)
+    force = query.flag(call.query, "force", False)
+    if call.version < microversions.DELETE_FORCE:
+        force = False
+    call.services.volumes.delete(
+        call.ctx, call.args["id"], force=force, cascade=cascade
+    )
+    return Answer(202)
+
+
+def gib(size: int | str) -> int:
+    """A size as clients give it: a whole number, or its digits as a text.
+
+    :raises Invalid: it is anything else, or out of range.
+    """
+    if isinstance(size, str) and size.isascii() and size.isdigit() and len(size) <= 10:
+        size = int(size)
+    if isinstance(size, int) and 1 <= size <= _SIZE_MAX:
+        return size
+    raise Invalid(f"volume.size: give a whole number of GiB, 1 to {_SIZE_MAX}.")
+
+
+def _plain_names(asked: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields under one name each; the short name wins."""
+    plain = {_NAMES[key]: asked[key] for key in _NAMES if key in asked}
+    return plain | {key: asked[key] for key in asked if key not in _NAMES}
+
+
+def _refuse_sources(call: Call, asked: Mapping[str, Any]) -> None:
+    """Tell apart a source that does not exist from one that is of no use yet."""
+    if asked.get("snapshot_id"):
+        raise NotFound("snapshot", asked["snapshot_id"])
+    if asked.get("source_volid"):
+        call.services.volumes.get(call.ctx, asked["source_volid"])
+        raise Invalid("volume.source_volid: this node clones no volumes; leave it out.")
+    for key in _NOT_OFFERED:
+        if asked.get(key):
+            raise Invalid(f"volume.{key} is not offered by this node: leave it out.")
+    shared = asked.get("multiattach")
+    if shared is True or query.boolean("volume.multiattach", str(shared or False)):
+        raise Invalid(
+            "volume.multiattach: leave it out and give a volume_type whose extra"
+            " spec multiattach is '<is> True'."
+        )
+
+
+def _look(call: Call) -> views.Look:
+    return views.Look(
+        call.version, call.root, call.project, call.services.node.host_of
+    )
+
+
+def _one(call: Call, found: Volume, status: int) -> Answer:
+    return Answer(status, {"volume": views.volume(found, _look(call))})
+
+
+def _list(
+    call: Call, view: Callable[[Volume, views.Look], views.View], detail: bool
+) -> Answer:
+    page, counts, look = paging.page(call), paging.counts(call), _look(call)
+    rows = (
+        call.services.volumes.list(call.ctx, page, detail=detail) if page.limit else []
+    )
+    body = {"volumes": [view(row, look) for row in rows]}
+    body |= paging.more(call, "volumes", page, rows)
+    if counts:
+        body["count"] = call.services.volumes.count(call.ctx, page)
+    return Answer(200, body)

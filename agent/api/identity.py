@@ -1,0 +1,37 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""Who asks. With noauth everyone is admin, and the token only names a project."""
+
+from __future__ import annotations
+
+from agent.errors import Invalid
+from agent.records import Context
+
+_PROJECT_MAX = 255
+_ANYONE = "admin"
+
+
+def noauth(
+    token: str | None, path_project: str | None, default_project: str, request_id: str
+) -> Context:
+    """The context of a caller who is believed.
+
+    A token "user:project" names both; any other, or none, names nothing, and
+    the project is the path's or the default one.
+
+    :raises Invalid: token and path name different projects.
+    """
+    user, colon, project = (token or "").partition(":")
+    if not colon:
+        user = project = ""
+    if project and path_project and project != path_project:
+        raise Invalid("Malformed request url: its project is not the token's.")
+    project = project or path_project or default_project
+    user = user or _ANYONE
+    if max(len(project), len(user)) > _PROJECT_MAX:
+        raise Invalid(
+            f"User and project must have at most {_PROJECT_MAX} characters each."
+        )
+    return Context(
+        user_id=user, project_id=project, is_admin=True, request_id=request_id
+    )

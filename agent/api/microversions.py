@@ -1,0 +1,74 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""Which microversion a request speaks, from its OpenStack-API-Version header.
+
+https://docs.openstack.org/cinder/latest/contributor/api_microversion_dev.html
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from agent.api.exchange import Version
+from agent.api.faults import Fault
+from agent.errors import Invalid
+
+HEADER = "OpenStack-API-Version"
+MIN: Version = (3, 0)
+MAX: Version = (3, 71)
+
+DELETE_FORCE: Version = (3, 23)
+ATTACHMENTS: Version = (3, 27)
+POOL_FILTERS: Version = (3, 28)
+LIKE_FILTERS: Version = (3, 34)
+ATTACHMENT_COMPLETE: Version = (3, 44)
+LIST_COUNT: Version = (3, 45)
+TYPE_SPEC_FILTER: Version = (3, 52)
+STRICT_BODIES: Version = (3, 53)
+ATTACHMENT_MODE: Version = (3, 54)
+TIME_FILTERS: Version = (3, 60)
+
+
+def text(version: Version) -> str:
+    """As the wire has it."""
+    return f"{version[0]}.{version[1]}"
+
+
+@lru_cache(maxsize=256)
+def negotiated(header: str | None) -> Version:
+    """The version that the header asks for; 3.0 when it says nothing of volumes.
+
+    :raises Invalid: it is not of the form "volume X.Y" or "volume latest".
+    :raises Fault: 406, it is out of range.
+    """
+    wanted = _wanted(header or "")
+    if wanted is None:
+        return MIN
+    if wanted == "latest":
+        return MAX
+    version = _parsed(wanted)
+    if not MIN <= version <= MAX:
+        raise Fault(
+            406,
+            f"Version {wanted[:32]} is not offered:"
+            f" ask for {text(MIN)} to {text(MAX)}.",
+        )
+    return version
+
+
+def _wanted(header: str) -> str | None:
+    for item in header.split(","):
+        service, _, wanted = item.strip().partition(" ")
+        if service == "volume":
+            return wanted.strip()
+    return None
+
+
+def _parsed(wanted: str) -> Version:
+    major, _, minor = wanted.partition(".")
+    if all(p.isascii() and p.isdigit() and len(p) <= 9 for p in (major, minor)):
+        return int(major), int(minor)
+    raise Invalid(
+        f"{HEADER} has a version that is not of the form X.Y: send"
+        f' "volume {text(MIN)}" to "volume {text(MAX)}", or "volume latest".'
+    )

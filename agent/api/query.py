@@ -1,0 +1,128 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""One parameter of a query string: its text as a value, or a sentence why not."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from agent.api import microversions
+from agent.api.exchange import Version
+from agent.errors import Invalid
+
+_TRUE = frozenset({"1", "t", "true", "on", "y", "yes"})
+_FALSE = frozenset({"0", "f", "false", "off", "n", "no"})
+_BOOLEANS = frozenset({"bootable", "multiattach"})
+_NUMBERS = frozenset({"size"})
+_TIMES = frozenset({"created_at", "updated_at"})
+_OPERATORS = frozenset({"gt", "gte", "eq", "neq", "lt", "lte"})
+_DIGITS_MAX = 18
+_MAPPING_MAX = 1024
+
+#: A filter value that no row has.
+NOTHING: list[str] = []
+
+
+def boolean(name: str, text: str) -> bool:
+    """A yes or no in any of the spellings that clients use.
+
+    :raises Invalid: it is neither.
+    """
+    word = text.strip().lower()
+    if word in _TRUE or word in _FALSE:
+        return word in _TRUE
+    raise Invalid(f"{name} must be true or false.")
+
+
+def flag(asked: Mapping[str, str], name: str, default: bool) -> bool:
+    """A yes or no parameter.
+
+    :raises Invalid: it is neither.
+    """
+    return boolean(name, asked[name]) if name in asked else default
+
+
+def number(
+    asked: Mapping[str, str], name: str, default: int, most: int | None
+) -> int:
+    """A count of 0 or more.
+
+    :raises Invalid: it is no such number, or above ``most``.
+    """
+    text = asked.get(name)
+    if text is None:
+        return default
+    if text.isascii() and text.isdigit() and len(text) <= _DIGITS_MAX:
+        value = int(text)
+        if most is None or value <= most:
+            return value
+    upper = "" if most is None else f" of at most {most}"
+    raise Invalid(f"{name} must be a whole number{upper}, 0 or more.")
+
+
+def mapping(name: str, text: str) -> dict[str, str]:
+    """A filter written as ``{'key': 'value'}``, the way Cinder's clients send it.
+
+    :raises Invalid: it is not of that form.
+    """
+    try:
+        value = ast.literal_eval(text) if len(text) <= _MAPPING_MAX else None
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        value = None
+    if isinstance(value, dict) and all(
+        isinstance(part, str) for item in value.items() for part in item
+    ):
+        return value
+    raise Invalid(f"{name} must be of the form {{'key': 'value'}}.")
+
+
+def wanted(key: str, text: str, version: Version) -> Any:
+    """A filter's value as rows have it.
+
+    A (operator, time) pair compares. What cannot be the value of any row is
+    NOTHING, not an error, as in Cinder.
+
+    :raises Invalid: a comparison or a mapping is not of its form.
+    """
+    if key.endswith("~"):
+        return text if _is_text(key[:-1]) else NOTHING
+    if key in _TIMES and version >= microversions.TIME_FILTERS:
+        return _comparison(key, text)
+    if key in _TIMES:
+        return _time(text) or NOTHING
+    if key in _BOOLEANS:
+        word = text.strip().lower()
+        return word in _TRUE if word in _TRUE | _FALSE else NOTHING
+    if key in _NUMBERS:
+        return int(text) if _is_number(text) else NOTHING
+    return mapping(key, text) if key == "metadata" else text
+
+
+def _is_text(key: str) -> bool:
+    return key not in _BOOLEANS | _NUMBERS | _TIMES
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= _DIGITS_MAX
+
+
+def _comparison(key: str, text: str) -> tuple[str, datetime]:
+    operator, _, time = text.partition(":")
+    parsed = _time(time)
+    if operator in _OPERATORS and parsed is not None:
+        return operator, parsed
+    raise Invalid(
+        f"{key} must be one comparison such as gt:2026-01-31T12:00:00"
+        f" ({', '.join(sorted(_OPERATORS))})."
+    )
+
+
+def _time(text: str) -> datetime | None:
+    try:
+        time = datetime.fromisoformat(text)
+        return time.astimezone(UTC).replace(tzinfo=None) if time.tzinfo else time
+    except (ValueError, OverflowError):
+        return None

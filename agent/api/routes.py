@@ -1,0 +1,111 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""The whole API as one table. ``python -m agent.api.routes`` prints it.
+
+A path under /v3 is written without the project that clients may put behind
+/v3: it is taken out before the table is asked.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from agent.api import microversions
+from agent.api.exchange import Handler, Version
+from agent.api.handlers import attachments, discovery, health, services, types, volumes
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """One line: below microversion ``since`` it is not there (404)."""
+
+    method: str
+    path: str
+    since: Version
+    handler: Handler
+
+
+_V0 = microversions.MIN
+_ATTACH = microversions.ATTACHMENTS
+_COMPLETE = microversions.ATTACHMENT_COMPLETE
+
+ROUTES: tuple[Route, ...] = (
+    Route("GET", "/", _V0, discovery.choices),
+    Route("GET", "/v3", _V0, discovery.version),
+    Route("GET", "/healthz", _V0, health.alive),
+    Route("GET", "/healthcheck", _V0, health.alive),
+    Route("GET", "/readyz", _V0, health.ready),
+    Route("POST", "/v3/volumes", _V0, volumes.create),
+    Route("GET", "/v3/volumes", _V0, volumes.index),
+    Route("GET", "/v3/volumes/detail", _V0, volumes.detail),
+    Route("GET", "/v3/volumes/{id}", _V0, volumes.show),
+    Route("PUT", "/v3/volumes/{id}", _V0, volumes.update),
+    Route("DELETE", "/v3/volumes/{id}", _V0, volumes.delete),
+    Route("POST", "/v3/attachments", _ATTACH, attachments.create),
+    Route("GET", "/v3/attachments", _ATTACH, attachments.index),
+    Route("GET", "/v3/attachments/detail", _ATTACH, attachments.detail),
+    Route("GET", "/v3/attachments/{id}", _ATTACH, attachments.show),
+    Route("PUT", "/v3/attachments/{id}", _ATTACH, attachments.update),
+    Route("DELETE", "/v3/attachments/{id}", _ATTACH, attachments.delete),
+    Route("POST", "/v3/attachments/{id}/action", _COMPLETE, attachments.action),
+    Route("POST", "/v3/types", _V0, types.create),
+    Route("GET", "/v3/types", _V0, types.index),
+    Route("GET", "/v3/types/default", _V0, types.default),
+    Route("GET", "/v3/types/{id}", _V0, types.show),
+    Route("PUT", "/v3/types/{id}", _V0, types.update),
+    Route("DELETE", "/v3/types/{id}", _V0, types.delete),
+    Route("GET", "/v3/types/{id}/extra_specs", _V0, types.specs),
+    Route("POST", "/v3/types/{id}/extra_specs", _V0, types.set_specs),
+    Route("GET", "/v3/types/{id}/extra_specs/{key}", _V0, types.spec),
+    Route("PUT", "/v3/types/{id}/extra_specs/{key}", _V0, types.set_spec),
+    Route("DELETE", "/v3/types/{id}/extra_specs/{key}", _V0, types.delete_spec),
+    Route("GET", "/v3/os-services", _V0, services.index),
+    Route("PUT", "/v3/os-services/enable", _V0, services.enable),
+    Route("PUT", "/v3/os-services/disable", _V0, services.disable),
+    Route(
+        "PUT",
+        "/v3/os-services/disable-log-reason",
+        _V0,
+        services.disable_with_reason,
+    ),
+    Route("GET", "/v3/scheduler-stats/get_pools", _V0, services.pools),
+)
+
+_PREFIX = "/v3/"
+_NOUNS = frozenset(
+    route.path.split("/")[2] for route in ROUTES if route.path.startswith(_PREFIX)
+)
+
+
+def by_path() -> dict[str, dict[str, Route]]:
+    """The table by path, then by method. HEAD is what GET is."""
+    table: dict[str, dict[str, Route]] = {}
+    for route in ROUTES:
+        table.setdefault(route.path, {})[route.method] = route
+        if route.method == "GET":
+            table[route.path]["HEAD"] = route
+    return table
+
+
+def without_project(path: str) -> tuple[str, str | None]:
+    """A path under /v3/ as the table has it, and the project it named, if any.
+
+    A noun of the table is never a project.
+    """
+    first, _, rest = path.removeprefix(_PREFIX).partition("/")
+    if first in _NOUNS:
+        return path, None
+    return _PREFIX + rest, first
+
+
+def printed() -> str:
+    """The table as text."""
+    return "\n".join(
+        f"{route.method:<7}{route.path:<40}{microversions.text(route.since):<6}"
+        f"{route.handler.__module__.rpartition('.')[2]}.{route.handler.__name__}"
+        for route in ROUTES
+    )
+
+
+if __name__ == "__main__":
+    print(printed())

@@ -1,0 +1,260 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""The form of every request body, as data; agent.api.forms checks against it.
+
+https://docs.openstack.org/api-ref/block-storage/v3/
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from agent.api import microversions
+from agent.api.forms import Form, Schema
+
+_TEXT_MAX = 255
+
+
+def _object(
+    properties: dict[str, Any],
+    required: tuple[str, ...] = (),
+    strict: bool = True,
+    **more: Any,
+) -> Schema:
+    return {
+        "type": "object",
+        "description": f"an object with {' and '.join(required or properties)}",
+        "properties": properties,
+        "required": list(required),
+        "additionalProperties": not strict,
+        **more,
+    }
+
+
+def _text(least: int = 0, null: bool = True) -> Schema:
+    return {
+        "type": ["string", "null"] if null else "string",
+        "minLength": least,
+        "maxLength": _TEXT_MAX,
+        "description": f"a text of {least} to {_TEXT_MAX} characters",
+    }
+
+
+def _texts(null: bool) -> Schema:
+    """An object of short texts: metadata, extra specs."""
+    return {
+        "type": ["object", "null"] if null else "object",
+        "description": "an object whose values are texts",
+        "propertyNames": {
+            "minLength": 1,
+            "maxLength": _TEXT_MAX,
+            "description": f"keys of 1 to {_TEXT_MAX} characters",
+        },
+        "additionalProperties": _text(null=False),
+    }
+
+
+# 36 characters and no more: "$" alone would let a line feed pass.
+_UUID = {
+    "type": "string",
+    "maxLength": 36,
+    "pattern": "^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$",
+    "description": "a UUID",
+}
+_BOOLEAN = {"type": ["boolean", "string"], "description": "true or false"}
+_MODE = {"enum": ["rw", "ro"], "description": "rw or ro"}
+_NAME = {"type": "string", "pattern": r"\S", **_text(1, null=False)}
+
+# Whoever gives one of these wants what this node does not do; the handler
+# says so. Clients send them as null all the time.
+_SOURCES = (
+    "snapshot_id",
+    "source_volid",
+    "backup_id",
+    "imageRef",
+    "image_id",
+    "consistencygroup_id",
+    "group_id",
+)
+
+_NAMING = {
+    "name": _text(),
+    "display_name": _text(),
+    "description": _text(),
+    "display_description": _text(),
+    "metadata": _texts(null=True),
+}
+
+_VOLUME = {
+    **_NAMING,
+    "size": {
+        "type": ["integer", "string"],
+        "description": "a whole number of GiB, 1 or more",
+    },
+    "volume_type": _text(),
+    "availability_zone": _text(),
+    "multiattach": {**_BOOLEAN, "type": ["boolean", "string", "null"]},
+    **dict.fromkeys(_SOURCES, _text()),
+}
+_HINTS = {"type": ["object", "null"], "description": "an object"}
+
+
+def _new_volume(strict: bool) -> Schema:
+    volume = _object(_VOLUME, ("size",), strict)
+    keys = {"volume": volume, "OS-SCH-HNT:scheduler_hints": _HINTS}
+    return _object(keys, ("volume",), strict)
+
+
+def _changed_volume(least: int) -> Schema:
+    volume = _object(_NAMING, minProperties=least)
+    return _object({"volume": volume}, ("volume",))
+
+
+VOLUME_CREATE = Form(
+    {
+        microversions.MIN: _new_volume(strict=False),
+        microversions.STRICT_BODIES: _new_volume(strict=True),
+    }
+)
+
+VOLUME_UPDATE = Form(
+    {
+        microversions.MIN: _changed_volume(least=0),
+        microversions.STRICT_BODIES: _changed_volume(least=1),
+    }
+)
+
+# What else a connector holds is the host's business; the service judges the
+# initiator's form.
+_CONNECTOR_KEYS = {
+    "initiator": {
+        **_text(1, null=False),
+        "description": "the host's iSCSI name, such as iqn.1994-05.com.example:host1",
+    },
+    "host": {**_text(1, null=False), "description": "the host's name"},
+}
+_CONNECTOR = {
+    **_object(_CONNECTOR_KEYS, ("initiator", "host"), strict=False),
+    "minProperties": 1,
+}
+# An empty connector reserves, as none does: cinderclient sends {} for it.
+_CONNECTOR_OR_NONE = {
+    "description": "a connector, or leave it out to reserve the volume",
+    "if": {"type": "object", "minProperties": 1},
+    "then": _CONNECTOR,
+    "else": {
+        "type": ["object", "null"],
+        "description": "a connector, or leave it out to reserve the volume",
+    },
+}
+
+
+def _new_attachment(mode: dict[str, Any]) -> Schema:
+    attachment = _object(
+        {
+            "volume_uuid": _UUID,
+            "instance_uuid": _UUID,
+            "connector": _CONNECTOR_OR_NONE,
+            **mode,
+        },
+        ("volume_uuid",),
+    )
+    return _object({"attachment": attachment}, ("attachment",))
+
+
+ATTACHMENT_CREATE = Form(
+    {
+        microversions.ATTACHMENTS: _new_attachment({}),
+        microversions.ATTACHMENT_MODE: _new_attachment({"mode": _MODE}),
+    }
+)
+
+ATTACHMENT_UPDATE = Form(
+    {
+        microversions.ATTACHMENTS: _object(
+            {"attachment": _object({"connector": _CONNECTOR}, ("connector",))},
+            ("attachment",),
+        )
+    }
+)
+
+ATTACHMENT_ACTION = Form(
+    {
+        microversions.ATTACHMENT_COMPLETE: _object(
+            {"os-complete": {"type": ["object", "null"], "description": "null"}},
+            minProperties=1,
+            maxProperties=1,
+        )
+    }
+)
+
+_PUBLIC = "os-volume-type-access:is_public"
+_SPECS = _texts(null=False)
+
+TYPE_CREATE = Form(
+    {
+        microversions.MIN: _object(
+            {
+                "volume_type": _object(
+                    {
+                        "name": _NAME,
+                        "description": _text(),
+                        "extra_specs": _texts(null=True),
+                        _PUBLIC: _BOOLEAN,
+                    },
+                    ("name",),
+                )
+            },
+            ("volume_type",),
+        )
+    }
+)
+
+TYPE_UPDATE = Form(
+    {
+        microversions.MIN: _object(
+            {
+                "volume_type": _object(
+                    {
+                        "name": {**_NAME, "type": ["string", "null"]},
+                        "description": _text(),
+                        "is_public": _BOOLEAN,
+                        _PUBLIC: _BOOLEAN,
+                    },
+                    minProperties=1,
+                )
+            },
+            ("volume_type",),
+        )
+    }
+)
+
+SPECS_CREATE = Form(
+    {
+        microversions.MIN: _object(
+            {"extra_specs": {**_SPECS, "minProperties": 1}}, ("extra_specs",)
+        )
+    }
+)
+
+#: One extra spec under its own key.
+SPEC_UPDATE = Form(
+    {microversions.MIN: {**_SPECS, "minProperties": 1, "maxProperties": 1}}
+)
+
+_SERVICE = {
+    "host": _text(1, null=False),
+    "binary": _text(1, null=False),
+    "service": _text(1, null=False),
+}
+_REASON = _text(1, null=False)
+
+SERVICE = Form({microversions.MIN: _object(_SERVICE, ("host",))})
+
+SERVICE_REASON = Form(
+    {
+        microversions.MIN: _object(
+            {**_SERVICE, "disabled_reason": _REASON}, ("host", "disabled_reason")
+        )
+    }
+)

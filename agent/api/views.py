@@ -1,0 +1,238 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""Records as the API shows them: one function for each noun, plain dictionaries.
+
+Keys and microversions are those of the Block Storage API v3. A page holds up
+to a thousand volumes, so what all of them share is made once, in ``Look``.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from agent.api.exchange import Version
+from agent.records import Attachment, Pool, ServiceState, Volume, VolumeType
+from agent.states import AttachStatus
+
+View = dict[str, Any]
+
+# What this node does not do yet has one value for every volume. From which
+# microversion on it is shown, key, value.
+_CONSTANTS: tuple[tuple[Version, str, Any], ...] = (
+    ((3, 0), "snapshot_id", None),
+    ((3, 0), "source_volid", None),
+    ((3, 0), "encrypted", False),
+    ((3, 0), "replication_status", None),
+    ((3, 0), "consistencygroup_id", None),
+    ((3, 0), "migration_status", None),
+    ((3, 0), "os-vol-mig-status-attr:migstat", None),
+    ((3, 0), "os-vol-mig-status-attr:name_id", None),
+    ((3, 13), "group_id", None),
+    ((3, 21), "provider_id", None),
+    # Each volume has a target of its own, so hosts need no lock between two.
+    ((3, 48), "shared_targets", False),
+    ((3, 61), "cluster_name", None),
+    ((3, 65), "consumes_quota", True),
+)
+_SERVICE_UUID: Version = (3, 48)
+_TYPE_ID: Version = (3, 63)
+
+
+@dataclass(slots=True)
+class Look:
+    """What every volume of an answer shows alike.
+
+    ``root`` and ``project`` are those of agent.api.exchange.Call; ``host_of``
+    tells the host@backend#pool of a backend's name.
+    """
+
+    version: Version
+    root: str
+    project: str
+    host_of: Callable[[str], str]
+    constants: View = field(init=False)
+    _hosts: dict[str, tuple[str, str]] = field(init=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.constants = {
+            key: value for since, key, value in _CONSTANTS if self.version >= since
+        }
+
+    def links(self, volume_id: str) -> list[View]:
+        """Where the volume is, with and without the version."""
+        rest = f"{self.project}/volumes/{volume_id}"
+        return [
+            {"rel": "self", "href": f"{self.root}/v3{rest}"},
+            {"rel": "bookmark", "href": f"{self.root}{rest}"},
+        ]
+
+    def place(self, backend: str) -> tuple[str, str]:
+        """host@backend#pool, and the id of the service that keeps it."""
+        if backend not in self._hosts:
+            host = self.host_of(backend)
+            service = uuid.uuid5(uuid.NAMESPACE_DNS, host.partition("#")[0])
+            self._hosts[backend] = (host, str(service))
+        return self._hosts[backend]
+
+
+def volume(shown: Volume, look: Look) -> View:
+    """A volume in full."""
+    host, service = look.place(shown.backend)
+    view = {
+        "id": shown.id,
+        "status": shown.status,
+        "size": shown.size,
+        "availability_zone": shown.availability_zone,
+        "created_at": _time(shown.created_at),
+        "updated_at": _time(shown.updated_at),
+        "name": shown.name,
+        "description": shown.description,
+        "volume_type": shown.volume_type,
+        "metadata": dict(shown.metadata),
+        "links": look.links(shown.id),
+        "user_id": shown.user_id,
+        "bootable": "true" if shown.bootable else "false",
+        "multiattach": shown.multiattach,
+        "attachments": [
+            _attached(row)
+            for row in shown.attachments
+            if row.status is AttachStatus.ATTACHED
+        ],
+        "os-vol-tenant-attr:tenant_id": shown.project_id,
+        "os-vol-host-attr:host": host,
+    }
+    view.update(look.constants)
+    if look.version >= _SERVICE_UUID:
+        view["service_uuid"] = service
+    if look.version >= _TYPE_ID:
+        view["volume_type_id"] = shown.volume_type_id
+    return view
+
+
+def volume_brief(shown: Volume, look: Look) -> View:
+    """A volume in a list without detail."""
+    return {"id": shown.id, "name": shown.name, "links": look.links(shown.id)}
+
+
+def _attached(row: Attachment) -> View:
+    """A host in a volume's own list, which holds only those that are attached.
+
+    Nova decides by this list whether another of its instances still needs the
+    session (nova.virt.libvirt.driver, _should_disconnect_target).
+    """
+    return {
+        "id": row.volume_id,
+        "attachment_id": row.id,
+        "volume_id": row.volume_id,
+        "server_id": row.instance_uuid,
+        "host_name": row.attached_host,
+        "device": row.mountpoint,
+        "attached_at": _time(row.attach_time),
+    }
+
+
+def attachment_brief(shown: Attachment) -> View:
+    """An attachment in a list without detail."""
+    return {
+        "id": shown.id,
+        "status": shown.status,
+        "instance": shown.instance_uuid,
+        "volume_id": shown.volume_id,
+    }
+
+
+def attachment(shown: Attachment, secrets: bool) -> View:
+    """An attachment in full; only ``secrets`` shows the host its CHAP password."""
+    return {
+        **attachment_brief(shown),
+        "attached_at": _time(shown.attach_time),
+        "detached_at": _time(shown.detach_time),
+        "attach_mode": shown.mode,
+        "connection_info": _connection(shown, secrets),
+    }
+
+
+def _connection(shown: Attachment, secrets: bool) -> View:
+    """What the host needs to log in, flat, as os-brick and Nova read it."""
+    if not shown.connection_info:
+        return {}
+    info = {
+        **shown.connection_info,
+        "attachment_id": shown.id,
+        "access_mode": shown.mode,
+    }
+    if secrets and shown.auth_username:
+        info.update(
+            auth_method="CHAP",
+            auth_username=shown.auth_username,
+            auth_password=shown.auth_password,
+        )
+    return info
+
+
+def volume_type(shown: VolumeType) -> View:
+    """A volume type with its extra specs."""
+    return {
+        "id": shown.id,
+        "name": shown.name,
+        "is_public": shown.is_public,
+        "description": shown.description,
+        "extra_specs": dict(shown.extra_specs),
+        "qos_specs_id": None,
+        "os-volume-type-access:is_public": shown.is_public,
+    }
+
+
+_VOLUME_SERVICE = "cinder-volume"
+
+
+def service(shown: ServiceState, version: Version) -> View:
+    """One line of os-services."""
+    state = "up" if shown.up else "down"
+    view: View = {
+        "binary": shown.binary,
+        "host": shown.host,
+        "zone": shown.zone,
+        "status": "enabled" if shown.enabled else "disabled",
+        "state": state,
+        "updated_at": _time(shown.updated_at),
+        "disabled_reason": shown.disabled_reason,
+    }
+    if version >= (3, 7):
+        view["cluster"] = None
+    if shown.binary == _VOLUME_SERVICE:
+        view.update(replication_status="disabled", active_backend_id=None, frozen=False)
+        if version >= (3, 49):
+            view["backend_state"] = state
+    return view
+
+
+def changed_service(shown: ServiceState) -> View:
+    """What enable and disable answer."""
+    view: View = {
+        "host": shown.host,
+        "service": shown.binary,
+        "binary": shown.binary,
+        "status": "enabled" if shown.enabled else "disabled",
+        "disabled": not shown.enabled,
+    }
+    if shown.disabled_reason is not None:
+        view["disabled_reason"] = shown.disabled_reason
+    return view
+
+
+def pools(shown: Iterable[Pool], detail: bool) -> list[View]:
+    """The pools a scheduler may choose from."""
+    if not detail:
+        return [{"name": pool.name} for pool in shown]
+    return [
+        {"name": pool.name, "capabilities": dict(pool.capabilities)} for pool in shown
+    ]
+
+
+def _time(moment: datetime | None) -> str | None:
+    return None if moment is None else moment.isoformat(timespec="microseconds")

@@ -1,0 +1,109 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""Build the whole daemon from one configuration; nothing else constructs its parts."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+from drivers.execute import Helper
+from oslo_config import cfg
+
+from agent.api.wsgi import ApiSettings, build_app
+from agent.backends import Backends, load
+from agent.db import migrations
+from agent.db.engine import Database
+from agent.locks import Locks
+from agent.loops import Loop
+from agent.service.access import Access
+from agent.service.attachments import Attachments
+from agent.service.node import Node
+from agent.service.reconcile import Reconcile
+from agent.service.services import Services
+from agent.service.types import Types
+from agent.service.volumes import Volumes
+from drivers.base import Root
+
+# Making and removing disks: LVM does them one after the other anyway, a VG
+# has one lock, so a few threads keep every backend busy.
+_WORKERS = 8
+
+
+@dataclass(frozen=True)
+class Assembly:
+    """The daemon's parts, ready to start."""
+
+    app: Callable[..., Any]
+    services: Services
+    reconcile: Reconcile
+    backends: Backends
+    loops: tuple[Loop, ...]
+    database: Database
+    workers: ThreadPoolExecutor
+
+    def close(self) -> None:
+        """Stop timers, let running work end, close the database."""
+        for loop in self.loops:
+            loop.stop()
+        self.workers.shutdown(wait=True, cancel_futures=True)
+        self.database.close()
+
+
+def assemble(conf: cfg.ConfigOpts, root: Root | None = None) -> Assembly:
+    """Open the database, bring it up to date, and put the parts together.
+
+    ``root`` is the door to the root helper; by default the one of the
+    configuration, to which nothing is said before a driver needs it.
+
+    :raises StartupError: what is wrong and how to mend it.
+    """
+    root = root or Helper(conf.helper.socket)
+    backends = load(conf, root)
+    database = Database(_url(conf), connections=conf.osapi_threads + _WORKERS + 4)
+    migrations.upgrade(database)
+    locks = Locks(conf.volume_lock_timeout)
+    access = Access(database, backends)
+    node = Node(database, backends, conf.host, conf.storage_availability_zone)
+    types = Types(database, conf.default_volume_type)
+    workers = ThreadPoolExecutor(_WORKERS, thread_name_prefix="work")
+    volumes = Volumes(
+        database,
+        backends,
+        locks,
+        types=types,
+        node=node,
+        workers=workers,
+        zone=conf.storage_availability_zone,
+        create_wait=conf.create_wait,
+    )
+    attachments = Attachments(
+        database, access, locks, widen=conf.mixed_modes_per_host == "widen"
+    )
+    services = Services(volumes, attachments, types, node)
+    reconcile = Reconcile(
+        database, backends, locks, access=access, volume_service=volumes, node=node
+    )
+    loops = (
+        Loop("reconcile", conf.reconcile_interval, reconcile.run),
+        Loop("stats", conf.backend_stats_polling_interval, node.refresh),
+    )
+    app = build_app(services, _api_settings(conf))
+    return Assembly(app, services, reconcile, backends, loops, database, workers)
+
+
+def _url(conf: cfg.ConfigOpts) -> str:
+    default = f"sqlite:///{os.path.join(conf.state_path, 'lunshare.sqlite')}"
+    return str(conf.database.connection or default)
+
+
+def _api_settings(conf: cfg.ConfigOpts) -> ApiSettings:
+    return ApiSettings(
+        auth_strategy=conf.auth_strategy,
+        public_endpoint=conf.public_endpoint,
+        max_limit=conf.osapi_max_limit,
+        max_body=conf.osapi_max_request_body_size,
+    )

@@ -1,0 +1,172 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""The backends of this node: made from the configuration, watched, and guarded.
+
+A driver's error leaves here as one of ours, and a backend that hangs can hold
+only its share of the threads.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from oslo_config import cfg
+from oslo_log import log
+
+from agent.conf import opts
+from agent.errors import (
+    AgentError,
+    BackendFailed,
+    BackendUnavailable,
+    Conflict,
+    Exhausted,
+    Invalid,
+    NotFound,
+    StartupError,
+)
+from drivers import errors as driver_errors
+from drivers import registry
+from drivers.base import Backend, Root
+from drivers.values import Capacity
+
+LOG = log.getLogger(__name__)
+
+#: The first family that fits wins.
+_FAMILIES: tuple[tuple[type[driver_errors.DriverError], type[AgentError]], ...] = (
+    (driver_errors.InvalidValue, Invalid),
+    (driver_errors.Unsupported, Invalid),
+    (driver_errors.NoSpace, Exhausted),
+    (driver_errors.DiskBusy, Conflict),
+    (driver_errors.HelperUnreachable, BackendUnavailable),
+    (driver_errors.DeadlineExceeded, BackendUnavailable),
+    (driver_errors.DriverError, BackendFailed),
+)
+
+
+@dataclass
+class NodeBackend:
+    """One backend with what is known of it."""
+
+    name: str
+    driver: Backend
+    options: Mapping[str, Any]
+    slots: threading.BoundedSemaphore
+    problem: str | None = "not checked yet"
+    capacity: Capacity | None = None
+    checked_at: float = field(default=0.0)
+
+    @property
+    def up(self) -> bool:
+        """Whether the last check found it working."""
+        return self.problem is None
+
+    @contextmanager
+    def working(self) -> Iterator[Backend]:
+        """The driver, for one operation; its errors become ours.
+
+        :raises BackendUnavailable: too many operations wait for it already.
+        """
+        if not self.slots.acquire(blocking=False):
+            raise BackendUnavailable(
+                f"backend {self.name} has too many operations under way: try again"
+                " later, and see whether its storage hangs"
+            )
+        try:
+            with translated():
+                yield self.driver
+        finally:
+            self.slots.release()
+
+    def refresh(self) -> None:
+        """Check it and read its capacity; remember what is wrong, if anything."""
+        try:
+            self.driver.volumes.check()
+            self.driver.target.check()
+            self.capacity = self.driver.volumes.capacity()
+            self._settle(None)
+        except driver_errors.DriverError as error:
+            self._settle(str(error))
+        except Exception:
+            LOG.exception("[%s] CHECK failed unexpectedly", self.name)
+            self._settle("its driver failed unexpectedly; see the journal")
+
+    def _settle(self, problem: str | None) -> None:
+        if problem != self.problem:
+            LOG.log(
+                log.INFO if problem is None else log.ERROR,
+                "[%s] STATE up=%s problem=%s",
+                self.name,
+                problem is None,
+                problem,
+            )
+        self.problem, self.checked_at = problem, time.time()
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Turn a driver's error into the family that tells the caller what to do."""
+    try:
+        yield
+    except driver_errors.DriverError as error:
+        family = next(ours for theirs, ours in _FAMILIES if isinstance(error, theirs))
+        raise family(str(error), code=error.code) from error
+
+
+class Backends(Mapping[str, NodeBackend]):
+    """The backends by name."""
+
+    def __init__(self, backends: Mapping[str, NodeBackend]) -> None:
+        self._backends = dict(backends)
+
+    def __getitem__(self, name: str) -> NodeBackend:
+        try:
+            return self._backends[name]
+        except KeyError:
+            raise NotFound("backend", name) from None
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._backends)
+
+    def __len__(self) -> int:
+        return len(self._backends)
+
+
+def load(conf: cfg.ConfigOpts, root: Root) -> Backends:
+    """Make the enabled backends; do no I/O.
+
+    :raises StartupError: the configuration is wrong; says where and how.
+    """
+    names = conf.enabled_backends
+    if not names:
+        raise StartupError(
+            "enabled_backends is empty: name at least one backend section there"
+        )
+    if len(set(names)) != len(names):
+        raise StartupError(f"enabled_backends names a backend twice: {names}")
+    share = max(2, conf.osapi_threads // 3)
+    return Backends({name: _load_one(conf, name, root, share) for name in names})
+
+
+def _load_one(conf: cfg.ConfigOpts, name: str, root: Root, share: int) -> NodeBackend:
+    opts.register_backend(conf, name)
+    chosen = conf[name].volume_driver
+    if not chosen:
+        raise StartupError(
+            f"backend section [{name}] is missing or has no volume_driver: add"
+            f" volume_driver, one of {', '.join(registry.known(registry.VOLUMES))}"
+        )
+    try:
+        volumes = registry.volume_driver(chosen)
+        target = registry.target_driver(conf[name].target_driver)
+        opts.register_backend(conf, name, [*volumes.OPTIONS, *target.OPTIONS])
+        options = dict(conf[name])
+        driver = Backend(volumes(name, options, root), target(name, options, root))
+    except (driver_errors.DriverError, cfg.Error, ValueError) as error:
+        raise StartupError(f"backend section [{name}]: {error}") from error
+    slots = threading.BoundedSemaphore(share)
+    return NodeBackend(name, driver, options, slots)

@@ -1,0 +1,42 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""Put the options together: for the daemon, and for the sample file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from oslo_config import cfg
+
+from agent.conf import api, backends, database, helper, node
+
+Options = Sequence[cfg.Opt]
+
+
+def register(conf: cfg.ConfigOpts) -> None:
+    """Register all but the backend sections, whose names the file gives."""
+    conf.register_cli_opts(node.CLI_OPTIONS)
+    conf.register_opts(node.OPTIONS + api.OPTIONS)
+    conf.register_opts(database.OPTIONS, "database")
+    conf.register_opts(helper.OPTIONS, "helper")
+
+
+def register_backend(
+    conf: cfg.ConfigOpts, name: str, extra: Sequence[cfg.Opt] = ()
+) -> None:
+    """Register one backend section with the options of its drivers."""
+    conf.register_opts([*backends.OPTIONS, *extra], name)
+
+
+def list_opts() -> list[tuple[str, Options]]:
+    """For oslo-config-generator: groups and options, one backend as an example."""
+    from drivers import registry  # noqa: PLC0415 - loads every driver
+
+    lvm = registry.volume_driver("lvm").OPTIONS
+    lio = registry.target_driver("lio").OPTIONS
+    return [
+        ("DEFAULT", node.CLI_OPTIONS + node.OPTIONS + api.OPTIONS),
+        ("database", database.OPTIONS),
+        ("helper", helper.OPTIONS),
+        ("lvm", [*backends.OPTIONS, *lvm, *lio]),
+    ]

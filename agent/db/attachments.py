@@ -1,0 +1,238 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""Rows of attachments, in and out as records.
+
+``move`` is the only writer of a status; the rest reads.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from agent.db import paging
+from agent.db.engine import now
+from agent.db.schema import VOLUME_ATTACHMENT, VOLUMES
+from agent.records import Attachment, Page
+from agent.states import POSSIBLE, WANTED, AttachStatus, may_move_attachment
+
+_A = VOLUME_ATTACHMENT.c
+_HERE = _A.deleted == sa.false()
+
+# A page of volumes shows who is attached, never how: connector and
+# connection_info are left where they are.
+_BRIEF = sa.select(
+    _A.id,
+    _A.volume_id,
+    _A.attach_status,
+    _A.attach_mode,
+    _A.instance_uuid,
+    _A.attached_host,
+    _A.mountpoint,
+    _A.attach_time,
+)
+
+COLUMNS: Mapping[str, sa.ColumnElement[Any]] = {
+    "id": _A.id,
+    "volume_id": _A.volume_id,
+    "status": _A.attach_status,
+    "attach_status": _A.attach_status,
+    "instance_id": _A.instance_uuid,
+    "instance_uuid": _A.instance_uuid,
+    "attached_host": _A.attached_host,
+    "attach_mode": _A.attach_mode,
+    "created_at": _A.created_at,
+    "updated_at": _A.updated_at,
+}
+
+
+def insert(connection: sa.Connection, attachment: Attachment) -> None:
+    """Write a new row."""
+    values = _columns(
+        {
+            name: getattr(attachment, name)
+            for name in Attachment.__dataclass_fields__
+            if name not in ("id", "volume_id", "status")
+        }
+    )
+    values.update(
+        id=attachment.id,
+        volume_id=attachment.volume_id,
+        attach_status=attachment.status,
+        deleted=False,
+    )
+    connection.execute(sa.insert(VOLUME_ATTACHMENT).values(values))
+
+
+def get(connection: sa.Connection, attachment_id: str) -> Attachment | None:
+    """One attachment, or None."""
+    query = sa.select(VOLUME_ATTACHMENT).where(_A.id == attachment_id, _HERE)
+    row = connection.execute(query).first()
+    return None if row is None else _record(row)
+
+
+def page(connection: sa.Connection, page: Page) -> list[Attachment]:
+    """A page of attachments.
+
+    :raises NotFound: the marker.
+    """
+    query = sa.select(VOLUME_ATTACHMENT).where(_HERE)
+    if page.project_id is not None:
+        query = query.join(VOLUMES, VOLUMES.c.id == _A.volume_id).where(
+            VOLUMES.c.project_id == page.project_id
+        )
+    query = paging.filtered(query, page.filters, COLUMNS)
+    query = paging.paged(connection, query, page, COLUMNS, "attachment")
+    return [_record(row) for row in connection.execute(query)]
+
+
+def of_volumes(
+    connection: sa.Connection, volume_ids: Sequence[str]
+) -> dict[str, list[Attachment]]:
+    """The attachments of many volumes, oldest first, without their secrets."""
+    found: dict[str, list[Attachment]] = {}
+    for some in paging.chunks(volume_ids):
+        query = _BRIEF.where(_A.volume_id.in_(some), _HERE).order_by(_A.created_at)
+        for row in connection.execute(query):
+            found.setdefault(row.volume_id, []).append(_brief(row))
+    return found
+
+
+def of_volume(connection: sa.Connection, volume_id: str) -> list[Attachment]:
+    """The attachments of one volume, oldest first, whole."""
+    query = (
+        sa.select(VOLUME_ATTACHMENT)
+        .where(_A.volume_id == volume_id, _HERE)
+        .order_by(_A.created_at, _A.id)
+    )
+    return [_record(row) for row in connection.execute(query)]
+
+
+def of_initiator(
+    connection: sa.Connection, volume_id: str, initiator: str
+) -> list[Attachment]:
+    """The attachments of one initiator on one volume, oldest first, whole."""
+    query = (
+        sa.select(VOLUME_ATTACHMENT)
+        .where(_A.volume_id == volume_id, _A.initiator == initiator, _HERE)
+        .order_by(_A.created_at, _A.id)
+    )
+    return [_record(row) for row in connection.execute(query)]
+
+
+def any_wanted(connection: sa.Connection, volume_id: str) -> bool:
+    """Whether the volume shall be exported to anyone."""
+    query = sa.select(_A.id).where(
+        _A.volume_id == volume_id,
+        _HERE,
+        _A.initiator.is_not(None),
+        _A.attach_status.in_(WANTED),
+    )
+    return connection.execute(query.limit(1)).first() is not None
+
+
+def connected_volumes(connection: sa.Connection) -> list[str]:
+    """The volumes whose target has, or may have, an access; each once."""
+    query = (
+        sa.select(_A.volume_id)
+        .where(_HERE, _A.initiator.is_not(None), _A.attach_status.in_(POSSIBLE))
+        .distinct()
+        .order_by(_A.volume_id)
+    )
+    return list(connection.execute(query).scalars())
+
+
+def move(
+    connection: sa.Connection,
+    attachment_id: str,
+    old: Collection[AttachStatus],
+    new: AttachStatus,
+    **values: Any,
+) -> bool:
+    """Compare and swap the status; False when the row is not in ``old`` any more.
+
+    ``values`` are other fields of agent.records.Attachment, written with it.
+    """
+    if not all(may_move_attachment(status, new) for status in old):
+        raise AssertionError(f"agent.states has no move from {sorted(old)} to {new}")
+    done = connection.execute(
+        sa.update(VOLUME_ATTACHMENT)
+        .where(_A.id == attachment_id, _HERE, _A.attach_status.in_(old))
+        .values(attach_status=new, updated_at=now(), **_columns(values))
+    )
+    return done.rowcount == 1
+
+
+def note(connection: sa.Connection, attachment_id: str, **values: Any) -> None:
+    """Write fields that are not the status."""
+    connection.execute(
+        sa.update(VOLUME_ATTACHMENT)
+        .where(_A.id == attachment_id, _HERE)
+        .values(updated_at=now(), **_columns(values))
+    )
+
+
+def remove(
+    connection: sa.Connection, attachment_id: str, old: Collection[AttachStatus]
+) -> bool:
+    """Move to detached and mark deleted, in one step."""
+    return move(
+        connection,
+        attachment_id,
+        old,
+        AttachStatus.DETACHED,
+        deleted=True,
+        deleted_at=now(),
+        detach_time=now(),
+        auth_password=None,
+    )
+
+
+def _columns(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields of the record as columns of the table."""
+    columns = dict(values)
+    if "mode" in columns:
+        columns["attach_mode"] = columns.pop("mode")
+    for name in ("connector", "connection_info"):
+        if columns.get(name) is not None:
+            columns[name] = json.dumps(columns[name])
+    return columns
+
+
+def _brief(row: Any) -> Attachment:
+    return Attachment(
+        id=row.id,
+        volume_id=row.volume_id,
+        status=AttachStatus(row.attach_status),
+        mode=row.attach_mode,
+        instance_uuid=row.instance_uuid,
+        attached_host=row.attached_host,
+        mountpoint=row.mountpoint,
+        attach_time=row.attach_time,
+    )
+
+
+def _record(row: Any) -> Attachment:
+    return Attachment(
+        id=row.id,
+        volume_id=row.volume_id,
+        status=AttachStatus(row.attach_status),
+        mode=row.attach_mode,
+        instance_uuid=row.instance_uuid,
+        attached_host=row.attached_host,
+        mountpoint=row.mountpoint,
+        attach_time=row.attach_time,
+        detach_time=row.detach_time,
+        connector=json.loads(row.connector) if row.connector else None,
+        connection_info=json.loads(row.connection_info)
+        if row.connection_info
+        else None,
+        initiator=row.initiator,
+        auth_username=row.auth_username,
+        auth_password=row.auth_password,
+        created_at=row.created_at,
+        updated_at=row.updated_at,
+    )

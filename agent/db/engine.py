@@ -1,0 +1,90 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""Open the database; hand out reading and writing transactions.
+
+SQLite is opened in WAL mode with synchronous=FULL: a commit has reached the
+disk when it returns (sqlite.org/pragma.html#pragma_synchronous), which is
+what lets us acknowledge after it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from agent.errors import StartupError
+
+_PRAGMAS = (
+    "PRAGMA journal_mode=WAL",
+    "PRAGMA synchronous=FULL",
+    "PRAGMA foreign_keys=ON",
+    "PRAGMA busy_timeout=10000",
+)
+
+
+def now() -> datetime:
+    """The time as the database keeps it: UTC, no zone."""
+    return datetime.now(UTC).replace(tzinfo=None)
+
+
+class Database:
+    """Connections to one database, safe for many threads."""
+
+    def __init__(self, url: str, connections: int) -> None:
+        """Open no connection yet. ``url`` is SQLAlchemy's.
+
+        :raises StartupError: the URL cannot be understood.
+        """
+        try:
+            self.engine = sa.create_engine(
+                url, pool_size=connections, max_overflow=0, pool_timeout=30
+            )
+        except (sa.exc.ArgumentError, ModuleNotFoundError) as error:
+            raise StartupError(
+                f"[database] connection is not usable ({error}):"
+                " give a SQLAlchemy URL such as sqlite:////var/lib/lunshare/x.sqlite"
+            ) from error
+        # SQLite has one writer; waiting here is fair and costs nothing, while
+        # its own busy handler sleeps and can starve a thread.
+        self._writer = threading.Lock()
+        if self.engine.dialect.name == "sqlite":
+            sa.event.listen(self.engine, "connect", _prepare_sqlite)
+            sa.event.listen(self.engine, "begin", _begin_sqlite)
+
+    @contextmanager
+    def reading(self) -> Iterator[sa.Connection]:
+        """One snapshot; nothing may be written in it."""
+        with self.engine.connect() as connection:
+            yield connection
+
+    @contextmanager
+    def writing(self) -> Iterator[sa.Connection]:
+        """One transaction, durable when the block ends, undone when it raises.
+
+        Never held while a driver works.
+        """
+        with self._writer, self.engine.connect() as connection:
+            connection.execution_options(writing=True)
+            with connection.begin():
+                yield connection
+
+    def close(self) -> None:
+        """Close the idle connections."""
+        self.engine.dispose()
+
+
+def _prepare_sqlite(dbapi_connection: Any, _record: Any) -> None:
+    dbapi_connection.isolation_level = None  # we say BEGIN ourselves
+    for pragma in _PRAGMAS:
+        dbapi_connection.execute(pragma)
+
+
+def _begin_sqlite(connection: sa.Connection) -> None:
+    # A deferred writer could fail at its first write with SQLITE_BUSY_SNAPSHOT.
+    writing = connection.get_execution_options().get("writing")
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writing else "BEGIN")

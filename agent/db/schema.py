@@ -1,0 +1,141 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""The tables. Their history is in agent.db.migrations.
+
+Rows of volumes and attachments are kept when deleted (``deleted``), so that
+who had what and when can still be answered; every index that a request uses
+covers only the rows that are not, so the past costs a request nothing.
+"""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+METADATA = sa.MetaData()
+
+
+def _id(name: str = "id", **keywords: object) -> sa.Column[str]:
+    return sa.Column(name, sa.String(36), nullable=False, **keywords)  # type: ignore[arg-type]
+
+
+def _text(name: str, length: int = 255, nullable: bool = True) -> sa.Column[str]:
+    return sa.Column(name, sa.String(length), nullable=nullable)
+
+
+def _time(name: str) -> sa.Column[object]:
+    return sa.Column(name, sa.DateTime)
+
+
+def _flag(name: str) -> sa.Column[bool]:
+    return sa.Column(name, sa.Boolean, nullable=False, default=False)
+
+
+VOLUMES = sa.Table(
+    "volumes",
+    METADATA,
+    _id(primary_key=True),
+    _text("display_name"),
+    _text("display_description"),
+    sa.Column("size", sa.Integer, nullable=False),  # GiB
+    _text("status", nullable=False),  # its own; see agent.states
+    _text("status_reason", 1024),
+    _text("backend", nullable=False),
+    _text("project_id", nullable=False),
+    _text("user_id", nullable=False),
+    _text("availability_zone", nullable=False),
+    _flag("multiattach"),
+    _flag("bootable"),
+    _text("volume_type_id", 36),
+    _time("created_at"),
+    _time("updated_at"),
+    _time("deleted_at"),
+    _flag("deleted"),
+)
+
+VOLUME_METADATA = sa.Table(
+    "volume_metadata",
+    METADATA,
+    sa.Column(
+        "volume_id", sa.String(36), sa.ForeignKey("volumes.id"), primary_key=True
+    ),
+    sa.Column("key", sa.String(255), primary_key=True),
+    sa.Column("value", sa.String(255), nullable=False),
+)
+
+VOLUME_ATTACHMENT = sa.Table(
+    "volume_attachment",
+    METADATA,
+    _id(primary_key=True),
+    sa.Column("volume_id", sa.String(36), sa.ForeignKey("volumes.id"), nullable=False),
+    _text("instance_uuid", 36),
+    _text("attached_host"),
+    _text("mountpoint"),
+    _time("attach_time"),
+    _time("detach_time"),
+    _text("attach_status", nullable=False),
+    _text("attach_mode", 2),
+    sa.Column("connector", sa.Text),  # JSON, as the client sent it
+    sa.Column("connection_info", sa.Text),  # JSON, without credentials
+    _text("initiator"),
+    _text("auth_username"),
+    _text("auth_password"),
+    _time("created_at"),
+    _time("updated_at"),
+    _time("deleted_at"),
+    _flag("deleted"),
+)
+
+VOLUME_TYPES = sa.Table(
+    "volume_types",
+    METADATA,
+    _id(primary_key=True),
+    sa.Column("name", sa.String(255), nullable=False, unique=True),
+    _text("description"),
+    sa.Column("is_public", sa.Boolean, nullable=False),
+    _time("created_at"),
+    _time("updated_at"),
+)
+
+VOLUME_TYPE_EXTRA_SPECS = sa.Table(
+    "volume_type_extra_specs",
+    METADATA,
+    sa.Column(
+        "volume_type_id",
+        sa.String(36),
+        sa.ForeignKey("volume_types.id"),
+        primary_key=True,
+    ),
+    sa.Column("key", sa.String(255), primary_key=True),
+    sa.Column("value", sa.String(255), nullable=False),
+)
+
+SERVICES = sa.Table(
+    "services",
+    METADATA,
+    sa.Column("host", sa.String(255), primary_key=True),
+    sa.Column("binary", sa.String(255), primary_key=True),
+    _flag("disabled"),
+    _text("disabled_reason"),
+    _time("updated_at"),
+)
+
+
+def _live(name: str, table: sa.Table, *columns: str) -> None:
+    """An index over the rows that are not deleted."""
+    there = table.c.deleted == sa.false()
+    sa.Index(
+        name,
+        *(table.c[column] for column in columns),
+        sqlite_where=there,
+        postgresql_where=there,
+    )
+
+
+_live("volumes_page", VOLUMES, "created_at", "id")
+_live("volumes_project_page", VOLUMES, "project_id", "created_at", "id")
+_live("volumes_backend", VOLUMES, "backend", "status")
+_live("volumes_type", VOLUMES, "volume_type_id")
+_live("attachments_of_initiator", VOLUME_ATTACHMENT, "volume_id", "initiator")
+_live("attachments_page", VOLUME_ATTACHMENT, "created_at", "id")
+_live("attachments_of_instance", VOLUME_ATTACHMENT, "instance_uuid")
+_live("attachments_status", VOLUME_ATTACHMENT, "attach_status")

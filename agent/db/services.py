@@ -1,0 +1,40 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""Which services an operator has disabled; a service not here is enabled."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+from agent.db.engine import now
+from agent.db.schema import SERVICES
+
+_S = SERVICES.c
+
+
+def disabled(connection: sa.Connection) -> dict[tuple[str, str], str | None]:
+    """(host, binary) of each disabled service, with the reason given."""
+    query = sa.select(SERVICES).where(_S.disabled == sa.true())
+    return {
+        (row.host, row.binary): row.disabled_reason for row in connection.execute(query)
+    }
+
+
+def put(
+    connection: sa.Connection,
+    host: str,
+    binary: str,
+    enabled: bool,
+    reason: str | None,
+) -> None:
+    """Write the operator's wish."""
+    where = (_S.host == host, _S.binary == binary)
+    connection.execute(sa.delete(SERVICES).where(*where))
+    row = {
+        "host": host,
+        "binary": binary,
+        "disabled": not enabled,
+        "disabled_reason": None if enabled else reason,
+        "updated_at": now(),
+    }
+    connection.execute(sa.insert(SERVICES).values(row))

@@ -1,0 +1,105 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""Where the API listens, and who may be let in there without a password."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import socket
+import stat
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from cheroot import wsgi
+
+from agent.errors import StartupError
+
+_FORM = "give HOST:PORT, [IPV6]:PORT or unix:PATH"
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """A checked listen address."""
+
+    bind: tuple[str, int] | str
+
+    @property
+    def private(self) -> bool:
+        """Whether only this machine's own processes can reach it."""
+        if isinstance(self.bind, str):
+            return True
+        try:
+            return ipaddress.ip_address(self.bind[0]).is_loopback
+        except ValueError:
+            return False  # a name may mean another address tomorrow
+
+    def __str__(self) -> str:
+        if isinstance(self.bind, str):
+            return f"unix:{self.bind}"
+        host, port = self.bind
+        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def parse(text: str, auth_strategy: str) -> Address:
+    """Read the option ``listen``.
+
+    :raises StartupError: it has no form that is known, or would let anyone in.
+    """
+    address = _parse(text)
+    if auth_strategy == "noauth" and not address.private:
+        raise StartupError(
+            f"listen = {text} with auth_strategy = noauth would make everyone who"
+            " reaches it an administrator: listen on a loopback address such as"
+            " 127.0.0.1:8776, or on unix:PATH"
+        )
+    return address
+
+
+def _parse(text: str) -> Address:
+    if text.startswith("unix:/"):
+        return Address(text.removeprefix("unix:"))
+    host, separator, port = text.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not (separator and host and port.isdecimal() and int(port) < 65536):
+        raise StartupError(f"listen = {text} is not valid: {_FORM}")
+    if host == "localhost":
+        host = "127.0.0.1"
+    return Address((host, int(port)))
+
+
+def serve(app: Callable[..., Any], address: Address, threads: int) -> wsgi.Server:
+    """Bind; the caller runs ``serve()`` on what is returned, and ``stop()``.
+
+    :raises StartupError: the address cannot be had.
+    """
+    bind = address.bind
+    if isinstance(bind, str):
+        _remove_stale(bind)
+    server = wsgi.Server(bind, app, numthreads=threads, request_queue_size=256)
+    server.error_log = _quiet  # type: ignore[method-assign,assignment]
+    try:
+        server.prepare()
+    except OSError as error:
+        raise StartupError(
+            f"listen = {address} cannot be bound ({error}): is another daemon there?"
+        ) from error
+    if isinstance(bind, str):
+        os.chmod(bind, stat.S_IRUSR | stat.S_IWUSR | stat.S_IRGRP | stat.S_IWGRP)
+    return server
+
+
+def _remove_stale(path: str) -> None:
+    """Remove a socket that a killed daemon left; one that answers stays."""
+    with socket.socket(socket.AF_UNIX) as probe:
+        try:
+            probe.connect(path)
+        except ConnectionRefusedError:
+            os.unlink(path)
+        except OSError:
+            return
+
+
+def _quiet(message: str = "", level: int = 20, traceback: bool = False) -> None:
+    """Cheroot's own words (a client went away) are not our operator's business."""

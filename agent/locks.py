@@ -1,0 +1,62 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""One lock for each volume: what is done to a volume is done in turn."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from oslo_concurrency import lockutils
+
+from agent.errors import Busy
+
+
+@dataclass(frozen=True, slots=True)
+class _Holder:
+    purpose: str
+    since: float
+
+
+class Locks:
+    """Locks by volume id, for the threads of this process.
+
+    There is one process a state path (agent.main), so no lock file is needed.
+    """
+
+    def __init__(self, timeout: float) -> None:
+        """``timeout``: seconds to wait for a lock, unless the caller says other."""
+        self._timeout = timeout
+        self._semaphores = lockutils.Semaphores()
+        self._holders: dict[str, _Holder] = {}
+
+    @contextmanager
+    def volume(
+        self, volume_id: str, purpose: str, timeout: float | None = None
+    ) -> Iterator[None]:
+        """Hold the volume's lock for ``purpose``, which others are told.
+
+        :raises Busy: it was not free within the timeout.
+        """
+        lock: threading.Semaphore = self._semaphores.get(volume_id)
+        wait = self._timeout if timeout is None else timeout
+        if not lock.acquire(timeout=wait):
+            raise self._busy(volume_id)
+        self._holders[volume_id] = _Holder(purpose, time.monotonic())
+        try:
+            yield
+        finally:
+            del self._holders[volume_id]
+            lock.release()
+
+    def _busy(self, volume_id: str) -> Busy:
+        holder = self._holders.get(volume_id, _Holder("another request", 0.0))
+        seconds = time.monotonic() - holder.since if holder.since else 0.0
+        return Busy(
+            f"volume {volume_id} is busy: {holder.purpose} has been under way for"
+            f" {seconds:.0f} seconds; try again when it is done",
+            id=volume_id,
+        )

@@ -1,0 +1,141 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""The life of the daemon, in reading order."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from oslo_concurrency import lockutils
+from oslo_config import cfg
+from oslo_log import log
+
+from agent import listener, systemd
+from agent.assemble import Assembly, assemble
+from agent.conf import opts
+from agent.errors import StartupError
+
+LOG = log.getLogger(__name__)
+
+_STEP = 1.0  # seconds between two words to systemd in a long reconcile
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run lunshared; the answer is the exit code."""
+    try:
+        conf = configure(sys.argv[1:] if argv is None else argv)
+        with sole_owner(conf.state_path):
+            run(conf)
+    except (StartupError, cfg.Error) as error:
+        print(f"lunshared: {error}", file=sys.stderr)
+        systemd.notify(f"STATUS={error}")
+        return 1
+    return 0
+
+
+def configure(argv: Sequence[str]) -> cfg.ConfigOpts:
+    """Read options and files, and set up logging to stderr."""
+    conf = cfg.ConfigOpts()
+    opts.register(conf)
+    log.register_options(conf)
+    conf(args=list(argv), project="lunshare", prog="lunshared")
+    log.set_defaults(
+        default_log_levels=["alembic=WARN", "sqlalchemy=WARN", "stevedore=WARN"]
+    )
+    log.setup(conf, "lunshare")
+    return conf
+
+
+@contextmanager
+def sole_owner(state_path: str) -> Iterator[None]:
+    """Hold the state path against a second daemon.
+
+    :raises StartupError: it cannot be written, or another daemon has it.
+    """
+    try:
+        os.makedirs(state_path, mode=0o750, exist_ok=True)
+        probe = os.path.join(state_path, ".writable")
+        with open(probe, "w", encoding="ascii"):
+            os.unlink(probe)
+    except OSError as error:
+        raise StartupError(
+            f"state_path {state_path} cannot be written ({error.strerror}): create it"
+            " for the daemon's user, or give another with --state-path"
+        ) from error
+    try:
+        with lockutils.lock(
+            "lunshared", external=True, lock_path=state_path, blocking=False
+        ):
+            yield
+    except lockutils.AcquireLockFailedException:
+        raise StartupError(
+            f"another lunshared already uses state_path {state_path}: stop it, or"
+            " give this one another with --state-path"
+        ) from None
+
+
+def run(conf: cfg.ConfigOpts) -> None:
+    """From the first reconcile to the last request."""
+    address = listener.parse(conf.listen, conf.auth_strategy)
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    assembly = assemble(conf)
+    try:
+        first_reconcile(assembly)
+        serve(conf, assembly, address, stop)
+    finally:
+        # What is exported stays exported: hosts go on while we are away.
+        assembly.close()
+
+
+def first_reconcile(assembly: Assembly) -> None:
+    """Make the node equal to the database before anyone is listened to.
+
+    :raises StartupError: no backend works.
+    """
+    last = 0.0
+
+    def progress(done: int, total: int) -> None:
+        nonlocal last
+        moment = time.monotonic()
+        if done == total or moment - last > _STEP:
+            last = moment
+            systemd.notify(
+                f"STATUS=reconciling {done}/{total}", "EXTEND_TIMEOUT_USEC=60000000"
+            )
+
+    assembly.reconcile.run(progress)
+    down = [b.problem for b in assembly.backends.values() if not b.up]
+    if len(down) == len(assembly.backends):
+        raise StartupError(f"no backend works: {'; '.join(map(str, down))}")
+
+
+def serve(
+    conf: cfg.ConfigOpts,
+    assembly: Assembly,
+    address: listener.Address,
+    stop: threading.Event,
+) -> None:
+    """Answer requests until ``stop``, then let those under way end."""
+    server = listener.serve(assembly.app, address, conf.osapi_threads)
+    for loop in assembly.loops:
+        loop.start()
+    thread = threading.Thread(target=server.serve, name="listener", daemon=True)
+    thread.start()
+    LOG.info("[main] READY listen=%s backends=%s", address, ",".join(assembly.backends))
+    systemd.notify("READY=1", "STATUS=serving")
+    stop.wait()
+    systemd.notify("STOPPING=1")
+    server.stop()
+    thread.join()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

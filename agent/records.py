@@ -1,0 +1,167 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""The values that cross layers: what the database holds, as frozen records.
+
+Sizes of volumes are GiB here, as the API has them; drivers take bytes.
+Times are UTC and carry no zone, as the API prints them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from agent.states import AttachStatus, VolumeStatus, volume_status
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """Who asks. ``request_id`` ties a log line to an answer."""
+
+    user_id: str
+    project_id: str
+    is_admin: bool
+    request_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Attachment:
+    """One host's (or one not yet known host's) claim on one volume.
+
+    ``mode`` is None until it is resolved at connect. ``connection_info`` is
+    what the host was told, without its credentials.
+    """
+
+    id: str
+    volume_id: str
+    status: AttachStatus
+    mode: str | None = None
+    instance_uuid: str | None = None
+    attached_host: str | None = None
+    mountpoint: str | None = None
+    attach_time: datetime | None = None
+    detach_time: datetime | None = None
+    connector: Mapping[str, Any] | None = None
+    connection_info: Mapping[str, Any] | None = None
+    initiator: str | None = None
+    auth_username: str | None = None
+    auth_password: str | None = field(default=None, repr=False)
+    created_at: datetime | None = None
+    updated_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Volume:
+    """A volume with its attachments that are not gone."""
+
+    id: str
+    size: int
+    own_status: VolumeStatus
+    backend: str
+    project_id: str
+    user_id: str
+    name: str | None = None
+    description: str | None = None
+    availability_zone: str = "nova"
+    multiattach: bool = False
+    bootable: bool = False
+    volume_type_id: str | None = None
+    volume_type: str | None = None
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    created_at: datetime | None = None
+    updated_at: datetime | None = None
+    attachments: tuple[Attachment, ...] = ()
+
+    @property
+    def status(self) -> VolumeStatus:
+        """What clients see; see agent.states."""
+        return volume_status(self.own_status, [a.status for a in self.attachments])
+
+
+@dataclass(frozen=True, slots=True)
+class VolumeType:
+    """A named set of wishes for a volume."""
+
+    id: str
+    name: str
+    description: str | None = None
+    is_public: bool = True
+    extra_specs: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def multiattach(self) -> bool:
+        """Only this exact spelling counts, as in Cinder."""
+        return self.extra_specs.get("multiattach") == "<is> True"
+
+
+@dataclass(frozen=True, slots=True)
+class NewVolume:
+    """A checked request to create a volume. ``volume_type`` is an id or a name."""
+
+    size: int
+    name: str | None = None
+    description: str | None = None
+    volume_type: str | None = None
+    availability_zone: str | None = None
+    metadata: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class NewAttachment:
+    """A checked request for an attachment; with a connector it is opened at once."""
+
+    volume_id: str
+    instance_uuid: str | None = None
+    mode: str | None = None
+    connector: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Which rows of a list, in which order.
+
+    ``sort`` holds (column, descending) pairs; ``filters`` column to value;
+    ``project_id`` None means every project. ``marker`` is the id of the last
+    row the client has.
+    """
+
+    project_id: str | None
+    limit: int
+    marker: str | None = None
+    offset: int = 0
+    sort: tuple[tuple[str, bool], ...] = (("created_at", True),)
+    filters: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """One backend as a scheduler sees it: host@backend#pool and what it can do."""
+
+    name: str
+    backend: str
+    capabilities: Mapping[str, Any]
+    up: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceState:
+    """One line of os-services."""
+
+    binary: str
+    host: str
+    zone: str
+    enabled: bool
+    up: bool
+    updated_at: datetime
+    disabled_reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """Whether this node works, and one sentence for each thing that does not."""
+
+    ready: bool
+    problems: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()

@@ -1,0 +1,202 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""Bring the live target in line with the rows: the one way access changes.
+
+Attach, detach and restart all end in ``settle`` or ``settle_all``. The caller
+holds the volume's lock and has committed what it wants before it calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from oslo_log import log
+
+from agent.backends import Backends
+from agent.db import attachments, volumes
+from agent.db.engine import Database, now
+from agent.errors import NotFound
+from agent.records import Attachment, Volume
+from agent.service import exports
+from agent.states import AttachStatus
+from drivers.values import GIB, Connector, Mode
+from drivers.values import Volume as DriverVolume
+
+LOG = log.getLogger(__name__)
+
+_SECRETS = ("auth_username", "auth_password")
+_ENDED = frozenset({AttachStatus.RESERVED, AttachStatus.ERROR_ATTACHING})
+_RELEASABLE = frozenset(AttachStatus) - {AttachStatus.RESERVED, AttachStatus.DETACHED}
+
+
+class Access:
+    """The rows of a volume, made live."""
+
+    def __init__(self, db: Database, backends: Backends) -> None:
+        self._db, self._backends = db, backends
+
+    def settle(self, volume: Volume, initiator: str) -> dict[str, Any] | None:
+        """Make one initiator's access what its rows ask for.
+
+        Returns connection_info when it is open, None when it is closed. The
+        last access of a volume takes its export away. Repeat-safe.
+
+        :raises BackendFailed: access is at most what the rows ask for.
+        :raises BackendUnavailable: not known; what closes is closed to new I/O.
+        """
+        with self._db.reading() as connection:
+            rows = attachments.of_initiator(connection, volume.id, initiator)
+            wanted = exports.connector(rows)
+            exported = wanted or attachments.any_wanted(connection, volume.id)
+        with self._backends[volume.backend].working() as backend:
+            if wanted is not None:
+                info = backend.initialize_connection(driver_volume(volume), wanted)
+                return {**info, "access_mode": wanted.mode}
+            if exported:
+                closing = Connector(initiator, Mode.RO)
+                backend.terminate_connection(driver_volume(volume), closing)
+            else:
+                backend.apply(driver_volume(volume), ())
+        return None
+
+    def settle_all(self, volume: Volume) -> tuple[str, ...]:
+        """Make the whole export what the volume's rows ask for; say what changed.
+
+        Raises as ``settle`` does.
+        """
+        with self._db.reading() as connection:
+            rows = attachments.of_volume(connection, volume.id)
+        wanted = exports.connectors(rows)
+        with self._backends[volume.backend].working() as backend:
+            return backend.apply(driver_volume(volume), wanted)
+
+    def open(self, volume: Volume, row: Attachment) -> Attachment:
+        """Open an attachment whose intent is committed; note what the host is told.
+
+        When it raises, the access is closed again, or the row says that it
+        may be open.
+        """
+        try:
+            info = self.settle(volume, str(row.initiator))
+        except Exception:
+            self._give_up(row)
+            raise
+        opened = replace(row, connection_info=_told(row, info or {}), attach_time=now())
+        with self._db.writing() as connection:
+            attachments.note(
+                connection,
+                row.id,
+                connection_info=opened.connection_info,
+                attach_time=opened.attach_time,
+            )
+        LOG.info(
+            "[%s] CONNECTED attachment=%s volume=%s initiator=%s mode=%s",
+            row.attached_host,
+            row.id,
+            row.volume_id,
+            row.initiator,
+            row.mode,
+        )
+        return opened
+
+    def replace(self, volume: Volume, row: Attachment, initiator: str) -> None:
+        """Close the initiator whose place the row's new connector has taken."""
+        try:
+            self.settle(volume, initiator)
+        except Exception:
+            self._give_up(row)
+            raise
+
+    def release(self, row: Attachment) -> None:
+        """Close the access and forget the row. Repeat-safe.
+
+        :raises BackendFailed: it may still be open; the row says error_detaching.
+        """
+        if row.initiator is None and row.status in _ENDED:
+            return self._forget(row, _ENDED)
+        with self._db.writing() as connection:
+            attachments.move(connection, row.id, _RELEASABLE, AttachStatus.DETACHING)
+            volume = _volume(connection, row)
+        try:
+            if row.initiator is not None:
+                self.settle(volume, row.initiator)
+        except Exception:
+            self._failed(row, AttachStatus.DETACHING, AttachStatus.ERROR_DETACHING)
+            raise
+        return self._forget(row, frozenset({AttachStatus.DETACHING}))
+
+    def clean(self, row: Attachment) -> None:
+        """Close what a failed attach may have left open. Repeat-safe."""
+        if row.initiator is None:
+            return
+        with self._db.reading() as connection:
+            volume = _volume(connection, row)
+        self.settle(volume, row.initiator)
+        with self._db.writing() as connection:
+            attachments.note(connection, row.id, initiator=None)
+
+    def _give_up(self, row: Attachment) -> None:
+        """A row that failed to open is not wanted any more; close it at once."""
+        self._failed(row, AttachStatus.ATTACHING, AttachStatus.ERROR_ATTACHING)
+        try:
+            self.clean(row)
+        except Exception as error:
+            # The row keeps its initiator: reconcile tries again until it is shut.
+            LOG.error("[%s] UNDO attachment=%s: %s", row.attached_host, row.id, error)
+
+    def _failed(self, row: Attachment, old: AttachStatus, new: AttachStatus) -> None:
+        with self._db.writing() as connection:
+            attachments.move(connection, row.id, {old}, new)
+
+    def _forget(self, row: Attachment, old: frozenset[AttachStatus]) -> None:
+        with self._db.writing() as connection:
+            attachments.remove(connection, row.id, old)
+        LOG.info(
+            "[%s] DETACHED attachment=%s volume=%s",
+            row.attached_host,
+            row.id,
+            row.volume_id,
+        )
+
+
+def driver_volume(volume: Volume) -> DriverVolume:
+    """The volume as drivers know it."""
+    return DriverVolume(volume.id, volume.size * GIB)
+
+
+def with_secrets(row: Attachment) -> Attachment:
+    """The attachment as its own host is told of it: with its CHAP credentials."""
+    info = row.connection_info
+    if info is None or "auth_method" not in info:
+        return row
+    secrets = {name: getattr(row, name) for name in _SECRETS}
+    return replace(row, connection_info={**info, **secrets})
+
+
+def _volume(connection: Any, row: Attachment) -> Volume:
+    volume = volumes.get(connection, row.volume_id)
+    if volume is None:
+        raise NotFound("volume", row.volume_id)
+    return volume
+
+
+def _told(row: Attachment, info: Mapping[str, Any]) -> dict[str, Any]:
+    """connection_info as it is kept: the driver's words and ours, no credentials."""
+    connector = row.connector or {}
+    told = {key: value for key, value in info.items() if key not in _SECRETS}
+    if row.mode == Mode.RO and info.get("access_mode") == Mode.RW:
+        told["mixed_modes"] = (
+            "widened: another attachment of this initiator is rw, so the target lets"
+            " this host write"
+        )
+    return {
+        **told,
+        "access_mode": row.mode,
+        "attachment_id": row.id,
+        "cacheable": False,
+        "encrypted": False,
+        "enforce_multipath": bool(connector.get("enforce_multipath", False)),
+        "qos_specs": None,
+    }

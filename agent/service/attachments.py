@@ -1,0 +1,237 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""Reserve, connect, complete, release: the life of an attachment.
+
+Each step commits what it is about to do, does it, and commits that it is
+done. Whatever kills the daemon in between, agent.service.reconcile finds the
+intent and finishes it through the same functions of agent.service.access.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from oslo_log import log
+
+from agent.db import attachments, volumes
+from agent.db.engine import Database, now
+from agent.errors import AgentError, Conflict, Invalid, NotFound
+from agent.locks import Locks
+from agent.records import Attachment, Context, NewAttachment, Page, Volume
+from agent.service import connecting, exports
+from agent.service.access import Access, with_secrets
+from agent.states import WANTED, AttachStatus, VolumeStatus
+
+LOG = log.getLogger(__name__)
+
+_CONNECTABLE = WANTED | {AttachStatus.RESERVED, AttachStatus.ERROR_ATTACHING}
+_COMPLETABLE = WANTED | {AttachStatus.RESERVED}
+
+
+class Attachments:
+    """Attachments of this node's volumes."""
+
+    def __init__(self, db: Database, access: Access, locks: Locks, widen: bool) -> None:
+        """``widen``: an initiator that asks for both modes gets rw, not 409."""
+        self._db, self._access, self._locks = db, access, locks
+        self._widen = widen
+
+    def get(self, ctx: Context, attachment_id: str) -> Attachment:
+        """One attachment, with the credentials of its host.
+
+        :raises NotFound: there is none, or not any more.
+        """
+        return with_secrets(self._row(attachment_id))
+
+    def list(self, ctx: Context, page: Page) -> list[Attachment]:
+        """A page of attachments, without credentials."""
+        with self._db.reading() as connection:
+            return attachments.page(connection, page)
+
+    def create(self, ctx: Context, new: NewAttachment) -> Attachment:
+        """Reserve the volume; with a connector, open it to that host as well.
+
+        :raises NotFound: the volume.
+        :raises Invalid: it takes no (further) attachment, or the connector is bad.
+        :raises Conflict: the initiator has it in the other mode.
+        :raises BackendFailed: nothing stayed open and nothing stayed reserved.
+        """
+        if new.connector is None:
+            with self._db.writing() as connection:
+                return self._reserve(connection, new)[1]
+        host = connecting.checked(new.connector)
+        with self._locks.volume(new.volume_id, f"the attach of host {host.name}"):
+            with self._db.writing() as connection:
+                volume, row = self._reserve(connection, new)
+                row = self._intend(connection, row, host)
+            try:
+                return with_secrets(self._access.open(volume, row))
+            except Exception:
+                self._drop(row)
+                raise
+
+    def connect(
+        self, ctx: Context, attachment_id: str, connector: Mapping[str, Any]
+    ) -> Attachment:
+        """Open the volume to a host; the same connector again changes nothing.
+
+        Another connector takes the place of the first, whose access is closed
+        before the new one is opened.
+
+        :raises NotFound: the attachment.
+        :raises Invalid: the connector is bad.
+        :raises Conflict: the initiator has the volume in the other mode, or the
+            attachment or its volume is in no state for it.
+        :raises BackendFailed: nothing stayed open; connect again, or delete.
+        """
+        host = connecting.checked(connector)
+        volume_id = self._row(attachment_id).volume_id
+        with self._locks.volume(volume_id, f"the attach of host {host.name}"):
+            row = self._row(attachment_id)
+            if connecting.is_open(row, host):
+                return with_secrets(self._refreshed(row, host))
+            with self._db.writing() as connection:
+                volume = self._healthy(connection, row)
+                intent = self._intend(connection, row, host)
+            if row.initiator not in (None, host.initiator):
+                self._access.replace(volume, intent, str(row.initiator))
+            return with_secrets(self._access.open(volume, intent))
+
+    def complete(self, ctx: Context, attachment_id: str) -> None:
+        """The host says it uses the volume. Repeat-safe.
+
+        :raises Conflict: the attachment is on its way out, or failed.
+        """
+        row = self._row(attachment_id)
+        with (
+            self._locks.volume(row.volume_id, f"the completion of {attachment_id}"),
+            self._db.writing() as connection,
+        ):
+            done = attachments.move(
+                connection, attachment_id, _COMPLETABLE, AttachStatus.ATTACHED
+            )
+        if not done:
+            row = self._row(attachment_id)
+            raise Conflict(
+                f"attachment {row.id} is {row.status} and cannot be completed:"
+                " connect it first"
+            )
+
+    def delete(self, ctx: Context, attachment_id: str) -> list[Attachment]:  # type: ignore[valid-type]
+        """Close the access, end the host's session, forget the attachment.
+
+        Returns the attachments that the volume still has. When this returns,
+        no write of that host is under way any more and it cannot log in.
+
+        :raises NotFound: there is none, or not any more.
+        :raises BackendFailed: the access may still be open; the attachment stays
+            as error_detaching, and both a repeat and the next reconcile retry.
+        """
+        volume_id = self._row(attachment_id).volume_id
+        with self._locks.volume(volume_id, f"the detach of {attachment_id}"):
+            self._access.release(self._row(attachment_id))
+        with self._db.reading() as connection:
+            return attachments.of_volume(connection, volume_id)
+
+    def _row(self, attachment_id: str) -> Attachment:
+        with self._db.reading() as connection:
+            row = attachments.get(connection, attachment_id)
+        if row is None:
+            raise NotFound("attachment", attachment_id)
+        return row
+
+    def _reserve(
+        self, connection: Any, new: NewAttachment
+    ) -> tuple[Volume, Attachment]:
+        free = volumes.claim(connection, new.volume_id, new.instance_uuid)
+        volume = volumes.get(connection, new.volume_id)
+        if volume is None:
+            raise NotFound("volume", new.volume_id)
+        if not free:
+            raise _taken(volume)
+        row = Attachment(
+            id=str(uuid.uuid4()),
+            volume_id=volume.id,
+            status=AttachStatus.RESERVED,
+            mode=new.mode,
+            instance_uuid=new.instance_uuid,
+            created_at=now(),
+            updated_at=now(),
+        )
+        attachments.insert(connection, row)
+        return volume, row
+
+    def _intend(
+        self, connection: Any, row: Attachment, host: connecting.Host
+    ) -> Attachment:
+        """Commit to an access before it is opened."""
+        same = attachments.of_initiator(connection, row.volume_id, host.initiator)
+        mode = connecting.resolved_mode(row, host)
+        other = connecting.mixed(same, row.id, mode)
+        if other is not None and not self._widen:
+            raise connecting.refuse_mixed(other, mode)
+        username, password = exports.credentials(same)
+        values: dict[str, Any] = {
+            "mode": mode,
+            "attached_host": host.name,
+            "mountpoint": host.mountpoint,
+            "connector": dict(host.connector),
+            "connection_info": None,
+            "initiator": host.initiator,
+            "auth_username": username,
+            "auth_password": password,
+        }
+        attaching = AttachStatus.ATTACHING
+        if not attachments.move(connection, row.id, _CONNECTABLE, attaching, **values):
+            raise Conflict(
+                f"attachment {row.id} is {row.status} and takes no connector:"
+                " delete it and create another one"
+            )
+        return replace(row, status=attaching, **values)
+
+    def _healthy(self, connection: Any, row: Attachment) -> Volume:
+        volume = volumes.get(connection, row.volume_id)
+        if volume is None:
+            raise NotFound("volume", row.volume_id)
+        if volume.own_status is not VolumeStatus.AVAILABLE:
+            raise Conflict(f"volume {volume.id} is {volume.status}: mend it first")
+        return volume
+
+    def _refreshed(self, row: Attachment, host: connecting.Host) -> Attachment:
+        """The same initiator again: note what else it says, touch no target."""
+        if dict(host.connector) == row.connector:
+            return row
+        values: dict[str, Any] = {
+            "connector": dict(host.connector),
+            "attached_host": host.name,
+            "mountpoint": host.mountpoint,
+        }
+        with self._db.writing() as connection:
+            attachments.note(connection, row.id, **values)
+        return replace(row, **values)
+
+    def _drop(self, row: Attachment) -> None:
+        """Forget a row whose client never learned its id, once nothing is open."""
+        try:
+            left = self._row(row.id)
+            if left.initiator is None:
+                self._access.release(left)
+        except AgentError as error:
+            LOG.error("[%s] DROP attachment=%s: %s", row.attached_host, row.id, error)
+
+
+def _taken(volume: Volume) -> Invalid:
+    """Why a volume cannot be reserved, in one sentence."""
+    if volume.own_status is not VolumeStatus.AVAILABLE:
+        return Invalid(
+            f"Invalid volume: volume {volume.id} is {volume.status} and cannot be"
+            " attached; it must be available"
+        )
+    return Invalid(
+        f"Invalid volume: volume {volume.id} is {volume.status} and takes one"
+        " attachment only; detach it first, or use a volume whose type has the"
+        " extra spec multiattach='<is> True'"
+    )

@@ -1,0 +1,203 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""The node as schedulers, operators and load balancers see it."""
+
+from __future__ import annotations
+
+import threading
+from datetime import UTC, datetime
+from typing import Any
+
+from agent.backends import Backends, NodeBackend
+from agent.db import services, volumes
+from agent.db.engine import Database
+from agent.errors import NotFound
+from agent.records import Context, Health, Pool, ServiceState
+from drivers.values import GIB
+
+_VOLUME = "cinder-volume"
+_SCHEDULER = "cinder-scheduler"
+
+
+class Promised:
+    """How many volumes and GiB each backend has promised.
+
+    Counted in SQL once a period and kept up to date in between, so that
+    placing a volume costs the same whatever the node holds.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._sums: dict[str, tuple[int, int]] = {}
+
+    def of(self, backend: str) -> tuple[int, int]:
+        """Count and GiB."""
+        return self._sums.get(backend, (0, 0))
+
+    def put(self, backend: str, count: int, gib: int) -> None:
+        """What SQL counted."""
+        with self._lock:
+            self._sums[backend] = (count, gib)
+
+    def add(self, backend: str, count: int, gib: int) -> None:
+        """What has changed since."""
+        with self._lock:
+            old_count, old_gib = self.of(backend)
+            self._sums[backend] = (old_count + count, old_gib + gib)
+
+
+class Node:
+    """This node's services, pools and health."""
+
+    def __init__(self, db: Database, backends: Backends, host: str, zone: str) -> None:
+        self._db, self._backends = db, backends
+        self._host, self._zone = host, zone
+        self._promised = Promised()
+        self._reconciled = False
+        self._unknown: tuple[str, ...] = ()
+
+    def services(
+        self, ctx: Context, host: str | None = None, binary: str | None = None
+    ) -> list[ServiceState]:
+        """The scheduler and one line for each backend."""
+        with self._db.reading() as connection:
+            disabled = services.disabled(connection)
+        lines = [self._scheduler(disabled)]
+        lines += [self._line(b, disabled) for b in self._backends.values()]
+        return [
+            line
+            for line in lines
+            if host in (None, line.host) and binary in (None, line.binary)
+        ]
+
+    def set_service(
+        self, ctx: Context, host: str, binary: str, enabled: bool, reason: str | None
+    ) -> ServiceState:
+        """Enable or disable; a disabled backend takes no new volumes.
+
+        :raises NotFound: no such service.
+        """
+        if not self.services(ctx, host, binary):
+            raise NotFound("service", f"{binary} on {host}")
+        with self._db.writing() as connection:
+            services.put(connection, host, binary, enabled, reason)
+        return self.services(ctx, host, binary)[0]
+
+    def pools(self, ctx: Context) -> list[Pool]:
+        """What a scheduler may choose from."""
+        with self._db.reading() as connection:
+            disabled = services.disabled(connection)
+        return [
+            Pool(
+                name=f"{self._host}@{b.name}#{_backend_name(b)}",
+                backend=b.name,
+                capabilities=_capabilities(b, *self._promised.of(b.name)),
+                up=b.up and (self._service_host(b), _VOLUME) not in disabled,
+            )
+            for b in self._backends.values()
+        ]
+
+    def refresh(self) -> None:
+        """Look at every backend's state and room again."""
+        for backend in self._backends.values():
+            backend.refresh()
+            with self._db.reading() as connection:
+                self._promised.put(
+                    backend.name, *volumes.promised(connection, backend.name)
+                )
+
+    def promise(self, backend: str, count: int, gib: int) -> None:
+        """A volume came (1, its size) or went (-1, minus its size)."""
+        self._promised.add(backend, count, gib)
+
+    def host_of(self, backend: str) -> str:
+        """The host@backend#pool of a volume."""
+        return f"{self._host}@{backend}#{_backend_name(self._backends[backend])}"
+
+    def health(self) -> Health:
+        """Whether the node can do its work, and what is wrong."""
+        problems = [
+            f"backend {b.name} is down: {b.problem}"
+            for b in self._backends.values()
+            if not b.up
+        ]
+        if not self._reconciled:
+            problems.append("the live targets are not reconciled with the database yet")
+        return Health(not problems, tuple(problems), self._unknown)
+
+    def note_reconciled(self, done: bool, unknown: tuple[str, ...]) -> None:
+        """Remember how the last reconcile ended and what it did not know."""
+        self._reconciled, self._unknown = done, unknown
+
+    def _service_host(self, backend: NodeBackend) -> str:
+        return f"{self._host}@{backend.name}"
+
+    def _scheduler(self, disabled: dict[tuple[str, str], str | None]) -> ServiceState:
+        key = (self._host, _SCHEDULER)
+        moment = datetime.now(UTC).replace(tzinfo=None)
+        return ServiceState(
+            _SCHEDULER,
+            self._host,
+            self._zone,
+            enabled=key not in disabled,
+            up=True,
+            updated_at=moment,
+            disabled_reason=disabled.get(key),
+        )
+
+    def _line(
+        self, backend: NodeBackend, disabled: dict[tuple[str, str], str | None]
+    ) -> ServiceState:
+        key = (self._service_host(backend), _VOLUME)
+        moment = datetime.fromtimestamp(backend.checked_at, UTC).replace(tzinfo=None)
+        return ServiceState(
+            _VOLUME,
+            key[0],
+            self._zone,
+            enabled=key not in disabled,
+            up=backend.up,
+            updated_at=moment,
+            disabled_reason=disabled.get(key),
+        )
+
+
+def _backend_name(backend: NodeBackend) -> str:
+    return str(backend.options.get("volume_backend_name") or backend.name)
+
+
+def _capabilities(
+    backend: NodeBackend, volumes_here: int, promised_gib: int
+) -> dict[str, Any]:
+    """The report of one pool, in the words of Cinder's LVM driver."""
+    capacity = backend.capacity
+    thin = capacity.thin if capacity else False
+    total = capacity.total / GIB if capacity else 0.0
+    free = capacity.free / GIB if capacity else 0.0
+    provisioned = capacity.provisioned / GIB if capacity else 0.0
+    return {
+        "volume_backend_name": _backend_name(backend),
+        "pool_name": _backend_name(backend),
+        "vendor_name": "lunshare",
+        "driver_version": "1.0",
+        "storage_protocol": "iSCSI",
+        "total_capacity_gb": round(total, 2),
+        "free_capacity_gb": round(free, 2),
+        "provisioned_capacity_gb": round(max(provisioned, promised_gib), 2),
+        "allocated_capacity_gb": promised_gib,
+        "reserved_percentage": backend.options["reserved_percentage"],
+        "max_over_subscription_ratio": backend.options["max_over_subscription_ratio"],
+        "thin_provisioning_support": thin,
+        "thick_provisioning_support": not thin,
+        "total_volumes": volumes_here,
+        "multiattach": True,
+        "online_extend_support": False,
+        "QoS_support": False,
+        "replication_enabled": False,
+        "shared_targets": False,
+        "sparse_copy_volume": thin,
+        "backend_state": "up" if backend.up else "down",
+        "location_info": f"lunshare:{backend.name}",
+        "timestamp": datetime.fromtimestamp(backend.checked_at, UTC)
+        .replace(tzinfo=None)
+        .isoformat(),
+    }

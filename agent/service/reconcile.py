@@ -1,0 +1,173 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""Make the live node equal to the database, at start and on a timer.
+
+Half-done rows are finished by the functions that began them; every volume
+that has or may have hosts is settled as a whole. What is ours but has no row
+is reported and left alone: an empty database must not tear down a live node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from oslo_log import log
+
+from agent.backends import Backends, NodeBackend, translated
+from agent.db import attachments, volumes
+from agent.db.engine import Database
+from agent.errors import AgentError, Busy
+from agent.locks import Locks
+from agent.records import Attachment, Volume
+from agent.service.access import Access
+from agent.service.node import Node
+from agent.service.volumes import Volumes
+from agent.states import AttachStatus, VolumeStatus
+
+LOG = log.getLogger(__name__)
+
+_GOING = (AttachStatus.DETACHING, AttachStatus.ERROR_DETACHING)
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass
+class Outcome:
+    """What one pass did: sentences for the log and for health."""
+
+    changed: list[str] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list)
+    unknown: list[str] = field(default_factory=list)
+
+
+class Reconcile:
+    """One pass over everything this node holds."""
+
+    def __init__(
+        self,
+        db: Database,
+        backends: Backends,
+        locks: Locks,
+        *,
+        access: Access,
+        volume_service: Volumes,
+        node: Node,
+    ) -> None:
+        self._db, self._backends, self._locks = db, backends, locks
+        self._access, self._volumes, self._node = access, volume_service, node
+
+    def run(self, progress: Progress = lambda done, total: None) -> Outcome:
+        """Check the backends, then bring every volume in line; never raises.
+
+        What a request is working on is left to it. ``progress`` is told how
+        many volumes are done, of how many.
+        """
+        outcome = Outcome()
+        self._node.refresh()
+        self._resume(outcome)
+        work = self._work(outcome)
+        for done, volume_id in enumerate(work):
+            progress(done, len(work))
+            self._settle(volume_id, outcome)
+        progress(len(work), len(work))
+        self._report(outcome)
+        return outcome
+
+    def _resume(self, outcome: Outcome) -> None:
+        """Finish volumes that were being made or removed."""
+        with self._db.reading() as connection:
+            rows = volumes.unfinished(connection)
+        for volume in rows:
+            if not self._backends[volume.backend].up:
+                continue
+            creating = volume.own_status is VolumeStatus.CREATING
+            finish = self._volumes.make if creating else self._volumes.unmake
+            self._try(outcome, volume.id, finish)
+
+    def _work(self, outcome: Outcome) -> list[str]:
+        """Volumes with hosts in the database, or with a live export of ours."""
+        with self._db.reading() as connection:
+            wanted = set(attachments.connected_volumes(connection))
+            known = volumes.ids(connection)
+        live = self._live(outcome)
+        # Read after the targets: a volume made meanwhile is not an orphan.
+        with self._db.reading() as connection:
+            known |= volumes.ids(connection)
+        for volume_id in sorted(live - known):
+            outcome.unknown.append(f"export of volume {volume_id} has no row")
+        self._find_orphans(known, outcome)
+        return sorted((wanted | live) & known)
+
+    def _live(self, outcome: Outcome) -> set[str]:
+        live: set[str] = set()
+        for backend in self._up():
+            try:
+                with translated():
+                    live |= {e.volume_id for e in backend.driver.target.observe()}
+            except AgentError as error:
+                outcome.failed.append(f"backend {backend.name}: {error}")
+        return live
+
+    def _find_orphans(self, known: set[str], outcome: Outcome) -> None:
+        for backend in self._up():
+            try:
+                with translated():
+                    disks = backend.driver.volumes.disks()
+            except AgentError as error:
+                outcome.failed.append(f"backend {backend.name}: {error}")
+                continue
+            with self._db.reading() as connection:
+                known |= volumes.ids(connection)
+            for disk in disks:
+                if disk.volume_id not in known:
+                    outcome.unknown.append(f"disk {disk.path} has no row")
+
+    def _settle(self, volume_id: str, outcome: Outcome) -> None:
+        def settle(volume_id: str) -> None:
+            with self._locks.volume(volume_id, "reconcile", timeout=0):
+                with self._db.reading() as connection:
+                    volume = volumes.get(connection, volume_id)
+                    rows = attachments.of_volume(connection, volume_id)
+                if volume is not None and self._backends[volume.backend].up:
+                    self._settle_held(volume, rows, outcome)
+
+        self._try(outcome, volume_id, settle)
+
+    def _settle_held(
+        self, volume: Volume, rows: Iterable[Attachment], outcome: Outcome
+    ) -> None:
+        changed = self._access.settle_all(volume)
+        outcome.changed += [f"volume {volume.id}: {what}" for what in changed]
+        for row in rows:
+            if row.status in _GOING:
+                self._access.release(row)
+            elif row.status is AttachStatus.ERROR_ATTACHING:
+                self._access.clean(row)
+
+    def _try(
+        self, outcome: Outcome, volume_id: str, step: Callable[[str], None]
+    ) -> None:
+        try:
+            step(volume_id)
+        except Busy:
+            LOG.debug("[%s] RECONCILE left to the request that has it", volume_id)
+        except AgentError as error:
+            outcome.failed.append(f"volume {volume_id}: {error}")
+        except Exception:
+            LOG.exception("[%s] RECONCILE failed unexpectedly", volume_id)
+            outcome.failed.append(f"volume {volume_id}: failed unexpectedly")
+
+    def _up(self) -> list[NodeBackend]:
+        return [backend for backend in self._backends.values() if backend.up]
+
+    def _report(self, outcome: Outcome) -> None:
+        for sentence in outcome.changed:
+            LOG.warning("RECONCILE changed %s", sentence)
+        for sentence in outcome.failed:
+            LOG.error("RECONCILE failed %s", sentence)
+        unknown = tuple(sorted(set(outcome.unknown)))
+        if unknown != self._node.health().unknown:
+            for sentence in unknown:
+                LOG.warning("RECONCILE left alone: %s", sentence)
+        self._node.note_reconciled(True, unknown)

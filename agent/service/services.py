@@ -1,0 +1,22 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""What the HTTP layer is handed: one object for each noun."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from agent.service.attachments import Attachments
+from agent.service.node import Node
+from agent.service.types import Types
+from agent.service.volumes import Volumes
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """The nouns of the API."""
+
+    volumes: Volumes
+    attachments: Attachments
+    types: Types
+    node: Node

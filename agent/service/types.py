@@ -1,0 +1,151 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""Volume types: named wishes that decide where a volume lands and who may share it."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from typing import Any
+
+from agent.db import types, volumes
+from agent.db.engine import Database
+from agent.errors import Invalid, NotFound
+from agent.records import Context, VolumeType
+
+
+class Types:
+    """The volume types of this node."""
+
+    def __init__(self, db: Database, default_name: str | None) -> None:
+        self._db, self._default_name = db, default_name
+
+    def get(self, ctx: Context, type_id: str) -> VolumeType:
+        """One type by its id; a name is NotFound, as clients expect."""
+        return self._find(type_id, by_name=False)
+
+    def resolve(self, ident: str | None) -> VolumeType | None:
+        """The type a new volume gets: by id or name, else the default, else none.
+
+        :raises NotFound: it was named and is not there.
+        """
+        wanted = ident or self._default_name
+        return None if wanted is None else self._find(wanted, by_name=True)
+
+    def default(self, ctx: Context) -> VolumeType:
+        """The type of a volume that asks for none.
+
+        :raises NotFound: default_volume_type is not set or names no type.
+        """
+        return self._find(self._default_name or "default", by_name=True)
+
+    def list(
+        self,
+        ctx: Context,
+        is_public: bool | None = None,
+        extra_specs: Mapping[str, str] | None = None,
+    ) -> list[VolumeType]:
+        """Types by name, narrowed to those that have all of ``extra_specs``."""
+        with self._db.reading() as connection:
+            found = types.every(connection, is_public)
+        wanted = (extra_specs or {}).items()
+        return [kind for kind in found if wanted <= kind.extra_specs.items()]
+
+    def create(
+        self,
+        ctx: Context,
+        name: str,
+        description: str | None = None,
+        is_public: bool = True,
+        extra_specs: Mapping[str, str] | None = None,
+    ) -> VolumeType:
+        """A new type.
+
+        :raises Conflict: the name is taken.
+        """
+        kind = VolumeType(
+            id=str(uuid.uuid4()),
+            name=name,
+            description=description,
+            is_public=is_public,
+            extra_specs=_checked(extra_specs or {}),
+        )
+        with self._db.writing() as connection:
+            types.insert(connection, kind)
+        return kind
+
+    def update(
+        self, ctx: Context, type_id: str, changes: Mapping[str, Any]
+    ) -> VolumeType:
+        """Change name, description or is_public.
+
+        :raises Conflict: the name is taken.
+        """
+        self.get(ctx, type_id)
+        with self._db.writing() as connection:
+            types.update(connection, type_id, changes)
+        return self.get(ctx, type_id)
+
+    def delete(self, ctx: Context, type_id: str) -> None:
+        """Remove a type that no volume has.
+
+        :raises Invalid: it is in use, or it is the default.
+        """
+        kind = self.get(ctx, type_id)
+        if kind.name == self._default_name:
+            raise Invalid(
+                f"volume_type {kind.name} is default_volume_type: change that option"
+                " first"
+            )
+        with self._db.writing() as connection:
+            self._unused(connection, kind)
+            types.delete(connection, type_id)
+
+    def set_specs(
+        self, ctx: Context, type_id: str, specs: Mapping[str, str]
+    ) -> VolumeType:
+        """Add or replace extra specs of a type that no volume has.
+
+        :raises Invalid: it is in use: its volumes would lie about themselves.
+        """
+        kind = self.get(ctx, type_id)
+        _checked({**kind.extra_specs, **specs})
+        with self._db.writing() as connection:
+            self._unused(connection, kind)
+            types.set_specs(connection, type_id, specs)
+        return self.get(ctx, type_id)
+
+    def delete_spec(self, ctx: Context, type_id: str, key: str) -> None:
+        """Remove one extra spec of a type that no volume has.
+
+        :raises NotFound: the spec.
+        :raises Invalid: the type is in use.
+        """
+        kind = self.get(ctx, type_id)
+        with self._db.writing() as connection:
+            self._unused(connection, kind)
+            if not types.delete_spec(connection, type_id, key):
+                raise NotFound(f"extra spec of volume_type {kind.name}:", key)
+
+    def _find(self, ident: str, by_name: bool) -> VolumeType:
+        with self._db.reading() as connection:
+            found = types.find(connection, ident, by_name)
+        if found is None:
+            raise NotFound("volume_type", ident)
+        return found
+
+    def _unused(self, connection: Any, kind: VolumeType) -> None:
+        if volumes.uses_type(connection, kind.id):
+            raise Invalid(
+                f"volume_type {kind.name} is in use by volumes: delete them first, or"
+                " create another type"
+            )
+
+
+def _checked(specs: Mapping[str, str]) -> Mapping[str, str]:
+    if specs.get("multiattach") == "<is> True" and specs.get("cacheable"):
+        raise Invalid(
+            "extra_specs may not hold both multiattach and cacheable: a host's cache"
+            " would hide the other hosts' writes"
+        )
+    return specs

@@ -1,0 +1,216 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""The two contracts a backend is made of. Their text is what the kit tests.
+
+A ``VolumeDriver`` makes disks; a ``TargetDriver`` exports them. Both are
+called from several threads at once, but never twice at once for one volume:
+the caller holds that volume's lock. Every verb is repeat-safe: the caller may
+have been killed half-way and will call again with the same arguments, and a
+driver must recognise and finish its own half-done work. A driver keeps no
+state beyond caches that it can lose.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, ClassVar, Protocol
+
+from oslo_config import cfg
+
+from drivers.values import Capacity, Connector, Disk, Export, LiveExport, Volume
+
+
+class Root(Protocol):
+    """The door to root that a driver is given; see drivers.execute."""
+
+    def run(self, *argv: str, timeout: float = 60.0) -> str:
+        """Run a command allowed by rootwrap.d as root; return its stdout.
+
+        :raises CommandFailed: it exited with another code than 0.
+        :raises HelperRefused: no filter in rootwrap.d allows it.
+        :raises HelperUnreachable: the helper does not answer.
+        :raises DeadlineExceeded: it did not finish within ``timeout`` seconds.
+        """
+
+    def call(self, verb: str, *, timeout: float = 30.0, **arguments: Any) -> Any:
+        """Call a typed verb of the root helper; raises as ``run`` does."""
+
+
+class VolumeDriver(abc.ABC):
+    """Makes, finds and removes disks, one per volume, named from the volume id.
+
+    Disks that do not carry our name are never listed, opened or changed.
+    """
+
+    #: Options of a backend section that this driver reads.
+    OPTIONS: ClassVar[list[cfg.Opt]] = []
+
+    def __init__(self, name: str, options: Mapping[str, Any], root: Root) -> None:
+        """Keep the arguments; do no I/O. ``name`` is the backend's section."""
+        self.name, self.options, self.root = name, options, root
+
+    @abc.abstractmethod
+    def check(self) -> None:
+        """Prove that this backend can work, and make its disks ready after a boot.
+
+        Called at start and before each reconcile.
+
+        :raises Misconfigured: with what to do about it.
+        """
+
+    @abc.abstractmethod
+    def create(self, volume: Volume) -> Disk:
+        """Make the disk, at least ``volume.size`` bytes, reading as zeros.
+
+        Repeat-safe: a disk of that name and size is success.
+
+        :raises NoSpace: nothing was left behind.
+        """
+
+    @abc.abstractmethod
+    def delete(self, volume_id: str) -> None:
+        """Remove the disk. An unknown disk is success.
+
+        :raises DiskBusy: it is open; nothing was removed.
+        """
+
+    @abc.abstractmethod
+    def extend(self, volume: Volume) -> Disk:
+        """Grow the disk to at least ``volume.size``; bytes keep their place.
+
+        Already that large is success; it never shrinks.
+
+        :raises UnknownDisk: there is nothing to grow.
+        :raises NoSpace: the disk is as it was.
+        """
+
+    @abc.abstractmethod
+    def disk(self, volume_id: str) -> Disk:
+        """Return the disk, activated; ``path`` exists when this returns.
+
+        On the attach path: starts no process when the disk is active already.
+
+        :raises UnknownDisk: there is none.
+        """
+
+    @abc.abstractmethod
+    def disks(self) -> tuple[Disk, ...]:
+        """Every disk of ours, known to the caller or not. Cost: one query."""
+
+    @abc.abstractmethod
+    def capacity(self) -> Capacity:
+        """The pool's room. Cost does not grow with the number of disks."""
+
+
+class TargetDriver(abc.ABC):
+    """Exports disks to hosts, each in its own mode, enforced by the target.
+
+    The wanted state comes in as an ``Export`` and ``apply`` is the one verb that
+    writes it. Access fails closed: what is not wanted is closed before what
+    is wanted is opened, a new access is born read-only, write access comes
+    last and is read back. When ``apply`` raises, no host has more than the
+    wanted state grants.
+    """
+
+    OPTIONS: ClassVar[list[cfg.Opt]] = []
+
+    def __init__(self, name: str, options: Mapping[str, Any], root: Root) -> None:
+        """Keep the arguments; do no I/O. ``name`` is the backend's section."""
+        self.name, self.options, self.root = name, options, root
+
+    @abc.abstractmethod
+    def check(self) -> None:
+        """Prove that exporting can work.
+
+        :raises Misconfigured: with what to do about it.
+        """
+
+    @abc.abstractmethod
+    def apply(
+        self, export: Export, only: Collection[str] | None = None
+    ) -> tuple[str, ...]:
+        """Make the live export equal to ``export``; return what was changed.
+
+        With ``only``, look at no other initiators than these: one of them that
+        is not among ``export.connectors`` is closed. So an attach costs the
+        same whatever else the volume and the node hold. Without it, every
+        access that is not wanted is closed.
+
+        Initiators whose access is already right keep their sessions and see
+        nothing. When an access is closed or loses write, its writes under way
+        have landed, and its session is ended, before this returns. Nothing
+        changed means an empty answer; entries are sentences for a log.
+
+        :raises TargetFailed: access is at most what ``export`` grants; repeat.
+        :raises DeadlineExceeded: a closing is pending in the kernel: new I/O is
+            refused already, but what was under way may still land.
+        """
+
+    @abc.abstractmethod
+    def remove(self, volume_id: str) -> tuple[str, ...]:
+        """End every session and take the export away. Unknown is success."""
+
+    @abc.abstractmethod
+    def observe(self) -> tuple[LiveExport, ...]:
+        """Every live export of ours. Foreign ones are neither listed nor touched."""
+
+    @abc.abstractmethod
+    def connection(self, volume: Volume, connector: Connector) -> dict[str, Any]:
+        """What the host needs to log in, in os-brick's words. No I/O.
+
+        Keys: ``driver_volume_type``, ``target_iqn``, ``target_portal``,
+        ``target_lun``, their plural forms with several portals, and
+        ``auth_method``, ``auth_username``, ``auth_password`` with CHAP.
+        """
+
+
+class Backend:
+    """A volume driver and a target driver under one name, in Cinder's verbs.
+
+    This is what a control plane uses. Arguments and errors are those of the
+    two drivers; each verb is repeat-safe because theirs are.
+    """
+
+    def __init__(self, volumes: VolumeDriver, target: TargetDriver) -> None:
+        self.volumes, self.target = volumes, target
+        self.name = volumes.name
+
+    def create(self, volume: Volume) -> Disk:
+        """Make the volume's disk; it is exported to nobody."""
+        return self.volumes.create(volume)
+
+    def delete(self, volume_id: str) -> None:
+        """Take away the export, then the disk."""
+        self.target.remove(volume_id)
+        self.volumes.delete(volume_id)
+
+    def initialize_connection(
+        self, volume: Volume, connector: Connector
+    ) -> dict[str, Any]:
+        """Open the volume to one host, in the connector's mode; others see nothing.
+
+        Returns connection_info in os-brick's words.
+        """
+        disk = self.volumes.disk(volume.id)
+        export = Export(volume.id, disk, (connector,))
+        self.target.apply(export, only={connector.initiator})
+        return self.target.connection(volume, connector)
+
+    def terminate_connection(self, volume: Volume, connector: Connector) -> None:
+        """Close the volume to one host; its writes have landed when this returns."""
+        self.target.apply(Export(volume.id), only={connector.initiator})
+
+    def apply(
+        self, volume: Volume, connectors: Iterable[Connector]
+    ) -> tuple[str, ...]:
+        """Make the live export of one volume equal to these connectors.
+
+        With none, the export is taken away.
+        """
+        wanted = tuple(connectors)
+        if not wanted:
+            return self.target.remove(volume.id)
+        return self.target.apply(
+            Export(volume.id, self.volumes.disk(volume.id), wanted)
+        )

@@ -1,0 +1,217 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""Who may do what with an exported volume, and who notices a change, as tests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from drivers.base import TargetDriver, VolumeDriver
+from drivers.conformance.fixtures import TargetFixtures, new_volume
+from drivers.conformance.shared import (
+    PAGE,
+    Reach,
+    Shared,
+    can_write,
+    data,
+    name,
+    refuses,
+)
+from drivers.values import Export, Mode
+
+Share = Callable[[], Shared]
+
+RO, RW = Mode.RO, Mode.RW
+
+
+class AccessContract(TargetFixtures):
+    """A behaviour a test; part of ``TargetContract``."""
+
+    @pytest.fixture
+    def share(
+        self,
+        volumes: VolumeDriver,
+        target: TargetDriver,
+        host: Reach,
+    ) -> Iterator[Share]:
+        """Make a volume to share; everything is gone afterwards."""
+        made: list[Shared] = []
+
+        def make() -> Shared:
+            volume = new_volume(self.size)
+            made.append(Shared(volume, volumes.create(volume), target, host))
+            return made[-1]
+
+        yield make
+        for shared in made:
+            shared.close()
+            volumes.delete(shared.volume.id)
+
+    @pytest.fixture
+    def one(self, share: Share) -> Shared:
+        """A volume to share."""
+        return share()
+
+    # who gets in
+
+    def test_a_host_without_an_attachment_is_refused(self, one: Shared) -> None:
+        one.apply(a=RW)
+        assert refuses(one, "b")
+        assert one.login("a").alive
+
+    def test_access_to_one_volume_opens_no_other(self, share: Share) -> None:
+        first, second = share(), share()
+        first.apply(a=RW)
+        second.apply(b=RW)
+        assert refuses(second, "a")
+        assert refuses(first, "b")
+
+    def test_volumes_do_not_share_bytes(self, share: Share) -> None:
+        first, second = share(), share()
+        for shared, letter in ((first, "a"), (second, "b")):
+            shared.apply(a=RW)
+            shared.login("a").write(0, data(letter))
+        assert first.login("a").read(0, PAGE) == data("a")
+        assert second.login("a").read(0, PAGE) == data("b")
+
+    # modes
+
+    def test_a_read_only_host_reads_and_cannot_write(self, one: Shared) -> None:
+        one.apply(a=RO)
+        session = one.login("a")
+        assert session.read(0, PAGE) == bytes(PAGE)
+        assert not can_write(session, "a")
+        assert session.alive
+
+    def test_a_read_write_host_writes(self, one: Shared) -> None:
+        one.apply(a=RW)
+        assert can_write(one.login("a"), "a")
+
+    def test_hosts_see_each_others_writes(self, one: Shared) -> None:
+        one.apply(a=RW, b=RO, c=RW)
+        a, b, c = (one.login(letter) for letter in "abc")
+        a.write(0, data("a"))
+        assert b.read(0, PAGE) == c.read(0, PAGE) == data("a")
+        c.write(PAGE, data("c"))
+        assert a.read(0, 2 * PAGE) == b.read(0, 2 * PAGE) == data("a") + data("c")
+
+    def test_many_hosts_each_in_their_own_mode(self, one: Shared) -> None:
+        modes = {letter: RW if n % 3 else RO for n, letter in enumerate("abcdefghij")}
+        one.apply(**modes)
+        sessions = {letter: one.login(letter) for letter in modes}
+        writers = {k for k, session in sessions.items() if can_write(session, k)}
+        assert writers == {letter for letter, mode in modes.items() if mode is RW}
+
+    # changes, and whom they reach
+
+    def test_apply_again_changes_nothing(self, one: Shared) -> None:
+        assert one.apply(a=RW, b=RO)
+        a, b = one.login("a"), one.login("b")
+        assert one.apply(a=RW, b=RO) == ()
+        assert one.apply("a", a=RW, b=RO) == ()
+        assert a.alive
+        assert b.alive
+
+    def test_a_host_that_is_added_disturbs_nobody(self, one: Shared) -> None:
+        one.apply(a=RW, b=RO)
+        a, b = one.login("a"), one.login("b")
+        one.apply(a=RW, b=RO, c=RW)
+        assert a.alive
+        assert b.alive
+        assert can_write(one.login("c"), "c")
+
+    def test_a_host_that_is_removed_is_out_at_once(self, one: Shared) -> None:
+        one.apply(a=RW, b=RW, c=RO)
+        a, b, c = (one.login(letter) for letter in "abc")
+        one.apply(a=RW, c=RO)
+        assert not b.alive
+        assert refuses(one, "b")
+        assert a.alive
+        assert c.alive
+        assert can_write(a, "a")
+
+    def test_a_removed_host_cannot_go_on_writing(self, one: Shared) -> None:
+        one.apply(a=RW, b=RO)
+        a, b = one.login("a"), one.login("b")
+        a.write(0, data("a"))
+        one.apply(b=RO)
+        with pytest.raises(ConnectionError):
+            a.write(0, data("x"))
+        assert b.read(0, PAGE) == data("a")
+
+    def test_every_session_of_a_removed_host_ends(self, one: Shared) -> None:
+        one.apply(a=RW, b=RW)
+        first, second, other = one.login("a"), one.login("a"), one.login("b")
+        one.apply(b=RW)
+        assert not first.alive
+        assert not second.alive
+        assert other.alive
+
+    def test_a_host_made_read_only_loses_write_and_session(self, one: Shared) -> None:
+        one.apply(a=RW, b=RW, c=RO)
+        a, b, c = (one.login(letter) for letter in "abc")
+        one.apply(a=RO, b=RW, c=RO)
+        assert not a.alive
+        assert not can_write(one.login("a"), "a")
+        assert b.alive
+        assert c.alive
+        assert can_write(b, "b")
+
+    def test_a_host_made_read_write_gets_it_and_disturbs_nobody(
+        self, one: Shared
+    ) -> None:
+        one.apply(a=RO, b=RO)
+        b = one.login("b")
+        one.apply(a=RW, b=RO)
+        assert can_write(one.login("a"), "a")
+        assert b.alive
+        assert not can_write(b, "b")
+
+    def test_a_handover_swaps_two_hosts(self, one: Shared) -> None:
+        one.apply(a=RW, b=RO)
+        one.login("a").write(0, data("a"))
+        one.apply(a=RO, b=RW)
+        assert not can_write(one.login("a"), "a")
+        assert can_write(one.login("b"), "b")
+
+    # only=
+
+    def test_only_opens_one_and_leaves_the_others(self, one: Shared) -> None:
+        one.apply(a=RW)
+        a = one.login("a")
+        one.apply("b", b=RO)
+        assert one.live() == {"a": RW, "b": RO}
+        assert a.alive
+
+    def test_only_closes_one_and_leaves_the_others(self, one: Shared) -> None:
+        one.apply(a=RW, b=RO)
+        a, b = one.login("a"), one.login("b")
+        one.target.apply(Export(one.volume.id), only={name("b")})
+        assert one.live() == {"a": RW}
+        assert not b.alive
+        assert a.alive
+
+    def test_only_opens_no_connector_outside_it(self, one: Shared) -> None:
+        one.apply("a", a=RO, b=RW)
+        assert one.live() == {"a": RO}
+        assert refuses(one, "b")
+
+    def test_only_is_blind_to_upper_case(self, one: Shared) -> None:
+        one.apply(a=RW)
+        one.target.apply(Export(one.volume.id), only={name("a").upper()})
+        assert one.live() == {}
+
+    def test_without_only_everything_unwanted_is_closed(self, one: Shared) -> None:
+        one.apply(a=RW, b=RO)
+        one.target.apply(Export(one.volume.id))
+        assert one.live() == {}
+        assert refuses(one, "a")
+        assert refuses(one, "b")
+
+    def test_closing_a_volume_that_is_not_exported_is_success(
+        self, one: Shared
+    ) -> None:
+        assert one.target.apply(Export(one.volume.id), only={name("a")}) == ()
+        assert one.target.apply(Export(one.volume.id)) == ()

@@ -1,0 +1,160 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""The kit bound to the fakes: what a driver's author writes, complete.
+
+``volume_class`` and ``target_class`` are there for the tests of the kit, which
+put broken fakes in their place.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from typing import Any
+
+import pytest
+
+from drivers.base import Root, TargetDriver, VolumeDriver
+from drivers.conformance.fixtures import (
+    Host,
+    Session,
+    TargetFixtures,
+    VolumeFixtures,
+    defaults,
+)
+from drivers.errors import HelperRefused
+from drivers.fake import FakeVolumes
+from drivers.fake_storage import FakeAcl, FakeDisk, storage
+from drivers.targets.fake import FakeTarget
+from drivers.values import Auth, Disk, Mode, Volume
+
+
+class NoRoot:
+    """A door to root that stays shut: fakes need nothing of it."""
+
+    def run(self, *argv: str, timeout: float = 60.0) -> str:
+        raise HelperRefused(" ".join(argv), "a fake runs no commands")
+
+    def call(self, verb: str, *, timeout: float = 30.0, **arguments: Any) -> Any:
+        raise HelperRefused(verb, "a fake has no helper")
+
+
+_ROOT: Root = NoRoot()
+
+
+class FakeVolumeFixtures(VolumeFixtures):
+    """Disks in memory, thin or thick."""
+
+    volume_class: type[FakeVolumes] = FakeVolumes
+    options: Mapping[str, Any] = {"fake_thin": False, "fake_capacity_gb": 1}
+
+    @pytest.fixture
+    def name(self) -> str:
+        """Every test has a storage of its own."""
+        return f"kit-{uuid.uuid4()}"
+
+    @pytest.fixture
+    def build(self, name: str) -> Callable[[], VolumeDriver]:
+        options = defaults(self.volume_class, **self.options)
+        return lambda: self.volume_class(name, options, _ROOT)
+
+    @pytest.fixture
+    def misconfigured(self) -> VolumeDriver:
+        options = defaults(self.volume_class, fake_capacity_gb=0)
+        return self.volume_class("kit-misconfigured", options, _ROOT)
+
+    @pytest.fixture
+    def exhausted(self, name: str) -> Callable[[], AbstractContextManager[None]]:
+        @contextlib.contextmanager
+        def full() -> Iterator[None]:
+            held = storage(name)
+            held.foreign += 1024**3
+            yield
+            held.foreign -= 1024**3
+
+        return full
+
+    @pytest.fixture
+    def foreign(self, name: str) -> Callable[[], object]:
+        held, disk = storage(name), FakeDisk(4096)
+        disk.write(0, b"somebody else's bytes")
+        held.foreign, held.foreign_disks["lv-root"] = disk.size, disk
+        return lambda: [
+            (key, found.size, found.read(0, 4096))
+            for key, found in held.foreign_disks.items()
+        ]
+
+    def read(self, driver: VolumeDriver, disk: Disk, offset: int, length: int) -> bytes:
+        return storage(driver.name).read(disk.volume_id, offset, length)
+
+    def write(self, driver: VolumeDriver, disk: Disk, offset: int, data: bytes) -> None:
+        storage(driver.name).write(disk.volume_id, offset, data)
+
+    @contextlib.contextmanager
+    def held_open(self, driver: VolumeDriver, disk: Disk) -> Iterator[None]:
+        held = storage(driver.name)
+        held.open.add(disk.volume_id)
+        yield
+        held.open.remove(disk.volume_id)
+
+    def leave_half_made(self, driver: VolumeDriver, volume: Volume) -> None:
+        assert isinstance(driver, FakeVolumes)
+        killed = KeyboardInterrupt("killed")
+        with (
+            driver.failures.fail("create.half", killed),
+            contextlib.suppress(KeyboardInterrupt),
+        ):
+            driver.create(volume)
+
+
+class FakeHost:
+    """An initiator of a ``FakeTarget``."""
+
+    def __init__(self, initiator: str, target: FakeTarget) -> None:
+        self.initiator, self._target = initiator, target
+
+    def login(self, connection: Mapping[str, Any]) -> Session:
+        auth = None
+        if "auth_method" in connection:
+            auth = Auth(connection["auth_username"], connection["auth_password"])
+        volume_id = self._target.volume_of(connection["target_iqn"])
+        return self._target.login(volume_id, self.initiator, auth)
+
+
+class FakeTargetFixtures(TargetFixtures):
+    """Exports in memory."""
+
+    target_class: type[FakeTarget] = FakeTarget
+
+    @pytest.fixture
+    def name(self) -> str:
+        """Every test has a storage of its own."""
+        return f"kit-{uuid.uuid4()}"
+
+    @pytest.fixture
+    def volumes(self, name: str) -> VolumeDriver:
+        return FakeVolumes(name, defaults(FakeVolumes), _ROOT)
+
+    @pytest.fixture
+    def build(self, name: str) -> Callable[[], TargetDriver]:
+        options = defaults(self.target_class)
+        return lambda: self.target_class(name, options, _ROOT)
+
+    @pytest.fixture
+    def host(self, target: TargetDriver) -> Callable[[str], Host]:
+        assert isinstance(target, FakeTarget)
+        return lambda initiator: FakeHost(initiator, target)
+
+    @pytest.fixture
+    def foreign(self, name: str) -> Callable[[], object]:
+        held = storage(name)
+        acl = FakeAcl("", None)
+        acl.mode = Mode.RW
+        held.foreign_exports["backup-of-somebody"] = {"iqn.2001-01.com.other:a": acl}
+        return lambda: [
+            (export, initiator, acl.mode, acl.sessions)
+            for export, acls in held.foreign_exports.items()
+            for initiator, acl in acls.items()
+        ]

@@ -1,0 +1,223 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""What a driver gives to the kit: how to build it, and how to reach its bytes.
+
+Fixtures that raise must be overridden; the others may be. Class attributes
+are abilities: a yes or no to the sentence beside it, never a driver's name.
+A "no" makes the kit expect the opposite; it leaves no test out.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, Protocol
+
+import pytest
+
+from drivers.base import TargetDriver, VolumeDriver
+from drivers.values import Disk, Volume
+
+MIB = 1024**2
+
+
+def defaults(driver: type[VolumeDriver | TargetDriver], **given: Any) -> dict[str, Any]:
+    """The options of a driver with their defaults, and those given."""
+    return {option.dest: option.default for option in driver.OPTIONS} | given
+
+
+class Session(Protocol):
+    """A host that is logged in to a volume's LUN.
+
+    ``read`` and ``write`` raise PermissionError when the LUN is
+    write-protected, and ConnectionError when the target ended the session; an
+    implementation must not log in again by itself.
+    """
+
+    @property
+    def serial(self) -> str:
+        """The unit serial number (SCSI INQUIRY, VPD page 80h)."""
+
+    @property
+    def size(self) -> int:
+        """The LUN's size in bytes, asked anew."""
+
+    @property
+    def alive(self) -> bool:
+        """Whether the target still answers on this very session."""
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Read; offset and length are multiples of 4096."""
+
+    def write(self, offset: int, data: bytes) -> None:
+        """Write; offset and length are multiples of 4096."""
+
+    def close(self) -> None:
+        """Log out. Closing what has ended is fine."""
+
+
+class Host(Protocol):
+    """One initiator."""
+
+    initiator: str
+
+    def login(self, connection: Mapping[str, Any]) -> Session:
+        """Log in with what ``TargetDriver.connection`` returned.
+
+        :raises PermissionError: the target refused.
+        """
+
+
+class VolumeFixtures:
+    """Bind ``VolumeContract`` with a subclass of this."""
+
+    #: A volume takes all its room at creation, so the pool refuses one that is
+    #: larger than what is free.
+    reserves_space = True
+
+    #: A size that is cheap to make, in bytes.
+    size = 8 * MIB
+
+    @pytest.fixture
+    def build(self) -> Callable[[], VolumeDriver]:
+        """A function returning a new instance of the driver, always on the same pool.
+
+        The pool holds no volume of ours when a test starts. Calling it twice
+        is a restart of the daemon.
+        """
+        raise NotImplementedError(
+            "override `build`: return a function that"
+            " builds the driver on an empty pool"
+        )
+
+    @pytest.fixture
+    def misconfigured(self) -> VolumeDriver:
+        """An instance whose pool does not exist."""
+        raise NotImplementedError(
+            "override `misconfigured`: return an instance"
+            " of the driver whose pool does not exist"
+        )
+
+    @pytest.fixture
+    def exhausted(self) -> Callable[[], AbstractContextManager[None]]:
+        """A function whose ``with`` block is a time in which the pool is full.
+
+        Somebody else filled it, so that volumes there are keep their bytes.
+        """
+        raise NotImplementedError(
+            "override `exhausted`: return a context manager"
+            " function that fills the pool and frees it again"
+        )
+
+    @pytest.fixture
+    def foreign(self) -> Callable[[], object]:
+        """A disk that is not ours lies in the pool; call this to see its state.
+
+        The state is whatever compares equal while the disk is untouched: at
+        least its presence, its size and its bytes.
+        """
+        raise NotImplementedError(
+            "override `foreign`: put a disk into the pool that"
+            " does not carry our name; return its state"
+        )
+
+    @pytest.fixture
+    def driver(self, build: Callable[[], VolumeDriver]) -> VolumeDriver:
+        """The driver, checked as a daemon does at start."""
+        driver = build()
+        driver.check()
+        return driver
+
+    def read(self, driver: VolumeDriver, disk: Disk, offset: int, length: int) -> bytes:
+        """Read bytes of a disk; past caches if there are any."""
+        with open_disk(disk, os.O_RDONLY) as file:
+            os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
+            return os.pread(file, length, offset)
+
+    def write(self, driver: VolumeDriver, disk: Disk, offset: int, data: bytes) -> None:
+        """Write bytes to a disk, down to the medium."""
+        with open_disk(disk, os.O_WRONLY) as file:
+            os.pwrite(file, data, offset)
+            os.fsync(file)
+
+    def held_open(
+        self, driver: VolumeDriver, disk: Disk
+    ) -> AbstractContextManager[object]:
+        """A time in which somebody has the disk open."""
+        return open_disk(disk, os.O_RDONLY)
+
+    def leave_half_made(self, driver: VolumeDriver, volume: Volume) -> None:
+        """Leave what a create that was killed half-way leaves.
+
+        Override it if a kill can leave anything at all between nothing and a
+        complete disk.
+        """
+
+    def power_cycle(self, driver: VolumeDriver) -> None:
+        """Bring disks to where a reboot leaves them: there, but perhaps not active."""
+
+
+@contextlib.contextmanager
+def open_disk(disk: Disk, flags: int) -> Iterator[int]:
+    """Open a disk by its path."""
+    file = os.open(Path(disk.path), flags)
+    try:
+        yield file
+    finally:
+        os.close(file)
+
+
+class TargetFixtures:
+    """Bind ``TargetContract`` with a subclass of this."""
+
+    #: Size of the volumes that are exported, in bytes.
+    size = 8 * MIB
+
+    @pytest.fixture
+    def volumes(self) -> VolumeDriver:
+        """The volume driver whose disks are exported."""
+        raise NotImplementedError("override `volumes`: return a checked volume driver")
+
+    @pytest.fixture
+    def build(self) -> Callable[[], TargetDriver]:
+        """A function returning a new instance, always on the same live target.
+
+        Nothing of ours is exported when a test starts. Calling it twice is a
+        restart of the daemon.
+        """
+        raise NotImplementedError(
+            "override `build`: return a function that builds"
+            " the target driver on a target with no export"
+        )
+
+    @pytest.fixture
+    def host(self) -> Callable[[str], Host]:
+        """A function from an initiator's name to a ``Host``."""
+        raise NotImplementedError(
+            "override `host`: return a function from an"
+            " initiator's name to a Host that can reach the target"
+        )
+
+    @pytest.fixture
+    def foreign(self) -> Callable[[], object]:
+        """Somebody else's export is live on the target; call this to see its state."""
+        raise NotImplementedError(
+            "override `foreign`: export something under a name"
+            " that is not ours; return its live state"
+        )
+
+    @pytest.fixture
+    def target(self, build: Callable[[], TargetDriver]) -> TargetDriver:
+        """The target driver, checked as a daemon does at start."""
+        target = build()
+        target.check()
+        return target
+
+
+def new_volume(size: int) -> Volume:
+    """A volume that was never there."""
+    return Volume(str(uuid.uuid4()), size)

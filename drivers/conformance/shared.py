@@ -1,0 +1,105 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""A volume that hosts share, as the tests of targets see it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from drivers.base import TargetDriver
+from drivers.conformance.fixtures import Host, Session
+from drivers.values import Auth, Connector, Disk, Export, LiveExport, Mode, Volume
+
+PAGE = 4096
+Reach = Callable[[str], Host]
+
+
+class Shared:
+    """One volume, and what the tests do with it. Hosts are known by one letter."""
+
+    def __init__(
+        self,
+        volume: Volume,
+        disk: Disk,
+        target: TargetDriver,
+        host: Reach,
+    ) -> None:
+        self.volume, self.disk, self.target, self._host = volume, disk, target, host
+        self._sessions: list[Session] = []
+
+    def connector(self, letter: str, mode: Mode, auth: Auth | None = None) -> Connector:
+        """The host of that letter, in that mode."""
+        return Connector(name(letter), mode, f"attachment-{letter}", auth)
+
+    def export(self, **modes: Mode) -> Export:
+        """The wanted state: ``export(a=RW, b=RO)``."""
+        return self.export_to(self.connector(k, mode) for k, mode in modes.items())
+
+    def export_to(self, connectors: Iterable[Connector]) -> Export:
+        """The wanted state with these connectors."""
+        return Export(self.volume.id, self.disk, tuple(connectors))
+
+    def apply(self, only: str | None = None, **modes: Mode) -> tuple[str, ...]:
+        """Apply that state, for the hosts of the letters in ``only`` if given."""
+        scope = None if only is None else {name(letter) for letter in only}
+        return self.target.apply(self.export(**modes), only=scope)
+
+    def login(self, letter: str, auth: Auth | None = None) -> Session:
+        """Log that host in; its mode plays no part in where the target is."""
+        connection = self.target.connection(
+            self.volume, self.connector(letter, Mode.RO, auth)
+        )
+        session = self._host(name(letter)).login(connection)
+        self._sessions.append(session)
+        return session
+
+    def live(self) -> dict[str, Mode | None]:
+        """Modes by letter as the target has them; empty without an export."""
+        return {
+            connector.initiator[-1]: connector.mode
+            for export in self.target.observe()
+            if export.volume_id == self.volume.id
+            for connector in export.connectors
+        }
+
+    def close(self) -> None:
+        """Log every host out and take the export away."""
+        for session in self._sessions:
+            session.close()
+        self.target.remove(self.volume.id)
+
+
+def name(letter: str) -> str:
+    """An initiator's name that LIO and rtslib take."""
+    return f"iqn.1994-05.com.example:kit-{letter}"
+
+
+def data(letter: str) -> bytes:
+    """A page that tells who wrote it."""
+    return letter.encode() * PAGE
+
+
+def refuses(shared: Shared, letter: str, auth: Auth | None = None) -> bool:
+    """Whether the target refuses a login of that host."""
+    try:
+        shared.login(letter, auth).close()
+    except PermissionError:
+        return True
+    return False
+
+
+def can_write(session: Session, letter: str) -> bool:
+    """Whether a write goes through; a refused one must not change a byte."""
+    before = session.read(0, PAGE)
+    try:
+        session.write(0, data(letter))
+    except PermissionError:
+        assert session.read(0, PAGE) == before
+        return False
+    assert session.read(0, PAGE) == data(letter)
+    return True
+
+
+def grants(export: LiveExport) -> set[tuple[str, Mode | None, str]]:
+    """Who may do what, and why, without who is logged in."""
+    return {(c.initiator, c.mode, c.attachment_id) for c in export.connectors}

@@ -1,0 +1,228 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""What every target driver does, as tests. The promises are in drivers.base.
+
+Hosts are real where the target is: they log in, read and write, and see what
+a compute host would see. Who may do what is in ``access``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from drivers.base import TargetDriver, VolumeDriver
+from drivers.conformance.access import RO, RW, AccessContract, Share
+from drivers.conformance.fixtures import new_volume
+from drivers.conformance.shared import (
+    PAGE,
+    Reach,
+    Shared,
+    data,
+    grants,
+    name,
+    refuses,
+)
+from drivers.errors import InvalidValue, TargetFailed
+from drivers.values import Auth, Connector, Disk, Export, Volume
+
+Build = Callable[[], TargetDriver]
+State = Callable[[], object]
+
+
+class TargetContract(AccessContract):
+    """A behaviour a test; bind them with a subclass named ``Test...``."""
+
+    # remove
+
+    def test_remove_ends_every_access(self, one: Shared) -> None:
+        one.apply(a=RW, b=RO)
+        a, b = one.login("a"), one.login("b")
+        assert one.target.remove(one.volume.id)
+        assert not a.alive
+        assert not b.alive
+        assert refuses(one, "a")
+        assert one.live() == {}
+
+    def test_remove_again_is_success(self, one: Shared) -> None:
+        one.apply(a=RW)
+        one.target.remove(one.volume.id)
+        assert one.target.remove(one.volume.id) == ()
+
+    def test_remove_of_the_unknown_is_success(self, target: TargetDriver) -> None:
+        assert target.remove(new_volume(self.size).id) == ()
+
+    def test_remove_of_a_name_that_is_no_uuid_is_refused(
+        self, target: TargetDriver
+    ) -> None:
+        with pytest.raises(InvalidValue):
+            target.remove("../other")
+
+    def test_remove_leaves_other_volumes(self, share: Share) -> None:
+        gone, kept = share(), share()
+        for shared in (gone, kept):
+            shared.apply(a=RW)
+        session = kept.login("a")
+        gone.target.remove(gone.volume.id)
+        assert session.alive
+        assert kept.live() == {"a": RW}
+
+    def test_the_disk_is_free_after_remove(
+        self, volumes: VolumeDriver, one: Shared
+    ) -> None:
+        one.apply(a=RW)
+        one.login("a")
+        one.target.remove(one.volume.id)
+        volumes.delete(one.volume.id)
+        assert volumes.disks() == ()
+
+    # observe
+
+    def test_observe_says_what_was_applied(self, share: Share) -> None:
+        first, second = share(), share()
+        first.apply(a=RW, b=RO)
+        second.apply(c=RO)
+        found = {export.volume_id: export for export in first.target.observe()}
+        assert found.keys() == {first.volume.id, second.volume.id}
+        assert grants(found[first.volume.id]) == {
+            (name("a"), RW, "attachment-a"),
+            (name("b"), RO, "attachment-b"),
+        }
+        assert grants(found[second.volume.id]) == {(name("c"), RO, "attachment-c")}
+        assert all(export.enabled for export in found.values())
+
+    def test_observe_sees_nothing_at_first(self, target: TargetDriver) -> None:
+        assert target.observe() == ()
+
+    def test_observe_counts_hosts_that_are_logged_in(self, one: Shared) -> None:
+        one.apply(a=RW, b=RO)
+        one.login("a")
+        (export,) = one.target.observe()
+        counted = {found.initiator[-1]: found.sessions for found in export.connectors}
+        assert counted == {"a": 1, "b": 0}
+
+    def test_an_access_follows_its_attachment(self, one: Shared) -> None:
+        one.apply(a=RW)
+        session = one.login("a")
+        one.target.apply(one.export_to([Connector(name("a"), RW, "attachment-z")]))
+        (export,) = one.target.observe()
+        assert grants(export) == {(name("a"), RW, "attachment-z")}
+        assert session.alive
+
+    # credentials
+
+    def test_each_host_has_credentials_of_its_own(self, one: Shared) -> None:
+        keys = {
+            letter: Auth(f"user-{letter}", f"secret-of-{letter}") for letter in "ab"
+        }
+        one.target.apply(
+            one.export_to(one.connector(k, RW, auth) for k, auth in keys.items())
+        )
+        assert one.login("a", keys["a"]).alive
+        assert one.login("b", keys["b"]).alive
+        assert refuses(one, "a")
+        assert refuses(one, "a", keys["b"])
+        assert refuses(one, "a", Auth("user-a", "another-secret"))
+
+    def test_a_host_without_credentials_shares_with_one_that_has_them(
+        self, one: Shared
+    ) -> None:
+        key = Auth("user-a", "secret-of-a1")
+        one.target.apply(
+            one.export_to([one.connector("a", RW, key), one.connector("b", RO)])
+        )
+        assert one.login("b").alive
+        assert one.login("a", key).alive
+
+    def test_new_credentials_wait_for_the_next_login(self, one: Shared) -> None:
+        old, new = Auth("user-a", "secret-of-a1"), Auth("user-a", "secret-of-a2")
+        one.target.apply(one.export_to([one.connector("a", RW, old)]))
+        session = one.login("a", old)
+        one.target.apply(one.export_to([one.connector("a", RW, new)]))
+        assert session.alive
+        assert refuses(one, "a", old)
+        assert one.login("a", new).alive
+
+    # what a host is told
+
+    def test_connection_speaks_os_bricks_words(self, one: Shared) -> None:
+        key = Auth("user-a", "secret-of-a1")
+        info = one.target.connection(one.volume, one.connector("a", RO, key))
+        assert info["driver_volume_type"] == "iscsi"
+        assert info["target_iqn"]
+        assert info["target_lun"] == 0
+        assert ":" in info["target_portal"]
+        assert (info["auth_method"], info["auth_username"]) == ("CHAP", key.username)
+        plain = one.target.connection(one.volume, one.connector("a", RO))
+        assert not any(key.startswith("auth_") for key in plain)
+
+    def test_identity_is_the_same_after_remove_and_apply(
+        self, build: Build, one: Shared
+    ) -> None:
+        asked = (one.volume, one.connector("a", RW))
+        one.apply(a=RW)
+        before = one.target.connection(*asked), one.login("a").serial
+        one.target.remove(one.volume.id)
+        one.apply(a=RW)
+        assert (build().connection(*asked), one.login("a").serial) == before
+
+    def test_volumes_have_identities_of_their_own(self, share: Share) -> None:
+        pair = share(), share()
+        for shared in pair:
+            shared.apply(a=RW)
+        assert len({shared.login("a").serial for shared in pair}) == 2
+
+    def test_a_host_sees_a_disk_grow(self, volumes: VolumeDriver, one: Shared) -> None:
+        one.apply(a=RW)
+        session = one.login("a")
+        assert session.size == one.disk.size
+        one.disk = volumes.extend(Volume(one.volume.id, 2 * self.size))
+        one.apply(a=RW)
+        assert session.size == one.disk.size
+        session.write(one.disk.size - PAGE, data("a"))
+
+    # trouble
+
+    def test_a_missing_disk_opens_nothing(
+        self, target: TargetDriver, host: Reach
+    ) -> None:
+        volume = new_volume(self.size)
+        missing = Disk(volume.id, "/dev/lunshare-kit/missing", volume.size)
+        shared = Shared(volume, missing, target, host)
+        try:
+            with pytest.raises(TargetFailed):
+                shared.apply(a=RW)
+            assert RW not in shared.live().values()
+            assert refuses(shared, "a")
+        finally:
+            shared.close()
+
+    def test_closing_works_when_the_disk_is_not_given(self, one: Shared) -> None:
+        one.apply(a=RW)
+        session = one.login("a")
+        one.target.apply(Export(one.volume.id))
+        assert not session.alive
+
+    def test_a_restart_changes_nothing(self, build: Build, one: Shared) -> None:
+        one.apply(a=RW, b=RO)
+        a, b = one.login("a"), one.login("b")
+        again = build()
+        again.check()
+        assert sorted(map(grants, again.observe()), key=str) == sorted(
+            map(grants, one.target.observe()), key=str
+        )
+        assert again.apply(one.export(a=RW, b=RO)) == ()
+        assert a.alive
+        assert b.alive
+
+    def test_foreign_exports_are_neither_listed_nor_touched(
+        self, foreign: State, one: Shared
+    ) -> None:
+        before = foreign()
+        one.apply(a=RW, b=RO)
+        assert [found.volume_id for found in one.target.observe()] == [one.volume.id]
+        one.apply(b=RO)
+        one.target.remove(one.volume.id)
+        assert one.target.observe() == ()
+        assert foreign() == before

@@ -1,0 +1,370 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""What every volume driver does, as tests. The promises are in drivers.base."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
+
+import pytest
+
+from drivers.base import VolumeDriver
+from drivers.conformance.fixtures import MIB, VolumeFixtures, new_volume
+from drivers.errors import (
+    DiskBusy,
+    InvalidValue,
+    Misconfigured,
+    NoSpace,
+    UnknownDisk,
+)
+from drivers.values import Disk, Volume
+
+Build = Callable[[], VolumeDriver]
+Full = Callable[[], AbstractContextManager[None]]
+Make = Callable[[], Volume]
+State = Callable[[], object]
+
+_PAGE = 4096
+
+
+class VolumeContract(VolumeFixtures):
+    """A behaviour a test; bind them with a subclass named ``Test...``."""
+
+    @pytest.fixture
+    def made(self, driver: VolumeDriver) -> Iterator[Make]:
+        """Make a volume of the usual size; all of them are gone afterwards."""
+        volumes: list[Volume] = []
+
+        def make() -> Volume:
+            volumes.append(new_volume(self.size))
+            driver.create(volumes[-1])
+            return volumes[-1]
+
+        yield make
+        for volume in volumes:
+            driver.delete(volume.id)
+
+    @pytest.fixture
+    def volume(self, driver: VolumeDriver) -> Iterator[Volume]:
+        """A volume that is not there yet; it is gone afterwards."""
+        volume = new_volume(self.size)
+        yield volume
+        driver.delete(volume.id)
+
+    def pattern(self, volume: Volume) -> bytes:
+        """Two pages that no other volume has."""
+        return (volume.id.encode() + b"!").ljust(64, b"+") * (2 * _PAGE // 64)
+
+    def fill(self, driver: VolumeDriver, disk: Disk, data: bytes) -> None:
+        """Write at both ends of a disk."""
+        self.write(driver, disk, 0, data)
+        self.write(driver, disk, self.size - len(data), data)
+
+    def ends(self, driver: VolumeDriver, disk: Disk, length: int) -> list[bytes]:
+        """Read at both ends of what was asked for."""
+        return [
+            self.read(driver, disk, 0, length),
+            self.read(driver, disk, self.size - length, length),
+        ]
+
+    # check
+
+    def test_check_may_be_repeated(self, driver: VolumeDriver, made: Make) -> None:
+        volume = made()
+        driver.check()
+        driver.check()
+        assert driver.disk(volume.id).size >= self.size
+
+    def test_check_names_a_missing_pool(self, misconfigured: VolumeDriver) -> None:
+        with pytest.raises(Misconfigured) as raised:
+            misconfigured.check()
+        assert raised.value.remedy
+
+    def test_check_makes_disks_ready_after_a_reboot(
+        self, build: Build, driver: VolumeDriver, made: Make
+    ) -> None:
+        volumes = [made(), made()]
+        data = self.pattern(volumes[0])
+        self.fill(driver, driver.disk(volumes[0].id), data)
+        self.power_cycle(driver)
+        again = build()
+        again.check()
+        assert len([again.disk(volume.id) for volume in volumes]) == 2
+        assert self.ends(again, again.disk(volumes[0].id), len(data)) == [data] * 2
+
+    # create
+
+    def test_create_makes_at_least_the_size_asked_for(
+        self, driver: VolumeDriver, volume: Volume
+    ) -> None:
+        disk = driver.create(volume)
+        assert disk.volume_id == volume.id
+        assert disk.size >= volume.size
+
+    def test_create_rounds_an_odd_size_up(self, driver: VolumeDriver) -> None:
+        volume = new_volume(self.size + 1)
+        disk = driver.create(volume)
+        try:
+            assert disk.size > self.size
+            assert driver.disk(volume.id) == disk
+        finally:
+            driver.delete(volume.id)
+
+    def test_a_new_disk_reads_as_zeros(
+        self, driver: VolumeDriver, volume: Volume
+    ) -> None:
+        disk = driver.create(volume)
+        assert self.ends(driver, disk, _PAGE) == [bytes(_PAGE)] * 2
+
+    def test_create_again_changes_nothing(
+        self, driver: VolumeDriver, volume: Volume
+    ) -> None:
+        disk, data = driver.create(volume), self.pattern(volume)
+        self.fill(driver, disk, data)
+        assert driver.create(volume) == disk
+        assert self.ends(driver, disk, len(data)) == [data] * 2
+        assert [found.volume_id for found in driver.disks()] == [volume.id]
+
+    def test_create_never_shrinks(self, driver: VolumeDriver, made: Make) -> None:
+        volume = made()
+        before = driver.disk(volume.id)
+        assert driver.create(Volume(volume.id, MIB)).size == before.size
+        assert driver.disk(volume.id) == before
+
+    def test_create_finishes_what_was_half_made(
+        self, build: Build, driver: VolumeDriver, volume: Volume
+    ) -> None:
+        self.leave_half_made(driver, volume)
+        again = build()
+        again.check()
+        disk = again.create(volume)
+        assert disk.size >= volume.size
+        assert self.ends(again, disk, _PAGE) == [bytes(_PAGE)] * 2
+        assert again.disks() == (disk,)
+
+    def test_a_half_made_disk_is_deleted_wholly(
+        self, driver: VolumeDriver, volume: Volume
+    ) -> None:
+        before = driver.capacity()
+        self.leave_half_made(driver, volume)
+        driver.delete(volume.id)
+        assert driver.capacity() == before
+        with pytest.raises(UnknownDisk):
+            driver.disk(volume.id)
+
+    def test_many_threads_may_work_on_many_volumes(self, driver: VolumeDriver) -> None:
+        volumes = [new_volume(MIB) for _ in range(8)]
+        with ThreadPoolExecutor(4) as pool:
+            disks = list(pool.map(driver.create, volumes))
+            assert set(driver.disks()) == set(disks)
+            list(pool.map(driver.delete, [volume.id for volume in volumes]))
+        assert driver.disks() == ()
+
+    # bytes
+
+    def test_bytes_written_read_back_after_a_restart(
+        self, build: Build, driver: VolumeDriver, made: Make
+    ) -> None:
+        volume = made()
+        data = self.pattern(volume)
+        self.fill(driver, driver.disk(volume.id), data)
+        again = build()
+        again.check()
+        assert self.ends(again, again.disk(volume.id), len(data)) == [data] * 2
+
+    def test_volumes_do_not_share_bytes(self, driver: VolumeDriver, made: Make) -> None:
+        volumes = [made(), made()]
+        for volume in volumes:
+            self.fill(driver, driver.disk(volume.id), self.pattern(volume))
+        for volume in volumes:
+            data = self.pattern(volume)
+            found = self.ends(driver, driver.disk(volume.id), len(data))
+            assert found == [data] * 2
+
+    def test_a_later_volume_shows_nothing_of_a_deleted_one(
+        self, driver: VolumeDriver, volume: Volume
+    ) -> None:
+        self.fill(driver, driver.create(volume), self.pattern(volume))
+        driver.delete(volume.id)
+        disk = driver.create(volume)
+        assert self.ends(driver, disk, _PAGE) == [bytes(_PAGE)] * 2
+
+    # delete
+
+    def test_delete_removes_the_disk(self, driver: VolumeDriver, made: Make) -> None:
+        gone, kept = made(), made()
+        driver.delete(gone.id)
+        assert [disk.volume_id for disk in driver.disks()] == [kept.id]
+        with pytest.raises(UnknownDisk):
+            driver.disk(gone.id)
+
+    def test_delete_again_is_success(self, driver: VolumeDriver, made: Make) -> None:
+        volume = made()
+        driver.delete(volume.id)
+        driver.delete(volume.id)
+
+    def test_delete_of_the_unknown_is_success(self, driver: VolumeDriver) -> None:
+        driver.delete(new_volume(self.size).id)
+
+    def test_delete_refuses_a_disk_that_is_open(
+        self, driver: VolumeDriver, made: Make
+    ) -> None:
+        volume = made()
+        disk, data = driver.disk(volume.id), self.pattern(volume)
+        self.fill(driver, disk, data)
+        with self.held_open(driver, disk), pytest.raises(DiskBusy) as raised:
+            driver.delete(volume.id)
+        assert raised.value.volume_id == volume.id
+        assert driver.disk(volume.id) == disk
+        assert self.ends(driver, disk, len(data)) == [data] * 2
+
+    def test_a_name_that_is_no_uuid_is_refused(self, driver: VolumeDriver) -> None:
+        for call in (driver.delete, driver.disk):
+            with pytest.raises(InvalidValue):
+                call("../lv-root")
+
+    # extend
+
+    def test_extend_keeps_bytes_and_adds_zeros(
+        self, driver: VolumeDriver, made: Make
+    ) -> None:
+        volume = made()
+        data, old = self.pattern(volume), driver.disk(volume.id)
+        self.fill(driver, old, data)
+        grown = driver.extend(Volume(volume.id, 2 * self.size))
+        assert grown.size >= 2 * self.size
+        assert grown.path == old.path
+        assert driver.disk(volume.id) == grown
+        assert self.ends(driver, grown, len(data)) == [data] * 2
+        for offset in (old.size, 2 * self.size - _PAGE):
+            assert self.read(driver, grown, offset, _PAGE) == bytes(_PAGE)
+
+    def test_extend_onto_freed_room_shows_nothing_of_it(
+        self, driver: VolumeDriver, made: Make
+    ) -> None:
+        volume, other = made(), made()
+        self.fill(driver, driver.disk(other.id), self.pattern(other))
+        driver.delete(other.id)
+        old = driver.disk(volume.id).size
+        grown = driver.extend(Volume(volume.id, 2 * self.size))
+        added = self.read(driver, grown, old, 2 * self.size - old)
+        assert added.count(0) == len(added)
+
+    def test_extend_again_changes_nothing(
+        self, driver: VolumeDriver, made: Make
+    ) -> None:
+        larger = Volume(made().id, 2 * self.size)
+        assert driver.extend(larger) == driver.extend(larger)
+
+    def test_extend_never_shrinks(self, driver: VolumeDriver, made: Make) -> None:
+        volume = made()
+        before = driver.disk(volume.id)
+        assert driver.extend(Volume(volume.id, MIB)) == before
+
+    def test_extend_of_the_unknown_is_refused(self, driver: VolumeDriver) -> None:
+        with pytest.raises(UnknownDisk):
+            driver.extend(new_volume(self.size))
+        assert driver.disks() == ()
+
+    # disk, disks, capacity
+
+    def test_disk_of_the_unknown_is_refused(self, driver: VolumeDriver) -> None:
+        unknown = new_volume(self.size).id
+        with pytest.raises(UnknownDisk) as raised:
+            driver.disk(unknown)
+        assert raised.value.volume_id == unknown
+
+    def test_disk_says_what_create_said(
+        self, driver: VolumeDriver, volume: Volume
+    ) -> None:
+        assert driver.create(volume) == driver.disk(volume.id)
+
+    def test_disks_are_those_made_and_no_others(
+        self, build: Build, driver: VolumeDriver, made: Make
+    ) -> None:
+        wanted = {driver.disk(made().id) for _ in range(3)}
+        assert set(driver.disks()) == wanted
+        assert set(build().disks()) == wanted
+
+    def test_capacity_counts_what_is_promised(
+        self, driver: VolumeDriver, volume: Volume
+    ) -> None:
+        before = driver.capacity()
+        assert 0 <= before.free <= before.total
+        disk = driver.create(volume)
+        after = driver.capacity()
+        assert after.total == before.total
+        assert after.provisioned - before.provisioned == disk.size
+        if self.reserves_space:
+            assert before.free - after.free == disk.size
+        driver.delete(volume.id)
+        assert driver.capacity().provisioned == before.provisioned
+
+    def test_capacity_counts_an_extension(
+        self, driver: VolumeDriver, made: Make
+    ) -> None:
+        volume = made()
+        before, old = driver.capacity(), driver.disk(volume.id)
+        grown = driver.extend(Volume(volume.id, 2 * self.size))
+        after = driver.capacity()
+        assert after.provisioned - before.provisioned == grown.size - old.size
+
+    def test_capacity_says_whether_room_is_promised_or_taken(
+        self, driver: VolumeDriver
+    ) -> None:
+        assert driver.capacity().thin is not self.reserves_space
+
+    # a full pool
+
+    def test_create_in_a_full_pool_leaves_nothing(
+        self, driver: VolumeDriver, exhausted: Full, volume: Volume
+    ) -> None:
+        before = driver.disks()
+        with exhausted():
+            with pytest.raises(NoSpace) as raised:
+                driver.create(volume)
+            assert raised.value.pool
+            assert driver.disks() == before
+            with pytest.raises(UnknownDisk):
+                driver.disk(volume.id)
+        assert driver.create(volume).size >= volume.size
+
+    def test_extend_in_a_full_pool_changes_nothing(
+        self, driver: VolumeDriver, exhausted: Full, made: Make
+    ) -> None:
+        volume = made()
+        disk, data = driver.disk(volume.id), self.pattern(volume)
+        self.fill(driver, disk, data)
+        larger = Volume(volume.id, 2 * self.size)
+        with exhausted():
+            with pytest.raises(NoSpace):
+                driver.extend(larger)
+            assert driver.disk(volume.id) == disk
+            assert self.ends(driver, disk, len(data)) == [data] * 2
+        assert driver.extend(larger).size >= larger.size
+
+    def test_a_volume_larger_than_the_pool(self, driver: VolumeDriver) -> None:
+        volume = new_volume(driver.capacity().total + MIB)
+        if self.reserves_space:
+            with pytest.raises(NoSpace):
+                driver.create(volume)
+            assert driver.disks() == ()
+        else:
+            assert driver.create(volume).size >= volume.size
+            driver.delete(volume.id)
+
+    # what is not ours
+
+    def test_foreign_disks_are_neither_listed_nor_touched(
+        self, build: Build, foreign: State, driver: VolumeDriver, made: Make
+    ) -> None:
+        before = foreign()
+        volume = made()
+        driver.extend(Volume(volume.id, 2 * self.size))
+        assert [disk.volume_id for disk in driver.disks()] == [volume.id]
+        driver.delete(volume.id)
+        build().check()
+        assert driver.disks() == ()
+        assert foreign() == before

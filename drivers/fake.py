@@ -1,0 +1,130 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""A complete volume driver in memory: for tests, benchmarks and a first look.
+
+It passes the same kit as real drivers. Disks live in drivers.fake_storage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from oslo_config import cfg
+
+from drivers.base import Root, VolumeDriver
+from drivers.errors import DiskBusy, Misconfigured, NoSpace, UnknownDisk
+from drivers.fake_storage import Failures, FakeDisk, storage
+from drivers.pool import POOL_OPTIONS
+from drivers.values import GIB, Capacity, Disk, DiskKind, Volume, volume_uuid
+
+_OPTIONS = [
+    cfg.IntOpt(
+        "fake_capacity_gb",
+        default=1000,
+        help="Size of the pretended pool in GiB.",
+    ),
+    cfg.BoolOpt(
+        "fake_thin",
+        default=True,
+        help="Whether room is taken as it is written, or all at creation.",
+    ),
+]
+
+
+class FakeVolumes(VolumeDriver):
+    """Disks in memory. ``failures`` makes any step fail or stand still."""
+
+    OPTIONS: ClassVar[list[cfg.Opt]] = [*_OPTIONS, *POOL_OPTIONS]
+
+    #: "create.half" is passed when a half-made disk is there.
+    POINTS: ClassVar[tuple[str, ...]] = (
+        "check",
+        "create.before",
+        "create.half",
+        "create.after",
+        "delete.before",
+        "delete.after",
+        "extend.before",
+        "extend.after",
+        "disk",
+        "disks",
+        "capacity",
+    )
+
+    def __init__(self, name: str, options: Mapping[str, Any], root: Root) -> None:
+        super().__init__(name, options, root)
+        self.storage = storage(name)
+        self.failures = Failures(self.POINTS)
+        self._thin: bool = options["fake_thin"]
+        self._total: int = options["fake_capacity_gb"] * GIB
+
+    def check(self) -> None:
+        self.failures.at("check")
+        if self._total <= 0:
+            raise Misconfigured("fake_capacity_gb is not positive", "give 1 or more")
+
+    def create(self, volume: Volume) -> Disk:
+        self.failures.at("create.before")
+        with self.storage.lock:
+            made = self.storage.disks.get(volume.id)
+            self._need(volume.size - (made.size if made else 0))
+            made = self.storage.make(volume.id, volume.size)
+        self.failures.at("create.half")
+        made.whole = True
+        self.failures.at("create.after")
+        return self._seen(volume.id, made)
+
+    def delete(self, volume_id: str) -> None:
+        self.failures.at("delete.before")
+        volume_uuid(volume_id)
+        with self.storage.lock:
+            if volume_id in self.storage.exports or volume_id in self.storage.open:
+                raise DiskBusy(volume_id, "its disk is open; remove its export first")
+            self.storage.drop(volume_id)
+        self.failures.at("delete.after")
+
+    def extend(self, volume: Volume) -> Disk:
+        self.failures.at("extend.before")
+        with self.storage.lock:
+            made = self._whole(volume.id)
+            self._need(volume.size - made.size)
+            self.storage.make(volume.id, volume.size)
+        self.failures.at("extend.after")
+        return self._seen(volume.id, made)
+
+    def disk(self, volume_id: str) -> Disk:
+        self.failures.at("disk")
+        return self._seen(volume_id, self._whole(volume_id))
+
+    def disks(self) -> tuple[Disk, ...]:
+        self.failures.at("disks")
+        with self.storage.lock:
+            made = tuple(self.storage.disks.items())
+        return tuple(self._seen(key, disk) for key, disk in made if disk.whole)
+
+    def capacity(self) -> Capacity:
+        self.failures.at("capacity")
+        with self.storage.lock:
+            free, promised = max(0, self._free()), self.storage.promised
+        return Capacity(self._total, free, promised, self._thin)
+
+    def _seen(self, volume_id: str, disk: FakeDisk) -> Disk:
+        path = f"/fake/{self.name}/volume-{volume_id}"
+        return Disk(volume_id, path, disk.size, DiskKind.BLOCK)
+
+    def _whole(self, volume_id: str) -> FakeDisk:
+        made = self.storage.disks.get(volume_uuid(volume_id))
+        if made is None or not made.whole:
+            raise UnknownDisk(volume_id)
+        return made
+
+    def _need(self, size: int) -> None:
+        """Refuse ``size`` more bytes: thin when nothing is free, thick sooner."""
+        free = self._free()
+        if size > 0 and free < (1 if self._thin else size):
+            raise NoSpace(self.name, f"{free} bytes are free")
+
+    def _free(self) -> int:
+        used = self.storage.written if self._thin else self.storage.promised
+        return self._total - self.storage.foreign - used

@@ -1,0 +1,175 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""The four verbs of the target, by plain calls on configfs. No state is kept.
+
+rtslib would cost 10 to 20 times as much per access and walks the whole tree to
+save it; one access made here is about twelve calls whatever the node holds.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from drivers.errors import TargetFailed
+from drivers.helper import access, disks, exports
+from drivers.helper.configfs import CORE, ISCSI, ROOT, make, names, read
+from drivers.helper.exports import Target
+from drivers.helper.locks import Hold, Locks
+from drivers.helper.requests import Apply
+from drivers.values import Export
+
+_UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
+
+
+class Lio:
+    """The targets whose names are ``prefix`` and ``volume-UUID``; no others.
+
+    :raises TargetFailed: the kernel refused; access is at most what is wanted.
+    :raises DeadlineExceeded: see drivers.base.TargetDriver.apply.
+    """
+
+    def __init__(self, prefix: str) -> None:
+        self._prefix = prefix
+        self._ours = re.compile(re.escape(prefix) + f"volume-({_UUID})")
+        self._locks = Locks()
+
+    def check(self) -> list[str]:
+        """Make the node ready; return a sentence for each thing that is missing."""
+        if not os.path.isdir(ROOT):
+            return [_missing()]
+        try:
+            make(ISCSI)  # the kernel loads iscsi_target_mod by itself for this
+        except OSError as error:
+            return [f"{ISCSI} cannot be made ({error.strerror}): {_REMEDY}"]
+        return _prepare(read(ROOT + "/dbroot"))
+
+    def apply(self, wanted: Apply, seconds: float) -> list[str]:
+        """Make the live export equal to the wanted one; return what was changed."""
+        target = Target(self._prefix, wanted.export.volume_id)
+        with self._locks.hold(target.name, seconds) as hold:
+            return _guarded(target, lambda: _apply(target, wanted, hold))
+
+    def remove(self, volume_id: str, seconds: float) -> list[str]:
+        """Take the volume's export away; return what was changed."""
+        target = Target(self._prefix, volume_id)
+        with self._locks.hold(target.name, seconds) as hold:
+            return _guarded(target, lambda: exports.teardown(target, hold))
+
+    def observe(self) -> list[dict[str, Any]]:
+        """Every export of ours, as LiveExport has it."""
+        found = (self._ours.fullmatch(name) for name in names(ISCSI))
+        return [self._observed(match[1]) for match in found if match]
+
+    def _observed(self, volume_id: str) -> dict[str, Any]:
+        target = Target(self._prefix, volume_id)
+        seen = (_live(target, initiator) for initiator in target.acls())
+        return {
+            "volume_id": volume_id,
+            "enabled": target.enabled(),
+            "connectors": [connector for connector in seen if connector],
+        }
+
+
+def _apply(target: Target, wanted: Apply, hold: Hold) -> list[str]:
+    """Closings, then the export itself, then openings, then the switch."""
+    export = wanted.export
+    changes = _close(target, wanted, hold)
+    disk = export.disk
+    if disk is None or not export.connectors:
+        return changes
+    if fresh := not exports.exports(target, disk):
+        disks.checked(disk)  # before anything is taken down for it
+        changes += exports.teardown(target, hold)
+        exports.build(target, disk, wanted.portals, hold)
+        changes.append(f"target of {target.name} made")
+    elif wanted.only is None:
+        changes += exports.mend(target, wanted.portals)
+    changes += _open(target, wanted)
+    if fresh:
+        exports.enable(target)
+    return changes
+
+
+def _close(target: Target, wanted: Apply, hold: Hold) -> list[str]:
+    """Close what is not wanted among the initiators that are asked about."""
+    connectors = {each.initiator: each for each in wanted.export.connectors}
+    changes = []
+    for initiator in target.acls() if wanted.only is None else wanted.only:
+        acl = target.acl(initiator)
+        if not access.exists(acl):
+            continue
+        if initiator not in connectors:
+            access.close(acl, hold)
+            changes.append(f"{initiator} closed")
+        elif access.exceeds(acl, connectors[initiator]):
+            access.restrict(acl, hold)
+            changes.append(f"{initiator} may no longer write")
+        if wanted.only is None and initiator in connectors and access.strays(acl):
+            access.remove_strays(acl)
+            changes.append(f"a stray mapped LUN of {initiator} removed")
+    return changes
+
+
+def _open(target: Target, wanted: Apply) -> list[str]:
+    changes = []
+    for connector in _chosen(wanted.export, wanted.only):
+        acl = target.acl(connector.initiator)
+        changes += access.grant(acl, target.lun, connector)
+    return changes
+
+
+def _chosen(export: Export, only: Iterable[str] | None) -> Iterable[Any]:
+    if only is None:
+        return export.connectors
+    return (each for each in export.connectors if each.initiator in only)
+
+
+def _live(target: Target, initiator: str) -> list[Any] | None:
+    """One ACL as LiveConnector has it; None when it went away meanwhile."""
+    acl = target.acl(initiator)
+    try:
+        mode = access.mode(acl)
+        tag, sessions = access.tag(acl), int(access.in_session(acl))
+    except FileNotFoundError:
+        return None
+    return [initiator, mode and mode.value, tag, sessions]
+
+
+def _guarded(target: Target, change: Any) -> list[str]:
+    """The kernel's refusals as one kind of error, without any value written."""
+    try:
+        done: list[str] = change()
+    except OSError as error:
+        where = str(error.filename or "an attribute").removeprefix(ROOT + "/")
+        raise TargetFailed(
+            target.volume_id, f"{where}: {error.strerror or error}"
+        ) from None
+    return done
+
+
+_REMEDY = "load the modules target_core_mod and iscsi_target_mod"
+
+
+def _missing() -> str:
+    if os.path.isdir(os.path.dirname(ROOT)):
+        return f"{ROOT} is missing: {_REMEDY}"
+    return f"{os.path.dirname(ROOT)} is missing: mount configfs there"
+
+
+def _prepare(database: str) -> list[str]:
+    """Make the directories that the kernel keeps reservations and ALUA states in.
+
+    Without ``pr`` a REGISTER fails and leaves its key registered (6.1).
+    """
+    problems = []
+    for name in ("pr", "alua"):
+        try:
+            os.makedirs(f"{database}/{name}", mode=0o700, exist_ok=True)
+        except OSError as error:
+            problems.append(f"{database}/{name}: {error.strerror}: make it")
+    if not os.path.isdir(CORE):
+        problems.append(f"{CORE} is missing: {_REMEDY}")
+    return problems

@@ -1,0 +1,198 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""What may be asked, made into checked values before anything acts on it.
+
+The other side is not trusted: it may be a daemon that was taken over. Names
+become paths below configfs, so every one of them has a form. A credential
+never becomes part of an error.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from drivers.errors import InvalidValue
+from drivers.values import (
+    Auth,
+    Connector,
+    Disk,
+    DiskKind,
+    Export,
+    Mode,
+    Portal,
+    iscsi_name,
+    volume_uuid,
+)
+
+_T = TypeVar("_T")
+_E = TypeVar("_E", bound=enum.StrEnum)
+
+#: No command and no verb may hold a thread for longer than this.
+MAX_SECONDS = 86400.0
+_TAG = re.compile(r"(?!NULL)[A-Za-z0-9._:-]{0,63}")
+# The kernel takes a value that begins with NULL for "not set" and keeps less
+# than 256 bytes (drivers/target/iscsi/iscsi_target_nacl_attrib, 6.1 and 6.12).
+_CREDENTIAL = re.compile(r"(?!NULL)[!-~]{1,255}")
+
+
+@dataclass(frozen=True, slots=True)
+class Apply:
+    """A wanted export; ``only`` as in drivers.base.TargetDriver.apply."""
+
+    export: Export
+    portals: tuple[Portal, ...]
+    only: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A verb, the seconds it may take, and its arguments, not yet checked."""
+
+    verb: str
+    timeout: float
+    arguments: Mapping[str, Any] = field(repr=False)
+
+
+def request(message: object) -> Request:
+    """Check the outer form of a request."""
+    fields = _typed("request", message, dict)
+    timeout = fields.get("timeout")
+    if isinstance(timeout, bool) or not isinstance(timeout, int | float):
+        raise InvalidValue("timeout", timeout, "give seconds")
+    if not 0 <= timeout <= MAX_SECONDS:
+        raise InvalidValue("timeout", timeout, f"give 0 to {MAX_SECONDS:g} seconds")
+    verb = _typed("verb", fields.get("verb"), str)
+    return Request(verb, timeout, _typed("arguments", fields.get("arguments"), dict))
+
+
+def argv(arguments: Mapping[str, Any]) -> tuple[str, ...]:
+    """The words of a command."""
+    words = _texts("argv", _only(arguments, "argv")["argv"])
+    if not words:
+        raise InvalidValue("argv", words, "name a command")
+    return words
+
+
+def volume_id(arguments: Mapping[str, Any]) -> str:
+    """The one argument of lio.remove."""
+    return volume_uuid(_only(arguments, "volume_id")["volume_id"])
+
+
+def nothing(arguments: Mapping[str, Any]) -> None:
+    """The arguments of a verb that has none."""
+    _only(arguments)
+
+
+def apply(arguments: Mapping[str, Any]) -> Apply:
+    """The arguments of lio.apply."""
+    given = _only(arguments, "volume_id", "disk", "connectors", "portals", "only")
+    identity = volume_uuid(given["volume_id"])
+    connectors = _each("connectors", given["connectors"], _connector)
+    if len({connector.initiator for connector in connectors}) < len(connectors):
+        raise InvalidValue("connectors", "", "name each initiator once")
+    return Apply(
+        Export(identity, _disk(identity, given["disk"]), connectors),
+        _each("portals", given["portals"], _portal),
+        None if given["only"] is None else _initiators(given["only"]),
+    )
+
+
+def _disk(identity: str, given: object) -> Disk | None:
+    if given is None:
+        return None
+    path, size, kind = _list("disk", given, 3)
+    return Disk(
+        identity,
+        _printable("disk path", _typed("disk path", path, str)),
+        _typed("disk size", size, int),
+        _one_of("disk kind", kind, DiskKind),
+    )
+
+
+def _connector(given: object) -> Connector:
+    initiator, mode, attachment_id, auth = _list("connector", given, 4)
+    if not isinstance(attachment_id, str) or not _TAG.fullmatch(attachment_id):
+        raise InvalidValue(
+            "attachment id", attachment_id, "give up to 63 letters, digits, ._:-"
+        )
+    return Connector(
+        _initiator(initiator),
+        _one_of("mode", mode, Mode),
+        attachment_id,
+        None if auth is None else _auth(auth),
+    )
+
+
+def _auth(given: object) -> Auth:
+    match given:
+        case [str(username), str(password)]:
+            if _CREDENTIAL.fullmatch(username) and _CREDENTIAL.fullmatch(password):
+                return Auth(username, password)
+    raise InvalidValue(
+        "auth",
+        "(not shown)",
+        "give a name and a password of 1 to 255 ASCII characters without blanks,"
+        " not beginning with NULL",
+    )
+
+
+def _portal(given: object) -> Portal:
+    address, port = _list("portal", given, 2)
+    # A scope id (fe80::1%eth0) is an interface's name: not part of a path.
+    if not isinstance(address, str) or not re.fullmatch("[0-9a-fA-F:.]+", address):
+        raise InvalidValue("portal", address, "give an IPv4 or IPv6 address")
+    return Portal(address, _typed("portal port", port, int))
+
+
+def _initiators(given: object) -> tuple[str, ...]:
+    return _each("only", given, _initiator)
+
+
+def _initiator(given: object) -> str:
+    return _printable("initiator", iscsi_name(given))
+
+
+def _printable(name: str, text: str) -> str:
+    if not text.isascii() or not text.isprintable():
+        raise InvalidValue(name, text, "give printable ASCII")
+    return text
+
+
+def _one_of(name: str, given: object, kind: type[_E]) -> _E:
+    try:
+        return kind(str(given))
+    except ValueError:
+        raise InvalidValue(name, given, f"give one of {', '.join(kind)}") from None
+
+
+def _only(given: Mapping[str, Any], *wanted: str) -> Mapping[str, Any]:
+    if given.keys() != set(wanted):
+        raise InvalidValue(
+            "arguments", sorted(given), f"give exactly: {', '.join(wanted) or 'none'}"
+        )
+    return given
+
+
+def _each(name: str, given: object, make: Any) -> tuple[Any, ...]:
+    return tuple(make(item) for item in _typed(name, given, list))
+
+
+def _texts(name: str, given: object) -> tuple[str, ...]:
+    return tuple(_typed(name, item, str) for item in _typed(name, given, list))
+
+
+def _list(name: str, given: object, length: int) -> list[Any]:
+    found = _typed(name, given, list)
+    if len(found) != length:
+        raise InvalidValue(name, f"{len(found)} values", f"give {length}")
+    return found
+
+
+def _typed(name: str, given: object, kind: type[_T]) -> _T:
+    if isinstance(given, kind) and not (kind is int and isinstance(given, bool)):
+        return given
+    raise InvalidValue(name, type(given).__name__, f"give a {kind.__name__}")

@@ -1,0 +1,229 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""The root helper: a socket that one user may speak to, and five verbs.
+
+One thread for each connection; connections last. Stopping it, or killing it,
+leaves every export as it is: all state is the kernel's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import logging
+import os
+import pwd
+import signal
+import socket
+import struct
+import sys
+import threading
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+from drivers.errors import DriverError, HelperRefused, Misconfigured
+from drivers.helper import frames, requests
+from drivers.helper.commands import Commands
+from drivers.helper.lio import Lio
+
+LOG = logging.getLogger(__name__)
+
+#: More than any client's pool; one is held for as long as a disk hangs.
+MAX_CONNECTIONS = 128
+_CREDENTIALS = struct.Struct("3i")  # struct ucred: pid, uid, gid
+_FIRST_PASSED = 3  # sd_listen_fds(3)
+
+Verb = Callable[[Mapping[str, Any], float], Any]
+
+
+def main(argv: list[str] | None = None) -> int:
+    """The life of the helper."""
+    options = _options(argv)
+    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s")
+    try:
+        account = _account(options.user)
+        commands = Commands(options.filters, options.exec_dirs.split(","))
+        lio = Lio(options.iqn_prefix)
+        listener = _passed() or _listen(options.socket, account.pw_gid)
+    except DriverError as error:
+        LOG.error("%s", error)
+        return 1
+    server = Server(listener, verbs(commands, lio), {0, account.pw_uid})
+    signal.signal(signal.SIGTERM, _stop)
+    signal.signal(signal.SIGINT, _stop)
+    LOG.info("serving %s with %d filters", options.user, len(commands))
+    notify("READY=1")
+    with contextlib.suppress(_Stopped):
+        server.serve()
+    notify("STOPPING=1")
+    return 0
+
+
+def verbs(commands: Commands, lio: Lio) -> dict[str, Verb]:
+    """All that can be asked of the helper."""
+
+    def bare(given: Mapping[str, Any], verb: Callable[[], Any]) -> Any:
+        requests.nothing(given)
+        return verb()
+
+    return {
+        "run": lambda given, left: commands.run(requests.argv(given), left),
+        "lio.check": lambda given, _: bare(given, lio.check),
+        "lio.apply": lambda given, left: lio.apply(requests.apply(given), left),
+        "lio.remove": lambda given, left: lio.remove(requests.volume_id(given), left),
+        "lio.observe": lambda given, _: bare(given, lio.observe),
+    }
+
+
+class Server:
+    """Serves the users in ``allowed`` (numeric ids) until the listener is closed."""
+
+    def __init__(
+        self,
+        listener: socket.socket,
+        table: Mapping[str, Verb],
+        allowed: Collection[int],
+    ) -> None:
+        self._listener, self._table, self._allowed = listener, table, allowed
+        self._room = threading.Semaphore(MAX_CONNECTIONS)
+
+    def serve(self) -> None:
+        """Accept connections; return when ``close`` is called."""
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return
+            self._admit(connection)
+
+    def close(self) -> None:
+        """Take no more connections."""
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+
+    def _admit(self, connection: socket.socket) -> None:
+        uid = _peer(connection)
+        if uid not in self._allowed:
+            LOG.warning("refused a connection of uid %d", uid)
+            connection.close()
+        elif not self._room.acquire(blocking=False):
+            LOG.error("refused a connection: %d are open", MAX_CONNECTIONS)
+            connection.close()
+        else:
+            threading.Thread(target=self._talk, args=(connection,), daemon=True).start()
+
+    def _talk(self, connection: socket.socket) -> None:
+        """Answer one request after the other until the client goes away."""
+        try:
+            with connection:
+                while True:
+                    message = frames.receive(connection, frames.MAX_REQUEST)
+                    frames.send(connection, self.answer(message))
+        except frames.BadFrame as error:
+            LOG.warning("a connection is ended: %s", error)
+        except (frames.Closed, OSError):
+            pass  # the client is gone; what it asked for is done all the same
+        finally:
+            self._room.release()
+
+    def answer(self, message: object) -> dict[str, Any]:
+        """Do what a request asks; every outcome is an answer."""
+        try:
+            asked = requests.request(message)
+            verb = self._table.get(asked.verb)
+            if verb is None:
+                raise HelperRefused(asked.verb, f"verbs are {', '.join(self._table)}")
+            return {"value": verb(asked.arguments, asked.timeout)}
+        except DriverError as error:
+            return {"error": error.code, "fields": _fields(error)}
+        except Exception:
+            LOG.exception("a fault in the helper")
+            return {"error": DriverError.code, "fields": ["see the helper's journal"]}
+
+
+def notify(state: str) -> None:
+    """Tell systemd (sd_notify(3)); nothing happens when it did not start us."""
+    path = os.environ.get("NOTIFY_SOCKET")
+    if not path:
+        return
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as out:
+        out.sendto(state.encode(), path.replace("@", "\0", 1))
+
+
+class _Stopped(BaseException):
+    """SIGTERM or SIGINT has come."""
+
+
+def _stop(_number: int, _frame: object) -> None:
+    raise _Stopped
+
+
+def _fields(error: DriverError) -> list[Any]:
+    """The arguments the error was made of; each class keeps them as its fields."""
+    return list(vars(error).values()) or [str(error)]
+
+
+def _peer(connection: socket.socket) -> int:
+    """The uid of the process at the other end (SO_PEERCRED, unix(7))."""
+    data = connection.getsockopt(
+        socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size
+    )
+    _, uid, _ = _CREDENTIALS.unpack(data)
+    return int(uid)
+
+
+def _passed() -> socket.socket | None:
+    """The listening socket from systemd, if it started us with one."""
+    if os.environ.get("LISTEN_PID") != str(os.getpid()):
+        return None
+    return socket.socket(fileno=_FIRST_PASSED)
+
+
+def _listen(path: str, group: int) -> socket.socket:
+    """Make the socket; only root and ``group`` may connect to it."""
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    old = os.umask(0o117)
+    try:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+        listener.bind(path)
+        if os.geteuid() == 0:
+            os.chown(path, 0, group)
+    except OSError as error:
+        raise Misconfigured(
+            f"socket {path}: {error.strerror}", "make its directory, or give --socket"
+        ) from None
+    finally:
+        os.umask(old)
+    listener.listen(MAX_CONNECTIONS)
+    return listener
+
+
+def _account(name: str) -> pwd.struct_passwd:
+    try:
+        return pwd.getpwnam(name)
+    except KeyError:
+        raise Misconfigured(
+            f"there is no user {name}", "make it (systemd-sysusers), or give --user"
+        ) from None
+
+
+def _options(argv: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="lunshare-helper", description=__doc__)
+    parser.add_argument("--socket", default="/run/lunshare/helper.sock")
+    parser.add_argument(
+        "--user", default="lunshare", help="the only user besides root that is served"
+    )
+    parser.add_argument("--filters", default="/etc/lunshare/rootwrap.d")
+    parser.add_argument("--exec-dirs", default="/usr/sbin,/usr/bin,/sbin,/bin")
+    parser.add_argument(
+        "--iqn-prefix",
+        default="iqn.2026-11.io.lunshare:",
+        help="what the names of our targets begin with; as target_prefix in the"
+        " daemon's configuration",
+    )
+    return parser.parse_args(argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

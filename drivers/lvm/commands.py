@@ -1,0 +1,162 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""Every command the LVM driver runs as root, and what their failures mean.
+
+Each shape has its line in rootwrap.d/lvm.filters, in the same order; a test
+holds the two together. Sizes are bytes; LVM rounds them up to whole extents.
+"""
+
+from __future__ import annotations
+
+import re
+
+from drivers import devices
+from drivers.base import Root
+from drivers.errors import CommandFailed
+from drivers.lvm import report
+
+_JSON = ("--reportformat", "json", "--units", "b", "--nosuffix")
+
+# What we name "volume-<uuid>". LVM's own expressions have no {n}, so this is
+# as near as they come; replies are read with the exact form.
+_HEX = "[0-9a-f]+"
+_OURS = f'lv_name=~"^volume-{_HEX}-{_HEX}-{_HEX}-{_HEX}-{_HEX}$"'
+
+# A wipe slower than this is taken for hung. A worn disk does five times more.
+_WIPE_FLOOR = 10 * 1024**2
+
+
+class Lvm:
+    """The commands on one volume group. All raise what ``Root.run`` raises."""
+
+    def __init__(self, root: Root, group: str, timeout: float) -> None:
+        self._root, self._group, self._timeout = root, group, timeout
+
+    # Questions
+
+    def group(self) -> report.VolumeGroup:
+        """How large the volume group is and what is free."""
+        text = self._run("vgs", *_JSON, "-o", "vg_size,vg_free", self._group)
+        return report.volume_groups(text)[0]
+
+    def pool(self, name: str) -> report.Pool | None:
+        """The thin pool of that name; None if the name is something else."""
+        fields = "lv_size,segtype,zero,data_percent,metadata_percent"
+        text = self._run("lvs", *_JSON, "-o", fields, f"{self._group}/{name}")
+        found = report.pools(text)
+        return found[0] if found else None
+
+    def volumes(self) -> tuple[report.LogicalVolume, ...]:
+        """Every logical volume of the group. These fields need no ioctl per row."""
+        fields = "lv_name,lv_size,pool_lv"
+        text = self._run("lvs", *_JSON, "-o", fields, self._group)
+        return report.logical_volumes(text)
+
+    def parts(self, name: str) -> dict[str, int]:
+        """The sizes of those that exist of a volume and its half-made parts."""
+        fields, select = "lv_name,lv_size,pool_lv", f'lv_name=~"^{name}"'
+        text = self._run("lvs", *_JSON, "-o", fields, "--select", select, self._group)
+        return {lv.name: lv.size for lv in report.logical_volumes(text)}
+
+    def segments(self, name: str) -> tuple[report.Segment, ...]:
+        """On which extents of which physical volumes it lies."""
+        fields = "seg_size,seg_pe_ranges"
+        text = self._run(
+            "lvs", *_JSON, "--segments", "-o", fields, f"{self._group}/{name}"
+        )
+        return report.segments(text)
+
+    # Changes
+
+    def create_thick(self, name: str, size: int) -> None:
+        """Make a linear volume; its bytes are whatever the extents held."""
+        self._run("lvcreate", "--yes", "-n", name, "-L", f"{size}b", self._group)
+
+    def create_thin(self, name: str, size: int, pool: str) -> None:
+        """Make a thin volume; it reads as zeros."""
+        where = f"{self._group}/{pool}"
+        virtual = ("--thin", "--virtualsize", f"{size}b")
+        self._run("lvcreate", "--yes", *virtual, "-n", name, where)
+
+    def remove(self, name: str) -> None:
+        """Remove one that is not open."""
+        self._run("lvremove", "--yes", f"{self._group}/{name}")
+
+    def rename(self, old: str, new: str) -> None:
+        """Give it another name, in one commit of LVM's metadata."""
+        self._run("lvrename", self._group, old, new)
+
+    def extend(self, name: str, size: int, *extents: str) -> None:
+        """Grow it to ``size``, onto these ``extents`` alone if given."""
+        where = f"{self._group}/{name}"
+        self._run("lvextend", "-L", f"{size}b", where, *extents)
+
+    def activate(self, name: str) -> None:
+        """Make its node appear; ``-K`` also those marked to be skipped."""
+        self._run("lvchange", "-ay", "-K", f"{self._group}/{name}")
+
+    def activate_all(self) -> None:
+        """Make the nodes of all our volumes appear, in one command."""
+        self._run("lvchange", "-ay", "-K", "--select", _OURS, self._group)
+
+    def wipe(self, name: str, size: int) -> None:
+        """Overwrite every byte with zeros, down to the medium.
+
+        BLKZEROOUT lets the device do it where it can and writes pages of
+        zeros where it cannot, so it always reads back as zeros. It orders no
+        cache flush; the sync does, so that zeros outlive a power cut.
+        """
+        path = self.path(name)
+        devices.wait_for(path, self._timeout)
+        seconds = self._timeout + size / _WIPE_FLOOR
+        self._root.run("blkdiscard", "--zeroout", path, timeout=seconds)
+        self._root.run("sync", path, timeout=seconds)
+
+    def path(self, name: str) -> str:
+        """Where udev puts its node."""
+        return f"/dev/{self._group}/{name}"
+
+    def _run(self, *argv: str) -> str:
+        return self._root.run(*argv, timeout=self._timeout)
+
+
+# LVM answers exit code 5 to everything, so its sentences must do. They are those
+# of lvm2 2.03.11 to 2.03.31 in the C locale, which the root helper sets.
+
+
+def missing(error: CommandFailed) -> bool:
+    """There is no such logical volume."""
+    return _says(error, "Failed to find logical volume|One or more specified logical")
+
+
+def group_missing(error: CommandFailed) -> bool:
+    """There is no such volume group."""
+    return _says(error, "Volume group .* not found")
+
+
+def exists(error: CommandFailed) -> bool:
+    """The name is taken."""
+    return _says(error, "already exists in volume group")
+
+
+def in_use(error: CommandFailed) -> bool:
+    """It is open, mounted, or below another device."""
+    return _says(error, " in use|is used by another device")
+
+
+def full(error: CommandFailed) -> bool:
+    """No extents are left, or the thin pool must take no more."""
+    return _says(
+        error,
+        "insufficient free space|insufficient suitable|reached threshold"
+        "|no free extents|out of (data|metadata) space|free space .* is lower",
+    )
+
+
+def large_enough(error: CommandFailed) -> bool:
+    """It has that size or more already."""
+    return _says(error, "matches existing size|not larger than existing size")
+
+
+def _says(error: CommandFailed, sentence: str) -> bool:
+    return re.search(sentence, error.stderr, re.IGNORECASE) is not None

@@ -1,0 +1,79 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""From the name in a backend's section to a driver's class.
+
+Drivers are entry points of installed packages, so that anybody can add one;
+docs/adding-a-driver.md tells how. Only the driver asked for is imported.
+"""
+
+from __future__ import annotations
+
+from importlib import metadata
+from typing import Any
+
+from stevedore.driver import DriverManager
+from stevedore.exception import NoMatches
+
+from drivers.base import TargetDriver, VolumeDriver
+from drivers.errors import Misconfigured
+
+VOLUMES = "lunshare.drivers"
+TARGETS = "lunshare.targets"
+
+
+def volume_driver(name: str) -> type[VolumeDriver]:
+    """Return the volume driver of that name.
+
+    :raises Misconfigured: it is unknown, or cannot be imported.
+    """
+    found: type[VolumeDriver] = _driver(VOLUMES, name, VolumeDriver)
+    return found
+
+
+def target_driver(name: str) -> type[TargetDriver]:
+    """Return the target driver of that name.
+
+    :raises Misconfigured: it is unknown, or cannot be imported.
+    """
+    found: type[TargetDriver] = _driver(TARGETS, name, TargetDriver)
+    return found
+
+
+def known(group: str) -> tuple[str, ...]:
+    """The names in ``VOLUMES`` or ``TARGETS``, sorted; imports none of them."""
+    return tuple(sorted(metadata.entry_points(group=group).names))
+
+
+def _driver(group: str, name: str, contract: type) -> Any:
+    found = _load(group, name)
+    if not (isinstance(found, type) and issubclass(found, contract)):
+        raise Misconfigured(
+            f"driver {name!r} of {group} is no {contract.__name__}",
+            "ask the package that installed it",
+        )
+    return found
+
+
+def _load(group: str, name: str) -> Any:
+    try:
+        return DriverManager(
+            group,
+            name,
+            on_load_failure_callback=_explain,
+            warn_on_missing_entrypoint=False,
+        ).driver
+    except NoMatches as error:
+        choice = ", ".join(known(group)) or "none; is lunshare installed?"
+        raise Misconfigured(
+            f"driver {name!r} of {group} is unknown", f"choose one of: {choice}"
+        ) from error
+
+
+def _explain(
+    manager: Any, entry_point: metadata.EntryPoint, error: BaseException
+) -> None:
+    raise Misconfigured(
+        f"driver {entry_point.name!r} of {manager.namespace} cannot be imported"
+        f" from {entry_point.value}: {error}",
+        "install what is missing, or choose another driver",
+    ) from error

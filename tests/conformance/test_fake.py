@@ -1,0 +1,20 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""The fakes keep the promises of real drivers."""
+
+from drivers.conformance.fakes import FakeTargetFixtures, FakeVolumeFixtures
+from drivers.conformance.target import TargetContract
+from drivers.conformance.volume import VolumeContract
+
+
+class TestFakeThick(FakeVolumeFixtures, VolumeContract):
+    pass
+
+
+class TestFakeThin(FakeVolumeFixtures, VolumeContract):
+    reserves_space = False
+    options = {"fake_thin": True, "fake_capacity_gb": 1}
+
+
+class TestFakeTarget(FakeTargetFixtures, TargetContract):
+    pass

@@ -1,0 +1,92 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""A whole node in this process, on the fake backend, for tests.
+
+It is assembled as the daemon assembles it. Its storage outlives it, so that a
+test can kill a node and start another one on what is left.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from agent.assemble import Assembly, assemble
+from agent.main import configure
+from agent.records import Context, NewVolume, Volume
+from drivers.targets.fake import FakeTarget
+
+CTX = Context("user", "project", True, "req-test")
+
+CONFIG = """
+[DEFAULT]
+enabled_backends = {backends}
+reconcile_interval = 3600
+{extra}
+"""
+
+SECTION = """
+[{name}]
+volume_driver = fake
+target_driver = fake
+"""
+
+
+class Node:
+    """One life of a node over a state path."""
+
+    def __init__(self, path: Path, extra: str = "", backends: str = "fake") -> None:
+        self.path = path
+        text = CONFIG.format(backends=backends, extra=extra)
+        text += "".join(SECTION.format(name=name) for name in backends.split(","))
+        config = path / "lunshare.conf"
+        config.write_text(text)
+        argv = ["--config-file", str(config), "--state-path", str(path)]
+        self.conf = configure(argv)
+        self.assembly: Assembly = assemble(self.conf)
+        self.services = self.assembly.services
+
+    def start(self) -> Node:
+        """Reconcile, as the daemon does before it listens."""
+        self.outcome = self.assembly.reconcile.run()
+        return self
+
+    def driver(self, backend: str = "fake"):
+        """The volume driver, with its failure points."""
+        return self.assembly.backends[backend].driver.volumes
+
+    def target(self, backend: str = "fake") -> FakeTarget:
+        """The target driver, with its failure points and its hosts' side."""
+        target = self.assembly.backends[backend].driver.target
+        assert isinstance(target, FakeTarget)
+        return target
+
+    def shared_volume(self, size: int = 1) -> Volume:
+        """A new volume that any number of hosts may have."""
+        if not self.services.types.list(CTX):
+            specs = {"multiattach": "<is> True"}
+            self.services.types.create(CTX, "multiattach", extra_specs=specs)
+        new = NewVolume(size, volume_type="multiattach")
+        return self.services.volumes.create(CTX, new)
+
+    def plain_volume(self, size: int = 1) -> Volume:
+        """A new volume that takes one host."""
+        return self.services.volumes.create(CTX, NewVolume(size))
+
+    def live(self, volume_id: str) -> dict[str, str | None]:
+        """Initiator to mode, as the target has it."""
+        found = [e for e in self.target().observe() if e.volume_id == volume_id]
+        return {c.initiator: c.mode for e in found for c in e.connectors}
+
+    def close(self) -> None:
+        """End this life in good order."""
+        self.assembly.close()
+
+
+def connector(name: str, **more: object) -> dict[str, object]:
+    """What a host of that name sends."""
+    return {"initiator": initiator(name), "host": name, "ip": "127.0.0.1", **more}
+
+
+def initiator(name: str) -> str:
+    """The initiator name of that host."""
+    return f"iqn.1994-05.com.example:{name}"

@@ -1,0 +1,158 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""Kill the node at every step of every operation; the next life sets it right.
+
+A step is a commit to the database or a point in a driver. ``Killed`` is no
+Exception, so no code of ours gets to tidy up, as with kill -9.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from agent.records import NewAttachment, NewVolume, Page
+from agent.service import exports
+from agent.states import AttachStatus, VolumeStatus
+from drivers import fake_storage
+from tests.node import CTX, Node, connector, initiator
+
+MANY = Page(None, 1000)
+
+
+class Killed(BaseException):
+    """The process is gone."""
+
+
+class Scene:
+    """A volume with two hosts that keep it, and one more for the operation."""
+
+    def __init__(self, node: Node) -> None:
+        self.volume = node.shared_volume()
+        take = node.services.attachments.create
+        self.writer = take(CTX, _attach(self.volume.id, "writer", "rw")).id
+        self.reader = take(CTX, _attach(self.volume.id, "reader", "ro")).id
+        for attachment in (self.writer, self.reader):
+            node.services.attachments.complete(CTX, attachment)
+        self.reserved = take(CTX, NewAttachment(self.volume.id, mode="rw")).id
+        self.lonely = node.plain_volume()
+        self.only = take(CTX, _attach(self.lonely.id, "lonely", "rw")).id
+        self.idle = node.plain_volume()
+
+
+def _attach(volume_id: str, host: str, mode: str) -> NewAttachment:
+    return NewAttachment(volume_id, mode=mode, connector=connector(host))
+
+
+Operation = Callable[[Node, Scene], object]
+
+OPERATIONS: dict[str, Operation] = {
+    "create": lambda n, s: n.services.volumes.create(CTX, NewVolume(1, "made")),
+    "delete": lambda n, s: _delete(n, s),
+    "reserve": lambda n, s: n.services.attachments.create(
+        CTX, NewAttachment(s.volume.id)
+    ),
+    "attach": lambda n, s: n.services.attachments.create(
+        CTX, _attach(s.volume.id, "third", "ro")
+    ),
+    "first attach": lambda n, s: n.services.attachments.create(
+        CTX, _attach(s.idle.id, "first", "rw")
+    ),
+    "connect": lambda n, s: n.services.attachments.connect(
+        CTX, s.reserved, connector("third")
+    ),
+    "other connector": lambda n, s: n.services.attachments.connect(
+        CTX, s.reader, connector("fourth")
+    ),
+    "complete": lambda n, s: n.services.attachments.complete(CTX, s.only),
+    "detach": lambda n, s: n.services.attachments.delete(CTX, s.reader),
+    "last detach": lambda n, s: n.services.attachments.delete(CTX, s.only),
+}
+
+
+def _delete(node: Node, scene: Scene) -> None:
+    node.services.volumes.delete(CTX, scene.idle.id)
+    node.assembly.workers.shutdown(wait=True)
+
+
+class Killer:
+    """Raises Killed at the n-th step, counted over commits and driver points."""
+
+    def __init__(self, node: Node, at: int) -> None:
+        self.left, self.fired = at, False
+        sa.event.listen(node.assembly.database.engine, "commit", self.step)
+        for driver in (node.driver(), node.target()):
+            driver.failures.watch(self.step)
+
+    def step(self, _where: object) -> None:
+        self.left -= 1
+        if self.left <= 0:
+            # Dead is dead: nothing that runs later does anything either.
+            self.fired = True
+            raise Killed
+
+
+def _assert_right(node: Node) -> None:
+    """The live target is what the rows ask for; nothing is half-done."""
+    rows = node.services.attachments.list(CTX, MANY)
+    wanted = {
+        (row.volume_id, c.initiator): c.mode
+        for volume in {row.volume_id for row in rows}
+        for c in exports.connectors([r for r in rows if r.volume_id == volume])
+        for row in [next(r for r in rows if r.volume_id == volume)]
+    }
+    live = {
+        (e.volume_id, c.initiator): c.mode
+        for e in node.target().observe()
+        for c in e.connectors
+    }
+    assert live == wanted
+    volumes = node.services.volumes.list(CTX, MANY)
+    assert {d.volume_id for d in node.driver().disks()} == {v.id for v in volumes}
+    assert {v.own_status for v in volumes} <= {VolumeStatus.AVAILABLE}
+    going = {AttachStatus.DETACHING, AttachStatus.ERROR_DETACHING}
+    assert not going & {row.status for row in rows}
+
+
+def _killed_at(path: Path, operation: Operation, step: int) -> bool:
+    """Run one life that dies at ``step``, then another; False: it was not reached."""
+    fake_storage.reset()
+    path.mkdir()
+    first = Node(path).start()
+    scene = Scene(first)
+    session = first.target().login(
+        scene.volume.id, initiator("writer"), _auth(first, scene.writer)
+    )
+    killer = Killer(first, step)
+    try:
+        operation(first, scene)
+    except Killed:
+        pass
+    first.assembly.workers.shutdown(wait=True)
+    second = Node(path).start()
+    assert second.outcome.failed == []
+    _assert_right(second)
+    session.write(0, b"the host that nothing was asked of")
+    assert session.alive
+    second.close()
+    return killer.fired
+
+
+def _auth(node: Node, attachment_id: str):
+    row = node.services.attachments.get(CTX, attachment_id)
+    return exports.connectors([row])[0].auth
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_a_node_killed_at_any_step_is_right_after_its_next_start(
+    name: str, tmp_path: Path
+) -> None:
+    steps = 1
+    while _killed_at(tmp_path / str(steps), OPERATIONS[name], steps):
+        steps += 1
+    # A commit at least; what touches storage has more steps than that.
+    assert steps > 1
+    print(f"{name}: killed at each of {steps - 1} steps")
