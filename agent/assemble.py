@@ -13,7 +13,8 @@ from typing import Any
 from drivers.execute import Helper
 from oslo_config import cfg
 
-from agent.api.wsgi import ApiSettings, build_app
+from agent.api.settings import ApiSettings
+from agent.api.wsgi import build_app
 from agent.backends import Backends, load
 from agent.db import migrations
 from agent.db.engine import Database

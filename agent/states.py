@@ -113,3 +113,24 @@ def volume_status(
         if attached in attachments:
             return seen
     return VolumeStatus.AVAILABLE
+
+
+def _page() -> str:
+    """docs/states.md, drawn from the tables above (``make states``)."""
+    parts = ["# States\n\nDrawn from `agent/states.py` by `make states`.\n"]
+    for title, moves in (("Volume", VOLUME_MOVES), ("Attachment", ATTACHMENT_MOVES)):
+        parts.append(f"\n## {title}\n\n```mermaid\nstateDiagram-v2\n")
+        parts += [f"    {old} --> {new}: {why}\n" for old, new, why in moves]
+        parts.append("```\n\n| from | to | when |\n|---|---|---|\n")
+        parts += [f"| {old} | {new} | {why} |\n" for old, new, why in moves]
+    parts.append(
+        "\n## What a client is told of a volume\n\nIts own status unless that is"
+        " `available`; then the first of these that one of its attachments has:\n\n"
+        "| attachment | volume |\n|---|---|\n"
+    )
+    parts += [f"| {old} | {seen} |\n" for old, seen in ATTACHMENT_PRIORITY]
+    return "".join(parts)
+
+
+if __name__ == "__main__":
+    print(_page(), end="")

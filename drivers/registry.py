@@ -60,7 +60,6 @@ def _load(group: str, name: str) -> Any:
             group,
             name,
             on_load_failure_callback=_explain,
-            warn_on_missing_entrypoint=False,
         ).driver
     except NoMatches as error:
         choice = ", ".join(known(group)) or "none; is lunshare installed?"

@@ -21,7 +21,9 @@ from agent.errors import Invalid
 Schema = Mapping[str, Any]
 
 # From draft 6 on, 1.0 is an integer; a size of 1.0 is somebody's mistake.
-_Validator = extend(Draft202012Validator, type_checker=Draft4Validator.TYPE_CHECKER)
+_Validator = extend(  # type: ignore[no-untyped-call]
+    Draft202012Validator, type_checker=Draft4Validator.TYPE_CHECKER
+)
 
 _KEY_MAX = 64
 

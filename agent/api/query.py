@@ -45,9 +45,7 @@ def flag(asked: Mapping[str, str], name: str, default: bool) -> bool:
     return boolean(name, asked[name]) if name in asked else default
 
 
-def number(
-    asked: Mapping[str, str], name: str, default: int, most: int | None
-) -> int:
+def number(asked: Mapping[str, str], name: str, default: int, most: int | None) -> int:
     """A count of 0 or more.
 
     :raises Invalid: it is no such number, or above ``most``.

@@ -145,33 +145,18 @@ def attachment_brief(shown: Attachment) -> View:
     }
 
 
-def attachment(shown: Attachment, secrets: bool) -> View:
-    """An attachment in full; only ``secrets`` shows the host its CHAP password."""
+def attachment(shown: Attachment) -> View:
+    """An attachment in full; what its host must know to log in is flat.
+
+    The legacy actions nest it below ``data``; os-brick and Nova read either.
+    """
     return {
         **attachment_brief(shown),
         "attached_at": _time(shown.attach_time),
         "detached_at": _time(shown.detach_time),
         "attach_mode": shown.mode,
-        "connection_info": _connection(shown, secrets),
+        "connection_info": dict(shown.connection_info or {}),
     }
-
-
-def _connection(shown: Attachment, secrets: bool) -> View:
-    """What the host needs to log in, flat, as os-brick and Nova read it."""
-    if not shown.connection_info:
-        return {}
-    info = {
-        **shown.connection_info,
-        "attachment_id": shown.id,
-        "access_mode": shown.mode,
-    }
-    if secrets and shown.auth_username:
-        info.update(
-            auth_method="CHAP",
-            auth_username=shown.auth_username,
-            auth_password=shown.auth_password,
-        )
-    return info
 
 
 def volume_type(shown: VolumeType) -> View:

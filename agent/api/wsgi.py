@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """From a WSGI request to a handler and back: who asks, which version, which route.
 
-falcon reads the request and finds the route; all that is Block Storage's own
+falcon reads the request and finds the route. What is Block Storage's own
 (projects in the path, microversions, error bodies) is here and in the modules
-below. A handler never sees falcon.
+below; a handler never sees falcon.
 """
 
 from __future__ import annotations
@@ -12,12 +12,15 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import falcon
 
 from agent.api import bodies, faults, identity, microversions, routes
 from agent.api.exchange import Answer, Call, Version
+from agent.api.faults import Fault
+from agent.api.routes import Route
 from agent.api.settings import ApiSettings
 from agent.errors import Invalid
 from agent.records import Context
@@ -25,38 +28,159 @@ from agent.service.services import Services
 
 __all__ = ["ApiSettings", "build_app"]
 
-Request = falcon.Request
-Response = falcon.Response
-
 _API = "/v3/"
-_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"})
 _JSON = "application/json"
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+_NOBODY = Context(user_id="", project_id="", is_admin=False, request_id="")
+
+
+class Entry:
+    """What is known of a request before its route is: falcon's ``req.context``."""
+
+    def __init__(self) -> None:
+        self.request_id = f"req-{uuid.uuid4()}"
+        self.ctx: Context = _NOBODY
+        self.version: Version | None = None
+        self.project = ""
+
+
+class Request(falcon.Request):
+    """falcon's request with an Entry on it."""
+
+    context_type = Entry
+    context: Entry  # type: ignore[assignment]
 
 
 def build_app(services: Services, settings: ApiSettings) -> Callable[..., Any]:
     """The WSGI application over these services."""
     front = Front(settings)
-    app = falcon.App(middleware=[front], media_type=_JSON)
+    app = falcon.App(middleware=[front], request_type=Request, media_type=_JSON)
     app.req_options.strip_url_path_trailing_slash = True
-    app.add_error_handler(Exception, front.failed)
-    app.add_error_handler(falcon.HTTPError, front.refused)
+    app.add_error_handler(Exception, _failed)
+    app.add_error_handler(falcon.HTTPError, _refused)
     for path, methods in routes.by_path().items():
         app.add_route(path, Resource(services, settings, methods))
     return app
 
 
 class Front:
-    """What happens to every request, before its route is looked for and after."""
+    """What every request passes before its route is looked for, and after."""
 
     def __init__(self, settings: ApiSettings) -> None:
         self._settings = settings
 
-    def process_request(self, req: Request, resp: Response) -> None:
-        """Say who asks in which version, and take the project out of the path."""
-        req.context.request_id = f"req-{uuid.uuid4()}"
+    def process_request(self, req: Request, resp: falcon.Response) -> None:
+        """Learn who asks in which version; take the project out of the path."""
         if req.method not in _METHODS:
-            raise faults.Fault(405, f"The method is not one of {sorted(_METHODS)}.")
+            raise Fault(405, f"Use one of {', '.join(sorted(_METHODS))}.")
         if "\0" in req.path or "%00" in req.query_string:
-            raise Invalid("The URL holds a NUL character: leave it out.")
-        project = self._enter(req) if req.path.startswith(_API) else None
-        req.context.project = "" if project is None else f"/{project}"
+            raise Invalid("The URL has a NUL character: leave it out.")
+        if req.path.startswith(_API):
+            self._enter(req, req.context)
+
+    def _enter(self, req: Request, entry: Entry) -> None:
+        path, project = routes.without_project(req.path)
+        entry.version = microversions.negotiated(req.get_header(microversions.HEADER))
+        entry.ctx = identity.noauth(
+            req.get_header("X-Auth-Token"),
+            project,
+            self._settings.default_project,
+            entry.request_id,
+        )
+        entry.project = "" if project is None else f"/{project}"
+        req.path = path
+
+    def process_response(
+        self, req: Request, resp: falcon.Response, resource: object, ok: bool
+    ) -> None:
+        """Put the headers that every answer has."""
+        entry = req.context
+        resp.set_header("x-openstack-request-id", entry.request_id)
+        resp.set_header("X-Compute-Request-Id", entry.request_id)
+        resp.set_header("Vary", microversions.HEADER)
+        if entry.version is not None:
+            told = f"volume {microversions.text(entry.version)}"
+            resp.set_header(microversions.HEADER, told)
+
+
+class Resource:
+    """One path of the table; falcon calls ``on_<method>``."""
+
+    def __init__(
+        self, services: Services, settings: ApiSettings, methods: Mapping[str, Route]
+    ) -> None:
+        self._services, self._settings = services, settings
+        self._root = (settings.public_endpoint or "").rstrip("/")
+        self._allowed = ", ".join(sorted(methods))
+        for method in _METHODS:
+            route = methods.get(method)
+            found = partial(self._answer, route) if route else self._refuse
+            setattr(self, f"on_{method.lower()}", found)
+
+    def _answer(
+        self, route: Route, req: Request, resp: falcon.Response, **args: str
+    ) -> None:
+        entry = req.context
+        version = entry.version or microversions.MIN
+        if version < route.since:
+            raise faults.no_such_path()
+        call = Call(
+            services=self._services,
+            settings=self._settings,
+            ctx=entry.ctx,
+            version=version,
+            root=self._root or req.prefix,
+            project=entry.project,
+            path=req.path.removeprefix("/v3"),
+            query=_query(req),
+            args=args,
+            body=partial(_body, req, self._settings.max_body),
+        )
+        _give(resp, route.handler(call))
+
+    def _refuse(self, req: Request, resp: falcon.Response, **args: str) -> None:
+        headers = {"Allow": self._allowed}
+        raise Fault(405, f"Use one of {self._allowed} here.", headers)
+
+
+def _query(req: Request) -> dict[str, str]:
+    """Each parameter once; of a repeated one the last counts."""
+    return {
+        key: value if isinstance(value, str) else value[-1]
+        for key, value in req.params.items()
+    }
+
+
+def _body(req: Request, limit: int) -> Any:
+    """The request's JSON. A chunked body ends by itself, any other as announced."""
+    bodies.check_type(req.content_type)
+    chunked = req.env.get("wsgi.input_terminated", False)
+    length = None if chunked else req.content_length or 0
+    return bodies.parsed(bodies.read(req.env["wsgi.input"], length, limit))
+
+
+def _give(resp: falcon.Response, answer: Answer) -> None:
+    resp.status = answer.status
+    resp.set_headers(answer.headers)
+    if answer.body is not None:
+        resp.data = json.dumps(answer.body).encode()
+
+
+def _failed(
+    req: Request, resp: falcon.Response, error: Exception, args: Mapping[str, str]
+) -> None:
+    _give(resp, faults.answer(error, req.context.request_id))
+
+
+def _refused(
+    req: Request,
+    resp: falcon.Response,
+    error: falcon.HTTPError,
+    args: Mapping[str, str],
+) -> None:
+    """falcon's own: a URL without a route, a header it cannot read."""
+    if error.status_code == 404:
+        fault = faults.no_such_path()
+    else:
+        fault = Fault(error.status_code, error.description or error.title or "")
+    _failed(req, resp, fault, args)

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
@@ -33,6 +34,24 @@ _BRIEF = sa.select(
     _A.attached_host,
     _A.mountpoint,
     _A.attach_time,
+)
+
+_ALL = sa.select(VOLUME_ATTACHMENT)
+_AGE = (_A.created_at, _A.id)
+_THIS = _A.volume_id == sa.bindparam("volume_id")
+
+# Built once: making a statement costs more than running it.
+_INSERT = sa.insert(VOLUME_ATTACHMENT)
+_ONE = _ALL.where(_A.id == sa.bindparam("id"), _HERE)
+_BRIEF_OF_VOLUME = _BRIEF.where(_THIS, _HERE).order_by(*_AGE)
+_OF_VOLUME = _ALL.where(_THIS, _HERE).order_by(*_AGE)
+_OF_INITIATOR = _ALL.where(
+    _THIS, _A.initiator == sa.bindparam("initiator"), _HERE
+).order_by(*_AGE)
+_ANY_WANTED = (
+    sa.select(_A.id)
+    .where(_THIS, _HERE, _A.initiator.is_not(None), _A.attach_status.in_(WANTED))
+    .limit(1)
 )
 
 COLUMNS: Mapping[str, sa.ColumnElement[Any]] = {
@@ -64,13 +83,12 @@ def insert(connection: sa.Connection, attachment: Attachment) -> None:
         attach_status=attachment.status,
         deleted=False,
     )
-    connection.execute(sa.insert(VOLUME_ATTACHMENT).values(values))
+    connection.execute(_INSERT, values)
 
 
 def get(connection: sa.Connection, attachment_id: str) -> Attachment | None:
     """One attachment, or None."""
-    query = sa.select(VOLUME_ATTACHMENT).where(_A.id == attachment_id, _HERE)
-    row = connection.execute(query).first()
+    row = connection.execute(_ONE, {"id": attachment_id}).first()
     return None if row is None else _record(row)
 
 
@@ -101,37 +119,30 @@ def of_volumes(
     return found
 
 
+def brief_of_volume(connection: sa.Connection, volume_id: str) -> list[Attachment]:
+    """The attachments of one volume, oldest first, without their secrets."""
+    found = connection.execute(_BRIEF_OF_VOLUME, {"volume_id": volume_id})
+    return [_brief(row) for row in found]
+
+
 def of_volume(connection: sa.Connection, volume_id: str) -> list[Attachment]:
     """The attachments of one volume, oldest first, whole."""
-    query = (
-        sa.select(VOLUME_ATTACHMENT)
-        .where(_A.volume_id == volume_id, _HERE)
-        .order_by(_A.created_at, _A.id)
-    )
-    return [_record(row) for row in connection.execute(query)]
+    found = connection.execute(_OF_VOLUME, {"volume_id": volume_id})
+    return [_record(row) for row in found]
 
 
 def of_initiator(
     connection: sa.Connection, volume_id: str, initiator: str
 ) -> list[Attachment]:
     """The attachments of one initiator on one volume, oldest first, whole."""
-    query = (
-        sa.select(VOLUME_ATTACHMENT)
-        .where(_A.volume_id == volume_id, _A.initiator == initiator, _HERE)
-        .order_by(_A.created_at, _A.id)
-    )
-    return [_record(row) for row in connection.execute(query)]
+    which = {"volume_id": volume_id, "initiator": initiator}
+    return [_record(row) for row in connection.execute(_OF_INITIATOR, which)]
 
 
 def any_wanted(connection: sa.Connection, volume_id: str) -> bool:
     """Whether the volume shall be exported to anyone."""
-    query = sa.select(_A.id).where(
-        _A.volume_id == volume_id,
-        _HERE,
-        _A.initiator.is_not(None),
-        _A.attach_status.in_(WANTED),
-    )
-    return connection.execute(query.limit(1)).first() is not None
+    found = connection.execute(_ANY_WANTED, {"volume_id": volume_id})
+    return found.first() is not None
 
 
 def connected_volumes(connection: sa.Connection) -> list[str]:
@@ -158,21 +169,17 @@ def move(
     """
     if not all(may_move_attachment(status, new) for status in old):
         raise AssertionError(f"agent.states has no move from {sorted(old)} to {new}")
-    done = connection.execute(
-        sa.update(VOLUME_ATTACHMENT)
-        .where(_A.id == attachment_id, _HERE, _A.attach_status.in_(old))
-        .values(attach_status=new, updated_at=now(), **_columns(values))
+    columns = _columns({**values, "attach_status": new, "updated_at": now()})
+    statement = _update(frozenset(columns), frozenset(old))
+    return (
+        connection.execute(statement, {**columns, "_id": attachment_id}).rowcount == 1
     )
-    return done.rowcount == 1
 
 
 def note(connection: sa.Connection, attachment_id: str, **values: Any) -> None:
     """Write fields that are not the status."""
-    connection.execute(
-        sa.update(VOLUME_ATTACHMENT)
-        .where(_A.id == attachment_id, _HERE)
-        .values(updated_at=now(), **_columns(values))
-    )
+    columns = _columns({**values, "updated_at": now()})
+    connection.execute(_update(frozenset(columns)), {**columns, "_id": attachment_id})
 
 
 def remove(
@@ -189,6 +196,18 @@ def remove(
         detach_time=now(),
         auth_password=None,
     )
+
+
+@functools.lru_cache
+def _update(
+    columns: frozenset[str], old: frozenset[AttachStatus] | None = None
+) -> sa.Update:
+    """The statement that writes these columns of the row ``_id``; made once each."""
+    where = [_A.id == sa.bindparam("_id"), _HERE]
+    if old is not None:
+        where.append(sa.or_(*(_A.attach_status == status for status in sorted(old))))
+    values: dict[str, Any] = {name: sa.bindparam(name) for name in columns}
+    return sa.update(VOLUME_ATTACHMENT).where(*where).values(values)
 
 
 def _columns(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -46,20 +46,11 @@ VOLUMES = sa.Table(
     _flag("multiattach"),
     _flag("bootable"),
     _text("volume_type_id", 36),
+    sa.Column("metadata", sa.JSON, nullable=False),
     _time("created_at"),
     _time("updated_at"),
     _time("deleted_at"),
     _flag("deleted"),
-)
-
-VOLUME_METADATA = sa.Table(
-    "volume_metadata",
-    METADATA,
-    sa.Column(
-        "volume_id", sa.String(36), sa.ForeignKey("volumes.id"), primary_key=True
-    ),
-    sa.Column("key", sa.String(255), primary_key=True),
-    sa.Column("value", sa.String(255), nullable=False),
 )
 
 VOLUME_ATTACHMENT = sa.Table(

@@ -15,13 +15,8 @@ import sqlalchemy as sa
 
 from agent.db import attachments, paging
 from agent.db.engine import now
-from agent.db.schema import (
-    VOLUME_ATTACHMENT,
-    VOLUME_METADATA,
-    VOLUME_TYPES,
-    VOLUMES,
-)
-from agent.records import Page, Volume
+from agent.db.schema import VOLUME_ATTACHMENT, VOLUME_TYPES, VOLUMES
+from agent.records import Attachment, Page, Volume
 from agent.states import (
     ATTACHMENT_PRIORITY,
     AttachStatus,
@@ -36,6 +31,15 @@ _HERE = _V.deleted == sa.false()
 _ROWS = sa.select(VOLUMES, VOLUME_TYPES.c.name.label("type_name")).join_from(
     VOLUMES, VOLUME_TYPES, _V.volume_type_id == VOLUME_TYPES.c.id, isouter=True
 )
+
+# Built once: making a statement costs more than running it.
+_ONE = _ROWS.where(_V.id == sa.bindparam("volume_id"), _HERE)
+
+_FIELDS = {
+    "name": "display_name",
+    "description": "display_description",
+    "metadata": "metadata",
+}
 
 
 def _has(*where: sa.ColumnElement[bool]) -> sa.ColumnElement[bool]:
@@ -82,6 +86,22 @@ _TAKEN = sa.or_(
     _A.attach_status != AttachStatus.ERROR_ATTACHING, _A.initiator.is_not(None)
 )
 
+_CLAIM = (
+    sa.update(VOLUMES)
+    .where(
+        _V.id == sa.bindparam("_id"),
+        _HERE,
+        _V.status == VolumeStatus.AVAILABLE,
+        sa.or_(
+            _V.multiattach == sa.true(),
+            ~_has(_TAKEN),
+            # NULL, the instance of a caller without one, equals nothing.
+            _has(_A.instance_uuid == sa.bindparam("_instance", type_=sa.String)),
+        ),
+    )
+    .values(updated_at=sa.bindparam("_now"))
+)
+
 
 def insert(connection: sa.Connection, volume: Volume) -> None:
     """Write a new row with its metadata."""
@@ -99,25 +119,26 @@ def insert(connection: sa.Connection, volume: Volume) -> None:
             multiattach=volume.multiattach,
             bootable=volume.bootable,
             volume_type_id=volume.volume_type_id,
+            metadata=dict(volume.metadata),
             created_at=volume.created_at,
             updated_at=volume.updated_at,
             deleted=False,
         )
     )
-    _write_metadata(connection, volume.id, volume.metadata)
 
 
 def get(connection: sa.Connection, volume_id: str) -> Volume | None:
     """One volume with its attachments, or None."""
-    query = _ROWS.where(_V.id == volume_id, _HERE)
-    found = _filled(connection, connection.execute(query).all())
-    return found[0] if found else None
+    row = connection.execute(_ONE, {"volume_id": volume_id}).first()
+    if row is None:
+        return None
+    return _record(row, attachments.brief_of_volume(connection, volume_id))
 
 
 def page(connection: sa.Connection, page: Page, detail: bool = True) -> list[Volume]:
-    """A page of volumes; attachments and metadata only with ``detail``.
+    """A page of volumes; their attachments only with ``detail``.
 
-    Three statements whatever the page holds.
+    Two statements whatever the page holds.
 
     :raises NotFound: the marker.
     """
@@ -136,18 +157,12 @@ def update(
     connection: sa.Connection, volume_id: str, changes: Mapping[str, Any]
 ) -> None:
     """Write name, description or metadata."""
-    names = {"name": "display_name", "description": "display_description"}
-    values = {names[key]: changes[key] for key in names if key in changes}
+    values = {_FIELDS[key]: value for key, value in changes.items()}
     connection.execute(
         sa.update(VOLUMES)
         .where(_V.id == volume_id, _HERE)
         .values(updated_at=now(), **values)
     )
-    if "metadata" in changes:
-        connection.execute(
-            sa.delete(VOLUME_METADATA).where(VOLUME_METADATA.c.volume_id == volume_id)
-        )
-        _write_metadata(connection, volume_id, changes["metadata"])
 
 
 def move(
@@ -179,20 +194,8 @@ def claim(connection: sa.Connection, volume_id: str, instance_uuid: str | None) 
     A plain volume takes one; the same instance may come a second time, which
     is how a live migration connects its new host (Launchpad bug 1694530).
     """
-    free = [_V.multiattach == sa.true(), ~_has(_TAKEN)]
-    if instance_uuid is not None:
-        free.append(_has(_A.instance_uuid == instance_uuid))
-    done = connection.execute(
-        sa.update(VOLUMES)
-        .where(
-            _V.id == volume_id,
-            _HERE,
-            _V.status == VolumeStatus.AVAILABLE,
-            sa.or_(*free),
-        )
-        .values(updated_at=now())
-    )
-    return done.rowcount == 1
+    which = {"_id": volume_id, "_now": now(), "_instance": instance_uuid}
+    return connection.execute(_CLAIM, which).rowcount == 1
 
 
 def remove(connection: sa.Connection, volume_id: str) -> None:
@@ -235,59 +238,16 @@ def _scoped(query: sa.Select[Any], page: Page) -> sa.Select[Any]:
         query = query.where(_V.project_id == page.project_id)
     filters = dict(page.filters)
     for key, value in (filters.pop("metadata", None) or {}).items():
-        query = query.where(_has_metadata(key, value))
+        query = query.where(_V.metadata[key].as_string() == value)
     return paging.filtered(query, filters, COLUMNS)
 
 
-def _has_metadata(key: str, value: str) -> sa.ColumnElement[bool]:
-    table = VOLUME_METADATA.c
-    return (
-        sa.select(sa.literal(1))
-        .select_from(VOLUME_METADATA)
-        .where(table.volume_id == _V.id, table.key == key, table.value == value)
-        .correlate(VOLUMES)
-        .exists()
-    )
-
-
-def _write_metadata(
-    connection: sa.Connection, volume_id: str, metadata: Mapping[str, str]
-) -> None:
-    if metadata:
-        rows = [
-            {"volume_id": volume_id, "key": key, "value": value}
-            for key, value in metadata.items()
-        ]
-        connection.execute(sa.insert(VOLUME_METADATA), rows)
-
-
 def _filled(connection: sa.Connection, rows: Sequence[Any]) -> list[Volume]:
-    volume_ids = [row.id for row in rows]
-    attached = attachments.of_volumes(connection, volume_ids)
-    metadata = _metadata_of(connection, volume_ids)
-    return [
-        _record(row, metadata.get(row.id, {}), tuple(attached.get(row.id, ())))
-        for row in rows
-    ]
+    attached = attachments.of_volumes(connection, [row.id for row in rows])
+    return [_record(row, attached.get(row.id, ())) for row in rows]
 
 
-def _metadata_of(
-    connection: sa.Connection, volume_ids: Sequence[str]
-) -> dict[str, dict[str, str]]:
-    found: dict[str, dict[str, str]] = {}
-    table = VOLUME_METADATA.c
-    for some in paging.chunks(volume_ids):
-        query = sa.select(table.volume_id, table.key, table.value)
-        for row in connection.execute(query.where(table.volume_id.in_(some))):
-            found.setdefault(row.volume_id, {})[row.key] = row.value
-    return found
-
-
-def _record(
-    row: Any,
-    metadata: Mapping[str, str] | None = None,
-    attached: Iterable[Any] = (),
-) -> Volume:
+def _record(row: Any, attached: Iterable[Attachment] = ()) -> Volume:
     return Volume(
         id=row.id,
         size=row.size,
@@ -302,7 +262,7 @@ def _record(
         bootable=row.bootable,
         volume_type_id=row.volume_type_id,
         volume_type=row.type_name,
-        metadata=metadata or {},
+        metadata=row.metadata,
         created_at=row.created_at,
         updated_at=row.updated_at,
         attachments=tuple(attached),

@@ -18,6 +18,7 @@ import socket
 import struct
 import sys
 import threading
+import uuid
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
@@ -25,6 +26,7 @@ from drivers.errors import DriverError, HelperRefused, Misconfigured
 from drivers.helper import frames, requests
 from drivers.helper.commands import Commands
 from drivers.helper.lio import Lio
+from drivers.values import iscsi_name
 
 LOG = logging.getLogger(__name__)
 
@@ -32,6 +34,8 @@ LOG = logging.getLogger(__name__)
 MAX_CONNECTIONS = 128
 _CREDENTIALS = struct.Struct("3i")  # struct ucred: pid, uid, gid
 _FIRST_PASSED = 3  # sd_listen_fds(3)
+
+_NO_VOLUME = f"volume-{uuid.UUID(int=0)}"
 
 Verb = Callable[[Mapping[str, Any], float], Any]
 
@@ -43,7 +47,7 @@ def main(argv: list[str] | None = None) -> int:
     try:
         account = _account(options.user)
         commands = Commands(options.filters, options.exec_dirs.split(","))
-        lio = Lio(options.iqn_prefix)
+        lio = Lio(iscsi_name(options.iqn_prefix + _NO_VOLUME)[: -len(_NO_VOLUME)])
         listener = _passed() or _listen(options.socket, account.pw_gid)
     except DriverError as error:
         LOG.error("%s", error)

@@ -8,6 +8,7 @@ the kernel, and in which order, is in drivers.helper.
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Collection, Mapping
 from typing import Any, ClassVar
 
@@ -79,8 +80,8 @@ class LioTarget(TargetDriver):
     def __init__(self, name: str, options: Mapping[str, Any], root: Root) -> None:
         super().__init__(name, options, root)
         self._deadline = float(options["lio_deadline"])
-        self._prefix = str(options["target_prefix"])
-        iscsi_name(self._prefix + "volume-" + "0" * 36, "target_prefix")
+        self._prefix = str(options["target_prefix"]).lower()
+        iscsi_name(f"{self._prefix}volume-{uuid.UUID(int=0)}", "target_prefix")
         addresses = [
             options["target_ip_address"],
             *options["target_secondary_ip_addresses"],

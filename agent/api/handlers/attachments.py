@@ -32,7 +32,7 @@ def index(call: Call) -> Answer:
 def detail(call: Call) -> Answer:
     """GET /attachments/detail"""
     page, rows = _rows(call)
-    body = {"attachments": [views.attachment(row, secrets=False) for row in rows]}
+    body = {"attachments": [views.attachment(row) for row in rows]}
     return Answer(200, body | paging.more(call, "attachments", page, rows))
 
 
@@ -69,4 +69,4 @@ def _rows(call: Call) -> tuple[Page, list[Attachment]]:
 
 
 def _one(found: Attachment) -> Answer:
-    return Answer(200, {"attachment": views.attachment(found, secrets=True)})
+    return Answer(200, {"attachment": views.attachment(found)})

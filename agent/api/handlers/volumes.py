@@ -107,9 +107,7 @@ def _refuse_sources(call: Call, asked: Mapping[str, Any]) -> None:
 
 
 def _look(call: Call) -> views.Look:
-    return views.Look(
-        call.version, call.root, call.project, call.services.node.host_of
-    )
+    return views.Look(call.version, call.root, call.project, call.services.node.host_of)
 
 
 def _one(call: Call, found: Volume, status: int) -> Answer:
@@ -123,7 +121,7 @@ def _list(
     rows = (
         call.services.volumes.list(call.ctx, page, detail=detail) if page.limit else []
     )
-    body = {"volumes": [view(row, look) for row in rows]}
+    body: dict[str, Any] = {"volumes": [view(row, look) for row in rows]}
     body |= paging.more(call, "volumes", page, rows)
     if counts:
         body["count"] = call.services.volumes.count(call.ctx, page)

@@ -27,15 +27,8 @@ def upgrade() -> None:
         sa.Column("multiattach", sa.Boolean, nullable=False),
         sa.Column("bootable", sa.Boolean, nullable=False),
         sa.Column("volume_type_id", sa.String(36)),
+        sa.Column("metadata", sa.JSON, nullable=False),
         *_times(),
-    )
-    op.create_table(
-        "volume_metadata",
-        sa.Column(
-            "volume_id", sa.String(36), sa.ForeignKey("volumes.id"), primary_key=True
-        ),
-        sa.Column("key", sa.String(255), primary_key=True),
-        sa.Column("value", sa.String(255), nullable=False),
     )
     op.create_table(
         "volume_attachment",

@@ -1,0 +1,44 @@
+# Every target does all its own set-up. `make help` lists them.
+VENV   := .venv
+PYTHON := $(VENV)/bin/python
+LAB    := tests/lab/run
+PYTEST := $(PYTHON) -m pytest
+
+.PHONY: help demo test test-kernels check system bench run states sample clean
+
+help: ## list the targets
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
+
+$(VENV)/.ready: setup.cfg pyproject.toml Makefile
+	tests/lab/prerequisites
+	python3 -m venv $(VENV)
+	$(VENV)/bin/pip install --quiet --editable '.[test]'
+	touch $@
+
+demo: $(VENV)/.ready ## the main job on a real kernel: one volume, three hosts, two of them read-only
+	tests/demo/run
+
+check: $(VENV)/.ready ## the fast loop, under a minute: format, lint, types, imports, unit, API, conformance, restart
+	tests/check
+
+test: check ## everything: check, then the system tests on a real kernel in the lab
+	tests/system/run
+
+test-kernels: check ## the system tests on both supported kernels
+	tests/system/run --kernel 6.1
+	tests/system/run --kernel 6.12
+
+bench: $(VENV)/.ready ## the figures of docs/performance.md, into build/bench.json
+	tests/bench/run
+
+run: $(VENV)/.ready ## the daemon on the fake backend, as whoever you are, on 127.0.0.1:8776
+	$(VENV)/bin/lunshared --config-file etc/fake.conf --state-path build/run --listen 127.0.0.1:8776
+
+sample: $(VENV)/.ready ## etc/lunshare.conf.sample anew from the options
+	$(PYTHON) -m agent.conf.sample >etc/lunshare.conf.sample
+
+states: $(VENV)/.ready ## docs/states.md anew from the tables in agent/states.py
+	$(PYTHON) -m agent.states >docs/states.md
+
+clean: ## what builds and tests left here (the lab's image cache is elsewhere)
+	rm -rf build dist $(VENV) *.egg-info .mypy_cache .pytest_cache .ruff_cache .import_linter_cache

@@ -1,0 +1,211 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""A storage node for tests: a real helper process, real LVs, a real target."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from drivers.execute import Helper
+from drivers.targets.lio import LioTarget
+from drivers.values import Auth, Connector, Disk, Export, Mode
+from tests.system.lio_hosts import BLOCK, Session
+
+GROUP, POOL = "lunshare", "lunshare-pool"
+PREFIX = "iqn.2026-11.io.lunshare:"
+CONFIGFS = Path("/sys/kernel/config/target")
+MIB = 1024**2
+
+
+class HelperProcess:
+    """drivers.helper.server as a process of its own, on a socket of its own."""
+
+    def __init__(self, directory: Path) -> None:
+        self.path = str(directory / "helper.sock")
+        self._filters = Path(__file__).parents[2] / "rootwrap.d"
+        self.start()
+
+    def start(self) -> None:
+        """Start it and wait for its READY=1."""
+        notify = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        with notify:
+            name = f"lunshare-test-{uuid.uuid4()}"
+            notify.bind("\0" + name)
+            notify.settimeout(60)
+            line = [sys.executable, "-m", "drivers.helper.server", "--user", "root"]
+            line += ["--socket", self.path, "--filters", str(self._filters)]
+            self._process = subprocess.Popen(
+                line, env={**os.environ, "NOTIFY_SOCKET": "@" + name}
+            )
+            assert notify.recv(100) == b"READY=1"
+
+    def kill(self) -> None:
+        """As kill -9 does. A thread in the kernel may keep the process a while."""
+        self._process.send_signal(signal.SIGKILL)
+
+    def stop(self) -> None:
+        """As systemd stops it."""
+        self._process.terminate()
+        self._process.wait(30)
+
+
+def target(
+    helper: HelperProcess, deadline: float = 20.0, address: str = "127.0.0.1"
+) -> LioTarget:
+    """The driver under test, with its default options but for these."""
+    options = {each.dest: each.default for each in LioTarget.OPTIONS}
+    options |= {"lio_deadline": deadline, "target_ip_address": address}
+    return LioTarget("test", options, Helper(helper.path))
+
+
+class Node:
+    """One volume on the node and everything a test does with it."""
+
+    def __init__(self, helper: HelperProcess, driver: LioTarget) -> None:
+        self.id = str(uuid.uuid4())
+        self.name = f"volume-{self.id}"
+        self.helper, self.driver = helper, driver
+        self.disk = Disk(self.id, f"/dev/{GROUP}/{self.name}", 64 * MIB)
+        run("lvcreate", "-y", "-T", "-V64m", "-n", self.name, f"{GROUP}/{POOL}")
+        self.iqn = PREFIX + self.name
+        self.group = CONFIGFS / "iscsi" / self.iqn / "tpgt_1"
+        self._sessions: list[Session] = []
+
+    def close(self) -> None:
+        """Leave nothing behind."""
+        self.resume()
+        for session in self._sessions:
+            session.close()
+        self.driver.remove(self.id)
+        run("lvremove", "-y", f"{GROUP}/{self.name}")
+
+    def connector(self, host: str, mode: str, auth: Auth | None = None) -> Connector:
+        return Connector(initiator(host), Mode(mode), f"attachment-{host}", auth)
+
+    def export(self, **modes: str) -> Export:
+        return Export(
+            self.id, self.disk, tuple(self.connector(k, m) for k, m in modes.items())
+        )
+
+    def apply(self, only: str | None = None, **modes: str) -> tuple[str, ...]:
+        """``apply(a="rw", b="ro")``; ``only="ab"`` looks at these hosts alone."""
+        scope = None if only is None else {initiator(host) for host in only}
+        return self.driver.apply(self.export(**modes), only=scope)
+
+    def login(
+        self, host: str, auth: Auth | None = None, portal: str = "127.0.0.1:3260"
+    ) -> Session:
+        session = Session(initiator(host), self.iqn, portal, auth)
+        self._sessions.append(session)
+        return session
+
+    def acl(self, host: str) -> Path:
+        return self.group / "acls" / initiator(host)
+
+    def backstore(self) -> Path:
+        return (self.group / "lun/lun_0" / self.name).resolve()
+
+    def live(self) -> dict[str, str | None]:
+        """Host to mode, as observe() tells."""
+        return {
+            connector.initiator.rpartition("-")[2]: connector.mode
+            for export in self.driver.observe()
+            if export.volume_id == self.id
+            for connector in export.connectors
+        }
+
+    def on_disk(self, block: int) -> bytes:
+        """What is on the disk, not what a cache holds."""
+        skip = f"skip={block // 8}"
+        line = [
+            "dd",
+            f"if={self.disk.path}",
+            "bs=4096",
+            "count=1",
+            "iflag=direct",
+            skip,
+        ]
+        data = subprocess.run(line, check=True, capture_output=True).stdout
+        return data[block % 8 * BLOCK :][:BLOCK]
+
+    def suspend(self) -> None:
+        """Let I/O of this disk hang, as when a disk is gone."""
+        run("dmsetup", "suspend", "--noflush", "--nolockfs", self._mapped)
+
+    def resume(self) -> None:
+        run("dmsetup", "resume", self._mapped)
+
+    @property
+    def _mapped(self) -> str:
+        return f"{GROUP}-{self.name.replace('-', '--')}"
+
+
+class Later:
+    """A call under way in a thread."""
+
+    def __init__(self, call: Callable[..., object], *given: object) -> None:
+        self.error: Exception | None = None
+        self._thread = threading.Thread(target=self._run, args=(call, *given))
+        self._thread.daemon = True
+        self._thread.start()
+
+    def _run(self, call: Callable[..., object], *given: object) -> None:
+        try:
+            call(*given)
+        except Exception as error:
+            self.error = error
+
+    @property
+    def done(self) -> bool:
+        return not self._thread.is_alive()
+
+    def join(self) -> Exception | None:
+        """Wait for its end; the error it ended with."""
+        self._thread.join(60)
+        assert self.done
+        return self.error
+
+
+def initiator(host: str) -> str:
+    return f"iqn.1994-05.com.example:host-{host}"
+
+
+def run(*argv: str) -> str:
+    done = subprocess.run(argv, check=False, capture_output=True, text=True)
+    assert done.returncode == 0, (argv, done.stdout, done.stderr)
+    return done.stdout
+
+
+def wait_until(ready: Callable[[], bool], seconds: float = 30.0) -> None:
+    """Poll; the kernel has no event for what the tests wait for."""
+    deadline = time.monotonic() + seconds
+    while not ready():
+        assert time.monotonic() < deadline, "it did not come to that"
+        time.sleep(0.02)
+
+
+def in_flight(node: Node) -> bool:
+    """Whether the disk has a request that is not done."""
+    device = os.path.basename(os.path.realpath(node.disk.path))
+    counts = Path(f"/sys/block/{device}/inflight").read_text().split()
+    return any(int(count) for count in counts)
+
+
+@contextlib.contextmanager
+def hanging(node: Node) -> Iterator[None]:
+    """The disk hangs inside the block."""
+    node.suspend()
+    try:
+        yield
+    finally:
+        node.resume()
