@@ -10,7 +10,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
-from drivers.execute import Helper
 from oslo_config import cfg
 
 from agent.api.settings import ApiSettings
@@ -28,6 +27,7 @@ from agent.service.services import Services
 from agent.service.types import Types
 from agent.service.volumes import Volumes
 from drivers.base import Root
+from drivers.execute import Helper
 
 # Making and removing disks: LVM does them one after the other anyway, a VG
 # has one lock, so a few threads keep every backend busy.

@@ -49,6 +49,7 @@ def configure(argv: Sequence[str]) -> cfg.ConfigOpts:
         default_log_levels=["alembic=WARN", "sqlalchemy=WARN", "stevedore=WARN"]
     )
     log.setup(conf, "lunshare")
+    opts.check(conf)
     return conf
 
 

@@ -21,6 +21,15 @@ def register(conf: cfg.ConfigOpts) -> None:
     conf.register_opts(helper.OPTIONS, "helper")
 
 
+def check(conf: cfg.ConfigOpts) -> None:
+    """Read every option once: oslo.config checks a value only when it is read.
+
+    :raises oslo_config.cfg.Error: names the option and what it may be.
+    """
+    for option in node.CLI_OPTIONS + node.OPTIONS + api.OPTIONS:
+        getattr(conf, option.dest)
+
+
 def register_backend(
     conf: cfg.ConfigOpts, name: str, extra: Sequence[cfg.Opt] = ()
 ) -> None:

@@ -24,7 +24,7 @@ from drivers.conformance.shared import (
     name,
     refuses,
 )
-from drivers.errors import InvalidValue, TargetFailed
+from drivers.errors import InvalidValue, TargetFailed, UnknownDisk
 from drivers.values import Auth, Connector, Disk, Export, Volume
 
 Build = Callable[[], TargetDriver]
@@ -75,7 +75,8 @@ class TargetContract(AccessContract):
         one.login("a")
         one.target.remove(one.volume.id)
         volumes.delete(one.volume.id)
-        assert volumes.disks() == ()
+        with pytest.raises(UnknownDisk):
+            volumes.disk(one.volume.id)
 
     # observe
 

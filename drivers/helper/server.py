@@ -150,7 +150,10 @@ def notify(state: str) -> None:
     path = os.environ.get("NOTIFY_SOCKET")
     if not path:
         return
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as out:
+    with (
+        contextlib.suppress(OSError),
+        socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as out,
+    ):
         out.sendto(state.encode(), path.replace("@", "\0", 1))
 
 

@@ -70,12 +70,12 @@ class Lvm:
 
     def create_thick(self, name: str, size: int) -> None:
         """Make a linear volume; its bytes are whatever the extents held."""
-        self._run("lvcreate", "--yes", "-n", name, "-L", f"{size}b", self._group)
+        self._run("lvcreate", "--yes", "-n", name, "-L", _sectors(size), self._group)
 
     def create_thin(self, name: str, size: int, pool: str) -> None:
         """Make a thin volume; it reads as zeros."""
         where = f"{self._group}/{pool}"
-        virtual = ("--thin", "--virtualsize", f"{size}b")
+        virtual = ("--thin", "--virtualsize", _sectors(size))
         self._run("lvcreate", "--yes", *virtual, "-n", name, where)
 
     def remove(self, name: str) -> None:
@@ -89,7 +89,7 @@ class Lvm:
     def extend(self, name: str, size: int, *extents: str) -> None:
         """Grow it to ``size``, onto these ``extents`` alone if given."""
         where = f"{self._group}/{name}"
-        self._run("lvextend", "-L", f"{size}b", where, *extents)
+        self._run("lvextend", "-L", _sectors(size), where, *extents)
 
     def activate(self, name: str) -> None:
         """Make its node appear; ``-K`` also those marked to be skipped."""
@@ -120,13 +120,18 @@ class Lvm:
         return self._root.run(*argv, timeout=self._timeout)
 
 
+def _sectors(size: int) -> str:
+    """A size as LVM takes it: it refuses what is no multiple of 512 bytes."""
+    return f"{-(-size // 512) * 512}b"
+
+
 # LVM answers exit code 5 to everything, so its sentences must do. They are those
-# of lvm2 2.03.11 to 2.03.31 in the C locale, which the root helper sets.
+# of lvm2 2.03.16 in the C locale, which the root helper sets.
 
 
 def missing(error: CommandFailed) -> bool:
     """There is no such logical volume."""
-    return _says(error, "Failed to find logical volume|One or more specified logical")
+    return _says(error, "Failed to find logical volume|Logical volume .* not found")
 
 
 def group_missing(error: CommandFailed) -> bool:
@@ -149,7 +154,7 @@ def full(error: CommandFailed) -> bool:
     return _says(
         error,
         "insufficient free space|insufficient suitable|reached threshold"
-        "|no free extents|out of (data|metadata) space|free space .* is lower",
+        "|out of (data|metadata) space",
     )
 
 

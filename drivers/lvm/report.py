@@ -93,12 +93,6 @@ def segments(text: str) -> tuple[Segment, ...]:
 def _rows(text: str, kind: str) -> Iterator[_Row]:
     try:
         report = json.loads(text)["report"]
-        # lvs --segments keeps the name "lv" in some releases, "seg" in others.
-        yield from (
-            row
-            for part in report
-            for key in (kind, "lv")[: 2 if kind == "seg" else 1]
-            for row in part.get(key, ())
-        )
+        yield from (row for part in report for row in part[kind])
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise DriverError(f"LVM's report is not of the known form: {error}") from error

@@ -8,6 +8,7 @@ Exception, so no code of ours gets to tidy up, as with kill -9.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -49,9 +50,15 @@ def _attach(volume_id: str, host: str, mode: str) -> NewAttachment:
 
 Operation = Callable[[Node, Scene], object]
 
+
+def _delete(node: Node, scene: Scene) -> None:
+    node.services.volumes.delete(CTX, scene.idle.id)
+    node.assembly.workers.shutdown(wait=True)
+
+
 OPERATIONS: dict[str, Operation] = {
     "create": lambda n, s: n.services.volumes.create(CTX, NewVolume(1, "made")),
-    "delete": lambda n, s: _delete(n, s),
+    "delete": _delete,
     "reserve": lambda n, s: n.services.attachments.create(
         CTX, NewAttachment(s.volume.id)
     ),
@@ -71,11 +78,6 @@ OPERATIONS: dict[str, Operation] = {
     "detach": lambda n, s: n.services.attachments.delete(CTX, s.reader),
     "last detach": lambda n, s: n.services.attachments.delete(CTX, s.only),
 }
-
-
-def _delete(node: Node, scene: Scene) -> None:
-    node.services.volumes.delete(CTX, scene.idle.id)
-    node.assembly.workers.shutdown(wait=True)
 
 
 class Killer:
@@ -127,10 +129,8 @@ def _killed_at(path: Path, operation: Operation, step: int) -> bool:
         scene.volume.id, initiator("writer"), _auth(first, scene.writer)
     )
     killer = Killer(first, step)
-    try:
+    with contextlib.suppress(Killed):
         operation(first, scene)
-    except Killed:
-        pass
     first.assembly.workers.shutdown(wait=True)
     second = Node(path).start()
     assert second.outcome.failed == []

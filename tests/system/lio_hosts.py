@@ -16,7 +16,6 @@ from ctypes import (
     c_int,
     c_size_t,
     c_ubyte,
-    c_uint,
     c_uint16,
     c_void_p,
 )
@@ -36,7 +35,7 @@ class _Sense(Structure):
         ("error_type", c_ubyte),
         ("key", c_int),
         ("ascq", c_int),
-        ("flags", c_uint),
+        ("flags", c_ubyte),
         ("bit_pointer", c_ubyte),
         ("field_pointer", c_uint16),
     ]

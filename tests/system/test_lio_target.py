@@ -20,12 +20,14 @@ from drivers.values import Auth, Disk, Export
 from tests.system.lio_hosts import BLOCK, DATA_PROTECT, LoginRefused, Refused
 from tests.system.lio_node import (
     CONFIGFS,
+    Backing,
     HelperProcess,
     Later,
     Node,
     hanging,
     in_flight,
     initiator,
+    run,
     target,
     wait_until,
 )
@@ -45,17 +47,26 @@ def helper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HelperProcess]:
 
 @pytest.fixture(scope="module")
 def driver(helper: HelperProcess) -> LioTarget:
+    Path("/etc/target").mkdir(exist_ok=True)  # as systemd/lunshare.tmpfiles
+    run("modprobe", "target_core_mod")
     made = target(helper)
     made.check()
     return made
 
 
+@pytest.fixture(scope="module")
+def backing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Backing]:
+    made = Backing(tmp_path_factory.mktemp("backing"))
+    yield made
+    made.close()
+
+
 @pytest.fixture
-def make(helper: HelperProcess, driver: LioTarget) -> Iterator[Make]:
+def make(helper: HelperProcess, driver: LioTarget, backing: Backing) -> Iterator[Make]:
     with contextlib.ExitStack() as stack:
 
         def build() -> Node:
-            node = Node(helper, driver)
+            node = Node(helper, driver, backing)
             stack.callback(node.close)
             return node
 
@@ -249,7 +260,7 @@ def test_rtslib_reads_what_we_make(node: Node) -> None:
     [
         "/dev/loop0",
         "/dev/lunshare/../loop0",
-        "/dev/lunshare/lunshare-pool",
+        "/dev/mapper/lunshare-lunshare--pool",
         "/dev/null",
     ],
 )
@@ -404,7 +415,6 @@ def test_a_closing_waits_for_the_writes(
         hasty.remove(other.id)
         hasty.apply(other.export(b="ro"))
         assert other.live() == {"b": "ro"}
-        assert node.on_disk is not None
         again = Later(node.driver.apply, node.export(**wanted), {initiator("a")})
         assert not again.done
     assert again.join() is None
@@ -450,6 +460,7 @@ def test_a_helper_killed_in_a_closing_waits_again(
         again = Later(node.driver.apply, node.export(**wanted))
         assert not again.done
     assert again.join() is None
+    mortal.wait()
     assert node.on_disk(0) == ONE
     assert node.live() == wanted
 

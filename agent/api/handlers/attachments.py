@@ -4,6 +4,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from agent.api import paging, schemas, views
 from agent.api.exchange import Answer, Call
 from agent.records import Attachment, NewAttachment, Page
@@ -17,7 +20,7 @@ def create(call: Call) -> Answer:
         volume_id=asked["volume_uuid"].lower(),
         instance_uuid=instance and instance.lower(),
         mode=asked.get("mode"),
-        connector=asked.get("connector") or None,
+        connector=_known(asked.get("connector") or {}) or None,
     )
     return _one(call.services.attachments.create(call.ctx, new))
 
@@ -44,8 +47,8 @@ def show(call: Call) -> Answer:
 def update(call: Call) -> Answer:
     """PUT /attachments/{id}"""
     connector = schemas.ATTACHMENT_UPDATE.read(call)["attachment"]["connector"]
-    attachments = call.services.attachments
-    return _one(attachments.connect(call.ctx, call.args["id"], connector))
+    connect = call.services.attachments.connect
+    return _one(connect(call.ctx, call.args["id"], _known(connector)))
 
 
 def delete(call: Call) -> Answer:
@@ -59,6 +62,11 @@ def action(call: Call) -> Answer:
     schemas.ATTACHMENT_ACTION.read(call)
     call.services.attachments.complete(call.ctx, call.args["id"])
     return Answer(204)
+
+
+def _known(connector: Mapping[str, Any]) -> dict[str, Any]:
+    """What a connector says; cinderclient sends null for what it does not know."""
+    return {key: value for key, value in connector.items() if value is not None}
 
 
 def _rows(call: Call) -> tuple[Page, list[Attachment]]:

@@ -33,8 +33,9 @@ def index(call: Call) -> Answer:
     found = call.services.types.list(
         call.ctx, is_public=is_public(call.query), extra_specs=_wanted_specs(call)
     )
+    named = call.query.get("name")
     page = paging.page(call)
-    rows = paging.cut(call, page, found)
+    rows = paging.cut(call, page, [t for t in found if named in (None, t.name)])
     body = {"volume_types": [views.volume_type(row) for row in rows]}
     return Answer(200, body | paging.more(call, "volume_type", page, rows))
 

@@ -1,0 +1,105 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""A client of the API for tests: says the status it expects, shows what came."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from typing import Any
+
+from falcon import testing
+
+LATEST = "3.71"
+
+
+class Api:
+    """One project's calls to the real application, at one microversion."""
+
+    def __init__(self, app: Any, version: str = LATEST) -> None:
+        self.client = testing.TestClient(app)
+        self.project = f"p{uuid.uuid4().hex}"
+        self.version = version
+
+    def at(self, version: str) -> Api:
+        """The same project at another microversion."""
+        other = Api(self.client.app, version)
+        other.project = self.project
+        return other
+
+    def send(self, method: str, path: str, body: Any = None, **more: Any) -> Any:
+        """Send and return the whole answer; ``path`` is below the project."""
+        headers = {
+            "X-Auth-Token": f"user:{self.project}",
+            "OpenStack-API-Version": f"volume {self.version}",
+            "Content-Type": "application/json",
+            **more.pop("headers", {}),
+        }
+        raw = body if isinstance(body, bytes) else json.dumps(body).encode()
+        return self.client.simulate_request(
+            method,
+            f"/v3/{self.project}{path}",
+            headers={key: value for key, value in headers.items() if value},
+            body=None if body is None else raw,
+            **more,
+        )
+
+    def __call__(
+        self, method: str, path: str, body: Any = None, status: int = 200, **more: Any
+    ) -> Any:
+        """Send, check the status, return the body."""
+        answer = self.send(method, path, body, **more)
+        assert answer.status_code == status, answer.text
+        return answer.json if answer.content else None
+
+    def fault(
+        self, status: int, method: str, path: str, body: Any = None, **more: Any
+    ) -> str:
+        """Send what must fail with ``status``, and return what the client is told."""
+        told = self(method, path, body, status, **more)
+        assert list(told) == [KEYS.get(status, "computeFault")], told
+        (fault,) = told.values()
+        assert fault["code"] == status
+        message = fault["message"]
+        assert isinstance(message, str)
+        assert 0 < len(message) <= 400, message
+        return message
+
+    def volume(self, **fields: Any) -> dict[str, Any]:
+        """A new volume of 1 GiB."""
+        asked = {"volume": {"size": 1, **fields}}
+        made: dict[str, Any] = self("POST", "/volumes", asked, 202)["volume"]
+        return made
+
+    def type(self, **specs: str) -> dict[str, Any]:
+        """A new type with these extra specs."""
+        asked = {"volume_type": {"name": uuid.uuid4().hex, "extra_specs": specs}}
+        made: dict[str, Any] = self("POST", "/types", asked)["volume_type"]
+        return made
+
+    def shared_volume(self, **fields: Any) -> dict[str, Any]:
+        """A new volume that any number of hosts may have."""
+        kind = self.type(multiattach="<is> True")
+        return self.volume(volume_type=kind["id"], **fields)
+
+    def attachment(self, volume_id: str, **fields: Any) -> dict[str, Any]:
+        """A new attachment."""
+        asked = {"attachment": {"volume_uuid": volume_id, **fields}}
+        made: dict[str, Any] = self("POST", "/attachments", asked)["attachment"]
+        return made
+
+    def complete(self, attachment_id: str) -> None:
+        """The host says that it uses the volume."""
+        path = f"/attachments/{attachment_id}/action"
+        self("POST", path, {"os-complete": None}, 204)
+
+
+KEYS = {
+    400: "badRequest",
+    404: "itemNotFound",
+    405: "badMethod",
+    409: "conflictingRequest",
+    413: "overLimit",
+    415: "badMediaType",
+    503: "serviceUnavailable",
+}

@@ -1,0 +1,90 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""What a request body may hold: bytes in, plain values or one sentence out."""
+
+import io
+import json
+
+import pytest
+
+from agent.api import bodies
+from agent.api.faults import Fault
+from agent.errors import Invalid
+
+NOT_JSON = {
+    b"": "missing",
+    b"{": "is not JSON",
+    b"{'a': 1}": "is not JSON",
+    b'{"a": 1} {': "is not JSON",
+    b'{"a": "\xff\xfe"}': "UTF-8",
+    b'\xef\xbb\xbf{"a": 1}': "is not JSON",
+    b'{"a": 1, "a": 2}': "twice",
+    b'{"a": {"b": 1, "b": 1}}': "twice",
+    b'{"a": NaN}': "NaN",
+    b'{"a": -Infinity}': "-Infinity",
+    b'{"a": 1e999}': "too large",
+    b'{"a": -1e999}': "too large",
+    b'{"a": ' + b"9" * 5000 + b"}": "too long",
+    b'{"a": "x\\u0000y"}': "NUL",
+    b'{"\\u0000": 1}': "NUL",
+    b'{"a": ["\\ud800"]}': "surrogate",
+    b"[" * 40 + b"]" * 40: "nested",
+    b"[" * 100_000: "nested",
+    b'{"a":' * 5000: "nested",
+}
+
+
+@pytest.mark.parametrize("raw", NOT_JSON, ids=range(len(NOT_JSON)))
+def test_a_body_that_cannot_be_kept_is_refused_with_the_reason(raw: bytes):
+    with pytest.raises(Invalid, match=NOT_JSON[raw]):
+        bodies.parsed(raw)
+
+
+def test_a_body_within_reason_is_taken_as_it_is():
+    value = {"a": [1, -2.5, None, True, "é \U0001f600"], "b": {"c": {}}}
+    assert bodies.parsed(json.dumps(value).encode()) == value
+    assert bodies.parsed(json.dumps(value, ensure_ascii=False).encode()) == value
+
+
+def test_nesting_is_allowed_up_to_the_limit_and_no_deeper():
+    deepest = b"[" * 32 + b"1" + b"]" * 32
+    assert json.dumps(bodies.parsed(deepest)).encode() == deepest
+    with pytest.raises(Invalid, match="at most 32"):
+        bodies.parsed(b"[" + deepest + b"]")
+
+
+@pytest.mark.parametrize(
+    "name", [None, "", "application/json", "Application/JSON; charset=utf-8"]
+)
+def test_json_is_let_in_also_without_its_name(name: str | None):
+    bodies.check_type(name)
+
+
+@pytest.mark.parametrize("name", ["text/plain", "application/xml", "application/jsonx"])
+def test_any_other_type_is_415(name: str):
+    with pytest.raises(Fault) as caught:
+        bodies.check_type(name)
+    assert caught.value.status == 415
+
+
+@pytest.mark.parametrize(("length", "raw"), [(11, b""), (None, b"x" * 11)])
+def test_a_body_over_the_limit_is_413_and_not_read_when_announced(
+    length: int | None, raw: bytes
+):
+    with pytest.raises(Fault, match="at most 10 bytes") as caught:
+        bodies.read(io.BytesIO(raw), length, 10)
+    assert caught.value.status == 413
+
+
+def test_a_body_of_just_the_limit_is_read_whole():
+    assert bodies.read(io.BytesIO(b"x" * 10), 10, 10) == b"x" * 10
+    assert bodies.read(io.BytesIO(b"x" * 10), None, 10) == b"x" * 10
+
+
+def test_a_body_that_breaks_off_is_the_clients_fault():
+    class Broken(io.BytesIO):
+        def read(self, size: int | None = -1, /) -> bytes:
+            raise OSError("connection reset")
+
+    with pytest.raises(Invalid, match="broke off"):
+        bodies.read(Broken(), 5, 10)

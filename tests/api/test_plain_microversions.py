@@ -1,0 +1,42 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""Which version a header asks for."""
+
+import pytest
+
+from agent.api import microversions
+from agent.api.faults import Fault
+from agent.errors import Invalid
+
+ASKED = {
+    None: (3, 0),
+    "": (3, 0),
+    "compute 2.99": (3, 0),
+    "volume 3.0": (3, 0),
+    "volume 3.27": (3, 27),
+    "volume  3.71": (3, 71),
+    "volume latest": (3, 71),
+    "compute 2.1, volume 3.54": (3, 54),
+    "volume 3.54,compute latest": (3, 54),
+}
+
+
+@pytest.mark.parametrize("header", ASKED)
+def test_the_version_of_the_volume_service_counts(header: str | None):
+    assert microversions.negotiated(header) == ASKED[header]
+
+
+@pytest.mark.parametrize(
+    "header",
+    ["volume", "volume 3", "volume 3.x", "volume -3.1", "volume 3.1.1", "volume 3.²"],
+)
+def test_a_version_of_another_form_is_400(header: str):
+    with pytest.raises(Invalid, match=r"volume 3\.0"):
+        microversions.negotiated(header)
+
+
+@pytest.mark.parametrize("header", ["volume 3.72", "volume 2.0", "volume 4.0"])
+def test_a_version_out_of_range_is_406(header: str):
+    with pytest.raises(Fault, match=r"3\.0 to 3\.71") as caught:
+        microversions.negotiated(header)
+    assert caught.value.status == 406

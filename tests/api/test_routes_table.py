@@ -1,0 +1,85 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""The table of the API, and the project that clients put into their URLs."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+
+import pytest
+
+from agent.api import identity, routes
+from agent.errors import Invalid
+
+
+def test_no_method_of_a_path_is_there_twice():
+    lines = [(route.method, route.path) for route in routes.ROUTES]
+    assert len(set(lines)) == len(lines)
+
+
+@pytest.mark.parametrize("route", routes.ROUTES, ids=lambda r: f"{r.method} {r.path}")
+def test_a_handler_says_which_route_it_answers(route: routes.Route):
+    said = (route.handler.__doc__ or "").removeprefix(f"{route.method} ")
+    path = route.path.removeprefix("/v3") if route.path != "/v3" else "/v3"
+    assert re.search(rf"(^|and ){re.escape(path)}($|[ :])", said), said
+
+
+def test_the_table_can_be_printed():
+    command = [sys.executable, "-m", "agent.api.routes"]
+    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert len(printed.splitlines()) == len(routes.ROUTES)
+    assert "POST   /v3/attachments/{id}/action" in printed
+
+
+PATHS = {
+    "/v3/volumes": ("/v3/volumes", None),
+    "/v3/volumes/detail": ("/v3/volumes/detail", None),
+    "/v3/p/volumes": ("/v3/volumes", "p"),
+    "/v3/p/volumes/x": ("/v3/volumes/x", "p"),
+    "/v3/p": ("/v3/", "p"),
+    "/v3/a/b/c": ("/v3/b/c", "a"),
+    "/v3//volumes": ("/v3/volumes", ""),
+}
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_the_project_is_what_stands_before_a_noun_of_the_table(path: str):
+    assert routes.without_project(path) == PATHS[path]
+
+
+WHO = {
+    # token, project of the path: user, project
+    ("u:p", None): ("u", "p"),
+    ("u:p", "p"): ("u", "p"),
+    ("u:", "p"): ("u", "p"),
+    (":p", None): ("admin", "p"),
+    ("u:p:q", None): ("u", "p:q"),
+    (None, None): ("admin", "home"),
+    (None, "p"): ("admin", "p"),
+    ("notused", None): ("admin", "home"),
+    ("notused", "p"): ("admin", "p"),
+    ("", None): ("admin", "home"),
+}
+
+
+@pytest.mark.parametrize(("token", "project"), WHO)
+def test_noauth_believes_the_token(token: str | None, project: str | None):
+    ctx = identity.noauth(token, project, "home", "req-1")
+    assert (ctx.user_id, ctx.project_id) == WHO[token, project]
+    assert ctx.is_admin
+    assert ctx.request_id == "req-1"
+
+
+def test_two_different_projects_are_refused():
+    with pytest.raises(Invalid, match="Malformed request url"):
+        identity.noauth("u:p", "q", "home", "req-1")
+
+
+@pytest.mark.parametrize(
+    ("token", "project"), [("u" * 256 + ":p", None), (None, "p" * 256)]
+)
+def test_a_name_too_long_for_a_row_is_refused(token: str | None, project: str | None):
+    with pytest.raises(Invalid, match="255"):
+        identity.noauth(token, project, "home", "req-1")

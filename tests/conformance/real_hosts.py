@@ -1,0 +1,79 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""Real initiators for the kit: libiscsi sessions, each a host of its own.
+
+Every call has libiscsi's time limit; nothing logs in again by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from drivers.values import Auth
+from tests.system.lio_hosts import BLOCK, DATA_PROTECT, READ, LoginRefused, Refused
+from tests.system.lio_hosts import Session as Wire
+
+_READ_CAPACITY_10 = bytes([0x25, *bytes(9)])
+
+
+class RealSession:
+    """One login, in the kit's words."""
+
+    def __init__(self, wire: Wire) -> None:
+        self._wire = wire
+
+    @property
+    def serial(self) -> str:
+        return self._wire.serial
+
+    @property
+    def size(self) -> int:
+        answer = self._wire.command(_READ_CAPACITY_10, READ, 8)
+        last, length = answer[:4], answer[4:]
+        return (int.from_bytes(last, "big") + 1) * int.from_bytes(length, "big")
+
+    @property
+    def alive(self) -> bool:
+        return self._wire.alive
+
+    def read(self, offset: int, length: int) -> bytes:
+        try:
+            return self._wire.read(offset // BLOCK, length // BLOCK)
+        except Refused as refused:
+            raise _as_a_program_sees(refused) from refused
+
+    def write(self, offset: int, data: bytes) -> None:
+        try:
+            self._wire.write(offset // BLOCK, data)
+        except Refused as refused:
+            raise _as_a_program_sees(refused) from refused
+
+    def close(self) -> None:
+        self._wire.close()
+
+
+class RealHost:
+    """One initiator, reaching the target over TCP."""
+
+    def __init__(self, initiator: str) -> None:
+        self.initiator = initiator
+
+    def login(self, connection: Mapping[str, Any]) -> RealSession:
+        auth = None
+        if "auth_method" in connection:
+            auth = Auth(connection["auth_username"], connection["auth_password"])
+        iqn, portal = connection["target_iqn"], connection["target_portal"]
+        try:
+            return RealSession(Wire(self.initiator, iqn, portal, auth))
+        except LoginRefused as refused:
+            raise PermissionError(str(refused)) from refused
+
+
+def _as_a_program_sees(refused: Refused) -> OSError:
+    """DATA PROTECT is EPERM to a program; no answer at all is a lost connection."""
+    if refused.key == DATA_PROTECT:
+        return PermissionError(str(refused))
+    if refused.status < 0:
+        return ConnectionError(str(refused))
+    return OSError(str(refused))

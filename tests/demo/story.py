@@ -1,0 +1,250 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""The main job, told as it happens: ``python -m tests.demo.story`` on a storage node.
+
+One volume, three hosts; one may write, two may only read. Every line is
+printed after what it says has been seen. The first thing that does not go as
+promised ends the demo with a sentence and exit code 1.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+import time
+from typing import Any
+
+from tests.demo import api, table
+from tests.demo.api import Broken
+from tests.demo.hosts import FORBIDDEN, SHARED, Host, Pulse, status
+from tests.system.lio_hosts import DATA_PROTECT, LoginRefused, Refused
+
+_WRITE_PROTECTED = 0x2700  # SPC-4: additional sense code and its qualifier
+
+
+class Story:
+    """What the steps share."""
+
+    def __init__(self) -> None:
+        self.alpha, self.beta, self.gamma = Host("alpha"), Host("beta"), Host("gamma")
+        self.hosts = (self.alpha, self.beta, self.gamma)
+        self.type = self.volume = ""
+        self.shared = os.urandom(SHARED)
+
+    def tell(self) -> None:
+        """The whole of it."""
+        self.daemon()
+        self.create()
+        self.attach()
+        self.log_in()
+        self.share()
+        self.refuse_write()
+        self.refuse_strangers()
+        self.detach()
+        self.show()
+
+    def daemon(self) -> None:
+        """It runs, and its backend has room."""
+        api.start()
+        pools = api.call("GET", "/v3/scheduler-stats/get_pools?detail=true")["pools"]
+        for pool in pools:
+            able = pool["capabilities"]
+            kind = "thin" if able["thin_provisioning_support"] else "thick"
+            free, total = able["free_capacity_gb"], able["total_capacity_gb"]
+            say(
+                f"lunshared is ready: backend {able['volume_backend_name']}, {kind},"
+                f" {free:g} of {total:g} GiB free"
+            )
+
+    def create(self) -> None:
+        """A volume of a type that says it may be shared."""
+        name = f"shareable-{os.getpid()}"
+        specs = {"multiattach": "<is> True"}
+        asked: dict[str, Any] = {"name": name, "extra_specs": specs}
+        made = api.call("POST", "/v3/types", {"volume_type": asked})
+        self.type = made["volume_type"]["id"]
+        asked = {"name": "demo", "size": 1, "volume_type": name}
+        made = api.call("POST", "/v3/volumes", {"volume": asked})
+        self.volume = made["volume"]["id"]
+        api.until("the volume", lambda: self._volume()["status"] == "available")
+        say(f"POST /volumes: volume {self.volume}, 1 GiB, available")
+
+    def attach(self) -> None:
+        """Three hosts, each with a mode and a secret of its own."""
+        for host, mode in zip(self.hosts, ("rw", "ro", "ro"), strict=True):
+            asked = {"volume_uuid": self.volume, "mode": mode}
+            body = {"attachment": {**asked, "connector": host.connector}}
+            made = api.call("POST", "/v3/attachments", body)["attachment"]
+            host.attachment, host.mode = made["id"], mode
+            host.told = made["connection_info"]
+            complete = f"/v3/attachments/{host.attachment}/action"
+            api.call("POST", complete, {"os-complete": None})
+        promise(self._volume()["status"] == "in-use", "the volume is not in-use")
+        say("POST /attachments, three times: alpha rw, beta ro, gamma ro")
+
+    def log_in(self) -> None:
+        """With the real thing: libiscsi, CHAP, one session each."""
+        for host in self.hosts:
+            told = host.live().write_protected
+            promise(told == (host.mode == "ro"), f"{host.name} was told otherwise")
+        say(
+            "all three are logged in to the one LUN, with CHAP secrets of their own;",
+            "MODE SENSE tells beta and gamma that it is write-protected, and not alpha",
+        )
+
+    def share(self) -> None:
+        """What one writes, the others read."""
+        self.alpha.write(self.shared)
+        say(f"alpha wrote {SHARED // 1024} KiB       sha256 {sha(self.shared)}")
+        for host in (self.beta, self.gamma):
+            read = host.read()
+            promise(read == self.shared, f"{host.name} read other bytes")
+            print(f"    {host.name + ' read them':<22}sha256 {sha(read)}")
+
+    def refuse_write(self) -> None:
+        """The target refuses, whatever the host's own kernel thinks."""
+        try:
+            self.beta.live().write(0, bytes(512))
+        except Refused as refused:
+            key, code = refused.key, refused.ascq
+        else:
+            raise Broken("beta is attached read-only, and its write was taken")
+        sense = f"{key:02x}h/{code >> 8:02x}h/{code & 255:02x}h"
+        expected = (key, code) == (DATA_PROTECT, _WRITE_PROTECTED)
+        promise(expected, f"beta's write got sense {sense}, not 07h/27h/00h")
+        promise(self.alpha.read() == self.shared, "beta's refused write left a trace")
+        say(
+            f"beta sent a WRITE all the same; the target refused it: sense {sense}",
+            "(DATA PROTECT, WRITE PROTECTED)",
+            "and the bytes are as alpha left them",
+        )
+        words = self.beta.qemu()
+        promise("write protected" in words, f"qemu-io said to beta: {words}")
+        print(f"    qemu-io, opening it for writing as beta: {words.splitlines()[-1]}")
+
+    def refuse_strangers(self) -> None:
+        """No attachment, no login; another host's secret does not help."""
+        delta = Host("delta")
+        why = self._refused(delta, self.beta.told)
+        say(f"delta has no attachment and tried beta's secret: login refused, {why}")
+
+    def detach(self) -> None:
+        """One host goes; the others do not feel it."""
+        pulses = Pulse(self.alpha, writes=True), Pulse(self.beta, writes=False)
+        for pulse in pulses:
+            api.until("steady I/O", pulse.past(20))
+        began = time.monotonic()
+        api.call("DELETE", f"/v3/attachments/{self.gamma.attachment}")
+        took = time.monotonic() - began
+        for pulse in pulses:
+            api.until("more I/O after the detach", pulse.past(pulse.count + 20))
+            pulse.stop()
+        self._unharmed(pulses, took)
+        promise(not self.gamma.live().alive, "gamma's session lives on")
+        why = self._refused(self.gamma, self.gamma.told)
+        print(f"    gamma's session has ended; it logs in again: refused, {why}")
+
+    def show(self) -> None:
+        """What is there now."""
+        shown = self._volume()
+        head = ["volume", "type", "size", "status"]
+        size = f"{shown['size']} GiB"
+        line = [shown["name"], shown["volume_type"], size, shown["status"]]
+        print("\n" + table.rows(head, [line]) + "\n")
+        head = ["host", "mode", "attachment", "in the kernel"]
+        print(table.rows(head, [self._line(host) for host in self.hosts]) + "\n")
+
+    def clean(self) -> None:
+        """Leave nothing behind, however far the story got."""
+        for host in self.hosts:
+            host.leave()
+            if host.attachment and not api.gone(f"/v3/attachments/{host.attachment}"):
+                api.call("DELETE", f"/v3/attachments/{host.attachment}")
+        if self.volume:
+            where = f"/v3/volumes/{self.volume}"
+            api.call("DELETE", where)
+            api.until("the volume to go", lambda: api.gone(where))
+        if self.type:
+            api.call("DELETE", f"/v3/types/{self.type}")
+
+    def _volume(self) -> dict[str, Any]:
+        found: dict[str, Any] = api.call("GET", f"/v3/volumes/{self.volume}")["volume"]
+        return found
+
+    def _line(self, host: Host) -> list[str]:
+        found = table.kernel(host.told["target_iqn"], host.initiator)
+        where = f"/v3/attachments/{host.attachment}"
+        if api.gone(where):
+            promise(found == "no ACL", f"the kernel still has {found} for {host.name}")
+            return [host.name, host.mode, "deleted", found]
+        shown = api.call("GET", where)["attachment"]
+        bit = "0" if shown["attach_mode"] == "rw" else "1"
+        wanted = f"write_protect={bit} "
+        promise(found.startswith(wanted), f"the kernel has {found} for {host.name}")
+        return [host.name, shown["attach_mode"], shown["status"], found]
+
+    def _unharmed(self, pulses: tuple[Pulse, Pulse], took: float) -> None:
+        for pulse in pulses:
+            name, error = pulse.host.name, pulse.error
+            promise(error is None, f"{name} felt gamma's detach: {error}")
+        alpha, beta = pulses
+        say(
+            f"gamma was detached in {took * 1000:.0f} ms, while alpha did"
+            f" {alpha.count} writes and beta {beta.count} reads",
+            f"without one error; the slowest took {longest(pulses) * 1000:.0f} ms",
+        )
+
+    def _refused(self, host: Host, told: dict[str, Any]) -> str:
+        try:
+            host.log_in(told).logout()
+        except LoginRefused as refused:
+            why = status(refused)
+            promise(why == FORBIDDEN, f"{host.name}'s login failed: {refused}")
+            return f"status {why:#06x}"
+        raise Broken(f"{host.name} has no attachment, and was let in")
+
+
+def longest(pulses: tuple[Pulse, Pulse]) -> float:
+    """Seconds that the slowest I/O of all took."""
+    return max(pulse.longest for pulse in pulses)
+
+
+def sha(data: bytes) -> str:
+    """Enough of a hash to compare by eye."""
+    return hashlib.sha256(data).hexdigest()[:32]
+
+
+def promise(kept: bool, otherwise: str) -> None:
+    """End the demo with a sentence unless it is so."""
+    if not kept:
+        raise Broken(otherwise)
+
+
+def say(line: str, *more: str) -> None:
+    """One step."""
+    print(f"  * {line}", *(f"    {each}" for each in more), sep="\n")
+
+
+def main() -> int:
+    """Tell the story, then clean up; the exit code."""
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    story = Story()
+    print("\nOne volume, three hosts: alpha may write, beta and gamma may only read.\n")
+    code = 1
+    try:
+        story.tell()
+        code = 0
+    except (Broken, Refused, LoginRefused, api.Refused, OSError) as error:
+        print(f"demo: not as promised: {error}", file=sys.stderr)
+    try:
+        story.clean()
+        print("  * all of it is deleted again\n")
+    except (Broken, api.Refused, OSError) as error:
+        print(f"demo: something is left behind: {error}", file=sys.stderr)
+        code = 1
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

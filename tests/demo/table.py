@@ -1,0 +1,30 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""The demo's tables: what the API says, beside what the kernel has."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+_ISCSI = Path("/sys/kernel/config/target/iscsi")
+_MEANING = {"0": "may write", "1": "read-only"}
+
+
+def rows(head: Sequence[str], body: Sequence[Sequence[str]]) -> str:
+    """Columns as wide as they need to be, under a line."""
+    lines = [head, *body]
+    widths = [max(len(line[n]) for line in lines) for n in range(len(head))]
+    ruled = [lines[0], ["-" * width for width in widths], *lines[1:]]
+    return "\n".join(
+        "    " + "  ".join(map(str.ljust, line, widths)).rstrip() for line in ruled
+    )
+
+
+def kernel(iqn: str, initiator: str) -> str:
+    """What the kernel lets this initiator do, read from configfs."""
+    acl = _ISCSI / iqn / "tpgt_1/acls" / initiator
+    if not acl.is_dir():
+        return "no ACL"
+    bit = (acl / "lun_0/write_protect").read_text().strip()
+    return f"write_protect={bit} ({_MEANING.get(bit, 'nothing mapped')})"

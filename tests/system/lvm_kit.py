@@ -1,0 +1,147 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""The kit bound to LVM on a real volume group, thin and thick."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from drivers.base import Root, VolumeDriver
+from drivers.conformance.fixtures import MIB, VolumeFixtures, defaults
+from drivers.execute import Helper
+from drivers.lvm import LvmVolumes
+from drivers.values import Volume
+from tests.system.lio_node import GROUP, HelperProcess, run
+
+POOL, POOL_SIZE = "kit-pool", 64 * MIB
+FOREIGN = "volume-of-somebody-else"
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Root]:
+    """A helper process with the filters of the tree, and the client to it."""
+    process = HelperProcess(tmp_path_factory.mktemp("helper"))
+    helper = Helper(process.path)
+    yield helper
+    helper.close()
+    process.stop()
+
+
+def build_lvm(root: Root, **given: Any) -> LvmVolumes:
+    """The driver on the lab's volume group."""
+    options = defaults(LvmVolumes, **{"volume_group": GROUP, **given})
+    return LvmVolumes("kit", options, root)
+
+
+class LvmFixtures(VolumeFixtures):
+    """What thin and thick have in common."""
+
+    @pytest.fixture
+    def misconfigured(self, root: Root) -> VolumeDriver:
+        return build_lvm(root, volume_group="lunshare-nowhere")
+
+    def power_cycle(self, driver: VolumeDriver) -> None:
+        for disk in driver.disks():
+            run("lvchange", "-an", disk.path)
+
+
+class ThinFixtures(LvmFixtures):
+    """Thin volumes in a small pool of the kit's own."""
+
+    reserves_space = False
+
+    @pytest.fixture(scope="class")
+    def pool(self) -> Iterator[str]:
+        run("lvcreate", "-y", "--type", "thin-pool", "-L64m", "-n", POOL, GROUP)
+        yield POOL
+        run("lvremove", "-y", f"{GROUP}/{POOL}")
+
+    @pytest.fixture
+    def build(self, root: Root, pool: str) -> Callable[[], VolumeDriver]:
+        return lambda: build_lvm(root, lvm_pool=pool)
+
+    @pytest.fixture
+    def exhausted(
+        self, pool: str, driver: VolumeDriver
+    ) -> Callable[[], AbstractContextManager[None]]:
+        @contextlib.contextmanager
+        def full() -> Iterator[None]:
+            # Not to the last chunk: a pool at 100 % freezes writes for a minute.
+            left = driver.capacity().free - POOL_SIZE // 100
+            with thin_volume(pool, "kit-filler", POOL_SIZE, b"f" * left):
+                yield
+
+        return full
+
+    @pytest.fixture
+    def foreign(self, pool: str) -> Iterator[Callable[[], object]]:
+        with thin_volume(pool, FOREIGN, 4 * MIB, b"somebody's" * 1000):
+            yield lambda: state(FOREIGN)
+
+    def leave_half_made(self, driver: VolumeDriver, volume: Volume) -> None:
+        """lvcreate has committed its metadata and died before the node was made."""
+        driver.create(volume)
+        run("lvchange", "-an", f"{GROUP}/{volume.name}")
+
+
+class ThickFixtures(LvmFixtures):
+    """Linear volumes beside whatever else the group holds."""
+
+    @pytest.fixture
+    def build(self, root: Root) -> Callable[[], VolumeDriver]:
+        return lambda: build_lvm(root, lvm_type="default")
+
+    @pytest.fixture
+    def exhausted(self) -> Callable[[], AbstractContextManager[None]]:
+        @contextlib.contextmanager
+        def full() -> Iterator[None]:
+            run("lvcreate", "-y", "-Wn", "-l100%FREE", "-n", "kit-filler", GROUP)
+            yield
+            run("lvremove", "-y", f"{GROUP}/kit-filler")
+
+        return full
+
+    @pytest.fixture
+    def foreign(self) -> Iterator[Callable[[], object]]:
+        run("lvcreate", "-y", "-Wn", "-L4m", "-n", FOREIGN, GROUP)
+        fill(FOREIGN, b"somebody's" * 1000)
+        yield lambda: state(FOREIGN)
+        run("lvremove", "-y", f"{GROUP}/{FOREIGN}")
+
+    def leave_half_made(self, driver: VolumeDriver, volume: Volume) -> None:
+        """Killed in the wipe: the extents still hold somebody's bytes."""
+        size = f"-L{volume.size}b"
+        run("lvcreate", "-y", "-Wn", size, "-n", f"{volume.name}.new", GROUP)
+        fill(f"{volume.name}.new", b"an earlier owner's" * 1000)
+
+
+@contextlib.contextmanager
+def thin_volume(pool: str, name: str, size: int, data: bytes) -> Iterator[None]:
+    """Somebody's thin volume, with these bytes."""
+    run("lvcreate", "-y", f"-V{size}b", "--thin", "-n", name, f"{GROUP}/{pool}")
+    fill(name, data)
+    yield
+    run("lvremove", "-y", f"{GROUP}/{name}")
+
+
+def fill(name: str, data: bytes) -> None:
+    """Write at the beginning of a logical volume, down to the medium."""
+    with Path(f"/dev/{GROUP}/{name}").open("wb", buffering=0) as file:
+        file.write(data)
+        os.fsync(file.fileno())
+
+
+def state(name: str) -> tuple[str, str]:
+    """LVM's row and the bytes of a logical volume."""
+    fields = "lv_uuid,lv_size,lv_attr,lv_tags"
+    row = run("lvs", "--noheadings", "-o", fields, f"{GROUP}/{name}")
+    data = Path(f"/dev/{GROUP}/{name}").read_bytes()
+    return row, hashlib.sha256(data).hexdigest()

@@ -1,0 +1,67 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""The kit bound to LIO with thin volumes and libiscsi hosts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from drivers.base import Root, TargetDriver, VolumeDriver
+from drivers.conformance.fixtures import Host, TargetFixtures, defaults
+from drivers.conformance.target import TargetContract
+from drivers.targets.lio import LioTarget
+from tests.conformance.real_hosts import RealHost
+from tests.system.lio_node import CONFIGFS
+from tests.system.lvm_kit import build_lvm, root
+
+__all__ = ["root"]
+pytestmark = pytest.mark.system
+
+# Not ours by its prefix, though its name ends as ours do.
+FOREIGN = "iqn.2001-01.com.other:volume-11111111-2222-4333-8444-555555555555"
+
+
+class LioFixtures(TargetFixtures):
+    @pytest.fixture
+    def volumes(self, root: Root) -> VolumeDriver:
+        volumes = build_lvm(root)
+        volumes.check()
+        return volumes
+
+    @pytest.fixture
+    def build(self, root: Root) -> Callable[[], TargetDriver]:
+        options = defaults(LioTarget)
+        return lambda: LioTarget("kit", options, root)
+
+    @pytest.fixture
+    def host(self) -> Callable[[str], Host]:
+        return RealHost
+
+    @pytest.fixture
+    def foreign(self) -> Iterator[Callable[[], object]]:
+        CONFIGFS.joinpath("iscsi").mkdir(exist_ok=True)
+        target = CONFIGFS / "iscsi" / FOREIGN
+        group = target / "tpgt_1"
+        acl = group / "acls" / "iqn.1994-05.com.example:kit-a"
+        for path in (target, group, acl):
+            path.mkdir()
+        yield lambda: live_state(target)
+        for path in (acl, group, target):
+            path.rmdir()
+
+
+def live_state(target: Path) -> list[tuple[str, str]]:
+    """Every directory below a target, and the settings that grant access."""
+    names = ("enable", "generate_node_acls", "cmdsn_depth", "authentication")
+    return sorted(
+        (str(path), path.read_text() if path.name in names else "")
+        for path in target.rglob("*")
+        if path.is_dir() or path.name in names
+    )
+
+
+class TestLio(LioFixtures, TargetContract):
+    pass

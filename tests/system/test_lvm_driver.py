@@ -1,0 +1,159 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""The LVM driver on a real volume group: the kit, and what is LVM's own."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from drivers import devices
+from drivers.base import Root
+from drivers.conformance.fakes import NoRoot
+from drivers.conformance.fixtures import MIB, new_volume
+from drivers.conformance.volume import VolumeContract
+from drivers.errors import Misconfigured
+from drivers.lvm import LvmVolumes
+from drivers.values import Volume
+from tests.system.lio_node import GROUP, run
+from tests.system.lvm_kit import ThickFixtures, ThinFixtures, build_lvm, fill, root
+
+__all__ = ["root"]
+pytestmark = pytest.mark.system
+
+
+class TestThin(ThinFixtures, VolumeContract):
+    pass
+
+
+class TestThick(ThickFixtures, VolumeContract):
+    pass
+
+
+class Counting:
+    """A door to root that counts the commands."""
+
+    def __init__(self, root: Root) -> None:
+        self._root, self.commands = root, []  # type: Root, list[tuple[str, ...]]
+
+    def run(self, *argv: str, timeout: float = 60.0) -> str:
+        self.commands.append(argv)
+        return self._root.run(*argv, timeout=timeout)
+
+    def call(self, verb: str, *, timeout: float = 30.0, **arguments: Any) -> Any:
+        return self._root.call(verb, timeout=timeout, **arguments)
+
+
+@pytest.fixture
+def thin(root: Root) -> LvmVolumes:
+    return build_lvm(root)
+
+
+@pytest.fixture
+def volume(thin: LvmVolumes) -> Iterator[Volume]:
+    volume = new_volume(8 * MIB)
+    thin.create(volume)
+    yield volume
+    thin.delete(volume.id)
+
+
+def test_an_active_disk_is_found_without_root(thin, volume):
+    without = build_lvm(NoRoot())
+    assert without.disk(volume.id) == thin.disk(volume.id)
+
+
+def test_all_inactive_disks_are_activated_by_one_command(root, thin, volume):
+    others = [new_volume(8 * MIB) for _ in range(2)]
+    for other in others:
+        thin.create(other)
+    run("lvchange", "-an", *(f"{GROUP}/{v.name}" for v in (volume, *others)))
+    counting = Counting(root)
+    build_lvm(counting).check()
+    assert [argv[0] for argv in counting.commands].count("lvchange") == 1
+    assert all(Path(f"/dev/{GROUP}/{v.name}").exists() for v in (volume, *others))
+    for other in others:
+        thin.delete(other.id)
+
+
+def test_activation_leaves_other_volumes_asleep(thin, volume):
+    run("lvcreate", "-y", "-L4m", "-an", "-Zn", "-n", "volume-asleep", GROUP)
+    try:
+        run("lvchange", "-an", f"{GROUP}/{volume.name}")
+        thin.check()
+        assert not Path(f"/dev/{GROUP}/volume-asleep").exists()
+    finally:
+        run("lvremove", "-y", f"{GROUP}/volume-asleep")
+
+
+def test_questions_cost_the_same_number_of_commands_with_more_volumes(root, thin):
+    def commands() -> list[str]:
+        counting = Counting(root)
+        driver = build_lvm(counting)
+        driver.capacity()
+        driver.disks()
+        return [argv[0] for argv in counting.commands]
+
+    before, more = commands(), [new_volume(MIB) for _ in range(3)]
+    for volume in more:
+        thin.create(volume)
+    assert commands() == before == ["lvs"] * 3
+    for volume in more:
+        thin.delete(volume.id)
+
+
+def test_a_missing_pool_is_named_with_its_remedy(root):
+    with pytest.raises(Misconfigured, match=r"lvcreate --type thin-pool .* nowhere"):
+        build_lvm(root, lvm_pool="nowhere").check()
+
+
+def test_a_pool_that_shows_old_chunks_is_refused(root, thin):
+    run("lvchange", "--zero", "n", f"{GROUP}/{GROUP}-pool")
+    try:
+        with pytest.raises(Misconfigured, match="lvchange --zero y"):
+            thin.check()
+    finally:
+        run("lvchange", "--zero", "y", f"{GROUP}/{GROUP}-pool")
+    thin.check()
+
+
+def test_a_thick_growth_that_was_killed_is_done_again(root):
+    thick, volume = build_lvm(root, lvm_type="default"), new_volume(4 * MIB)
+    thick.create(volume)
+    tail = f"{volume.name}.tail"
+    run("lvcreate", "-y", "-Wn", "-L4m", "-n", tail, GROUP)
+    fill(tail, b"an earlier owner's" * 100)
+    grown = thick.extend(Volume(volume.id, 12 * MIB))
+    assert Path(grown.path).read_bytes() == bytes(12 * MIB)
+    thick.delete(volume.id)
+    assert volume.id not in run("lvs", "--noheadings", "-o", "lv_name", GROUP)
+
+
+def test_waiting_ends_when_udev_makes_the_node(thin, volume):
+    path = thin.disk(volume.id).path
+    run("lvchange", "-an", f"{GROUP}/{volume.name}")
+    assert not Path(path).exists()
+    waiting = threading.Thread(target=devices.wait_for, args=(path, 60))
+    waiting.start()
+    run("lvchange", "-ay", f"{GROUP}/{volume.name}")
+    waiting.join(30)
+    assert not waiting.is_alive()
+    assert Path(path).exists()
+
+
+def test_two_backends_of_one_group_keep_apart(root, thin, volume):
+    thick, own = build_lvm(root, lvm_type="default"), new_volume(4 * MIB)
+    thick.create(own)
+    assert own.id not in {disk.volume_id for disk in thin.disks()}
+    assert [disk.volume_id for disk in thick.disks()] == [own.id]
+    thick.delete(own.id)
+
+
+def test_an_unknown_disk_is_looked_for_once(root):
+    counting = Counting(root)
+    build_lvm(counting).delete(str(uuid.uuid4()))
+    assert [argv[0] for argv in counting.commands] == ["lvremove"]

@@ -1,0 +1,148 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""The process itself: what it loads, how it starts, and how it refuses to."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from urllib.error import URLError
+from urllib.request import urlopen
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+FAKE = ROOT / "etc" / "fake.conf"
+
+DAEMON = [sys.executable, "-m", "agent.main"]
+
+
+def start(*arguments: str | Path) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [*DAEMON, *map(str, arguments)],
+        cwd=ROOT,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def refused(*arguments: str | Path) -> str:
+    """The one line with which it ends; it must end by itself, with code 1."""
+    process = start(*arguments)
+    _, stderr = process.communicate(timeout=60)
+    assert process.returncode == 1, stderr
+    assert "Traceback" not in stderr
+    last: str = stderr.strip().splitlines()[-1]
+    return last
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def answered(url: str, process: subprocess.Popen[str]) -> str:
+    """What the URL says, as soon as it says anything."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and process.poll() is None:
+        try:
+            with urlopen(url, timeout=5) as response:
+                return str(response.read().decode())
+        except URLError:
+            time.sleep(0.05)
+    raise AssertionError(f"{url} never answered")
+
+
+@pytest.fixture
+def running(tmp_path: Path):
+    port = free_port()
+    listen = f"127.0.0.1:{port}"
+    process = start("--config-file", FAKE, "--state-path", tmp_path, "--listen", listen)
+    try:
+        yield process, f"http://{listen}", tmp_path
+    finally:
+        process.terminate()
+        process.communicate(timeout=60)
+
+
+def test_it_starts_as_anybody_and_ends_at_sigterm(running) -> None:
+    process, url, _ = running
+    assert '"ready": true' in answered(f"{url}/readyz", process)
+    process.terminate()
+    process.communicate(timeout=60)
+    assert process.returncode == 0
+
+
+def test_a_second_one_on_the_same_state_path_is_refused(running) -> None:
+    process, url, state = running
+    answered(f"{url}/healthz", process)
+    other = f"127.0.0.1:{free_port()}"
+    said = refused("--config-file", FAKE, "--state-path", state, "--listen", other)
+    assert said.startswith(
+        f"lunshared: another lunshared already uses state_path {state}"
+    )
+
+
+def test_eventlet_is_not_in_the_process(running) -> None:
+    process, url, _ = running
+    answered(f"{url}/readyz", process)
+    mapped = Path(f"/proc/{process.pid}/maps").read_text()
+    assert "sqlite" in mapped  # maps show extension modules: the look is sound
+    assert "greenlet" not in mapped
+    code = (
+        "import sys, agent.main, drivers.lvm, drivers.targets.lio, drivers.fake;"
+        "sys.exit('eventlet' in sys.modules or 'greenlet' in sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "enabled_backends is empty"),
+        ("enabled_backends = a,a", "names a backend twice"),
+        ("enabled_backends = a", "backend section [a] is missing"),
+        ("enabled_backends = a\n[a]\nvolume_driver = no", "choose one of: fake, lvm"),
+        (
+            "enabled_backends = a\n[a]\nvolume_driver = fake\ntarget_driver = no",
+            "choose one of: fake, lio",
+        ),
+        (
+            "enabled_backends = a\nmixed_modes_per_host = both\n[a]",
+            "mixed_modes_per_host",
+        ),
+        (
+            "listen = 0.0.0.0:8776\nenabled_backends = a\n[a]\nvolume_driver = fake",
+            "noauth",
+        ),
+        (
+            "enabled_backends = a\n[a]\nvolume_driver = fake\ntarget_driver = fake\n"
+            "[database]\nconnection = nonsense",
+            "[database] connection is not usable",
+        ),
+        (
+            "enabled_backends = a\n[a]\nvolume_driver = lvm\n"
+            "[helper]\nsocket = /nonexistent/helper.sock",
+            "no backend works: the root helper does not answer at"
+            " /nonexistent/helper.sock",
+        ),
+    ],
+)
+def test_a_wrong_configuration_is_refused_in_one_sentence(
+    text: str, said: str, tmp_path: Path
+) -> None:
+    config = tmp_path / "lunshare.conf"
+    config.write_text(f"[DEFAULT]\n{text}\n")
+    line = refused("--config-file", config, "--state-path", tmp_path / "state")
+    assert said in line
+
+
+def test_a_state_path_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    line = refused("--config-file", FAKE, "--state-path", tmp_path / "file" / "state")
+    assert "cannot be written" in line
+    assert "--state-path" in line

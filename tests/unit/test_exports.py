@@ -1,0 +1,73 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""The wanted access is a pure function of the rows."""
+
+from __future__ import annotations
+
+import string
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.records import Attachment
+from agent.service import exports
+from agent.states import WANTED, AttachStatus
+from drivers.values import Mode
+
+HOSTS = [f"iqn.1994-05.com.example:host{n}" for n in range(3)]
+
+rows = st.lists(
+    st.builds(
+        Attachment,
+        id=st.uuids().map(str),
+        volume_id=st.just("2b3f9a6d-cde8-480b-addc-10b21bef55bb"),
+        status=st.sampled_from(AttachStatus),
+        mode=st.sampled_from(["ro", "rw"]),
+        initiator=st.sampled_from([*HOSTS, None]),
+        auth_username=st.just("user"),
+        auth_password=st.just("password"),
+    ),
+    max_size=8,
+)
+
+
+@given(rows)
+def test_a_host_has_an_access_only_while_an_attachment_wants_it(
+    found: list[Attachment],
+) -> None:
+    wanted = {c.initiator for c in exports.connectors(found)}
+    assert wanted == {r.initiator for r in found if r.initiator and r.status in WANTED}
+
+
+@given(rows)
+def test_a_host_may_write_only_if_a_wanted_attachment_of_its_own_says_so(
+    found: list[Attachment],
+) -> None:
+    for access in exports.connectors(found):
+        mine = [r for r in found if r.initiator == access.initiator]
+        writes = any(r.mode == "rw" and r.status in WANTED for r in mine)
+        assert (access.mode is Mode.RW) == writes
+
+
+@given(rows)
+def test_one_host_is_not_touched_by_the_rows_of_others(found: list[Attachment]) -> None:
+    for host in HOSTS:
+        mine = [r for r in found if r.initiator == host]
+        whole = {c.initiator: c for c in exports.connectors(found)}
+        assert exports.connector(mine) == whole.get(host)
+
+
+def test_an_initiator_keeps_the_credentials_it_has() -> None:
+    row = Attachment(
+        "a", "v", AttachStatus.ATTACHED, auth_username="u", auth_password="p"
+    )
+    assert exports.credentials([row]) == ("u", "p")
+
+
+def test_new_credentials_are_long_and_never_the_same() -> None:
+    made = {exports.credentials([]) for _ in range(100)}
+    assert len(made) == 100
+    for username, password in made:
+        assert len(username) == 20
+        assert len(password) == 16
+        assert set(username + password) <= set(string.ascii_letters + string.digits)

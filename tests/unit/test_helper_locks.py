@@ -1,0 +1,64 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""A target whose change hangs in the kernel holds up itself and nobody else."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from drivers.errors import DeadlineExceeded
+from drivers.helper.locks import Locks
+
+
+def test_a_stuck_step_keeps_its_target_locked_until_it_ends() -> None:
+    locks, kernel = Locks(), threading.Event()
+    with pytest.raises(DeadlineExceeded, match="ending"), locks.hold("a", 0.1) as hold:
+        hold.patiently("ending", kernel.wait)
+    with pytest.raises(DeadlineExceeded, match="earlier change of a"):
+        locks.take("a", 0.1)
+    with locks.hold("b", 0.1) as other:
+        other.patiently("another", lambda: None)
+    kernel.set()
+    with locks.hold("a", 10):
+        pass
+    assert locks._held == {}
+
+
+def test_the_next_caller_goes_on_when_the_step_ends() -> None:
+    locks, kernel, entered = Locks(), threading.Event(), threading.Event()
+    with pytest.raises(DeadlineExceeded), locks.hold("a", 0.05) as hold:
+        hold.patiently("ending", kernel.wait)
+
+    def follow() -> None:
+        with locks.hold("a", 10):
+            entered.set()
+
+    thread = threading.Thread(target=follow)
+    thread.start()
+    assert not entered.wait(0.1)
+    kernel.set()
+    assert entered.wait(10)
+    thread.join()
+
+
+def test_a_steps_error_is_the_callers() -> None:
+    locks = Locks()
+    with pytest.raises(OSError, match="refused"), locks.hold("a", 10) as hold:
+        hold.patiently("step", _refuse)
+    assert locks._held == {}
+
+
+def _refuse() -> None:
+    raise OSError("refused")
+
+
+def test_until_asks_again_and_gives_up_at_the_deadline() -> None:
+    locks, answers = Locks(), [False, False, True]
+    with locks.hold("a", 10) as hold:
+        hold.until("ready", lambda: answers.pop(0))
+    assert answers == []
+    with pytest.raises(DeadlineExceeded), locks.hold("a", 0.05) as hold:
+        hold.until("never", lambda: False)
+    assert locks._held == {}

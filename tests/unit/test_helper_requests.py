@@ -1,0 +1,145 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""What lio.apply takes: every name in it becomes a path that root writes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from drivers.errors import InvalidValue, TargetFailed
+from drivers.helper import disks, requests
+from drivers.values import Auth, Connector, Disk, DiskKind, Export, Mode, Portal
+
+ID = "0a1b2c3d-0000-4000-8000-000000000001"
+OTHER = "0a1b2c3d-0000-4000-8000-000000000002"
+HOST = "iqn.1994-05.com.example:host1"
+SECRET = "a-secret-that-never-shows"
+
+
+def document(**changed: Any) -> dict[str, Any]:
+    return {
+        "volume_id": ID,
+        "disk": [f"/dev/vg/volume-{ID}", 1024, "block"],
+        "connectors": [[HOST, "rw", "attachment-1", ["user", SECRET]]],
+        "portals": [["192.0.2.1", 3260], ["2001:db8::1", 3261]],
+        "only": [HOST],
+    } | changed
+
+
+def test_a_wanted_export_becomes_values() -> None:
+    wanted = requests.apply(document())
+    disk = Disk(ID, f"/dev/vg/volume-{ID}", 1024)
+    connector = Connector(HOST, Mode.RW, "attachment-1", Auth("user", SECRET))
+    assert wanted.export == Export(ID, disk, (connector,))
+    assert wanted.portals == (Portal("192.0.2.1"), Portal("2001:db8::1", 3261))
+    assert wanted.only == (HOST,)
+
+
+def test_a_closing_needs_no_disk() -> None:
+    wanted = requests.apply(document(disk=None, connectors=[], only=None))
+    assert wanted.export == Export(ID)
+    assert wanted.only is None
+
+
+def one(*fields: Any) -> dict[str, Any]:
+    return {"connectors": [list(fields)]}
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"volume_id": "../" + ID},
+        {"volume_id": ID.upper()},
+        {"volume_id": None},
+        {"disk": ["/dev/sda", "1024", "block"]},
+        {"disk": ["/dev/sda", 1024, "tape"]},
+        {"disk": ["/dev/vg/a\nb", 1024, "block"]},
+        {"disk": "/dev/sda"},
+        {"disk": None},
+        {"connectors": None},
+        {"connectors": [[HOST, "rw", "a", None]] * 2},
+        one(HOST, "rw", "a"),
+        one("../../../tpgt_1", "rw", "a", None),
+        one("iqn.1994-05.com.example:a/b", "rw", "a", None),
+        one("iqn.1994-05.com.example:a\0", "rw", "a", None),
+        one("iqn.1994-05.com.example:\u00fc", "rw", "a", None),
+        one("iqn.1994-05.com.example:" + "a" * 200, "rw", "a", None),
+        one(HOST, "rwx", "a", None),
+        one(HOST, "", "a", None),
+        one(HOST, None, "a", None),
+        one(HOST, "rw", "a\nb", None),
+        one(HOST, "rw", "NULL", None),
+        one(HOST, "rw", "a" * 64, None),
+        one(HOST, "rw", "(fencing)", None),
+        one(HOST, "rw", "a", ["NULL", SECRET]),
+        one(HOST, "rw", "a", ["user", "NULL" + SECRET]),
+        one(HOST, "rw", "a", ["user", SECRET + "\n"]),
+        one(HOST, "rw", "a", ["user", ""]),
+        one(HOST, "rw", "a", ["user", SECRET * 20]),
+        one(HOST, "rw", "a", ["user"]),
+        one(HOST, "rw", "a", SECRET),
+        {"portals": [["host.example", 3260]]},
+        {"portals": [["fe80::1%eth0/..", 3260]]},
+        {"portals": [["192.0.2.1", 0]]},
+        {"portals": [["192.0.2.1", True]]},
+        {"only": ["../x"]},
+        {"only": HOST},
+        {"more": 1},
+    ],
+)
+def test_anything_else_is_refused_and_shows_no_secret(changed: dict[str, Any]) -> None:
+    with pytest.raises(InvalidValue) as caught:
+        requests.apply(document(**changed))
+    assert SECRET not in str(caught.value)
+    assert SECRET not in repr(vars(caught.value))
+
+
+def test_a_request_does_not_print_its_secrets() -> None:
+    message = {"verb": "lio.apply", "timeout": 1, "arguments": document()}
+    assert SECRET not in repr(requests.request(message))
+    assert SECRET not in repr(requests.apply(document()))
+
+
+@pytest.mark.parametrize(
+    ("kind", "path"),
+    [
+        (DiskKind.BLOCK, "/dev/sda"),
+        (DiskKind.BLOCK, "/dev/null"),
+        (DiskKind.BLOCK, f"/dev/vg/../volume-{ID}"),
+        (DiskKind.BLOCK, f"/dev/../volume-{ID}"),
+        (DiskKind.BLOCK, f"/dev/vg/volume-{OTHER}"),
+        (DiskKind.BLOCK, f"/dev/vg/volume-{ID}.new"),
+        (DiskKind.BLOCK, f"/dev/mapper/vg-volume-{ID}"),
+        (DiskKind.BLOCK, f"/tmp/volume-{ID}"),
+        (DiskKind.FILE, "/etc/shadow"),
+        (DiskKind.FILE, f"volume-{ID}"),
+        (DiskKind.FILE, f"/tmp/volume-{OTHER}"),
+        (DiskKind.FILE, f"/tmp/volume-{ID}/../volume-{ID}"),
+        (DiskKind.FILE, f"/tmp/volume-{ID}.."),
+        (DiskKind.FILE, f"/dev/volume-{ID}"),
+    ],
+)
+def test_a_path_that_is_not_the_volumes_is_refused(kind: DiskKind, path: str) -> None:
+    with pytest.raises(TargetFailed):
+        disks.checked(Disk(ID, path, 1024, kind))
+
+
+def test_a_file_is_the_volumes_own_and_no_link(tmp_path: Any) -> None:
+    path = tmp_path / f"volume-{ID}"
+    disk = Disk(ID, str(path), 1024, DiskKind.FILE)
+    path.write_bytes(bytes(1024))
+    assert disks.checked(disk).st_size == 1024
+    (tmp_path / "second").hardlink_to(path)
+    with pytest.raises(TargetFailed, match="one name"):
+        disks.checked(disk)
+    (tmp_path / "second").unlink()
+    path.rename(tmp_path / "moved")
+    path.symlink_to(tmp_path / "moved")
+    with pytest.raises(TargetFailed, match="without links"):
+        disks.checked(disk)
+    path.unlink()
+    path.mkdir()
+    with pytest.raises(TargetFailed, match="regular file"):
+        disks.checked(disk)

@@ -1,0 +1,49 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""What the house promises of itself: sizes, the sample file, the packages' files."""
+
+from __future__ import annotations
+
+import io
+from configparser import ConfigParser
+from pathlib import Path
+
+from agent.conf import sample
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_no_file_is_longer_than_400_lines() -> None:
+    files = [*ROOT.glob("agent/**/*.py"), *ROOT.glob("drivers/**/*.py")]
+    files += ROOT.glob("tests/**/*.py")
+    long = [str(f) for f in files if len(f.read_text().splitlines()) >= 400]
+    assert files
+    assert long == []
+
+
+def test_every_source_file_says_who_may_use_it_and_what_it_is_for() -> None:
+    for file in [*ROOT.glob("agent/**/*.py"), *ROOT.glob("drivers/**/*.py")]:
+        if "versions" in file.parts:
+            continue
+        lines = file.read_text().splitlines()
+        assert lines[0].startswith("# SPDX-FileCopyrightText:"), file
+        assert lines[1] == "# SPDX-License-Identifier: Apache-2.0", file
+        assert lines[2].startswith('"""'), file
+
+
+def test_the_sample_file_is_drawn_from_the_options() -> None:
+    drawn = io.StringIO()
+    sample.write(drawn)
+    assert (ROOT / "etc" / "lunshare.conf.sample").read_text() == drawn.getvalue()
+
+
+def test_every_file_that_a_node_needs_is_packaged() -> None:
+    setup = ConfigParser()
+    setup.read(ROOT / "setup.cfg")
+    packaged = set("\n".join(setup["options.data_files"].values()).split())
+    needed = {
+        str(f.relative_to(ROOT))
+        for d in ("systemd", "rootwrap.d", "etc")
+        for f in (ROOT / d).iterdir()
+    }
+    assert packaged == needed

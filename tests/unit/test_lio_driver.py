@@ -1,0 +1,81 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""What LioTarget tells a host, and what it takes for options. No I/O."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from drivers.base import Root
+from drivers.errors import InvalidValue
+from drivers.targets.lio import LioTarget
+from drivers.values import Auth, Connector, Mode, Volume
+
+VOLUME = Volume("0a1b2c3d-0000-4000-8000-000000000001", 1024)
+IQN = f"iqn.2026-11.io.lunshare:{VOLUME.name}"
+HOST = Connector("iqn.1994-05.com.example:h1", Mode.RO, "a", Auth("user", "secret"))
+
+
+class NoRoot(Root):
+    """A door that must stay shut."""
+
+    def run(self, *argv: str, timeout: float = 60.0) -> str:
+        raise AssertionError(argv)
+
+    def call(self, verb: str, *, timeout: float = 30.0, **arguments: Any) -> Any:
+        raise AssertionError(verb)
+
+
+def driver(**changed: Any) -> LioTarget:
+    options = {each.dest: each.default for each in LioTarget.OPTIONS} | changed
+    return LioTarget("lvm", options, NoRoot())
+
+
+def test_one_portal() -> None:
+    assert driver(target_ip_address="192.0.2.1").connection(VOLUME, HOST) == {
+        "driver_volume_type": "iscsi",
+        "target_discovered": False,
+        "target_portal": "192.0.2.1:3260",
+        "target_iqn": IQN,
+        "target_lun": 0,
+        "volume_id": VOLUME.id,
+        "auth_method": "CHAP",
+        "auth_username": "user",
+        "auth_password": "secret",
+    }
+
+
+def test_several_portals_are_told_in_parallel_lists() -> None:
+    told = driver(
+        target_ip_address="2001:db8::1",
+        target_secondary_ip_addresses=["192.0.2.1"],
+        target_port=3261,
+    ).connection(VOLUME, HOST)
+    assert told["target_portal"] == "[2001:db8::1]:3261"
+    assert told["target_portals"] == ["[2001:db8::1]:3261", "192.0.2.1:3261"]
+    assert told["target_iqns"] == [IQN, IQN]
+    assert told["target_luns"] == [0, 0]
+
+
+@pytest.mark.parametrize("use_chap_auth", [True, False])
+def test_credentials_are_told_only_if_they_are_asked_for(use_chap_auth: bool) -> None:
+    made = driver(use_chap_auth=use_chap_auth)
+    plain = Connector(HOST.initiator, Mode.RW)
+    assert ("auth_password" in made.connection(VOLUME, HOST)) == use_chap_auth
+    assert "auth_password" not in made.connection(VOLUME, plain)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"target_ip_address": "storage.example"},
+        {"target_secondary_ip_addresses": ["192.0.2.300"]},
+        {"target_prefix": "lunshare:"},
+        {"target_prefix": "iqn.2026-11.io.lunshare/"},
+    ],
+)
+def test_an_option_that_cannot_be_is_told_by_name(changed: dict[str, Any]) -> None:
+    with pytest.raises(InvalidValue):
+        driver(**changed)

@@ -1,0 +1,65 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""Where the API may listen."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from agent import listener
+from agent.errors import StartupError
+
+
+@pytest.mark.parametrize(
+    ("text", "bind"),
+    [
+        ("127.0.0.1:8776", ("127.0.0.1", 8776)),
+        ("localhost:1", ("127.0.0.1", 1)),
+        ("[::1]:8776", ("::1", 8776)),
+        ("127.8.8.8:8776", ("127.8.8.8", 8776)),
+        ("unix:/run/x.sock", "/run/x.sock"),
+    ],
+)
+def test_noauth_may_listen_where_only_this_machine_reaches(
+    text: str, bind: object
+) -> None:
+    assert listener.parse(text, "noauth").bind == bind
+
+
+@pytest.mark.parametrize(
+    "text", ["0.0.0.0:8776", "[::]:8776", "192.0.2.1:8776", "example.com:8776"]
+)
+def test_noauth_is_refused_anywhere_else(text: str) -> None:
+    with pytest.raises(StartupError, match="listen on a loopback address"):
+        listener.parse(text, "noauth")
+
+
+@pytest.mark.parametrize(
+    "text", ["", "8776", "127.0.0.1", "127.0.0.1:x", "unix:x", "127.0.0.1:99999"]
+)
+def test_an_address_of_no_known_form_is_refused(text: str) -> None:
+    with pytest.raises(StartupError, match="give HOST:PORT"):
+        listener.parse(text, "noauth")
+
+
+def test_a_port_that_is_taken_is_said_in_one_sentence() -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        address = listener.Address(other.getsockname())
+        with pytest.raises(StartupError, match="is another daemon there"):
+            listener.serve(lambda *_: [], address, 1)
+
+
+def test_a_socket_that_a_killed_daemon_left_is_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "api.sock"
+    with socket.socket(socket.AF_UNIX) as dead:
+        dead.bind(str(path))
+    server = listener.serve(lambda *_: [], listener.Address(str(path)), 1)
+    try:
+        assert path.stat().st_mode & 0o777 == 0o660
+    finally:
+        server.stop()

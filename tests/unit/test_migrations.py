@@ -1,0 +1,73 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""The schema: made from nothing, equal to the tables, never guessed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+from alembic.autogenerate import compare_metadata
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+
+from agent.db import migrations
+from agent.db.engine import Database
+from agent.db.schema import METADATA
+from agent.errors import StartupError
+
+
+@pytest.fixture
+def database(tmp_path: Path):
+    made = Database(f"sqlite:///{tmp_path}/x.sqlite", connections=2)
+    yield made
+    made.close()
+
+
+def test_the_newest_revision_is_the_one_the_daemon_looks_for() -> None:
+    config = Config()
+    config.set_main_option("script_location", "agent.db:migrations")
+    assert ScriptDirectory.from_config(config).get_heads() == [migrations.HEAD]
+
+
+def test_from_nothing_it_becomes_the_schema(database: Database) -> None:
+    migrations.upgrade(database)
+    migrations.upgrade(database)
+    with database.reading() as connection:
+        context = MigrationContext.configure(connection)
+        assert compare_metadata(context, METADATA) == []
+
+
+def test_indexes_cover_only_rows_that_are_not_deleted(database: Database) -> None:
+    migrations.upgrade(database)
+    with database.reading() as connection:
+        query = "SELECT sql FROM sqlite_master WHERE type='index' AND sql NOT NULL"
+        made = list(connection.execute(sa.text(query)).scalars())
+    assert len(made) == 8
+    assert all("WHERE deleted = " in sql for sql in made)
+
+
+def test_a_newer_schema_is_refused_and_left_alone(database: Database) -> None:
+    migrations.upgrade(database)
+    with database.writing() as connection:
+        connection.execute(sa.text("UPDATE alembic_version SET version_num='9999'"))
+    with pytest.raises(StartupError, match="'9999', which this lunshare does not know"):
+        migrations.upgrade(database)
+
+
+def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "x.sqlite").write_text("something else, longer than a header " * 9)
+    database = Database(f"sqlite:///{tmp_path}/x.sqlite", connections=1)
+    with pytest.raises(StartupError, match="not a database"):
+        migrations.upgrade(database)
+    database.close()
+
+
+def test_a_commit_is_durable_when_it_returns(database: Database) -> None:
+    """WAL with synchronous=FULL: sqlite.org/pragma.html#pragma_synchronous."""
+    with database.reading() as connection:
+        pragma = connection.exec_driver_sql
+        assert pragma("PRAGMA journal_mode").scalar() == "wal"
+        assert pragma("PRAGMA synchronous").scalar() == 2

@@ -1,0 +1,58 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""The tables of states, and the page drawn from them."""
+
+from __future__ import annotations
+
+from itertools import product
+from pathlib import Path
+
+import pytest
+
+from agent import states
+from agent.states import AttachStatus as A
+from agent.states import VolumeStatus as V
+from agent.states import volume_status
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.mark.parametrize(
+    ("attachments", "seen"),
+    [
+        ([], V.AVAILABLE),
+        ([A.RESERVED], V.RESERVED),
+        ([A.RESERVED, A.DETACHING], V.DETACHING),
+        ([A.DETACHING, A.ATTACHING, A.RESERVED], V.ATTACHING),
+        ([A.ATTACHING, A.ATTACHED, A.DETACHING], V.IN_USE),
+        ([A.ERROR_ATTACHING], V.AVAILABLE),
+        ([A.ERROR_DETACHING], V.DETACHING),
+    ],
+)
+def test_an_attachment_speaks_for_its_volume_by_priority(
+    attachments: list[A], seen: V
+) -> None:
+    assert volume_status(V.AVAILABLE, attachments) is seen
+
+
+def test_a_volume_in_trouble_says_so_whatever_its_attachments_are() -> None:
+    for own, attached in product(set(V) - {V.AVAILABLE}, A):
+        assert volume_status(own, [attached]) is own
+
+
+def test_every_state_can_be_left_for_good() -> None:
+    """No row can be stuck: from everywhere the table leads to the end."""
+    left = {old for old, _, _ in states.ATTACHMENT_MOVES} | {A.DETACHED}
+    assert left == set(A)
+    stored = {V.CREATING, V.AVAILABLE, V.ERROR, V.DELETING, V.ERROR_DELETING}
+    assert {old for old, _, _ in states.VOLUME_MOVES} == stored
+
+
+def test_only_moves_of_the_table_are_allowed() -> None:
+    assert states.may_move_attachment(A.RESERVED, A.ATTACHING)
+    assert not states.may_move_attachment(A.DETACHING, A.ATTACHED)
+    assert not states.may_move_volume(V.DELETING, V.AVAILABLE)
+
+
+def test_the_page_in_docs_is_drawn_from_the_tables() -> None:
+    assert (ROOT / "docs" / "states.md").read_text() == states._page()
