@@ -82,7 +82,6 @@ def serve(app: Callable[..., Any], address: Address, threads: int) -> wsgi.Serve
     try:
         server.prepare()
     except OSError as error:
-        server.stop()
         raise StartupError(
             f"listen = {address} cannot be bound ({error}): is another daemon there?"
         ) from error

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 
-from drivers import devices
 from drivers.base import Root
 from drivers.errors import CommandFailed
 from drivers.lvm import report
@@ -106,9 +105,7 @@ class Lvm:
         zeros where it cannot, so it always reads back as zeros. It orders no
         cache flush; the sync does, so that zeros outlive a power cut.
         """
-        path = self.path(name)
-        devices.wait_for(path, self._timeout)
-        seconds = self._timeout + size / _WIPE_FLOOR
+        path, seconds = self.path(name), self._timeout + size / _WIPE_FLOOR
         self._root.run("blkdiscard", "--zeroout", path, timeout=seconds)
         self._root.run("sync", path, timeout=seconds)
 

@@ -77,7 +77,7 @@ class LvmVolumes(VolumeDriver):
         self._kind: Thin | Thick = (
             Thin(self._lvm, self._group, self._pool)
             if options["lvm_type"] == "thin"
-            else Thick(self._lvm)
+            else Thick(self._lvm, self._timeout)
         )
 
     def check(self) -> None:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import threading
 
+from drivers import devices
 from drivers.lvm.commands import Lvm
 from drivers.lvm.report import LogicalVolume
 from drivers.values import Capacity, Volume
@@ -26,8 +27,8 @@ NEW, TAIL = ".new", ".tail"
 class Thick:
     """Linear volumes in one group."""
 
-    def __init__(self, lvm: Lvm) -> None:
-        self._lvm = lvm
+    def __init__(self, lvm: Lvm, timeout: float) -> None:
+        self._lvm, self._timeout = lvm, timeout
         # Held where extents change hands, so that no other volume of ours
         # takes a tail's extents between its removal and the growth onto them.
         self._extents = threading.Lock()
@@ -77,4 +78,5 @@ class Thick:
             self._lvm.remove(name)
         with self._extents:
             self._lvm.create_thick(name, size)
+        devices.wait_for(self._lvm.path(name), self._timeout)
         self._lvm.wipe(name, size)

@@ -45,6 +45,9 @@ def test_an_address_of_no_known_form_is_refused(text: str) -> None:
         listener.parse(text, "noauth")
 
 
+# cheroot 11.1 leaves a socket it could not bind to the garbage collector; the
+# daemon ends at once then.
+@pytest.mark.filterwarnings("ignore:Exception ignored in. <socket")
 def test_a_port_that_is_taken_is_said_in_one_sentence() -> None:
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))

@@ -1,0 +1,205 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""Finding the API: versions, microversions, request ids, health."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+from falcon import testing
+
+from agent.api.settings import ApiSettings
+from agent.api.wsgi import build_app
+from tests.api.calls import Api
+from tests.node import Node
+
+
+@pytest.fixture
+def client(node: Node) -> testing.TestClient:
+    return testing.TestClient(node.assembly.app)
+
+
+@pytest.mark.parametrize(("path", "status"), [("/", 300), ("/v3", 200), ("/v3/", 200)])
+def test_versions_are_told_without_a_token(
+    client: testing.TestClient, path: str, status: int
+):
+    answer = client.simulate_get(path, headers={"Host": "node:8776"})
+    assert answer.status_code == status
+    (version,) = answer.json["versions"]
+    assert version["id"] == "v3.0"
+    assert version["status"] == "CURRENT"
+    assert version["version"] == "3.71"
+    assert version["min_version"] == "3.0"
+    links = {link["rel"]: link["href"] for link in version["links"]}
+    assert links["self"] == "http://node:8776/v3/"
+
+
+def test_the_public_endpoint_replaces_scheme_and_host(node: Node):
+    settings = ApiSettings(public_endpoint="https://storage.example.com/")
+    client = testing.TestClient(build_app(node.services, settings))
+    (version,) = client.simulate_get("/").json["versions"]
+    hrefs = [link["href"] for link in version["links"]]
+    assert "https://storage.example.com/v3/" in hrefs
+
+
+def test_the_version_documents_ignore_a_version_header(client: testing.TestClient):
+    headers = {"OpenStack-API-Version": "volume 9.9"}
+    assert client.simulate_get("/v3", headers=headers).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/v2",
+        "/v3/p",
+        "/v3/p/",
+        "/v3/p/nothing",
+        "/v3/p/q/volumes",
+        "/v3//volumes",
+        "/v3/p/volumes/x/y/z",
+        "/volumes",
+        "/healthz/x",
+    ],
+)
+def test_a_url_that_is_not_in_the_table_is_404(client: testing.TestClient, path: str):
+    answer = client.simulate_get(path)
+    assert answer.status_code == 404
+    assert answer.json["itemNotFound"]["code"] == 404
+
+
+def test_every_answer_tells_its_request_and_its_version(api: Api):
+    answer = api.at("3.27").send("GET", "/volumes")
+    request_id = answer.headers["x-openstack-request-id"]
+    assert re.fullmatch(r"req-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", request_id)
+    assert answer.headers["X-Compute-Request-Id"] == request_id
+    assert answer.headers["OpenStack-API-Version"] == "volume 3.27"
+    assert answer.headers["Vary"] == "OpenStack-API-Version"
+    again = api.send("GET", "/volumes").headers["x-openstack-request-id"]
+    assert again != request_id
+
+
+def test_a_failure_tells_its_request_and_its_version_too(api: Api):
+    answer = api.at("3.27").send("GET", "/volumes/nothing")
+    assert answer.status_code == 404
+    assert answer.headers["x-openstack-request-id"].startswith("req-")
+    assert answer.headers["OpenStack-API-Version"] == "volume 3.27"
+
+
+def test_no_version_is_3_0_and_latest_is_the_last(api: Api):
+    none = {"OpenStack-API-Version": None}
+    answer = api.send("GET", "/volumes", headers=none)
+    assert answer.headers["OpenStack-API-Version"] == "volume 3.0"
+    latest = api.at("latest").send("GET", "/volumes")
+    assert latest.headers["OpenStack-API-Version"] == "volume 3.71"
+
+
+@pytest.mark.parametrize("version", ["3.72", "3.99", "2.0"])
+def test_a_version_out_of_range_is_406(api: Api, version: str):
+    assert "3.0 to 3.71" in api.at(version).fault(406, "GET", "/volumes")
+
+
+@pytest.mark.parametrize("version", ["three", "3", "3.x", ""])
+def test_a_version_of_another_form_is_400(api: Api, version: str):
+    assert "OpenStack-API-Version" in api.at(version).fault(400, "GET", "/volumes")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "since"),
+    [
+        ("GET", "/attachments", "3.27"),
+        ("GET", "/attachments/detail", "3.27"),
+        ("GET", "/attachments/x", "3.27"),
+        ("POST", "/attachments", "3.27"),
+        ("PUT", "/attachments/x", "3.27"),
+        ("DELETE", "/attachments/x", "3.27"),
+        ("POST", "/attachments/x/action", "3.44"),
+    ],
+)
+def test_a_method_below_its_microversion_is_404(
+    api: Api, method: str, path: str, since: str
+):
+    before = f"3.{int(since.partition('.')[2]) - 1}"
+    told = api.at(before).fault(404, method, path, {})
+    assert told == "The resource could not be found."
+    at = api.at(since).send(method, path, {})
+    assert told not in at.text
+
+
+def test_the_url_may_leave_the_project_out(api: Api):
+    made = api.volume(name="here")
+    headers = {"X-Auth-Token": f"user:{api.project}"}
+    answer = api.client.simulate_get("/v3/volumes", headers=headers)
+    (found,) = answer.json["volumes"]
+    assert found["id"] == made["id"]
+    assert found["links"][0]["href"].endswith(f"/v3/volumes/{made['id']}")
+
+
+def test_a_project_that_is_not_the_tokens_is_400(api: Api):
+    headers = {"X-Auth-Token": "user:other"}
+    assert "Malformed request url" in api.fault(400, "GET", "/volumes", headers=headers)
+
+
+@pytest.mark.parametrize("token", [None, "notused", "anything at all"])
+def test_any_token_is_accepted(api: Api, token: str | None):
+    made = api.volume()
+    listed = api("GET", "/volumes", headers={"X-Auth-Token": token})
+    assert [volume["id"] for volume in listed["volumes"]] == [made["id"]]
+
+
+@pytest.mark.parametrize("method", ["OPTIONS", "PATCH", "DELETE", "PUT"])
+def test_a_method_that_a_path_has_not_is_405_and_says_what_it_has(
+    api: Api, method: str
+):
+    answer = api.send(method, "/volumes")
+    assert answer.status_code == 405
+    assert answer.json["badMethod"]["code"] == 405
+    assert answer.headers["Allow"] == "GET, HEAD, POST"
+
+
+@pytest.mark.parametrize("method", ["TRACE", "CONNECT"])
+def test_a_method_that_nothing_has_is_405(api: Api, method: str):
+    api.fault(405, method, "/volumes")
+
+
+def test_head_is_get_without_the_body(api: Api):
+    got, head = (api.send(method, "/volumes/detail") for method in ("GET", "HEAD"))
+    assert head.status_code == 200
+    assert head.content == b""
+    assert head.headers["Content-Length"] == str(len(got.content))
+    assert head.headers["Content-Type"] == got.headers["Content-Type"]
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/healthcheck"])
+def test_the_process_is_alive(client: testing.TestClient, path: str):
+    assert client.simulate_get(path).status_code == 200
+
+
+def test_a_node_that_works_is_ready(client: testing.TestClient):
+    answer = client.simulate_get("/readyz")
+    assert answer.status_code == 200
+    assert answer.json == {"ready": True, "problems": [], "unknown": []}
+
+
+def test_a_node_that_does_not_work_says_why(node: Node, client: testing.TestClient):
+    backend = node.assembly.backends["api"]
+    with node.driver("api").failures.fail("check", RuntimeError("no pool")):
+        backend.refresh()
+        answer = client.simulate_get("/readyz")
+    backend.refresh()
+    assert answer.status_code == 503
+    assert answer.json["ready"] is False
+    assert any("backend api is down" in line for line in answer.json["problems"])
+    assert client.simulate_get("/readyz").status_code == 200
+
+
+def test_a_page_is_no_longer_than_the_settings_say(node: Node, api: Api):
+    settings = replace(ApiSettings(), max_limit=2)
+    few = Api(build_app(node.services, settings))
+    few.project = api.project
+    for _ in range(3):
+        api.volume()
+    assert len(few("GET", "/volumes")["volumes"]) == 2
+    assert len(few("GET", "/volumes?limit=50")["volumes"]) == 2
+    assert "volumes_links" in few("GET", "/volumes?limit=50")

@@ -1,0 +1,230 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""Volumes, as clients use them."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+import pytest
+
+from drivers.errors import CommandFailed, NoSpace
+from tests.api.calls import Api
+from tests.node import Node
+
+NOWHERE = "11111111-2222-3333-4444-555555555555"
+
+
+def test_create_show_rename_delete(api: Api, node: Node):
+    asked = {"size": 2, "name": "db", "description": "d", "metadata": {"a": "b"}}
+    made = api.volume(**asked)
+    assert made["status"] == "available"
+    path = f"/volumes/{made['id']}"
+    shown = api("GET", path)["volume"]
+    assert shown == made
+    assert {key: shown[key] for key in asked} == asked
+    assert shown["os-vol-tenant-attr:tenant_id"] == api.project
+    assert shown["volume_type"] == "standard"
+
+    changes = {"name": "db2", "description": None, "metadata": {"c": "d"}}
+    changed = api("PUT", path, {"volume": changes})["volume"]
+    assert {key: changed[key] for key in changes} == changes
+    assert changed["size"] == 2
+
+    api("DELETE", path, status=202)
+    _gone(api, made["id"])
+
+
+def _gone(api: Api, volume_id: str) -> None:
+    """A delete is answered before the disk is gone; ask until it is."""
+    for _ in range(10_000):
+        if api.send("GET", f"/volumes/{volume_id}").status_code == 404:
+            return
+    raise AssertionError("the volume stayed")
+
+
+def test_a_field_has_a_long_and_a_short_name(api: Api):
+    made = api.volume(display_name="long", display_description="text")
+    assert (made["name"], made["description"]) == ("long", "text")
+    both = api.volume(display_name="long", name="short")
+    assert both["name"] == "short"
+    changes = {"display_name": "longer"}
+    changed = api("PUT", f"/volumes/{made['id']}", {"volume": changes})
+    assert changed["volume"]["name"] == "longer"
+
+
+def test_what_clients_send_as_null_is_as_not_sent(api: Api):
+    names = "snapshot_id source_volid backup_id imageRef image_id group_id".split()
+    names += ["consistencygroup_id", "volume_type", "availability_zone", "metadata"]
+    made = api.volume(**dict.fromkeys(names), name=None, multiattach=False)
+    assert made["name"] is None
+    assert made["metadata"] == {}
+
+
+@pytest.mark.parametrize("text", ["é", "\U0001f600", "a\nb", "<b>'\"", "x" * 255, ""])
+def test_a_name_comes_back_as_it_was_given(api: Api, text: str):
+    made = api.volume(name=text, metadata={"k": text})
+    shown = api("GET", f"/volumes/{made['id']}")["volume"]
+    assert (shown["name"], shown["metadata"]) == (text, {"k": text})
+
+
+def test_a_size_may_be_a_text_of_digits(api: Api):
+    assert api.volume(size="7")["size"] == 7
+
+
+SIZES: list[Any] = [0, -1, 1.5, 1.0, True, None, "", "0", "-1", "1.5", "word", "1 "]
+SIZES += ["١", "1\n", 2**31, "9" * 11, 10**30, [1], {"a": 1}]
+
+
+@pytest.mark.parametrize("size", SIZES, ids=str)
+def test_a_size_that_is_none_is_400(api: Api, size: Any):
+    told = api.fault(400, "POST", "/volumes", {"volume": {"size": size}})
+    assert "volume.size" in told
+    assert "give a whole number of GiB" in told
+
+
+def test_an_absurd_size_names_the_limit(api: Api):
+    told = api.fault(400, "POST", "/volumes", {"volume": {"size": 2**31}})
+    assert "2147483647" in told
+
+
+def test_no_size_is_400(api: Api):
+    assert "volume.size" in api.fault(400, "POST", "/volumes", {"volume": {}})
+
+
+def test_a_name_too_long_is_400_and_not_echoed(api: Api):
+    asked = {"volume": {"size": 1, "name": "x" * 256}}
+    told = api.fault(400, "POST", "/volumes", asked)
+    assert told == "volume.name: give a text of 0 to 255 characters."
+
+
+def test_an_unknown_field_is_400_from_3_53_on(api: Api):
+    asked = {"volume": {"size": 1, "colour": "red"}}
+    api.at("3.52")("POST", "/volumes", asked, 202)
+    assert "volume.colour" in api.at("3.53").fault(400, "POST", "/volumes", asked)
+
+
+def test_an_unknown_type_is_404(api: Api):
+    asked = {"volume": {"size": 1, "volume_type": "gold"}}
+    assert "gold" in api.fault(404, "POST", "/volumes", asked)
+
+
+def test_a_type_goes_by_id_and_by_name(api: Api):
+    kind = api.type()
+    for ident in (kind["id"], kind["name"]):
+        made = api.volume(volume_type=ident)
+        assert made["volume_type_id"] == kind["id"]
+        assert made["volume_type"] == kind["name"]
+
+
+def test_an_unknown_zone_is_400(api: Api):
+    asked = {"volume": {"size": 1, "availability_zone": "mars"}}
+    assert "mars" in api.fault(400, "POST", "/volumes", asked)
+
+
+def test_sources_that_are_not_there_are_404(api: Api):
+    for source in ("snapshot_id", "source_volid"):
+        asked = {"volume": {"size": 1, source: NOWHERE}}
+        assert NOWHERE in api.fault(404, "POST", "/volumes", asked)
+
+
+@pytest.mark.parametrize(
+    "source", ["imageRef", "image_id", "backup_id", "group_id", "consistencygroup_id"]
+)
+def test_a_source_that_this_node_has_not_is_400(api: Api, source: str):
+    asked = {"volume": {"size": 1, source: NOWHERE}}
+    assert source in api.fault(400, "POST", "/volumes", asked)
+
+
+def test_a_clone_is_400_and_nothing_is_made(api: Api):
+    source = api.volume()
+    asked = {"volume": {"size": 1, "source_volid": source["id"]}}
+    assert "source_volid" in api.fault(400, "POST", "/volumes", asked)
+    assert len(api("GET", "/volumes")["volumes"]) == 1
+
+
+@pytest.mark.parametrize("value", [True, "true", "1"])
+def test_sharing_is_asked_for_by_type_only(api: Api, value: Any):
+    asked = {"volume": {"size": 1, "multiattach": value}}
+    assert "volume_type" in api.fault(400, "POST", "/volumes", asked)
+    assert api.shared_volume()["multiattach"] is True
+
+
+def test_what_is_not_there_is_404(api: Api):
+    path = f"/volumes/{NOWHERE}"
+    for method, body in (("GET", None), ("PUT", {"volume": {"name": "x"}})):
+        assert NOWHERE in api.fault(404, method, path, body)
+    assert NOWHERE in api.fault(404, "DELETE", path)
+    api.fault(404, "GET", "/volumes/" + "x" * 5000)
+
+
+def test_an_update_takes_names_and_metadata_only(api: Api):
+    path = f"/volumes/{api.volume()['id']}"
+    for field in ("size", "status", "multiattach", "volume_type"):
+        asked = {"volume": {field: "1"}}
+        assert field in api.at("3.0").fault(400, "PUT", path, asked)
+    api.fault(400, "PUT", path, {"volume": {}})
+    api.at("3.52")("PUT", path, {"volume": {}})
+    kept = api("PUT", path, {"volume": {"metadata": None}})["volume"]
+    assert kept["metadata"] == {}
+
+
+def test_an_attached_volume_cannot_be_deleted(api: Api):
+    made = api.volume()
+    api.attachment(made["id"])
+    for query in ("", "?force=true", "?cascade=True&force=False"):
+        told = api.fault(400, "DELETE", f"/volumes/{made['id']}{query}")
+        assert "attachment" in told
+
+
+@pytest.mark.parametrize("word", ["force", "cascade"])
+def test_a_word_of_a_delete_is_yes_or_no(api: Api, word: str):
+    path = f"/volumes/{api.volume()['id']}"
+    assert word in api.fault(400, "DELETE", f"{path}?{word}=perhaps")
+    api("DELETE", f"{path}?{word}=False", status=202)
+
+
+def test_a_volume_stuck_in_creation_goes_by_force_from_3_23_on(api: Api, node: Node):
+    with node.driver("api").failures.hold("create.before") as gate:
+        made = api.volume()
+        assert made["status"] == "creating"
+        path = f"/volumes/{made['id']}?force=true"
+        assert "creating" in api.at("3.22").fault(400, "DELETE", path)
+        api.at("3.23")("DELETE", path, status=202)
+        gate.open.set()
+    _gone(api, made["id"])
+
+
+def test_a_full_pool_is_413_and_leaves_nothing(api: Api, node: Node):
+    with node.driver("api").failures.fail("create.before", NoSpace("api", "full")):
+        answer = api.send("POST", "/volumes", {"volume": {"size": 1}})
+    assert answer.status_code == 413
+    assert answer.json["overLimit"]["code"] == 413
+    assert answer.json["overLimit"]["retryAfter"] == "0"
+    assert answer.headers["Retry-After"] == "0"
+    assert api("GET", "/volumes")["volumes"] == []
+
+
+def test_a_broken_backend_is_500_and_leaves_nothing(api: Api, node: Node):
+    error = CommandFailed(("lvcreate",), 5, "no such group")
+    with node.driver("api").failures.fail("create.before", error):
+        api.fault(500, "POST", "/volumes", {"volume": {"size": 1}})
+    assert api("GET", "/volumes")["volumes"] == []
+
+
+def test_what_nobody_foresaw_never_reaches_the_client(
+    api: Api, node: Node, caplog: pytest.LogCaptureFixture
+):
+    secret = uuid.uuid4().hex
+    made = api.volume()
+    with node.target("api").failures.fail("apply.before", RuntimeError(secret)):
+        asked = {"attachment": {"volume_uuid": made["id"], "connector": HOST}}
+        answer = api.send("POST", "/attachments", asked)
+    assert answer.status_code == 500
+    told = answer.json["computeFault"]
+    assert secret not in answer.text
+    assert answer.headers["x-openstack-request-id"] in told["message"]
+
+
+HOST = {"initiator": "iqn.1994-05.com.example:h", "host": "h"}

@@ -1,0 +1,42 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""Looks at the host; those that need real devices are in tests/system."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from drivers import devices
+from drivers.errors import DeadlineExceeded
+
+
+def test_what_is_there_is_not_waited_for(tmp_path):
+    devices.wait_for(str(tmp_path), 0)
+
+
+def test_waiting_ends_at_the_deadline(tmp_path):
+    with pytest.raises(DeadlineExceeded, match="appearance of"):
+        devices.wait_for(str(tmp_path / "never"), 0.05)
+
+
+@pytest.mark.parametrize("path", ["/dev/null", "/dev/never-there"])
+def test_what_is_no_block_device_has_no_size(path):
+    with pytest.raises(FileNotFoundError):
+        devices.block_size(path)
+
+
+def test_a_filesystem_has_room(tmp_path):
+    total, free = devices.filesystem(str(tmp_path))
+    found = os.statvfs(tmp_path)
+    assert total == found.f_blocks * found.f_frsize
+    assert 0 <= free <= total
+
+
+def test_libraries_are_loaded_when_needed_only():
+    code = "import sys, drivers.lvm; print({'pyudev', 'psutil'} & set(sys.modules))"
+    done = subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True
+    )
+    assert done.stdout.strip() == "set()"

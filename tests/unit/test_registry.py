@@ -1,0 +1,65 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""Drivers are found by the names that packages give them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from drivers import registry
+from drivers.errors import Misconfigured
+from drivers.fake import FakeVolumes
+from drivers.lvm import LvmVolumes
+from drivers.targets.fake import FakeTarget
+
+
+@pytest.fixture
+def install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[str, str], None]:
+    """Install a package that has one driver, as pip would leave it."""
+
+    def put(name: str, where: str) -> None:
+        info = tmp_path / "stranger-1.dist-info"
+        info.mkdir()
+        info.joinpath("METADATA").write_text("Name: stranger\nVersion: 1\n")
+        text = f"[lunshare.drivers]\n{name} = {where}\n"
+        info.joinpath("entry_points.txt").write_text(text)
+        monkeypatch.syspath_prepend(tmp_path)
+
+    return put
+
+
+def test_our_own_drivers_are_known():
+    assert registry.volume_driver("fake") is FakeVolumes
+    assert registry.volume_driver("lvm") is LvmVolumes
+    assert registry.target_driver("fake") is FakeTarget
+    assert {"fake", "lvm"} <= set(registry.known(registry.VOLUMES))
+    assert {"fake", "lio"} <= set(registry.known(registry.TARGETS))
+
+
+@pytest.mark.parametrize("find", [registry.volume_driver, registry.target_driver])
+def test_an_unknown_name_is_told_with_the_known_ones(find):
+    with pytest.raises(Misconfigured, match=r"'zfs' .* choose one of: .*fake"):
+        find("zfs")
+
+
+def test_a_strangers_driver_is_found(install):
+    install("strange", "drivers.fake:FakeVolumes")
+    assert registry.volume_driver("strange") is FakeVolumes
+    assert "strange" in registry.known(registry.VOLUMES)
+
+
+def test_a_driver_that_cannot_be_imported_is_told_with_the_reason(install):
+    install("broken", "not_installed_anywhere:Driver")
+    with pytest.raises(Misconfigured, match="No module named 'not_installed_anywhere'"):
+        registry.volume_driver("broken")
+
+
+def test_a_class_that_keeps_no_contract_is_refused(install):
+    install("wrong", "drivers.targets.fake:FakeTarget")
+    with pytest.raises(Misconfigured, match="is no VolumeDriver"):
+        registry.volume_driver("wrong")
