@@ -76,7 +76,7 @@ def volume_uuid(text: str) -> str:
         canonical = str(uuid.UUID(text))
     except (ValueError, AttributeError, TypeError):
         canonical = ""
-    if text != canonical:
+    if not canonical or text != canonical:
         raise InvalidValue("volume id", text, "give a UUID in its canonical form")
     return text
 

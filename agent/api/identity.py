@@ -7,7 +7,7 @@ from __future__ import annotations
 from agent.errors import Invalid
 from agent.records import Context
 
-_PROJECT_MAX = 255
+_NAME_MAX = 255
 _ANYONE = "admin"
 
 
@@ -19,7 +19,7 @@ def noauth(
     A token "user:project" names both; any other, or none, names nothing, and
     the project is the path's or the default one.
 
-    :raises Invalid: token and path name different projects.
+    :raises Invalid: token and path name different projects, or a name is unfit.
     """
     user, colon, project = (token or "").partition(":")
     if not colon:
@@ -28,9 +28,9 @@ def noauth(
         raise Invalid("Malformed request url: its project is not the token's.")
     project = project or path_project or default_project
     user = user or _ANYONE
-    if max(len(project), len(user)) > _PROJECT_MAX:
+    if not all(len(n) <= _NAME_MAX and n.isprintable() for n in (user, project)):
         raise Invalid(
-            f"User and project must have at most {_PROJECT_MAX} characters each."
+            f"User and project must be at most {_NAME_MAX} printable characters each."
         )
     return Context(
         user_id=user, project_id=project, is_admin=True, request_id=request_id

@@ -20,7 +20,14 @@ from agent.records import Page
 
 _OFFSET_MAX = 2**31 - 1
 _SORTING = frozenset({"sort", "sort_key", "sort_dir"})
-_WORDS = _SORTING | {"limit", "marker", "offset", "with_count", "all_tenants"}
+_WORDS = _SORTING | {
+    "limit",
+    "marker",
+    "offset",
+    "with_count",
+    "all_tenants",
+    "project_id",
+}
 _NO_COLUMN = ""
 _HELD_KEYS = ("id", "name", "is_public")
 _DIRECTIONS = {"asc": False, "desc": True}
@@ -46,15 +53,18 @@ def page(call: Call) -> Page:
 
     :raises Invalid: names the parameter and what to give.
     """
-    asked = call.query
+    asked, narrowed = call.query, filters(call.query, call.version)
     everyone = query.flag(asked, "all_tenants", False) and call.ctx.is_admin
+    project = asked.get("project_id", None if everyone else call.ctx.project_id)
+    if not everyone and project != call.ctx.project_id:
+        narrowed[_NO_COLUMN] = query.NOTHING
     return Page(
-        project_id=None if everyone else call.ctx.project_id,
+        project_id=project,
         limit=limit(asked, call.settings.max_limit),
         marker=asked.get("marker"),
         offset=query.number(asked, "offset", 0, _OFFSET_MAX),
         sort=sort(asked),
-        filters=filters(asked, call.version),
+        filters=narrowed,
     )
 
 

@@ -14,6 +14,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
+from urllib.parse import quote
 
 import falcon
 
@@ -80,6 +81,8 @@ class Front:
 
     def _enter(self, req: Request, entry: Entry) -> None:
         path, project = routes.without_project(req.path)
+        if project == "":
+            raise faults.no_such_path()
         entry.version = microversions.negotiated(req.get_header(microversions.HEADER))
         entry.ctx = identity.noauth(
             req.get_header("X-Auth-Token"),
@@ -87,7 +90,7 @@ class Front:
             self._settings.default_project,
             entry.request_id,
         )
-        entry.project = "" if project is None else f"/{project}"
+        entry.project = "" if project is None else f"/{quote(project, safe='')}"
         req.path = path
 
     def process_response(

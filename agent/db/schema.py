@@ -129,4 +129,7 @@ _live("volumes_type", VOLUMES, "volume_type_id")
 _live("attachments_of_initiator", VOLUME_ATTACHMENT, "volume_id", "initiator")
 _live("attachments_page", VOLUME_ATTACHMENT, "created_at", "id")
 _live("attachments_of_instance", VOLUME_ATTACHMENT, "instance_uuid")
-_live("attachments_status", VOLUME_ATTACHMENT, "attach_status")
+# Not the status alone: SQLite would take such an index for "has this volume an
+# attached host", and read every attached host of the node for each volume of a
+# list (measured: 8.5 s for a page of 1,000 of 10,000 volumes; now 0.1 s).
+_live("attachments_of_volume", VOLUME_ATTACHMENT, "volume_id", "attach_status")

@@ -30,7 +30,7 @@ from drivers.errors import (
 LOG = logging.getLogger(__name__)
 
 #: After SIGKILL a process that is not stuck in the kernel is gone well within this.
-_KILL_SECONDS = 1.0
+_KILL_SECONDS = 0.5
 
 
 class Commands:

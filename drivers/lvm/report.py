@@ -9,12 +9,14 @@ per row, every value a string (lvmreport(7)). Tested with lvm2 2.03.16.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 from drivers.errors import DriverError
 
 _Row = dict[str, str]
+_Made = TypeVar("_Made")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,45 +56,47 @@ class Segment:
 
 def volume_groups(text: str) -> tuple[VolumeGroup, ...]:
     """Read a report of vgs."""
-    return tuple(
-        VolumeGroup(int(row["vg_size"]), int(row["vg_free"]))
-        for row in _rows(text, "vg")
-    )
+    return _read(text, "vg", _group)
 
 
 def logical_volumes(text: str) -> tuple[LogicalVolume, ...]:
     """Read a report of lvs with names, sizes and pools."""
-    return tuple(
-        LogicalVolume(row["lv_name"], int(row["lv_size"]), row["pool_lv"])
-        for row in _rows(text, "lv")
-    )
+    return _read(text, "lv", _volume)
 
 
 def pools(text: str) -> tuple[Pool, ...]:
     """Read a report of lvs on thin pools; other logical volumes are left out."""
-    return tuple(
-        Pool(
-            int(row["lv_size"]),
-            float(row["data_percent"] or 0),
-            float(row["metadata_percent"] or 0),
-            row["zero"] != "",
-        )
-        for row in _rows(text, "lv")
-        if row["segtype"] == "thin-pool"
-    )
+    return tuple(pool for pool in _read(text, "lv", _pool) if pool)
 
 
 def segments(text: str) -> tuple[Segment, ...]:
     """Read a report of lvs --segments."""
-    return tuple(
-        Segment(int(row["seg_size"]), row["seg_pe_ranges"])
-        for row in _rows(text, "seg")
-    )
+    return _read(text, "seg", _segment)
 
 
-def _rows(text: str, kind: str) -> Iterator[_Row]:
+def _group(row: _Row) -> VolumeGroup:
+    return VolumeGroup(int(row["vg_size"]), int(row["vg_free"]))
+
+
+def _volume(row: _Row) -> LogicalVolume:
+    return LogicalVolume(row["lv_name"], int(row["lv_size"]), row["pool_lv"])
+
+
+def _pool(row: _Row) -> Pool | None:
+    if row["segtype"] != "thin-pool":
+        return None
+    # The levels are empty while the pool is not active.
+    levels = float(row["data_percent"] or 0), float(row["metadata_percent"] or 0)
+    return Pool(int(row["lv_size"]), *levels, row["zero"] != "")
+
+
+def _segment(row: _Row) -> Segment:
+    return Segment(int(row["seg_size"]), row["seg_pe_ranges"])
+
+
+def _read(text: str, kind: str, build: Callable[[_Row], _Made]) -> tuple[_Made, ...]:
     try:
-        report = json.loads(text)["report"]
-        yield from (row for part in report for row in part[kind])
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        parts = json.loads(text)["report"]
+        return tuple(build(row) for part in parts for row in part[kind])
+    except (ValueError, KeyError, TypeError) as error:
         raise DriverError(f"LVM's report is not of the known form: {error}") from error

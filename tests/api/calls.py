@@ -5,12 +5,22 @@
 from __future__ import annotations
 
 import json
+import time
 import uuid
+from collections.abc import Callable
 from typing import Any
 
 from falcon import testing
 
 LATEST = "3.71"
+
+
+def until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
+    """Ask again and again, and fail when it has not come true in time."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it did not come true in time"
+        time.sleep(0.01)
 
 
 class Api:

@@ -5,14 +5,29 @@
 from __future__ import annotations
 
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
 from drivers.errors import CommandFailed, NoSpace
-from tests.api.calls import Api
+from tests.api.calls import Api, until
 from tests.node import Node
 
+NULLABLE = (
+    "name",
+    "description",
+    "snapshot_id",
+    "source_volid",
+    "backup_id",
+    "imageRef",
+    "image_id",
+    "group_id",
+    "consistencygroup_id",
+    "volume_type",
+    "availability_zone",
+    "metadata",
+)
 NOWHERE = "11111111-2222-3333-4444-555555555555"
 
 
@@ -37,11 +52,9 @@ def test_create_show_rename_delete(api: Api, node: Node):
 
 
 def _gone(api: Api, volume_id: str) -> None:
-    """A delete is answered before the disk is gone; ask until it is."""
-    for _ in range(10_000):
-        if api.send("GET", f"/volumes/{volume_id}").status_code == 404:
-            return
-    raise AssertionError("the volume stayed")
+    """A delete is answered before the disk is gone."""
+    path = f"/volumes/{volume_id}"
+    until(lambda: api.send("GET", path).status_code == 404)
 
 
 def test_a_field_has_a_long_and_a_short_name(api: Api):
@@ -55,9 +68,7 @@ def test_a_field_has_a_long_and_a_short_name(api: Api):
 
 
 def test_what_clients_send_as_null_is_as_not_sent(api: Api):
-    names = "snapshot_id source_volid backup_id imageRef image_id group_id".split()
-    names += ["consistencygroup_id", "volume_type", "availability_zone", "metadata"]
-    made = api.volume(**dict.fromkeys(names), name=None, multiattach=False)
+    made = api.volume(**dict.fromkeys(NULLABLE), multiattach=False)
     assert made["name"] is None
     assert made["metadata"] == {}
 
@@ -186,8 +197,14 @@ def test_a_word_of_a_delete_is_yes_or_no(api: Api, word: str):
 
 
 def test_a_volume_stuck_in_creation_goes_by_force_from_3_23_on(api: Api, node: Node):
-    with node.driver("api").failures.hold("create.before") as gate:
-        made = api.volume()
+    asked = {"volume": {"size": 1}}
+    with (
+        ThreadPoolExecutor(1) as client,
+        node.driver("api").failures.hold("create.before") as gate,
+    ):
+        client.submit(api.send, "POST", "/volumes", asked)
+        assert gate.reached.wait(10)
+        (made,) = api("GET", "/volumes/detail")["volumes"]
         assert made["status"] == "creating"
         path = f"/volumes/{made['id']}?force=true"
         assert "creating" in api.at("3.22").fault(400, "DELETE", path)

@@ -148,6 +148,7 @@ def test_words_about_the_page_are_no_filters():
             "sort_dir",
             "with_count",
             "all_tenants",
+            "project_id",
         ),
         "1",
     )

@@ -8,6 +8,7 @@ CHAP secret, not by address. No secret is printed or put on a command line.
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import tempfile
@@ -107,10 +108,10 @@ class Pulse:
     """One host's I/O without a pause, on blocks of its own, until ``stop``."""
 
     def __init__(self, host: Host, writes: bool) -> None:
-        self.host, self.count, self.longest = host, 0, 0.0
+        self.host, self._count, self._longest = host, 0, 0.0
         self.error: Exception | None = None
         self._session, self._writes = host.live(), writes
-        self._stop = threading.Event()
+        self._stop, self._lock = threading.Event(), threading.Lock()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
@@ -120,8 +121,15 @@ class Pulse:
         self._thread.join()
 
     def past(self, count: int) -> Callable[[], bool]:
-        """Whether it has done that many, or will not."""
-        return lambda: self.count >= count or self.error is not None
+        """Whether it has done that many more since the last mark, or will not."""
+        return lambda: self._count >= count or self.error is not None
+
+    def mark(self) -> tuple[int, float]:
+        """I/Os since the last mark, and the seconds of the slowest."""
+        with self._lock:
+            done = self._count, self._longest
+            self._count, self._longest = 0, 0.0
+        return done
 
     def _run(self) -> None:
         while not self._stop.is_set():
@@ -131,12 +139,13 @@ class Pulse:
             except Exception as error:
                 self.error = error
                 return
-            self.longest = max(self.longest, time.monotonic() - began)
-            self.count += 1
+            with self._lock:
+                self._longest = max(self._longest, time.monotonic() - began)
+                self._count += 1
 
     def _once(self) -> None:
         if self._writes:
-            data = self.count.to_bytes(8, "big") * (BLOCK // 8)
+            data = os.urandom(BLOCK)
             self._session.write(_AREA, data)
             if self._session.read(_AREA) != data:
                 raise OSError("it read back other bytes than it wrote")

@@ -67,8 +67,10 @@ class Story:
         asked = {"name": "demo", "size": 1, "volume_type": name}
         made = api.call("POST", "/v3/volumes", {"volume": asked})
         self.volume = made["volume"]["id"]
-        api.until("the volume", lambda: self._volume()["status"] == "available")
-        say(f"POST /volumes: volume {self.volume}, 1 GiB, available")
+        api.until("the volume", lambda: self._volume()["status"] != "creating")
+        made = self._volume()["status"]
+        promise(made == "available", f"volume {self.volume} is {made}")
+        say(f"POST /v3/volumes: 1 GiB, shareable, id {self.volume}")
 
     def attach(self) -> None:
         """Three hosts, each with a mode and a secret of its own."""
@@ -81,7 +83,7 @@ class Story:
             complete = f"/v3/attachments/{host.attachment}/action"
             api.call("POST", complete, {"os-complete": None})
         promise(self._volume()["status"] == "in-use", "the volume is not in-use")
-        say("POST /attachments, three times: alpha rw, beta ro, gamma ro")
+        say("POST /v3/attachments, three times: alpha rw, beta ro, gamma ro")
 
     def log_in(self) -> None:
         """With the real thing: libiscsi, CHAP, one session each."""
@@ -89,18 +91,18 @@ class Story:
             told = host.live().write_protected
             promise(told == (host.mode == "ro"), f"{host.name} was told otherwise")
         say(
-            "all three are logged in to the one LUN, with CHAP secrets of their own;",
-            "MODE SENSE tells beta and gamma that it is write-protected, and not alpha",
+            "all three have logged in to its LUN 0, each with a CHAP secret of its own;",
+            "MODE SENSE says write-protected to beta and gamma, and not to alpha",
         )
 
     def share(self) -> None:
         """What one writes, the others read."""
         self.alpha.write(self.shared)
-        say(f"alpha wrote {SHARED // 1024} KiB       sha256 {sha(self.shared)}")
+        say(f"alpha wrote {SHARED // 1024} KiB:   sha256 {sha(self.shared)}")
         for host in (self.beta, self.gamma):
             read = host.read()
             promise(read == self.shared, f"{host.name} read other bytes")
-            print(f"    {host.name + ' read them':<22}sha256 {sha(read)}")
+            print(f"    {host.name + ' reads:':<19}sha256 {sha(read)}")
 
     def refuse_write(self) -> None:
         """The target refuses, whatever the host's own kernel thinks."""
@@ -115,35 +117,38 @@ class Story:
         promise(expected, f"beta's write got sense {sense}, not 07h/27h/00h")
         promise(self.alpha.read() == self.shared, "beta's refused write left a trace")
         say(
-            f"beta sent a WRITE all the same; the target refused it: sense {sense}",
-            "(DATA PROTECT, WRITE PROTECTED)",
-            "and the bytes are as alpha left them",
+            f"beta sends a WRITE all the same: refused by the target, sense {sense}",
+            "(DATA PROTECT, WRITE PROTECTED); the bytes are as alpha left them",
         )
         words = self.beta.qemu()
         promise("write protected" in words, f"qemu-io said to beta: {words}")
-        print(f"    qemu-io, opening it for writing as beta: {words.splitlines()[-1]}")
+        print(f"    and qemu-io as beta says: {words.splitlines()[-1]}")
 
     def refuse_strangers(self) -> None:
         """No attachment, no login; another host's secret does not help."""
         delta = Host("delta")
         why = self._refused(delta, self.beta.told)
-        say(f"delta has no attachment and tried beta's secret: login refused, {why}")
+        say(f"delta has no attachment, and tries beta's secret: login refused, {why}")
 
     def detach(self) -> None:
         """One host goes; the others do not feel it."""
         pulses = Pulse(self.alpha, writes=True), Pulse(self.beta, writes=False)
-        for pulse in pulses:
-            api.until("steady I/O", pulse.past(20))
+        before = spell(pulses)
         began = time.monotonic()
         api.call("DELETE", f"/v3/attachments/{self.gamma.attachment}")
         took = time.monotonic() - began
+        during = spell(pulses)
         for pulse in pulses:
-            api.until("more I/O after the detach", pulse.past(pulse.count + 20))
             pulse.stop()
-        self._unharmed(pulses, took)
+        say(
+            f"gamma is detached, in {took * 1000:.0f} ms, while alpha writes and beta"
+            " reads without a pause:",
+            f"not one error; slowest of {before[0]} I/Os before {before[1]:.0f} ms,"
+            f" of {during[0]} meanwhile {during[1]:.0f} ms",
+        )
         promise(not self.gamma.live().alive, "gamma's session lives on")
         why = self._refused(self.gamma, self.gamma.told)
-        print(f"    gamma's session has ended; it logs in again: refused, {why}")
+        print(f"    gamma's session has ended; it tries to log in: refused, {why}")
 
     def show(self) -> None:
         """What is there now."""
@@ -184,17 +189,6 @@ class Story:
         promise(found.startswith(wanted), f"the kernel has {found} for {host.name}")
         return [host.name, shown["attach_mode"], shown["status"], found]
 
-    def _unharmed(self, pulses: tuple[Pulse, Pulse], took: float) -> None:
-        for pulse in pulses:
-            name, error = pulse.host.name, pulse.error
-            promise(error is None, f"{name} felt gamma's detach: {error}")
-        alpha, beta = pulses
-        say(
-            f"gamma was detached in {took * 1000:.0f} ms, while alpha did"
-            f" {alpha.count} writes and beta {beta.count} reads",
-            f"without one error; the slowest took {longest(pulses) * 1000:.0f} ms",
-        )
-
     def _refused(self, host: Host, told: dict[str, Any]) -> str:
         try:
             host.log_in(told).logout()
@@ -205,9 +199,13 @@ class Story:
         raise Broken(f"{host.name} has no attachment, and was let in")
 
 
-def longest(pulses: tuple[Pulse, Pulse]) -> float:
-    """Seconds that the slowest I/O of all took."""
-    return max(pulse.longest for pulse in pulses)
+def spell(pulses: tuple[Pulse, Pulse]) -> tuple[int, float]:
+    """See both do some more I/O; how many since the last spell, and the slowest, ms."""
+    for pulse in pulses:
+        api.until("steady I/O", pulse.past(20))
+        promise(pulse.error is None, f"{pulse.host.name} felt it: {pulse.error}")
+    done = [pulse.mark() for pulse in pulses]
+    return sum(count for count, _ in done), max(longest for _, longest in done) * 1000
 
 
 def sha(data: bytes) -> str:
@@ -237,6 +235,8 @@ def main() -> int:
         code = 0
     except (Broken, Refused, LoginRefused, api.Refused, OSError) as error:
         print(f"demo: not as promised: {error}", file=sys.stderr)
+    except KeyboardInterrupt:
+        print("demo: interrupted", file=sys.stderr)
     try:
         story.clean()
         print("  * all of it is deleted again\n")

@@ -35,6 +35,14 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Root]:
     process.stop()
 
 
+@pytest.fixture(scope="module")
+def pool() -> Iterator[str]:
+    """A thin pool that is quickly filled."""
+    run("lvcreate", "-y", "--type", "thin-pool", "-L64m", "-n", POOL, GROUP)
+    yield POOL
+    run("lvremove", "-y", f"{GROUP}/{POOL}")
+
+
 def build_lvm(root: Root, **given: Any) -> LvmVolumes:
     """The driver on the lab's volume group."""
     options = defaults(LvmVolumes, **{"volume_group": GROUP, **given})
@@ -57,12 +65,6 @@ class ThinFixtures(LvmFixtures):
     """Thin volumes in a small pool of the kit's own."""
 
     reserves_space = False
-
-    @pytest.fixture(scope="class")
-    def pool(self) -> Iterator[str]:
-        run("lvcreate", "-y", "--type", "thin-pool", "-L64m", "-n", POOL, GROUP)
-        yield POOL
-        run("lvremove", "-y", f"{GROUP}/{POOL}")
 
     @pytest.fixture
     def build(self, root: Root, pool: str) -> Callable[[], VolumeDriver]:

@@ -21,9 +21,16 @@ from drivers.errors import Misconfigured
 from drivers.lvm import LvmVolumes
 from drivers.values import Volume
 from tests.system.lio_node import GROUP, run
-from tests.system.lvm_kit import ThickFixtures, ThinFixtures, build_lvm, fill, root
+from tests.system.lvm_kit import (
+    ThickFixtures,
+    ThinFixtures,
+    build_lvm,
+    fill,
+    pool,
+    root,
+)
 
-__all__ = ["root"]
+__all__ = ["pool", "root"]
 pytestmark = pytest.mark.system
 
 

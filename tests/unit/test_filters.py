@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 import shlex
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -104,9 +105,14 @@ REFUSED = [
 def commands(tmp_path: Path) -> Commands:
     """The filters over programs that exist but are never run."""
     for program in PROGRAMS.split():
-        stub = tmp_path / program
-        stub.touch(0o755)
-    return Commands(str(FILTERS), [str(tmp_path)])
+        (tmp_path / program).touch(0o755)
+    # The helper refuses rules that others may write, as a checkout may be.
+    rules = tmp_path / "rootwrap.d"
+    rules.mkdir(0o755)
+    for source in FILTERS.iterdir():
+        shutil.copyfile(source, rules / source.name)
+        rules.joinpath(source.name).chmod(0o644)
+    return Commands(str(rules), [str(tmp_path)])
 
 
 class Asking:

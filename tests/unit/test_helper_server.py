@@ -1,9 +1,8 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""The helper's socket and its client: frames, peers, refusals, deadlines.
+"""The helper's socket and its client: peers, frames, arguments, restarts.
 
-A real server on a real socket, served by threads of this process under our
-own uid. No configfs is needed: what reaches it is tested in tests/system.
+No configfs is needed: what reaches it is tested in tests/system.
 """
 
 from __future__ import annotations
@@ -19,7 +18,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,74 +26,10 @@ import pytest
 from drivers import errors
 from drivers.execute import Helper
 from drivers.helper import frames
-from drivers.helper.commands import Commands
-from drivers.helper.lio import Lio
-from drivers.helper.server import Server, verbs
+from drivers.helper.server import Server
+from tests.unit.helper_life import Serve
 
-FILTERS = """
-[Filters]
-echo: RegExpFilter, echo, root, echo, [a-z]+
-sleep: RegExpFilter, sleep, root, sleep, [0-9]+
-false: CommandFilter, sh, root
-"""
-EXEC_DIRS = ("/usr/bin", "/bin")
-
-
-@pytest.fixture
-def filters(tmp_path: Path) -> Path:
-    directory = tmp_path / "rootwrap.d"
-    directory.mkdir(mode=0o755)
-    (directory / "test.filters").write_text(FILTERS)
-    (directory / "test.filters").chmod(0o644)
-    return directory
-
-
-class Life:
-    """One life of a server on a path."""
-
-    def __init__(self, path: Path, filters: Path, allowed: Collection[int]) -> None:
-        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        path.unlink(missing_ok=True)
-        listener.bind(str(path))
-        listener.listen()
-        table = verbs(Commands(str(filters), EXEC_DIRS), Lio("iqn.2026-11.io.test:"))
-        self.server = Server(listener, table, allowed)
-        self._thread = threading.Thread(target=self.server.serve)
-        self._thread.start()
-
-    def end(self) -> None:
-        with contextlib.suppress(OSError):  # a test has ended it already
-            self.server.close()
-        self._thread.join(10)
-        assert not self._thread.is_alive()
-
-
-Serve = Callable[..., Life]
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "helper.sock"
-
-
-@pytest.fixture
-def serve(path: Path, filters: Path) -> Iterator[Serve]:
-    with contextlib.ExitStack() as stack:
-
-        def start(allowed: Collection[int] = frozenset({os.getuid()})) -> Life:
-            life = Life(path, filters, allowed)
-            stack.callback(life.end)
-            return life
-
-        yield start
-
-
-@pytest.fixture
-def helper(serve: Serve, path: Path) -> Iterator[Helper]:
-    serve()
-    made = Helper(str(path))
-    yield made
-    made.close()
+pytest_plugins = ["tests.unit.helper_fixtures"]
 
 
 def knock(path: Path) -> socket.socket:
@@ -103,121 +37,6 @@ def knock(path: Path) -> socket.socket:
     connection.settimeout(10)
     connection.connect(str(path))
     return connection
-
-
-# what may run
-
-
-def test_an_allowed_command_runs(helper: Helper) -> None:
-    assert helper.run("echo", "hello") == "hello\n"
-
-
-def test_a_command_without_a_filter_is_refused(helper: Helper) -> None:
-    with pytest.raises(errors.HelperRefused, match="no line in rootwrap"):
-        helper.run("touch", "x")
-
-
-@pytest.mark.parametrize(
-    "argv",
-    [
-        ("echo", "UPPER"),
-        ("echo", "hello", "more"),
-        ("echo", "hello\n"),
-        ("echo", "a;b"),
-        ("/tmp/echo", "hello"),
-        ("../bin/echo", "hello"),
-        ("sh\x00", "-c"),
-        ("privsep-helper", "--privsep_context", "os_brick.privileged.default"),
-        ("/usr/bin/privsep-helper",),
-    ],
-)
-def test_a_command_of_another_shape_is_refused(
-    helper: Helper, argv: tuple[str, ...]
-) -> None:
-    with pytest.raises(errors.HelperRefused):
-        helper.run(*argv)
-
-
-def test_privsep_helper_is_refused_where_it_could_be_executed(
-    filters: Path, tmp_path: Path
-) -> None:
-    """oslo.rootwrap allows it in every set of filters; we do not."""
-    program = tmp_path / "privsep-helper"
-    program.write_text("#!/bin/sh\n")
-    program.chmod(0o755)
-    with pytest.raises(errors.HelperRefused):
-        Commands(str(filters), [str(tmp_path)]).command(["privsep-helper"])
-
-
-def test_a_failed_command_tells_how(helper: Helper) -> None:
-    with pytest.raises(errors.CommandFailed) as caught:
-        helper.run("sh", "-c", "echo why >&2; exit 5")
-    assert caught.value.exit_code == 5
-    assert caught.value.stderr == "why\n"
-    assert caught.value.argv == ("sh", "-c", "echo why >&2; exit 5")
-
-
-def test_a_command_has_a_fixed_environment_and_no_input(
-    helper: Helper, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("LD_PRELOAD_TEST", "x")
-    text = helper.run("sh", "-c", "env; cat; pwd; ls /proc/self/fd | wc -l")
-    lines = text.splitlines()
-    assert "LC_ALL=C" in lines
-    assert "PATH=/usr/bin:/bin" in lines
-    assert not any("LD_PRELOAD_TEST" in line for line in lines)
-    assert lines[-2:] == ["/", "4"]
-
-
-def test_a_command_is_killed_at_its_deadline_with_its_children(
-    helper: Helper, tmp_path: Path
-) -> None:
-    started = time.monotonic()
-    pid = tmp_path / "pid"
-    with pytest.raises(errors.DeadlineExceeded):
-        helper.run("sh", "-c", f"sleep 1000 & echo $! > {pid}; wait", timeout=0.5)
-    assert time.monotonic() - started < 10
-    gone = int(pid.read_text())
-    assert not _runs(gone)
-
-
-def _runs(pid: int) -> bool:
-    """A zombie, which waits for init to take it, does not."""
-    with contextlib.suppress(OSError):
-        for _ in range(500):
-            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-            if state == "Z":
-                return False
-            time.sleep(0.01)
-        return True
-    return False
-
-
-def test_commands_are_logged_with_their_outcome(
-    helper: Helper, caplog: pytest.LogCaptureFixture
-) -> None:
-    with caplog.at_level("INFO"):
-        helper.run("echo", "hello")
-    (record,) = (each for each in caplog.records if "echo" in each.getMessage())
-    assert record.getMessage().startswith("run echo hello seconds=")
-    assert record.getMessage().endswith("exit=0")
-
-
-def test_filters_that_others_can_change_are_not_used(filters: Path) -> None:
-    (filters / "test.filters").chmod(0o664)
-    with pytest.raises(errors.Misconfigured, match="changed by others"):
-        Commands(str(filters), EXEC_DIRS)
-
-
-def test_filters_for_another_user_are_not_used(filters: Path) -> None:
-    (filters / "test.filters").write_text("[Filters]\nx: CommandFilter, ls, nobody\n")
-    with pytest.raises(errors.Misconfigured, match="as root"):
-        Commands(str(filters), EXEC_DIRS)
-
-
-def test_missing_filters_are_told(tmp_path: Path) -> None:
-    with pytest.raises(errors.Misconfigured, match="--filters"):
-        Commands(str(tmp_path / "none"), EXEC_DIRS)
 
 
 # who may ask

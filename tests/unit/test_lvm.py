@@ -31,14 +31,14 @@ LVS = """
           {
               "lv": [
                   {"lv_name":"pool", "lv_size":"8589934592", "pool_lv":""},
-                  {"lv_name":"volume-%(id)s", "lv_size":"8388608", "pool_lv":"pool"},
-                  {"lv_name":"volume-%(id)s.new", "lv_size":"8388608", "pool_lv":""},
+                  {"lv_name":"volume-UUID", "lv_size":"8388608", "pool_lv":"pool"},
+                  {"lv_name":"volume-UUID.new", "lv_size":"8388608", "pool_lv":""},
                   {"lv_name":"volume-mine", "lv_size":"4194304", "pool_lv":"pool"}
               ]
           }
       ]
   }
-""" % {"id": UUID}
+""".replace("UUID", UUID)
 POOL = """
   {
       "report": [
@@ -200,8 +200,8 @@ def test_any_other_failure_is_passed_on():
 
 
 def test_a_pool_that_is_no_pool_is_named():
-    root = Scripted(vgs='{"report":[{"vg":[{"vg_size":"9", "vg_free":"9"}]}]}')
-    root._answers["lvs"] = POOL % ("linear", "", "", "")
+    group = '{"report":[{"vg":[{"vg_size":"9", "vg_free":"9"}]}]}'
+    root = Scripted(vgs=group, lvs=POOL % ("linear", "", "", ""))
     with pytest.raises(Misconfigured, match="lvcreate --type thin-pool"):
         driver(root).check()
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from stevedore import ExtensionManager
 
 from drivers import registry
 from drivers.errors import Misconfigured
@@ -29,6 +30,8 @@ def install(
         text = f"[lunshare.drivers]\n{name} = {where}\n"
         info.joinpath("entry_points.txt").write_text(text)
         monkeypatch.syspath_prepend(tmp_path)
+        # What stevedore has found it keeps for the life of the process.
+        monkeypatch.setattr(ExtensionManager, "ENTRY_POINT_CACHE", {})
 
     return put
 

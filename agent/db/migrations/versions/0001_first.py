@@ -86,7 +86,7 @@ def upgrade() -> None:
         ("volume_attachment", "attachments_of_initiator", ["volume_id", "initiator"]),
         ("volume_attachment", "attachments_page", ["created_at", "id"]),
         ("volume_attachment", "attachments_of_instance", ["instance_uuid"]),
-        ("volume_attachment", "attachments_status", ["attach_status"]),
+        ("volume_attachment", "attachments_of_volume", ["volume_id", "attach_status"]),
     ):
         there = sa.column("deleted") == sa.false()
         op.create_index(

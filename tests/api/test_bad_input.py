@@ -1,0 +1,119 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""Whatever arrives, the answer is a sentence and never a crash."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from agent.api.routes import ROUTES
+from tests.api.calls import Api
+
+WRITES = [
+    (route.method, route.path.removeprefix("/v3").replace("{id}", "x"))
+    for route in ROUTES
+    if route.method in ("POST", "PUT")
+]
+RAW = [
+    b"",
+    b"{",
+    b"null",
+    b"[]",
+    b'"volume"',
+    b"\xff\xfe",
+    b"[" * 100_000,
+    b'{"volume": {"size": 1, "size": 2}}',
+    b'{"volume": {"size": NaN}}',
+    b'{"volume": {"size": 1, "name": "a\\u0000b"}}',
+    b'{"volume": {"size": 1, "name": "\\udc00"}}',
+    b'{"volume": {"size": ' + b"9" * 5000 + b"}}",
+]
+
+
+@pytest.mark.parametrize(("method", "path"), WRITES)
+@pytest.mark.parametrize("raw", RAW, ids=range(len(RAW)))
+def test_a_body_that_is_no_form_of_the_route_is_400(
+    api: Api, method: str, path: str, raw: bytes
+):
+    api.fault(400, method, path, raw)
+
+
+@pytest.mark.parametrize(("method", "path"), WRITES)
+def test_another_content_type_is_415(api: Api, method: str, path: str):
+    headers = {"Content-Type": "text/plain"}
+    told = api.fault(415, method, path, {}, headers=headers)
+    assert told == "Content-Type must be application/json."
+
+
+def test_no_content_type_is_json(api: Api):
+    asked = {"volume": {"size": 1}}
+    api("POST", "/volumes", asked, 202, headers={"Content-Type": None})
+
+
+def test_a_body_over_the_limit_is_413(api: Api):
+    body = b'{"volume": {"size": 1, "name": "' + b"x" * 2_000_000 + b'"}}'
+    told = api.fault(413, "POST", "/volumes", body)
+    assert "bytes" in told
+    assert api("GET", "/volumes")["volumes"] == []
+
+
+IDS = [
+    "%00",
+    "x%00y",
+    "%F0%28%8C%28",
+    "..",
+    "%2e%2e%2fetc",
+    "x" * 4000,
+    "'--",
+    "%C3%A9",
+]
+
+
+@pytest.mark.parametrize("ident", IDS, ids=range(len(IDS)))
+def test_an_id_of_any_bytes_is_400_or_404(api: Api, ident: str):
+    for noun in ("volumes", "attachments", "types"):
+        answer = api.send("GET", f"/{noun}/{ident}")
+        assert answer.status_code in (400, 404), answer.text
+        (fault,) = answer.json.values()
+        assert len(fault["message"]) <= 400
+
+
+HEADERS: list[dict[str, str]] = [
+    {"X-Auth-Token": "u" * 300 + ":p"},
+    {"OpenStack-API-Version": "volume " + "9" * 5000},
+    {"OpenStack-API-Version": "volume 3.\xe9"},
+]
+
+
+@pytest.mark.parametrize("headers", HEADERS, ids=range(len(HEADERS)))
+def test_a_header_of_any_form_is_an_answer(api: Api, headers: dict[str, str]):
+    answer = api.send("POST", "/volumes", {"volume": {"size": 1}}, headers=headers)
+    assert answer.status_code in (400, 406)
+    assert len(answer.text) < 600
+
+
+def test_nothing_of_the_request_gets_into_the_headers_of_the_answer(api: Api):
+    asked = {"volume": {"size": 1, "name": "a\r\nSet-Cookie: x=1"}}
+    answer = api.send("POST", "/volumes", asked)
+    assert answer.status_code == 202
+    told = {key.lower(): value for key, value in answer.headers.items()}
+    assert set(told) == {
+        "content-length",
+        "content-type",
+        "vary",
+        "openstack-api-version",
+        "x-openstack-request-id",
+        "x-compute-request-id",
+    }
+    assert "Cookie" not in str(told)
+
+
+QUERIES = ["%FF=1", "=", "&&&", "a" * 5000, "limit=1&limit=word", "name=" + "%25" * 999]
+
+
+@pytest.mark.parametrize("query", QUERIES, ids=range(len(QUERIES)))
+def test_a_query_of_any_bytes_is_an_answer(api: Api, query: str):
+    answer: Any = api.send("GET", f"/volumes?{query}")
+    assert answer.status_code in (200, 400)

@@ -1,0 +1,183 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""Lists of volumes: pages, order, filters, counts."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import parse_qs, quote, urlsplit
+
+import pytest
+
+from tests.api.calls import Api
+from tests.node import Node
+
+NOWHERE = "11111111-2222-3333-4444-555555555555"
+
+
+@pytest.fixture
+def three(api: Api) -> list[dict[str, Any]]:
+    """Three volumes, the oldest first."""
+    return [
+        api.volume(name=name, size=size, metadata={"rank": str(size)})
+        for name, size in (("b", 3), ("a", 1), ("c", 2))
+    ]
+
+
+def names(api: Api, query: str) -> str:
+    """The names of the volumes that a query lists, as one text."""
+    answer = api("GET", f"/volumes/detail{query}")["volumes"]
+    return "".join(volume["name"] for volume in answer)
+
+
+def test_a_list_is_newest_first(api: Api, three: list[dict[str, Any]]):
+    assert names(api, "") == "cab"
+    short = api("GET", "/volumes")["volumes"]
+    assert [set(volume) for volume in short] == [{"id", "name", "links"}] * 3
+    whole = api("GET", "/volumes/detail")["volumes"]
+    assert whole == three[::-1]
+
+
+SORTS = {
+    "?sort=name": "cba",
+    "?sort=name:asc": "abc",
+    "?sort=display_name:asc": "abc",
+    "?sort=size:desc": "bca",
+    "?sort=availability_zone:asc,size:asc": "acb",
+    "?sort=status,created_at:asc": "bac",
+    "?sort_key=size": "bca",
+    "?sort_key=size&sort_dir=asc": "acb",
+}
+
+
+@pytest.mark.usefixtures("three")
+@pytest.mark.parametrize("query", SORTS)
+def test_a_list_has_the_order_that_is_asked_for(api: Api, query: str):
+    assert names(api, query) == SORTS[query]
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "sort=colour",
+        "sort=name:up",
+        "sort=",
+        "sort=name&sort_key=name",
+        "sort_key=name&sort_dir=up",
+        "limit=-1",
+        "limit=word",
+        "limit=1.5",
+        "offset=-1",
+        "offset=99999999999999999999",
+        "with_count=perhaps",
+        "all_tenants=perhaps",
+        "created_at=after:2026-01-01T00:00:00",
+        "metadata=rank",
+        "name=%00",
+    ],
+)
+def test_a_bad_query_is_400_and_named(api: Api, query: str):
+    told = api.fault(400, "GET", f"/volumes?{query}")
+    word = query.partition("=")[0].partition("_")[0]
+    assert word in told or "NUL" in told
+
+
+@pytest.mark.usefixtures("three")
+def test_pages_follow_one_another_by_their_links(api: Api):
+    seen, query = "", "?limit=2&sort=name:asc"
+    pages = 0
+    while query:
+        page = api("GET", f"/volumes/detail{query}")
+        seen += "".join(volume["name"] for volume in page["volumes"])
+        links = page.get("volumes_links", [])
+        assert [link["rel"] for link in links] in ([], ["next"])
+        query = f"?{urlsplit(links[0]['href']).query}" if links else ""
+        pages += 1
+    assert (seen, pages) == ("abc", 2)
+
+
+@pytest.mark.usefixtures("three")
+def test_the_link_to_the_next_page_keeps_the_query(api: Api):
+    page = api("GET", "/volumes?limit=1&sort=name:asc&status=available&offset=1")
+    (link,) = page["volumes_links"]
+    url = urlsplit(link["href"])
+    assert url.path == f"/v3/{api.project}/volumes"
+    assert parse_qs(url.query) == {
+        "limit": ["1"],
+        "sort": ["name:asc"],
+        "status": ["available"],
+        "marker": [page["volumes"][0]["id"]],
+    }
+
+
+def test_a_page_begins_after_the_marker_and_the_offset(
+    api: Api, three: list[dict[str, Any]]
+):
+    assert names(api, f"?sort=name:asc&marker={three[1]['id']}") == "bc"
+    assert names(api, "?sort=name:asc&offset=2") == "c"
+    assert names(api, "?sort=name:asc&offset=3") == ""
+    assert names(api, "?limit=0") == ""
+    assert "volumes_links" not in api("GET", "/volumes?limit=0")
+    assert NOWHERE in api.fault(404, "GET", f"/volumes?marker={NOWHERE}")
+
+
+FILTERS = {
+    "?name=a": "a",
+    "?display_name=a": "a",
+    "?size=2": "c",
+    "?size=big": "",
+    "?status=available": "cab",
+    "?status=in-use": "",
+    "?bootable=false": "cab",
+    "?bootable=true": "",
+    "?multiattach=perhaps": "",
+    "?colour=red": "",
+    "?availability_zone=nova&size=3": "b",
+    "?created_at=gt:2020-01-01T00:00:00": "cab",
+    "?created_at=lt:2020-01-01T00:00:00": "",
+    "?name~=b": "b",
+    "?metadata=" + quote("{'rank': '1'}"): "a",
+    "?metadata=" + quote("{'rank': '9'}"): "",
+    "?size=1&size=2": "c",
+}
+
+
+@pytest.mark.usefixtures("three")
+@pytest.mark.parametrize("query", FILTERS)
+def test_a_filter_lets_through_what_it_names(api: Api, query: str):
+    assert names(api, query) == FILTERS[query]
+
+
+def test_containing_is_literal(api: Api):
+    for name in ("50%", "500", "a_b", "aXb"):
+        api.volume(name=name)
+    assert names(api, "?name~=" + quote("0%")) == "50%"
+    assert names(api, "?name~=a_") == "a_b"
+
+
+@pytest.mark.usefixtures("three")
+def test_containing_is_known_from_3_34_on(api: Api):
+    assert names(api.at("3.34"), "?name~=b") == "b"
+    assert names(api.at("3.33"), "?name~=b") == ""
+
+
+@pytest.mark.usefixtures("three")
+def test_a_count_is_of_all_pages_from_3_45_on(api: Api):
+    page = api("GET", "/volumes?limit=1&with_count=true&name~=")
+    assert page["count"] == 3
+    assert len(page["volumes"]) == 1
+    narrowed = api("GET", "/volumes/detail?with_count=1&size=1&limit=0")
+    assert (narrowed["count"], narrowed["volumes"]) == (1, [])
+    assert "count" not in api("GET", "/volumes?with_count=false")
+    assert "count" not in api.at("3.44")("GET", "/volumes?with_count=true")
+
+
+@pytest.mark.usefixtures("three")
+def test_other_projects_are_seen_on_demand_only(api: Api, node: Node):
+    other = Api(node.assembly.app)
+    assert other("GET", "/volumes")["volumes"] == []
+    assert other("GET", "/volumes?all_tenants=0")["volumes"] == []
+    query = f"/volumes/detail?project_id={api.project}"
+    assert other("GET", query)["volumes"] == []
+    assert len(other("GET", f"{query}&all_tenants=1")["volumes"]) == 3
+    assert len(api("GET", query)["volumes"]) == 3

@@ -1,0 +1,111 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""Services and pools, as operators and schedulers use them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.api.calls import Api
+
+BINARY = "cinder-volume"
+
+
+@pytest.fixture
+def host(api: Api) -> str:
+    """The host of this node's volume service."""
+    (line,) = api("GET", f"/os-services?binary={BINARY}")["services"]
+    found: str = line["host"]
+    return found
+
+
+def state(api: Api, host: str) -> dict[str, Any]:
+    """The line of the volume service."""
+    (line,) = api("GET", f"/os-services?host={host}&binary={BINARY}")["services"]
+    found: dict[str, Any] = line
+    return found
+
+
+def test_services_are_listed_and_narrowed(api: Api, host: str):
+    lines = api("GET", "/os-services")["services"]
+    assert {line["binary"] for line in lines} == {"cinder-scheduler", BINARY}
+    assert all(line["state"] == "up" for line in lines)
+    assert host.endswith("@api")
+    assert state(api, host)["host"] == host
+    assert api("GET", "/os-services?host=mars")["services"] == []
+
+
+def test_a_disabled_service_takes_no_new_volume(api: Api, host: str):
+    asked = {"host": host, "binary": BINARY}
+    done = api("PUT", "/os-services/disable", asked)
+    assert done == {**asked, "service": BINARY, "status": "disabled", "disabled": True}
+    assert state(api, host)["status"] == "disabled"
+    api.fault(400, "POST", "/volumes", {"volume": {"size": 1}})
+
+    done = api("PUT", "/os-services/enable", asked)
+    assert done == {**asked, "service": BINARY, "status": "enabled", "disabled": False}
+    assert state(api, host)["status"] == "enabled"
+    api.volume()
+
+
+def test_a_reason_is_kept_until_the_service_is_enabled(api: Api, host: str):
+    asked = {"host": host, "service": BINARY, "disabled_reason": "new disks"}
+    done = api("PUT", "/os-services/disable-log-reason", asked)
+    assert done["disabled_reason"] == "new disks"
+    assert state(api, host)["disabled_reason"] == "new disks"
+    api("PUT", "/os-services/enable", {"host": host, "binary": BINARY})
+    assert state(api, host)["disabled_reason"] is None
+
+
+@pytest.mark.parametrize(
+    ("action", "body"),
+    [
+        ("enable", {}),
+        ("enable", {"binary": BINARY}),
+        ("disable", {"host": "h"}),
+        ("disable", {"host": 1, "binary": BINARY}),
+        ("disable", {"host": "h", "binary": BINARY, "colour": "red"}),
+        ("disable-log-reason", {"host": "h", "binary": BINARY}),
+        (
+            "disable-log-reason",
+            {"host": "h", "binary": BINARY, "disabled_reason": "x" * 256},
+        ),
+    ],
+)
+def test_a_change_that_is_not_whole_is_400(api: Api, action: str, body: Any):
+    api.fault(400, "PUT", f"/os-services/{action}", body)
+
+
+def test_a_service_that_is_not_there_is_404(api: Api, host: str):
+    for asked in ({"host": "mars", "binary": BINARY}, {"host": host, "binary": "x"}):
+        api.fault(404, "PUT", "/os-services/disable", asked)
+
+
+def test_an_unknown_verb_is_404(api: Api):
+    api.fault(404, "PUT", "/os-services/freeze", {"host": "h"})
+
+
+def test_pools_are_named_host_backend_pool(api: Api, host: str):
+    (short,) = api("GET", "/scheduler-stats/get_pools")["pools"]
+    assert short == {"name": f"{host}#api"}
+    (whole,) = api("GET", "/scheduler-stats/get_pools?detail=True")["pools"]
+    assert whole["name"] == short["name"]
+    assert whole["capabilities"]["multiattach"] is True
+    assert whole["capabilities"]["total_capacity_gb"] == 1000.0
+
+
+def test_pools_are_narrowed_from_3_28_on(api: Api, host: str):
+    path = "/scheduler-stats/get_pools"
+    for query, count in {
+        f"?name={host}%23api": 1,
+        "?name=mars": 0,
+        "?multiattach=true": 1,
+        "?multiattach=false": 0,
+        "?colour=red": 0,
+    }.items():
+        assert len(api("GET", path + query)["pools"]) == count, query
+    assert len(api.at("3.27")("GET", f"{path}?name=mars")["pools"]) == 1
+    assert "volume_type" in api.fault(400, "GET", f"{path}?volume_type=gold")
+    assert "detail" in api.fault(400, "GET", f"{path}?detail=perhaps")

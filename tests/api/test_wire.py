@@ -1,0 +1,138 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""The API over a real socket and the daemon's own HTTP server."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from agent import listener
+from tests.api.calls import Api
+from tests.node import Node
+
+VOLUME = b'{"volume": {"size": 1}}'
+
+
+@pytest.fixture(scope="module")
+def port(node: Node) -> Iterator[int]:
+    """Where the node listens."""
+    address = listener.Address(("127.0.0.1", 0))
+    server = listener.serve(node.assembly.app, address, threads=8)
+    thread = threading.Thread(target=server.serve)
+    thread.start()
+    yield server.bind_addr[1]
+    server.stop()
+    thread.join()
+
+
+def exchange(port: int, request: bytes) -> tuple[int, bytes, bytes]:
+    """Send bytes as they are; status, head and body of what comes back."""
+    with socket.create_connection(("127.0.0.1", port), timeout=20) as wire:
+        wire.sendall(request)
+        wire.shutdown(socket.SHUT_WR)
+        came = b"".join(iter(lambda: wire.recv(65536), b""))
+    head, _, body = came.partition(b"\r\n\r\n")
+    return int(head.split(b" ", 2)[1]), head, body
+
+
+def request(line: str, *headers: str, body: bytes = b"") -> bytes:
+    """A request on one connection that ends with it."""
+    lines = [f"{line} HTTP/1.1", "Host: node", "Connection: close", *headers]
+    return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
+
+
+def test_a_request_over_the_wire(port: int):
+    status, head, body = exchange(port, request("GET /v3/p/volumes"))
+    assert status == 200
+    assert b"application/json" in head
+    assert json.loads(body) == {"volumes": []}
+
+
+def test_head_sends_no_body(port: int):
+    status, head, body = exchange(port, request("HEAD /v3/p/volumes"))
+    assert (status, body) == (200, b"")
+    assert b"content-length: 15" in head.lower()
+
+
+def test_a_chunked_body_is_read(port: int, api: Api):
+    chunks = b"%x\r\n%b\r\n0\r\n\r\n" % (len(VOLUME), VOLUME)
+    line = f"POST /v3/{api.project}/volumes"
+    asked = request(line, "Transfer-Encoding: chunked", body=chunks)
+    assert exchange(port, asked)[0] == 202
+    assert len(api("GET", "/volumes")["volumes"]) == 1
+
+
+def test_a_chunked_body_over_the_limit_is_413(port: int, api: Api, node: Node):
+    line = f"POST /v3/{api.project}/volumes"
+    over = node.conf.osapi_max_request_body_size + 1
+    chunks = b"%x\r\n%b\r\n0\r\n\r\n" % (over, b" " * over)
+    asked = request(line, "Transfer-Encoding: chunked", body=chunks)
+    assert exchange(port, asked)[0] == 413
+
+
+@pytest.mark.parametrize("length", ["word", "-1", "1e3", "9" * 30])
+def test_a_length_that_is_none_is_a_clients_error(port: int, length: str):
+    asked = request("POST /v3/p/volumes", f"Content-Length: {length}", body=VOLUME)
+    assert exchange(port, asked)[0] in (400, 413)
+
+
+def test_a_body_that_ends_early_is_400(port: int, api: Api):
+    line = f"POST /v3/{api.project}/volumes"
+    asked = request(line, f"Content-Length: {len(VOLUME) + 9}", body=VOLUME[:-4])
+    assert exchange(port, asked)[0] == 400
+    assert api("GET", "/volumes")["volumes"] == []
+
+
+def test_an_unknown_method_is_405_with_a_body(port: int):
+    status, _, body = exchange(port, request("BREW /v3/p/volumes"))
+    assert status == 405
+    assert json.loads(body)["badMethod"]["code"] == 405
+
+
+def test_a_line_break_in_a_url_stays_out_of_the_headers(port: int):
+    for path in ("/v3/p/volumes/x%0d%0aSet-Cookie:%20a=b", "/v3/p%0d%0aX:%20y/volumes"):
+        status, head, _ = exchange(port, request(f"GET {path}"))
+        assert status in (400, 404)
+        assert b"set-cookie" not in head.lower()
+        assert b"\r\nX: y" not in head
+
+
+def test_a_name_is_read_as_utf_8_in_urls(port: int, api: Api):
+    made = api.volume(name="größe")
+    path = f"/v3/{api.project}/volumes?name=gr%C3%B6%C3%9Fe"
+    _, _, body = exchange(port, request(f"GET {path}"))
+    assert [volume["id"] for volume in json.loads(body)["volumes"]] == [made["id"]]
+
+
+def test_many_clients_at_once_each_get_their_own(port: int):
+    def life(number: int) -> None:
+        wire = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+        headers = {"X-Auth-Token": f"u{number}:wire{number}"}
+
+        def send(method: str, path: str, body: object = None) -> bytes:
+            raw = None if body is None else json.dumps(body)
+            wire.request(method, f"/v3{path}", raw, headers)
+            answer = wire.getresponse()
+            came = answer.read()
+            assert answer.status < 300, came
+            return came
+
+        for turn in range(5):
+            asked = {"volume": {"size": 1, "name": f"{number}-{turn}"}}
+            made = json.loads(send("POST", "/volumes", asked))["volume"]
+            shown = json.loads(send("GET", f"/volumes/{made['id']}"))["volume"]
+            assert shown["name"] == f"{number}-{turn}"
+            assert shown["user_id"] == f"u{number}"
+        listed = json.loads(send("GET", "/volumes"))["volumes"]
+        assert {v["name"] for v in listed} == {f"{number}-{turn}" for turn in range(5)}
+        wire.close()
+
+    with ThreadPoolExecutor(8) as clients:
+        list(clients.map(life, range(8)))

@@ -1,0 +1,151 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""The node's API as its clients see it: a status, and JSON."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+from typing import Any
+
+from tests.system.hosts import Host
+from tests.system.waiting import wait_until
+
+ADDRESS = "127.0.0.1:8776"
+SHARED_TYPE = "multiattach"
+_HEADERS = {
+    "Content-Type": "application/json",
+    "OpenStack-API-Version": "volume latest",
+}
+_SECONDS = 60
+
+Answer = tuple[int, dict[str, Any]]
+
+
+class Api:
+    """One node's API at HOST:PORT or unix:PATH."""
+
+    def __init__(self, address: str = ADDRESS) -> None:
+        self._address = address
+
+    def call(self, method: str, path: str, body: object = None) -> Answer:
+        """One request on a connection of its own."""
+        connection = self._connection()
+        try:
+            data = None if body is None else json.dumps(body)
+            connection.request(method, path, data, _HEADERS)
+            answer = connection.getresponse()
+            return answer.status, json.loads(answer.read() or b"{}")
+        finally:
+            connection.close()
+
+    def must(self, method: str, path: str, body: object = None) -> dict[str, Any]:
+        """A request that is to succeed."""
+        status, answer = self.call(method, path, body)
+        assert status < 300, (method, path, status, answer)
+        return answer
+
+    def answers(self) -> bool:
+        """Whether anyone listens."""
+        try:
+            return self.call("GET", "/healthz")[0] == 200
+        except OSError:
+            return False
+
+    # volumes
+
+    def volume(self, shared: bool = True, **more: object) -> str:
+        """The id of a new volume of 1 GiB, ready for hosts."""
+        asked: dict[str, object] = {"size": 1, "name": "system test", **more}
+        if shared:
+            asked["volume_type"] = self.shared_type()
+        made = self.must("POST", "/v3/volumes", {"volume": asked})["volume"]
+        wait_until(lambda: self.status(made["id"]) != "creating")
+        assert self.status(made["id"]) == "available"
+        return str(made["id"])
+
+    def shared_type(self) -> str:
+        """The type whose volumes take many hosts; a fresh node has none."""
+        named = {"name": SHARED_TYPE, "extra_specs": {"multiattach": "<is> True"}}
+        status, answer = self.call("POST", "/v3/types", {"volume_type": named})
+        assert status in (200, 409), answer
+        return SHARED_TYPE
+
+    def status(self, volume: str) -> str:
+        """What a client is told of a volume."""
+        return str(self.must("GET", f"/v3/volumes/{volume}")["volume"]["status"])
+
+    def delete_volume(self, volume: str) -> None:
+        """Delete it and wait until it is gone."""
+        self.must("DELETE", f"/v3/volumes/{volume}")
+        path = f"/v3/volumes/{volume}"
+        wait_until(lambda: self.call("GET", path)[0] == 404)
+
+    # attachments
+
+    def create(
+        self, volume: str, host: Host | None = None, mode: str | None = None
+    ) -> Answer:
+        """POST /attachments: reserve, or with a host open the volume to it."""
+        asked: dict[str, object] = {"volume_uuid": volume}
+        if host is not None:
+            asked["connector"] = host.connector
+        if mode is not None:
+            asked["mode"] = mode
+        return self.call("POST", "/v3/attachments", {"attachment": asked})
+
+    def reserve(self, volume: str, mode: str | None = None) -> str:
+        """The id of an attachment whose host is not known yet."""
+        status, answer = self.create(volume, None, mode)
+        assert status == 200, answer
+        return str(answer["attachment"]["id"])
+
+    def attach(
+        self, volume: str, host: Host, mode: str | None = None
+    ) -> dict[str, Any]:
+        """The attachment of a host that has the volume now."""
+        status, answer = self.create(volume, host, mode)
+        assert status == 200, answer
+        return dict(answer["attachment"])
+
+    def connect(self, attachment: str, host: Host) -> Answer:
+        """PUT /attachments/{id}."""
+        asked = {"attachment": {"connector": host.connector}}
+        return self.call("PUT", f"/v3/attachments/{attachment}", asked)
+
+    def complete(self, attachment: str) -> None:
+        """The host has it."""
+        action = {"os-complete": None}
+        self.must("POST", f"/v3/attachments/{attachment}/action", action)
+
+    def detach(self, attachment: str) -> Answer:
+        """DELETE /attachments/{id}."""
+        return self.call("DELETE", f"/v3/attachments/{attachment}")
+
+    def attachments(self, volume: str) -> list[dict[str, Any]]:
+        """Those of one volume, in full."""
+        path = f"/v3/attachments/detail?volume_id={volume}"
+        return list(self.must("GET", path)["attachments"])
+
+    def unknown(self) -> list[str]:
+        """What /readyz tells of things without a row."""
+        return list(self.call("GET", "/readyz")[1]["unknown"])
+
+    def _connection(self) -> http.client.HTTPConnection:
+        if self._address.startswith("unix:"):
+            return _UnixConnection(self._address.removeprefix("unix:"))
+        return http.client.HTTPConnection(self._address, timeout=_SECONDS)
+
+
+class _UnixConnection(http.client.HTTPConnection):
+    """HTTP over a unix socket."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__("localhost", timeout=_SECONDS)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(self._path)

@@ -1,0 +1,183 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""Further daemons and helpers beside the installed ones, each as a test wants it.
+
+They are forked from the tests' own process, which has imported the code: a
+start of the interpreter takes seconds where the processor is emulated.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import signal
+import subprocess
+import sys
+import traceback
+import warnings
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from agent import main as agent_main
+from drivers.helper import server
+from tests.system.api import Api
+from tests.system.kernel import Live
+from tests.system.waiting import wait_until
+
+FILTERS = Path(__file__).parents[2] / "rootwrap.d"
+HELPER_SOCKET = "/run/lunshare/helper.sock"
+
+Main = Callable[[list[str]], int]
+Options = Mapping[str, object]
+
+
+class Forked:
+    """``main(argv)`` as a process of its own."""
+
+    def __init__(self, main: Main, argv: list[str], log: Path) -> None:
+        self.log = log
+        self.code: int | None = None
+        self.pid = os.fork()
+        if self.pid == 0:
+            _live(main, argv, log)
+
+    @property
+    def alive(self) -> bool:
+        """Whether it runs; sets ``code`` when it has ended."""
+        if self.code is None:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid:
+                self.code = os.waitstatus_to_exitcode(status)
+        return self.code is None
+
+    def kill(self, number: int = signal.SIGKILL) -> None:
+        """Send it a signal and wait for its end."""
+        if self.alive:
+            os.kill(self.pid, number)
+            wait_until(lambda: not self.alive)
+
+    def ended(self) -> int:
+        """Wait until it ends by itself; its exit code."""
+        wait_until(lambda: not self.alive)
+        assert self.code is not None
+        return self.code
+
+    def said(self) -> str:
+        """All it wrote to stdout and stderr."""
+        return self.log.read_text()
+
+
+class Daemon:
+    """A lunshared with a state path of its own, on the node's VG and target."""
+
+    def __init__(
+        self,
+        directory: Path,
+        node: Options | None = None,
+        backend: Options | None = None,
+        helper: str = HELPER_SOCKET,
+    ) -> None:
+        directory.mkdir(exist_ok=True)
+        self.directory, self.state = directory, directory / "state"
+        self._socket = f"unix:{directory}/api"
+        self.api = Api(self._socket)
+        chosen = {
+            "DEFAULT": {
+                "enabled_backends": "lvm",
+                "reconcile_interval": 3600,
+                "backend_stats_polling_interval": 3600,
+                **(node or {}),
+            },
+            "helper": {"socket": helper},
+            "lvm": {"volume_driver": "lvm", **(backend or {})},
+        }
+        self.config = directory / "lunshare.conf"
+        self.config.write_text("".join(_section(*each) for each in chosen.items()))
+        self.process: Forked | None = None
+
+    @property
+    def argv(self) -> list[str]:
+        """Its command line."""
+        return [
+            *("--config-file", str(self.config), "--state-path", str(self.state)),
+            *("--listen", self._socket),
+        ]
+
+    def launch(self) -> Forked:
+        """Start it and do not wait."""
+        self.process = Forked(agent_main.main, self.argv, self.directory / "log")
+        return self.process
+
+    def start(self) -> Daemon:
+        """Start it and wait until it answers."""
+        process = self.launch()
+        wait_until(lambda: self.api.answers() or not process.alive)
+        assert process.alive, process.said()
+        return self
+
+    def clear(self) -> None:
+        """Take away all that it made; start it for that if need be."""
+        if self.process is None or not self.process.alive:
+            if not (self.state / "lunshare.sqlite").exists():
+                return
+            self.start()
+        for volume in self.api.must("GET", "/v3/volumes")["volumes"]:
+            for attachment in self.api.attachments(volume["id"]):
+                status, answer = self.api.detach(attachment["id"])
+                assert status == 200, answer
+            self.api.delete_volume(volume["id"])
+            assert Live(volume["id"]).gone
+        assert self.process
+        self.process.kill()
+
+
+class OwnHelper:
+    """A root helper that a test may stop without anybody else missing it."""
+
+    def __init__(self, directory: Path) -> None:
+        directory.mkdir(exist_ok=True)
+        self.socket = str(directory / "helper.sock")
+        self._log = directory / "helper.log"
+        self.start()
+
+    def start(self) -> None:
+        """Start it and wait until it takes connections."""
+        argv = ["--socket", self.socket, "--user", "root", "--filters", str(FILTERS)]
+        self.process = Forked(server.main, argv, self._log)
+        wait_until(lambda: "serving" in self.process.said())
+
+    def stop(self) -> None:
+        """Stop it; nobody answers at its socket any more."""
+        self.process.kill(signal.SIGTERM)
+
+
+def _section(name: str, options: Options) -> str:
+    lines = [f"{key} = {value}" for key, value in options.items()]
+    return "\n".join([f"[{name}]", *lines, ""])
+
+
+def _live(main: Main, argv: list[str], log: Path) -> None:
+    """The child's life: nothing of pytest's is left in it."""
+    code = 70
+    try:
+        with open(log, "a", encoding="utf-8") as out:
+            os.dup2(out.fileno(), 1)
+            os.dup2(out.fileno(), 2)
+        sys.stdout = os.fdopen(1, "w", buffering=1, closefd=False)
+        sys.stderr = os.fdopen(2, "w", buffering=1, closefd=False)
+        logging.root.handlers.clear()
+        warnings.simplefilter("default")
+        code = main(argv)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        with contextlib.suppress(Exception):
+            sys.stderr.flush()
+        os._exit(code)
+
+
+def remove_disk(volume: str, group: str = "lunshare") -> None:
+    """Remove a logical volume by hand, if it is there."""
+    path = f"{group}/volume-{volume}"
+    subprocess.run(["lvremove", "-qq", "--yes", path], check=False, capture_output=True)

@@ -1,0 +1,134 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""Hosts that use volumes: what they send, their sessions, their I/O.
+
+The initiator is libiscsi (lio_hosts.py), whose sessions never log in again by
+themselves: one that goes on has never been dropped.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+from drivers.values import Auth
+from tests.system.lio_hosts import BLOCK, DATA_PROTECT, LoginRefused, Refused, Session
+from tests.system.waiting import wait_until
+
+WRITE_PROTECTED = 0x2700
+_PAUSE_SECONDS = 0.01  # other hosts share the two cores
+
+Info = Mapping[str, Any]
+
+
+class Host:
+    """One host. Whatever it has open is closed by ``leave``."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.initiator = f"iqn.1994-05.com.example:{name}"
+        self._sessions: list[Session] = []
+
+    @property
+    def connector(self) -> dict[str, object]:
+        """What it says of itself to the API."""
+        return {"initiator": self.initiator, "host": self.name, "ip": "127.0.0.1"}
+
+    def login(self, info: Info, auth: Auth | None = None) -> Session:
+        """Log in as connection_info says, or with other credentials.
+
+        :raises LoginRefused: the target does not let it in.
+        """
+        session = Session(
+            self.initiator, info["target_iqn"], info["target_portal"], auth or own(info)
+        )
+        self._sessions.append(session)
+        return session
+
+    def refused(self, info: Info, auth: Auth | None = None) -> bool:
+        """Whether a login is refused."""
+        try:
+            self.login(info, auth)
+        except LoginRefused:
+            return True
+        return False
+
+    def leave(self) -> None:
+        """Drop every session, as a host that goes away."""
+        for session in self._sessions:
+            session.close()
+        self._sessions.clear()
+
+
+def own(info: Info) -> Auth | None:
+    """The credentials in a connection_info."""
+    if info.get("auth_method") != "CHAP":
+        return None
+    return Auth(info["auth_username"], info["auth_password"])
+
+
+def block(text: str) -> bytes:
+    """A block of data that begins with ``text``."""
+    return text.encode().ljust(BLOCK, b".")
+
+
+def write_protected(session: Session, at: int = 0) -> bool:
+    """Whether WRITE is answered DATA PROTECT, WRITE PROTECTED (07h/27h/00h)."""
+    try:
+        session.write(at, block("not allowed"))
+    except Refused as refused:
+        return (refused.key, refused.ascq) == (DATA_PROTECT, WRITE_PROTECTED)
+    return False
+
+
+class Traffic:
+    """I/O of one session without a pause, until ``stop``.
+
+    A host that may write writes blocks of its own and reads them back.
+    """
+
+    def __init__(self, session: Session, mode: str, at: int = 2048) -> None:
+        self._session, self._mode, self._at = session, mode, at
+        self._rounds = 0
+        self._error: Exception | None = None
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def goes_on(self) -> None:
+        """Return when two more rounds have gone well."""
+        wanted = self._rounds + 2
+        wait_until(lambda: self._rounds >= wanted or self._error)
+        assert self._error is None, self._error
+
+    def stop(self) -> None:
+        """End it; nothing must have failed until now."""
+        self._stop.set()
+        self._thread.join(60)
+        assert not self._thread.is_alive()
+        assert self._error is None, self._error
+
+    def __enter__(self) -> Traffic:
+        self.goes_on()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join(60)
+
+    def _run(self) -> None:
+        try:
+            while not self._stop.wait(_PAUSE_SECONDS):
+                self._round()
+                self._rounds += 1
+        except Exception as error:
+            self._error = error
+
+    def _round(self) -> None:
+        if self._mode == "rw":
+            data = block(f"round {self._rounds}")
+            self._session.write(self._at, data)
+            assert self._session.read(self._at) == data
+        else:
+            self._session.read(self._at)

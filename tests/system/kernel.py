@@ -1,0 +1,170 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""The live target as configfs has it, read without a line of the project's code.
+
+And what an operator, or nobody, may do to it by hand.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+TARGET = Path("/sys/kernel/config/target")
+ISCSI, CORE = TARGET / "iscsi", TARGET / "core"
+PREFIX = "iqn.2026-11.io.lunshare:volume-"
+_SESSION = re.compile(r"LIO Session ID: (\d+)")
+_MODES = {"0": "rw", "1": "ro"}
+
+
+class Live:
+    """The target of one volume."""
+
+    def __init__(self, volume: str) -> None:
+        self.volume, self.iqn = volume, PREFIX + volume
+        self.path = ISCSI / self.iqn
+        self.group = self.path / "tpgt_1"
+
+    @property
+    def gone(self) -> bool:
+        """Whether neither target nor backstore is left."""
+        return not self.path.exists() and not self.backstores()
+
+    def backstores(self) -> list[Path]:
+        """The volume's disk in the target core: one, or none."""
+        return list(CORE.glob(f"*/volume-{self.volume}"))
+
+    def acl(self, initiator: str) -> Path:
+        """Where the ACL of an initiator is."""
+        return self.group / "acls" / initiator
+
+    def modes(self) -> dict[str, str | None]:
+        """Initiator to mode; None where no LUN is mapped."""
+        with contextlib.suppress(FileNotFoundError):
+            found = sorted(os.listdir(self.group / "acls"))
+            return {name: self._mode(name) for name in found}
+        return {}
+
+    def identity(self, initiator: str) -> tuple[int, int, str | None]:
+        """What changes when an ACL or a mapping is made anew, or a session ends."""
+        acl = self.acl(initiator)
+        return (
+            acl.stat().st_ino,
+            (acl / "lun_0").stat().st_ino,
+            self.session(initiator),
+        )
+
+    def session(self, initiator: str) -> str | None:
+        """The kernel's number of the live session; it is never used twice."""
+        found = _SESSION.search((self.acl(initiator) / "info").read_text())
+        return found[1] if found else None
+
+    def protect(self, initiator: str, value: str) -> None:
+        """Turn the write protection of a mapping by hand."""
+        (self.acl(initiator) / "lun_0/write_protect").write_text(value)
+
+    def intrude(self, initiator: str) -> None:
+        """Make an ACL by hand that lets a host write without a password."""
+        acl = self.acl(initiator)
+        (acl / "lun_0").mkdir(parents=True)
+        (acl / "lun_0/link").symlink_to(self.group / "lun/lun_0")
+        (acl / "lun_0/write_protect").write_text("0")
+        (acl / "attrib/authentication").write_text("0")
+
+    def wipe(self) -> None:
+        """Take it all away by hand, sessions and backstore too."""
+        stores = self.backstores()
+        (self.group / "enable").write_text("0")
+        dismantle(self.path)
+        for store in stores:
+            store.rmdir()
+            store.parent.rmdir()
+
+    def _mode(self, initiator: str) -> str | None:
+        with contextlib.suppress(OSError):
+            text = (self.acl(initiator) / "lun_0/write_protect").read_text()
+            return _MODES.get(text.strip())
+        return None
+
+
+def ours() -> set[str]:
+    """The volumes that have a target of ours."""
+    found = os.listdir(ISCSI) if ISCSI.exists() else []
+    return {name.removeprefix(PREFIX) for name in found if name.startswith(PREFIX)}
+
+
+def dismantle(target: Path) -> None:
+    """Remove a target that is not in use, leaves first."""
+    for group in target.glob("tpgt_*"):
+        for acl in (group / "acls").iterdir():
+            for mapping in acl.glob("lun_*"):
+                _unlink(mapping)
+                mapping.rmdir()
+            acl.rmdir()
+        for portal in (group / "np").iterdir():
+            portal.rmdir()
+        for lun in (group / "lun").iterdir():
+            _unlink(lun)
+            lun.rmdir()
+        group.rmdir()
+    target.rmdir()
+
+
+class Foreign:
+    """A target that is somebody else's, on a portal of its own."""
+
+    def __init__(self, portal: str = "127.0.0.1:3261") -> None:
+        self.iqn, self.portal = "iqn.2003-01.com.example:foreign", portal
+        self.initiator = "iqn.1994-05.com.example:stranger"
+        self.path = ISCSI / self.iqn
+        self.store = CORE / "rd_mcp_7/foreign"
+        self._make()
+
+    @property
+    def info(self) -> dict[str, str]:
+        """How to log in."""
+        return {"target_iqn": self.iqn, "target_portal": self.portal}
+
+    def tree(self) -> dict[str, object]:
+        """Everything of it that can be seen and does not count I/O."""
+        return dict(_seen(self.path)) | dict(_seen(self.store))
+
+    def remove(self) -> None:
+        """Leave nothing of it."""
+        (self.path / "tpgt_1/enable").write_text("0")
+        dismantle(self.path)
+        self.store.rmdir()
+        self.store.parent.rmdir()
+
+    def _make(self) -> None:
+        self.store.mkdir(parents=True)
+        (self.store / "control").write_text("rd_pages=64")
+        (self.store / "enable").write_text("1")
+        group, acl = self.path / "tpgt_1", self.path / "tpgt_1/acls" / self.initiator
+        (group / "lun/lun_0").mkdir(parents=True)
+        (group / "lun/lun_0/disk").symlink_to(self.store)
+        (group / "np" / self.portal).mkdir()
+        (group / "attrib/authentication").write_text("0")
+        (acl / "lun_0").mkdir(parents=True)
+        (acl / "lun_0/disk").symlink_to(group / "lun/lun_0")
+        (acl / "lun_0/write_protect").write_text("0")
+        (group / "enable").write_text("1")
+
+
+def _unlink(directory: Path) -> None:
+    for each in directory.iterdir():
+        if each.is_symlink():
+            each.unlink()
+
+
+def _seen(top: Path) -> Iterator[tuple[str, object]]:
+    for directory, folders, files in os.walk(top):
+        folders[:] = [each for each in folders if not each.endswith("statistics")]
+        yield directory, os.stat(directory).st_ino
+        for name in files:
+            path = f"{directory}/{name}"
+            with contextlib.suppress(OSError):  # write-only ones
+                yield path, Path(path).read_text()

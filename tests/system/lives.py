@@ -1,0 +1,187 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""A node that lives many short lives: each ends with SIGKILL at a chosen step.
+
+A life is a forked process that assembles the node as the daemon does, on real
+storage: the installed helper, the volume group, LIO. It reconciles, waits to be
+looked at, puts the scene back in order, and begins one operation.
+
+Steps are: before a commit; before a call that changes something; when it is
+sent and not answered; when it is answered. A question changes nothing, so
+dying before or after it is like dying at the steps beside it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+from collections.abc import Callable
+from typing import Any
+
+import sqlalchemy as sa
+
+from agent.assemble import Assembly, assemble
+from agent.main import configure
+from agent.records import Attachment, Context, NewAttachment, NewVolume, Page, Volume
+from drivers.execute import Helper
+from drivers.helper import frames
+from tests.system.hosts import Host
+from tests.system.waiting import wait_until
+
+CTX = Context("user", "project", True, "req-lives")
+MANY = Page(None, 1000)
+_PARENT_SECONDS = 60  # a life whose parent is gone ends by itself
+_QUESTIONS = {"lio.check", "lio.observe", "vgs", "lvs"}
+
+
+class Door(Helper):
+    """The real door to root, and the end of the life at step ``at``."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self._left = 0
+
+    def arm(self, at: int, engine: sa.Engine) -> None:
+        """Count from here; step ``at`` is the last."""
+        self._left = at
+        sa.event.listen(engine, "commit", self._step)
+
+    def call(self, verb: str, *, timeout: float = 30.0, **arguments: Any) -> Any:
+        asks = arguments["argv"][0] if verb == "run" else verb
+        if not self._left or asks in _QUESTIONS:
+            return super().call(verb, timeout=timeout, **arguments)
+        self._step()
+        value = super().call(verb, timeout=timeout, **arguments)
+        self._step()
+        return value
+
+    def _ask(self, connection: socket.socket, message: Any, timeout: float) -> Any:
+        argv = message["arguments"].get("argv")
+        asks = argv[0] if argv else message["verb"]
+        if self._left == 1 and asks not in _QUESTIONS:
+            frames.send(connection, message)
+        if asks not in _QUESTIONS:
+            self._step()
+        return super()._ask(connection, message, timeout)
+
+    def _step(self, _connection: object = None) -> None:
+        if self._left == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        self._left = max(0, self._left - 1)
+
+
+class Scene:
+    """A shared volume with two hosts that stay and some more, and two plain ones."""
+
+    def __init__(self, assembly: Assembly) -> None:
+        self.assembly = assembly
+        self.volumes = assembly.services.volumes
+        self.attachments = assembly.services.attachments
+
+    def volume(self, name: str) -> Volume:
+        """The volume of that name, made if it is not there."""
+        for each in self.volumes.list(CTX, MANY):
+            if each.name == name:
+                return each
+        kind = "shared" if name == "shared" else None
+        types = self.assembly.services.types
+        if kind and not types.list(CTX):
+            types.create(CTX, kind, extra_specs={"multiattach": "<is> True"})
+        return self.volumes.create(CTX, NewVolume(1, name, volume_type=kind))
+
+    def attachment(self, volume: str, host: str | None) -> Attachment:
+        """The attachment of that host; None is the one without a host."""
+        (found,) = self._of(self.volume(volume), host)
+        return found
+
+    def connect(self, row: Attachment, host: str) -> None:
+        """Give an attachment a host, or another one."""
+        self.attachments.connect(CTX, row.id, Host(host).connector)
+
+    def detach(self, row: Attachment) -> None:
+        """Take it away."""
+        self.attachments.delete(CTX, row.id)
+
+    def attach(self, volume: str, host: str | None, mode: str) -> Attachment:
+        """A new attachment."""
+        connector = Host(host).connector if host else None
+        new = NewAttachment(self.volume(volume).id, mode=mode, connector=connector)
+        return self.attachments.create(CTX, new)
+
+    def restore(self) -> None:
+        """Put in order what the last life has left of its operation."""
+        for volume in self.volumes.list(CTX, MANY):
+            for row in volume.attachments:
+                known = (volume.name, row.attached_host) in _STAY
+                if not known or row != self._of(volume, row.attached_host)[0]:
+                    self.attachments.delete(CTX, row.id)
+            if volume.name == "made":
+                self.delete(volume)
+        for (name, host), mode in _STAY.items():
+            if not self._of(self.volume(name), host):
+                made = self.attach(name, host, mode)
+                if name == "shared" and host:
+                    self.attachments.complete(CTX, made.id)
+        self.volume("idle")
+
+    def delete(self, volume: Volume) -> None:
+        """Delete a volume and wait until it is gone."""
+        self.volumes.delete(CTX, volume.id)
+        wait_until(lambda: volume.id not in self._ids())
+
+    def _of(self, volume: Volume, host: str | None) -> list[Attachment]:
+        rows = self.volumes.get(CTX, volume.id).attachments
+        return [row for row in rows if row.attached_host == host]
+
+    def _ids(self) -> set[str]:
+        return {volume.id for volume in self.volumes.list(CTX, MANY)}
+
+
+#: Volume and host to mode: the attachments that a life begins with.
+_STAY: dict[tuple[str | None, str | None], str] = {
+    ("shared", "writer"): "rw",
+    ("shared", "watcher"): "ro",
+    ("shared", "reader"): "ro",
+    ("shared", None): "rw",
+    ("lonely", "only"): "rw",
+}
+
+OPERATIONS: dict[str, Callable[[Scene], object]] = {
+    "create": lambda s: s.volumes.create(CTX, NewVolume(1, "made")),
+    "delete": lambda s: s.delete(s.volume("idle")),
+    "reserve": lambda s: s.attach("shared", None, "rw"),
+    "attach": lambda s: s.attach("shared", "third", "ro"),
+    "first attach": lambda s: s.attach("idle", "third", "rw"),
+    "connect": lambda s: s.connect(s.attachment("shared", None), "third"),
+    "other connector": lambda s: s.connect(s.attachment("shared", "reader"), "third"),
+    "complete": lambda s: s.attachments.complete(
+        CTX, s.attachment("lonely", "only").id
+    ),
+    "detach": lambda s: s.detach(s.attachment("shared", "reader")),
+    "last detach": lambda s: s.detach(s.attachment("lonely", "only")),
+}
+
+
+def live(argv: list[str], parent: socket.socket, operation: str, at: int) -> int:
+    """One life; 0 when the operation has no step ``at``."""
+    parent.settimeout(_PARENT_SECONDS)
+    conf = configure(argv)
+    door = Door(conf.helper.socket)
+    assembly = assemble(conf, root=door)
+    outcome = assembly.reconcile.run()
+    _show(parent, outcome.failed)
+    scene = Scene(assembly)
+    scene.restore()
+    _show(parent, [])
+    door.arm(at, assembly.database.engine)
+    OPERATIONS[operation](scene)
+    return 0
+
+
+def _show(parent: socket.socket, failed: list[str]) -> None:
+    """Tell the parent, and go on when it has looked."""
+    parent.sendall(json.dumps(failed).encode() + b"\n")
+    if not parent.recv(1):
+        raise SystemExit(1)

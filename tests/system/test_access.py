@@ -1,0 +1,200 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""Who gets in: names, secrets, discovery; and what judges of others say."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from drivers.values import Auth
+from tests.system.api import Api
+from tests.system.conftest import MakeHost
+from tests.system.hosts import Host, Info, own
+from tests.system.kernel import Foreign, Live
+from tests.system.units import Journal, run
+
+pytestmark = pytest.mark.system
+
+Take = Callable[..., str]
+
+
+def test_a_host_without_an_attachment_is_refused(
+    api: Api, volume: str, host: MakeHost
+) -> None:
+    info = api.attach(volume, host("one"))["connection_info"]
+    nobody = host("nobody")
+    assert nobody.refused(info)
+    assert nobody.refused({**info, "auth_method": None})
+    api.reserve(volume)
+    assert nobody.refused(info)
+
+
+def test_a_host_gets_in_with_its_own_secret_only(
+    api: Api, volume: str, host: MakeHost
+) -> None:
+    one, two = host("one"), host("two")
+    told = api.attach(volume, one)["connection_info"]
+    theirs = api.attach(volume, two)["connection_info"]
+    assert told["auth_method"] == "CHAP"
+    mine, other = own(told), own(theirs)
+    assert mine
+    assert other
+    assert mine.password != other.password
+    assert one.refused(told, other)
+    assert one.refused(told, Auth(mine.username, other.password))
+    assert one.refused(told, Auth(mine.username, mine.password[:-1] + "#"))
+    assert one.refused({**told, "auth_method": None})
+    assert not one.refused(told)
+
+
+def test_a_host_is_told_its_secret_and_lists_tell_nobody(
+    api: Api, volume: str, host: MakeHost
+) -> None:
+    made = api.attach(volume, host("one"))
+    secret = made["connection_info"]["auth_password"]
+    shown = api.must("GET", f"/v3/attachments/{made['id']}")
+    assert shown["attachment"]["connection_info"]["auth_password"] == secret
+    for path in ("attachments/detail", "attachments", "volumes/detail"):
+        assert secret not in str(api.must("GET", f"/v3/{path}"))
+
+
+def test_secrets_are_in_no_log_and_no_command_line(
+    api: Api, take: Take, host: MakeHost, journal: Journal
+) -> None:
+    secrets = set()
+    with _command_lines() as seen:
+        for number in range(4):
+            volume = take()
+            made = api.attach(volume, host(f"host-{number}"))
+            secrets.add(made["connection_info"]["auth_password"])
+            assert api.connect(made["id"], host(f"other-{number}"))[0] == 200
+            for each in api.attachments(volume):
+                shown = api.must("GET", f"/v3/attachments/{each['id']}")
+                info = shown["attachment"]["connection_info"]
+                secrets.add(info["auth_password"])
+            assert api.detach(made["id"])[0] == 200
+    assert len(secrets) == 8
+    assert any("lunshare-helper" in line for line in seen)
+    text = journal.text()
+    assert "CONNECTED" in text
+    whole = text + "\n".join(seen) + run("journalctl", "--boot", "--output=cat")
+    assert not [secret for secret in secrets if secret in whole]
+
+
+def test_discovery_shows_a_host_its_own_targets_only(
+    api: Api, take: Take, host: MakeHost
+) -> None:
+    both, mine, theirs = take(), take(), take()
+    one, two = host("one"), host("two")
+    for volume, each in ((both, one), (both, two), (mine, one), (theirs, two)):
+        info = api.attach(volume, each)["connection_info"]
+    portal = info["target_portal"]
+    assert _discovered(one, portal) == {both, mine}
+    assert _discovered(two, portal) == {both, theirs}
+    assert _discovered(host("nobody"), portal) == set()
+
+
+def test_foreign_targets_stay_as_they_are_through_all_of_it(
+    api: Api, volume: str, host: MakeHost, foreign: Foreign
+) -> None:
+    one = host("one")
+    made = api.attach(volume, one)
+    assert not one.refused(made["connection_info"])
+    assert one.refused(foreign.info)
+    assert api.detach(made["id"])[0] == 200
+    assert Live(volume).gone
+
+
+# libiscsi's own test suite, as an independent judge
+
+# LIO passes these on 6.1 and 6.12; names are iscsi-test-cu's.
+SUITES = (
+    "SCSI.Inquiry",
+    "SCSI.Mandatory",
+    "SCSI.Read10",
+    "SCSI.Read16",
+    "SCSI.Write10",
+    "SCSI.Write16",
+)
+
+
+def test_a_judge_finds_a_read_only_attachment_read_only(
+    api: Api, volume: str, host: MakeHost
+) -> None:
+    one = host("one")
+    info = api.attach(volume, one, "ro")["connection_info"]
+    assert _judged(one, info, "SCSI.ReadOnly") >= 10
+
+
+@pytest.mark.parametrize("suite", SUITES)
+def test_a_judge_finds_a_writable_attachment_sound(
+    api: Api, volume: str, host: MakeHost, suite: str
+) -> None:
+    one = host("one")
+    info = api.attach(volume, one, "rw")["connection_info"]
+    assert _judged(one, info, suite) > 0
+
+
+def _judged(host: Host, info: Info, suite: str) -> int:
+    """Run a suite as this host; how many tests ran, all of which passed.
+
+    -d lets it write, -n keeps the suite's order, -f says what failed.
+    """
+    auth = own(info)
+    assert auth
+    url = f"iscsi://{auth.username}%{auth.password}@{info['target_portal']}"
+    url += f"/{info['target_iqn']}/{info['target_lun']}"
+    done = subprocess.run(
+        ["iscsi-test-cu", "-n", "-d", "-i", host.initiator, "-t", suite, url],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    counts = re.search(r"tests\s+(\d+)\s+(\d+)\s+(\d+)\s+(\d+)", done.stdout)
+    assert counts, done.stdout
+    _total, ran, passed, failed = (int(count) for count in counts.groups())
+    assert ran == passed
+    assert failed == 0
+    return ran
+
+
+def _discovered(host: Host, portal: str) -> set[str]:
+    """The volumes whose targets SendTargets tells the host of."""
+    done = subprocess.run(
+        ["iscsi-ls", "-i", host.initiator, f"iscsi://{portal}"],
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    return set(re.findall(r"Target:\S*:volume-(\S+)", done.stdout))
+
+
+@contextlib.contextmanager
+def _command_lines() -> Iterator[set[str]]:
+    """Every command line that a look at /proc catches while the block runs."""
+    seen: set[str] = set()
+    stop = threading.Event()
+
+    def look() -> None:
+        while not stop.is_set():
+            for path in Path("/proc").glob("[0-9]*/cmdline"):
+                with contextlib.suppress(OSError):
+                    seen.add(path.read_bytes().replace(b"\0", b" ").decode())
+
+    watcher = threading.Thread(target=look)
+    watcher.start()
+    try:
+        yield seen
+    finally:
+        stop.set()
+        watcher.join()

@@ -1,0 +1,270 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""Attach and detach through the API, looked at from the kernel and from hosts."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+
+import pytest
+
+from tests.system.api import Api
+from tests.system.conftest import MakeDaemon, MakeHost, Volumes
+from tests.system.hosts import Traffic, block, write_protected
+from tests.system.kernel import Live
+from tests.system.waiting import together
+
+pytestmark = pytest.mark.system
+
+Take = Callable[..., str]
+
+
+# How many
+
+
+def test_a_plain_volume_takes_one_attachment_and_a_second_is_400(
+    api: Api, take: Take, host: MakeHost
+) -> None:
+    volume, first, second = take(shared=False), host("first"), host("second")
+    info = api.attach(volume, first)["connection_info"]
+    with Traffic(first.login(info), "rw") as traffic:
+        for other in (second, None):
+            status, answer = api.create(volume, other)
+            assert status == 400, answer
+            assert "multiattach" in answer["badRequest"]["message"]
+        assert Live(volume).modes() == {first.initiator: "rw"}
+        traffic.goes_on()
+    assert len(api.attachments(volume)) == 1
+
+
+def test_a_shared_volume_takes_hosts_in_parallel_in_any_mix_of_modes(
+    api: Api, volume: str, host: MakeHost
+) -> None:
+    reserved = [api.reserve(volume, mode) for mode in ("rw", "ro")]
+    hosts = [host(f"host-{number}") for number in range(12)]
+    modes = ["rw" if number % 2 else "ro" for number in range(12)]
+    calls: list[Callable[[], object]] = [
+        functools.partial(api.connect, reserved[0], host("reserved-rw")),
+        functools.partial(api.reserve, volume),
+        *(
+            functools.partial(api.create, volume, each, mode)
+            for each, mode in zip(hosts, modes, strict=True)
+        ),
+        functools.partial(api.connect, reserved[1], host("reserved-ro")),
+    ]
+    answers = [each for each in together(calls) if isinstance(each, tuple)]
+    assert [status for status, _ in answers] == [200] * 14, answers
+    wanted = dict(zip([each.initiator for each in hosts], modes, strict=True))
+    wanted[host("reserved-rw").initiator] = "rw"
+    wanted[host("reserved-ro").initiator] = "ro"
+    assert Live(volume).modes() == wanted
+    assert len(api.attachments(volume)) == 15
+
+
+# Modes
+
+
+def test_access_mode_is_the_attachments_own_and_the_target_enforces_it(
+    api: Api, volume: str, host: MakeHost
+) -> None:
+    writer, reader, other = host("writer"), host("reader"), host("other")
+    told = {
+        each.name: api.attach(volume, each, mode)["connection_info"]
+        for each, mode in ((reader, "ro"), (writer, None), (other, "rw"))
+    }
+    modes = {name: info["access_mode"] for name, info in told.items()}
+    assert modes == {"reader": "ro", "writer": "rw", "other": "rw"}
+    session = writer.login(told["writer"])
+    session.write(0, block("the writer's"))
+    reading = reader.login(told["reader"])
+    assert reading.read(0) == block("the writer's")
+    assert reading.write_protected
+    assert write_protected(reading)
+    assert not session.write_protected
+    other.login(told["other"]).write(8, block("the other's"))
+    assert reading.read(0) == block("the writer's")
+    assert reading.read(8) == block("the other's")
+
+
+@pytest.mark.parametrize("mode", ["wo", "RW", "", "readonly"])
+def test_any_other_mode_is_400(
+    api: Api, volume: str, host: MakeHost, mode: str
+) -> None:
+    status, answer = api.create(volume, host("host"), mode)
+    assert status == 400
+    assert "mode" in answer["badRequest"]["message"]
+    assert Live(volume).gone
+
+
+def test_both_modes_from_one_initiator_are_409_and_change_nothing(
+    api: Api, volume: str, host: MakeHost
+) -> None:
+    reader = host("reader")
+    first = api.attach(volume, reader, "ro")
+    session = reader.login(first["connection_info"])
+    before = Live(volume).identity(reader.initiator)
+    status, answer = api.create(volume, reader, "rw")
+    assert status == 409
+    told = answer["conflictingRequest"]["message"]
+    assert reader.initiator in told
+    assert "mixed_modes_per_host" in told
+    assert Live(volume).identity(reader.initiator) == before
+    assert write_protected(session)
+    assert [each["id"] for each in api.attachments(volume)] == [first["id"]]
+
+
+def test_both_modes_may_be_widened_and_the_answer_says_so(
+    daemon: MakeDaemon, host: MakeHost
+) -> None:
+    api = daemon(node={"mixed_modes_per_host": "widen"}).start().api
+    volume, one = api.volume(), host("one")
+    reading = api.attach(volume, one, "ro")
+    session = one.login(reading["connection_info"])
+    assert "mixed_modes" not in reading["connection_info"]
+    assert write_protected(session)
+    writing = api.attach(volume, one, "rw")
+    assert Live(volume).modes() == {one.initiator: "rw"}
+    session.write(0, block("widened"))
+    second = api.attach(volume, one, "ro")["connection_info"]
+    assert second["access_mode"] == "ro"
+    assert "lets this host write" in second["mixed_modes"]
+    assert api.detach(writing["id"])[0] == 200
+    assert Live(volume).modes() == {one.initiator: "ro"}
+    assert not session.alive
+    assert write_protected(one.login(reading["connection_info"]))
+
+
+# One initiator, several attachments
+
+
+def test_the_acl_of_an_initiator_goes_with_the_last_of_its_attachments(
+    api: Api, volume: str, host: MakeHost
+) -> None:
+    one, live = host("one"), Live(volume)
+    first, second = (api.attach(volume, one) for _ in range(2))
+    assert first["connection_info"]["auth_password"]
+    for key in ("auth_username", "auth_password", "target_iqn"):
+        assert first["connection_info"][key] == second["connection_info"][key]
+    with Traffic(one.login(first["connection_info"]), "rw") as traffic:
+        before = live.identity(one.initiator)
+        assert api.detach(first["id"])[0] == 200
+        assert live.identity(one.initiator) == before
+        traffic.goes_on()
+    assert api.detach(second["id"])[0] == 200
+    assert live.gone
+    assert one.refused(second["connection_info"])
+
+
+# The same connector again, and another one
+
+
+def test_put_with_the_same_connector_changes_nothing(
+    api: Api, volume: str, host: MakeHost
+) -> None:
+    one, live = host("one"), Live(volume)
+    made = api.attach(volume, one)
+    with Traffic(one.login(made["connection_info"]), "rw") as traffic:
+        before = live.identity(one.initiator)
+        for _ in range(2):
+            status, again = api.connect(made["id"], one)
+            assert status == 200
+            assert again["attachment"]["connection_info"] == made["connection_info"]
+        assert live.identity(one.initiator) == before
+        traffic.goes_on()
+
+
+def test_put_with_another_connector_moves_the_attachment_to_that_host(
+    api: Api, volume: str, host: MakeHost
+) -> None:
+    old, new, third, live = host("old"), host("new"), host("third"), Live(volume)
+    moved = api.attach(volume, old, "ro")
+    stays = api.attach(volume, third)
+    session = old.login(moved["connection_info"])
+    with Traffic(third.login(stays["connection_info"]), "rw") as traffic:
+        before = live.identity(third.initiator)
+        status, answer = api.connect(moved["id"], new)
+        assert status == 200
+        assert live.modes() == {new.initiator: "ro", third.initiator: "rw"}
+        assert live.identity(third.initiator) == before
+        traffic.goes_on()
+    assert not session.alive
+    info = answer["attachment"]["connection_info"]
+    assert old.refused(moved["connection_info"])
+    assert old.refused(info)
+    assert write_protected(new.login(info))
+
+
+# Detach
+
+
+def test_detach_ends_the_session_of_that_host_and_of_no_other(
+    api: Api, volume: str, host: MakeHost
+) -> None:
+    live = Live(volume)
+    hosts = {mode: host(f"stays-{mode}") for mode in ("rw", "ro")}
+    goes = host("goes")
+    leaving = api.attach(volume, goes)
+    told = {m: api.attach(volume, h, m)["connection_info"] for m, h in hosts.items()}
+    session = goes.login(leaving["connection_info"])
+    twin = goes.login(leaving["connection_info"])
+    with (
+        Traffic(hosts["rw"].login(told["rw"]), "rw") as writing,
+        Traffic(hosts["ro"].login(told["ro"]), "ro") as reading,
+    ):
+        before = [live.identity(each.initiator) for each in hosts.values()]
+        status, answer = api.detach(leaving["id"])
+        assert status == 200
+        assert len(answer["attachments"]) == 2
+        assert not session.alive
+        assert not twin.alive
+        assert goes.refused(leaving["connection_info"])
+        assert [live.identity(each.initiator) for each in hosts.values()] == before
+        writing.goes_on()
+        reading.goes_on()
+
+
+def test_detaching_twice_is_404_and_many_at_once_are_never_500(
+    api: Api, volume: str, host: MakeHost
+) -> None:
+    made = api.attach(volume, host("one"))
+    calls = [functools.partial(api.detach, made["id"]) for _ in range(6)]
+    statuses = sorted(status for status, _ in together(calls))
+    assert statuses == [200] + [404] * 5
+    assert api.detach(made["id"])[0] == 404
+    assert api.status(volume) == "available"
+    assert Live(volume).gone
+
+
+def test_attaching_and_detaching_at_once_leaves_what_the_answers_say(
+    api: Api, volume: str, host: MakeHost
+) -> None:
+    stays = host("stays")
+    info = api.attach(volume, stays)["connection_info"]
+    going = [api.attach(volume, host(f"going-{n}"), "ro")["id"] for n in range(4)]
+    coming = [host(f"coming-{n}") for n in range(4)]
+    with Traffic(stays.login(info), "rw") as traffic:
+        calls: list[Callable[[], object]] = []
+        for leaving, arriving in zip(going, coming, strict=True):
+            calls.append(functools.partial(api.detach, leaving))
+            calls.append(functools.partial(api.create, volume, arriving, "ro"))
+        answers = together(calls)
+        assert [status for status, _ in answers] == [200] * 8, answers
+        traffic.goes_on()
+    wanted = {each.initiator: "ro" for each in coming} | {stays.initiator: "rw"}
+    assert Live(volume).modes() == wanted
+
+
+def test_a_volume_is_deleted_only_when_no_host_has_it(
+    api: Api, take: Take, volumes: Volumes, host: MakeHost
+) -> None:
+    volume, one = take(shared=False), host("one")
+    made = api.attach(volume, one)
+    with Traffic(one.login(made["connection_info"]), "rw") as traffic:
+        status, answer = api.call("DELETE", f"/v3/volumes/{volume}")
+        assert status == 400, answer
+        traffic.goes_on()
+    assert api.detach(made["id"])[0] == 200
+    api.delete_volume(volume)
+    volumes.forget(volume)
+    assert Live(volume).gone

@@ -1,0 +1,44 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""What an attach costs: no process, and no eventlet in the daemon."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.system.api import Api
+from tests.system.conftest import MakeDaemon, MakeHost
+from tests.system.daemons import OwnHelper
+from tests.system.processes import Forks, memory_holds
+from tests.system.units import DAEMON, main_pid
+
+pytestmark = pytest.mark.system
+
+
+def test_attaching_and_detaching_start_no_process(
+    own_helper: OwnHelper, daemon: MakeDaemon, host: MakeHost
+) -> None:
+    node = daemon(helper=own_helper.socket).start()
+    assert node.process
+    parents = node.process.pid, own_helper.process.pid
+    api = node.api
+    with Forks() as forks:
+        volume = api.volume()
+        assert len(forks.of(*parents)) >= 1  # lvcreate: so it does see them
+        made = [
+            api.attach(volume, host(f"host-{number}"), "ro" if number % 2 else "rw")
+            for number in range(20)
+        ]
+        reserved = api.reserve(volume)
+        assert api.connect(reserved, host("late"))[0] == 200
+        for each in made:
+            api.complete(each["id"])
+            assert api.detach(each["id"])[0] == 200
+        assert api.detach(reserved)[0] == 200
+        assert forks.of(*parents) == []
+
+
+def test_the_daemon_has_no_eventlet_in_it(api: Api) -> None:
+    assert api.answers()
+    found = memory_holds(main_pid(DAEMON), b"/sqlalchemy/engine/", b"/eventlet/")
+    assert found == {b"/sqlalchemy/engine/": True, b"/eventlet/": False}

@@ -1,0 +1,117 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""An attach that fails, made to fail for real: nothing of it stays."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.system.api import Api
+from tests.system.conftest import MakeDaemon, MakeHost
+from tests.system.daemons import OwnHelper
+from tests.system.hosts import Traffic
+from tests.system.kernel import Foreign, Live
+from tests.system.units import run
+from tests.system.waiting import wait_until
+
+pytestmark = pytest.mark.system
+
+Take = Callable[..., str]
+
+
+@contextlib.contextmanager
+def _held(volume: str) -> Iterator[None]:
+    """Something else of this machine has the disk open for itself."""
+    held = os.open(f"/dev/lunshare/volume-{volume}", os.O_RDWR | os.O_EXCL)
+    try:
+        yield
+    finally:
+        os.close(held)
+
+
+@contextlib.contextmanager
+def _portal_taken(_volume: str) -> Iterator[None]:
+    """Another target listens on the port at every address."""
+    foreign = Foreign("0.0.0.0:3260")
+    try:
+        before = foreign.tree()
+        yield
+        assert foreign.tree() == before
+    finally:
+        foreign.remove()
+
+
+@contextlib.contextmanager
+def _lost(volume: str) -> Iterator[None]:
+    """The disk is not there under its name."""
+    run("lvrename", "lunshare", f"volume-{volume}", f"lost-{volume}")
+    try:
+        yield
+    finally:
+        run("lvrename", "lunshare", f"lost-{volume}", f"volume-{volume}")
+
+
+@pytest.mark.parametrize("trouble", [_held, _portal_taken, _lost])
+def test_a_first_attach_that_fails_leaves_nothing_and_succeeds_later(
+    api: Api,
+    take: Take,
+    host: MakeHost,
+    trouble: Callable[[str], contextlib.AbstractContextManager[None]],
+) -> None:
+    volume, one = take(shared=False), host("one")
+    with trouble(volume):
+        status, answer = api.create(volume, one)
+        assert status == 500
+        assert volume in answer["computeFault"]["message"]
+        assert Live(volume).gone
+        assert api.attachments(volume) == []
+        assert api.status(volume) == "available"
+    info = api.attach(volume, one)["connection_info"]
+    assert not one.refused(info)
+
+
+def test_a_disk_that_is_not_active_is_made_ready_by_the_attach(
+    api: Api, volume: str, host: MakeHost
+) -> None:
+    run("lvchange", "-an", f"lunshare/volume-{volume}")
+    one = host("one")
+    info = api.attach(volume, one)["connection_info"]
+    assert not one.refused(info)
+
+
+def test_without_its_helper_the_daemon_says_what_to_do_and_hosts_go_on(
+    own_helper: OwnHelper, daemon: MakeDaemon, host: MakeHost
+) -> None:
+    node = {"reconcile_interval": 1}
+    api = daemon(node=node, helper=own_helper.socket).start().api
+    volume, stays, comes = api.volume(), host("stays"), host("comes")
+    live, info = Live(volume), api.attach(volume, stays)["connection_info"]
+    reserved = api.reserve(volume)
+    with Traffic(stays.login(info), "rw") as traffic:
+        before = live.identity(stays.initiator)
+        own_helper.stop()
+        for status, answer in (
+            api.create(volume, comes),
+            api.connect(reserved, comes),
+            api.detach(api.attachments(volume)[0]["id"]),
+        ):
+            assert status == 503
+            told = answer["serviceUnavailable"]["message"]
+            assert "lunshare-helper.socket" in told
+        wait_until(lambda: api.call("GET", "/readyz")[0] == 503)
+        assert live.modes() == {stays.initiator: "rw"}
+        assert live.identity(stays.initiator) == before
+        traffic.goes_on()
+    own_helper.start()
+    # What was asked for and could not be done is finished: the detach.
+    wait_until(lambda: live.gone)
+    wait_until(lambda: api.call("GET", "/readyz")[0] == 200)
+    assert stays.refused(info)
+    assert [each["id"] for each in api.attachments(volume)] == [reserved]
+    status, answer = api.connect(reserved, comes)
+    assert status == 200
+    assert not comes.refused(answer["attachment"]["connection_info"])

@@ -1,0 +1,87 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""A disk that hangs: its detach is an error in time, and everything else goes on."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.system.conftest import MakeDaemon, MakeHost
+from tests.system.hosts import Traffic, block
+from tests.system.kernel import Live
+from tests.system.units import run
+from tests.system.waiting import Later, wait_until
+
+pytestmark = pytest.mark.system
+
+DEADLINE = 2
+# One deadline for the change, the client's grace, and an emulated processor.
+IN_TIME = 4 * DEADLINE
+
+
+@contextlib.contextmanager
+def _hanging(volume: str) -> Iterator[None]:
+    """I/O of this volume's disk waits until the block ends."""
+    mapped = f"lunshare-volume--{volume.replace('-', '--')}"
+    run("dmsetup", "suspend", "--noflush", "--nolockfs", mapped)
+    try:
+        yield
+    finally:
+        run("dmsetup", "resume", mapped)
+
+
+def _in_flight(volume: str) -> bool:
+    """Whether the disk has a request that is not done."""
+    device = os.path.realpath(f"/dev/lunshare/volume-{volume}")
+    counts = Path(f"/sys/block/{os.path.basename(device)}/inflight").read_text()
+    return any(int(count) for count in counts.split())
+
+
+@pytest.mark.parametrize("finished_by", ["the next reconcile", "a repeated DELETE"])
+def test_a_detach_from_a_hung_disk_is_an_error_in_time_and_is_finished_later(
+    daemon: MakeDaemon, host: MakeHost, finished_by: str
+) -> None:
+    often = {"reconcile_interval": 1} if finished_by == "the next reconcile" else {}
+    api = daemon(node=often, backend={"lio_deadline": DEADLINE}).start().api
+    hung, sound = api.volume(), api.volume()
+    goes, stays, other = host("goes"), host("stays"), host("other")
+    leaving = api.attach(hung, goes)
+    info = leaving["connection_info"]
+    session = goes.login(info)
+    session.write(0, block("before"))
+    elsewhere = stays.login(api.attach(sound, stays)["connection_info"])
+    with Traffic(elsewhere, "rw") as traffic:
+        with _hanging(hung):
+            write = Later(session.write, 0, block("under way"))
+            wait_until(lambda: _in_flight(hung))
+            started = time.monotonic()
+            status, answer = api.detach(leaving["id"])
+            assert time.monotonic() - started < IN_TIME
+            assert status == 503
+            assert f"{DEADLINE} seconds" in answer["serviceUnavailable"]["message"]
+            assert api.status(hung) == "detaching"
+            assert goes.refused(info)
+            for _ in range(2):
+                made = api.attach(sound, other, "ro")
+                assert not other.refused(made["connection_info"])
+                assert api.detach(made["id"])[0] == 200
+            assert not write.done
+            traffic.goes_on()
+        if finished_by == "a repeated DELETE":
+            assert api.detach(leaving["id"])[0] == 200
+        path = f"/v3/attachments/{leaving['id']}"
+        wait_until(lambda: api.call("GET", path)[0] == 404)
+        wait_until(lambda: write.done)
+        traffic.goes_on()
+    assert Live(hung).gone
+    assert api.status(hung) == "available"
+    assert goes.refused(info)
+    # The write was under way when the detach began, and has landed before it ended.
+    again = goes.login(api.attach(hung, goes)["connection_info"])
+    assert again.read(0) == block("under way")

@@ -1,0 +1,102 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""The kernel's own initiator as one more host, driven by os-brick's connector."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.system.api import Api
+from tests.system.conftest import MakeHost
+from tests.system.hosts import BLOCK, block, write_protected
+from tests.system.kernel import Live
+
+pytestmark = pytest.mark.system
+
+Take = Callable[..., str]
+_SECONDS = 60  # right after a restart of iscsid a login has been seen to hang
+
+
+class Compute:
+    """The other end of tests/system/compute_host.py."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.system.compute_host"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=Path(__file__).parents[2],
+        )
+
+    def ask(self, verb: str, argument: object = None) -> Any:
+        """Let it do something, which must not take for ever."""
+        assert self._process.stdin
+        assert self._process.stdout
+        self._process.stdin.write(json.dumps([verb, argument]) + "\n")
+        self._process.stdin.flush()
+        ready, _, _ = select.select([self._process.stdout], [], [], _SECONDS)
+        assert ready, f"{verb} took more than {_SECONDS} seconds"
+        answer = json.loads(self._process.stdout.readline())
+        if "error" in answer:
+            raise RuntimeError(answer["error"])
+        return answer["value"]
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+
+@pytest.fixture
+def compute() -> Iterator[Compute]:
+    made = Compute()
+    yield made
+    made.close()
+
+
+def _attach(api: Api, volume: str, connector: object, mode: str) -> dict[str, Any]:
+    asked = {"volume_uuid": volume, "mode": mode, "connector": connector}
+    answer = api.must("POST", "/v3/attachments", {"attachment": asked})
+    return dict(answer["attachment"])
+
+
+def test_os_brick_attaches_writes_and_detaches_beside_other_hosts(
+    api: Api, take: Take, host: MakeHost, compute: Compute
+) -> None:
+    shared, mine = take(), take()
+    reader, writer = host("reader"), host("writer")
+    connector = compute.ask("properties")
+    written = _attach(api, shared, connector, "rw")
+    path = compute.ask("connect", written["connection_info"])
+    reading = reader.login(api.attach(shared, reader, "ro")["connection_info"])
+    compute.ask("write", [path, "from the kernel"])
+    assert reading.read(0) == b"from the kernel".ljust(BLOCK, b".")
+    assert write_protected(reading)
+
+    # The same host reads another volume, that it may not write.
+    read = _attach(api, mine, connector, "ro")
+    writing = writer.login(api.attach(mine, writer)["connection_info"])
+    writing.write(0, block("from the writer"))
+    writing.write(1, block("") * 7)
+    other = compute.ask("connect", read["connection_info"])
+    device = os.path.basename(os.path.realpath(other))
+    assert Path(f"/sys/block/{device}/ro").read_text().strip() == "1"
+    assert compute.ask("read", other) == "from the writer"
+    with pytest.raises(RuntimeError, match="not permitted|Read-only"):
+        compute.ask("write", [other, "not allowed"])
+
+    for made, volume in ((written, shared), (read, mine)):
+        compute.ask("disconnect", made["connection_info"])
+        assert api.detach(made["id"])[0] == 200
+        assert connector["initiator"] not in Live(volume).modes()
+    assert reading.read(0).startswith(b"from the kernel")
+    writing.write(0, block("still here"))

@@ -1,0 +1,222 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""LIO in trouble: half-made states, and closings while writes are under way."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from drivers.errors import DeadlineExceeded
+from drivers.helper.backstores import path_of
+from tests.system.lio_checks import ONE, TWO, Make, protected, refused
+from tests.system.lio_node import (
+    CONFIGFS,
+    HelperProcess,
+    Later,
+    Node,
+    hanging,
+    in_flight,
+    initiator,
+    target,
+    wait_until,
+)
+
+pytestmark = pytest.mark.system
+pytest_plugins = ["tests.system.lio_fixtures"]
+
+# half-made states, as a kill -9 leaves them
+
+
+def _half_backstore(node: Node) -> None:
+    """A backstore that is not enabled, and another without its identity."""
+    node.driver.remove(node.id)
+    from drivers.helper.backstores import _numbers
+
+    path_number = next(iter(_numbers(node.id)))
+    path = Path(path_of(node.id, f"iblock_{path_number}"))
+    path.mkdir(parents=True)
+    (path / "control").write_text(f"udev_path={node.disk.path}")
+
+
+def _half_enabled_backstore(node: Node) -> None:
+    _half_backstore(node)
+    (path,) = CONFIGFS.glob(f"core/*/{node.name}")
+    (path / "enable").write_text("1")
+
+
+def _half_target(node: Node) -> None:
+    node.driver.remove(node.id)
+    node.group.mkdir(parents=True)
+
+
+def _disabled(node: Node) -> None:
+    (node.group / "enable").write_text("0")
+
+
+def _no_lun(node: Node) -> None:
+    for host in "ab":
+        _no_mapping(node, host)
+    (node.group / "lun/lun_0" / node.name).unlink()
+
+
+def _no_mapping(node: Node, host: str = "a") -> None:
+    _no_link(node, host)
+    (node.acl(host) / "lun_0").rmdir()
+
+
+def _no_link(node: Node, host: str = "a") -> None:
+    (link,) = (
+        each for each in (node.acl(host) / "lun_0").iterdir() if each.is_symlink()
+    )
+    link.unlink()
+
+
+def _wide_open(node: Node) -> None:
+    (node.group / "attrib/generate_node_acls").write_text("1")
+    (node.group / "attrib/demo_mode_write_protect").write_text("0")
+    (node.acl("b") / "lun_0/write_protect").write_text("0")
+
+
+def _second_way(node: Node) -> None:
+    extra = node.acl("b") / "lun_7"
+    extra.mkdir()
+    (extra / "link").symlink_to(node.group / "lun/lun_0")
+    (extra / "write_protect").write_text("0")
+
+
+def _other_path(node: Node) -> None:
+    (node.backstore() / "udev_path").write_text("/dev/lunshare/other")
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        _half_backstore,
+        _half_enabled_backstore,
+        _half_target,
+        _disabled,
+        _no_lun,
+        _no_mapping,
+        _no_link,
+        _wide_open,
+        _second_way,
+        _other_path,
+    ],
+)
+def test_whatever_is_there_becomes_what_is_wanted(
+    node: Node, spoil: Callable[[Node], None]
+) -> None:
+    node.apply(a="rw", b="ro")
+    spoil(node)
+    assert node.apply(a="rw", b="ro")
+    assert node.live() == {"a": "rw", "b": "ro"}
+    node.login("a").write(0, ONE)
+    assert protected(node.login("b").write, 0, TWO)
+    assert refused(node, "c")
+    assert not (node.acl("b") / "lun_7").exists()
+    assert node.login("a").serial == node.id
+    assert node.apply(a="rw", b="ro") == ()
+
+
+def test_an_attach_does_not_wake_what_a_killed_remove_left(node: Node) -> None:
+    node.apply(a="rw", b="rw")
+    _disabled(node)
+    node.apply(only="c", c="ro")
+    assert node.live() == {"c": "ro"}
+
+
+# closing while writes are under way, on a disk that hangs
+
+
+def _write_under_way(node: Node, host: str) -> Later:
+    session = node.login(host)
+    node.suspend()
+    write = Later(session.write, 0, ONE)
+    wait_until(lambda: in_flight(node))
+    return write
+
+
+@pytest.mark.parametrize("wanted", [{}, {"a": "ro"}], ids=["close", "restrict"])
+def test_a_closing_waits_for_the_writes(
+    helper: HelperProcess, make: Make, wanted: dict[str, str]
+) -> None:
+    node, other = make(), make()
+    node.apply(a="rw")
+    other.apply(a="rw")
+    _write_under_way(node, "a")
+    with hanging(node):
+        hasty = target(helper, deadline=1.0)
+        with pytest.raises(DeadlineExceeded):
+            hasty.apply(node.export(**wanted), only={initiator("a")})
+        with pytest.raises(DeadlineExceeded):
+            hasty.apply(node.export(**wanted), only={initiator("a")})
+        assert node.live().get("a") != "rw"
+        assert hasty.apply(other.export(a="rw", b="rw"))
+        hasty.remove(other.id)
+        hasty.apply(other.export(b="ro"))
+        assert other.live() == {"b": "ro"}
+        again = Later(node.driver.apply, node.export(**wanted), {initiator("a")})
+        assert not again.done
+    assert again.join() is None
+    assert node.on_disk(0) == ONE
+    assert node.live() == wanted
+    assert refused(node, "a") == (not wanted)
+
+
+def test_the_writes_of_a_dead_host_are_waited_for(node: Node) -> None:
+    node.apply(a="rw", b="rw")
+    program = ["qemu-io", "--image-opts", "-c", "write -P 49 0 4k", "-n"]
+    options = f"driver=iscsi,transport=tcp,portal=127.0.0.1:3260,target={node.iqn}"
+    options += f",lun=0,initiator-name={initiator('a')}"
+    with hanging(node):
+        dying = subprocess.Popen([*program, options], stdout=subprocess.DEVNULL)
+        wait_until(lambda: in_flight(node))
+        dying.kill()
+        dying.wait()
+        closing = Later(node.apply, "a")
+        b = Later(node.login, "b")
+        assert b.join() is None
+        assert not closing.done
+    assert closing.join() is None
+    assert node.on_disk(0) == ONE
+    assert node.live() == {"b": "rw"}
+
+
+@pytest.mark.parametrize("wanted", [{}, {"a": "ro"}], ids=["close", "restrict"])
+def test_a_helper_killed_in_a_closing_waits_again(
+    tmp_path: Path, node: Node, wanted: dict[str, str]
+) -> None:
+    node.apply(a="rw")
+    _write_under_way(node, "a")
+    mortal = HelperProcess(tmp_path)
+    with hanging(node):
+        with pytest.raises(DeadlineExceeded):
+            target(mortal, deadline=1.0).apply(node.export(**wanted))
+        mortal.kill()
+        hasty = target(node.helper, deadline=1.0)
+        with pytest.raises(DeadlineExceeded):
+            hasty.apply(node.export(**wanted))
+        assert "rw" not in node.live().values()
+        again = Later(node.driver.apply, node.export(**wanted))
+        assert not again.done
+    assert again.join() is None
+    mortal.wait()
+    assert node.on_disk(0) == ONE
+    assert node.live() == wanted
+
+
+def test_remove_waits_for_the_writes(helper: HelperProcess, node: Node) -> None:
+    node.apply(a="rw")
+    _write_under_way(node, "a")
+    with hanging(node):
+        with pytest.raises(DeadlineExceeded):
+            target(helper, deadline=1.0).remove(node.id)
+        assert refused(node, "a")
+    node.driver.remove(node.id)
+    assert node.on_disk(0) == ONE
+    assert not node.group.exists()
+    assert not list(CONFIGFS.glob(f"core/*/{node.name}"))

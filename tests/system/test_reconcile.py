@@ -1,0 +1,145 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""The live target drifts from the database by somebody's hand; it is brought back.
+
+The daemon here is one of the tests' own, which looks every second.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+
+import pytest
+
+from tests.system.api import Api
+from tests.system.conftest import MakeHost
+from tests.system.daemons import Daemon, remove_disk
+from tests.system.hosts import Traffic, block, write_protected
+from tests.system.kernel import Foreign, Live
+from tests.system.units import run
+from tests.system.waiting import wait_until
+
+pytestmark = pytest.mark.system
+
+
+@pytest.fixture(scope="module")
+def keen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+    """A daemon that reconciles every second."""
+    node = {"reconcile_interval": 1}
+    daemon = Daemon(tmp_path_factory.mktemp("keen"), node=node)
+    try:
+        yield daemon.start()
+    finally:
+        daemon.clear()
+
+
+@pytest.fixture(scope="module")
+def kept(keen: Daemon) -> str:
+    """The one volume of it."""
+    return keen.api.volume()
+
+
+@pytest.fixture
+def shared(keen: Daemon, kept: str) -> Iterator[str]:
+    """It, with nobody attached before and after."""
+    yield kept
+    for attachment in keen.api.attachments(kept):
+        assert keen.api.detach(attachment["id"])[0] == 200
+    assert Live(kept).gone
+
+
+def _logged(daemon: Daemon, *words: str) -> bool:
+    """Whether one line of its log has all of these words."""
+    assert daemon.process
+    lines = daemon.process.said().splitlines()
+    return any(all(word in line for word in words) for line in lines)
+
+
+def test_a_wiped_target_is_built_again_with_the_same_names_and_secrets(
+    keen: Daemon, shared: str, host: MakeHost, foreign: Foreign
+) -> None:
+    writer, reader, live = host("writer"), host("reader"), Live(shared)
+    told = {
+        each.name: keen.api.attach(shared, each, mode)["connection_info"]
+        for each, mode in ((writer, "rw"), (reader, "ro"))
+    }
+    session = writer.login(told["writer"])
+    session.write(0, block("before"))
+    serial = session.serial
+    assert serial == shared
+    live.wipe()
+    wanted = {writer.initiator: "rw", reader.initiator: "ro"}
+    wait_until(lambda: live.modes() == wanted)
+    wait_until(lambda: not writer.refused(told["writer"]))
+    session = writer.login(told["writer"])
+    assert session.serial == serial
+    assert session.read(0) == block("before")
+    assert write_protected(reader.login(told["reader"]))
+    assert _logged(keen, "RECONCILE changed", shared, "target", "made")
+    assert foreign.path.exists()
+
+
+def test_an_access_that_no_attachment_asks_for_is_closed(
+    keen: Daemon, shared: str, host: MakeHost, foreign: Foreign
+) -> None:
+    writer, intruder, live = host("writer"), host("intruder"), Live(shared)
+    info = keen.api.attach(shared, writer)["connection_info"]
+    with Traffic(writer.login(info), "rw") as traffic:
+        before = live.identity(writer.initiator)
+        live.intrude(intruder.initiator)
+        wait_until(lambda: intruder.initiator not in live.modes())
+        assert intruder.refused({**info, "auth_method": None})
+        assert live.identity(writer.initiator) == before
+        traffic.goes_on()
+    wait_until(
+        lambda: _logged(keen, "RECONCILE changed", shared, intruder.initiator, "closed")
+    )
+    assert foreign.path.exists()
+
+
+def test_a_read_only_host_that_was_made_writable_by_hand_is_restricted(
+    keen: Daemon, shared: str, host: MakeHost
+) -> None:
+    writer, reader, live = host("writer"), host("reader"), Live(shared)
+    info = keen.api.attach(shared, writer)["connection_info"]
+    mine = keen.api.attach(shared, reader, "ro")["connection_info"]
+    session = reader.login(mine)
+    with Traffic(writer.login(info), "rw") as traffic:
+        before = live.identity(writer.initiator)
+        live.protect(reader.initiator, "0")
+        wait_until(lambda: live.modes()[reader.initiator] == "ro")
+        # No write that came in meanwhile is still under way: the session ended.
+        wait_until(lambda: not session.alive)
+        assert write_protected(reader.login(mine))
+        assert live.identity(writer.initiator) == before
+        traffic.goes_on()
+    wait_until(lambda: _logged(keen, "RECONCILE changed", shared, reader.initiator))
+
+
+def test_what_is_ours_and_has_no_row_is_reported_and_left_alone(
+    keen: Daemon, api: Api
+) -> None:
+    lost = str(uuid.uuid4())
+    live = Live(lost)
+    size = ("--thin", "--virtualsize", "1g")
+    run("lvcreate", "-qq", *size, "-n", f"volume-{lost}", "lunshare/lunshare-pool")
+    try:
+        live.group.mkdir(parents=True)
+        wait_until(lambda: len(_about(keen.api, lost)) == 2)
+        assert keen.api.call("GET", "/readyz")[0] == 200
+        for what in ("export of volume", "disk /dev/"):
+            assert _logged(keen, "left alone", what, lost)
+        assert live.group.exists()
+        assert lost in run("lvs", "-o", "lv_name", "lunshare")
+    finally:
+        if live.path.exists():
+            live.group.rmdir()
+            live.path.rmdir()
+        remove_disk(lost)
+    wait_until(lambda: not _about(keen.api, lost))
+
+
+def _about(api: Api, volume: str) -> list[str]:
+    """What the node does not know and that has to do with this volume."""
+    return [sentence for sentence in api.unknown() if volume in sentence]

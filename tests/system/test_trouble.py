@@ -1,0 +1,192 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""A node that is set up wrong, or whose room is used up: a clear word, no debris."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.system.api import Api
+from tests.system.conftest import MakeDaemon, MakeHost
+from tests.system.hosts import Traffic
+from tests.system.kernel import Live
+from tests.system.units import run
+from tests.system.waiting import wait_until
+
+pytestmark = pytest.mark.system
+
+TINY = "lunshare-tiny"
+MIB = 1024**2
+
+
+def _last_words(daemon: MakeDaemon, **wrong: object) -> str:
+    """What a daemon says that cannot start: one sentence, no traceback."""
+    process = daemon(**wrong).launch()
+    assert process.ended() == 1
+    said = process.said()
+    assert "Traceback" not in said
+    (sentence,) = (
+        line for line in said.splitlines() if line.startswith("lunshared: ")
+    )
+    return sentence
+
+
+def test_a_missing_volume_group_is_one_sentence_with_the_remedy(
+    daemon: MakeDaemon,
+) -> None:
+    said = _last_words(daemon, backend={"volume_group": "nowhere"})
+    assert "volume_group nowhere" in said
+    assert "vgcreate nowhere" in said
+
+
+def test_a_missing_thin_pool_is_one_sentence_with_the_remedy(
+    daemon: MakeDaemon,
+) -> None:
+    said = _last_words(daemon, backend={"lvm_pool": "nowhere"})
+    assert "lvm_pool nowhere" in said
+    assert "lvcreate --type thin-pool" in said
+
+
+def test_a_daemon_without_its_helper_says_what_to_start(daemon: MakeDaemon) -> None:
+    said = _last_words(daemon, helper="/run/nowhere.sock")
+    assert "/run/nowhere.sock" in said
+    assert "start lunshare-helper.socket" in said
+
+
+@pytest.fixture
+def tiny(tmp_path: Path) -> Iterator[str]:
+    """A volume group of 1.5 GiB with a thin pool of 64 MiB."""
+    disk = tmp_path / "disk"
+    with open(disk, "wb") as new:
+        new.truncate(1536 * MIB)
+    loop = run("losetup", "--find", "--show", str(disk)).strip()
+    run("vgcreate", "-qq", TINY, loop)
+    pool = f"{TINY}-pool"
+    run("lvcreate", "-qq", "--type", "thin-pool", "-L", "64m", "-n", pool, TINY)
+    yield TINY
+    run("vgremove", "-qq", "--force", "--yes", TINY)
+    run("losetup", "--detach", loop)
+
+
+def _volumes_in(group: str) -> list[str]:
+    listed = run("lvs", "--noheadings", "-o", "lv_name", group).split()
+    return [name for name in listed if name.startswith("volume-")]
+
+
+def _is_refused_without_a_trace(api: Api, group: str, *words: str) -> None:
+    """A creation is 413 and says why; no row and no disk stays."""
+    before = _volumes_in(group)
+    status, answer = api.call("POST", "/v3/volumes", {"volume": {"size": 1}})
+    assert status == 413, answer
+    told = answer["overLimit"]["message"]
+    assert all(word in told for word in words), told
+    assert _volumes_in(group) == before
+    assert len(api.must("GET", "/v3/volumes")["volumes"]) == len(before)
+
+
+def test_a_full_thin_pool_takes_no_volume_and_says_so(
+    daemon: MakeDaemon, tiny: str
+) -> None:
+    backend = {"volume_group": tiny, "max_over_subscription_ratio": 1000}
+    api = daemon(backend=backend).start().api
+    volume = api.volume(shared=False)
+    filler = ["dd", "if=/dev/urandom", f"of=/dev/{tiny}/volume-{volume}"]
+    run(*filler, "bs=1M", "count=63", "oflag=direct")
+    _is_refused_without_a_trace(api, tiny, f"{tiny}-pool", "full")
+
+
+def test_a_full_volume_group_takes_no_volume_and_says_so(
+    daemon: MakeDaemon, tiny: str
+) -> None:
+    backend = {"volume_group": tiny, "lvm_type": "default"}
+    api = daemon(backend=backend).start().api
+    # Taken behind the daemon's back, after it has looked how much there is.
+    run("lvcreate", "-qq", "-L", "800m", "-n", "somebody", tiny)
+    _is_refused_without_a_trace(api, tiny, tiny)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A filesystem of 2 MiB."""
+    path = tmp_path / "small"
+    path.mkdir()
+    run("mount", "-t", "tmpfs", "-o", "size=2m,mode=755", "tmpfs", str(path))
+    yield path
+    run("umount", str(path))
+
+
+def _fill(path: Path) -> None:
+    """Leave no room; what is there already keeps its own."""
+    with open(path / "filler", "wb", buffering=0) as filler:
+        for size in (65536, 4096, 1):
+            with pytest.raises(OSError, match="No space"):
+                while True:
+                    filler.write(os.urandom(size))
+
+
+def test_a_full_disk_under_the_database_is_told_and_nothing_is_half_made(
+    small_disk: Path, daemon: MakeDaemon, host: MakeHost
+) -> None:
+    node = daemon()
+    node.state.symlink_to(small_disk)
+    api = node.start().api
+    volume, stays = api.volume(), host("stays")
+    made = api.attach(volume, stays)
+    live = Live(volume)
+    with Traffic(stays.login(made["connection_info"]), "rw") as traffic:
+        _fill(small_disk)
+        answers = []
+        hosts = [host(f"host-{number}") for number in range(200)]
+        for each in hosts:
+            answers.append(api.create(volume, each))
+            if answers[-1][0] != 200:
+                break
+        status, answer = answers.pop()
+        assert status == 503, answer
+        assert "full" in answer["serviceUnavailable"]["message"]
+        assert api.call("DELETE", f"/v3/volumes/{volume}")[0] in (400, 503)
+        told = {each["attachment"]["id"] for _, each in answers} | {made["id"]}
+        traffic.goes_on()
+        (small_disk / "filler").unlink()
+        path = f"/v3/attachments?volume_id={volume}"
+        rows = api.must("GET", path)["attachments"]
+        assert {row["id"] for row in rows} == told
+        wanted = {each.initiator for each in [stays, *hosts[: len(answers)]]}
+        assert set(live.modes()) == wanted
+        again = api.attach(volume, host("again"))
+        assert api.detach(again["id"])[0] == 200
+        traffic.goes_on()
+    wait_until(lambda: api.call("GET", "/readyz")[0] == 200)
+
+
+def test_a_second_daemon_on_the_same_state_path_is_refused(
+    daemon: MakeDaemon,
+) -> None:
+    first = daemon().start()
+    second = daemon()
+    second.state.symlink_to(first.state)
+    process = second.launch()
+    assert process.ended() == 1
+    assert "another lunshared already uses state_path" in process.said()
+    assert first.api.answers()
+    second.state.unlink()
+
+
+def test_nobody_but_the_daemons_user_may_speak_to_the_helper() -> None:
+    knock = (
+        "import socket; s = socket.socket(socket.AF_UNIX);"
+        " s.connect('/run/lunshare/helper.sock')"
+    )
+    done = subprocess.run(
+        ["setpriv", "--reuid=65534", "--clear-groups", "python3", "-c", knock],
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 1
+    assert "PermissionError" in done.stderr

@@ -1,0 +1,54 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""Waiting for a condition, and calls that run beside the test."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+_POLL_SECONDS = 0.02
+
+
+def wait_until(ready: Callable[[], object], seconds: float = 45.0) -> None:
+    """Ask again and again; neither kernel nor API has an event for it."""
+    deadline = time.monotonic() + seconds
+    while not ready():
+        assert time.monotonic() < deadline, f"not so within {seconds} seconds"
+        time.sleep(_POLL_SECONDS)
+
+
+class Later:
+    """A call in a thread of its own."""
+
+    def __init__(self, call: Callable[..., Any], *given: object) -> None:
+        self._value: Any = None
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, args=(call, *given))
+        self._thread.daemon = True
+        self._thread.start()
+
+    def _run(self, call: Callable[..., Any], *given: object) -> None:
+        try:
+            self._value = call(*given)
+        except BaseException as error:
+            self._error = error
+
+    @property
+    def done(self) -> bool:
+        return not self._thread.is_alive()
+
+    def value(self, seconds: float = 60.0) -> Any:
+        """What it returned, or the error it raised."""
+        self._thread.join(seconds)
+        assert self.done, f"not done within {seconds} seconds"
+        if self._error is not None:
+            raise self._error
+        return self._value
+
+
+def together(calls: Iterable[Callable[[], Any]]) -> list[Any]:
+    """Run all of them at the same time; their results in order."""
+    return [each.value() for each in [Later(call) for call in calls]]

@@ -1,0 +1,49 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""Fixtures of the helper's tests; the helper runs under our own uid."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Collection, Iterator
+from pathlib import Path
+
+import pytest
+
+from drivers.execute import Helper
+from tests.unit.helper_life import FILTERS, Life, Serve
+
+
+@pytest.fixture
+def filters(tmp_path: Path) -> Path:
+    directory = tmp_path / "rootwrap.d"
+    directory.mkdir(mode=0o755)
+    (directory / "test.filters").write_text(FILTERS)
+    (directory / "test.filters").chmod(0o644)
+    return directory
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "helper.sock"
+
+
+@pytest.fixture
+def serve(path: Path, filters: Path) -> Iterator[Serve]:
+    with contextlib.ExitStack() as stack:
+
+        def start(allowed: Collection[int] = frozenset({os.getuid()})) -> Life:
+            life = Life(path, filters, allowed)
+            stack.callback(life.end)
+            return life
+
+        yield start
+
+
+@pytest.fixture
+def helper(serve: Serve, path: Path) -> Iterator[Helper]:
+    serve()
+    made = Helper(str(path))
+    yield made
+    made.close()

@@ -1,0 +1,115 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""The fakes' failure points, which restart and fault tests stand on."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from drivers import fake_storage
+from drivers.conformance.fakes import NoRoot
+from drivers.conformance.fixtures import MIB, defaults, new_volume
+from drivers.errors import UnknownDisk
+from drivers.fake import FakeVolumes
+from drivers.targets.fake import FakeTarget
+from drivers.values import Connector, Disk, Export, Mode
+
+HOST = "iqn.1994-05.com.example:host1"
+
+
+class Killed(BaseException):
+    pass
+
+
+@pytest.fixture
+def volumes(request: pytest.FixtureRequest) -> FakeVolumes:
+    return FakeVolumes(request.node.name, defaults(FakeVolumes), NoRoot())
+
+
+@pytest.fixture
+def target(request: pytest.FixtureRequest) -> FakeTarget:
+    return FakeTarget(request.node.name, defaults(FakeTarget), NoRoot())
+
+
+def export(disk: Disk, mode: Mode) -> Export:
+    return Export(disk.volume_id, disk, (Connector(HOST, mode, "attachment"),))
+
+
+def test_every_point_is_passed(volumes, target):
+    passed: list[str] = []
+    volumes.failures.watch(passed.append)
+    target.failures.watch(passed.append)
+    volume = new_volume(MIB)
+    volumes.check()
+    target.check()
+    disk = volumes.create(volume)
+    for mode in (Mode.RW, Mode.RO):
+        target.apply(export(disk, mode))
+    target.observe()
+    target.remove(volume.id)
+    volumes.extend(volume)
+    volumes.disk(volume.id)
+    volumes.disks()
+    volumes.capacity()
+    volumes.delete(volume.id)
+    assert set(passed) == {*FakeVolumes.POINTS, *FakeTarget.POINTS}
+
+
+def test_an_unknown_point_is_refused(volumes):
+    with (
+        pytest.raises(KeyError, match=r"create\.before"),
+        volumes.failures.fail("create.never", Killed()),
+    ):
+        pass
+
+
+def test_a_point_fails_until_its_block_ends(volumes):
+    volume = new_volume(MIB)
+    with volumes.failures.fail("create.half", Killed()):
+        for _ in range(2):
+            with pytest.raises(Killed):
+                volumes.create(volume)
+        with pytest.raises(UnknownDisk):
+            volumes.disk(volume.id)
+    assert volumes.create(volume) == volumes.disk(volume.id)
+
+
+@pytest.mark.parametrize(
+    ("point", "live"),
+    [
+        ("apply.exported", []),
+        ("apply.born", [Mode.RO]),
+        ("apply.opened", [Mode.RW]),
+    ],
+)
+def test_a_target_killed_at_a_point_is_at_that_step(volumes, target, point, live):
+    disk = volumes.create(new_volume(MIB))
+    with target.failures.fail(point, Killed()), pytest.raises(Killed):
+        target.apply(export(disk, Mode.RW))
+    (found,) = target.observe()
+    assert [connector.mode for connector in found.connectors] == live
+
+
+def test_a_held_call_holds_up_no_other(volumes, target):
+    first, second = (volumes.create(new_volume(MIB)) for _ in range(2))
+    target.apply(export(second, Mode.RW))
+    session = target.login(second.volume_id, HOST)
+    with ThreadPoolExecutor(1) as pool:
+        with target.failures.hold("apply.born") as gate:
+            held = pool.submit(target.apply, export(first, Mode.RW))
+            assert gate.reached.wait(10)
+            session.write(0, b"goes on")
+            assert session.read(0, 7) == b"goes on"
+            assert target.apply(export(second, Mode.RW)) == ()
+            assert not held.done()
+        assert len(held.result(10)) == 2
+
+
+def test_reset_begins_with_nothing(volumes):
+    volumes.create(new_volume(MIB))
+    again = FakeVolumes(volumes.name, volumes.options, NoRoot())
+    assert len(again.disks()) == 1
+    fake_storage.reset()
+    assert FakeVolumes(volumes.name, volumes.options, NoRoot()).disks() == ()
