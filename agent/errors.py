@@ -65,6 +65,12 @@ class BackendUnavailable(BackendFailed):
     code = "backend-unavailable"
 
 
+class DatabaseFailed(BackendUnavailable):
+    """The database cannot be read or written. Nothing was acknowledged."""
+
+    code = "database-failed"
+
+
 class StartupError(AgentError):
     """The daemon cannot start as configured. Mend it, then start again."""
 

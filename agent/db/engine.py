@@ -17,7 +17,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from agent.errors import StartupError
+from agent.errors import DatabaseFailed, StartupError
 
 _PRAGMAS = (
     "PRAGMA journal_mode=WAL",
@@ -59,7 +59,7 @@ class Database:
     @contextmanager
     def reading(self) -> Iterator[sa.Connection]:
         """One snapshot; nothing may be written in it."""
-        with self.engine.connect() as connection:
+        with self._explained(), self.engine.connect() as connection:
             yield connection
 
     @contextmanager
@@ -68,10 +68,23 @@ class Database:
 
         Never held while a driver works.
         """
-        with self._writer, self.engine.connect() as connection:
+        with self._writer, self._explained(), self.engine.connect() as connection:
             connection.execution_options(writing=True)
             with connection.begin():
                 yield connection
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except (sa.exc.DatabaseError, sa.exc.TimeoutError) as error:
+            if isinstance(error, sa.exc.IntegrityError):
+                raise
+            raise DatabaseFailed(
+                f"the database {self.engine.url!r} cannot be used"
+                f" ({getattr(error, 'orig', None) or error}): check its path, its"
+                " owner and the room on its disk"
+            ) from error
 
     def close(self) -> None:
         """Close the idle connections."""

@@ -79,18 +79,16 @@ class Access:
         may be open.
         """
         try:
-            info = self.settle(volume, str(row.initiator))
+            info = self.settle(volume, str(row.initiator)) or {}
+            told: dict[str, Any] = {
+                "connection_info": _told(row, info),
+                "attach_time": now(),
+            }
+            with self._db.writing() as connection:
+                attachments.note(connection, row.id, **told)
         except Exception:
             self._give_up(row)
             raise
-        opened = replace(row, connection_info=_told(row, info or {}), attach_time=now())
-        with self._db.writing() as connection:
-            attachments.note(
-                connection,
-                row.id,
-                connection_info=opened.connection_info,
-                attach_time=opened.attach_time,
-            )
         LOG.info(
             "[%s] CONNECTED attachment=%s volume=%s initiator=%s mode=%s",
             row.attached_host,
@@ -99,7 +97,7 @@ class Access:
             row.initiator,
             row.mode,
         )
-        return opened
+        return replace(row, **told)
 
     def replace(self, volume: Volume, row: Attachment, initiator: str) -> None:
         """Close the initiator whose place the row's new connector has taken."""
@@ -139,8 +137,8 @@ class Access:
 
     def _give_up(self, row: Attachment) -> None:
         """A row that failed to open is not wanted any more; close it at once."""
-        self._failed(row, AttachStatus.ATTACHING, AttachStatus.ERROR_ATTACHING)
         try:
+            self._failed(row, AttachStatus.ATTACHING, AttachStatus.ERROR_ATTACHING)
             self.clean(row)
         except Exception as error:
             # The row keeps its initiator: reconcile tries again until it is shut.

@@ -151,12 +151,7 @@ def test_any_token_is_accepted(api: Api, token: str | None):
 
 
 def test_a_project_is_escaped_in_links(api: Api):
-    api.project = f"ä {api.project}/?"
-    answer = api.client.simulate_get(
-        f"/v3/{quote(api.project, safe='')}/volumes", headers={"Host": "n"}
-    )
-    assert answer.status_code == 404  # a slash parts a path, however it is written
-    api.project = api.project[:-2]
+    api.project = f"ä {api.project}"
     path = f"/v3/{quote(api.project)}/volumes"
     body = json.dumps({"volume": {"size": 1}})
     made = api.client.simulate_post(path, body=body).json["volume"]

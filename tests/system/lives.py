@@ -3,12 +3,15 @@
 """A node that lives many short lives: each ends with SIGKILL at a chosen step.
 
 A life is a forked process that assembles the node as the daemon does, on real
-storage: the installed helper, the volume group, LIO. It reconciles, waits to be
-looked at, puts the scene back in order, and begins one operation.
+storage: the installed helper, the volume group, LIO. It reconciles and then
+does what its parent says, one operation after the other, until one kills it.
 
-Steps are: before a commit; before a call that changes something; when it is
-sent and not answered; when it is answered. A question changes nothing, so
-dying before or after it is like dying at the steps beside it.
+An operation commits what it intends, changes the disks or the target, and
+commits that this is done. To die before the first commit is to die before it.
+The steps after that are: before a call that changes something; when it is sent
+and not answered; before the next commit. A question changes nothing, so dying
+before or after it is like dying at the steps beside it; and so it is with an
+answered call and the step that follows it.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ import json
 import os
 import signal
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import sqlalchemy as sa
@@ -37,39 +40,47 @@ _QUESTIONS = {"lio.check", "lio.observe", "vgs", "lvs"}
 
 
 class Door(Helper):
-    """The real door to root, and the end of the life at step ``at``."""
+    """The real door to root, and the end of the life at a chosen step."""
 
     def __init__(self, path: str) -> None:
         super().__init__(path)
         self._left = 0
+        self._intended = False
 
-    def arm(self, at: int, engine: sa.Engine) -> None:
-        """Count from here; step ``at`` is the last."""
-        self._left = at
-        sa.event.listen(engine, "commit", self._step)
+    def watch(self, engine: sa.Engine) -> None:
+        """See its commits."""
+        sa.event.listen(engine, "commit", self._commits)
+
+    def arm(self, at: int) -> None:
+        """Die at step ``at``, counted from here; 0 is never."""
+        self._left, self._intended = at, False
 
     def call(self, verb: str, *, timeout: float = 30.0, **arguments: Any) -> Any:
-        asks = arguments["argv"][0] if verb == "run" else verb
-        if not self._left or asks in _QUESTIONS:
-            return super().call(verb, timeout=timeout, **arguments)
-        self._step()
-        value = super().call(verb, timeout=timeout, **arguments)
-        self._step()
-        return value
+        if _changes(verb, arguments):
+            self._step()
+        return super().call(verb, timeout=timeout, **arguments)
 
     def _ask(self, connection: socket.socket, message: Any, timeout: float) -> Any:
-        argv = message["arguments"].get("argv")
-        asks = argv[0] if argv else message["verb"]
-        if self._left == 1 and asks not in _QUESTIONS:
-            frames.send(connection, message)
-        if asks not in _QUESTIONS:
+        if _changes(message["verb"], message["arguments"]):
+            if self._left == 1:
+                frames.send(connection, message)
             self._step()
         return super()._ask(connection, message, timeout)
 
-    def _step(self, _connection: object = None) -> None:
+    def _commits(self, _connection: object) -> None:
+        if self._intended:
+            self._step()
+        self._intended = True
+
+    def _step(self) -> None:
         if self._left == 1:
             os.kill(os.getpid(), signal.SIGKILL)
         self._left = max(0, self._left - 1)
+
+
+def _changes(verb: str, arguments: Mapping[str, Any]) -> bool:
+    asked = arguments["argv"][0] if verb == "run" else verb
+    return asked not in _QUESTIONS
 
 
 class Scene:
@@ -150,38 +161,47 @@ _STAY: dict[tuple[str | None, str | None], str] = {
 
 OPERATIONS: dict[str, Callable[[Scene], object]] = {
     "create": lambda s: s.volumes.create(CTX, NewVolume(1, "made")),
-    "delete": lambda s: s.delete(s.volume("idle")),
-    "reserve": lambda s: s.attach("shared", None, "rw"),
     "attach": lambda s: s.attach("shared", "third", "ro"),
     "first attach": lambda s: s.attach("idle", "third", "rw"),
     "connect": lambda s: s.connect(s.attachment("shared", None), "third"),
     "other connector": lambda s: s.connect(s.attachment("shared", "reader"), "third"),
-    "complete": lambda s: s.attachments.complete(
-        CTX, s.attachment("lonely", "only").id
-    ),
     "detach": lambda s: s.detach(s.attachment("shared", "reader")),
     "last detach": lambda s: s.detach(s.attachment("lonely", "only")),
+    "delete": lambda s: s.delete(s.volume("idle")),
 }
 
 
-def live(argv: list[str], parent: socket.socket, operation: str, at: int) -> int:
-    """One life; 0 when the operation has no step ``at``."""
+def live(argv: list[str], parent: socket.socket) -> int:
+    """One life, that does what its parent says until a step of that kills it."""
     parent.settimeout(_PARENT_SECONDS)
     conf = configure(argv)
     door = Door(conf.helper.socket)
     assembly = assemble(conf, root=door)
-    outcome = assembly.reconcile.run()
-    _show(parent, outcome.failed)
+    door.watch(assembly.database.engine)
+    say(parent, assembly.reconcile.run().failed)
     scene = Scene(assembly)
-    scene.restore()
-    _show(parent, [])
-    door.arm(at, assembly.database.engine)
-    OPERATIONS[operation](scene)
+    while asked := hear(parent):
+        scene.restore()
+        say(parent, [])
+        hear(parent)
+        door.arm(asked["step"])
+        OPERATIONS[asked["operation"]](scene)
+        door.arm(0)
+        say(parent, [])
     return 0
 
 
-def _show(parent: socket.socket, failed: list[str]) -> None:
-    """Tell the parent, and go on when it has looked."""
-    parent.sendall(json.dumps(failed).encode() + b"\n")
-    if not parent.recv(1):
-        raise SystemExit(1)
+def say(end: socket.socket, what: Any) -> None:
+    """Send one thing to the other end."""
+    end.sendall(json.dumps(what).encode() + b"\n")
+
+
+def hear(end: socket.socket) -> Any:
+    """The next thing that the other end says; None when there is no more."""
+    data = b""
+    while not data.endswith(b"\n"):
+        more = end.recv(65536)
+        if not more:
+            return None
+        data += more
+    return json.loads(data)

@@ -91,7 +91,7 @@ def test_os_brick_attaches_writes_and_detaches_beside_other_hosts(
     device = os.path.basename(os.path.realpath(other))
     assert Path(f"/sys/block/{device}/ro").read_text().strip() == "1"
     assert compute.ask("read", other) == "from the writer"
-    with pytest.raises(RuntimeError, match="not permitted|Read-only"):
+    with pytest.raises(RuntimeError, match=r"not permitted|Read-only"):
         compute.ask("write", [other, "not allowed"])
 
     for made, volume in ((written, shared), (read, mine)):

@@ -16,7 +16,7 @@ from alembic.script import ScriptDirectory
 from agent.db import migrations
 from agent.db.engine import Database
 from agent.db.schema import METADATA
-from agent.errors import StartupError
+from agent.errors import DatabaseFailed, StartupError
 
 
 @pytest.fixture
@@ -71,3 +71,29 @@ def test_a_commit_is_durable_when_it_returns(database: Database) -> None:
         pragma = connection.exec_driver_sql
         assert pragma("PRAGMA journal_mode").scalar() == "wal"
         assert pragma("PRAGMA synchronous").scalar() == 2
+
+
+def test_a_disk_that_is_full_is_said_and_nothing_is_half_written(
+    database: Database,
+) -> None:
+    migrations.upgrade(database)
+    with database.writing() as connection:
+        # As on a full disk: SQLite may not take one more page.
+        pages = connection.exec_driver_sql("PRAGMA page_count").scalar()
+    database.close()
+    sa.event.listen(
+        database.engine,
+        "connect",
+        lambda made, _: made.execute(f"PRAGMA max_page_count={pages}"),
+    )
+    insert = sa.text("INSERT INTO services VALUES (:host, 'b', 0, :text, NULL)")
+    row = {"host": "h", "text": "x" * 100_000}
+    with (
+        pytest.raises(DatabaseFailed, match="database or disk is full"),
+        database.writing() as connection,
+    ):
+        connection.execute(insert, {**row, "host": "first", "text": "small"})
+        connection.execute(insert, row)
+    with database.reading() as connection:
+        left = connection.execute(sa.text("SELECT count(*) FROM services")).scalar()
+    assert left == 0

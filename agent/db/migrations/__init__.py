@@ -11,7 +11,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 
 from agent.db.engine import Database
-from agent.errors import StartupError
+from agent.errors import DatabaseFailed, StartupError
 
 #: The newest revision. A test holds it against the files beside this one.
 HEAD = "0001"
@@ -27,12 +27,8 @@ def upgrade(database: Database) -> None:
         revision = _revision(database)
         if revision != HEAD:
             _run(database, revision)
-    except (sa.exc.DBAPIError, OSError) as error:
-        cause = getattr(error, "orig", error)
-        raise StartupError(
-            f"the database {database.engine.url!r} cannot be used ({cause}): check"
-            " its path, its owner and the room on its disk"
-        ) from error
+    except DatabaseFailed as error:
+        raise StartupError(error.message) from error
 
 
 def _revision(database: Database) -> str | None:
