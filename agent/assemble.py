@@ -33,6 +33,10 @@ from drivers.execute import Helper
 # has one lock, so a few threads keep every backend busy.
 _WORKERS = 8
 
+# No transaction outlives a few statements, and Python runs one thread at a
+# time: more of them would be no faster, and each has a cache of its own.
+_CONNECTIONS = 8
+
 
 @dataclass(frozen=True)
 class Assembly:
@@ -64,7 +68,7 @@ def assemble(conf: cfg.ConfigOpts, root: Root | None = None) -> Assembly:
     """
     root = root or Helper(conf.helper.socket)
     backends = load(conf, root)
-    database = Database(_url(conf), connections=conf.osapi_threads + _WORKERS + 4)
+    database = Database(_url(conf), connections=_CONNECTIONS)
     migrations.upgrade(database)
     locks = Locks(conf.volume_lock_timeout)
     access = Access(database, backends)

@@ -83,7 +83,7 @@ class Connection(HTTPConnection):
 
     def communicate(self) -> bool:
         """Answer requests as long as they follow one another."""
-        while super().communicate():
+        while super().communicate():  # type: ignore[no-untyped-call]
             if not self._follows():
                 return True
         return False

@@ -24,7 +24,7 @@ _A = VOLUME_ATTACHMENT.c
 _HERE = _A.deleted == sa.false()
 
 # A page of volumes shows who is attached, never how: connector and
-# connection_info are left where they are.
+# connection_info are left where they are. In the order of the record's fields.
 _BRIEF = sa.select(
     _A.id,
     _A.volume_id,
@@ -44,6 +44,9 @@ _THIS = _A.volume_id == sa.bindparam("volume_id")
 _INSERT = sa.insert(VOLUME_ATTACHMENT)
 _ONE = _ALL.where(_A.id == sa.bindparam("id"), _HERE)
 _BRIEF_OF_VOLUME = _BRIEF.where(_THIS, _HERE).order_by(*_AGE)
+_BRIEF_OF_VOLUMES = _BRIEF.where(
+    _A.volume_id.in_(sa.bindparam("volume_ids", expanding=True)), _HERE
+).order_by(*_AGE)
 _OF_VOLUME = _ALL.where(_THIS, _HERE).order_by(*_AGE)
 _OF_INITIATOR = _ALL.where(
     _THIS, _A.initiator == sa.bindparam("initiator"), _HERE
@@ -97,14 +100,21 @@ def page(connection: sa.Connection, page: Page) -> list[Attachment]:
 
     :raises NotFound: the marker.
     """
-    query = sa.select(VOLUME_ATTACHMENT).where(_HERE)
-    if page.project_id is not None:
-        query = query.join(VOLUMES, VOLUMES.c.id == _A.volume_id).where(
-            VOLUMES.c.project_id == page.project_id
-        )
+    query = _listed(page.sort, page.project_id is None)
     query = paging.filtered(query, page.filters, COLUMNS)
-    query = paging.paged(connection, query, page, COLUMNS, "attachment")
-    return [_record(row) for row in connection.execute(query)]
+    query = paging.behind_marker(connection, query, page, COLUMNS, "attachment")
+    return [_record(row) for row in connection.execute(query, paging.values(page))]
+
+
+@functools.lru_cache(maxsize=paging.SORTS)
+def _listed(sort: paging.Sort, every_project: bool) -> sa.Select[Any]:
+    """Attachments in this order; made once for each."""
+    query = _ALL.where(_HERE)
+    if not every_project:
+        query = query.join(VOLUMES, VOLUMES.c.id == _A.volume_id).where(
+            VOLUMES.c.project_id == paging.PROJECT
+        )
+    return paging.ordered(query, sort, COLUMNS)
 
 
 def of_volumes(
@@ -113,16 +123,15 @@ def of_volumes(
     """The attachments of many volumes, oldest first, without their secrets."""
     found: dict[str, list[Attachment]] = {}
     for some in paging.chunks(volume_ids):
-        query = _BRIEF.where(_A.volume_id.in_(some), _HERE).order_by(_A.created_at)
-        for row in connection.execute(query):
-            found.setdefault(row.volume_id, []).append(_brief(row))
+        for row in connection.execute(_BRIEF_OF_VOLUMES, {"volume_ids": some}).all():
+            found.setdefault(row[1], []).append(_brief(row))
     return found
 
 
 def brief_of_volume(connection: sa.Connection, volume_id: str) -> list[Attachment]:
     """The attachments of one volume, oldest first, without their secrets."""
     found = connection.execute(_BRIEF_OF_VOLUME, {"volume_id": volume_id})
-    return [_brief(row) for row in found]
+    return [_brief(row) for row in found.all()]
 
 
 def of_volume(connection: sa.Connection, volume_id: str) -> list[Attachment]:
@@ -222,16 +231,7 @@ def _columns(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _brief(row: Any) -> Attachment:
-    return Attachment(
-        id=row.id,
-        volume_id=row.volume_id,
-        status=AttachStatus(row.attach_status),
-        mode=row.attach_mode,
-        instance_uuid=row.instance_uuid,
-        attached_host=row.attached_host,
-        mountpoint=row.mountpoint,
-        attach_time=row.attach_time,
-    )
+    return Attachment(row[0], row[1], AttachStatus(row[2]), *row[3:])
 
 
 def _record(row: Any) -> Attachment:

@@ -24,6 +24,8 @@ _PRAGMAS = (
     "PRAGMA synchronous=FULL",
     "PRAGMA foreign_keys=ON",
     "PRAGMA busy_timeout=10000",
+    # KiB. Each connection has a cache of its own; the kernel's is behind it.
+    "PRAGMA cache_size=-1024",
 )
 
 
@@ -52,14 +54,15 @@ class Database:
         # SQLite has one writer; waiting here is fair and costs nothing, while
         # its own busy handler sleeps and can starve a thread.
         self._writer = threading.Lock()
-        if self.engine.dialect.name == "sqlite":
+        self._sqlite = self.engine.dialect.name == "sqlite"
+        if self._sqlite:
             sa.event.listen(self.engine, "connect", _prepare_sqlite)
-            sa.event.listen(self.engine, "begin", _begin_sqlite)
 
     @contextmanager
     def reading(self) -> Iterator[sa.Connection]:
         """One snapshot; nothing may be written in it."""
         with self._explained(), self.engine.connect() as connection:
+            self._begin(connection, "BEGIN")
             yield connection
 
     @contextmanager
@@ -68,10 +71,16 @@ class Database:
 
         Never held while a driver works.
         """
-        with self._writer, self._explained(), self.engine.connect() as connection:
-            connection.execution_options(writing=True)
-            with connection.begin():
-                yield connection
+        with (
+            self._writer,
+            self._explained(),
+            self.engine.connect() as connection,
+            connection.begin(),
+        ):
+            # A deferred writer could fail at its first write with
+            # SQLITE_BUSY_SNAPSHOT.
+            self._begin(connection, "BEGIN IMMEDIATE")
+            yield connection
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
@@ -86,6 +95,16 @@ class Database:
                 " owner and the room on its disk"
             ) from error
 
+    def _begin(self, connection: sa.Connection, statement: str) -> None:
+        """Say BEGIN to SQLite, straight to its driver.
+
+        As a statement of SQLAlchemy's, or from its "begin" event, it costs as
+        much as a query: one listener makes every execute look for others.
+        """
+        if self._sqlite:
+            driver: Any = connection.connection.dbapi_connection
+            driver.execute(statement)
+
     def close(self) -> None:
         """Close the idle connections."""
         self.engine.dispose()
@@ -95,11 +114,3 @@ def _prepare_sqlite(dbapi_connection: Any, _record: Any) -> None:
     dbapi_connection.isolation_level = None  # we say BEGIN ourselves
     for pragma in _PRAGMAS:
         dbapi_connection.execute(pragma)
-
-
-def _begin_sqlite(connection: sa.Connection) -> None:
-    # A deferred writer could fail at its first write with SQLITE_BUSY_SNAPSHOT.
-    writing = connection.get_execution_options().get("writing")
-    # Straight to the driver: through SQLAlchemy it costs as much as a query.
-    driver: Any = connection.connection.dbapi_connection
-    driver.execute("BEGIN IMMEDIATE" if writing else "BEGIN")

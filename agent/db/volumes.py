@@ -8,6 +8,7 @@ transaction. ``move`` is the only writer of a status.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -28,9 +29,25 @@ _V = VOLUMES.c
 _A = VOLUME_ATTACHMENT.c
 _HERE = _V.deleted == sa.false()
 
-_ROWS = sa.select(VOLUMES, VOLUME_TYPES.c.name.label("type_name")).join_from(
-    VOLUMES, VOLUME_TYPES, _V.volume_type_id == VOLUME_TYPES.c.id, isouter=True
-)
+# In the order of the record's fields.
+_ROWS = sa.select(
+    _V.id,
+    _V.size,
+    _V.status,
+    _V.backend,
+    _V.project_id,
+    _V.user_id,
+    _V.display_name,
+    _V.display_description,
+    _V.availability_zone,
+    _V.multiattach,
+    _V.bootable,
+    _V.volume_type_id,
+    VOLUME_TYPES.c.name,
+    _V.metadata,
+    _V.created_at,
+    _V.updated_at,
+).join_from(VOLUMES, VOLUME_TYPES, _V.volume_type_id == VOLUME_TYPES.c.id, isouter=True)
 
 # Built once: making a statement costs more than running it.
 _ONE = _ROWS.where(_V.id == sa.bindparam("volume_id"), _HERE)
@@ -142,15 +159,18 @@ def page(connection: sa.Connection, page: Page, detail: bool = True) -> list[Vol
 
     :raises NotFound: the marker.
     """
-    query = paging.paged(connection, _scoped(_ROWS, page), page, COLUMNS, "volume")
-    rows = connection.execute(query).all()
+    query = _filtered(_listed(page.sort, page.project_id is None), page)
+    query = paging.behind_marker(connection, query, page, COLUMNS, "volume")
+    rows = connection.execute(query, paging.values(page)).all()
     return _filled(connection, rows) if detail else [_record(row) for row in rows]
 
 
 def count(connection: sa.Connection, page: Page) -> int:
     """How many volumes the page's filters let through, on all pages."""
-    query = _scoped(sa.select(sa.func.count()).select_from(VOLUMES), page)
-    return int(connection.execute(query).scalar_one())
+    query = sa.select(sa.func.count()).select_from(VOLUMES).where(_HERE)
+    if page.project_id is not None:
+        query = query.where(_V.project_id == page.project_id)
+    return int(connection.execute(_filtered(query, page)).scalar_one())
 
 
 def update(
@@ -232,10 +252,16 @@ def uses_type(connection: sa.Connection, type_id: str) -> bool:
     return connection.execute(query).first() is not None
 
 
-def _scoped(query: sa.Select[Any], page: Page) -> sa.Select[Any]:
-    query = query.where(_HERE)
-    if page.project_id is not None:
-        query = query.where(_V.project_id == page.project_id)
+@functools.lru_cache(maxsize=paging.SORTS)
+def _listed(sort: paging.Sort, every_project: bool) -> sa.Select[Any]:
+    """Volumes in this order; made once for each."""
+    query = _ROWS.where(_HERE)
+    if not every_project:
+        query = query.where(_V.project_id == paging.PROJECT)
+    return paging.ordered(query, sort, COLUMNS)
+
+
+def _filtered(query: sa.Select[Any], page: Page) -> sa.Select[Any]:
     filters = dict(page.filters)
     for key, value in (filters.pop("metadata", None) or {}).items():
         query = query.where(_V.metadata[key].as_string() == value)
@@ -243,27 +269,10 @@ def _scoped(query: sa.Select[Any], page: Page) -> sa.Select[Any]:
 
 
 def _filled(connection: sa.Connection, rows: Sequence[Any]) -> list[Volume]:
-    attached = attachments.of_volumes(connection, [row.id for row in rows])
-    return [_record(row, attached.get(row.id, ())) for row in rows]
+    attached = attachments.of_volumes(connection, [row[0] for row in rows])
+    return [_record(row, attached.get(row[0], ())) for row in rows]
 
 
 def _record(row: Any, attached: Iterable[Attachment] = ()) -> Volume:
-    return Volume(
-        id=row.id,
-        size=row.size,
-        own_status=VolumeStatus(row.status),
-        backend=row.backend,
-        project_id=row.project_id,
-        user_id=row.user_id,
-        name=row.display_name,
-        description=row.display_description,
-        availability_zone=row.availability_zone,
-        multiattach=row.multiattach,
-        bootable=row.bootable,
-        volume_type_id=row.volume_type_id,
-        volume_type=row.type_name,
-        metadata=row.metadata,
-        created_at=row.created_at,
-        updated_at=row.updated_at,
-        attachments=tuple(attached),
-    )
+    known = (row[0], row[1], VolumeStatus(row[2]), *row[3:], tuple(attached))
+    return Volume(*known)

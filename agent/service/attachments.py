@@ -30,6 +30,8 @@ LOG = log.getLogger(__name__)
 _CONNECTABLE = WANTED | {AttachStatus.RESERVED, AttachStatus.ERROR_ATTACHING}
 _COMPLETABLE = WANTED | {AttachStatus.RESERVED}
 
+Rows = list[Attachment]
+
 
 class Attachments:
     """Attachments of this node's volumes."""
@@ -46,7 +48,7 @@ class Attachments:
         """
         return with_secrets(self._row(attachment_id))
 
-    def list(self, ctx: Context, page: Page) -> list[Attachment]:
+    def list(self, ctx: Context, page: Page) -> Rows:
         """A page of attachments, without credentials."""
         with self._db.reading() as connection:
             return attachments.page(connection, page)
@@ -120,7 +122,7 @@ class Attachments:
                 " connect it first"
             )
 
-    def delete(self, ctx: Context, attachment_id: str) -> list[Attachment]:  # type: ignore[valid-type]
+    def delete(self, ctx: Context, attachment_id: str) -> Rows:
         """Close the access, end the host's session, forget the attachment.
 
         Returns the attachments that the volume still has. When this returns,

@@ -13,7 +13,7 @@ from drivers.errors import DriverError, TargetFailed
 from tests.api.calls import Api
 from tests.node import Node, connector, initiator
 
-NOWHERE = "11111111-2222-3333-4444-555555555555"
+NOWHERE = "abcdef11-2222-3333-4444-555555555555"
 
 
 def name() -> str:

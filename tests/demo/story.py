@@ -91,18 +91,18 @@ class Story:
             told = host.live().write_protected
             promise(told == (host.mode == "ro"), f"{host.name} was told otherwise")
         say(
-            "all three have logged in to its LUN 0, each with a CHAP secret of its own;",
+            "all three have logged in to its LUN 0, each with its own CHAP secret;",
             "MODE SENSE says write-protected to beta and gamma, and not to alpha",
         )
 
     def share(self) -> None:
         """What one writes, the others read."""
         self.alpha.write(self.shared)
-        say(f"alpha wrote {SHARED // 1024} KiB:   sha256 {sha(self.shared)}")
+        say(f"alpha writes {SHARED // 1024} KiB:   sha256 {sha(self.shared)}")
         for host in (self.beta, self.gamma):
             read = host.read()
             promise(read == self.shared, f"{host.name} read other bytes")
-            print(f"    {host.name + ' reads:':<19}sha256 {sha(read)}")
+            print(f"    {host.name + ' reads:':<25}sha256 {sha(read)}")
 
     def refuse_write(self) -> None:
         """The target refuses, whatever the host's own kernel thinks."""

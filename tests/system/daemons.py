@@ -82,7 +82,7 @@ class Daemon:
         self.directory, self.state = directory, directory / "state"
         self._socket = f"unix:{directory}/api"
         self.api = Api(self._socket)
-        chosen = {
+        chosen: dict[str, Options] = {
             "DEFAULT": {
                 "enabled_backends": "lvm",
                 "reconcile_interval": 3600,
@@ -93,7 +93,8 @@ class Daemon:
             "lvm": {"volume_driver": "lvm", **(backend or {})},
         }
         self.config = directory / "lunshare.conf"
-        self.config.write_text("".join(_section(*each) for each in chosen.items()))
+        sections = (_section(name, options) for name, options in chosen.items())
+        self.config.write_text("".join(sections))
         self.process: Forked | None = None
 
     @property

@@ -59,8 +59,7 @@ class Live:
 
     def session(self, initiator: str) -> str | None:
         """The kernel's number of the live session; it is never used twice."""
-        found = _SESSION.search((self.acl(initiator) / "info").read_text())
-        return found[1] if found else None
+        return _session(self.acl(initiator))
 
     def protect(self, initiator: str, value: str) -> None:
         """Turn the write protection of a mapping by hand."""
@@ -130,7 +129,9 @@ class Foreign:
 
     def tree(self) -> dict[str, object]:
         """Everything of it that can be seen and does not count I/O."""
-        return dict(_seen(self.path)) | dict(_seen(self.store))
+        (acl,) = (self.path / "tpgt_1/acls").iterdir()
+        session = {"session": _session(acl)}
+        return dict(_seen(self.path)) | dict(_seen(self.store)) | session
 
     def remove(self) -> None:
         """Leave nothing of it."""
@@ -154,6 +155,11 @@ class Foreign:
         (group / "enable").write_text("1")
 
 
+def _session(acl: Path) -> str | None:
+    found = _SESSION.search((acl / "info").read_text())
+    return found[1] if found else None
+
+
 def _unlink(directory: Path) -> None:
     for each in directory.iterdir():
         if each.is_symlink():
@@ -164,7 +170,7 @@ def _seen(top: Path) -> Iterator[tuple[str, object]]:
     for directory, folders, files in os.walk(top):
         folders[:] = [each for each in folders if not each.endswith("statistics")]
         yield directory, os.stat(directory).st_ino
-        for name in files:
+        for name in set(files) - {"info"}:  # it counts the session's commands
             path = f"{directory}/{name}"
             with contextlib.suppress(OSError):  # write-only ones
                 yield path, Path(path).read_text()

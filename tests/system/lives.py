@@ -125,7 +125,7 @@ class Scene:
         """Put in order what the last life has left of its operation."""
         for volume in self.volumes.list(CTX, MANY):
             for row in volume.attachments:
-                known = (volume.name, row.attached_host) in _STAY
+                known = (str(volume.name), row.attached_host) in _STAY
                 if not known or row != self._of(volume, row.attached_host)[0]:
                     self.attachments.delete(CTX, row.id)
             if volume.name == "made":
@@ -151,7 +151,7 @@ class Scene:
 
 
 #: Volume and host to mode: the attachments that a life begins with.
-_STAY: dict[tuple[str | None, str | None], str] = {
+_STAY: dict[tuple[str, str | None], str] = {
     ("shared", "writer"): "rw",
     ("shared", "watcher"): "ro",
     ("shared", "reader"): "ro",

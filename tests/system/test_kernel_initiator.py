@@ -17,8 +17,9 @@ import pytest
 
 from tests.system.api import Api
 from tests.system.conftest import MakeHost
-from tests.system.hosts import BLOCK, block, write_protected
+from tests.system.hosts import block, write_protected
 from tests.system.kernel import Live
+from tests.system.lio_hosts import BLOCK
 
 pytestmark = pytest.mark.system
 

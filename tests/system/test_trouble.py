@@ -141,7 +141,7 @@ def test_a_full_disk_under_the_database_is_told_and_nothing_is_half_made(
     with Traffic(stays.login(made["connection_info"]), "rw") as traffic:
         _fill(small_disk)
         answers = []
-        hosts = [host(f"host-{number}") for number in range(200)]
+        hosts = [host(f"host-{number}") for number in range(40)]
         for each in hosts:
             answers.append(api.create(volume, each))
             if answers[-1][0] != 200:

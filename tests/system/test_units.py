@@ -118,6 +118,12 @@ class Client:
         except Exception as error:
             self.error = error
 
+    def goes_on(self) -> None:
+        """Return after three more acknowledgements."""
+        wanted = self.rounds + 3
+        wait_until(lambda: self.rounds >= wanted or self.error)
+        assert self.error is None, self.error
+
     def _step(self) -> None:
         if self.acknowledged == "attached":
             self.acknowledged = None
@@ -155,6 +161,16 @@ class Client:
             assert live.gone
 
 
+def _kill_and_see_it_back(api: Api, working: Working) -> None:
+    """kill -9; systemd starts it anew."""
+    pid = main_pid(DAEMON)
+    assert pid
+    systemctl("kill", "--signal=KILL", DAEMON)
+    working.is_undisturbed()
+    wait_until(lambda: main_pid(DAEMON) not in (0, pid) and api.answers())
+    working.is_undisturbed()
+
+
 def test_a_killed_daemon_comes_back_by_itself_with_all_that_was_acknowledged(
     api: Api, take: Take, host: MakeHost, working: Working
 ) -> None:
@@ -166,20 +182,9 @@ def test_a_killed_daemon_comes_back_by_itself_with_all_that_was_acknowledged(
     for thread in threads:
         thread.start()
     for _ in range(2):
-        seen = [client.rounds for client in clients]
-        wait_until(
-            lambda seen=seen: all(
-                client.rounds >= rounds + 3
-                for client, rounds in zip(clients, seen, strict=True)
-            )
-        )
-        pid = main_pid(DAEMON)
-        assert pid
-        systemctl("kill", "--signal=KILL", DAEMON)
-        working.is_undisturbed()
-        wait_until(lambda pid=pid: main_pid(DAEMON) not in (0, pid))
-        wait_until(api.answers)
-        working.is_undisturbed()
+        for client in clients:
+            client.goes_on()
+        _kill_and_see_it_back(api, working)
     for client, thread in zip(clients, threads, strict=True):
         client.stopping.set()
         thread.join(60)

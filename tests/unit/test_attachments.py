@@ -348,7 +348,7 @@ def _until_refused(node: Node, volume: Volume) -> BackendUnavailable:
     """Both threads are in the driver once a third caller is refused."""
     backend = node.assembly.backends["fake"]
     deadline = threading.Event()
-    while backend.slots._value:  # type: ignore[attr-defined]
+    while backend.slots._value:
         assert not deadline.wait(0.01)
     with pytest.raises(BackendUnavailable) as caught:
         attach(node, volume, "late")

@@ -87,13 +87,14 @@ def test_a_disk_that_is_full_is_said_and_nothing_is_half_written(
         lambda made, _: made.execute(f"PRAGMA max_page_count={pages}"),
     )
     insert = sa.text("INSERT INTO services VALUES (:host, 'b', 0, :text, NULL)")
-    row = {"host": "h", "text": "x" * 100_000}
-    with (
-        pytest.raises(DatabaseFailed, match="database or disk is full"),
-        database.writing() as connection,
-    ):
-        connection.execute(insert, {**row, "host": "first", "text": "small"})
-        connection.execute(insert, row)
+
+    def write() -> None:
+        with database.writing() as connection:
+            connection.execute(insert, {"host": "fits", "text": "small"})
+            connection.execute(insert, {"host": "h", "text": "x" * 100_000})
+
+    with pytest.raises(DatabaseFailed, match="database or disk is full"):
+        write()
     with database.reading() as connection:
         left = connection.execute(sa.text("SELECT count(*) FROM services")).scalar()
     assert left == 0

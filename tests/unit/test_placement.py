@@ -46,8 +46,13 @@ def test_a_pool_that_is_physically_full_takes_nothing_whatever_its_ratio() -> No
 
 def test_the_reserve_is_left_alone() -> None:
     assert room(pool("a", reserved_percentage=40)) == 60.0
-    nearly = {"thin_provisioning_support": True, "free_capacity_gb": 39.0}
-    assert room(pool("a", reserved_percentage=40, **nearly)) == 0.0
+    nearly = pool(
+        "a",
+        reserved_percentage=40,
+        thin_provisioning_support=True,
+        free_capacity_gb=39.0,
+    )
+    assert room(nearly) == 0.0
 
 
 def test_too_large_is_said_with_the_room_there_is() -> None:

@@ -118,9 +118,7 @@ def _list(
     call: Call, view: Callable[[Volume, views.Look], views.View], detail: bool
 ) -> Answer:
     page, counts, look = paging.page(call), paging.counts(call), _look(call)
-    rows = (
-        call.services.volumes.list(call.ctx, page, detail=detail) if page.limit else []
-    )
+    rows = call.services.volumes.list(call.ctx, page, detail=detail)
     body: dict[str, Any] = {"volumes": [view(row, look) for row in rows]}
     body |= paging.more(call, "volumes", page, rows)
     if counts:

@@ -1,0 +1,146 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""What must survive a reboot or a power cut, and how that is seen afterwards.
+
+``leave`` (tests/system/leave.py) writes the note before; the tests read it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.system.api import Api
+from tests.system.hosts import Host, block, write_protected
+from tests.system.kernel import Live, ours
+
+NOTE = Path("/var/lib/lunshare-left.json")
+LOG = Path("/var/lib/lunshare-left.log")
+DATA = "written before"
+
+
+def boot() -> str:
+    """The kernel's name for the time since it started."""
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
+def written(path: Path, text: str) -> None:
+    """Write a file so that it outlives the power."""
+    with open(path, "w", encoding="ascii") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    directory = os.open(path.parent, os.O_RDONLY)
+    os.fsync(directory)
+    os.close(directory)
+
+
+class Left:
+    """The note of ``leave``."""
+
+    def __init__(self) -> None:
+        note: dict[str, Any] = json.loads(NOTE.read_text())
+        self.boot, self.volumes = note["boot"], note["volumes"]
+        self.attached: list[dict[str, Any]] = note["attached"]
+        self.reserved: str = note["reserved"]
+        self.detached: str = note["detached"]
+        self.busy: str = note["busy"]
+
+    def last_words(self) -> dict[str, str | None]:
+        """Of the client that was at work to the last: host to what it knows.
+
+        An attachment's id, "" when it is detached, None while it waits.
+        """
+        known: dict[str, str | None] = {}
+        for line in LOG.read_text().splitlines(keepends=True):
+            # The last line may have been cut off by the power.
+            if line.endswith("\n"):
+                host, _, what = line.strip().partition(" ")
+                known[host] = None if what == "?" else what
+        return known
+
+
+class Survived:
+    """The same node, started again."""
+
+    @pytest.fixture(scope="class")
+    def left(self) -> Left:
+        return Left()
+
+    @pytest.fixture
+    def hosts(self, left: Left) -> Iterator[list[tuple[Host, dict[str, Any]]]]:
+        """Each host with what it was told when it was attached."""
+        made = [(Host(each["host"]), each) for each in left.attached]
+        yield made
+        for host, _ in made:
+            host.leave()
+
+    def test_the_machine_was_started_anew(self, left: Left) -> None:
+        assert left.boot != boot()
+
+    def test_every_host_gets_in_as_before_and_may_do_what_it_might(
+        self, hosts: list[tuple[Host, dict[str, Any]]]
+    ) -> None:
+        assert {each["mode"] for _, each in hosts} == {"ro", "rw"}
+        for host, each in hosts:
+            session = host.login(each["info"])
+            assert session.serial == each["serial"]
+            assert session.read(0) == block(DATA)
+            if each["mode"] == "rw":
+                session.write(8, block("written after"))
+            else:
+                assert write_protected(session)
+
+    def test_nobody_else_gets_in(
+        self, hosts: list[tuple[Host, dict[str, Any]]]
+    ) -> None:
+        nobody = Host("nobody")
+        for _, each in hosts:
+            assert nobody.refused(each["info"])
+            assert nobody.refused({**each["info"], "auth_method": None})
+
+    def test_what_was_attached_and_reserved_is_so_and_what_was_detached_is_not(
+        self, api: Api, left: Left
+    ) -> None:
+        for each in left.attached:
+            shown = api.must("GET", f"/v3/attachments/{each['id']}")["attachment"]
+            assert shown["status"] == "attached"
+            assert shown["connection_info"] == each["info"]
+            initiator = Host(each["host"]).initiator
+            assert Live(shown["volume_id"]).modes()[initiator] == each["mode"]
+        path = f"/v3/attachments/{left.reserved}"
+        assert api.must("GET", path)["attachment"]["status"] == "reserved"
+        assert api.detach(left.detached)[0] == 404
+
+    def test_all_that_was_acknowledged_up_to_the_last_moment_is_so(
+        self, api: Api, left: Left
+    ) -> None:
+        known = left.last_words()
+        assert known
+        rows = {row["id"] for row in api.attachments(left.busy)}
+        live = Live(left.busy)
+        held = {name: _tag(live, name) for name in live.modes()}
+        assert set(held.values()) == rows
+        for name, attachment in known.items():
+            if attachment is not None:
+                assert held.get(Host(name).initiator, "") == attachment
+
+    def test_the_node_is_ready_and_knows_all_that_it_has(
+        self, api: Api, left: Left
+    ) -> None:
+        status, told = api.call("GET", "/readyz")
+        assert status == 200
+        assert told["unknown"] == []
+        listed = api.must("GET", "/v3/volumes")["volumes"]
+        assert {each["id"] for each in listed} == set(left.volumes)
+        assert ours() <= set(left.volumes)
+
+
+def _tag(live: Live, initiator: str) -> str:
+    """The attachment that an ACL says it is there for."""
+    return (live.acl(initiator) / "tag").read_text().strip()
