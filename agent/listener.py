@@ -20,6 +20,7 @@ from agent.errors import StartupError
 
 _FORM = "give HOST:PORT, [IPV6]:PORT or unix:PATH"
 _FOLLOWS = 2  # milliseconds
+_HEADERS_MAX = 64 * 1024
 _IDLE_MAX = 1000
 
 
@@ -99,8 +100,12 @@ class Connection(HTTPConnection):
         return bool(poll.poll(_FOLLOWS))
 
 
-def serve(app: Callable[..., Any], address: Address, threads: int) -> wsgi.Server:
+def serve(
+    app: Callable[..., Any], address: Address, threads: int, max_body: int = 2**20
+) -> wsgi.Server:
     """Bind; the caller runs ``serve()`` on what is returned, and ``stop()``.
+
+    ``max_body`` is the largest request body in bytes that the app takes.
 
     :raises StartupError: the address cannot be had.
     """
@@ -112,6 +117,10 @@ def serve(app: Callable[..., Any], address: Address, threads: int) -> wsgi.Serve
     server.ConnectionClass = Connection
     # Cheroot's default of 10 would make an eleventh idle client connect anew.
     server.keep_alive_conn_limit = _IDLE_MAX
+    server.max_request_header_size = _HEADERS_MAX
+    # The app says 413 itself and reads no further. This is the wall behind it:
+    # without one, cheroot would read the rest of a refused body into memory.
+    server.max_request_body_size = 4 * max_body
     try:
         server.prepare()
     except OSError as error:

@@ -125,17 +125,22 @@ def serve(
     stop: threading.Event,
 ) -> None:
     """Answer requests until ``stop``, then let those under way end."""
-    server = listener.serve(assembly.app, address, conf.osapi_threads)
+    names = ",".join(assembly.backends)
+    server = listener.serve(
+        assembly.app, address, conf.osapi_threads, conf.osapi_max_request_body_size
+    )
     for loop in assembly.loops:
         loop.start()
     thread = threading.Thread(target=server.serve, name="listener", daemon=True)
     thread.start()
-    LOG.info("[main] READY listen=%s backends=%s", address, ",".join(assembly.backends))
-    systemd.notify("READY=1", "STATUS=serving")
-    stop.wait()
-    systemd.notify("STOPPING=1")
-    server.stop()
-    thread.join()
+    try:
+        LOG.info("[main] READY listen=%s backends=%s", address, names)
+        systemd.notify("READY=1", "STATUS=serving")
+        stop.wait()
+        systemd.notify("STOPPING=1")
+    finally:
+        server.stop()
+        thread.join()
 
 
 if __name__ == "__main__":

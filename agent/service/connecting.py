@@ -71,7 +71,7 @@ def refuse_mixed(other: Attachment, mode: str) -> Conflict:
 
 
 def _text(connector: Mapping[str, Any], key: str, default: str | None) -> str:
-    value = connector.get(key, default)
+    value = default if connector.get(key) is None else connector[key]
     if isinstance(value, str) and 0 < len(value) <= _TEXT_MAX and value.isprintable():
         return value
     raise Invalid(

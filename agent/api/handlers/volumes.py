@@ -98,8 +98,7 @@ def _refuse_sources(call: Call, asked: Mapping[str, Any]) -> None:
     for key in _NOT_OFFERED:
         if asked.get(key):
             raise Invalid(f"volume.{key} is not offered by this node: leave it out.")
-    shared = asked.get("multiattach")
-    if shared is True or query.boolean("volume.multiattach", str(shared or False)):
+    if query.boolean("volume.multiattach", str(asked.get("multiattach") or False)):
         raise Invalid(
             "volume.multiattach: leave it out and give a volume_type whose extra"
             " spec multiattach is '<is> True'."

@@ -1,0 +1,63 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""lunshared on the fake backend, as a process of its own, with what it uses."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from tests.bench.http import Client
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+
+
+class Daemon:
+    """One life of lunshared over a state path."""
+
+    def __init__(self, state: Path) -> None:
+        self.state = state
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port: int = probe.getsockname()[1]
+
+    def __enter__(self) -> Daemon:
+        lunshared = str(Path(sys.executable).with_name("lunshared"))
+        files = (ROOT / "etc/fake.conf", HERE / "fake.conf")
+        words = [f"--config-file={file}" for file in files]
+        words += [f"--state-path={self.state}", f"--listen=127.0.0.1:{self.port}"]
+        with open(self.state / "log", "ab") as log:
+            self._process = subprocess.Popen([lunshared, *words], stderr=log)
+        until = time.monotonic() + 60
+        while not self._answers():
+            if self._process.poll() is not None or time.monotonic() > until:
+                raise RuntimeError(f"lunshared did not start: {self.state / 'log'}")
+            time.sleep(0.05)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._process.terminate()
+        self._process.wait(60)
+
+    def memory(self) -> dict[str, float]:
+        """VmRSS and VmHWM, in MiB."""
+        text = Path(f"/proc/{self._process.pid}/status").read_text()
+        found = re.findall(r"(VmRSS|VmHWM):\s+(\d+) kB", text)
+        return {name: int(kib) / 1024 for name, kib in found}
+
+    def cpu(self) -> float:
+        """Seconds of CPU it has used so far."""
+        fields = Path(f"/proc/{self._process.pid}/stat").read_text().split()
+        return (int(fields[13]) + int(fields[14])) / os.sysconf("SC_CLK_TCK")
+
+    def _answers(self) -> bool:
+        try:
+            return bool(Client(self.port)("GET", "/types")) or True
+        except OSError:
+            return False

@@ -1,0 +1,75 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""Fill a node's database with volumes that hosts have, in one transaction.
+
+Through the API 40,000 creations would take minutes of commits. So the rows are
+written by agent.db's own functions, while the daemon runs: the fake target,
+which lives in the daemon's memory, does not have them.
+"""
+
+from __future__ import annotations
+
+import uuid
+from datetime import timedelta
+from pathlib import Path
+
+from agent.db import attachments, volumes
+from agent.db.engine import Database, now
+from agent.records import Attachment, Volume
+from agent.states import AttachStatus, VolumeStatus
+
+_HOSTS = 3
+
+
+def fill(state: Path, count: int) -> list[str]:
+    """Write ``count`` volumes, each attached to three hosts; their ids."""
+    database = Database(f"sqlite:///{state}/lunshare.sqlite", connections=1)
+    ids = [str(uuid.uuid4()) for _ in range(count)]
+    moment = now()
+    with database.writing() as connection:
+        for number, volume_id in enumerate(ids):
+            volume = Volume(
+                id=volume_id,
+                size=1,
+                own_status=VolumeStatus.AVAILABLE,
+                backend="fake",
+                project_id="default",
+                user_id="admin",
+                name=f"volume {number}",
+                multiattach=True,
+                created_at=moment + timedelta(microseconds=number),
+                updated_at=moment,
+            )
+            volumes.insert(connection, volume)
+            for host in range(_HOSTS):
+                attachments.insert(connection, _attached(volume, f"host-{host}"))
+    database.close()
+    return ids
+
+
+def _attached(volume: Volume, host: str) -> Attachment:
+    initiator = f"iqn.1994-05.com.example:{host}"
+    told = {
+        "driver_volume_type": "iscsi",
+        "target_portal": "127.0.0.1:3260",
+        "target_iqn": f"iqn.2026-11.io.lunshare:volume-{volume.id}",
+        "target_lun": 0,
+        "access_mode": "ro",
+    }
+    return Attachment(
+        id=str(uuid.uuid4()),
+        volume_id=volume.id,
+        status=AttachStatus.ATTACHED,
+        mode="ro",
+        instance_uuid=str(uuid.uuid4()),
+        attached_host=host,
+        mountpoint="/dev/vdb",
+        attach_time=volume.created_at,
+        connector={"initiator": initiator, "host": host},
+        connection_info=told,
+        initiator=initiator,
+        auth_username="u" * 20,
+        auth_password="p" * 16,
+        created_at=volume.created_at,
+        updated_at=volume.created_at,
+    )

@@ -1,0 +1,65 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""The smallest client: one connection kept open, so that the node is what is timed."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from typing import Any
+
+_HEADERS = {
+    "Content-Type": "application/json",
+    "OpenStack-API-Version": "volume 3.71",
+}
+
+
+class Client:
+    """One connection to a node's API."""
+
+    def __init__(self, port: int, keep: bool = True) -> None:
+        self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
+        self._headers = _HEADERS if keep else {**_HEADERS, "Connection": "close"}
+
+    def __call__(self, method: str, path: str, body: object = None) -> Any:
+        """The answer's JSON; an error status raises."""
+        sent = None if body is None else json.dumps(body)
+        self._connection.request(method, f"/v3{path}", sent, self._headers)
+        answer = self._connection.getresponse()
+        text = answer.read()
+        if answer.status >= 400:
+            raise RuntimeError(f"{method} {path}: {answer.status} {text[:300]!r}")
+        return json.loads(text) if text else None
+
+    def fetch(self, path: str) -> int:
+        """GET without parsing the answer; its length in bytes."""
+        self._connection.request("GET", f"/v3{path}", headers=self._headers)
+        answer = self._connection.getresponse()
+        text = answer.read()
+        if answer.status != 200:
+            raise RuntimeError(f"GET {path}: {answer.status} {text[:300]!r}")
+        return len(text)
+
+    def shared_volume(self, **more: object) -> str:
+        """A new volume of 1 GiB that many hosts may have; its id."""
+        if not self("GET", "/types")["volume_types"]:
+            specs = {"multiattach": "<is> True"}
+            asked = {"name": "multiattach", "extra_specs": specs}
+            self("POST", "/types", {"volume_type": asked})
+        asked = {"size": 1, "volume_type": "multiattach", **more}
+        return str(self("POST", "/volumes", {"volume": asked})["volume"]["id"])
+
+    def attach(self, volume_id: str, host: str, mode: str = "ro") -> str:
+        """Attach with a connector; the attachment's id."""
+        connector = {"initiator": f"iqn.1994-05.com.example:{host}", "host": host}
+        asked = {"volume_uuid": volume_id, "mode": mode, "connector": connector}
+        made = self("POST", "/attachments", {"attachment": asked})
+        return str(made["attachment"]["id"])
+
+    def complete(self, attachment_id: str) -> None:
+        """The host says that it uses the volume."""
+        self("POST", f"/attachments/{attachment_id}/action", {"os-complete": None})
+
+    def detach(self, attachment_id: str) -> None:
+        """Close it."""
+        self("DELETE", f"/attachments/{attachment_id}")
