@@ -125,6 +125,11 @@ class Access:
             raise
         return self._forget(row, frozenset({AttachStatus.DETACHING}))
 
+    def abandon(self, row: Attachment) -> None:
+        """Want the row gone; the next reconcile closes its access and forgets it."""
+        with self._db.writing() as connection:
+            attachments.move(connection, row.id, _RELEASABLE, AttachStatus.DETACHING)
+
     def clean(self, row: Attachment) -> None:
         """Close what a failed attach may have left open. Repeat-safe."""
         if row.initiator is None:

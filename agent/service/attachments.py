@@ -221,6 +221,8 @@ class Attachments:
             left = self._row(row.id)
             if left.initiator is None:
                 self._access.release(left)
+            else:
+                self._access.abandon(left)
         except AgentError as error:
             LOG.error("[%s] DROP attachment=%s: %s", row.attached_host, row.id, error)
 

@@ -33,7 +33,9 @@ class Daemon:
         words = [f"--config-file={file}" for file in files]
         words += [f"--state-path={self.state}", f"--listen=127.0.0.1:{self.port}"]
         with open(self.state / "log", "ab") as log:
-            self._process = subprocess.Popen([lunshared, *words], stderr=log)
+            self._process = subprocess.Popen(
+                [lunshared, *words], stdout=log, stderr=log
+            )
         until = time.monotonic() + 60
         while not self._answers():
             if self._process.poll() is not None or time.monotonic() > until:

@@ -40,13 +40,13 @@ class Client:
             raise RuntimeError(f"GET {path}: {answer.status} {text[:300]!r}")
         return len(text)
 
-    def shared_volume(self, **more: object) -> str:
+    def shared_volume(self) -> str:
         """A new volume of 1 GiB that many hosts may have; its id."""
         if not self("GET", "/types")["volume_types"]:
             specs = {"multiattach": "<is> True"}
-            asked = {"name": "multiattach", "extra_specs": specs}
-            self("POST", "/types", {"volume_type": asked})
-        asked = {"size": 1, "volume_type": "multiattach", **more}
+            new = {"name": "multiattach", "extra_specs": specs}
+            self("POST", "/types", {"volume_type": new})
+        asked: dict[str, object] = {"size": 1, "volume_type": "multiattach"}
         return str(self("POST", "/volumes", {"volume": asked})["volume"]["id"])
 
     def attach(self, volume_id: str, host: str, mode: str = "ro") -> str:

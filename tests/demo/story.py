@@ -48,14 +48,7 @@ class Story:
         """It runs, and its backend has room."""
         api.start()
         pools = api.call("GET", "/v3/scheduler-stats/get_pools?detail=true")["pools"]
-        for pool in pools:
-            able = pool["capabilities"]
-            kind = "thin" if able["thin_provisioning_support"] else "thick"
-            free, total = able["free_capacity_gb"], able["total_capacity_gb"]
-            say(
-                f"lunshared is ready: backend {able['volume_backend_name']}, {kind},"
-                f" {free:g} of {total:g} GiB free"
-            )
+        say("lunshared is ready", *(room(pool["capabilities"]) for pool in pools))
 
     def create(self) -> None:
         """A volume of a type that says it may be shared."""
@@ -197,6 +190,14 @@ class Story:
             promise(why == FORBIDDEN, f"{host.name}'s login failed: {refused}")
             return f"status {why:#06x}"
         raise Broken(f"{host.name} has no attachment, and was let in")
+
+
+def room(able: dict[str, Any]) -> str:
+    """One backend's pool."""
+    kind = "thin" if able["thin_provisioning_support"] else "thick"
+    free, total = able["free_capacity_gb"], able["total_capacity_gb"]
+    name = able["volume_backend_name"]
+    return f"backend {name}: {kind}, {free:g} of {total:g} GiB free"
 
 
 def spell(pulses: tuple[Pulse, Pulse]) -> tuple[int, float]:

@@ -1,9 +1,10 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""The lab's cache: a directory per thing built, named after a hash of everything that went into it.
+"""The lab's cache: a directory per thing built, named after all that went into it.
 
-Only whole entries are ever seen: an entry is built under another name and renamed when it is finished.
-Builders of the same entry wait for each other; users hold a shared lock, so that nothing in use is pruned.
+Only whole entries are ever seen: one is built under another name and renamed when it
+is finished. Builders of the same entry wait for each other; users hold a shared lock,
+so that nothing in use is pruned.
 """
 
 import fcntl
@@ -16,44 +17,49 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-KEEP_UNUSED_SECONDS = 14 * 86400
+KEEP_UNUSED_SECONDS = 7 * 86400  # two kernels with all they need take 3 GB
 
 
 def directory() -> Path:
+    """Where everything is kept: never in the repository."""
     base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    path = Path(os.environ.get("LUNSHARE_LAB_CACHE") or os.path.join(base, "lunshare-lab")).absolute()
+    chosen = os.environ.get("LUNSHARE_LAB_CACHE")
+    path = Path(chosen or os.path.join(base, "lunshare-lab")).absolute()
     path.mkdir(parents=True, exist_ok=True)
     return path
 
 
-def key(inputs: Iterable[str]) -> str:
+def entry(kind: str, inputs: Iterable[str], build: Callable[[Path], None]) -> Path:
+    """The directory of this entry, built by `build(directory)` unless it is there.
+
+    It stays for as long as this process, and the QEMU it starts, live.
+    """
+    path = directory() / f"{kind}-{_key(inputs)}"
+    with _locked(path.with_name(path.name + ".lock")):
+        if not path.exists():
+            _build(path, build)
+            _prune(path)
+        os.utime(path)
+        _hold(path)
+    return path
+
+
+def _key(inputs: Iterable[str]) -> str:
     digest = hashlib.sha256()
     for each in inputs:
         digest.update(f"{len(each)}:{each}".encode())
     return digest.hexdigest()[:16]
 
 
-def entry(kind: str, inputs: Iterable[str], build: Callable[[Path], None]) -> Path:
-    """The directory of this entry, built by `build(directory)` if nobody has built it yet."""
-    path = directory() / f"{kind}-{key(inputs)}"
-    with _locked(path.with_name(path.name + ".lock")):
-        if not path.exists():
-            _build(path, build)
-            _prune(kind, path)
-    os.utime(path)
-    return path
-
-
-def hold(path: Path) -> int:
-    """Keep this entry from being pruned for as long as the returned descriptor is open, here or in a child."""
+def _hold(path: Path) -> None:
     descriptor = os.open(path, os.O_RDONLY)
     os.set_inheritable(descriptor, True)
     fcntl.flock(descriptor, fcntl.LOCK_SH)
-    return descriptor
 
 
 def _build(path: Path, build: Callable[[Path], None]) -> None:
     half = Path(tempfile.mkdtemp(prefix=f"half-{path.name}-", dir=path.parent))
+    half.chmod(0o755)
     try:
         build(half)
         half.rename(path)
@@ -61,18 +67,23 @@ def _build(path: Path, build: Callable[[Path], None]) -> None:
         shutil.rmtree(half, ignore_errors=True)
 
 
-def _prune(kind: str, fresh: Path) -> None:
-    for other in fresh.parent.glob(f"{kind}-*[!.lock]"):
-        if other == fresh or time.time() - other.stat().st_mtime < KEEP_UNUSED_SECONDS:
-            continue
-        descriptor = os.open(other, os.O_RDONLY)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(other, ignore_errors=True)
-        except BlockingIOError:
-            pass
-        finally:
-            os.close(descriptor)
+def _prune(fresh: Path) -> None:
+    """Remove what nobody used for a while, and what a killed builder left."""
+    for other in fresh.parent.iterdir():
+        unused = time.time() - other.stat().st_mtime
+        if other != fresh and other.is_dir() and unused > KEEP_UNUSED_SECONDS:
+            _remove(other)
+
+
+def _remove(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        shutil.rmtree(path, ignore_errors=True)
+    except BlockingIOError:
+        return  # a guest runs on it
+    finally:
+        os.close(descriptor)
 
 
 @contextmanager

@@ -1,30 +1,34 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""What `run` was asked to do: options, then one command per life of the guest."""
+"""What `run` was asked for: options, then one command for each life of the guest."""
 
 import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import image
+from tests.lab.environment import FURTHER
+from tests.lab.image import KERNELS
 
-EPILOG = """
-CMD runs as root in /srv/lunshare, a copy of the working tree, with /opt/lunshare/bin first in PATH. What it writes to
-/build appears in the repository's build/. The first exit code that is not 0 ends the run and is returned; 125 means
-that the lab itself failed.
-"""
 USAGE = "%(prog)s [options] -- CMD… [--reboot -- CMD…] [--cut -- CMD…]"
+WHAT = "Run CMD as root on a storage node with lunshare: a fresh Debian guest in QEMU."
+MORE = """CMD runs in /srv/lunshare, a copy of the working tree, with /opt/lunshare/bin
+first in PATH; what it writes to /build appears in the repository's build/. --reboot
+reboots the guest before the next CMD, --cut cuts its power and boots the same disk. The
+first exit code other than 0 ends the run and is returned; 125 is the lab's own."""
 
 
 @dataclass(frozen=True)
 class Stage:
-    """A command, and what happens to the guest before it: nothing, "reboot" or "cut"."""
+    """A command, and what is done to the guest before it: "", "reboot" or "cut"."""
+
     before: str
     command: list[str]
 
 
 @dataclass(frozen=True)
 class Options:
+    """One run."""
+
     kernel: str
     keep: bool
     bare: bool
@@ -32,24 +36,37 @@ class Options:
     stages: list[Stage]
 
 
-def parse(words: list[str]) -> Options:
-    parser = argparse.ArgumentParser(prog="tests/lab/run", usage=USAGE, description="Run CMD on a storage node with lunshare.",
-                                     epilog=EPILOG)
-    parser.add_argument("--kernel", choices=list(image.KERNELS), default="6.1", help="Debian 12's kernel, or its newer one")
-    parser.add_argument("--keep", action="store_true", help="leave the guest running afterwards and say how to enter it")
-    parser.add_argument("--bare", action="store_true", help="only the machine and its volume group, without lunshare")
-    parser.add_argument("--with", dest="extra", action="append", default=[], choices=["cinder"], metavar="WHAT",
-                        help="mount a further disk: cinder, at /opt/cinder")
-    cut = words.index("--") if "--" in words else len(words)
-    known = parser.parse_args(words[:cut])
-    stages = split(words[cut + 1:])
+def parse(words: Sequence[str]) -> Options:
+    """The options; ends the program with a usage message when they make no sense."""
+    parser = _parser()
+    at = words.index("--") if "--" in words else len(words)
+    known = parser.parse_args(words[:at])
+    stages = _stages(words[at + 1 :])
     if not all(stage.command for stage in stages):
         parser.error("a command is missing")
     return Options(known.kernel, known.keep, known.bare, known.extra, stages)
 
 
-def split(words: list[str]) -> list[Stage]:
-    """CMD, and after each `--reboot --` or `--cut --` another one."""
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="tests/lab/run", usage=USAGE, description=WHAT, epilog=MORE
+    )
+    add = parser.add_argument
+    add("--kernel", choices=list(KERNELS), default="6.1", help="default: 6.1")
+    add("--keep", action="store_true", help="leave the guest running, say how to enter")
+    add("--bare", action="store_true", help="a volume group, but no lunshare")
+    add(
+        "--with",
+        dest="extra",
+        action="append",
+        default=[],
+        choices=list(FURTHER),
+        help="a further disk: Cinder 29.0.0 at /opt/cinder",
+    )
+    return parser
+
+
+def _stages(words: Sequence[str]) -> list[Stage]:
     stages = [Stage("", [])]
     rest = list(words)
     while rest:

@@ -1,159 +1,228 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""One guest: a QEMU process on disks of its own, spoken to over ssh. Boots, runs commands, reboots, loses its power."""
+"""One guest: a QEMU process on disks of its own, spoken to over ssh.
+
+It boots or wakes from a saved state, runs commands, reboots, and loses its power.
+"""
 
 import shlex
-import socket
+import shutil
 import subprocess
-import sys
+import tempfile
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from steps import LabError, sh
+from tests.lab.monitor import Monitor
+from tests.lab.steps import LabError, last
 
-BOOT_SECONDS = 180  # TCG on a busy two-core machine needs 25; a kernel that hangs needs a verdict
+BOOT_SECONDS = 240  # 20 alone on two cores under TCG; but a machine may be busy
 STOP_SECONDS = 120
-MEMORY_MB = 3072
-# Guests run the project's tests, nothing hostile: without the kernel's mitigations every system call is several times
-# cheaper under TCG. tsc=reliable: emulated cores share one clock, so the kernel need not compare them.
-KERNEL_LINE = ("root=/dev/vda console=ttyS0 net.ifnames=0 nokaslr mitigations=off tsc=reliable nowatchdog panic=-1 "
-               "quiet systemd.show_status=no")
+READY = b"lab: the guest is up"  # said on the console by lab-ready.service
+# Guests run nothing hostile, and without the mitigations a system call is far cheaper
+# under TCG. tsc=reliable: emulated processors share one clock, nothing to compare.
+KERNEL_LINE = (
+    "root=/dev/vda console=ttyS0 net.ifnames=0 quiet systemd.show_status=no panic=-1"
+    " nokaslr mitigations=off tsc=reliable nowatchdog random.trust_cpu=on"
+)
+SSH = [
+    *("ssh", "-q", "-F", "none", "-o", "StrictHostKeyChecking=no"),
+    *("-o", "UserKnownHostsFile=/dev/null", "-o", "ServerAliveInterval=60"),
+]
 
 
 @dataclass(frozen=True)
 class Parts:
-    """What a guest is made of: the system image, further disks, folders it shares with the host, how it computes."""
-    system: Path
-    disks: Sequence[Path]
-    shares: dict[str, Path]
-    accel: Sequence[str]
+    """What a guest is made of."""
+
+    system: Path  # an image: see image.py
+    disks: Sequence[Path]  # qcow2, the guest's own: vda and vdb
+    further: Sequence[Path] = ()  # more of them, which a saved state knows nothing of
+    shares: dict[str, Path] = field(default_factory=dict)  # 9p mount tag -> folder
+    accel: Sequence[str] = ()
 
 
 class Guest:
-    def __init__(self, parts: Parts, directory: Path, keep: bool = False) -> None:
-        self._parts = parts
-        self._directory = directory
-        self._keep = keep
-        self._port = 0
+    """A machine; `directory` holds its console and its log."""
+
+    def __init__(self, parts: Parts, directory: Path, *, outlives_us: bool) -> None:
+        self.parts = parts
+        self.directory = directory
+        self._outlives_us = outlives_us
         self._qemu: subprocess.Popen[bytes] | None = None
-        self._disks = [self._overlay(number, disk) for number, disk in enumerate([parts.system / "disk.raw", *parts.disks])]
+        self._monitor: Monitor | None = None
+        self._port = 0
+        # Not in the directory: a cache's path may be longer than the 108 bytes of
+        # a unix socket's name (unix(7)), of which ssh takes 17 more for itself.
+        self._sockets = Path(tempfile.mkdtemp(prefix="lab-"))
 
     def boot(self) -> None:
-        """Start QEMU and come back when the guest's sshd answers."""
-        self._port = _free_port()
-        with open(self._directory / "qemu.log", "ab") as log:
-            self._qemu = subprocess.Popen(self._command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                                          start_new_session=True, close_fds=False)
-        self._wait_for_ssh(time.monotonic() + BOOT_SECONDS)
+        """Switch it on, and come back when systemd has started everything."""
+        self._start([word for disk in self.parts.further for word in _disk(disk)])
+        serial = self.directory / "serial.log"
+        self._wait("boot", lambda: READY in serial.read_bytes())
+        self._port = self.monitor().forward_ssh()
 
-    def call(self, command: str, tty: bool = False) -> int:
-        """Run a shell command as root with our own stdin, stdout and stderr; its exit code."""
-        return subprocess.run([*self.ssh(), *(["-tt"] if tty else []), "root@127.0.0.1", command], check=False).returncode
-
-    def output(self, command: str) -> str:
-        return sh([*self.ssh(), "root@127.0.0.1", command])
-
-    def ssh(self) -> list[str]:
-        return ["ssh", "-q", "-F", "none", "-i", str(self._parts.system / "key"), "-p", str(self._port),
-                "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null", "-o", "ServerAliveInterval=30",
-                "-o", "ControlMaster=auto", "-o", f"ControlPath={self._directory}/ssh-%p", "-o", "ControlPersist=yes"]
+    def wake(self, state: Path) -> None:
+        """Go on from a saved state; the guest's clock is the caller's business."""
+        self._start(["-incoming", f"exec:cat '{state}'"])
+        self._wait("wake", self.monitor().loaded)
+        for disk in self.parts.further:
+            self.monitor().plug(_drive(disk), disk.stem)
+        self.monitor().ask("cont")
+        self._port = self.monitor().forward_ssh()
 
     def reboot(self) -> None:
-        """An orderly reboot: systemd stops everything, and QEMU (started with -no-reboot) ends where a machine would reset."""
+        """In good order: QEMU (-no-reboot) ends where a machine would start again."""
         self.call("systemctl reboot")
         self._hang_up()
         try:
             self._process().wait(STOP_SECONDS)
         except subprocess.TimeoutExpired:
-            raise LabError(f"the guest did not shut down within {STOP_SECONDS} s\n{self.console()}") from None
+            took = f"the guest did not shut down within {STOP_SECONDS} s"
+            raise LabError(f"{took}\n{self.console()}") from None
         self.boot()
 
     def cut(self) -> None:
-        """Cut the power and boot the same disks."""
+        """Cut its power, and boot the same disks."""
         self.kill()
         self.boot()
 
     def kill(self) -> None:
+        """Cut its power."""
         self._hang_up()
         if self._qemu:
             self._qemu.kill()
             self._qemu.wait()
 
-    def alive(self) -> bool:
-        return self._process().poll() is None
+    def leave(self) -> None:
+        """Cut its power for good."""
+        self.kill()
+        shutil.rmtree(self._sockets, ignore_errors=True)
 
-    def how_to_reach(self) -> str:
-        reach = [word for word in self.ssh() if not word.startswith("-o")]
-        words = [*self.ssh()[:6], *(word for pair in zip(self.ssh()[7::2], self.ssh()[8::2], strict=False) for word in pair)]
-        del reach
-        return (f"  enter: {shlex.join([*words, 'root@127.0.0.1'])}\n"
-                f"  stop:  kill {self._process().pid} && rm -r {self._directory}")
+    def call(self, command: str, *, tty: bool = False) -> int:
+        """Run a shell command as root on our own stdin, stdout and stderr."""
+        argv = [*self._ssh(), *(["-tt"] if tty else []), "--", "lab", command]
+        return subprocess.run(argv, check=False).returncode
 
-    def console(self, lines: int = 40) -> str:
-        text = "".join(path.read_text(errors="replace") for path in (self._directory / "serial.log", self._directory / "qemu.log")
-                       if path.exists())
-        return "the end of the guest's console:\n" + "\n".join(text.splitlines()[-lines:])
+    def output(self, command: str) -> str:
+        """What a command prints; it must succeed."""
+        done = subprocess.run(
+            [*self._ssh(), "--", "lab", command],
+            text=True,
+            errors="replace",
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            check=False,
+        )
+        if done.returncode:
+            raise LabError(f"in the guest: {command}\n{last(done.stdout)}")
+        return done.stdout
 
-    def _process(self) -> subprocess.Popen[bytes]:
-        if self._qemu is None:
-            raise LabError("the guest was never started")
-        return self._qemu
+    def monitor(self) -> Monitor:
+        """The way to its QEMU."""
+        if not self._monitor:
+            raise LabError("the guest is not running")
+        return self._monitor
+
+    def entrance(self) -> str:
+        """The shell command that enters it."""
+        address = ["-i", str(self.parts.system / "key"), "-p", str(self._port)]
+        return shlex.join([*SSH, *address, "root@127.0.0.1"])
+
+    def end(self) -> str:
+        """The shell command that ends it."""
+        return shlex.join(["kill", str(self._process().pid)])
+
+    def console(self) -> str:
+        """The last things it and its QEMU said."""
+        logs = [self.directory / "serial.log", self.directory / "qemu.log"]
+        text = "".join(log.read_text(errors="replace") for log in logs if log.exists())
+        return f"the end of the guest's console:\n{last(text)}"
+
+    def _ssh(self) -> list[str]:
+        key = str(self.parts.system / "key")
+        path = f"{self._sockets}/ssh-%p"
+        master = ["-o", "ControlMaster=auto", "-o", f"ControlPath={path}"]
+        to = ["-o", "HostName=127.0.0.1", "-p", str(self._port), "-l", "root"]
+        return [*SSH, *master, "-o", "ControlPersist=yes", *to, "-i", key]
 
     def _hang_up(self) -> None:
-        subprocess.run([*self.ssh(), "-O", "exit", "127.0.0.1"], check=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        if self._port:
+            hang_up = [*self._ssh(), "-O", "exit", "lab"]
+            subprocess.run(hang_up, check=False, capture_output=True)
+        if self._monitor:
+            self._monitor.close()
+        self._monitor = None
+        self._port = 0
 
-    def _overlay(self, number: int, disk: Path) -> Path:
-        overlay = self._directory / f"disk{number}.qcow2"
-        sh(["qemu-img", "create", "-q", "-f", "qcow2", "-b", str(disk), "-F", "raw", str(overlay)])
-        return overlay
+    def _start(self, extra: Sequence[str]) -> None:
+        serial, control = self.directory / "serial.log", self._sockets / "qmp"
+        control.unlink(missing_ok=True)
+        serial.write_bytes(b"")
+        with open(self.directory / "qemu.log", "wb") as log:
+            self._qemu = subprocess.Popen(
+                [*self._command(), *extra],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,  # Ctrl-C is for us; we end the guest
+                close_fds=False,  # with cache.py's locks
+            )
+        self._wait("start", control.exists)
+        self._monitor = Monitor(control)
+
+    def _wait(self, what: str, done: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + BOOT_SECONDS
+        while not done():
+            if self._process().poll() is not None:
+                raise LabError(f"the guest ended, it did not {what}\n{self.console()}")
+            if time.monotonic() > deadline:
+                took = f"the guest did not {what} within {BOOT_SECONDS} s"
+                raise LabError(f"{took}\n{self.console()}")
+            time.sleep(0.05)
+
+    def _process(self) -> subprocess.Popen[bytes]:
+        if not self._qemu:
+            raise LabError("the guest is not running")
+        return self._qemu
 
     def _command(self) -> list[str]:
-        image = self._parts.system
-        # A --keep guest outlives us; any other must not, whatever ends us.
-        tied = [] if self._keep else ["setpriv", "--pdeathsig", "KILL", "--"]
-        line = [*tied, "qemu-system-x86_64", *self._parts.accel, "-machine", "pc", "-smp", "2", "-m", str(MEMORY_MB), "-nodefaults",
-                "-display", "none", "-no-reboot", "-serial", f"file:{self._directory}/serial.log",
-                "-kernel", str(image / "vmlinux"), "-initrd", str(image / "initrd"), "-append", KERNEL_LINE,
-                "-netdev", f"user,id=net,restrict=on,hostfwd=tcp:127.0.0.1:{self._port}-:22",
-                "-device", "virtio-net-pci,netdev=net,romfile=", "-device", "virtio-rng-pci"]
-        # cache=unsafe: QEMU does not fsync, but a flush of the guest still writes qcow2's own caches to the host's page cache
-        # (bdrv_co_flush: flush_to_os comes before the BDRV_O_NO_FLUSH check), which outlives kill -9. So what the guest
-        # fsynced survives a --cut, and only a crash of the host could lose it.
-        for number, disk in enumerate(self._disks):
-            line += ["-drive", f"file={disk},if=none,id=disk{number},cache=unsafe,discard=unmap,detect-zeroes=off",
-                     "-device", f"virtio-blk-pci,drive=disk{number}"]
-        for tag, path in self._parts.shares.items():
-            line += ["-virtfs", f"local,path={path},mount_tag={tag},security_model=none,multidevs=remap"]
-        return line
-
-    def _wait_for_ssh(self, deadline: float) -> None:
-        while not _greets(self._port):
-            if not self.alive():
-                raise LabError(f"QEMU ended with {self._process().returncode}\n{self.console()}")
-            if time.monotonic() > deadline:
-                raise LabError(f"the guest did not answer within {BOOT_SECONDS} s\n{self.console()}")
+        # A guest that is kept outlives us; any other must not, whatever ends us.
+        tied = [] if self._outlives_us else ["setpriv", "--pdeathsig", "KILL", "--"]
+        image, directory = self.parts.system, self.directory
+        return [
+            *(*tied, "qemu-system-x86_64", *self.parts.accel, *MACHINE),
+            *("-kernel", f"{image}/vmlinux", "-initrd", f"{image}/initrd"),
+            *("-append", KERNEL_LINE, "-serial", f"file:{directory}/serial.log"),
+            *("-qmp", f"unix:{self._sockets}/qmp,server=on,wait=off"),
+            *(word for disk in self.parts.disks for word in _disk(disk)),
+            *(word for tag in self.parts.shares.items() for word in _share(*tag)),
+        ]
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+# restrict=on: the guest has no network but the way in that the monitor opens.
+MACHINE = [
+    *("-machine", "pc", "-smp", "2", "-m", "3072", "-nodefaults", "-no-reboot"),
+    *("-display", "none", "-netdev", "user,id=net,restrict=on"),
+    *("-device", "virtio-net-pci,netdev=net,romfile=", "-device", "virtio-rng-pci"),
+]
 
 
-def _greets(port: int) -> bool:
-    """Has sshd said its first words? QEMU accepts connections long before the guest does, so this waits for a word."""
-    try:
-        with socket.create_connection(("127.0.0.1", port), timeout=1) as connection:
-            connection.settimeout(1)
-            return connection.recv(4) == b"SSH-"
-    except TimeoutError:
-        return False
-    except OSError:
-        time.sleep(0.2)  # refused: QEMU has not opened the port yet; ask again
-        return False
+def _disk(path: Path) -> list[str]:
+    return ["-drive", _drive(path), "-device", f"virtio-blk-pci,drive={path.stem}"]
 
 
-def interactive() -> bool:
-    return sys.stdin.isatty() and sys.stdout.isatty()
+def _drive(path: Path) -> str:
+    # cache=unsafe: QEMU calls no fsync, yet a flush by the guest writes qcow2's own
+    # tables to the host's page cache (bdrv_co_flush: flush_to_os comes before the look
+    # at BDRV_O_NO_FLUSH), and that outlives kill -9. So what the guest fsynced survives
+    # its power cut; only a crash of the host could lose it.
+    return f"file={path},if=none,id={path.stem},cache=unsafe,discard=unmap"
+
+
+def _share(tag: str, path: Path) -> list[str]:
+    local = f"local,path={path},mount_tag={tag},security_model=none,multidevs=remap"
+    return ["-virtfs", local]

@@ -1,29 +1,27 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""The life of one lab run, in reading order: images, guest, lunshare in it, the commands, and away with it."""
+"""The life of one lab run, in reading order."""
 
-import shlex
 import shutil
 import signal
-import subprocess
-import sys
 import tempfile
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import FrameType
 
-import cache
-import command_line
-import host
-import image
-import payload
-from guest import Guest, Parts, interactive
-from steps import LabError, say, step
+from tests.lab import accel, command_line, environment, host, image, node, payload, warm
+from tests.lab.command_line import Options, Stage
+from tests.lab.guest import Guest, Parts
+from tests.lab.steps import LabError, say, step
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-TCG = ["-accel", "tcg,thread=multi,tb-size=1024", "-cpu", "max"]
+LAB_FAILED = 125  # as `timeout`, `docker run` and `git bisect run` use it
+INTERRUPTED = 130
 
 
-def main(words: list[str]) -> int:
+def main(words: Sequence[str]) -> int:
+    """Parse, run, and say in one place what went wrong."""
     signal.signal(signal.SIGTERM, _terminated)
     options = command_line.parse(words)
     try:
@@ -31,55 +29,88 @@ def main(words: list[str]) -> int:
         return _run(options)
     except LabError as error:
         say(str(error))
-        return 125
+        return LAB_FAILED
     except KeyboardInterrupt:
-        say("interrupted; the guest is gone")
-        return 130
+        say("interrupted")
+        return INTERRUPTED
 
 
-def _run(options: command_line.Options) -> int:
+def _run(options: Options) -> int:
+    python = environment.tools(REPOSITORY)
     system = image.system(options.kernel)
-    cache.hold(system)
+    packages = environment.lunshare(REPOSITORY, system, python)
+    further = [environment.further(each, system, python) for each in options.extra]
+    how = accel.choose(system)
+    state = warm.node(system, packages, how)
     directory = Path(tempfile.mkdtemp(prefix="lunshare-lab-"))
-    build = REPOSITORY / "build"
-    build.mkdir(exist_ok=True)
-    carried = directory / "carried"
-    carried.mkdir()
-    guest = Guest(Parts(system, [], {"lab": carried, "build": build}, TCG), directory, options.keep)
+    disks = [
+        warm.overlay(base, directory / f"disk{number}.qcow2")
+        for number, base in enumerate([*warm.disks(state), *further])
+    ]
+    parts = Parts(system, disks[:2], disks[2:], _shares(directory), how)
+    guest = Guest(parts, directory, outlives_us=options.keep)
     kept = False
     try:
-        with step(f"boot the guest with kernel {(system / 'version').read_text().strip()}"):
-            payload.gather(REPOSITORY, carried)
-            guest.boot()
-        with step("make the volume group"):
-            guest.output("mkdir -p /run/lab && mount -t 9p -o trans=virtio,version=9p2000.L,msize=512000,ro lab /run/lab && "
-                         "sh /run/lab/provision")
+        _set_up(options, guest, state, python)
         code = _stages(guest, options)
         kept = options.keep
-        return code
     finally:
-        if kept:
-            say(f"the guest goes on\n{guest.how_to_reach()}")
-        else:
-            guest.kill()
-            shutil.rmtree(directory, ignore_errors=True)
-
-
-def _stages(guest: Guest, options: command_line.Options) -> int:
-    code = 0
-    for stage in options.stages:
-        if stage.before == "reboot":
-            with step("reboot the guest"):
-                guest.reboot()
-        elif stage.before == "cut":
-            with step("cut the guest's power and boot it again"):
-                guest.cut()
-        guest.output("mountpoint -q /build || mount -t 9p -o trans=virtio,version=9p2000.L,msize=512000 build /build")
-        path = "/opt/lunshare/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-        code = guest.call(f"cd /srv/lunshare && PATH={path} exec {shlex.join(stage.command)}", tty=interactive())
-        if code:
-            break
+        _leave(guest, directory, kept)
     return code
+
+
+def _shares(directory: Path) -> dict[str, Path]:
+    shares = {"lab": directory / "carried", "build": REPOSITORY / "build"}
+    for path in shares.values():
+        path.mkdir(exist_ok=True)
+    return shares
+
+
+def _set_up(options: Options, guest: Guest, state: Path, python: Path) -> None:
+    with step("wake the guest, pack the tree"), ThreadPoolExecutor() as pool:
+        packing = pool.submit(_pack, options, guest.parts.shares["lab"], python)
+        # In this thread: QEMU is told to end when the thread that started it does.
+        guest.wake(state / "state")
+        node.woken(guest, options.extra)
+        packing.result()
+    with step("unpack the tree" if options.bare else "install lunshare and start it"):
+        node.provision(guest, bare=options.bare)
+
+
+def _pack(options: Options, carried: Path, python: Path) -> None:
+    payload.scripts(carried)
+    payload.tree(REPOSITORY, carried)
+    if not options.bare:
+        payload.package(python, carried)
+
+
+def _stages(guest: Guest, options: Options) -> int:
+    for stage in options.stages:
+        _before(stage, guest, options)
+        code = node.run(guest, stage.command)
+        if code:
+            return code
+    return 0
+
+
+def _before(stage: Stage, guest: Guest, options: Options) -> None:
+    if stage.before == "reboot":
+        with step("reboot the guest"):
+            guest.reboot()
+            node.booted(guest, options.extra, bare=options.bare)
+    if stage.before == "cut":
+        with step("cut the guest's power and boot it again"):
+            guest.cut()
+            node.booted(guest, options.extra, bare=options.bare)
+
+
+def _leave(guest: Guest, directory: Path, kept: bool) -> None:
+    if kept:
+        say(f"the guest goes on\n  enter: {guest.entrance()}")
+        say(f"  end:   {guest.end()} && rm -r {directory}")
+        return
+    guest.leave()
+    shutil.rmtree(directory, ignore_errors=True)
 
 
 def _terminated(_number: int, _frame: FrameType | None) -> None:

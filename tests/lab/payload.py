@@ -1,31 +1,79 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""What is carried into the guest for one run: the working tree, lunshare installed from its wheel, the set-up script."""
+"""What one run carries into the guest: the working tree, and lunshare's wheel.
+
+The wheel is also installed here, into an archive laid out as the guest's /opt/lunshare:
+entry points, RECORD and byte code as pip makes them, in 1 s instead of 30 s under TCG.
+"""
 
 import shutil
-import subprocess
 import tarfile
 from pathlib import Path
 
-from steps import sh
+from tests.lab.steps import LabError, sh
 
 HERE = Path(__file__).resolve().parent
+INSTALL = """
+import sys
+from installer import install
+from installer.destinations import SchemeDictionaryDestination
+from installer.sources import WheelFile
+
+wheel, stage = sys.argv[1:]
+home = "/opt/lunshare"
+packages = f"{home}/lib/python3.11/site-packages"
+scheme = {"purelib": packages, "platlib": packages, "headers": f"{home}/include"}
+scheme |= {"scripts": f"{home}/bin", "data": home}
+to = SchemeDictionaryDestination(
+    scheme,
+    interpreter=f"{home}/bin/python",
+    script_kind="posix",
+    bytecode_optimization_levels=[0],
+    destdir=stage,
+)
+with WheelFile.open(wheel) as source:
+    install(source=source, destination=to, additional_metadata={"INSTALLER": b"pip"})
+"""
 
 
-def gather(repository: Path, out: Path) -> None:
-    shutil.copy(HERE / "provision", out)
-    with tarfile.open(out / "tree.tar", "w") as tar:
-        for name in tracked(repository):
-            tar.add(repository / name, arcname=name, filter=_root)
+def tree(repository: Path, out: Path) -> None:
+    """tree.tar: every file that is or could be committed, as it is now."""
+    with tarfile.open(out / "tree.tar", "w") as archive:
+        for name in _files(repository):
+            archive.add(repository / name, arcname=name, filter=_owned_by_root)
 
 
-def tracked(repository: Path) -> list[str]:
-    """Every file that is or could be committed, as it is now."""
-    listed = sh(["git", "-C", str(repository), "ls-files", "-coz", "--exclude-standard"])
-    return [name for name in listed.split("\0") if name and (repository / name).exists()]
+def scripts(out: Path) -> None:
+    """What sets the guest up, and the node's configuration."""
+    for name in ("provision", "lunshare.conf"):
+        shutil.copy(HERE / name, out)
 
 
-def _root(info: tarfile.TarInfo) -> tarfile.TarInfo:
+def package(python: Path, out: Path) -> None:
+    """The wheel of the tree in tree.tar, and installed.tar: what it installs."""
+    source, stage = out / "source", out / "stage"
+    with tarfile.open(out / "tree.tar") as archive:
+        archive.extractall(source, filter="data")
+    build = [python, "-m", "pip", "wheel", "--quiet", "--disable-pip-version-check"]
+    offline = ["--no-deps", "--no-index", "--no-build-isolation"]
+    sh([*build, *offline, "-w", out, source])
+    wheels = list(out.glob("*.whl"))
+    if len(wheels) != 1:
+        raise LabError(f"expected one wheel of the project, not {wheels}")
+    sh([python, "-c", INSTALL, wheels[0], stage])
+    with tarfile.open(out / "installed.tar", "w") as archive:
+        archive.add(stage / "opt/lunshare", arcname=".", filter=_owned_by_root)
+    shutil.rmtree(source)
+    shutil.rmtree(stage)
+
+
+def _files(repository: Path) -> list[str]:
+    found = sh(["git", "-C", repository, "ls-files", "-coz", "--exclude-standard"])
+    names = sorted({name for name in found.split("\0") if name})
+    return [name for name in names if (repository / name).is_file()]
+
+
+def _owned_by_root(info: tarfile.TarInfo) -> tarfile.TarInfo:
     info.uid = info.gid = 0
     info.uname = info.gname = "root"
     return info

@@ -7,15 +7,16 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 
 
 class LabError(Exception):
-    """The lab itself could not do something; the text is for the person at the keyboard."""
+    """The lab itself could not do something; the text is for the person who ran it."""
 
 
 @contextmanager
 def step(what: str) -> Iterator[None]:
-    """Show `what` while it runs and its duration when it is over."""
+    """Show `what` while it runs, and its duration when it is over."""
     started = time.monotonic()
     sys.stderr.write(f"lab: {what} ... ")
     sys.stderr.flush()
@@ -24,20 +25,45 @@ def step(what: str) -> Iterator[None]:
         yield
         word = ""
     finally:
-        sys.stderr.write(f"{word}{time.monotonic() - started:.1f} s\n")
-        sys.stderr.flush()
+        say_end(f"{word}{time.monotonic() - started:.1f} s")
 
 
 def say(line: str) -> None:
-    sys.stderr.write(f"lab: {line}\n")
+    """One line from the lab, which starts no step."""
+    say_end(f"lab: {line}")
+
+
+def say_end(words: str) -> None:
+    """The end of a line."""
+    sys.stderr.write(words + "\n")
     sys.stderr.flush()
 
 
-def sh(argv: Sequence[str], *, env: dict[str, str] | None = None, cwd: str | None = None) -> str:
+def sh(
+    argv: Sequence[object],
+    *,
+    env: dict[str, str] | None = None,
+    cwd: Path | None = None,
+) -> str:
     """Run a program of the host; its output is shown only when it fails."""
-    done = subprocess.run(argv, env=env, cwd=cwd, text=True, errors="replace", stdin=subprocess.DEVNULL,
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+    words = [str(word) for word in argv]
+    done = subprocess.run(
+        words,
+        env=env,
+        cwd=cwd,
+        text=True,
+        errors="replace",
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        check=False,
+    )
     if done.returncode:
-        tail = "\n".join(done.stdout.splitlines()[-40:])
-        raise LabError(f"{' '.join(argv)[:300]}\nexited with {done.returncode}:\n{tail}")
+        shown = " ".join(words)[:300]
+        raise LabError(f"{shown}\nexited with {done.returncode}:\n{last(done.stdout)}")
     return done.stdout
+
+
+def last(text: str, lines: int = 40) -> str:
+    """Its last lines."""
+    return "\n".join(text.splitlines()[-lines:])

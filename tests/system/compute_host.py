@@ -39,12 +39,12 @@ def _verbs() -> dict[str, Callable[[Any], Any]]:
     import os_brick
     from os_brick import privileged
     from os_brick.initiator import connector
+    from oslo_concurrency import lockutils
     from oslo_config import cfg
 
-    conf = cfg.ConfigOpts()
-    conf([], project="compute")
-    os_brick.setup(conf)
-    conf.set_override("lock_path", "/run/lock", group="os_brick")
+    lockutils.set_defaults("/run/lock")
+    cfg.CONF([], project="compute")
+    os_brick.setup(cfg.CONF)
     privileged.default.set_client_mode(False)  # we are root already
 
     def connect(info: dict[str, Any]) -> str:

@@ -8,7 +8,7 @@ used must have neither target nor backstore when their last host is gone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,49 +16,10 @@ import pytest
 from tests.system.api import Api
 from tests.system.daemons import Daemon, OwnHelper
 from tests.system.hosts import Host, Traffic
-from tests.system.kernel import Foreign, Live
+from tests.system.kernel import Foreign
 from tests.system.units import Journal
+from tests.system.volumes import MakeDaemon, MakeHost, Take, Volumes
 from tests.system.waiting import wait_until
-
-MakeHost = Callable[..., Host]
-MakeDaemon = Callable[..., Daemon]
-
-
-class Volumes:
-    """Volumes that tests use one after the other: making one takes a second."""
-
-    def __init__(self, api: Api) -> None:
-        self._api = api
-        self._free: dict[bool, list[str]] = {True: [], False: []}
-        self._shared: dict[str, bool] = {}
-
-    def take(self, shared: bool = True) -> str:
-        """One that nobody has."""
-        if self._free[shared]:
-            return self._free[shared].pop()
-        made = self._api.volume(shared)
-        self._shared[made] = shared
-        return made
-
-    def give_back(self, volume: str) -> None:
-        """Take it from all hosts; nothing of it stays in the kernel."""
-        for attachment in self._api.attachments(volume):
-            status, answer = self._api.detach(attachment["id"])
-            assert status in (200, 404), answer
-        assert Live(volume).gone
-        self._free[self._shared[volume]].append(volume)
-
-    def forget(self, volume: str) -> None:
-        """The test has deleted it."""
-        del self._shared[volume]
-
-    def holds(self, volume: str) -> bool:
-        return volume in self._shared
-
-    def clear(self) -> None:
-        """Delete all."""
-        for volume in self._shared:
-            self._api.delete_volume(volume)
 
 
 @pytest.fixture(scope="session")
@@ -77,7 +38,7 @@ def volumes(api: Api) -> Iterator[Volumes]:
 
 
 @pytest.fixture
-def take(volumes: Volumes) -> Iterator[Callable[..., str]]:
+def take(volumes: Volumes) -> Iterator[Take]:
     """Take volumes for this test."""
     taken: list[str] = []
 
@@ -92,13 +53,13 @@ def take(volumes: Volumes) -> Iterator[Callable[..., str]]:
 
 
 @pytest.fixture
-def volume(take: Callable[..., str]) -> str:
+def volume(take: Take) -> str:
     """A volume that takes many hosts."""
     return take()
 
 
 @pytest.fixture
-def host(take: Callable[..., str]) -> Iterator[MakeHost]:
+def host(take: Take) -> Iterator[MakeHost]:
     """Hosts by name. They are gone before their volumes are taken back."""
     made: list[Host] = []
 

@@ -161,6 +161,10 @@ class Node:
     def backstore(self) -> Path:
         return (self.group / "lun/lun_0" / self.name).resolve()
 
+    def commands(self) -> int:
+        """How many commands the target has passed to this disk so far."""
+        return int((self.backstore() / "statistics/scsi_lu/num_cmds").read_text())
+
     def live(self) -> dict[str, str | None]:
         """Host to mode, as observe() tells."""
         return {
@@ -234,13 +238,6 @@ def wait_until(ready: Callable[[], bool], seconds: float = 30.0) -> None:
     while not ready():
         assert time.monotonic() < deadline, "it did not come to that"
         time.sleep(0.02)
-
-
-def in_flight(node: Node) -> bool:
-    """Whether the disk has a request that is not done."""
-    device = os.path.basename(os.path.realpath(node.disk.path))
-    counts = Path(f"/sys/block/{device}/inflight").read_text().split()
-    return any(int(count) for count in counts)
 
 
 @contextlib.contextmanager

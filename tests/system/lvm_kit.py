@@ -16,7 +16,6 @@ import pytest
 
 from drivers.base import Root, VolumeDriver
 from drivers.conformance.fixtures import MIB, VolumeFixtures, defaults
-from drivers.execute import Helper
 from drivers.lvm import LvmVolumes
 from drivers.values import Volume
 from tests.system.lio_node import GROUP, HelperProcess, run
@@ -29,9 +28,7 @@ FOREIGN = "volume-of-somebody-else"
 def root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Root]:
     """A helper process with the filters of the tree, and the client to it."""
     process = HelperProcess(tmp_path_factory.mktemp("helper"))
-    helper = Helper(process.path)
-    yield helper
-    helper.close()
+    yield process.client()
     process.stop()
 
 
@@ -55,6 +52,11 @@ class LvmFixtures(VolumeFixtures):
     @pytest.fixture
     def misconfigured(self, root: Root) -> VolumeDriver:
         return build_lvm(root, volume_group="lunshare-nowhere")
+
+    @pytest.fixture
+    def driver(self, build: Callable[[], VolumeDriver]) -> VolumeDriver:
+        """Not checked each time: that is three commands of a second each under TCG."""
+        return build()
 
     def power_cycle(self, driver: VolumeDriver) -> None:
         for disk in driver.disks():

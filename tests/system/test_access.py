@@ -8,21 +8,19 @@ import contextlib
 import re
 import subprocess
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from drivers.values import Auth
 from tests.system.api import Api
-from tests.system.conftest import MakeHost
 from tests.system.hosts import Host, Info, own
 from tests.system.kernel import Foreign, Live
 from tests.system.units import Journal, run
+from tests.system.volumes import MakeHost, Take
 
 pytestmark = pytest.mark.system
-
-Take = Callable[..., str]
 
 
 def test_a_host_without_an_attachment_is_refused(

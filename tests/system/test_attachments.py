@@ -10,14 +10,12 @@ from collections.abc import Callable
 import pytest
 
 from tests.system.api import Api
-from tests.system.conftest import MakeDaemon, MakeHost, Volumes
 from tests.system.hosts import Traffic, block, write_protected
 from tests.system.kernel import Live
+from tests.system.volumes import MakeDaemon, MakeHost, Take, Volumes
 from tests.system.waiting import together
 
 pytestmark = pytest.mark.system
-
-Take = Callable[..., str]
 
 
 # How many

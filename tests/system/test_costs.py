@@ -7,10 +7,10 @@ from __future__ import annotations
 import pytest
 
 from tests.system.api import Api
-from tests.system.conftest import MakeDaemon, MakeHost
 from tests.system.daemons import OwnHelper
 from tests.system.processes import Forks, memory_holds
 from tests.system.units import DAEMON, main_pid
+from tests.system.volumes import MakeDaemon, MakeHost
 
 pytestmark = pytest.mark.system
 

@@ -11,16 +11,14 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.system.api import Api
-from tests.system.conftest import MakeDaemon, MakeHost
 from tests.system.daemons import OwnHelper
 from tests.system.hosts import Traffic
 from tests.system.kernel import Foreign, Live
 from tests.system.units import run
+from tests.system.volumes import MakeDaemon, MakeHost, Take
 from tests.system.waiting import wait_until
 
 pytestmark = pytest.mark.system
-
-Take = Callable[..., str]
 
 
 @contextlib.contextmanager

@@ -9,21 +9,20 @@ import os
 import select
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.system.api import Api
-from tests.system.conftest import MakeHost
 from tests.system.hosts import block, write_protected
 from tests.system.kernel import Live
 from tests.system.lio_hosts import BLOCK
+from tests.system.volumes import MakeHost, Take
 
 pytestmark = pytest.mark.system
 
-Take = Callable[..., str]
 _SECONDS = 60  # right after a restart of iscsid a login has been seen to hang
 
 

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,7 +20,6 @@ from tests.system.lio_node import (
     Later,
     Node,
     hanging,
-    in_flight,
     initiator,
     target,
     wait_until,
@@ -133,10 +133,12 @@ def test_an_attach_does_not_wake_what_a_killed_remove_left(node: Node) -> None:
 
 
 def _write_under_way(node: Node, host: str) -> Later:
+    """A write that hangs below the target; the disk is left hanging."""
     session = node.login(host)
+    before = node.commands()
     node.suspend()
     write = Later(session.write, 0, ONE)
-    wait_until(lambda: in_flight(node))
+    wait_until(lambda: node.commands() > before)
     return write
 
 
@@ -155,9 +157,9 @@ def test_a_closing_waits_for_the_writes(
         with pytest.raises(DeadlineExceeded):
             hasty.apply(node.export(**wanted), only={initiator("a")})
         assert node.live().get("a") != "rw"
-        assert hasty.apply(other.export(a="rw", b="rw"))
-        hasty.remove(other.id)
-        hasty.apply(other.export(b="ro"))
+        assert other.apply(a="rw", b="rw")
+        other.driver.remove(other.id)
+        other.apply(b="ro")
         assert other.live() == {"b": "ro"}
         again = Later(node.driver.apply, node.export(**wanted), {initiator("a")})
         assert not again.done
@@ -167,21 +169,37 @@ def test_a_closing_waits_for_the_writes(
     assert refused(node, "a") == (not wanted)
 
 
+_DYING = """
+import sys
+from tests.system.lio_hosts import BLOCK, Session
+session = Session(*sys.argv[1:])
+print("in", flush=True)
+sys.stdin.readline()
+session.write(0, b"1" * BLOCK)
+"""
+
+
 def test_the_writes_of_a_dead_host_are_waited_for(node: Node) -> None:
     node.apply(a="rw", b="rw")
-    program = ["qemu-io", "--image-opts", "-c", "write -P 49 0 4k", "-n"]
-    options = f"driver=iscsi,transport=tcp,portal=127.0.0.1:3260,target={node.iqn}"
-    options += f",lun=0,initiator-name={initiator('a')}"
-    with hanging(node):
-        dying = subprocess.Popen([*program, options], stdout=subprocess.DEVNULL)
-        wait_until(lambda: in_flight(node))
-        dying.kill()
-        dying.wait()
-        closing = Later(node.apply, "a")
-        b = Later(node.login, "b")
-        assert b.join() is None
-        assert not closing.done
-    assert closing.join() is None
+    portal = "127.0.0.1:3260"
+    line = [sys.executable, "-c", _DYING, initiator("a"), node.iqn, portal]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(line, stdin=pipe, stdout=pipe, text=True) as host:
+        assert host.stdin is not None
+        assert host.stdout is not None
+        assert host.stdout.readline() == "in\n"
+        before = node.commands()
+        with hanging(node):
+            host.stdin.write("go\n")
+            host.stdin.flush()
+            wait_until(lambda: node.commands() > before)
+            host.kill()
+            host.wait()
+            closing = Later(node.apply, "a")
+            with pytest.raises(DeadlineExceeded):
+                target(node.helper, deadline=1.0).apply(node.export(), {initiator("a")})
+            assert not closing.done
+        assert closing.join() is None
     assert node.on_disk(0) == ONE
     assert node.live() == {"b": "rw"}
 

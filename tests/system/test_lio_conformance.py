@@ -14,7 +14,7 @@ from drivers.conformance.fixtures import Host, TargetFixtures, defaults
 from drivers.conformance.target import TargetContract
 from drivers.targets.lio import LioTarget
 from tests.conformance.real_hosts import RealHost
-from tests.system.lio_node import CONFIGFS
+from tests.system.lio_node import CONFIGFS, run
 from tests.system.lvm_kit import build_lvm, root
 
 __all__ = ["root"]
@@ -24,15 +24,23 @@ pytestmark = pytest.mark.system
 FOREIGN = "iqn.2001-01.com.other:volume-11111111-2222-4333-8444-555555555555"
 
 
+@pytest.fixture(scope="module")
+def lvm(root: Root) -> VolumeDriver:
+    """Checked once, on a node with what the packages set up for the target."""
+    Path("/etc/target").mkdir(exist_ok=True)
+    run("modprobe", "target_core_mod")
+    driver = build_lvm(root)
+    driver.check()
+    return driver
+
+
 class LioFixtures(TargetFixtures):
     @pytest.fixture
-    def volumes(self, root: Root) -> VolumeDriver:
-        volumes = build_lvm(root)
-        volumes.check()
-        return volumes
+    def volumes(self, lvm: VolumeDriver) -> VolumeDriver:
+        return lvm
 
     @pytest.fixture
-    def build(self, root: Root) -> Callable[[], TargetDriver]:
+    def build(self, root: Root, lvm: VolumeDriver) -> Callable[[], TargetDriver]:
         options = defaults(LioTarget)
         return lambda: LioTarget("kit", options, root)
 
@@ -41,15 +49,15 @@ class LioFixtures(TargetFixtures):
         return RealHost
 
     @pytest.fixture
-    def foreign(self) -> Iterator[Callable[[], object]]:
+    def foreign(self, target: TargetDriver) -> Iterator[Callable[[], object]]:
         CONFIGFS.joinpath("iscsi").mkdir(exist_ok=True)
-        target = CONFIGFS / "iscsi" / FOREIGN
-        group = target / "tpgt_1"
+        theirs = CONFIGFS / "iscsi" / FOREIGN
+        group = theirs / "tpgt_1"
         acl = group / "acls" / "iqn.1994-05.com.example:kit-a"
-        for path in (target, group, acl):
+        for path in (theirs, group, acl):
             path.mkdir()
-        yield lambda: live_state(target)
-        for path in (acl, group, target):
+        yield lambda: live_state(theirs)
+        for path in (acl, group, theirs):
             path.rmdir()
 
 

@@ -13,11 +13,11 @@ from collections.abc import Iterator
 import pytest
 
 from tests.system.api import Api
-from tests.system.conftest import MakeHost
 from tests.system.daemons import Daemon, remove_disk
 from tests.system.hosts import Traffic, block, write_protected
 from tests.system.kernel import Foreign, Live
 from tests.system.units import run
+from tests.system.volumes import MakeHost
 from tests.system.waiting import wait_until
 
 pytestmark = pytest.mark.system

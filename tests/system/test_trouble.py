@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from tests.system.api import Api
-from tests.system.conftest import MakeDaemon, MakeHost
 from tests.system.hosts import Traffic
 from tests.system.kernel import Live
 from tests.system.units import run
+from tests.system.volumes import MakeDaemon, MakeHost
 from tests.system.waiting import wait_until
 
 pytestmark = pytest.mark.system

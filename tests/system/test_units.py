@@ -7,21 +7,19 @@ from __future__ import annotations
 import contextlib
 import http.client
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import pytest
 
 from tests.system.api import Api
-from tests.system.conftest import MakeHost
 from tests.system.hosts import Host, Traffic, write_protected
 from tests.system.kernel import Live
 from tests.system.units import DAEMON, HELPER, main_pid, systemctl
+from tests.system.volumes import MakeHost, Take
 from tests.system.waiting import wait_until
 
 pytestmark = pytest.mark.system
-
-Take = Callable[..., str]
 
 
 class Working:

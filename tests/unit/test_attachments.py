@@ -251,11 +251,12 @@ def test_an_attach_whose_undo_fails_stays_visible_until_it_is_closed(
             node.target().failures.fail("remove.before", error),
         ):
             attach(node, volume, "a")
-        assert [r.status for r in rows(node)] == [AttachStatus.ERROR_ATTACHING]
+        assert [r.status for r in rows(node)] == [AttachStatus.DETACHING]
         with pytest.raises(Invalid, match="takes one attachment only"):
             attach(node, volume, "b")
     node.assembly.reconcile.run()
     assert node.live(volume.id) == {}
+    assert rows(node) == []
     attach(node, volume, "b")
 
 

@@ -40,6 +40,35 @@ def test_from_nothing_it_becomes_the_schema(database: Database) -> None:
         assert compare_metadata(context, METADATA) == []
 
 
+def test_step_by_step_it_becomes_the_same(database: Database, tmp_path: Path) -> None:
+    """A new database skips the steps; whoever comes from an old one must not differ."""
+    migrations.upgrade(database)
+    stepped = Database(f"sqlite:///{tmp_path}/stepped.sqlite", connections=2)
+    migrations.run(stepped, None)
+    assert _shape(stepped) == _shape(database)
+    migrations.upgrade(stepped)
+    stepped.close()
+
+
+def _shape(database: Database) -> dict[str, object]:
+    """Tables with columns and keys, the version, and every index as it is written."""
+    with database.reading() as connection:
+        found = sa.inspect(connection)
+        shape: dict[str, object] = {
+            name: (
+                [{**c, "type": str(c["type"])} for c in found.get_columns(name)],
+                found.get_pk_constraint(name),
+                found.get_foreign_keys(name),
+                found.get_unique_constraints(name),
+            )
+            for name in found.get_table_names()
+        }
+        query = "SELECT name, sql FROM sqlite_master WHERE type='index'"
+        shape.update((row[0], row[1]) for row in connection.execute(sa.text(query)))
+        version = connection.execute(sa.text("SELECT * FROM alembic_version"))
+        return {**shape, "version": version.scalars().all()}
+
+
 def test_indexes_cover_only_rows_that_are_not_deleted(database: Database) -> None:
     migrations.upgrade(database)
     with database.reading() as connection:

@@ -11,10 +11,19 @@ from __future__ import annotations
 import sqlalchemy as sa
 
 from agent.db.engine import Database
+from agent.db.schema import METADATA
 from agent.errors import DatabaseFailed, StartupError
 
 #: The newest revision. A test holds it against the files beside this one.
 HEAD = "0001"
+
+#: Alembic's own table, as alembic makes it.
+_VERSION = sa.Table(
+    "alembic_version",
+    sa.MetaData(),
+    sa.Column("version_num", sa.String(32), nullable=False),
+    sa.PrimaryKeyConstraint("version_num", name="alembic_version_pkc"),
+)
 
 
 def upgrade(database: Database) -> None:
@@ -25,8 +34,10 @@ def upgrade(database: Database) -> None:
     """
     try:
         revision = _revision(database)
-        if revision != HEAD:
-            _run(database, revision)
+        if revision is None:
+            _make(database)
+        elif revision != HEAD:
+            run(database, revision)
     except DatabaseFailed as error:
         raise StartupError(error.message) from error
 
@@ -35,13 +46,25 @@ def _revision(database: Database) -> str | None:
     with database.reading() as connection:
         if not sa.inspect(connection).has_table("alembic_version"):
             return None
-        query = sa.text("SELECT version_num FROM alembic_version")
-        return connection.execute(query).scalar()
+        return connection.execute(sa.select(_VERSION)).scalar()
 
 
-def _run(database: Database, revision: str | None) -> None:
-    # Imported here: alembic is 11 MiB of memory that a daemon whose schema is
-    # up to date need not hold.
+def _make(database: Database) -> None:
+    """A new database gets the newest schema at once; a test holds it against ours.
+
+    So only an upgrade loads alembic, which is 11 MiB of memory.
+    """
+    with database.writing() as connection:
+        METADATA.create_all(connection, checkfirst=False)
+        _VERSION.create(connection)
+        connection.execute(sa.insert(_VERSION).values(version_num=HEAD))
+
+
+def run(database: Database, revision: str | None) -> None:
+    """Go from ``revision``, None for nothing at all, through each to the newest.
+
+    :raises StartupError: the revision is not known here.
+    """
     from alembic.config import Config  # noqa: PLC0415
     from alembic.runtime.environment import EnvironmentContext  # noqa: PLC0415
     from alembic.script import ScriptDirectory  # noqa: PLC0415

@@ -1,0 +1,62 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""The floor: one access by plain calls on configfs, in one process, nothing checked.
+
+``full`` makes the kernel writes that the helper's apply makes for a new host
+with CHAP and write access. ``bare`` makes the fewest with which a host can
+write at all: an ACL, a mapped LUN, its link, and the write-protect bit.
+"""
+
+from __future__ import annotations
+
+import os
+
+CONFIGFS = "/sys/kernel/config/target"
+PREFIX = "iqn.2026-11.io.lunshare:volume-"
+_INITIATOR = "iqn.1994-05.com.example:floor"
+
+
+def acl_of(volume_id: str) -> tuple[str, str]:
+    """Where the floor's ACL of a volume is, and the LUN that it maps."""
+    group = f"{CONFIGFS}/iscsi/{PREFIX}{volume_id}/tpgt_1"
+    return f"{group}/acls/{_INITIATOR}", f"{group}/lun/lun_0"
+
+
+def full(acl: str, lun: str) -> None:
+    """The writes of an apply, without one look at what is there."""
+    os.mkdir(acl)
+    _write(acl + "/auth/userid", "u" * 20)
+    _write(acl + "/auth/password", "p" * 16)
+    _write(acl + "/tag", "f8d1e2c4-0000-4000-8000-000000000000")
+    _map(acl, lun)
+
+
+def bare(acl: str, lun: str) -> None:
+    """The fewest writes."""
+    os.mkdir(acl)
+    _map(acl, lun)
+
+
+def close(acl: str) -> None:
+    """Undo either."""
+    os.unlink(acl + "/lun_0/lun")
+    os.rmdir(acl + "/lun_0")
+    os.rmdir(acl)
+
+
+def exports() -> int:
+    """How many iSCSI targets the kernel holds."""
+    names = os.listdir(f"{CONFIGFS}/iscsi")
+    return sum(name.startswith(("iqn.", "naa.", "eui.")) for name in names)
+
+
+def _map(acl: str, lun: str) -> None:
+    os.mkdir(acl + "/lun_0")
+    os.symlink(lun, acl + "/lun_0/lun")
+    _write(acl + "/lun_0/write_protect", "0")
+
+
+def _write(path: str, value: str) -> None:
+    descriptor = os.open(path, os.O_WRONLY)
+    os.write(descriptor, value.encode())
+    os.close(descriptor)

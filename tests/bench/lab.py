@@ -1,0 +1,209 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""Attaching on a real kernel, in the lab: ours, the floor and the peer, side by side.
+
+``tests/lab/run --with cinder -- python -m tests.bench.lab``, as root on a node
+where lunshared and its helper run. One run; the things compared take turns,
+and medians are told.
+
+The exports that are merely present are real ones: made by the helper's own
+apply, each a target with its portal, LUN and one host, over a sparse file of
+1 MiB. 1,000 logical volumes would take the lab's emulated LVM a quarter of an
+hour and weigh the same to LIO. The daemon does not know them. The volume that
+is attached to over HTTP is a thin logical volume of 1 GiB made by the daemon.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import uuid
+from collections.abc import Callable, Iterator
+from itertools import chain
+from pathlib import Path
+
+from drivers.execute import Helper
+from drivers.targets.lio import LioTarget
+from drivers.values import Auth, Connector, Disk, DiskKind, Export, Mode
+from tests.bench import floor
+from tests.bench.figures import Figure, median_ms, say, timed, write
+from tests.bench.http import Client
+from tests.bench.peer import Peer
+
+_PORT = 8776
+_SOCKET = "/run/lunshare/helper.sock"
+_LEVELS = (1, 100, 1000)
+_ROUNDS = 25
+_PEER_LEVELS = (1, 10, 100)
+_PEER_ROUNDS = 3
+_OURS_PER_PEER = 5
+_MIB = 1024**2
+_BUILD = Path("/build")
+
+Times = dict[str, list[float]]
+
+
+class Node:
+    """What is measured: the API, the helper, and exports to fill the kernel with."""
+
+    def __init__(self, directory: Path) -> None:
+        self.api = Client(_PORT)
+        options = {each.dest: each.default for each in LioTarget.OPTIONS}
+        self.target = LioTarget("bench", options, Helper(_SOCKET))
+        self._directory = directory
+        self._filling: list[str] = []
+        # Another host has it all the time: its target is there, as the peer's is.
+        self.volume = self.api.shared_volume()
+        self._keeper = self.api.attach(self.volume, "keeper")
+        self.plain = self.api.shared_volume()
+
+    def fill(self, count: int) -> None:
+        """Have ``count`` targets in the kernel."""
+        while (present := floor.exports()) > count:
+            self.target.remove(self._filling.pop())
+        for _ in range(count - present):
+            volume_id = str(uuid.uuid4())
+            self._export(volume_id, _host("keeper", Mode.RO))
+            self._filling.append(volume_id)
+
+    def apply(self) -> tuple[float, float]:
+        """Seconds of the helper's apply for a new host, and for its removal."""
+        host = _host("bench", Mode.RW)
+        # The daemon's own volume, asked for as the daemon asks for it.
+        disk = Disk(self.volume, f"/dev/lunshare/volume-{self.volume}", 1024 * _MIB)
+        wanted = Export(self.volume, disk, (host,))
+        only = [host.initiator]
+        opened = timed(lambda: self.target.apply(wanted, only))
+        closed = timed(lambda: self.target.apply(Export(self.volume), only))
+        return opened, closed
+
+    def attach(self, volume_id: str) -> tuple[float, float]:
+        """Seconds of an attach over HTTP, and of the detach."""
+        made: list[str] = []
+        opened = timed(lambda: made.append(self.api.attach(volume_id, "bench", "rw")))
+        self.api.complete(made[0])
+        closed = timed(lambda: self.api.detach(made[0]))
+        return opened, closed
+
+    def close(self) -> None:
+        """Leave the node as it was."""
+        for volume_id in self._filling:
+            self.target.remove(volume_id)
+        self.api.detach(self._keeper)
+        for volume_id in (self.volume, self.plain):
+            self.api("DELETE", f"/volumes/{volume_id}")
+
+    def _export(self, volume_id: str, *hosts: Connector) -> None:
+        path = self._directory / f"volume-{volume_id}"
+        with path.open("wb") as file:
+            file.truncate(_MIB)
+        disk = Disk(volume_id, str(path), _MIB, DiskKind.FILE)
+        self.target.apply(Export(volume_id, disk, hosts))
+
+
+def main() -> int:
+    """Measure, print, write bench-lab.json into the repository's build/."""
+    figures: list[Figure] = []
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as directory:
+        node = Node(Path(directory))
+        for figure in chain(_ours(node), _theirs(node, Path(directory))):
+            figures.append(say(figure))
+        node.close()
+    write(_BUILD / "bench-lab.json", figures)
+    return 0
+
+
+def _host(name: str, mode: Mode) -> Connector:
+    initiator = f"iqn.1994-05.com.example:apply-{name}"
+    return Connector(initiator, mode, str(uuid.uuid4()), Auth("u" * 20, "p" * 16))
+
+
+def _ours(node: Node) -> Iterator[Figure]:
+    levels = {count: _level(node, count) for count in _LEVELS}
+    # Once more with one: what changed with time has not changed with exports.
+    for name, more in _level(node, _LEVELS[0]).items():
+        levels[_LEVELS[0]][name] += more
+    for count, times in levels.items():
+        yield from _told(count, times)
+    medians = [
+        median_ms(levels[count]["attach"]) for count in (_LEVELS[-1], _LEVELS[0])
+    ]
+    name = "attach with 1,000 exports, times attach with 1"
+    yield Figure(name, medians[0] / medians[1], "", most=1.25)
+
+
+def _level(node: Node, count: int) -> Times:
+    """Everything by turns, with ``count`` exports in the kernel."""
+    print(f"  {count} exports ...", flush=True)
+    node.fill(count)
+    acl, lun = floor.acl_of(node.volume)
+    times: Times = {}
+
+    def keep(name: str, *seconds: float) -> None:
+        for word, took in zip((name, f"un{name}"), seconds, strict=False):
+            times.setdefault(word, []).append(took)
+
+    for _ in range(_ROUNDS):
+        for name, make in (("bare", floor.bare), ("full", floor.full)):
+            keep(name, *_floor(make, acl, lun))
+        keep("apply", *node.apply())
+        keep("attach", *node.attach(node.volume))
+        keep("first", *node.attach(node.plain))
+    return times
+
+
+def _floor(make: Callable[[str, str], None], acl: str, lun: str) -> tuple[float, float]:
+    try:
+        opened = timed(lambda: make(acl, lun))
+        return opened, timed(lambda: floor.close(acl))
+    except FileNotFoundError:
+        # The daemon's reconcile came by, and closed what no attachment asks for.
+        return _floor(make, acl, lun)
+
+
+def _told(count: int, times: Times) -> Iterator[Figure]:
+    words = {
+        "bare": "configfs floor, fewest writes",
+        "full": "configfs floor, the writes of an apply",
+        "unfull": "configfs floor, removal",
+        "apply": "helper's apply, a new host rw",
+        "unapply": "helper's apply, that host closed",
+        "attach": "attach over HTTP, a further host rw",
+        "unattach": "detach over HTTP, that host",
+        "first": "attach over HTTP, first host (target made)",
+        "unfirst": "detach over HTTP, last host (target removed)",
+    }
+    for key, word in words.items():
+        yield Figure(f"{word}, {count:,} exports", median_ms(times[key]), "ms")
+    for key in ("full", "bare"):
+        ratio = median_ms(times["apply"]) / median_ms(times[key])
+        name = f"apply, times the floor ({key}), {count:,} exports"
+        yield Figure(name, ratio, "", most=3)
+
+
+def _theirs(node: Node, directory: Path) -> Iterator[Figure]:
+    """The peer's targets on the node, and beside them our one: both by turns."""
+    node.fill(1)
+    peer = Peer(directory)
+    bounds = {10: 50.0, 100: 200.0}
+    for count in _PEER_LEVELS:
+        print(f"  {count} targets of the peer's ...", flush=True)
+        peer.grow(count)
+        theirs, ours = [], []
+        for _ in range(_PEER_ROUNDS):
+            theirs.append(peer.attach())
+            ours += [node.attach(node.volume)[0] for _ in range(_OURS_PER_PEER)]
+        name = f"with {count} targets of the peer's"
+        yield Figure(
+            f"cinder-rtstool add-initiator + save {name}", median_ms(theirs), "ms"
+        )
+        yield Figure(
+            f"attach over HTTP, a further host rw, {name}", median_ms(ours), "ms"
+        )
+        times = median_ms(theirs) / median_ms(ours)
+        yield Figure(f"times faster {name}", times, "", least=bounds.get(count))
+    peer.close()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,64 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""Put the figures of a run into build/bench.json and into docs/performance.md."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from tests.bench.figures import short
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+_PAGE = ROOT / "docs/performance.md"
+_BEGIN, _END = "<!-- figures: made by `make bench` -->", "<!-- end of figures -->"
+_PARTS = (
+    ("host", "The control plane alone: this machine, fake backend"),
+    ("lab", "Attaching on a real kernel: the lab's guest"),
+)
+
+
+def main() -> int:
+    """0 when every bound is kept, else 1."""
+    parts: dict[str, Any] = {}
+    for name, _ in _PARTS:
+        path = ROOT / f"build/bench-{name}.json"
+        if path.exists():
+            parts[name] = json.loads(path.read_text())
+    told = {"command": "make bench", **parts}
+    (ROOT / "build/bench.json").write_text(json.dumps(told, indent=1) + "\n")
+    before, _, rest = _PAGE.read_text().partition(_BEGIN)
+    after = rest.partition(_END)[2]
+    _PAGE.write_text(before + _BEGIN + "\n" + _text(parts) + _END + after)
+    missed = [f for part in parts.values() for f in part["figures"] if not f["kept"]]
+    for figure in missed:
+        print(
+            f"NOT KEPT: {figure['name']}: {short(figure['value'])} ({figure['must']})"
+        )
+    return 1 if missed else 0
+
+
+def _text(parts: dict[str, Any]) -> str:
+    return "".join(_table(title, parts[n]) for n, title in _PARTS if n in parts)
+
+
+def _table(title: str, part: dict[str, Any]) -> str:
+    machine = part["machine"]
+    lines = [
+        f"\n### {title}\n",
+        f"Linux {machine['system']}, {machine['cores']} cores,"
+        f" Python {machine['python']}, load {machine['load']} at the end.\n",
+        "| what | median | must be | |",
+        "|---|---:|---|---|",
+    ]
+    for figure in part["figures"]:
+        mark = ("kept" if figure["kept"] else "**not kept**") if figure["must"] else ""
+        value = f"{short(figure['value'])} {figure['unit'] or 'times'}"
+        lines.append(f"| {figure['name']} | {value} | {figure['must']} | {mark} |")
+    return "\n".join(lines) + "\n\n"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

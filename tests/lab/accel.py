@@ -1,0 +1,63 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""How the guest computes: KVM where it runs a stock kernel, else emulation (TCG).
+
+That /dev/kvm can be opened says little: some clouds' nested KVM starts a guest that
+never gets past its first instructions. So the kernel is tried, once per host boot.
+"""
+
+import os
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+from tests.lab import cache
+from tests.lab.steps import step
+
+TCG = ["-accel", "tcg,thread=multi,tb-size=1024", "-cpu", "max"]
+KVM = ["-accel", "kvm", "-cpu", "host"]
+PROBE_SECONDS = 5  # a kernel says its first word within one, where KVM works
+
+
+def choose(system: Path) -> list[str]:
+    """QEMU's options for this machine."""
+    if not os.access("/dev/kvm", os.R_OK | os.W_OK):
+        return TCG
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text()
+    inputs = [boot, system.name, Path(__file__).read_text()]
+    entry = cache.entry("accel", inputs, lambda out: _probe(system, out))
+    return KVM if (entry / "kvm").exists() else TCG
+
+
+def _probe(system: Path, out: Path) -> None:
+    with step("try this machine's KVM (once)"):
+        if _speaks(system):
+            (out / "kvm").touch()
+
+
+def _speaks(system: Path) -> bool:
+    """Does the kernel reach its first console message?"""
+    with tempfile.TemporaryDirectory() as directory:
+        console = Path(directory, "console")
+        console.touch()
+        machine = ["-machine", "pc", "-m", "512", "-nodefaults", "-display", "none"]
+        kernel = ["-kernel", f"{system}/vmlinux", "-append", "earlyprintk=serial"]
+        qemu = ["qemu-system-x86_64", *KVM, *machine, "-no-reboot", *kernel]
+        tried = subprocess.Popen(
+            [*qemu, "-serial", f"file:{console}"], stderr=subprocess.DEVNULL
+        )
+        try:
+            return _said(console, tried)
+        finally:
+            tried.kill()
+            tried.wait()
+
+
+def _said(console: Path, qemu: "subprocess.Popen[bytes]") -> bool:
+    deadline = time.monotonic() + PROBE_SECONDS
+    while time.monotonic() < deadline and qemu.poll() is None:
+        if b"Linux version" in console.read_bytes():
+            return True
+        time.sleep(0.1)
+    return b"Linux version" in console.read_bytes()

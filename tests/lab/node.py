@@ -1,0 +1,58 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""The guest as a storage node: shares mounted, lunshare in place, commands run."""
+
+import shlex
+import sys
+import time
+from collections.abc import Sequence
+
+from tests.lab.guest import Guest
+from tests.lab.steps import LabError
+
+MOUNT = "mount -t 9p -o trans=virtio,version=9p2000.L,msize=512000"
+PATH = "/opt/lunshare/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+UNITS = "lunshare-helper.socket lunshare-helper.service lunshared.service"
+
+
+def woken(guest: Guest, extra: Sequence[str]) -> None:
+    """Right the clock, which stood still while the state was kept, and mount."""
+    guest.output(f"date -s @{time.time():.3f}; mkdir -p /run/lab")
+    guest.output(f"{MOUNT},ro lab /run/lab && {MOUNT} build /build")
+    _mount(guest, extra)
+
+
+def _mount(guest: Guest, labels: Sequence[str]) -> None:
+    """The further disks; their units are opt-LABEL.mount."""
+    for label in labels:
+        waited = f"udevadm wait --timeout=60 /dev/disk/by-label/{label}"
+        guest.output(f"{waited} && systemctl start opt-{label}.mount")
+
+
+def provision(guest: Guest, *, bare: bool) -> None:
+    """Install and start; when that fails, show what the units said."""
+    what = "bare" if bare else "node"
+    _or_journal(guest, f"sh /run/lab/provision {what}")
+
+
+def booted(guest: Guest, extra: Sequence[str], *, bare: bool) -> None:
+    """After a boot: mount, and wait for the services that systemd is starting."""
+    guest.output(f"{MOUNT} build /build")
+    _mount(guest, extra)
+    if not bare:
+        _or_journal(guest, "systemctl start lunshared.service")
+
+
+def run(guest: Guest, command: Sequence[str]) -> int:
+    """Run CMD with its output going where ours goes; its exit code."""
+    line = f"cd /srv/lunshare && exec env PATH={PATH} {shlex.join(command)}"
+    return guest.call(line, tty=sys.stdin.isatty() and sys.stdout.isatty())
+
+
+def _or_journal(guest: Guest, command: str) -> None:
+    try:
+        guest.output(command)
+    except LabError as error:
+        units = " ".join(f"-u {unit}" for unit in UNITS.split())
+        guest.call(f"journalctl --boot --no-pager --lines 200 {units} >&2")
+        raise error
