@@ -201,9 +201,7 @@ class Backend:
         """Close the volume to one host; its writes have landed when this returns."""
         self.target.apply(Export(volume.id), only={connector.initiator})
 
-    def apply(
-        self, volume: Volume, connectors: Iterable[Connector]
-    ) -> tuple[str, ...]:
+    def apply(self, volume: Volume, connectors: Iterable[Connector]) -> tuple[str, ...]:
         """Make the live export of one volume equal to these connectors.
 
         With none, the export is taken away.

@@ -15,7 +15,6 @@ from oslo_config import cfg
 from drivers.base import Root, VolumeDriver
 from drivers.errors import DiskBusy, Misconfigured, NoSpace, UnknownDisk
 from drivers.fake_storage import Failures, FakeDisk, storage
-from drivers.pool import POOL_OPTIONS
 from drivers.values import GIB, Capacity, Disk, DiskKind, Volume, volume_uuid
 
 _OPTIONS = [
@@ -35,7 +34,7 @@ _OPTIONS = [
 class FakeVolumes(VolumeDriver):
     """Disks in memory. ``failures`` makes any step fail or stand still."""
 
-    OPTIONS: ClassVar[list[cfg.Opt]] = [*_OPTIONS, *POOL_OPTIONS]
+    OPTIONS: ClassVar[list[cfg.Opt]] = _OPTIONS
 
     #: "create.half" is passed when a half-made disk is there.
     POINTS: ClassVar[tuple[str, ...]] = (

@@ -8,6 +8,7 @@ to a thousand volumes, so what all of them share is made once, in ``Look``.
 
 from __future__ import annotations
 
+import functools
 import uuid
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -74,9 +75,14 @@ class Look:
         """host@backend#pool, and the id of the service that keeps it."""
         if backend not in self._hosts:
             host = self.host_of(backend)
-            service = uuid.uuid5(uuid.NAMESPACE_DNS, host.partition("#")[0])
-            self._hosts[backend] = (host, str(service))
+            self._hosts[backend] = (host, _service(host.partition("#")[0]))
         return self._hosts[backend]
+
+
+@functools.cache
+def _service(host: str) -> str:
+    """The id of the service on host@backend. There are as many as backends."""
+    return str(uuid.uuid5(uuid.NAMESPACE_DNS, host))
 
 
 def volume(shown: Volume, look: Look) -> View:

@@ -4,8 +4,6 @@
 
 from oslo_config import cfg
 
-from drivers.pool import POOL_OPTIONS
-
 OPTIONS = [
     cfg.StrOpt(
         "volume_driver",
@@ -21,5 +19,18 @@ OPTIONS = [
         sample_default="the section's name",
         help="What a type's extra spec volume_backend_name is matched with.",
     ),
-    *POOL_OPTIONS,
+    cfg.IntOpt(
+        "reserved_percentage",
+        default=0,
+        min=0,
+        max=100,
+        help="Per cent of the pool that schedulers are told to leave free.",
+    ),
+    cfg.FloatOpt(
+        "max_over_subscription_ratio",
+        default=20.0,
+        min=1.0,
+        help="How many times the pool's size may be promised to thin volumes."
+        " 1.0 promises no more than there is. Thick backends do not read it.",
+    ),
 ]

@@ -23,9 +23,9 @@ from agent.states import POSSIBLE, WANTED, AttachStatus, may_move_attachment
 _A = VOLUME_ATTACHMENT.c
 _HERE = _A.deleted == sa.false()
 
-# A page of volumes shows who is attached, never how: connector and
-# connection_info are left where they are. In the order of the record's fields.
-_BRIEF = sa.select(
+#: What ``brief`` makes a record of, in the order of its fields. A volume shows
+#: who is attached, never how: connector and connection_info stay where they are.
+BRIEF = (
     _A.id,
     _A.volume_id,
     _A.attach_status,
@@ -43,10 +43,11 @@ _THIS = _A.volume_id == sa.bindparam("volume_id")
 # Built once: making a statement costs more than running it.
 _INSERT = sa.insert(VOLUME_ATTACHMENT)
 _ONE = _ALL.where(_A.id == sa.bindparam("id"), _HERE)
-_BRIEF_OF_VOLUME = _BRIEF.where(_THIS, _HERE).order_by(*_AGE)
-_BRIEF_OF_VOLUMES = _BRIEF.where(
-    _A.volume_id.in_(sa.bindparam("volume_ids", expanding=True)), _HERE
-).order_by(*_AGE)
+_BRIEF_OF_VOLUMES = (
+    sa.select(*BRIEF)
+    .where(_A.volume_id.in_(sa.bindparam("volume_ids", expanding=True)), _HERE)
+    .order_by(*_AGE)
+)
 _OF_VOLUME = _ALL.where(_THIS, _HERE).order_by(*_AGE)
 _OF_INITIATOR = _ALL.where(
     _THIS, _A.initiator == sa.bindparam("initiator"), _HERE
@@ -124,14 +125,8 @@ def of_volumes(
     found: dict[str, list[Attachment]] = {}
     for some in paging.chunks(volume_ids):
         for row in connection.execute(_BRIEF_OF_VOLUMES, {"volume_ids": some}).all():
-            found.setdefault(row[1], []).append(_brief(row))
+            found.setdefault(row[1], []).append(brief(row))
     return found
-
-
-def brief_of_volume(connection: sa.Connection, volume_id: str) -> list[Attachment]:
-    """The attachments of one volume, oldest first, without their secrets."""
-    found = connection.execute(_BRIEF_OF_VOLUME, {"volume_id": volume_id})
-    return [_brief(row) for row in found.all()]
 
 
 def of_volume(connection: sa.Connection, volume_id: str) -> list[Attachment]:
@@ -230,7 +225,8 @@ def _columns(values: Mapping[str, Any]) -> dict[str, Any]:
     return columns
 
 
-def _brief(row: Any) -> Attachment:
+def brief(row: Any) -> Attachment:
+    """The record of a row of the columns BRIEF."""
     return Attachment(row[0], row[1], AttachStatus(row[2]), *row[3:])
 
 

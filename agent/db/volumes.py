@@ -49,8 +49,17 @@ _ROWS = sa.select(
     _V.updated_at,
 ).join_from(VOLUMES, VOLUME_TYPES, _V.volume_type_id == VOLUME_TYPES.c.id, isouter=True)
 
-# Built once: making a statement costs more than running it.
-_ONE = _ROWS.where(_V.id == sa.bindparam("volume_id"), _HERE)
+# Built once: making a statement costs more than running it. A volume with its
+# hosts is one statement, for the same reason: a row for each host, or one.
+_WIDTH = len(_ROWS.selected_columns)
+_ONE = (
+    _ROWS.add_columns(*attachments.BRIEF)
+    .outerjoin(
+        VOLUME_ATTACHMENT, sa.and_(_A.volume_id == _V.id, _A.deleted == sa.false())
+    )
+    .where(_V.id == sa.bindparam("volume_id"), _HERE)
+    .order_by(_A.created_at, _A.id)
+)
 
 _FIELDS = {
     "name": "display_name",
@@ -146,10 +155,12 @@ def insert(connection: sa.Connection, volume: Volume) -> None:
 
 def get(connection: sa.Connection, volume_id: str) -> Volume | None:
     """One volume with its attachments, or None."""
-    row = connection.execute(_ONE, {"volume_id": volume_id}).first()
-    if row is None:
+    rows = connection.execute(_ONE, {"volume_id": volume_id}).all()
+    if not rows:
         return None
-    return _record(row, attachments.brief_of_volume(connection, volume_id))
+    hosts = [row[_WIDTH:] for row in rows]
+    attached = [attachments.brief(host) for host in hosts if host[0] is not None]
+    return _record(rows[0][:_WIDTH], attached)
 
 
 def page(connection: sa.Connection, page: Page, detail: bool = True) -> list[Volume]:

@@ -25,7 +25,6 @@ from drivers.lvm import commands
 from drivers.lvm.commands import Lvm
 from drivers.lvm.thick import Thick
 from drivers.lvm.thin import Thin
-from drivers.pool import POOL_OPTIONS
 from drivers.values import Capacity, Disk, Volume, volume_uuid
 
 _NAME = re.compile(r"volume-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})")
@@ -66,7 +65,7 @@ _OPTIONS = [
 class LvmVolumes(VolumeDriver):
     """Logical volumes of one group, in a thin pool or thick."""
 
-    OPTIONS: ClassVar[list[cfg.Opt]] = [*_OPTIONS, *POOL_OPTIONS]
+    OPTIONS: ClassVar[list[cfg.Opt]] = _OPTIONS
 
     def __init__(self, name: str, options: Mapping[str, Any], root: Root) -> None:
         super().__init__(name, options, root)

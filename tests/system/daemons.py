@@ -37,6 +37,7 @@ class Forked:
 
     def __init__(self, main: Main, argv: list[str], log: Path) -> None:
         self.log = log
+        log.touch()
         self.code: int | None = None
         self.pid = os.fork()
         if self.pid == 0:

@@ -112,15 +112,17 @@ def test_foreign_targets_stay_as_they_are_through_all_of_it(
 
 # libiscsi's own test suite, as an independent judge
 
-# LIO passes these on 6.1 and 6.12; names are iscsi-test-cu's.
-SUITES = (
-    "SCSI.Inquiry",
-    "SCSI.Mandatory",
-    "SCSI.Read10",
-    "SCSI.Read16",
-    "SCSI.Write10",
-    "SCSI.Write16",
-)
+# Suite to what is known to fail in it, by iscsi-test-cu's names; LIO of 6.1 and
+# 6.12. BlockLimits wants at most 2**20 blocks in one UNMAP; a thin LV takes
+# 8388607, and LIO says so.
+SUITES: dict[str, set[str]] = {
+    "SCSI.Inquiry": {"BlockLimits"},
+    "SCSI.Mandatory": set(),
+    "SCSI.Read10": set(),
+    "SCSI.Read16": set(),
+    "SCSI.Write10": set(),
+    "SCSI.Write16": set(),
+}
 
 
 def test_a_judge_finds_a_read_only_attachment_read_only(
@@ -128,7 +130,9 @@ def test_a_judge_finds_a_read_only_attachment_read_only(
 ) -> None:
     one = host("one")
     info = api.attach(volume, one, "ro")["connection_info"]
-    assert _judged(one, info, "SCSI.ReadOnly") >= 10
+    asserts, failed = _judged(one, info, "SCSI.ReadOnly")
+    assert asserts >= 14
+    assert failed == set()
 
 
 @pytest.mark.parametrize("suite", SUITES)
@@ -137,13 +141,15 @@ def test_a_judge_finds_a_writable_attachment_sound(
 ) -> None:
     one = host("one")
     info = api.attach(volume, one, "rw")["connection_info"]
-    assert _judged(one, info, suite) > 0
+    asserts, failed = _judged(one, info, suite)
+    assert asserts > 0
+    assert failed == SUITES[suite]
 
 
-def _judged(host: Host, info: Info, suite: str) -> int:
-    """Run a suite as this host; how many tests ran, all of which passed.
+def _judged(host: Host, info: Info, suite: str) -> tuple[int, set[str]]:
+    """Run a suite as this host: how much it looked at, and which tests failed.
 
-    -d lets it write, -n keeps the suite's order, -f says what failed.
+    -d lets it write, -n is a run without questions.
     """
     auth = own(info)
     assert auth
@@ -156,13 +162,16 @@ def _judged(host: Host, info: Info, suite: str) -> int:
         text=True,
         timeout=100,
     )
-    assert done.returncode == 0, done.stdout + done.stderr
-    counts = re.search(r"tests\s+(\d+)\s+(\d+)\s+(\d+)\s+(\d+)", done.stdout)
-    assert counts, done.stdout
-    _total, ran, passed, failed = (int(count) for count in counts.groups())
-    assert ran == passed
-    assert failed == 0
-    return ran
+    failed = set(re.findall(r"Suite \w+, Test (\w+) had failures", done.stdout))
+    counts = {
+        kind: [int(number) for number in numbers.split()]
+        for kind, numbers in re.findall(r"(tests|asserts)\s+([\d ]+)", done.stdout)
+    }
+    assert counts, done.stdout + done.stderr
+    _total, ran, passed, not_passed = counts["tests"]
+    assert (done.returncode == 0) == (not failed), done.stdout
+    assert (ran - passed, not_passed) == (len(failed), len(failed))
+    return counts["asserts"][1], failed
 
 
 def _discovered(host: Host, portal: str) -> set[str]:

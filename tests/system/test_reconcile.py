@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The live target drifts from the database by somebody's hand; it is brought back.
 
-The daemon here is one of the tests' own, which looks every second.
+The daemon here is one of the tests' own, which looks every other second.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ pytestmark = pytest.mark.system
 
 @pytest.fixture(scope="module")
 def keen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
-    """A daemon that reconciles every second."""
-    node = {"reconcile_interval": 1}
+    """A daemon that reconciles often."""
+    node = {"reconcile_interval": 2}
     daemon = Daemon(tmp_path_factory.mktemp("keen"), node=node)
     try:
         yield daemon.start()

@@ -34,7 +34,7 @@ class Journal:
 
     def __init__(self) -> None:
         told = run("journalctl", "--lines=0", "--show-cursor")
-        self._cursor = told.strip().removeprefix("-- cursor: ")
+        self._cursor = told.splitlines()[-1].removeprefix("-- cursor: ")
 
     def text(self, unit: str = "lunshare*") -> str:
         """Their lines; nothing is lost between writing and reading."""
