@@ -26,7 +26,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from agent.assemble import Assembly, assemble
-from agent.main import configure
+from agent.main import configure, sole_owner
 from agent.records import Attachment, Context, NewAttachment, NewVolume, Page, Volume
 from drivers.execute import Helper
 from drivers.helper import frames
@@ -175,19 +175,20 @@ def live(argv: list[str], parent: socket.socket) -> int:
     """One life, that does what its parent says until a step of that kills it."""
     parent.settimeout(_PARENT_SECONDS)
     conf = configure(argv)
-    door = Door(conf.helper.socket)
-    assembly = assemble(conf, root=door)
-    door.watch(assembly.database.engine)
-    say(parent, assembly.reconcile.run().failed)
-    scene = Scene(assembly)
-    while asked := hear(parent):
-        scene.restore()
-        say(parent, [])
-        hear(parent)
-        door.arm(asked["step"])
-        OPERATIONS[asked["operation"]](scene)
-        door.arm(0)
-        say(parent, [])
+    with sole_owner(conf.state_path):
+        door = Door(conf.helper.socket)
+        assembly = assemble(conf, root=door)
+        door.watch(assembly.database.engine)
+        say(parent, assembly.reconcile.run().failed)
+        scene = Scene(assembly)
+        while asked := hear(parent):
+            scene.restore()
+            say(parent, [])
+            hear(parent)
+            door.arm(asked["step"])
+            OPERATIONS[asked["operation"]](scene)
+            door.arm(0)
+            say(parent, [])
     return 0
 
 

@@ -60,7 +60,7 @@ class Node:
     """The state path that all lives share, and what is asserted between two."""
 
     def __init__(self, directory: Path) -> None:
-        self.daemon = Daemon(directory)
+        self.daemon = Daemon(directory, node={"create_wait": 60})
         self._disks, self._targets = _disks(), kernel.ours()
         self._bystanders: list[Bystander] = []
         self._looks = 0
