@@ -70,10 +70,15 @@ class RealHost:
             raise PermissionError(str(refused)) from refused
 
 
+# libiscsi's own statuses begin here (scsi-lowlevel.h, SCSI_STATUS_CANCELLED):
+# the command had no answer because its session ended.
+_CANCELLED = 0x0F000000
+
+
 def _as_a_program_sees(refused: Refused) -> OSError:
     """DATA PROTECT is EPERM to a program; no answer at all is a lost connection."""
     if refused.key == DATA_PROTECT:
         return PermissionError(str(refused))
-    if refused.status < 0:
+    if refused.status < 0 or refused.status >= _CANCELLED:
         return ConnectionError(str(refused))
     return OSError(str(refused))

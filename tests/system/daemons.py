@@ -9,6 +9,8 @@ start of the interpreter takes seconds where the processor is emulated.
 from __future__ import annotations
 
 import contextlib
+import functools
+import importlib
 import logging
 import os
 import signal
@@ -20,6 +22,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from agent import main as agent_main
+from drivers import registry
 from drivers.helper import server
 from tests.system.api import Api
 from tests.system.kernel import Live
@@ -58,9 +61,9 @@ class Forked:
             os.kill(self.pid, number)
             wait_until(lambda: not self.alive)
 
-    def ended(self) -> int:
+    def ended(self, seconds: float = 45.0) -> int:
         """Wait until it ends by itself; its exit code."""
-        wait_until(lambda: not self.alive)
+        wait_until(lambda: not self.alive, seconds)
         assert self.code is not None
         return self.code
 
@@ -108,6 +111,7 @@ class Daemon:
 
     def launch(self) -> Forked:
         """Start it and do not wait."""
+        prepare()
         self.process = Forked(agent_main.main, self.argv, self.directory / "log")
         return self.process
 
@@ -132,6 +136,14 @@ class Daemon:
             assert Live(volume["id"]).gone
         assert self.process
         self.process.kill()
+
+
+@functools.cache
+def prepare() -> None:
+    """Load here, once, what each daemon would load by itself when it starts."""
+    importlib.import_module("alembic.runtime.environment")
+    registry.volume_driver("lvm")
+    registry.target_driver("lio")
 
 
 class OwnHelper:

@@ -61,6 +61,11 @@ class Live:
         """The kernel's number of the live session; it is never used twice."""
         return _session(self.acl(initiator))
 
+    def commands(self) -> int:
+        """How many commands the target has passed to the disk."""
+        (store,) = self.backstores()
+        return int((store / "statistics/scsi_lu/num_cmds").read_text())
+
     def protect(self, initiator: str, value: str) -> None:
         """Turn the write protection of a mapping by hand."""
         (self.acl(initiator) / "lun_0/write_protect").write_text(value)

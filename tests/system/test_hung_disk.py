@@ -5,10 +5,8 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -36,13 +34,6 @@ def _hanging(volume: str) -> Iterator[None]:
         run("dmsetup", "resume", mapped)
 
 
-def _in_flight(volume: str) -> bool:
-    """Whether the disk has a request that is not done."""
-    device = os.path.realpath(f"/dev/lunshare/volume-{volume}")
-    counts = Path(f"/sys/block/{os.path.basename(device)}/inflight").read_text()
-    return any(int(count) for count in counts.split())
-
-
 @pytest.mark.parametrize("finished_by", ["the next reconcile", "a repeated DELETE"])
 def test_a_detach_from_a_hung_disk_is_an_error_in_time_and_is_finished_later(
     daemon: MakeDaemon, host: MakeHost, finished_by: str
@@ -50,6 +41,7 @@ def test_a_detach_from_a_hung_disk_is_an_error_in_time_and_is_finished_later(
     often = {"reconcile_interval": 1} if finished_by == "the next reconcile" else {}
     api = daemon(node=often, backend={"lio_deadline": DEADLINE}).start().api
     hung, sound = api.volume(), api.volume()
+    live = Live(hung)
     goes, stays, other = host("goes"), host("stays"), host("other")
     leaving = api.attach(hung, goes)
     info = leaving["connection_info"]
@@ -58,8 +50,9 @@ def test_a_detach_from_a_hung_disk_is_an_error_in_time_and_is_finished_later(
     elsewhere = stays.login(api.attach(sound, stays)["connection_info"])
     with Traffic(elsewhere, "rw") as traffic:
         with _hanging(hung):
+            before = live.commands()
             write = Later(session.write, 0, block("under way"))
-            wait_until(lambda: _in_flight(hung))
+            wait_until(lambda: live.commands() > before)
             started = time.monotonic()
             status, answer = api.detach(leaving["id"])
             assert time.monotonic() - started < IN_TIME
@@ -79,7 +72,7 @@ def test_a_detach_from_a_hung_disk_is_an_error_in_time_and_is_finished_later(
         wait_until(lambda: api.call("GET", path)[0] == 404)
         wait_until(lambda: write.done)
         traffic.goes_on()
-    assert Live(hung).gone
+    assert live.gone
     assert api.status(hung) == "available"
     assert goes.refused(info)
     # The write was under way when the detach began, and has landed before it ended.

@@ -3,161 +3,54 @@
 """kill -9 at every step of every operation, on real storage; then the next start.
 
 tests/restart does the same on the fake backend in seconds. Here the disks, the
-target, the helper and the signal are real, and two hosts use the volume all
-the time (tests/system/lives.py).
+target, the helper and the signal are real.
 """
 
 from __future__ import annotations
 
 import functools
-import json
-import os
-import signal
-import socket
-import sqlite3
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.system import kernel, lives
-from tests.system.daemons import Daemon, Forked
-from tests.system.hosts import Host, block, write_protected
-from tests.system.kernel import Live
-from tests.system.lio_hosts import Session
+from tests.system import killing, lives
+from tests.system.daemons import Forked, prepare
 
 pytestmark = pytest.mark.system
 
-_WANTED = ("attaching", "attached")
-_AT = 64
+_SECONDS = 300
 
-#: Before the call, while it is done, before the last commit.
-FEWEST = 3
-
-
-class Bystander:
-    """A host of the shared volume that nothing is ever asked of."""
-
-    def __init__(self, volume: str, row: sqlite3.Row) -> None:
-        self.host, self.mode = Host(row["attached_host"]), row["attach_mode"]
-        info = json.loads(row["connection_info"])
-        info |= {key: row[key] for key in ("auth_username", "auth_password")}
-        self._live = Live(volume)
-        self._session: Session = self.host.login(info)
-        self._before = self._live.identity(self.host.initiator)
-
-    def is_undisturbed(self, number: int) -> None:
-        """Its session is the one it began with, and does what it is to do."""
-        assert self._live.identity(self.host.initiator) == self._before
-        if self.mode == "rw":
-            self._session.write(_AT, block(f"life {number}"))
-        else:
-            assert self._session.read(_AT) == block(f"life {number}")
-            assert write_protected(self._session, _AT)
+#: Two nodes work beside each other, for the machine has two processors.
+LANES = (
+    ("create", "attach", "connect", "last detach"),
+    ("delete", "first attach", "other connector", "detach"),
+)
 
 
-class Node:
-    """The state path that all lives share, and what is asserted between two."""
-
-    def __init__(self, directory: Path) -> None:
-        self.daemon = Daemon(directory, node={"create_wait": 60})
-        self._disks, self._targets = _disks(), kernel.ours()
-        self._bystanders: list[Bystander] = []
-        self._looks = 0
-        self._start()
-
-    def dies_in(self, operation: str, step: int) -> bool:
-        """Do an operation; whether it came to this step, and the node died there."""
-        lives.say(self._end, {"operation": operation, "step": step})
-        assert lives.hear(self._end) == [], self._life.said()
-        self._has_bystanders()
-        lives.say(self._end, "begin")
-        if lives.hear(self._end) == []:
-            self._is_right()
-            return False
-        assert self._life.ended() == -signal.SIGKILL, self._life.said()
-        self._end.close()
-        self._start()
-        return True
-
-    def _start(self) -> None:
-        """The next life: when it has reconciled, all is right."""
-        self._end, its = socket.socketpair()
-        main = functools.partial(lives.live, parent=its)
-        self._life = Forked(main, self.daemon.argv, self.daemon.directory / "log")
-        its.close()
-        assert lives.hear(self._end) == [], self._life.said()
-        self._is_right()
-
-    def close(self) -> None:
-        self._end.close()
-        self._life.kill()
-        for each in self._bystanders:
-            each.host.leave()
-        self.daemon.clear()
-
-    def _has_bystanders(self) -> None:
-        """From the first life on two hosts use the shared volume."""
-        if not self._bystanders:
-            rows = self._rows("volume_attachment")
-            self._bystanders = [
-                Bystander(row["volume_id"], row)
-                for row in sorted(rows, key=lambda row: str(row["attach_mode"]))[::-1]
-                if row["attached_host"] in ("writer", "watcher")
-            ]
-            assert [each.mode for each in self._bystanders] == ["rw", "ro"]
-
-    def _is_right(self) -> None:
-        """Kernel, disks and rows say the same; nothing is half-done."""
-        self._looks += 1
-        volumes = {row["id"]: row["status"] for row in self._rows("volumes")}
-        rows = self._rows("volume_attachment")
-        assert set(volumes.values()) <= {"available"}
-        assert {row["attach_status"] for row in rows} <= {*_WANTED, "reserved"}
-        assert _disks() - self._disks == set(volumes)
-        wanted: dict[str, dict[str, str]] = {}
-        for row in rows:
-            if row["initiator"] and row["attach_status"] in _WANTED:
-                modes = wanted.setdefault(row["volume_id"], {})
-                modes[row["initiator"]] = row["attach_mode"]
-        assert kernel.ours() - self._targets == set(wanted)
-        for volume in volumes:
-            assert Live(volume).modes() == wanted.get(volume, {})
-            assert Live(volume).gone == (volume not in wanted)
-        attached = {r["attached_host"] for r in rows if r["attach_status"] in _WANTED}
-        for each in self._bystanders:
-            assert each.host.name in attached
-            each.is_undisturbed(self._looks)
-
-    def _rows(self, table: str) -> list[sqlite3.Row]:
-        database = sqlite3.connect(self.daemon.state / "lunshare.sqlite")
-        database.row_factory = sqlite3.Row
-        try:
-            query = f"SELECT * FROM {table} WHERE NOT deleted"
-            return database.execute(query).fetchall()
-        finally:
-            database.close()
-
-
-def _disks() -> set[str]:
-    """The volumes that have a logical volume."""
-    names = os.listdir("/dev/lunshare") if os.path.isdir("/dev/lunshare") else []
-    return {n.removeprefix("volume-") for n in names if n.startswith("volume-")}
-
-
-@pytest.fixture(scope="module")
-def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
-    made = Node(tmp_path_factory.mktemp("lives"))
-    yield made
-    made.close()
-
-
-@pytest.mark.parametrize("operation", lives.OPERATIONS)
+@pytest.mark.timeout(_SECONDS + 20)
 def test_whatever_step_the_daemon_is_killed_at_the_next_start_sets_it_right(
-    node: Node, operation: str
+    tmp_path: Path,
 ) -> None:
-    steps = 0
-    while node.dies_in(operation, steps + 1):
-        steps += 1
-    assert steps >= FEWEST
-    print(f"{operation}: killed at each of {steps} steps")
+    assert {each for lane in LANES for each in lane} == set(lives.OPERATIONS)
+    prepare()
+    states = [tmp_path / f"lane{number}" for number, _ in enumerate(LANES)]
+    databases = [each / "state/lunshare.sqlite" for each in states]
+    processes = [
+        Forked(
+            functools.partial(
+                killing.lane, directory=state, others=others, operations=operations
+            ),
+            [],
+            tmp_path / f"{state.name}.log",
+        )
+        for state, others, operations in zip(
+            states, databases[::-1], LANES, strict=True
+        )
+    ]
+    try:
+        for process in processes:
+            assert process.ended(_SECONDS) == 0, process.said()
+            print(process.said())
+    finally:
+        for process in processes:
+            process.kill()

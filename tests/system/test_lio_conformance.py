@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""The kit bound to LIO with thin volumes and libiscsi hosts."""
+"""The kit bound to LIO, with device-mapper's disks and libiscsi hosts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from drivers.conformance.target import TargetContract
 from drivers.targets.lio import LioTarget
 from tests.conformance.real_hosts import RealHost
 from tests.system.lio_node import CONFIGFS, run
-from tests.system.lvm_kit import build_lvm, root
+from tests.system.lvm_kit import root
+from tests.system.mapper_volumes import MapperVolumes
 
 __all__ = ["root"]
 pytestmark = pytest.mark.system
@@ -25,22 +26,25 @@ FOREIGN = "iqn.2001-01.com.other:volume-11111111-2222-4333-8444-555555555555"
 
 
 @pytest.fixture(scope="module")
-def lvm(root: Root) -> VolumeDriver:
-    """Checked once, on a node with what the packages set up for the target."""
+def mapper(
+    root: Root, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[MapperVolumes]:
+    """On a node with what the packages set up for the target."""
     Path("/etc/target").mkdir(exist_ok=True)
     run("modprobe", "target_core_mod")
-    driver = build_lvm(root)
-    driver.check()
-    return driver
+    store = tmp_path_factory.mktemp("disks") / "store"
+    driver = MapperVolumes("kit", {"store": store}, root)
+    yield driver
+    driver.close()
 
 
 class LioFixtures(TargetFixtures):
     @pytest.fixture
-    def volumes(self, lvm: VolumeDriver) -> VolumeDriver:
-        return lvm
+    def volumes(self, mapper: MapperVolumes) -> VolumeDriver:
+        return mapper
 
     @pytest.fixture
-    def build(self, root: Root, lvm: VolumeDriver) -> Callable[[], TargetDriver]:
+    def build(self, root: Root, mapper: MapperVolumes) -> Callable[[], TargetDriver]:
         options = defaults(LioTarget)
         return lambda: LioTarget("kit", options, root)
 
