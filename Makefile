@@ -10,7 +10,7 @@ help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
 
 $(VENV)/.ready: setup.cfg pyproject.toml Makefile
-	tests/lab/prerequisites
+	tests/prerequisites
 	python3 -m venv $(VENV)
 	$(VENV)/bin/pip install --quiet --editable '.[test]'
 	touch $@

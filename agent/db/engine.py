@@ -24,8 +24,9 @@ _PRAGMAS = (
     "PRAGMA synchronous=FULL",
     "PRAGMA foreign_keys=ON",
     "PRAGMA busy_timeout=10000",
-    # KiB. Each connection has a cache of its own; the kernel's is behind it.
-    "PRAGMA cache_size=-1024",
+    # KiB. Each connection has a cache of its own, and the kernel's is behind it:
+    # with 1,024 no request was faster (10,000 volumes, 30,000 attachments).
+    "PRAGMA cache_size=-256",
 )
 
 
