@@ -33,6 +33,11 @@ class Client:
             raise RuntimeError(f"{method} {path}: {answer.status} {text[:300]!r}")
         return json.loads(text) if text else None
 
+    def fresh(self) -> None:
+        """Connect anew: the node closes a connection that is idle for 10 seconds."""
+        self._connection.close()
+        self("GET", "/types")
+
     def fetch(self, path: str) -> int:
         """GET without parsing the answer; its length in bytes."""
         self._connection.request("GET", f"/v3{path}", headers=self._headers)

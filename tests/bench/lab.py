@@ -89,6 +89,7 @@ class Node:
         """Leave the node as it was."""
         for volume_id in self._filling:
             self.target.remove(volume_id)
+        self.api.fresh()
         self.api.detach(self._keeper)
         for volume_id in (self.volume, self.plain):
             self.api("DELETE", f"/volumes/{volume_id}")
@@ -136,6 +137,7 @@ def _level(node: Node, count: int) -> Times:
     """Everything by turns, with ``count`` exports in the kernel."""
     print(f"  {count} exports ...", flush=True)
     node.fill(count)
+    node.api.fresh()
     acl, lun = floor.acl_of(node.volume)
     times: Times = {}
 
@@ -192,6 +194,7 @@ def _theirs(node: Node, directory: Path) -> Iterator[Figure]:
         theirs, ours = [], []
         for _ in range(_PEER_ROUNDS):
             theirs.append(peer.attach())
+            node.api.fresh()
             ours += [node.attach(node.volume)[0] for _ in range(_OURS_PER_PEER)]
         name = f"with {count} targets of the peer's"
         yield Figure(
