@@ -25,7 +25,8 @@ def choose(system: Path) -> list[str]:
     if not os.access("/dev/kvm", os.R_OK | os.W_OK):
         return TCG
     boot = Path("/proc/sys/kernel/random/boot_id").read_text()
-    inputs = [boot, system.name, Path(__file__).read_text()]
+    version = (system / "version").read_text()
+    inputs = [boot, version, Path(__file__).read_text()]
     entry = cache.entry("accel", inputs, lambda out: _probe(system, out))
     return KVM if (entry / "kvm").exists() else TCG
 

@@ -75,7 +75,7 @@ class Guest:
 
     def reboot(self) -> None:
         """In good order: QEMU (-no-reboot) ends where a machine would start again."""
-        self.call("systemctl reboot")
+        self.output("systemctl start --no-block reboot.target")
         self._hang_up()
         try:
             self._process().wait(STOP_SECONDS)
@@ -88,6 +88,18 @@ class Guest:
         """Cut its power, and boot the same disks."""
         self.kill()
         self.boot()
+
+    def alive(self) -> bool:
+        """Is its QEMU there?"""
+        return self._process().poll() is None
+
+    def detach(self) -> tuple[str, str]:
+        """Let it go on without us: the shell commands that enter it and that end it."""
+        address = ["-i", str(self.parts.system / "key"), "-p", str(self._port)]
+        enter = shlex.join([*SSH, *address, "root@127.0.0.1"])
+        self._hang_up()
+        places = f"{self.directory} {self._sockets}"
+        return enter, f"kill {self._process().pid} && rm -r {places}"
 
     def kill(self) -> None:
         """Cut its power."""
@@ -126,15 +138,6 @@ class Guest:
         if not self._monitor:
             raise LabError("the guest is not running")
         return self._monitor
-
-    def entrance(self) -> str:
-        """The shell command that enters it."""
-        address = ["-i", str(self.parts.system / "key"), "-p", str(self._port)]
-        return shlex.join([*SSH, *address, "root@127.0.0.1"])
-
-    def end(self) -> str:
-        """The shell command that ends it."""
-        return shlex.join(["kill", str(self._process().pid)])
 
     def console(self) -> str:
         """The last things it and its QEMU said."""
@@ -177,7 +180,7 @@ class Guest:
     def _wait(self, what: str, done: Callable[[], bool]) -> None:
         deadline = time.monotonic() + BOOT_SECONDS
         while not done():
-            if self._process().poll() is not None:
+            if not self.alive():
                 raise LabError(f"the guest ended, it did not {what}\n{self.console()}")
             if time.monotonic() > deadline:
                 took = f"the guest did not {what} within {BOOT_SECONDS} s"

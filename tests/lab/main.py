@@ -106,8 +106,8 @@ def _before(stage: Stage, guest: Guest, options: Options) -> None:
 
 def _leave(guest: Guest, directory: Path, kept: bool) -> None:
     if kept:
-        say(f"the guest goes on\n  enter: {guest.entrance()}")
-        say(f"  end:   {guest.end()} && rm -r {directory}")
+        enter, end = guest.detach()
+        say(f"the guest goes on; to enter it:\n  {enter}\nto end it:\n  {end}")
         return
     guest.leave()
     shutil.rmtree(directory, ignore_errors=True)

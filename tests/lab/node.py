@@ -12,13 +12,14 @@ from tests.lab.steps import LabError
 
 MOUNT = "mount -t 9p -o trans=virtio,version=9p2000.L,msize=512000"
 PATH = "/opt/lunshare/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+SSH_FAILED = 255
 UNITS = "lunshare-helper.socket lunshare-helper.service lunshared.service"
 
 
 def woken(guest: Guest, extra: Sequence[str]) -> None:
     """Right the clock, which stood still while the state was kept, and mount."""
-    guest.output(f"date -s @{time.time():.3f}; mkdir -p /run/lab")
-    guest.output(f"{MOUNT},ro lab /run/lab && {MOUNT} build /build")
+    mounts = f"mkdir /run/lab && {MOUNT},ro lab /run/lab && {MOUNT} build /build"
+    guest.output(f"date -s @{time.time():.3f} && {mounts}")
     _mount(guest, extra)
 
 
@@ -46,7 +47,10 @@ def booted(guest: Guest, extra: Sequence[str], *, bare: bool) -> None:
 def run(guest: Guest, command: Sequence[str]) -> int:
     """Run CMD with its output going where ours goes; its exit code."""
     line = f"cd /srv/lunshare && exec env PATH={PATH} {shlex.join(command)}"
-    return guest.call(line, tty=sys.stdin.isatty() and sys.stdout.isatty())
+    code = guest.call(line, tty=sys.stdin.isatty() and sys.stdout.isatty())
+    if code == SSH_FAILED and not guest.alive():
+        raise LabError(f"the guest ended during the command\n{guest.console()}")
+    return code
 
 
 def _or_journal(guest: Guest, command: str) -> None:

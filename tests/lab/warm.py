@@ -18,11 +18,10 @@ HERE = Path(__file__).resolve().parent
 
 def node(system: Path, disk: Path, accel: list[str]) -> Path:
     """An entry with disk0.qcow2, disk1.qcow2 and state."""
-    sources = ["warm.py", "guest.py", "prepare"]
-    inputs = [(HERE / each).read_text() for each in sources]
     qemu = sh(["qemu-system-x86_64", "--version"])
-    inputs += [str(system), str(disk), qemu, *accel, *guest.MACHINE]
-    kind = f"node-{system.name}"
+    machine = [*guest.MACHINE, guest.KERNEL_LINE, *accel, qemu]
+    inputs = [str(system), str(disk), (HERE / "prepare").read_text(), *machine]
+    kind = system.name.rpartition("-")[0].replace("system", "node")
     return cache.entry(kind, inputs, partial(_build, system, disk, accel))
 
 

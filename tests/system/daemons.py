@@ -28,7 +28,7 @@ from tests.system.api import Api
 from tests.system.kernel import Live
 from tests.system.waiting import wait_until
 
-FILTERS = Path(__file__).parents[2] / "rootwrap.d"
+FILTERS = "/etc/lunshare/rootwrap.d"
 HELPER_SOCKET = "/run/lunshare/helper.sock"
 
 Main = Callable[[list[str]], int]
@@ -100,6 +100,7 @@ class Daemon:
         sections = (_section(name, options) for name, options in chosen.items())
         self.config.write_text("".join(sections))
         self.process: Forked | None = None
+        self._worked = False
 
     @property
     def argv(self) -> list[str]:
@@ -120,13 +121,14 @@ class Daemon:
         process = self.launch()
         wait_until(lambda: self.api.answers() or not process.alive)
         assert process.alive, process.said()
+        self._worked = True
         return self
 
     def clear(self) -> None:
         """Take away all that it made; start it for that if need be."""
+        if not self._worked:
+            return
         if self.process is None or not self.process.alive:
-            if not (self.state / "lunshare.sqlite").exists():
-                return
             self.start()
         for volume in self.api.must("GET", "/v3/volumes")["volumes"]:
             for attachment in self.api.attachments(volume["id"]):
@@ -157,9 +159,11 @@ class OwnHelper:
 
     def start(self) -> None:
         """Start it and wait until it takes connections."""
-        argv = ["--socket", self.socket, "--user", "root", "--filters", str(FILTERS)]
+        argv = ["--socket", self.socket, "--user", "root", "--filters", FILTERS]
         self.process = Forked(server.main, argv, self._log)
-        wait_until(lambda: "serving" in self.process.said())
+        said = self.process.said
+        wait_until(lambda: "serving" in said() or not self.process.alive)
+        assert self.process.alive, said()
 
     def stop(self) -> None:
         """Stop it; nobody answers at its socket any more."""

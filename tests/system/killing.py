@@ -90,7 +90,7 @@ class Node:
         self._life.kill()
         for each in self._bystanders:
             each.host.leave()
-        self.daemon.clear()
+        self.daemon.start().clear()
 
     def _has_bystanders(self) -> None:
         """From the first life on two hosts use the shared volume."""

@@ -87,7 +87,8 @@ def test_without_its_helper_the_daemon_says_what_to_do_and_hosts_go_on(
     node = {"reconcile_interval": 1}
     api = daemon(node=node, helper=own_helper.socket).start().api
     volume, stays, comes = api.volume(), host("stays"), host("comes")
-    live, info = Live(volume), api.attach(volume, stays)["connection_info"]
+    live, made = Live(volume), api.attach(volume, stays)
+    info = made["connection_info"]
     reserved = api.reserve(volume)
     with Traffic(stays.login(info), "rw") as traffic:
         before = live.identity(stays.initiator)
@@ -95,7 +96,7 @@ def test_without_its_helper_the_daemon_says_what_to_do_and_hosts_go_on(
         for status, answer in (
             api.create(volume, comes),
             api.connect(reserved, comes),
-            api.detach(api.attachments(volume)[0]["id"]),
+            api.detach(made["id"]),
         ):
             assert status == 503
             told = answer["serviceUnavailable"]["message"]

@@ -89,7 +89,7 @@ def _is_refused_without_a_trace(api: Api, group: str, *words: str) -> None:
 
 
 def test_a_full_thin_pool_takes_no_volume_and_says_so(
-    daemon: MakeDaemon, tiny: str
+    tiny: str, daemon: MakeDaemon
 ) -> None:
     backend = {"volume_group": tiny, "max_over_subscription_ratio": 1000}
     api = daemon(backend=backend).start().api
@@ -100,7 +100,7 @@ def test_a_full_thin_pool_takes_no_volume_and_says_so(
 
 
 def test_a_full_volume_group_takes_no_volume_and_says_so(
-    daemon: MakeDaemon, tiny: str
+    tiny: str, daemon: MakeDaemon
 ) -> None:
     backend = {"volume_group": tiny, "lvm_type": "default"}
     api = daemon(backend=backend).start().api

@@ -9,15 +9,18 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
-_POLL_SECONDS = 0.02
+# Asking is work for the same two processors that do what is waited for.
+_FIRST_SECONDS, _LONGEST_SECONDS, _GROWTH = 0.01, 0.3, 1.3
 
 
 def wait_until(ready: Callable[[], object], seconds: float = 45.0) -> None:
     """Ask again and again; neither kernel nor API has an event for it."""
     deadline = time.monotonic() + seconds
+    pause = _FIRST_SECONDS
     while not ready():
         assert time.monotonic() < deadline, f"not so within {seconds} seconds"
-        time.sleep(_POLL_SECONDS)
+        time.sleep(pause)
+        pause = min(pause * _GROWTH, _LONGEST_SECONDS)
 
 
 class Later:

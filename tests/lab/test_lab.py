@@ -1,0 +1,96 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""The parts of the lab that need no guest."""
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from tests.lab import cache, command_line, host
+from tests.lab.command_line import Stage
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("LUNSHARE_LAB_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def test_each_life_of_the_guest_has_its_command():
+    words = [
+        "--kernel",
+        "6.12",
+        "--",
+        "a",
+        "-x",
+        "--reboot",
+        "--",
+        "b",
+        "--cut",
+        "--",
+        "c",
+    ]
+    options = command_line.parse(words)
+    assert options.kernel == "6.12"
+    assert options.stages == [
+        Stage("", ["a", "-x"]),
+        Stage("reboot", ["b"]),
+        Stage("cut", ["c"]),
+    ]
+
+
+def test_a_command_may_have_options_named_like_ours():
+    assert command_line.parse(["--", "x", "--cut", "y"]).stages == [
+        Stage("", ["x", "--cut", "y"])
+    ]
+
+
+@pytest.mark.parametrize("words", [[], ["--"], ["--", "a", "--cut", "--"]])
+def test_a_missing_command_is_a_mistake(words):
+    with pytest.raises(SystemExit, match="2"):
+        command_line.parse(words)
+
+
+def test_an_entry_is_built_once_for_all_who_ask_at_once():
+    built = []
+
+    def build(out: Path) -> None:
+        built.append(out)
+        (out / "file").touch()
+
+    with ThreadPoolExecutor(4) as pool:
+        paths = set(pool.map(lambda _: cache.entry("thing", ["a"], build), range(4)))
+    assert len(built) == len(paths) == 1
+    assert (paths.pop() / "file").exists()
+
+
+def test_other_inputs_are_another_entry():
+    one = cache.entry("thing", ["a", "bc"], lambda _out: None)
+    assert cache.entry("thing", ["ab", "c"], lambda _out: None) != one
+
+
+def test_a_half_built_entry_is_never_seen(own_cache):
+    def fail(out: Path) -> None:
+        (out / "file").touch()
+        raise ValueError
+
+    with pytest.raises(ValueError, match=r"^$"):
+        cache.entry("thing", [], fail)
+    assert [path for path in own_cache.iterdir() if path.is_dir()] == []
+    path = cache.entry("thing", [], lambda _out: None)
+    assert list(path.iterdir()) == []
+
+
+def test_only_debian_12_of_this_machines_sources_is_used():
+    listed = """\
+http://mirror.example/debian/ bookworm main Packages Debian
+http://mirror.example/debian/ bookworm main Translations Debian
+http://mirror.example/debian-security/ bookworm-security main Packages Debian
+http://mirror.example/debian/ trixie main Packages Debian
+http://other.example/apt bookworm main Packages Somebody else
+"""
+    assert list(host._bookworm(listed)) == [
+        "deb http://mirror.example/debian/ bookworm main",
+        "deb http://mirror.example/debian-security/ bookworm-security main",
+    ]
