@@ -130,7 +130,7 @@ class Daemon:
             return
         if self.process is None or not self.process.alive:
             self.start()
-        for volume in self.api.must("GET", "/v3/volumes")["volumes"]:
+        for volume in self.api.must("GET", "/v3/volumes?all_tenants=1")["volumes"]:
             for attachment in self.api.attachments(volume["id"]):
                 status, answer = self.api.detach(attachment["id"])
                 assert status == 200, answer

@@ -22,7 +22,8 @@ from drivers.values import Auth, Connector, Disk, Export, Mode
 from tests.system.lio_hosts import BLOCK, Session
 
 GROUP = "lunshare"
-PREFIX = "iqn.2026-11.io.lunshare:"
+# Not the installed daemon's: what a node exports meanwhile is no part of these tests.
+PREFIX = "iqn.2026-11.io.lunshare.test:"
 CONFIGFS = Path("/sys/kernel/config/target")
 MIB = 1024**2
 SIZE = 64 * MIB
@@ -46,6 +47,7 @@ class HelperProcess:
             notify.settimeout(60)
             line = [sys.executable, "-m", "drivers.helper.server", "--user", "root"]
             line += ["--socket", self.path, "--filters", str(self._filters)]
+            line += ["--iqn-prefix", PREFIX]
             self._process = subprocess.Popen(
                 line, env={**os.environ, "NOTIFY_SOCKET": "@" + name}
             )
@@ -82,6 +84,7 @@ def target(
     """The driver under test, with its default options but for these."""
     options = {each.dest: each.default for each in LioTarget.OPTIONS}
     options |= {"lio_deadline": deadline, "target_ip_address": address}
+    options |= {"target_prefix": PREFIX}
     return LioTarget("test", options, helper.client())
 
 
