@@ -12,7 +12,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.lab import cache
+from tests.lab import cache, qemu
 from tests.lab.steps import step
 
 TCG = ["-accel", "tcg,thread=multi,tb-size=1024", "-cpu", "max"]
@@ -21,14 +21,20 @@ PROBE_SECONDS = 5  # a kernel says its first word within one, where KVM works
 
 
 def choose(system: Path) -> list[str]:
-    """QEMU's options for this machine."""
+    """QEMU for this machine, with its options."""
+    if _has_kvm(system):
+        return [*qemu.OWN, *KVM]
+    return [*qemu.command(), *TCG]
+
+
+def _has_kvm(system: Path) -> bool:
     if not os.access("/dev/kvm", os.R_OK | os.W_OK):
-        return TCG
+        return False
     boot = Path("/proc/sys/kernel/random/boot_id").read_text()
     version = (system / "version").read_text()
     inputs = [boot, version, Path(__file__).read_text()]
     entry = cache.entry("accel", inputs, lambda out: _probe(system, out))
-    return KVM if (entry / "kvm").exists() else TCG
+    return (entry / "kvm").exists()
 
 
 def _probe(system: Path, out: Path) -> None:
@@ -44,9 +50,9 @@ def _speaks(system: Path) -> bool:
         console.touch()
         machine = ["-machine", "pc", "-m", "512", "-nodefaults", "-display", "none"]
         kernel = ["-kernel", f"{system}/vmlinux", "-append", "earlyprintk=serial"]
-        qemu = ["qemu-system-x86_64", *KVM, *machine, "-no-reboot", *kernel]
+        argv = [*qemu.OWN, *KVM, *machine, "-no-reboot", *kernel]
         tried = subprocess.Popen(
-            [*qemu, "-serial", f"file:{console}"], stderr=subprocess.DEVNULL
+            [*argv, "-serial", f"file:{console}"], stderr=subprocess.DEVNULL
         )
         try:
             return _said(console, tried)
@@ -55,9 +61,9 @@ def _speaks(system: Path) -> bool:
             tried.wait()
 
 
-def _said(console: Path, qemu: "subprocess.Popen[bytes]") -> bool:
+def _said(console: Path, tried: "subprocess.Popen[bytes]") -> bool:
     deadline = time.monotonic() + PROBE_SECONDS
-    while time.monotonic() < deadline and qemu.poll() is None:
+    while time.monotonic() < deadline and tried.poll() is None:
         if b"Linux version" in console.read_bytes():
             return True
         time.sleep(0.1)

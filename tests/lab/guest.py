@@ -21,10 +21,12 @@ BOOT_SECONDS = 240  # 20 alone on two cores under TCG; but a machine may be busy
 STOP_SECONDS = 120
 READY = b"lab: the guest is up"  # said on the console by lab-ready.service
 # Guests run nothing hostile, and without the mitigations a system call is far cheaper
-# under TCG. tsc=reliable: emulated processors share one clock, nothing to compare.
+# under TCG; so are processes without init_on_alloc. tsc=reliable: emulated processors
+# share one clock, nothing to compare.
 KERNEL_LINE = (
     "root=/dev/vda console=ttyS0 net.ifnames=0 quiet systemd.show_status=no panic=-1"
     " nokaslr mitigations=off tsc=reliable nowatchdog random.trust_cpu=on"
+    " init_on_alloc=0"
 )
 SSH = [
     *("ssh", "-q", "-F", "none", "-o", "StrictHostKeyChecking=no"),
@@ -40,7 +42,7 @@ class Parts:
     disks: Sequence[Path]  # qcow2, the guest's own: vda and vdb
     further: Sequence[Path] = ()  # more of them, which a saved state knows nothing of
     shares: dict[str, Path] = field(default_factory=dict)  # 9p mount tag -> folder
-    accel: Sequence[str] = ()
+    qemu: Sequence[str] = ()  # the program, and how it computes: see accel.py
 
 
 class Guest:
@@ -197,7 +199,7 @@ class Guest:
         tied = [] if self._outlives_us else ["setpriv", "--pdeathsig", "KILL", "--"]
         image, directory = self.parts.system, self.directory
         return [
-            *(*tied, "qemu-system-x86_64", *self.parts.accel, *MACHINE),
+            *(*tied, *self.parts.qemu, *MACHINE),
             *("-kernel", f"{image}/vmlinux", "-initrd", f"{image}/initrd"),
             *("-append", KERNEL_LINE, "-serial", f"file:{directory}/serial.log"),
             *("-qmp", f"unix:{self._sockets}/qmp,server=on,wait=off"),

@@ -70,6 +70,15 @@ def debian_sources() -> list[str]:
     return list(_bookworm(_output(["apt-get", "indextargets", "--format", fields])))
 
 
+def backports() -> str | None:
+    """The line of sources.list for bookworm-backports, from the mirror of bookworm."""
+    for line in debian_sources():
+        kind, uri, codename, component = line.split()
+        if codename == "bookworm":
+            return f"{kind} {uri} {codename}-backports {component}"
+    return None
+
+
 def _bookworm(listed: str) -> Iterator[str]:
     for line in listed.splitlines():
         uri, codename, component, kind, origin = line.split(" ", 4)

@@ -9,20 +9,19 @@ starts from it. What comes after --reboot and --cut is a real boot of the run's 
 from functools import partial
 from pathlib import Path
 
-from tests.lab import cache, guest
+from tests.lab import cache, guest, qemu
 from tests.lab.guest import Guest, Parts
 from tests.lab.steps import sh, step
 
 HERE = Path(__file__).resolve().parent
 
 
-def node(system: Path, disk: Path, accel: list[str]) -> Path:
+def node(system: Path, disk: Path, how: list[str]) -> Path:
     """An entry with disk0.qcow2, disk1.qcow2 and state."""
-    qemu = sh(["qemu-system-x86_64", "--version"])
-    machine = [*guest.MACHINE, guest.KERNEL_LINE, *accel, qemu]
+    machine = [*guest.MACHINE, guest.KERNEL_LINE, *how, qemu.version(how[:1])]
     inputs = [str(system), str(disk), (HERE / "prepare").read_text(), *machine]
     kind = system.name.rpartition("-")[0].replace("system", "node")
-    return cache.entry(kind, inputs, partial(_build, system, disk, accel))
+    return cache.entry(kind, inputs, partial(_build, system, disk, how))
 
 
 def overlay(disk: Path, new: Path) -> Path:
@@ -37,10 +36,10 @@ def disks(entry: Path) -> list[Path]:
     return [entry / "disk0.qcow2", entry / "disk1.qcow2"]
 
 
-def _build(system: Path, disk: Path, accel: list[str], out: Path) -> None:
+def _build(system: Path, disk: Path, how: list[str], out: Path) -> None:
     new = [overlay(system / "disk.raw", disks(out)[0]), overlay(disk, disks(out)[1])]
     # The devices of the shares must be there, as when the state is read again.
-    parts = Parts(system, new, shares={"lab": out, "build": out}, accel=accel)
+    parts = Parts(system, new, shares={"lab": out, "build": out}, qemu=how)
     machine = Guest(parts, out, outlives_us=False)
     version = (system / "version").read_text().strip()
     try:

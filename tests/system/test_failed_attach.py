@@ -106,11 +106,11 @@ def test_without_its_helper_the_daemon_says_what_to_do_and_hosts_go_on(
         assert live.identity(stays.initiator) == before
         traffic.goes_on()
     own_helper.start()
-    # What was asked for and could not be done is finished: the detach.
-    wait_until(lambda: live.gone)
+    # What could not be done is finished, or undone: the detach, the failed attach.
+    wait_until(lambda: [each["id"] for each in api.attachments(volume)] == [reserved])
+    assert live.gone
     wait_until(lambda: api.call("GET", "/readyz")[0] == 200)
     assert stays.refused(info)
-    assert [each["id"] for each in api.attachments(volume)] == [reserved]
     status, answer = api.connect(reserved, comes)
     assert status == 200
     assert not comes.refused(answer["attachment"]["connection_info"])
