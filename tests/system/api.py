@@ -125,7 +125,7 @@ class Api:
 
     def attachments(self, volume: str) -> list[dict[str, Any]]:
         """Those of one volume, in full."""
-        path = f"/v3/attachments/detail?volume_id={volume}"
+        path = f"/v3/attachments/detail?all_tenants=1&volume_id={volume}"
         return list(self.must("GET", path)["attachments"])
 
     def unknown(self) -> list[str]:

@@ -21,7 +21,7 @@ from drivers.targets.lio import LioTarget
 from drivers.values import Auth, Connector, Disk, Export, Mode
 from tests.system.lio_hosts import BLOCK, Session
 
-GROUP = "lunshare"
+GROUP = "mapper"
 # Not the installed daemon's: what a node exports meanwhile is no part of these tests.
 PREFIX = "iqn.2026-11.io.lunshare.test:"
 CONFIGFS = Path("/sys/kernel/config/target")
@@ -91,8 +91,8 @@ def target(
 class Backing:
     """A loop device that the disks of one module are cut from.
 
-    They carry the names that LVM would give them; making one with dmsetup takes
-    a tenth of what lvcreate takes.
+    They are named as LVM names its own; making one with dmsetup takes a tenth of
+    what lvcreate takes.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -107,12 +107,21 @@ class Backing:
         sectors = SIZE // BLOCK
         table = f"0 {sectors} linear {self.loop} {self._cut}"
         self._cut += sectors
-        run("dmsetup", "create", name, "--table", table)
+        run("dmsetup", "create", name, "--uuid", unscanned(), "--table", table)
         return f"/dev/mapper/{name}"
 
     def close(self) -> None:
         run("losetup", "-d", self.loop)
         self._file.unlink()
+
+
+def unscanned() -> str:
+    """A device-mapper uuid with which LVM's commands pass a device over.
+
+    They would read it otherwise, in search of physical volumes, and wait for it
+    while it hangs (dev_filter "usable" of lvm2 2.03.16).
+    """
+    return f"LVM-{uuid.uuid4().hex}{uuid.uuid4().hex}"
 
 
 class Node:

@@ -18,9 +18,11 @@ from drivers.base import Root, VolumeDriver
 from drivers.conformance.fixtures import MIB, VolumeFixtures, defaults
 from drivers.lvm import LvmVolumes
 from drivers.values import Volume
-from tests.system.lio_node import GROUP, HelperProcess, run
+from tests.system.lio_node import HelperProcess, run
 
-POOL, POOL_SIZE = "kit-pool", 64 * MIB
+# Not the daemon's: what a node keeps there meanwhile is no part of these tests.
+GROUP, GROUP_SIZE = "lunshare-kit", 1024 * MIB
+POOL, POOL_SIZE = f"{GROUP}-pool", 64 * MIB
 FOREIGN = "volume-of-somebody-else"
 
 
@@ -32,16 +34,22 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Root]:
     process.stop()
 
 
-@pytest.fixture(scope="module")
-def pool() -> Iterator[str]:
-    """A thin pool that is quickly filled."""
+@pytest.fixture(scope="module", autouse=True)
+def group(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A volume group on a loop device, with a thin pool that is quickly filled."""
+    store = tmp_path_factory.mktemp("group") / "store"
+    with store.open("wb") as file:
+        file.truncate(GROUP_SIZE)
+    loop = run("losetup", "--find", "--show", str(store)).strip()
+    run("vgcreate", "-qq", GROUP, loop)
     run("lvcreate", "-y", "--type", "thin-pool", "-L64m", "-n", POOL, GROUP)
-    yield POOL
-    run("lvremove", "-y", f"{GROUP}/{POOL}")
+    yield GROUP
+    run("vgremove", "-qq", "--force", "--yes", GROUP)
+    run("losetup", "--detach", loop)
 
 
 def build_lvm(root: Root, **given: Any) -> LvmVolumes:
-    """The driver on the lab's volume group."""
+    """The driver on the kit's volume group."""
     options = defaults(LvmVolumes, **{"volume_group": GROUP, **given})
     return LvmVolumes("kit", options, root)
 
@@ -64,30 +72,30 @@ class LvmFixtures(VolumeFixtures):
 
 
 class ThinFixtures(LvmFixtures):
-    """Thin volumes in a small pool of the kit's own."""
+    """Thin volumes in a small pool."""
 
     reserves_space = False
 
     @pytest.fixture
-    def build(self, root: Root, pool: str) -> Callable[[], VolumeDriver]:
-        return lambda: build_lvm(root, lvm_pool=pool)
+    def build(self, root: Root) -> Callable[[], VolumeDriver]:
+        return lambda: build_lvm(root)
 
     @pytest.fixture
     def exhausted(
-        self, pool: str, driver: VolumeDriver
+        self, driver: VolumeDriver
     ) -> Callable[[], AbstractContextManager[None]]:
         @contextlib.contextmanager
         def full() -> Iterator[None]:
             # Not to the last chunk: a pool at 100 % freezes writes for a minute.
             left = driver.capacity().free - POOL_SIZE // 100
-            with thin_volume(pool, "kit-filler", POOL_SIZE, b"f" * left):
+            with thin_volume("kit-filler", POOL_SIZE, b"f" * left):
                 yield
 
         return full
 
     @pytest.fixture
-    def foreign(self, pool: str) -> Iterator[Callable[[], object]]:
-        with thin_volume(pool, FOREIGN, 4 * MIB, b"somebody's" * 1000):
+    def foreign(self) -> Iterator[Callable[[], object]]:
+        with thin_volume(FOREIGN, 4 * MIB, b"somebody's" * 1000):
             yield lambda: state(FOREIGN)
 
     def leave_half_made(self, driver: VolumeDriver, volume: Volume) -> None:
@@ -128,9 +136,9 @@ class ThickFixtures(LvmFixtures):
 
 
 @contextlib.contextmanager
-def thin_volume(pool: str, name: str, size: int, data: bytes) -> Iterator[None]:
+def thin_volume(name: str, size: int, data: bytes) -> Iterator[None]:
     """Somebody's thin volume, with these bytes."""
-    run("lvcreate", "-y", f"-V{size}b", "--thin", "-n", name, f"{GROUP}/{pool}")
+    run("lvcreate", "-y", f"-V{size}b", "--thin", "-n", name, f"{GROUP}/{POOL}")
     fill(name, data)
     yield
     run("lvremove", "-y", f"{GROUP}/{name}")

@@ -17,7 +17,7 @@ from typing import Any
 from drivers.base import Root, VolumeDriver
 from drivers.errors import DiskBusy, UnknownDisk
 from drivers.values import Capacity, Disk, Volume
-from tests.system.lio_node import GROUP, run
+from tests.system.lio_node import GROUP, run, unscanned
 
 SECTOR = 512
 SPAN = 64 * 1024**2  # of the store for each disk, so that none meets an old byte
@@ -46,7 +46,8 @@ class MapperVolumes(VolumeDriver):
         if volume.id not in self._at:
             self._at[volume.id] = next(self._starts)
             table = self._table(volume)
-            run("dmsetup", "create", _mapped(volume.id), "--table", table)
+            name = _mapped(volume.id)
+            run("dmsetup", "create", name, "--uuid", unscanned(), "--table", table)
             run("udevadm", "settle")
         return self.disk(volume.id)
 

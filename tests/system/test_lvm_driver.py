@@ -20,17 +20,19 @@ from drivers.conformance.volume import VolumeContract
 from drivers.errors import Misconfigured
 from drivers.lvm import LvmVolumes
 from drivers.values import Volume
-from tests.system.lio_node import GROUP, run
+from tests.system.lio_node import run
 from tests.system.lvm_kit import (
+    GROUP,
+    POOL,
     ThickFixtures,
     ThinFixtures,
     build_lvm,
     fill,
-    pool,
+    group,
     root,
 )
 
-__all__ = ["pool", "root"]
+__all__ = ["group", "root"]
 pytestmark = pytest.mark.system
 
 
@@ -119,12 +121,12 @@ def test_a_missing_pool_is_named_with_its_remedy(root):
 
 
 def test_a_pool_that_shows_old_chunks_is_refused(root, thin):
-    run("lvchange", "--zero", "n", f"{GROUP}/{GROUP}-pool")
+    run("lvchange", "--zero", "n", f"{GROUP}/{POOL}")
     try:
         with pytest.raises(Misconfigured, match="lvchange --zero y"):
             thin.check()
     finally:
-        run("lvchange", "--zero", "y", f"{GROUP}/{GROUP}-pool")
+        run("lvchange", "--zero", "y", f"{GROUP}/{POOL}")
     thin.check()
 
 
