@@ -8,7 +8,9 @@ not enabled or not of the wanted disk is taken down and built anew.
 
 from __future__ import annotations
 
+import errno
 import os
+import time
 from collections.abc import Iterable
 
 from drivers.helper import access, backstores
@@ -37,6 +39,11 @@ _ATTRIBUTES = {
     "cache_dynamic_acls": "0",
     "authentication": "1",
 }
+
+# While the last portal of an address goes away its socket is still bound, and one
+# made just then is refused: kernel_bind() -98 in the kernel's log, EINVAL to us
+# (6.1: iscsit_get_np passes over what is shutting down).
+_GOING_SECONDS, _PAUSE_SECONDS = 3.0, 0.01
 
 
 class Target:
@@ -93,7 +100,7 @@ def build(target: Target, disk: Disk, portals: Iterable[Portal], hold: Hold) -> 
     os.mkdir(target.lun)
     os.symlink(built[0], f"{target.lun}/{target.name}")
     for portal in portals:
-        os.mkdir(f"{target.group}/np/{portal}")
+        _listen(f"{target.group}/np/{portal}")
 
 
 def enable(target: Target) -> None:
@@ -114,7 +121,7 @@ def mend(target: Target, portals: Iterable[Portal]) -> list[str]:
         drop(f"{target.group}/np/{name}")
         changes.append(f"portal {name} removed")
     for name in sorted(wanted):
-        if make(f"{target.group}/np/{name}"):
+        if _listen(f"{target.group}/np/{name}"):
             changes.append(f"portal {name} made")
     return changes
 
@@ -140,6 +147,18 @@ def teardown(target: Target, hold: Hold) -> list[str]:
         hold.patiently(f"closing {path}", backstores.destroy, path)
         changes.append(f"backstore of {target.name} removed")
     return changes
+
+
+def _listen(portal: str) -> bool:
+    """Make a portal; whether it was missing. Waits for one that is going away."""
+    until = time.monotonic() + _GOING_SECONDS
+    while True:
+        try:
+            return make(portal)
+        except OSError as error:
+            if error.errno != errno.EINVAL or time.monotonic() > until:
+                raise
+        time.sleep(_PAUSE_SECONDS)
 
 
 def _disable(target: Target) -> None:

@@ -9,6 +9,7 @@ start of the interpreter takes seconds where the processor is emulated.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import functools
 import importlib
 import logging
@@ -30,6 +31,8 @@ from tests.system.waiting import wait_until
 
 FILTERS = "/etc/lunshare/rootwrap.d"
 HELPER_SOCKET = "/run/lunshare/helper.sock"
+
+_PR_SET_PDEATHSIG = 1  # prctl(2)
 
 Main = Callable[[list[str]], int]
 Options = Mapping[str, object]
@@ -179,6 +182,8 @@ def _live(main: Main, argv: list[str], log: Path) -> None:
     """The child's life: nothing of pytest's is left in it."""
     code = 70
     try:
+        # A test that fails leaves nobody behind: the lab waits for the last of them.
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         with open(log, "a", encoding="utf-8") as out:
             os.dup2(out.fileno(), 1)
             os.dup2(out.fileno(), 2)

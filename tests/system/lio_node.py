@@ -79,12 +79,15 @@ class HelperProcess:
 
 
 def target(
-    helper: HelperProcess, deadline: float = 20.0, address: str = "127.0.0.1"
+    helper: HelperProcess,
+    deadline: float = 20.0,
+    address: str = "127.0.0.1",
+    port: int = 3260,
 ) -> LioTarget:
     """The driver under test, with its default options but for these."""
     options = {each.dest: each.default for each in LioTarget.OPTIONS}
-    options |= {"lio_deadline": deadline, "target_ip_address": address}
-    options |= {"target_prefix": PREFIX}
+    options |= {"lio_deadline": deadline, "target_prefix": PREFIX}
+    options |= {"target_ip_address": address, "target_port": port}
     return LioTarget("test", options, helper.client())
 
 

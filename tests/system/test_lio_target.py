@@ -18,6 +18,7 @@ from tests.system.lio_hosts import Refused
 from tests.system.lio_node import (
     CONFIGFS,
     HelperProcess,
+    Later,
     Node,
     initiator,
     target,
@@ -25,6 +26,8 @@ from tests.system.lio_node import (
 
 pytestmark = pytest.mark.system
 pytest_plugins = ["tests.system.lio_fixtures"]
+
+_TURNS = 25
 
 # modes
 
@@ -150,6 +153,19 @@ def test_an_export_on_ipv6(helper: HelperProcess, node: Node) -> None:
     assert node.login("a", portal="[::1]:3260").alive
     assert refused(node, "a")
     assert [each.name for each in (node.group / "np").iterdir()] == ["[::1]:3260"]
+
+
+def test_a_portal_comes_while_the_last_of_its_address_goes(
+    helper: HelperProcess, make: Make
+) -> None:
+    def turns(node: Node) -> None:
+        driver = target(helper, port=3262)
+        for _ in range(_TURNS):
+            driver.apply(node.export(a="rw"))
+            driver.remove(node.id)
+
+    under_way = [Later(turns, make()) for _ in range(3)]
+    assert [each.join() for each in under_way] == [None] * 3
 
 
 # what is not ours

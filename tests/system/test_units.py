@@ -170,7 +170,7 @@ def test_a_killed_daemon_comes_back_by_itself_with_all_that_was_acknowledged(
         Client(api, take(), host(f"client-{number}"), mode)
         for number, mode in enumerate(("rw", "ro", "rw"))
     ]
-    threads = [threading.Thread(target=client.run) for client in clients]
+    threads = [threading.Thread(target=client.run, daemon=True) for client in clients]
     for thread in threads:
         thread.start()
     for client in clients:
