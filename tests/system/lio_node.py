@@ -24,6 +24,7 @@ from tests.system.lio_hosts import BLOCK, Session
 GROUP = "mapper"
 # Not the installed daemon's: what a node exports meanwhile is no part of these tests.
 PREFIX = "iqn.2026-11.io.lunshare.test:"
+PORT = 3270
 CONFIGFS = Path("/sys/kernel/config/target")
 MIB = 1024**2
 SIZE = 64 * MIB
@@ -82,7 +83,7 @@ def target(
     helper: HelperProcess,
     deadline: float = 20.0,
     address: str = "127.0.0.1",
-    port: int = 3260,
+    port: int = PORT,
 ) -> LioTarget:
     """The driver under test, with its default options but for these."""
     options = {each.dest: each.default for each in LioTarget.OPTIONS}
@@ -164,7 +165,7 @@ class Node:
         return self.driver.apply(self.export(**modes), only=scope)
 
     def login(
-        self, host: str, auth: Auth | None = None, portal: str = "127.0.0.1:3260"
+        self, host: str, auth: Auth | None = None, portal: str = f"127.0.0.1:{PORT}"
     ) -> Session:
         session = Session(initiator(host), self.iqn, portal, auth)
         self._sessions.append(session)

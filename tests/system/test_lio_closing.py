@@ -16,6 +16,7 @@ from drivers.helper.backstores import path_of
 from tests.system.lio_checks import ONE, TWO, Make, protected, refused
 from tests.system.lio_node import (
     CONFIGFS,
+    PORT,
     HelperProcess,
     Later,
     Node,
@@ -181,7 +182,7 @@ session.write(0, b"1" * BLOCK)
 
 def test_the_writes_of_a_dead_host_are_waited_for(node: Node) -> None:
     node.apply(a="rw", b="rw")
-    portal = "127.0.0.1:3260"
+    portal = f"127.0.0.1:{PORT}"
     line = [sys.executable, "-c", _DYING, initiator("a"), node.iqn, portal]
     pipe = subprocess.PIPE
     with subprocess.Popen(line, stdin=pipe, stdout=pipe, text=True) as host:

@@ -14,7 +14,7 @@ from drivers.conformance.fixtures import Host, TargetFixtures, defaults
 from drivers.conformance.target import TargetContract
 from drivers.targets.lio import LioTarget
 from tests.conformance.real_hosts import RealHost
-from tests.system.lio_node import CONFIGFS, PREFIX, run
+from tests.system.lio_node import CONFIGFS, PORT, PREFIX, run
 from tests.system.lvm_kit import root
 from tests.system.mapper_volumes import MapperVolumes
 
@@ -45,7 +45,7 @@ class LioFixtures(TargetFixtures):
 
     @pytest.fixture
     def build(self, root: Root, mapper: MapperVolumes) -> Callable[[], TargetDriver]:
-        options = defaults(LioTarget, target_prefix=PREFIX)
+        options = defaults(LioTarget, target_prefix=PREFIX, target_port=PORT)
         return lambda: LioTarget("kit", options, root)
 
     @pytest.fixture

@@ -17,6 +17,7 @@ from tests.system.lio_checks import ONE, TWO, Make, protected, refused
 from tests.system.lio_hosts import Refused
 from tests.system.lio_node import (
     CONFIGFS,
+    PORT,
     HelperProcess,
     Later,
     Node,
@@ -59,7 +60,7 @@ def test_a_read_only_host_cannot_write_by_other_commands(node: Node) -> None:
 
 def test_an_independent_judge_finds_nothing_writable(node: Node) -> None:
     node.apply(a="rw", b="ro")
-    url = f"iscsi://127.0.0.1:3260/{node.iqn}/0"
+    url = f"iscsi://127.0.0.1:{PORT}/{node.iqn}/0"
     line = ["iscsi-test-cu", "-n", "-d", "-f", "-i", initiator("b")]
     done = subprocess.run(
         [*line, "-t", "SCSI.ReadOnly", url], check=False, capture_output=True, text=True
@@ -150,9 +151,9 @@ def test_a_host_proves_itself_with_its_own_secret(node: Node) -> None:
 def test_an_export_on_ipv6(helper: HelperProcess, node: Node) -> None:
     driver = target(helper, address="::1")
     driver.apply(node.export(a="rw"))
-    assert node.login("a", portal="[::1]:3260").alive
+    assert node.login("a", portal=f"[::1]:{PORT}").alive
     assert refused(node, "a")
-    assert [each.name for each in (node.group / "np").iterdir()] == ["[::1]:3260"]
+    assert [each.name for each in (node.group / "np").iterdir()] == [f"[::1]:{PORT}"]
 
 
 def test_a_portal_comes_while_the_last_of_its_address_goes(
