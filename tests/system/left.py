@@ -68,7 +68,7 @@ class Left:
 class Survived:
     """The same node, started again."""
 
-    @pytest.fixture(scope="class")
+    @pytest.fixture
     def left(self) -> Left:
         return Left()
 
