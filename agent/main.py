@@ -84,6 +84,8 @@ def sole_owner(state_path: str) -> Iterator[None]:
 def run(conf: cfg.ConfigOpts) -> None:
     """From the first reconcile to the last request."""
     address = listener.parse(conf.listen, conf.auth_strategy)
+    if conf.single_processor:
+        keep_to_one_processor()
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
@@ -94,6 +96,19 @@ def run(conf: cfg.ConfigOpts) -> None:
     finally:
         # What is exported stays exported: hosts go on while we are away.
         assembly.close()
+
+
+def keep_to_one_processor() -> None:
+    """Let this thread, and those it starts, run on one of our processors only.
+
+    Python runs one thread at a time. Where a thread that waits for its turn has a
+    processor of its own, each system call of another thread wakes it and hands
+    the turn over: 2.0 ms of CPU for one request instead of 0.5 (32 clients that
+    show a volume, 2 cores, Linux 6.18, Python 3.11). The last processor, because
+    the first gets most interrupts. A processor taken out at run time ends this:
+    the kernel then allows all of them again (cpuset_cpus_allowed_fallback).
+    """
+    os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
 
 
 def first_reconcile(assembly: Assembly) -> None:

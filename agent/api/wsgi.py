@@ -9,7 +9,6 @@ below; a handler never sees falcon.
 
 from __future__ import annotations
 
-import json
 import uuid
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -17,6 +16,7 @@ from typing import Any
 from urllib.parse import quote
 
 import falcon
+import orjson
 
 from agent.api import bodies, faults, identity, microversions, routes
 from agent.api.exchange import Answer, Call, Version
@@ -166,7 +166,7 @@ def _give(resp: falcon.Response, answer: Answer) -> None:
     resp.status = answer.status
     resp.set_headers(answer.headers)
     if answer.body is not None:
-        resp.data = json.dumps(answer.body).encode()
+        resp.data = orjson.dumps(answer.body)
 
 
 def _failed(

@@ -67,6 +67,14 @@ OPTIONS = [
         min=1,
         help="Seconds between two looks at a backend's capacity.",
     ),
+    cfg.BoolOpt(
+        "single_processor",
+        default=True,
+        help="Run all threads of the daemon on one processor: the last of those"
+        " that it may use. Python runs one of them at a time, and on several"
+        " processors they cost each other more than they gain. Not the helper, and"
+        " not the commands it starts.",
+    ),
     cfg.FloatOpt(
         "volume_lock_timeout",
         default=15.0,

@@ -43,18 +43,18 @@ _THIS = _A.volume_id == sa.bindparam("volume_id")
 # Built once: making a statement costs more than running it.
 _INSERT = sa.insert(VOLUME_ATTACHMENT)
 _ONE = _ALL.where(_A.id == sa.bindparam("id"), _HERE)
-_BRIEF_OF_VOLUMES = (
-    sa.select(*BRIEF)
-    .where(_A.volume_id.in_(sa.bindparam("volume_ids", expanding=True)), _HERE)
-    .order_by(*_AGE)
-)
 _OF_VOLUME = _ALL.where(_THIS, _HERE).order_by(*_AGE)
 _OF_INITIATOR = _ALL.where(
     _THIS, _A.initiator == sa.bindparam("initiator"), _HERE
 ).order_by(*_AGE)
 _ANY_WANTED = (
     sa.select(_A.id)
-    .where(_THIS, _HERE, _A.initiator.is_not(None), _A.attach_status.in_(WANTED))
+    .where(
+        _THIS,
+        _HERE,
+        _A.initiator.is_not(None),
+        sa.or_(*(_A.attach_status == status for status in sorted(WANTED))),
+    )
     .limit(1)
 )
 
@@ -124,9 +124,20 @@ def of_volumes(
     """The attachments of many volumes, oldest first, without their secrets."""
     found: dict[str, list[Attachment]] = {}
     for some in paging.chunks(volume_ids):
-        for row in connection.execute(_BRIEF_OF_VOLUMES, {"volume_ids": some}).all():
+        for row in connection.execute(_brief_of(len(some)), some).all():
             found.setdefault(row[1], []).append(brief(row))
     return found
+
+
+@functools.lru_cache
+def _brief_of(count: int) -> sa.Select[Any]:
+    """The statement for so many volumes.
+
+    With a list that grows when it runs ("expanding"), SQLAlchemy writes it anew
+    each time: 0.20 ms for 3 volumes with 3 hosts each, instead of 0.08 (2.0).
+    """
+    ids: list[Any] = [sa.bindparam(name) for name in paging.names(count)]
+    return sa.select(*BRIEF).where(_A.volume_id.in_(ids), _HERE).order_by(*_AGE)
 
 
 def of_volume(connection: sa.Connection, volume_id: str) -> list[Attachment]:

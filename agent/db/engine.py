@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
 
+import orjson
 import sqlalchemy as sa
 
 from agent.errors import DatabaseFailed, StartupError
@@ -45,7 +46,11 @@ class Database:
         """
         try:
             self.engine = sa.create_engine(
-                url, pool_size=connections, max_overflow=0, pool_timeout=30
+                url,
+                pool_size=connections,
+                max_overflow=0,
+                pool_timeout=30,
+                json_deserializer=orjson.loads,
             )
         except (sa.exc.ArgumentError, ModuleNotFoundError) as error:
             raise StartupError(

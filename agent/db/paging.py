@@ -12,8 +12,7 @@ import sqlalchemy as sa
 from agent.errors import Invalid, NotFound
 from agent.records import Page
 
-# SQLite takes at most 32,766 parameters in a statement (sqlite.org/limits.html).
-_CHUNK = 10_000
+_CHUNK = 256
 
 Columns = Mapping[str, sa.ColumnElement[Any]]
 Sort = tuple[tuple[str, bool], ...]
@@ -36,10 +35,21 @@ _OPERATORS = {
 }
 
 
-def chunks(values: Sequence[str]) -> Iterator[Sequence[str]]:
-    """Pieces small enough for one IN list."""
+def chunks(values: Sequence[str]) -> Iterator[dict[str, str]]:
+    """Parameters for IN lists of a few lengths, so that a few statements do.
+
+    A piece is filled up to a power of two with its last value.
+    """
     for start in range(0, len(values), _CHUNK):
-        yield values[start : start + _CHUNK]
+        some = values[start : start + _CHUNK]
+        length = 1 << (len(some) - 1).bit_length()
+        filled = [*some, *[some[-1]] * (length - len(some))]
+        yield dict(zip(names(length), filled, strict=True))
+
+
+def names(count: int) -> list[str]:
+    """The names of the parameters in such a list."""
+    return [f"_{number}" for number in range(count)]
 
 
 def filtered(

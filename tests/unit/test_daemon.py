@@ -4,10 +4,13 @@
 
 from __future__ import annotations
 
+import json
+import os
 import socket
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 from pathlib import Path
 from urllib.error import URLError
 from urllib.request import urlopen
@@ -57,21 +60,27 @@ def answered(url: str, process: subprocess.Popen[str]) -> str:
     raise AssertionError(f"{url} never answered")
 
 
-@pytest.fixture
-def running(tmp_path: Path):
-    port = free_port()
-    listen = f"127.0.0.1:{port}"
-    process = start("--config-file", FAKE, "--state-path", tmp_path, "--listen", listen)
+@contextmanager
+def daemon(state: Path, *files: Path):
+    listen = f"127.0.0.1:{free_port()}"
+    words = [f"--config-file={file}" for file in (FAKE, *files)]
+    process = start(*words, "--state-path", state, "--listen", listen)
     try:
-        yield process, f"http://{listen}", tmp_path
+        yield process, f"http://{listen}", state
     finally:
         process.terminate()
         process.communicate(timeout=60)
 
 
+@pytest.fixture
+def running(tmp_path: Path):
+    with daemon(tmp_path) as started:
+        yield started
+
+
 def test_it_starts_as_anybody_and_ends_at_sigterm(running) -> None:
     process, url, _ = running
-    assert '"ready": true' in answered(f"{url}/readyz", process)
+    assert json.loads(answered(f"{url}/readyz", process))["ready"] is True
     process.terminate()
     process.communicate(timeout=60)
     assert process.returncode == 0
@@ -98,6 +107,24 @@ def test_eventlet_is_not_in_the_process(running) -> None:
         "sys.exit('eventlet' in sys.modules or 'greenlet' in sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
+
+
+@pytest.mark.parametrize(
+    ("single", "allowed"),
+    [
+        ("true", {max(os.sched_getaffinity(0))}),
+        ("false", os.sched_getaffinity(0)),
+    ],
+)
+def test_its_threads_share_one_processor_unless_told(
+    single: str, allowed: set[int], tmp_path: Path
+) -> None:
+    (tmp_path / "more.conf").write_text(f"[DEFAULT]\nsingle_processor = {single}\n")
+    with daemon(tmp_path, tmp_path / "more.conf") as (process, url, _):
+        answered(f"{url}/readyz", process)
+        threads = [int(task) for task in os.listdir(f"/proc/{process.pid}/task")]
+        assert len(threads) > 32  # the workers, which were there before READY
+        assert all(os.sched_getaffinity(thread) == allowed for thread in threads)
 
 
 @pytest.mark.parametrize(
