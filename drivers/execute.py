@@ -76,7 +76,7 @@ class Helper:
         self, connection: socket.socket, message: object, timeout: float
     ) -> dict[str, Any]:
         try:
-            connection.settimeout(timeout + _GRACE_SECONDS)
+            _limit(connection, timeout + _GRACE_SECONDS)
             frames.send(connection, message)
             answer = frames.receive(connection)
         except BaseException:
@@ -108,6 +108,12 @@ class Helper:
             connection.close()
             raise
         return connection
+
+
+def _limit(connection: socket.socket, seconds: float) -> None:
+    """Set the connection's timeout, which is a system call, if it is another."""
+    if connection.gettimeout() != seconds:
+        connection.settimeout(seconds)
 
 
 def _told(answer: dict[str, Any]) -> errors.DriverError:

@@ -49,17 +49,14 @@ def in_session(acl: str) -> bool:
     return not read(acl + "/info").startswith(_NO_SESSION)
 
 
-def exists(acl: str) -> bool:
-    """Whether there is such an ACL."""
-    return os.path.isdir(acl)
-
-
-def close(acl: str, hold: Hold) -> None:
+def close(acl: str, hold: Hold) -> list[str]:
     """Take the access away; the host's writes have landed when this returns.
 
     :raises DeadlineExceeded: new commands are refused, but writes that were
         under way may still land. Another ``close`` waits for them again.
     """
+    if not os.access(acl, os.F_OK):
+        return []
     for mapping in _mappings(acl):
         if look(mapping + "/write_protect") == "0":
             write(mapping + "/write_protect", "1")
@@ -68,6 +65,7 @@ def close(acl: str, hold: Hold) -> None:
         _lock_out(acl)
         hold.patiently(f"ending the sessions of {_host(acl)}", _end_sessions, acl)
     drop(acl)
+    return [f"{_host(acl)} closed"]
 
 
 def restrict(acl: str, hold: Hold) -> None:
@@ -84,7 +82,9 @@ def restrict(acl: str, hold: Hold) -> None:
 
 def exceeds(acl: str, wanted: Connector) -> bool:
     """Whether write access is live, or being taken away, where none is wanted."""
-    return wanted.mode is Mode.RO and (mode(acl) is Mode.RW or tag(acl) == _FENCING)
+    if wanted.mode is Mode.RW:
+        return False
+    return mode(acl) is Mode.RW or look(acl + "/tag") == _FENCING
 
 
 def strays(acl: str) -> list[str]:

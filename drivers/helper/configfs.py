@@ -15,7 +15,8 @@ ROOT = "/sys/kernel/config/target"
 CORE = ROOT + "/core"
 ISCSI = ROOT + "/iscsi"
 
-_PAGE = 65536  # an attribute is at most one page, 64 KiB where pages are largest
+# An attribute is at most one page (fs/configfs/file.c).
+_PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 def read(path: str) -> str:

@@ -78,6 +78,11 @@ class Target:
         return f"{CORE}/{hba}/{name}" if name == self.name else None
 
 
+def finished(target: Target) -> bool:
+    """Whether the target is one that was built to its end."""
+    return target.enabled() and target.backstore() is not None
+
+
 def exports(target: Target, disk: Disk) -> bool:
     """Whether the target is finished and leads to the wanted disk."""
     if not target.enabled():

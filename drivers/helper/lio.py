@@ -19,7 +19,7 @@ from drivers.helper.configfs import CORE, ISCSI, ROOT, make, names, read
 from drivers.helper.exports import Target
 from drivers.helper.locks import Hold, Locks
 from drivers.helper.requests import Apply
-from drivers.values import Export
+from drivers.values import Disk, Export
 
 _UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 
@@ -80,7 +80,7 @@ def _apply(target: Target, wanted: Apply, hold: Hold) -> list[str]:
     disk = export.disk
     if disk is None or not export.connectors:
         return changes
-    if fresh := not exports.exports(target, disk):
+    if fresh := not _stands(target, disk, wanted.only is None):
         disks.checked(disk)  # before anything is taken down for it
         changes += exports.teardown(target, hold)
         exports.build(target, disk, wanted.portals, hold)
@@ -93,17 +93,25 @@ def _apply(target: Target, wanted: Apply, hold: Hold) -> list[str]:
     return changes
 
 
+def _stands(target: Target, disk: Disk, every: bool) -> bool:
+    """Whether the target need not be built.
+
+    When every host is asked about, its disk is compared as well. It cannot
+    change in between: the kernel keeps the disk and the serial of a backstore
+    that a LUN leads to (target_core_configfs.c), and a daemon whose
+    configuration has changed asks about every host before anything else.
+    """
+    return exports.exports(target, disk) if every else exports.finished(target)
+
+
 def _close(target: Target, wanted: Apply, hold: Hold) -> list[str]:
     """Close what is not wanted among the initiators that are asked about."""
     connectors = {each.initiator: each for each in wanted.export.connectors}
     changes = []
     for initiator in target.acls() if wanted.only is None else wanted.only:
         acl = target.acl(initiator)
-        if not access.exists(acl):
-            continue
         if initiator not in connectors:
-            access.close(acl, hold)
-            changes.append(f"{initiator} closed")
+            changes += access.close(acl, hold)
         elif access.exceeds(acl, connectors[initiator]):
             access.restrict(acl, hold)
             changes.append(f"{initiator} may no longer write")

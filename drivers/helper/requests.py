@@ -10,6 +10,7 @@ never becomes part of an error.
 from __future__ import annotations
 
 import enum
+import functools
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -33,6 +34,7 @@ _E = TypeVar("_E", bound=enum.StrEnum)
 
 #: No command and no verb may hold a thread for longer than this.
 MAX_SECONDS = 86400.0
+_ADDRESS = re.compile("[0-9a-fA-F:.]+")
 _TAG = re.compile(r"(?!NULL)[A-Za-z0-9._:-]{0,63}")
 # The kernel takes a value that begins with NULL for "not set" and keeps less
 # than 256 bytes (drivers/target/iscsi/iscsi_target_nacl_attrib, 6.1 and 6.12).
@@ -61,7 +63,7 @@ def request(message: object) -> Request:
     """Check the outer form of a request."""
     fields = _typed("request", message, dict)
     timeout = fields.get("timeout")
-    if isinstance(timeout, bool) or not isinstance(timeout, int | float):
+    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)):
         raise InvalidValue("timeout", timeout, "give seconds")
     if not 0 <= timeout <= MAX_SECONDS:
         raise InvalidValue("timeout", timeout, f"give 0 to {MAX_SECONDS:g} seconds")
@@ -90,7 +92,7 @@ def nothing(arguments: Mapping[str, Any]) -> None:
 def apply(arguments: Mapping[str, Any]) -> Apply:
     """The arguments of lio.apply."""
     given = _only(arguments, "volume_id", "disk", "connectors", "portals", "only")
-    identity = volume_uuid(given["volume_id"])
+    identity = given["volume_id"]  # Export looks at it
     connectors = _each("connectors", given["connectors"], _connector)
     if len({connector.initiator for connector in connectors}) < len(connectors):
         raise InvalidValue("connectors", "", "name each initiator once")
@@ -119,12 +121,14 @@ def _connector(given: object) -> Connector:
         raise InvalidValue(
             "attachment id", attachment_id, "give up to 63 letters, digits, ._:-"
         )
-    return Connector(
-        _initiator(initiator),
+    made = Connector(
+        initiator,
         _one_of("mode", mode, Mode),
         attachment_id,
         None if auth is None else _auth(auth),
     )
+    _printable("initiator", made.initiator)
+    return made
 
 
 def _auth(given: object) -> Auth:
@@ -143,9 +147,15 @@ def _auth(given: object) -> Auth:
 def _portal(given: object) -> Portal:
     address, port = _list("portal", given, 2)
     # A scope id (fe80::1%eth0) is an interface's name: not part of a path.
-    if not isinstance(address, str) or not re.fullmatch("[0-9a-fA-F:.]+", address):
+    if not isinstance(address, str) or not _ADDRESS.fullmatch(address):
         raise InvalidValue("portal", address, "give an IPv4 or IPv6 address")
-    return Portal(address, _typed("portal port", port, int))
+    return _portal_at(address, _typed("portal port", port, int))
+
+
+@functools.lru_cache
+def _portal_at(address: str, port: int) -> Portal:
+    """A node has a few: reading one takes as long as all else of a request."""
+    return Portal(address, port)
 
 
 def _initiators(given: object) -> tuple[str, ...]:
