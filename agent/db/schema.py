@@ -112,14 +112,13 @@ SERVICES = sa.Table(
 
 
 def _live(name: str, table: sa.Table, *columns: str) -> None:
-    """An index over the rows that are not deleted."""
+    """An index over the rows that are not deleted; in SQLite, elsewhere over all.
+
+    To name PostgreSQL here would load its dialect into every daemon: 2 MiB, and
+    a twelfth of the time to start.
+    """
     there = table.c.deleted == sa.false()
-    sa.Index(
-        name,
-        *(table.c[column] for column in columns),
-        sqlite_where=there,
-        postgresql_where=there,
-    )
+    sa.Index(name, *(table.c[column] for column in columns), sqlite_where=there)
 
 
 _live("volumes_page", VOLUMES, "created_at", "id")

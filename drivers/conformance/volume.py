@@ -155,7 +155,7 @@ class VolumeContract(VolumeFixtures):
             driver.disk(volume.id)
 
     def test_many_threads_may_work_on_many_volumes(self, driver: VolumeDriver) -> None:
-        volumes = [new_volume(MIB) for _ in range(8)]
+        volumes = [new_volume(MIB) for _ in range(6)]
         with ThreadPoolExecutor(4) as pool:
             disks = list(pool.map(driver.create, volumes))
             assert set(driver.disks()) == set(disks)

@@ -89,9 +89,7 @@ def upgrade() -> None:
         ("volume_attachment", "attachments_of_volume", ["volume_id", "attach_status"]),
     ):
         there = sa.column("deleted") == sa.false()
-        op.create_index(
-            name, table, columns, sqlite_where=there, postgresql_where=there
-        )
+        op.create_index(name, table, columns, sqlite_where=there)
 
 
 def _times() -> list[sa.Column[Any]]:
