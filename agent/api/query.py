@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -21,6 +22,7 @@ _TIMES = frozenset({"created_at", "updated_at"})
 _OPERATORS = frozenset({"gt", "gte", "eq", "neq", "lt", "lte"})
 _DIGITS_MAX = 18
 _MAPPING_MAX = 1024
+_BROKEN = re.compile(r"[\x00\ud800-\udfff]")
 
 #: A filter value that no row has.
 NOTHING: list[str] = []
@@ -53,8 +55,9 @@ def number(asked: Mapping[str, str], name: str, default: int, most: int | None) 
     text = asked.get(name)
     if text is None:
         return default
-    if text.isascii() and text.isdigit() and len(text) <= _DIGITS_MAX:
-        value = int(text)
+    if text.isascii() and text.isdigit():
+        # Of a longer number the first digits do: it is above any bound of ours.
+        value = int(text.lstrip("0")[: _DIGITS_MAX + 1] or "0")
         if most is None or value <= most:
             return value
     upper = "" if most is None else f" of at most {most}"
@@ -70,25 +73,30 @@ def mapping(name: str, text: str) -> dict[str, str]:
         value = ast.literal_eval(text) if len(text) <= _MAPPING_MAX else None
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         value = None
-    if isinstance(value, dict) and all(
+    if not isinstance(value, dict) or not all(
         isinstance(part, str) for item in value.items() for part in item
     ):
-        return value
-    raise Invalid(f"{name} must be of the form {{'key': 'value'}}.")
+        raise Invalid(f"{name} must be of the form {{'key': 'value'}}.")
+    if any(_BROKEN.search(part) for item in value.items() for part in item):
+        raise Invalid(
+            f"{name} has a text with a NUL or half a surrogate pair: use only whole"
+            " characters."
+        )
+    return value
 
 
 def wanted(key: str, text: str, version: Version) -> Any:
     """A filter's value as rows have it.
 
-    A (operator, time) pair compares. What cannot be the value of any row is
-    NOTHING, not an error, as in Cinder.
+    (operator, time) pairs compare, and all of them must hold. What cannot be
+    the value of any row is NOTHING, not an error, as in Cinder.
 
     :raises Invalid: a comparison or a mapping is not of its form.
     """
     if key.endswith("~"):
         return text if _is_text(key[:-1]) else NOTHING
     if key in _TIMES and version >= microversions.TIME_FILTERS:
-        return _comparison(key, text)
+        return _comparisons(key, text)
     if key in _TIMES:
         return _time(text) or NOTHING
     if key in _BOOLEANS:
@@ -107,14 +115,21 @@ def _is_number(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) <= _DIGITS_MAX
 
 
+def _comparisons(key: str, text: str) -> tuple[tuple[str, datetime], ...]:
+    parts = text.split(",")
+    if len(parts) > len(_OPERATORS):
+        raise Invalid(f"{key} must have at most {len(_OPERATORS)} comparisons.")
+    return tuple(_comparison(key, part.strip()) for part in parts)
+
+
 def _comparison(key: str, text: str) -> tuple[str, datetime]:
     operator, _, time = text.partition(":")
     parsed = _time(time)
     if operator in _OPERATORS and parsed is not None:
         return operator, parsed
     raise Invalid(
-        f"{key} must be one comparison such as gt:2026-01-31T12:00:00"
-        f" ({', '.join(sorted(_OPERATORS))})."
+        f"{key} must be comparisons such as gt:2026-01-31T12:00:00, with commas"
+        f" between them ({', '.join(sorted(_OPERATORS))})."
     )
 
 

@@ -76,6 +76,12 @@ _NOUNS = frozenset(
     route.path.split("/")[2] for route in ROUTES if route.path.startswith(_PREFIX)
 )
 
+#: Paths whose children are items: with a "/" behind it, such a path names an
+#: item without an id.
+COLLECTIONS = frozenset(
+    route.path.rpartition("/")[0] for route in ROUTES if route.path.endswith("}")
+)
+
 
 def by_path() -> dict[str, dict[str, Route]]:
     """The table by path, then by method. HEAD is what GET is."""

@@ -21,9 +21,10 @@ def _object(
     strict: bool = True,
     **more: Any,
 ) -> Schema:
+    keys = " and ".join(required) or " or ".join(properties)
     return {
         "type": "object",
-        "description": f"an object with {' and '.join(required or properties)}",
+        "description": f"an object with {keys}",
         "properties": properties,
         "required": list(required),
         "additionalProperties": not strict,
@@ -87,8 +88,9 @@ _NAMING = {
 
 _VOLUME = {
     **_NAMING,
+    # Not required here: of a volume with a source, the source is judged first.
     "size": {
-        "type": ["integer", "string"],
+        "type": ["integer", "string", "null"],
         "description": "a whole number of GiB, 1 or more",
     },
     "volume_type": _text(),
@@ -100,7 +102,7 @@ _HINTS = {"type": ["object", "null"], "description": "an object"}
 
 
 def _new_volume(strict: bool) -> Schema:
-    volume = _object(_VOLUME, ("size",), strict)
+    volume = _object(_VOLUME, strict=strict, description="an object with size")
     keys = {"volume": volume, "OS-SCH-HNT:scheduler_hints": _HINTS}
     return _object(keys, ("volume",), strict)
 

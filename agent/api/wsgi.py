@@ -93,6 +93,16 @@ class Front:
         entry.project = "" if project is None else f"/{quote(project, safe='')}"
         req.path = path
 
+    def process_resource(
+        self, req: Request, resp: falcon.Response, resource: object, params: object
+    ) -> None:
+        """Refuse an item without an id, whose path falcon took for the collection's."""
+        if (
+            req.env["PATH_INFO"].endswith("/")
+            and req.uri_template in routes.COLLECTIONS
+        ):
+            raise faults.no_such_path()
+
     def process_response(
         self, req: Request, resp: falcon.Response, resource: object, ok: bool
     ) -> None:

@@ -58,7 +58,7 @@ def filtered(
     """Narrow a query. A key no column has lets nothing through, as in Cinder.
 
     A value is matched as it is; a list means any of them; a key ending in
-    ``~`` means containing; an (operator, value) pair compares.
+    ``~`` means containing; (operator, value) pairs compare, and all must hold.
     """
     for key, value in filters.items():
         column = columns.get(key.removesuffix("~"))
@@ -74,10 +74,7 @@ def _condition(
     if key.endswith("~"):
         return column.contains(str(value), autoescape=True)
     if isinstance(value, tuple):
-        condition: sa.ColumnElement[bool] = getattr(column, _OPERATORS[value[0]])(
-            value[1]
-        )
-        return condition
+        return sa.and_(*(getattr(column, _OPERATORS[op])(than) for op, than in value))
     if isinstance(value, list):
         return column.in_(value)
     return column.is_(None) if value is None else column == value
@@ -157,7 +154,7 @@ def _after(
     choices = []
     for index, (key, down, value) in enumerate(zip(keys, downs, at, strict=True)):
         same = [
-            key.is_(None) if at[i] is None else key == at[i]
+            key.is_(None) if at[i] is None else key == sa.literal(at[i], key.type)
             for i, key in enumerate(keys[:index])
         ]
         choices.append(sa.and_(*same, _behind(key, down, value)))
@@ -169,4 +166,6 @@ def _behind(
 ) -> sa.ColumnElement[bool]:
     if value is None:
         return sa.false() if down else key.is_not(None)
-    return sa.or_(key < value, key.is_(None)) if down else key > value
+    # As a parameter: SQLAlchemy orders nothing by a plain True or False.
+    than = sa.literal(value, key.type)
+    return sa.or_(key < than, key.is_(None)) if down else key > than

@@ -21,7 +21,7 @@ def choose(pools: Iterable[Pool], size: int, kind: VolumeType | None) -> str:
     able: list[Pool] = []
     reasons: list[str] = []
     for pool in pools:
-        why = _unfit(pool, kind)
+        why = lacks(pool, kind) if pool.up else "it is down or disabled"
         able.append(pool) if why is None else reasons.append(f"{pool.backend}: {why}")
     if not able:
         raise Invalid(f"no backend can hold this volume ({'; '.join(reasons)})")
@@ -51,9 +51,8 @@ def room(pool: Pool) -> float:
     return float((total - reserve) * caps["max_over_subscription_ratio"] - promised)
 
 
-def _unfit(pool: Pool, kind: VolumeType | None) -> str | None:
-    if not pool.up:
-        return "it is down or disabled"
+def lacks(pool: Pool, kind: VolumeType | None) -> str | None:
+    """What the type asks for and the pool has not, or None."""
     for key, wanted in (kind.extra_specs if kind else {}).items():
         why = _unmet(pool.capabilities, key, wanted)
         if why is not None:

@@ -129,6 +129,22 @@ def test_a_method_below_its_microversion_is_404(
     assert told not in at.text
 
 
+@pytest.mark.parametrize("method", ["GET", "HEAD", "PUT", "POST", "DELETE"])
+@pytest.mark.parametrize("path", ["/volumes/", "/attachments/", "/types/"])
+def test_an_item_without_an_id_is_404_and_not_the_collection(
+    api: Api, method: str, path: str
+):
+    answer = api.send(method, path, {})
+    assert answer.status_code == 404
+    told = api.client.simulate_request(method, f"/v3{path}")
+    assert told.status_code == 404
+
+
+def test_a_slash_at_the_end_of_another_path_does_no_harm(api: Api):
+    assert api("GET", "/os-services/")["services"]
+    assert api("GET", f"/volumes/{api.volume()['id']}/")["volume"]
+
+
 def test_the_url_may_leave_the_project_out(api: Api):
     made = api.volume(name="here")
     headers = {"X-Auth-Token": f"user:{api.project}"}
@@ -155,7 +171,8 @@ def test_a_project_is_escaped_in_links(api: Api):
     path = f"/v3/{quote(api.project)}/volumes"
     body = json.dumps({"volume": {"size": 1}})
     made = api.client.simulate_post(path, body=body).json["volume"]
-    assert made["os-vol-tenant-attr:tenant_id"] == api.project
+    shown = api.client.simulate_get(f"{path}/{made['id']}").json["volume"]
+    assert shown["os-vol-tenant-attr:tenant_id"] == api.project
     assert made["links"][0]["href"].endswith(f"{path}/{made['id']}")
 
 
@@ -189,7 +206,12 @@ def test_the_process_is_alive(client: testing.TestClient, path: str):
 def test_a_node_that_works_is_ready(client: testing.TestClient):
     answer = client.simulate_get("/readyz")
     assert answer.status_code == 200
-    assert answer.json == {"ready": True, "problems": [], "unknown": []}
+    assert answer.json == {
+        "ready": True,
+        "problems": [],
+        "failed": [],
+        "unknown": [],
+    }
 
 
 def test_a_node_that_does_not_work_says_why(node: Node, client: testing.TestClient):

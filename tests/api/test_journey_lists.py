@@ -35,7 +35,7 @@ def test_a_list_is_newest_first(api: Api, three: list[dict[str, Any]]):
     short = api("GET", "/volumes")["volumes"]
     assert [set(volume) for volume in short] == [{"id", "name", "links"}] * 3
     whole = api("GET", "/volumes/detail")["volumes"]
-    assert whole == three[::-1]
+    assert whole == [api("GET", f"/volumes/{v['id']}")["volume"] for v in three[::-1]]
 
 
 SORTS = {
@@ -72,7 +72,11 @@ def test_a_list_has_the_order_that_is_asked_for(api: Api, query: str):
         "with_count=perhaps",
         "all_tenants=perhaps",
         "created_at=after:2026-01-01T00:00:00",
+        "created_at=gt:2026-01-01T00:00:00,",
         "metadata=rank",
+        "metadata=" + quote(r"{'rank': '\ud800'}"),
+        "metadata=" + quote(r"{'\udc00': '1'}"),
+        "metadata=" + quote(r"{'rank': '\0'}"),
         "name=%00",
     ],
 )
@@ -94,6 +98,25 @@ def test_pages_follow_one_another_by_their_links(api: Api):
         query = f"?{urlsplit(links[0]['href']).query}" if links else ""
         pages += 1
     assert (seen, pages) == ("abc", 2)
+
+
+@pytest.mark.parametrize("way", ["asc", "desc"])
+@pytest.mark.parametrize("key", ["bootable", "multiattach"])
+def test_pages_in_the_order_of_a_yes_or_no_show_each_volume_once(
+    api: Api, key: str, way: str
+):
+    kind = api.type(multiattach="<is> True")["id"]
+    made = [api.volume(volume_type=kind if turn % 2 else None) for turn in range(5)]
+    seen: list[dict[str, Any]] = []
+    query = f"?limit=2&sort={key}:{way}"
+    while query:
+        page = api("GET", f"/volumes/detail{query}")
+        seen += page["volumes"]
+        links = page.get("volumes_links", [])
+        query = f"?{urlsplit(links[0]['href']).query}" if links else ""
+    assert sorted(v["id"] for v in seen) == sorted(v["id"] for v in made)
+    values = [volume[key] for volume in seen]
+    assert values == sorted(values, reverse=way == "desc")
 
 
 @pytest.mark.usefixtures("three")
@@ -135,6 +158,9 @@ FILTERS = {
     "?availability_zone=nova&size=3": "b",
     "?created_at=gt:2020-01-01T00:00:00": "cab",
     "?created_at=lt:2020-01-01T00:00:00": "",
+    "?created_at=gt:2020-01-01T00:00:00,lt:2020-01-02T00:00:00": "",
+    "?created_at=gt:2020-01-01T00:00:00,lt:9020-01-02T00:00:00": "cab",
+    "?limit=" + "9" * 30: "cab",
     "?name~=b": "b",
     "?metadata=" + quote("{'rank': '1'}"): "a",
     "?metadata=" + quote("{'rank': '9'}"): "",
@@ -146,6 +172,30 @@ FILTERS = {
 @pytest.mark.parametrize("query", FILTERS)
 def test_a_filter_lets_through_what_it_names(api: Api, query: str):
     assert names(api, query) == FILTERS[query]
+
+
+@pytest.mark.parametrize(
+    "key", ['a"b', "a'b", "$", "a.b", "a[0]", "a\\b", "a\nb", "é", "\U0001f600", " "]
+)
+def test_metadata_is_found_under_any_key(api: Api, key: str):
+    for name, value in (("a", "x"), ("b", "y")):
+        api.volume(name=name, metadata={key: value, "other": "x"})
+    assert names(api, "?metadata=" + quote(str({key: "x"}))) == "a"
+    assert names(api, "?metadata=" + quote(str({key: "x", "other": "x"}))) == "a"
+    assert names(api, "?metadata=" + quote(str({key: "x", "other": "y"}))) == ""
+
+
+@pytest.mark.usefixtures("three")
+def test_a_host_is_named_as_volumes_show_it(api: Api):
+    shown = api("GET", "/volumes/detail")["volumes"][0]["os-vol-host-attr:host"]
+    service = shown.partition("#")[0]
+    host = service.partition("@")[0]
+    for text in (shown, service, host):
+        assert names(api, f"?host={quote(text)}") == "cab"
+    for text in ("mars", f"mars@{service}", f"{shown}x", f"{host}@x", f"{host}x", ""):
+        assert names(api, f"?host={quote(text)}") == ""
+    counted = api("GET", f"/volumes?host={host}&size=1&with_count=1")
+    assert counted["count"] == 1
 
 
 def test_containing_is_literal(api: Api):

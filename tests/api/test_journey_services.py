@@ -37,6 +37,19 @@ def test_services_are_listed_and_narrowed(api: Api, host: str):
     assert api("GET", "/os-services?host=mars")["services"] == []
 
 
+def test_a_nodes_name_means_its_backends_too(api: Api, host: str):
+    node = host.partition("@")[0]
+    lines = api("GET", f"/os-services?host={node}")["services"]
+    assert {line["host"] for line in lines} == {node, host}
+    assert state(api, node)["host"] == host
+    assert api("GET", f"/os-services?host={node[:-1]}")["services"] == []
+    assert api("GET", f"/os-services?host={host}@")["services"] == []
+    told = api.fault(
+        404, "PUT", "/os-services/disable", {"host": node, "binary": BINARY}
+    )
+    assert node in told
+
+
 def test_a_disabled_service_takes_no_new_volume(api: Api, host: str):
     asked = {"host": host, "binary": BINARY}
     done = api("PUT", "/os-services/disable", asked)
@@ -107,5 +120,18 @@ def test_pools_are_narrowed_from_3_28_on(api: Api, host: str):
     }.items():
         assert len(api("GET", path + query)["pools"]) == count, query
     assert len(api.at("3.27")("GET", f"{path}?name=mars")["pools"]) == 1
-    assert "volume_type" in api.fault(400, "GET", f"{path}?volume_type=gold")
     assert "detail" in api.fault(400, "GET", f"{path}?detail=perhaps")
+
+
+def test_pools_are_narrowed_to_those_that_a_type_may_have_from_3_35_on(
+    api: Api, host: str
+):
+    path = "/scheduler-stats/get_pools?volume_type="
+    shared = api.type(multiattach="<is> True")
+    gold = api.type(volume_backend_name="gold")
+    for ident in (shared["id"], shared["name"], "standard"):
+        assert api("GET", path + ident)["pools"] == [{"name": f"{host}#api"}]
+    assert api("GET", path + gold["name"])["pools"] == []
+    assert api("GET", f"{path}{shared['id']}&name=mars")["pools"] == []
+    assert "silver" in api.fault(404, "GET", f"{path}silver")
+    assert "volume_type" in api.at("3.34").fault(400, "GET", path + gold["name"])

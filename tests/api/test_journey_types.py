@@ -80,6 +80,15 @@ def test_an_update_without_a_change_is_400(api: Api):
     assert kept["volume_type"]["is_public"] is False
 
 
+def test_a_name_is_kept_without_the_spaces_around_it(api: Api):
+    name = uuid.uuid4().hex
+    made = api("POST", "/types", {"volume_type": {"name": f" {name} "}})["volume_type"]
+    assert made["name"] == name
+    changes = {"volume_type": {"name": f"\t{name}2 "}}
+    changed = api("PUT", f"/types/{made['id']}", changes)["volume_type"]
+    assert changed["name"] == f"{name}2"
+
+
 def test_a_list_shows_public_types_unless_told(api: Api):
     public, private = api.type(), api.type()
     api("PUT", f"/types/{private['id']}", {"volume_type": {"is_public": False}})

@@ -15,7 +15,16 @@ from agent.errors import Invalid
 
 
 @pytest.mark.parametrize(
-    ("text", "limit"), [("0", 0), ("7", 7), ("1000", 1000), ("5000", 1000)]
+    ("text", "limit"),
+    [
+        ("0", 0),
+        ("7", 7),
+        ("1000", 1000),
+        ("5000", 1000),
+        ("9" * 30, 1000),
+        ("9" * 5000, 1000),
+        ("0" * 30 + "7", 7),
+    ],
 )
 def test_a_limit_above_the_most_is_cut_to_it(text: str, limit: int):
     assert paging.limit({"limit": text}, 1000) == limit
@@ -25,7 +34,7 @@ def test_no_limit_is_the_most():
     assert paging.limit({}, 1000) == 1000
 
 
-@pytest.mark.parametrize("text", ["-1", "1.5", "", "word", "٣", " 1", "9" * 5000])
+@pytest.mark.parametrize("text", ["-1", "1.5", "", "word", "٣", " 1", "+1"])
 def test_a_limit_that_is_no_count_is_refused(text: str):
     with pytest.raises(Invalid, match="limit must be a whole number"):
         paging.limit({"limit": text}, 1000)
@@ -104,8 +113,14 @@ FILTERS: list[tuple[str, str, tuple[int, int], Any]] = [
     ("multiattach", "0", NEW, False),
     ("multiattach", "maybe", NEW, query.NOTHING),
     ("metadata", "{'a': 'b'}", NEW, {"a": "b"}),
-    ("created_at", "gt:2026-01-31T12:00:00", NEW, ("gt", MOMENT)),
-    ("updated_at", "lte:2026-01-31T13:00:00+01:00", NEW, ("lte", MOMENT)),
+    ("created_at", "gt:2026-01-31T12:00:00", NEW, (("gt", MOMENT),)),
+    ("updated_at", "lte:2026-01-31T13:00:00+01:00", NEW, (("lte", MOMENT),)),
+    (
+        "created_at",
+        "gte:2026-01-31T12:00:00, lt:2026-02-28T12:00:00",
+        NEW,
+        (("gte", MOMENT), ("lt", datetime(2026, 2, 28, 12))),
+    ),
     ("created_at", "2026-01-31T12:00:00", OLD, MOMENT),
     ("created_at", "gt:2026-01-31T12:00:00", OLD, query.NOTHING),
 ]
@@ -124,10 +139,16 @@ def test_a_filter_has_the_value_that_rows_have(
         ("created_at", "2026-01-31T12:00:00"),
         ("created_at", "near:2026-01-31T12:00:00"),
         ("updated_at", "gt:yesterday"),
+        ("updated_at", "gt:2026-01-31T12:00:00,"),
+        ("updated_at", ",".join(["gt:2026-01-31T12:00:00"] * 2000)),
+        ("updated_at", "gt:2026-01-31T12:00:00,2026-01-31T12:00:00"),
         ("updated_at", "gt:0001-01-01T00:00:00+10:00"),
         ("metadata", "a=b"),
         ("metadata", "{'a': 1}"),
         ("metadata", "{'a': 'b'" + " " * 2000 + "}"),
+        ("metadata", r"{'a': '\ud800'}"),
+        ("metadata", r"{'\udfff': 'b'}"),
+        ("metadata", r"{'a': '\0'}"),
         ("metadata", "(" * 1000),
         ("metadata", "__import__('os')"),
     ],

@@ -78,6 +78,36 @@ def test_a_chunked_body_over_the_limit_is_413(port: int, api: Api, node: Node):
     assert exchange(port, asked)[0] == 413
 
 
+@pytest.mark.parametrize(
+    ("line", "headers"),
+    [
+        ("GET /v3/p/volumes", ()),
+        ("DELETE /v3/p/volumes/x", ()),
+        ("GET /v3/p/nothing", ()),
+        ("PUT /v3/p/volumes", ()),
+        ("POST /v3/p/volumes", ("Content-Type: text/plain",)),
+        ("POST /v3/p/volumes", ("OpenStack-API-Version: volume 3.99",)),
+    ],
+)
+@pytest.mark.parametrize("protocol", ["HTTP/1.1", "HTTP/1.0"])
+def test_a_chunked_body_that_is_not_read_is_never_a_request(
+    port: int, line: str, headers: tuple[str, ...], protocol: str
+):
+    inner = b"GET /v3/p/volumes HTTP/1.1\r\nHost: node\r\n\r\n"
+    head = [
+        f"{line} {protocol}",
+        "Host: node",
+        "Connection: Keep-Alive",
+        "Transfer-Encoding: chunked",
+        *headers,
+    ]
+    asked = "\r\n".join(head).encode() + b"\r\n\r\n"
+    chunks = b"%x\r\n%b\r\n0\r\n\r\n" % (len(inner), inner)
+    for body in (chunks, inner):
+        _, _, rest = exchange(port, asked + body)
+        assert b"HTTP/1.1 " not in rest
+
+
 @pytest.mark.parametrize("length", ["word", "-1", "1e3", "9" * 30])
 def test_a_length_that_is_none_is_a_clients_error(port: int, length: str):
     asked = request("POST /v3/p/volumes", f"Content-Length: {length}", body=VOLUME)

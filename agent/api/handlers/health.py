@@ -18,6 +18,7 @@ def ready(call: Call) -> Answer:
     body = {
         "ready": health.ready,
         "problems": list(health.problems),
+        "failed": list(health.failed),
         "unknown": list(health.unknown),
     }
     return Answer(200 if health.ready else 503, body)

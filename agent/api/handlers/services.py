@@ -8,8 +8,9 @@ from collections.abc import Mapping
 
 from agent.api import microversions, query, schemas, views
 from agent.api.exchange import Answer, Call
-from agent.errors import Invalid
-from agent.records import Pool
+from agent.errors import Invalid, NotFound
+from agent.records import Pool, VolumeType
+from agent.service import placement
 
 
 def index(call: Call) -> Answer:
@@ -51,12 +52,23 @@ def pools(call: Call) -> Answer:
     """GET /scheduler-stats/get_pools"""
     detail = query.flag(call.query, "detail", False)
     asked = {key: text for key, text in call.query.items() if key != "detail"}
-    if "volume_type" in asked:
-        raise Invalid("volume_type is not a filter here: use name or a capability.")
+    kind = _type(call, asked.pop("volume_type", None))
     found = call.services.node.pools(call.ctx)
     if call.version >= microversions.POOL_FILTERS:
         found = [pool for pool in found if _has(pool, asked)]
-    return Answer(200, {"pools": views.pools(found, detail)})
+    fit = [pool for pool in found if placement.lacks(pool, kind) is None]
+    return Answer(200, {"pools": views.pools(fit, detail)})
+
+
+def _type(call: Call, ident: str | None) -> VolumeType | None:
+    """The type whose volumes the pools are to hold, if the query names one."""
+    if ident is None:
+        return None
+    if call.version < microversions.POOL_TYPE_FILTER:
+        raise Invalid("volume_type is a filter from 3.35 on: use name or a capability.")
+    if not ident:
+        raise NotFound("volume_type", ident)
+    return call.services.types.resolve(ident)
 
 
 def _has(pool: Pool, wanted: Mapping[str, str]) -> bool:

@@ -54,8 +54,9 @@ def update(call: Call) -> Answer:
     """PUT /types/{id}"""
     asked = schemas.TYPE_UPDATE.read(call)["volume_type"]
     changes = {key: asked[key] for key in ("name", "description") if key in asked}
-    if changes.get("name", "") is None:
-        del changes["name"]
+    name = changes.pop("name", None)
+    if name is not None:
+        changes["name"] = name.strip()
     for key in ("is_public", _PUBLIC):
         if key in asked:
             changes["is_public"] = query.boolean(key, str(asked[key]))

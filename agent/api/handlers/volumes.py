@@ -5,12 +5,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from agent.api import microversions, paging, query, schemas, views
 from agent.api.exchange import Answer, Call
 from agent.errors import Invalid, NotFound
-from agent.records import NewVolume, Volume
+from agent.records import NewVolume, Page, Volume
 
 # A volume is addressed in GiB; 2**31 - 1 is what an INTEGER column holds.
 _SIZE_MAX = 2**31 - 1
@@ -24,14 +25,14 @@ def create(call: Call) -> Answer:
     asked = _plain_names(schemas.VOLUME_CREATE.read(call)["volume"])
     _refuse_sources(call, asked)
     new = NewVolume(
-        size=gib(asked["size"]),
+        size=gib(asked.get("size")),
         name=asked.get("name"),
         description=asked.get("description"),
         volume_type=asked.get("volume_type") or None,
         availability_zone=asked.get("availability_zone") or None,
         metadata=asked.get("metadata") or {},
     )
-    return _one(call, call.services.volumes.create(call.ctx, new), 202)
+    return _written(call, call.services.volumes.create(call.ctx, new), 202)
 
 
 def index(call: Call) -> Answer:
@@ -46,7 +47,8 @@ def detail(call: Call) -> Answer:
 
 def show(call: Call) -> Answer:
     """GET /volumes/{id}"""
-    return _one(call, call.services.volumes.get(call.ctx, call.args["id"]), 200)
+    found = call.services.volumes.get(call.ctx, call.args["id"])
+    return Answer(200, {"volume": views.volume(found, _look(call))})
 
 
 def update(call: Call) -> Answer:
@@ -55,7 +57,7 @@ def update(call: Call) -> Answer:
     if changes.get("metadata", {}) is None:
         del changes["metadata"]
     found = call.services.volumes.update(call.ctx, call.args["id"], changes)
-    return _one(call, found, 200)
+    return _written(call, found, 200)
 
 
 def delete(call: Call) -> Answer:
@@ -70,7 +72,7 @@ def delete(call: Call) -> Answer:
     return Answer(202)
 
 
-def gib(size: int | str) -> int:
+def gib(size: object) -> int:
     """A size as clients give it: a whole number, or its digits as a text.
 
     :raises Invalid: it is anything else, or out of range.
@@ -109,14 +111,32 @@ def _look(call: Call) -> views.Look:
     return views.Look(call.version, call.root, call.project, call.services.node.host_of)
 
 
-def _one(call: Call, found: Volume, status: int) -> Answer:
-    return Answer(status, {"volume": views.volume(found, _look(call))})
+def _written(call: Call, found: Volume, status: int) -> Answer:
+    return Answer(status, {"volume": views.written_volume(found, _look(call))})
+
+
+def _page(call: Call) -> Page:
+    page = paging.page(call)
+    if "host" not in page.filters:
+        return page
+    others = {key: value for key, value in page.filters.items() if key != "host"}
+    return replace(page, filters=others | _placed(call, page.filters["host"]))
+
+
+def _placed(call: Call, host: str) -> dict[str, Any]:
+    """The filter for a host, host@backend or host@backend#pool, as volumes show it."""
+    backend = host.partition("@")[2].partition("#")[0]
+    whole = call.services.node.host_of(backend)
+    if host == whole.partition("@")[0]:
+        return {}
+    here = host in (whole, whole.partition("#")[0])
+    return {"host": backend if here else query.NOTHING}
 
 
 def _list(
     call: Call, view: Callable[[Volume, views.Look], views.View], detail: bool
 ) -> Answer:
-    page, counts, look = paging.page(call), paging.counts(call), _look(call)
+    page, counts, look = _page(call), paging.counts(call), _look(call)
     rows = call.services.volumes.list(call.ctx, page, detail=detail)
     body: dict[str, Any] = {"volumes": [view(row, look) for row in rows]}
     body |= paging.more(call, "volumes", page, rows)
