@@ -14,7 +14,7 @@ from oslo_config import cfg
 
 from agent.api.settings import ApiSettings
 from agent.api.wsgi import build_app
-from agent.backends import Backends, load
+from agent.backends import MOMENT, Backends, load, share_of
 from agent.db import migrations
 from agent.db.engine import Database
 from agent.locks import Locks
@@ -70,7 +70,7 @@ def assemble(conf: cfg.ConfigOpts, root: Root | None = None) -> Assembly:
     backends = load(conf, root)
     database = Database(_url(conf), connections=_CONNECTIONS)
     migrations.upgrade(database)
-    locks = Locks(conf.volume_lock_timeout)
+    locks = Locks(conf.volume_lock_timeout, share_of(conf.osapi_threads), MOMENT)
     access = Access(database, backends)
     node = Node(database, backends, conf.host, conf.storage_availability_zone)
     types = Types(database, conf.default_volume_type)

@@ -26,7 +26,6 @@ from agent.errors import (
     Conflict,
     Exhausted,
     Invalid,
-    NotFound,
     StartupError,
 )
 from drivers import errors as driver_errors
@@ -48,6 +47,36 @@ _FAMILIES: tuple[tuple[type[driver_errors.DriverError], type[AgentError]], ...] 
 )
 
 
+#: Seconds after which what is under way is taken for something that hangs.
+MOMENT = 3.0
+
+
+class Slots:
+    """How many requests may work on a backend at once.
+
+    One more waits for a moment, unless what is under way has taken longer than
+    that: then storage hangs, and waiting would take the threads of others.
+    """
+
+    def __init__(self, count: int) -> None:
+        self._free = threading.BoundedSemaphore(count)
+        self._since: dict[int, float] = {}
+
+    def acquire(self) -> bool:
+        """Whether the calling thread has one."""
+        now = time.monotonic()
+        oldest = min(list(self._since.values()), default=now)
+        if not self._free.acquire(timeout=max(0.0, oldest + MOMENT - now)):
+            return False
+        self._since[threading.get_ident()] = time.monotonic()
+        return True
+
+    def release(self) -> None:
+        """Give the calling thread's back."""
+        del self._since[threading.get_ident()]
+        self._free.release()
+
+
 @dataclass
 class NodeBackend:
     """One backend with what is known of it."""
@@ -55,7 +84,7 @@ class NodeBackend:
     name: str
     driver: Backend
     options: Mapping[str, Any]
-    slots: threading.BoundedSemaphore
+    slots: Slots
     problem: str | None = "not checked yet"
     capacity: Capacity | None = None
     checked_at: float = field(default=0.0)
@@ -71,7 +100,7 @@ class NodeBackend:
 
         :raises BackendUnavailable: too many operations wait for it already.
         """
-        if not self.slots.acquire(blocking=False):
+        if not self.slots.acquire():
             raise BackendUnavailable(
                 f"backend {self.name} has too many operations under way: try again"
                 " later, and see whether its storage hangs"
@@ -81,6 +110,12 @@ class NodeBackend:
                 yield self.driver
         finally:
             self.slots.release()
+
+    @contextmanager
+    def working_alone(self) -> Iterator[Backend]:
+        """As ``working``, for a worker that holds no request's thread."""
+        with translated():
+            yield self.driver
 
     def refresh(self) -> None:
         """Check it and read its capacity; remember what is wrong, if anything."""
@@ -127,7 +162,14 @@ class Backends(Mapping[str, NodeBackend]):
         try:
             return self._backends[name]
         except KeyError:
-            raise NotFound("backend", name) from None
+            raise BackendUnavailable(
+                f"backend {name} is not among enabled_backends: name it there again,"
+                " or its volumes cannot be reached"
+            ) from None
+
+    def find(self, name: str) -> NodeBackend | None:
+        """The backend of that name, or None."""
+        return self._backends.get(name)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._backends)
@@ -148,8 +190,13 @@ def load(conf: cfg.ConfigOpts, root: Root) -> Backends:
         )
     if len(set(names)) != len(names):
         raise StartupError(f"enabled_backends names a backend twice: {names}")
-    share = max(2, conf.osapi_threads // 3)
+    share = share_of(conf.osapi_threads)
     return Backends({name: _load_one(conf, name, root, share) for name in names})
+
+
+def share_of(threads: int) -> int:
+    """How many of the threads one thing that hangs may hold."""
+    return int(max(2, threads // 3))
 
 
 def _load_one(conf: cfg.ConfigOpts, name: str, root: Root, share: int) -> NodeBackend:
@@ -168,5 +215,4 @@ def _load_one(conf: cfg.ConfigOpts, name: str, root: Root, share: int) -> NodeBa
         driver = Backend(volumes(name, options, root), target(name, options, root))
     except (driver_errors.DriverError, cfg.Error, ValueError) as error:
         raise StartupError(f"backend section [{name}]: {error}") from error
-    slots = threading.BoundedSemaphore(share)
-    return NodeBackend(name, driver, options, slots)
+    return NodeBackend(name, driver, options, Slots(share))

@@ -27,9 +27,15 @@ class Locks:
     There is one process a state path (agent.main), so no lock file is needed.
     """
 
-    def __init__(self, timeout: float) -> None:
-        """``timeout``: seconds to wait for a lock, unless the caller says other."""
-        self._timeout = timeout
+    def __init__(self, timeout: float, patient: int, moment: float) -> None:
+        """``timeout``: seconds to wait for a lock, unless the caller says other.
+
+        ``moment``: seconds after which what is under way is taken for something
+        that hangs. ``patient``: how many may wait for such, so that a hung
+        volume holds no more threads than these.
+        """
+        self._timeout, self._moment = timeout, moment
+        self._patient = threading.BoundedSemaphore(patient)
         self._semaphores = lockutils.Semaphores()
         self._holders: dict[str, _Holder] = {}
 
@@ -43,7 +49,7 @@ class Locks:
         """
         lock: threading.Semaphore = self._semaphores.get(volume_id)
         wait = self._timeout if timeout is None else timeout
-        if not lock.acquire(timeout=wait):
+        if not self._acquired(lock, volume_id, wait):
             raise self._busy(volume_id)
         self._holders[volume_id] = _Holder(purpose, time.monotonic())
         try:
@@ -51,6 +57,20 @@ class Locks:
         finally:
             del self._holders[volume_id]
             lock.release()
+
+    def _acquired(self, lock: threading.Semaphore, volume_id: str, wait: float) -> bool:
+        """All wait a moment, which is enough where nothing hangs; a few wait on."""
+        holder = self._holders.get(volume_id)
+        held = time.monotonic() - holder.since if holder else 0.0
+        moment = min(wait, max(0.0, self._moment - held))
+        if lock.acquire(timeout=moment):
+            return True
+        if wait <= moment or not self._patient.acquire(blocking=False):
+            return False
+        try:
+            return lock.acquire(timeout=wait - moment)
+        finally:
+            self._patient.release()
 
     def _busy(self, volume_id: str) -> Busy:
         holder = self._holders.get(volume_id, _Holder("another request", 0.0))

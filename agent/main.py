@@ -103,7 +103,7 @@ def keep_to_one_processor() -> None:
 
     Python runs one thread at a time. Where a thread that waits for its turn has a
     processor of its own, each system call of another thread wakes it and hands
-    the turn over: 2.0 ms of CPU for one request instead of 0.5 (32 clients that
+    the turn over: 2.0 ms of CPU for one request instead of 0.7 (32 clients that
     show a volume, 2 cores, Linux 6.18, Python 3.11). The last processor, because
     the first gets most interrupts. A processor taken out at run time ends this:
     the kernel then allows all of them again (cpuset_cpus_allowed_fallback).

@@ -31,7 +31,8 @@ class Attachment:
     """One host's (or one not yet known host's) claim on one volume.
 
     ``mode`` is None until it is resolved at connect. ``connection_info`` is
-    what the host was told, without its credentials.
+    what the host was told, without its credentials. ``leaving`` is the initiator
+    whose place ``initiator`` took, until its access is known to be closed.
     """
 
     id: str
@@ -50,6 +51,7 @@ class Attachment:
     auth_password: str | None = field(default=None, repr=False)
     created_at: datetime | None = None
     updated_at: datetime | None = None
+    leaving: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,4 +166,5 @@ class Health:
 
     ready: bool
     problems: tuple[str, ...] = ()
+    failed: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()

@@ -12,7 +12,9 @@ from pathlib import Path
 
 from agent.assemble import Assembly, assemble
 from agent.main import configure
-from agent.records import Context, NewVolume, Volume
+from agent.records import Attachment, Context, NewAttachment, NewVolume, Page, Volume
+from drivers.errors import TargetFailed
+from drivers.fake_storage import Failures
 from drivers.targets.fake import FakeTarget
 
 CTX = Context("user", "project", True, "req-test")
@@ -90,3 +92,31 @@ def connector(name: str, **more: object) -> dict[str, object]:
 def initiator(name: str) -> str:
     """The initiator name of that host."""
     return f"iqn.1994-05.com.example:{name}"
+
+
+def attach(node: Node, volume: Volume, host: str, mode: str | None = None):
+    new = NewAttachment(volume.id, mode=mode, connector=connector(host))
+    return node.services.attachments.create(CTX, new)
+
+
+def rows(node: Node) -> list[Attachment]:
+    return node.services.attachments.list(CTX, Page(None, 1000))
+
+
+class failing_once:
+    """The point raises TargetFailed the first time it is passed."""
+
+    def __init__(self, failures: Failures, point: str) -> None:
+        self.failures, self.point, self.fired = failures, point, False
+
+    def __enter__(self) -> None:
+        self.failures.watch(self.passed)
+
+    def __exit__(self, *_: object) -> None:
+        self.failures.watch(lambda _: None)
+        assert self.fired
+
+    def passed(self, point: str) -> None:
+        if point == self.point and not self.fired:
+            self.fired = True
+            raise TargetFailed("v", "because of the test")

@@ -33,7 +33,7 @@ OPTIONS = [
         default=32,
         min=2,
         help="Requests worked on at once. A third of them may wait for one backend"
-        " at the same time; the next one is answered 503, so that a backend that"
-        " hangs never takes the API with it.",
+        " at the same time; the next one waits a moment, and is answered 503 where"
+        " the backend hangs, which so never takes the API with it.",
     ),
 ]

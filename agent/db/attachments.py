@@ -8,10 +8,10 @@
 from __future__ import annotations
 
 import functools
-import json
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+import orjson
 import sqlalchemy as sa
 
 from agent.db import paging
@@ -164,7 +164,11 @@ def connected_volumes(connection: sa.Connection) -> list[str]:
     """The volumes whose target has, or may have, an access; each once."""
     query = (
         sa.select(_A.volume_id)
-        .where(_HERE, _A.initiator.is_not(None), _A.attach_status.in_(POSSIBLE))
+        .where(
+            _HERE,
+            sa.or_(_A.initiator.is_not(None), _A.leaving.is_not(None)),
+            _A.attach_status.in_(POSSIBLE),
+        )
         .distinct()
         .order_by(_A.volume_id)
     )
@@ -232,7 +236,7 @@ def _columns(values: Mapping[str, Any]) -> dict[str, Any]:
         columns["attach_mode"] = columns.pop("mode")
     for name in ("connector", "connection_info"):
         if columns.get(name) is not None:
-            columns[name] = json.dumps(columns[name])
+            columns[name] = orjson.dumps(columns[name]).decode()
     return columns
 
 
@@ -252,8 +256,8 @@ def _record(row: Any) -> Attachment:
         mountpoint=row.mountpoint,
         attach_time=row.attach_time,
         detach_time=row.detach_time,
-        connector=json.loads(row.connector) if row.connector else None,
-        connection_info=json.loads(row.connection_info)
+        connector=orjson.loads(row.connector) if row.connector else None,
+        connection_info=orjson.loads(row.connection_info)
         if row.connection_info
         else None,
         initiator=row.initiator,
@@ -261,4 +265,5 @@ def _record(row: Any) -> Attachment:
         auth_password=row.auth_password,
         created_at=row.created_at,
         updated_at=row.updated_at,
+        leaving=row.leaving,
     )

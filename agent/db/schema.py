@@ -68,6 +68,7 @@ VOLUME_ATTACHMENT = sa.Table(
     sa.Column("connector", sa.Text),  # JSON, as the client sent it
     sa.Column("connection_info", sa.Text),  # JSON, without credentials
     _text("initiator"),
+    _text("leaving"),  # the initiator it had before, until that one is closed
     _text("auth_username"),
     _text("auth_password"),
     _time("created_at"),

@@ -109,7 +109,9 @@ COLUMNS: Mapping[str, sa.ColumnElement[Any]] = {
 
 # An access may be open, or is about to be: a plain volume is not free.
 _TAKEN = sa.or_(
-    _A.attach_status != AttachStatus.ERROR_ATTACHING, _A.initiator.is_not(None)
+    _A.attach_status != AttachStatus.ERROR_ATTACHING,
+    _A.initiator.is_not(None),
+    _A.leaving.is_not(None),
 )
 
 _CLAIM = (
@@ -250,6 +252,13 @@ def ids(connection: sa.Connection) -> set[str]:
     return set(connection.execute(sa.select(_V.id).where(_HERE)).scalars())
 
 
+def backends(connection: sa.Connection) -> set[str]:
+    """The backends that hold a volume."""
+    return set(
+        connection.execute(sa.select(_V.backend).where(_HERE).distinct()).scalars()
+    )
+
+
 def promised(connection: sa.Connection, backend: str) -> tuple[int, int]:
     """How many volumes a backend holds, and their sizes together in GiB."""
     total = sa.select(sa.func.count(), sa.func.coalesce(sa.func.sum(_V.size), 0))
@@ -275,8 +284,14 @@ def _listed(sort: paging.Sort, every_project: bool) -> sa.Select[Any]:
 def _filtered(query: sa.Select[Any], page: Page) -> sa.Select[Any]:
     filters = dict(page.filters)
     for key, value in (filters.pop("metadata", None) or {}).items():
-        query = query.where(_V.metadata[key].as_string() == value)
+        query = query.where(_says(key, value))
     return paging.filtered(query, filters, COLUMNS)
+
+
+def _says(key: str, value: str) -> sa.ColumnElement[bool]:
+    """Whether the metadata has this value under this key, whatever is in the key."""
+    item = sa.func.json_each(_V.metadata).table_valued("key", "value").c
+    return sa.exists().where(item.key == key, item.value == value)
 
 
 def _filled(connection: sa.Connection, rows: Sequence[Any]) -> list[Volume]:

@@ -20,13 +20,14 @@ from agent.db.engine import Database, now
 from agent.errors import NotFound
 from agent.records import Attachment, Volume
 from agent.service import exports
-from agent.states import AttachStatus
+from agent.states import WANTED, AttachStatus
 from drivers.values import GIB, Connector, Mode
 from drivers.values import Volume as DriverVolume
 
 LOG = log.getLogger(__name__)
 
 _SECRETS = ("auth_username", "auth_password")
+_MIXED = "mixed"
 _ENDED = frozenset({AttachStatus.RESERVED, AttachStatus.ERROR_ATTACHING})
 _RELEASABLE = frozenset(AttachStatus) - {AttachStatus.RESERVED, AttachStatus.DETACHED}
 
@@ -53,7 +54,8 @@ class Access:
         with self._backends[volume.backend].working() as backend:
             if wanted is not None:
                 info = backend.initialize_connection(driver_volume(volume), wanted)
-                return {**info, "access_mode": wanted.mode}
+                modes = {row.mode for row in rows if row.status in WANTED}
+                return {**info, "access_mode": wanted.mode, _MIXED: len(modes) > 1}
             if exported:
                 closing = Connector(initiator, Mode.RO)
                 backend.terminate_connection(driver_volume(volume), closing)
@@ -99,27 +101,34 @@ class Access:
         )
         return replace(row, **told)
 
-    def replace(self, volume: Volume, row: Attachment, initiator: str) -> None:
+    def replace(self, volume: Volume, row: Attachment) -> None:
         """Close the initiator whose place the row's new connector has taken."""
         try:
-            self.settle(volume, initiator)
+            if row.leaving is not None:
+                self.settle(volume, row.leaving)
+            self.note_left(row)
         except Exception:
             self._give_up(row)
             raise
+
+    def note_left(self, row: Attachment) -> None:
+        """The initiator that the row had before is closed."""
+        with self._db.writing() as connection:
+            attachments.note(connection, row.id, leaving=None)
 
     def release(self, row: Attachment) -> None:
         """Close the access and forget the row. Repeat-safe.
 
         :raises BackendFailed: it may still be open; the row says error_detaching.
         """
-        if row.initiator is None and row.status in _ENDED:
+        if not _initiators(row) and row.status in _ENDED:
             return self._forget(row, _ENDED)
         with self._db.writing() as connection:
             attachments.move(connection, row.id, _RELEASABLE, AttachStatus.DETACHING)
             volume = _volume(connection, row)
         try:
-            if row.initiator is not None:
-                self.settle(volume, row.initiator)
+            for initiator in _initiators(row):
+                self.settle(volume, initiator)
         except Exception:
             self._failed(row, AttachStatus.DETACHING, AttachStatus.ERROR_DETACHING)
             raise
@@ -132,13 +141,14 @@ class Access:
 
     def clean(self, row: Attachment) -> None:
         """Close what a failed attach may have left open. Repeat-safe."""
-        if row.initiator is None:
+        if not _initiators(row):
             return
         with self._db.reading() as connection:
             volume = _volume(connection, row)
-        self.settle(volume, row.initiator)
+        for initiator in _initiators(row):
+            self.settle(volume, initiator)
         with self._db.writing() as connection:
-            attachments.note(connection, row.id, initiator=None)
+            attachments.note(connection, row.id, initiator=None, leaving=None)
 
     def _give_up(self, row: Attachment) -> None:
         """A row that failed to open is not wanted any more; close it at once."""
@@ -146,7 +156,7 @@ class Access:
             self._failed(row, AttachStatus.ATTACHING, AttachStatus.ERROR_ATTACHING)
             self.clean(row)
         except Exception as error:
-            # The row keeps its initiator: reconcile tries again until it is shut.
+            # The row keeps its initiators: reconcile tries again until it is shut.
             LOG.error("[%s] UNDO attachment=%s: %s", row.attached_host, row.id, error)
 
     def _failed(self, row: Attachment, old: AttachStatus, new: AttachStatus) -> None:
@@ -162,6 +172,11 @@ class Access:
             row.id,
             row.volume_id,
         )
+
+
+def _initiators(row: Attachment) -> list[str]:
+    """Those that may have an access through this row, the one it had before first."""
+    return [each for each in (row.leaving, row.initiator) if each is not None]
 
 
 def driver_volume(volume: Volume) -> DriverVolume:
@@ -189,10 +204,10 @@ def _told(row: Attachment, info: Mapping[str, Any]) -> dict[str, Any]:
     """connection_info as it is kept: the driver's words and ours, no credentials."""
     connector = row.connector or {}
     told = {key: value for key, value in info.items() if key not in _SECRETS}
-    if row.mode == Mode.RO and info.get("access_mode") == Mode.RW:
+    if told.pop(_MIXED, False):
         told["mixed_modes"] = (
-            "widened: another attachment of this initiator is rw, so the target lets"
-            " this host write"
+            "widened: this initiator has an attachment of each mode, so the target"
+            " lets this host write"
         )
     return {
         **told,

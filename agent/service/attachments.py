@@ -95,11 +95,16 @@ class Attachments:
             row = self._row(attachment_id)
             if connecting.is_open(row, host):
                 return with_secrets(self._refreshed(row, host))
+            if row.leaving is not None:
+                self._access.clean(row)
+                row = self._row(attachment_id)
             with self._db.writing() as connection:
                 volume = self._healthy(connection, row)
+                self._keep_to_one(connection, volume, row)
                 intent = self._intend(connection, row, host)
-            if row.initiator not in (None, host.initiator):
-                self._access.replace(volume, intent, str(row.initiator))
+            if intent.leaving is not None:
+                self._access.replace(volume, intent)
+                intent = replace(intent, leaving=None)
             return with_secrets(self._access.open(volume, intent))
 
     def complete(self, ctx: Context, attachment_id: str) -> None:
@@ -183,6 +188,7 @@ class Attachments:
             "connector": dict(host.connector),
             "connection_info": None,
             "initiator": host.initiator,
+            "leaving": None if row.initiator == host.initiator else row.initiator,
             "auth_username": username,
             "auth_password": password,
         }
@@ -202,6 +208,19 @@ class Attachments:
             raise Conflict(f"volume {volume.id} is {volume.status}: mend it first")
         return volume
 
+    def _keep_to_one(self, connection: Any, volume: Volume, row: Attachment) -> None:
+        """A row that failed does not hold its volume: another may have it by now."""
+        if volume.multiattach:
+            return
+        others = [
+            other
+            for other in attachments.of_volume(connection, volume.id)
+            if other.id != row.id and holds(other)
+        ]
+        instances = {other.instance_uuid for other in others} - {None}
+        if others and row.instance_uuid not in instances:
+            raise _taken(volume)
+
     def _refreshed(self, row: Attachment, host: connecting.Host) -> Attachment:
         """The same initiator again: note what else it says, touch no target."""
         if dict(host.connector) == row.connector:
@@ -211,6 +230,10 @@ class Attachments:
             "attached_host": host.name,
             "mountpoint": host.mountpoint,
         }
+        if row.connection_info is not None:
+            wanted = bool(host.connector.get("enforce_multipath", False))
+            told = {**row.connection_info, "enforce_multipath": wanted}
+            values["connection_info"] = told
         with self._db.writing() as connection:
             attachments.note(connection, row.id, **values)
         return replace(row, **values)
@@ -225,6 +248,15 @@ class Attachments:
                 self._access.abandon(left)
         except AgentError as error:
             LOG.error("[%s] DROP attachment=%s: %s", row.attached_host, row.id, error)
+
+
+def holds(row: Attachment) -> bool:
+    """Whether a plain volume is not free for the sake of this row.
+
+    As agent.db.volumes.claim has it: an access may be open, or is about to be.
+    """
+    failed = row.status is AttachStatus.ERROR_ATTACHING
+    return not failed or row.initiator is not None or row.leaving is not None
 
 
 def _taken(volume: Volume) -> Invalid:

@@ -54,12 +54,17 @@ class Node:
         self._host, self._zone = host, zone
         self._promised = Promised()
         self._reconciled = False
+        self._failed: tuple[str, ...] = ()
         self._unknown: tuple[str, ...] = ()
+        self._left_out: tuple[str, ...] = ()
 
     def services(
         self, ctx: Context, host: str | None = None, binary: str | None = None
     ) -> list[ServiceState]:
-        """The scheduler and one line for each backend."""
+        """The scheduler and one line for each backend.
+
+        ``host`` means the lines of that host, and those of its backends.
+        """
         with self._db.reading() as connection:
             disabled = services.disabled(connection)
         lines = [self._scheduler(disabled)]
@@ -67,7 +72,8 @@ class Node:
         return [
             line
             for line in lines
-            if host in (None, line.host) and binary in (None, line.binary)
+            if (host is None or f"{line.host}@".startswith(f"{host}@"))
+            and binary in (None, line.binary)
         ]
 
     def set_service(
@@ -77,11 +83,10 @@ class Node:
 
         :raises NotFound: no such service.
         """
-        if not self.services(ctx, host, binary):
-            raise NotFound("service", f"{binary} on {host}")
+        self._service(ctx, host, binary)
         with self._db.writing() as connection:
             services.put(connection, host, binary, enabled, reason)
-        return self.services(ctx, host, binary)[0]
+        return self._service(ctx, host, binary)
 
     def pools(self, ctx: Context) -> list[Pool]:
         """What a scheduler may choose from."""
@@ -99,6 +104,9 @@ class Node:
 
     def refresh(self) -> None:
         """Look at every backend's state and room again."""
+        with self._db.reading() as connection:
+            used = volumes.backends(connection)
+        self._left_out = tuple(sorted(used - set(self._backends)))
         for backend in self._backends.values():
             backend.refresh()
             with self._db.reading() as connection:
@@ -112,7 +120,8 @@ class Node:
 
     def host_of(self, backend: str) -> str:
         """The host@backend#pool of a volume."""
-        return f"{self._host}@{backend}#{_backend_name(self._backends[backend])}"
+        found = self._backends.find(backend)
+        return f"{self._host}@{backend}#{_backend_name(found) if found else backend}"
 
     def health(self) -> Health:
         """Whether the node can do its work, and what is wrong."""
@@ -121,13 +130,25 @@ class Node:
             for b in self._backends.values()
             if not b.up
         ]
+        problems += [
+            f"backend {name} has volumes and is not among enabled_backends"
+            for name in self._left_out
+        ]
         if not self._reconciled:
             problems.append("the live targets are not reconciled with the database yet")
-        return Health(not problems, tuple(problems), self._unknown)
+        return Health(not problems, tuple(problems), self._failed, self._unknown)
 
-    def note_reconciled(self, done: bool, unknown: tuple[str, ...]) -> None:
-        """Remember how the last reconcile ended and what it did not know."""
-        self._reconciled, self._unknown = done, unknown
+    def note_reconciled(
+        self, failed: tuple[str, ...], unknown: tuple[str, ...]
+    ) -> None:
+        """Remember what the last reconcile could not do and what it did not know."""
+        self._reconciled, self._failed, self._unknown = True, failed, unknown
+
+    def _service(self, ctx: Context, host: str, binary: str) -> ServiceState:
+        for line in self.services(ctx, host, binary):
+            if line.host == host:
+                return line
+        raise NotFound("service", f"{binary} on {host}")
 
     def _service_host(self, backend: NodeBackend) -> str:
         return f"{self._host}@{backend.name}"

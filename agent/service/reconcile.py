@@ -10,6 +10,7 @@ is reported and left alone: an empty database must not tear down a live node.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from concurrent.futures import wait
 from dataclasses import dataclass, field
 
 from oslo_log import log
@@ -23,10 +24,11 @@ from agent.records import Attachment, Volume
 from agent.service.access import Access
 from agent.service.node import Node
 from agent.service.volumes import Volumes
-from agent.states import AttachStatus, VolumeStatus
+from agent.states import AttachStatus
 
 LOG = log.getLogger(__name__)
 
+_RESUME_SECONDS = 3.0
 _GOING = (AttachStatus.DETACHING, AttachStatus.ERROR_DETACHING)
 
 Progress = Callable[[int, int], None]
@@ -65,25 +67,31 @@ class Reconcile:
         """
         outcome = Outcome()
         self._node.refresh()
-        self._resume(outcome)
         work = self._work(outcome)
         for done, volume_id in enumerate(work):
             progress(done, len(work))
             self._settle(volume_id, outcome)
         progress(len(work), len(work))
+        self._resume(outcome)
         self._report(outcome)
         return outcome
 
     def _resume(self, outcome: Outcome) -> None:
-        """Finish volumes that were being made or removed."""
+        """Go on with volumes that were being made or removed.
+
+        Hosts come first: a wipe may take hours, and is not waited for.
+        """
         with self._db.reading() as connection:
-            rows = volumes.unfinished(connection)
-        for volume in rows:
-            if not self._backends[volume.backend].up:
-                continue
-            creating = volume.own_status is VolumeStatus.CREATING
-            finish = self._volumes.make if creating else self._volumes.unmake
-            self._try(outcome, volume.id, finish)
+            rows = [row for row in volumes.unfinished(connection) if self._works(row)]
+        jobs = {row.id: self._volumes.resume(row) for row in rows}
+        wait(jobs.values(), _RESUME_SECONDS)
+        for volume_id, job in jobs.items():
+            if job.done():
+                self._try(outcome, volume_id, lambda _, job=job: job.result())  # type: ignore[misc]
+
+    def _works(self, volume: Volume) -> bool:
+        backend = self._backends.find(volume.backend)
+        return backend is not None and backend.up
 
     def _work(self, outcome: Outcome) -> list[str]:
         """Volumes with hosts in the database, or with a live export of ours."""
@@ -129,7 +137,7 @@ class Reconcile:
                 with self._db.reading() as connection:
                     volume = volumes.get(connection, volume_id)
                     rows = attachments.of_volume(connection, volume_id)
-                if volume is not None and self._backends[volume.backend].up:
+                if volume is not None and self._works(volume):
                     self._settle_held(volume, rows, outcome)
 
         self._try(outcome, volume_id, settle)
@@ -144,6 +152,8 @@ class Reconcile:
                 self._access.release(row)
             elif row.status is AttachStatus.ERROR_ATTACHING:
                 self._access.clean(row)
+            elif row.leaving is not None:
+                self._access.note_left(row)
 
     def _try(
         self, outcome: Outcome, volume_id: str, step: Callable[[str], None]
@@ -170,4 +180,4 @@ class Reconcile:
         if unknown != self._node.health().unknown:
             for sentence in unknown:
                 LOG.warning("RECONCILE left alone: %s", sentence)
-        self._node.note_reconciled(True, unknown)
+        self._node.note_reconciled(tuple(sorted(set(outcome.failed))), unknown)

@@ -10,7 +10,7 @@ from typing import Any
 
 from agent.db import types, volumes
 from agent.db.engine import Database
-from agent.errors import Invalid, NotFound
+from agent.errors import Busy, Invalid, NotFound
 from agent.records import Context, VolumeType
 
 
@@ -31,6 +31,14 @@ class Types:
         """
         wanted = ident or self._default_name
         return None if wanted is None else self._find(wanted, by_name=True)
+
+    def unchanged(self, connection: Any, kind: VolumeType | None) -> None:
+        """Keep the type as it is while a volume of it comes into being.
+
+        :raises Busy: it was changed or removed since it was read.
+        """
+        if kind and types.find(connection, kind.id, by_name=False) != kind:
+            raise Busy(f"volume_type {kind.name} has just changed: try again")
 
     def default(self, ctx: Context) -> VolumeType:
         """The type of a volume that asks for none.
@@ -111,6 +119,7 @@ class Types:
         kind = self.get(ctx, type_id)
         _checked({**kind.extra_specs, **specs})
         with self._db.writing() as connection:
+            self.unchanged(connection, kind)
             self._unused(connection, kind)
             types.set_specs(connection, type_id, specs)
         return self.get(ctx, type_id)

@@ -4,8 +4,9 @@
 
 from __future__ import annotations
 
+import threading
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, Future, TimeoutError
 from typing import Any
 
@@ -49,6 +50,8 @@ class Volumes:
         self._db, self._backends, self._locks = db, backends, locks
         self._types, self._node, self._workers = types, node, workers
         self._zone, self._create_wait = zone, create_wait
+        self._mutex = threading.Lock()
+        self._jobs: dict[tuple[str, str], Future[None]] = {}
 
     def get(self, ctx: Context, volume_id: str) -> Volume:
         """One volume with its attachments.
@@ -88,17 +91,32 @@ class Volumes:
         backend = placement.choose(self._node.pools(ctx), new.size, kind)
         volume = self._row(ctx, new, kind, backend)
         with self._db.writing() as connection:
+            self._types.unchanged(connection, kind)
             volumes.insert(connection, volume)
         self._node.promise(backend, 1, volume.size)
         try:
-            made = self._workers.submit(self.make, volume.id)
+            made = self._start(self.make, volume.id)
             made.result(timeout=self._create_wait)
         except TimeoutError:
             made.add_done_callback(_log_failure)
-        except AgentError:
+        except Exception:
             self._drop(volume)
             raise
         return self.get(ctx, volume.id)
+
+    def resume(self, volume: Volume) -> Future[None]:
+        """Go on with a creation or a removal, unless that is under way already."""
+        creating = volume.own_status is VolumeStatus.CREATING
+        return self._start(self.make if creating else self.unmake, volume.id)
+
+    def _start(self, step: Callable[[str], None], volume_id: str) -> Future[None]:
+        key = (step.__name__, volume_id)
+        with self._mutex:
+            job = self._jobs.get(key)
+            if job is None:
+                job = self._jobs[key] = self._workers.submit(step, volume_id)
+                job.add_done_callback(lambda _: self._jobs.pop(key, None))
+            return job
 
     def make(self, volume_id: str) -> None:
         """Finish a creation. Repeat-safe; does nothing to a volume past it."""
@@ -107,7 +125,7 @@ class Volumes:
             if volume is None:
                 return
             try:
-                with self._backends[volume.backend].working() as backend:
+                with self._backends[volume.backend].working_alone() as backend:
                     backend.create(driver_volume(volume))
             except Exception as error:
                 self._move(volume, VolumeStatus.ERROR, str(error))
@@ -143,8 +161,7 @@ class Volumes:
             )
         if not accepted:
             raise _undeletable(volume)
-        removed = self._workers.submit(self.unmake, volume_id)
-        removed.add_done_callback(_log_failure)
+        self._start(self.unmake, volume_id).add_done_callback(_log_failure)
 
     def unmake(self, volume_id: str) -> None:
         """Finish a removal. Repeat-safe; does nothing to a volume not deleting."""
@@ -153,7 +170,7 @@ class Volumes:
             if volume is None:
                 return
             try:
-                with self._backends[volume.backend].working() as backend:
+                with self._backends[volume.backend].working_alone() as backend:
                     backend.delete(volume_id)
             except Exception as error:
                 self._move(volume, VolumeStatus.ERROR_DELETING, str(error))
@@ -208,8 +225,16 @@ class Volumes:
             )
         try:
             self.unmake(volume.id)
-        except AgentError as error:
+        except Exception as error:
             LOG.error("[%s] DROP volume=%s: %s", volume.backend, volume.id, error)
+            # Nobody was told its id: the next reconcile tries again.
+            with self._db.writing() as connection:
+                volumes.move(
+                    connection,
+                    volume.id,
+                    {VolumeStatus.ERROR_DELETING},
+                    VolumeStatus.DELETING,
+                )
 
 
 def _undeletable(volume: Volume) -> AgentError:

@@ -18,12 +18,12 @@ from agent.errors import (
     Invalid,
     NotFound,
 )
-from agent.records import Attachment, NewAttachment, Page, Volume
+from agent.records import Attachment, NewAttachment, Volume
 from agent.states import AttachStatus, VolumeStatus
 from drivers import fake_storage
 from drivers.errors import DeadlineExceeded, TargetFailed
 from drivers.values import Auth
-from tests.node import CTX, Node, connector, initiator
+from tests.node import CTX, Node, attach, connector, failing_once, initiator, rows
 
 HOSTS = 24
 
@@ -36,19 +36,10 @@ def node(tmp_path: Path):
     made.close()
 
 
-def attach(node: Node, volume: Volume, host: str, mode: str | None = None):
-    new = NewAttachment(volume.id, mode=mode, connector=connector(host))
-    return node.services.attachments.create(CTX, new)
-
-
 def login(node: Node, row: Attachment):
     info = row.connection_info or {}
     auth = Auth(info["auth_username"], info["auth_password"])
     return node.target().login(row.volume_id, str(row.initiator), auth)
-
-
-def rows(node: Node) -> list[Attachment]:
-    return node.services.attachments.list(CTX, Page(None, 1000))
 
 
 def test_of_many_reservations_at_once_a_plain_volume_takes_one(node: Node) -> None:
@@ -205,25 +196,6 @@ def test_a_failed_attach_leaves_nothing_and_others_untouched(
     assert session.alive
 
 
-class failing_once:
-    """The point raises TargetFailed the first time it is passed."""
-
-    def __init__(self, failures: fake_storage.Failures, point: str) -> None:
-        self.failures, self.point, self.fired = failures, point, False
-
-    def __enter__(self) -> None:
-        self.failures.watch(self.passed)
-
-    def __exit__(self, *_: object) -> None:
-        self.failures.watch(lambda _: None)
-        assert self.fired
-
-    def passed(self, point: str) -> None:
-        if point == self.point and not self.fired:
-            self.fired = True
-            raise TargetFailed("v", "because of the test")
-
-
 def test_a_failed_connect_can_be_tried_again(node: Node) -> None:
     volume = node.plain_volume()
     row = node.services.attachments.create(CTX, NewAttachment(volume.id))
@@ -349,7 +321,7 @@ def _until_refused(node: Node, volume: Volume) -> BackendUnavailable:
     """Both threads are in the driver once a third caller is refused."""
     backend = node.assembly.backends["fake"]
     deadline = threading.Event()
-    while backend.slots._value:
+    while len(backend.slots._since) < 2:
         assert not deadline.wait(0.01)
     with pytest.raises(BackendUnavailable) as caught:
         attach(node, volume, "late")

@@ -82,6 +82,8 @@ REFUSED = [
     f"blkdiscard --zeroout /dev/../dev/lunshare/{NAME}",
     f"blkdiscard --zeroout /dev/../{NAME}",
     f"blkdiscard --zeroout /etc/{NAME}",
+    f"blkdiscard --zeroout /dev/shm/{NAME}",
+    f"sync /dev/mqueue/{NAME}",
     f"blkdiscard /dev/lunshare/{NAME}.new",
     f"sync /dev/../{NAME}",
     "sync",

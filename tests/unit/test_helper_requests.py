@@ -126,6 +126,20 @@ def test_a_path_that_is_not_the_volumes_is_refused(kind: DiskKind, path: str) ->
         disks.checked(Disk(ID, path, 1024, kind))
 
 
+def test_a_file_that_somebody_could_swap_is_refused(tmp_path: Any) -> None:
+    path = tmp_path / "shared" / f"volume-{ID}"
+    path.parent.mkdir(mode=0o755)
+    path.write_bytes(bytes(1024))
+    disk = Disk(ID, str(path), 1024, DiskKind.FILE)
+    assert disks.checked(disk).st_size == 1024
+    for mode in (0o777, 0o775):
+        path.parent.chmod(mode)
+        with pytest.raises(TargetFailed, match=r"could move .*/shared/volume"):
+            disks.checked(disk)
+    path.parent.chmod(0o1777)
+    assert disks.checked(disk).st_size == 1024
+
+
 def test_a_file_is_the_volumes_own_and_no_link(tmp_path: Any) -> None:
     path = tmp_path / f"volume-{ID}"
     disk = Disk(ID, str(path), 1024, DiskKind.FILE)

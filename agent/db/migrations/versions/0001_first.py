@@ -46,6 +46,7 @@ def upgrade() -> None:
         sa.Column("connector", sa.Text),
         sa.Column("connection_info", sa.Text),
         sa.Column("initiator", sa.String(255)),
+        sa.Column("leaving", sa.String(255)),
         sa.Column("auth_username", sa.String(255)),
         sa.Column("auth_password", sa.String(255)),
         *_times(),

@@ -1,0 +1,161 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""Backends that are slow, that hang, that fail, or that are gone."""
+
+from __future__ import annotations
+
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from agent.errors import BackendUnavailable, Busy
+from agent.locks import Locks
+from agent.records import NewVolume, Page
+from agent.states import VolumeStatus
+from drivers import fake_storage
+from drivers.errors import CommandFailed, TargetFailed
+from tests.node import CTX, Node, attach, initiator
+
+BOTH = "fake,second"
+
+
+class Killed(BaseException):
+    """The daemon is killed here."""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    fake_storage.reset()
+    return tmp_path
+
+
+def test_more_requests_than_a_backends_share_wait_for_one_another(path: Path) -> None:
+    node = Node(path, extra="osapi_threads = 6").start()
+    volumes = [node.shared_volume() for _ in range(8)]
+    never = threading.Event()
+
+    def slow(_point: str) -> None:
+        never.wait(0.02)
+
+    node.target().failures.watch(slow)
+    with ThreadPoolExecutor(8) as threads:
+        jobs = [threads.submit(attach, node, volume, "a") for volume in volumes]
+        assert all(job.result(10) for job in jobs)
+    node.close()
+
+
+def test_only_a_few_wait_for_a_volume_that_hangs() -> None:
+    locks, gate = Locks(timeout=30, patient=2, moment=0.05), threading.Event()
+    inside = threading.Event()
+
+    def hang() -> None:
+        with locks.volume("v", "a call that hangs"):
+            inside.set()
+            assert gate.wait(30)
+
+    def wait() -> str:
+        try:
+            with locks.volume("v", "waiting"):
+                return "had it"
+        except Busy as error:
+            return str(error)
+
+    with ThreadPoolExecutor(8) as threads:
+        threads.submit(hang)
+        assert inside.wait(10)
+        waiting = [threads.submit(wait) for _ in range(6)]
+        until = time.monotonic() + 10
+        while sum(job.done() for job in waiting) < 4:
+            assert time.monotonic() < until
+            time.sleep(0.01)
+        gate.set()
+        said = [job.result(10) for job in waiting]
+    assert said.count("had it") == 2
+    assert sum("a call that hangs has been under way" in each for each in said) == 4
+
+
+def test_a_backend_that_is_not_enabled_any_more_is_said_and_holds_up_nothing(
+    path: Path,
+) -> None:
+    node = Node(path, backends=BOTH).start()
+    volumes = [node.services.volumes.create(CTX, NewVolume(1)) for _ in range(8)]
+    left = [volume for volume in volumes if volume.backend == "second"]
+    kept = [volume for volume in volumes if volume.backend == "fake"]
+    assert left
+    assert kept
+    row = attach(node, left[0], "a")
+    node.close()
+
+    node = Node(path).start()
+    assert node.outcome.failed == []
+    health = node.services.node.health()
+    assert not health.ready
+    assert "backend second has volumes and is not among" in health.problems[0]
+    assert len(node.services.volumes.list(CTX, Page(None, 100))) == 8
+    assert node.services.node.host_of("second").endswith("@second#second")
+    with pytest.raises(BackendUnavailable, match="name it there again"):
+        node.services.attachments.delete(CTX, row.id)
+    attach(node, kept[0], "b")
+    assert node.live(kept[0].id) == {initiator("b"): "rw"}
+    node.close()
+
+
+def test_an_export_that_could_not_be_settled_is_said(path: Path) -> None:
+    node = Node(path).start()
+    volume = node.shared_volume()
+    attach(node, volume, "a")
+    refused = TargetFailed(volume.id, "because of the test")
+    with node.target().failures.fail("apply.before", refused):
+        node.assembly.reconcile.run()
+    health = node.services.node.health()
+    assert health.ready
+    assert volume.id in health.failed[0]
+    node.assembly.reconcile.run()
+    assert node.services.node.health().failed == ()
+    node.close()
+
+
+def test_exports_do_not_wait_for_a_disk_that_is_being_made(path: Path) -> None:
+    node = Node(path).start()
+    volume = node.shared_volume()
+    attach(node, volume, "a")
+    with (
+        node.driver().failures.fail("create.half", Killed()),
+        pytest.raises(Killed),
+    ):
+        node.services.volumes.create(CTX, NewVolume(1))
+    node.close()
+    node.target().storage.exports.clear()
+
+    node = Node(path)
+    with node.driver().failures.hold("create.before") as gate:
+        reconciling = threading.Thread(target=node.start)
+        reconciling.start()
+        assert gate.reached.wait(10)
+        assert node.live(volume.id) == {initiator("a"): "rw"}
+    reconciling.join(10)
+    found = node.services.volumes.list(CTX, Page(None, 10))
+    assert {v.own_status for v in found} == {VolumeStatus.AVAILABLE}
+    node.close()
+
+
+def test_a_failed_creation_whose_undo_fails_goes_with_the_next_reconcile(
+    path: Path,
+) -> None:
+    node = Node(path).start()
+    failed = CommandFailed(("lvcreate",), 5, "because of the test")
+    with (
+        node.driver().failures.fail("create.half", RuntimeError("unforeseen")),
+        node.driver().failures.fail("delete.before", failed),
+        pytest.raises(RuntimeError),
+    ):
+        node.services.volumes.create(CTX, NewVolume(1))
+    (left,) = node.services.volumes.list(CTX, Page(None, 10))
+    assert left.status is VolumeStatus.DELETING
+    node.assembly.reconcile.run()
+    assert node.services.volumes.list(CTX, Page(None, 10)) == []
+    assert node.driver().disks() == ()
+    node.close()

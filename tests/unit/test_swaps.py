@@ -1,0 +1,83 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""Another connector for an attachment, when the target does not follow."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from agent.errors import BackendFailed, Invalid
+from agent.records import NewAttachment
+from drivers import fake_storage
+from drivers.errors import TargetFailed
+from tests.node import CTX, Node, attach, connector, failing_once, initiator, rows
+
+REFUSED = TargetFailed("v", "because of the test")
+
+
+@pytest.fixture
+def node(tmp_path: Path):
+    fake_storage.reset()
+    made = Node(tmp_path).start()
+    yield made
+    made.close()
+
+
+def test_an_old_connector_that_stays_open_is_not_forgotten(node: Node) -> None:
+    volume = node.shared_volume()
+    attach(node, volume, "other")
+    row = attach(node, volume, "a")
+    with (
+        failing_once(node.target().failures, "apply.before"),
+        pytest.raises(BackendFailed),
+    ):
+        node.services.attachments.connect(CTX, row.id, connector("b"))
+    node.services.attachments.delete(CTX, row.id)
+    assert node.live(volume.id) == {initiator("other"): "rw"}
+
+
+def test_a_swap_that_failed_can_be_tried_again_with_a_third(node: Node) -> None:
+    volume = node.shared_volume()
+    attach(node, volume, "other")
+    row = attach(node, volume, "a")
+    with (
+        node.target().failures.fail("apply.before", REFUSED),
+        pytest.raises(BackendFailed),
+    ):
+        node.services.attachments.connect(CTX, row.id, connector("b"))
+    assert node.live(volume.id) == {initiator("other"): "rw", initiator("a"): "rw"}
+    node.services.attachments.connect(CTX, row.id, connector("c"))
+    assert node.live(volume.id) == {initiator("other"): "rw", initiator("c"): "rw"}
+
+
+def test_a_swap_whose_undo_failed_is_closed_by_the_next_reconcile(node: Node) -> None:
+    volume = node.shared_volume()
+    attach(node, volume, "other")
+    row = attach(node, volume, "a")
+    with (
+        node.target().failures.fail("apply.before", REFUSED),
+        pytest.raises(BackendFailed),
+    ):
+        node.services.attachments.connect(CTX, row.id, connector("b"))
+    assert node.services.attachments.get(CTX, row.id).leaving == initiator("a")
+    node.assembly.reconcile.run()
+    assert node.live(volume.id) == {initiator("other"): "rw"}
+    assert [each.leaving for each in rows(node)] == [None, None]
+
+
+def test_a_plain_volume_given_to_another_after_a_failure_is_not_taken_back(
+    node: Node,
+) -> None:
+    volume = node.plain_volume()
+    row = node.services.attachments.create(CTX, NewAttachment(volume.id))
+    with (
+        failing_once(node.target().failures, "apply.born"),
+        pytest.raises(BackendFailed),
+    ):
+        node.services.attachments.connect(CTX, row.id, connector("a"))
+    attach(node, volume, "b")
+    with pytest.raises(Invalid, match="takes one attachment only"):
+        node.services.attachments.connect(CTX, row.id, connector("a"))
+    assert node.live(volume.id) == {initiator("b"): "rw"}
