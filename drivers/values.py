@@ -19,7 +19,7 @@ GIB = 1024**3
 # RFC 7143 section 4.2.7.2 limits a name to 223 bytes. The pattern after the
 # date is the one rtslib accepts, so that targetcli can show what we make.
 _ISCSI_NAME = re.compile(
-    r"iqn\.\d{4}-(0[1-9]|1[0-2])\.[a-z0-9-]+\.[^\s/:,]+(:[^\s/,]+)?"
+    r"iqn\.[0-9]{4}-(0[1-9]|1[0-2])\.[a-z0-9-]+\.[^\s/:,]+(:[^\s/,]+)?"
     r"|naa\.[0-9a-f]{16}([0-9a-f]{16})?"
     r"|eui\.[0-9a-f]{16}"
 )
@@ -47,9 +47,12 @@ def iscsi_name(text: object, name: str = "initiator") -> str:
     Names compare without regard to case (RFC 7143 section 4.2.7.1) and the
     kernel keeps ACLs in lower case.
     """
-    lowered = text.lower() if isinstance(text, str) else ""
-    if len(lowered) <= _ISCSI_NAME_MAX and _ISCSI_NAME.fullmatch(lowered):
-        return lowered
+    if isinstance(text, str) and len(text) <= _ISCSI_NAME_MAX:
+        lowered = text.lower()
+        # Beyond ASCII the kernel's names and ours could differ, and a name is
+        # part of a path and of log lines.
+        if text.isascii() and text.isprintable() and _ISCSI_NAME.fullmatch(lowered):
+            return lowered
     raise InvalidValue(
         name, text, "give an iSCSI name such as iqn.1994-05.com.example:host1"
     )

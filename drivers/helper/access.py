@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 
 from drivers.helper.configfs import drop, links, look, make, names, read, settle, write
 from drivers.helper.locks import Hold
@@ -21,6 +22,7 @@ from drivers.values import Auth, Connector, Mode
 
 _LINK = "lun"
 _NO_SESSION = "No active iSCSI Session"
+_SESSION = re.compile(r"LIO Session ID: (\d+)")
 
 # Kept as the ACL's tag from before write access is taken until the writes have
 # landed, so that a helper that was killed in between waits again.
@@ -57,15 +59,20 @@ def close(acl: str, hold: Hold) -> list[str]:
     """
     if not os.access(acl, os.F_OK):
         return []
+    shut(acl)
+    if in_session(acl) or tag(acl) == _FENCING:
+        _lock_out(acl)
+        _end_sessions(acl, hold)
+    drop(acl)
+    return [f"{_host(acl)} closed"]
+
+
+def shut(acl: str) -> None:
+    """Let no further command through; what is under way is not waited for."""
     for mapping in _mappings(acl):
         if look(mapping + "/write_protect") == "0":
             write(mapping + "/write_protect", "1")
         _unmap(mapping)
-    if in_session(acl) or tag(acl) == _FENCING:
-        _lock_out(acl)
-        hold.patiently(f"ending the sessions of {_host(acl)}", _end_sessions, acl)
-    drop(acl)
-    return [f"{_host(acl)} closed"]
 
 
 def restrict(acl: str, hold: Hold) -> None:
@@ -77,7 +84,7 @@ def restrict(acl: str, hold: Hold) -> None:
     write(acl + "/tag", _FENCING)
     if mode(acl) is Mode.RW:
         write(acl + "/lun_0/write_protect", "1")
-    hold.patiently(f"ending the sessions of {_host(acl)}", _end_sessions, acl)
+    _end_sessions(acl, hold)
 
 
 def exceeds(acl: str, wanted: Connector) -> bool:
@@ -154,14 +161,32 @@ def _lock_out(acl: str) -> None:
     write(acl + "/auth/password", _NOT_SET)
 
 
-def _end_sessions(acl: str) -> None:
+def _end_sessions(acl: str, hold: Hold) -> None:
     """End the ACL's sessions; returns when what they had under way has landed.
 
-    It must be a real change. Its store takes the portal group's lock first, so
-    it also waits for an earlier one that a killed helper left in the kernel.
+    The kernel passes over a session that is logging out by itself
+    (lio_tpg_close_session), so the ACL is asked as well: it names a session
+    until its commands are done. A later one has a higher number.
+    """
+    last, what = _session(acl), f"ending the sessions of {_host(acl)}"
+    hold.patiently(what, _change_depth, acl)
+    hold.until(what, lambda: not 0 < _session(acl) <= last)
+
+
+def _change_depth(acl: str) -> None:
+    """Must be a real change, for only that ends sessions.
+
+    Its store takes the portal group's lock first, so it also waits for an
+    earlier one that a killed helper left in the kernel.
     """
     path = acl + "/cmdsn_depth"
     write(path, "63" if read(path) == "64" else "64")
+
+
+def _session(acl: str) -> int:
+    """The number of the ACL's latest session; 0 when it has none."""
+    found = _SESSION.search(read(acl + "/info"))
+    return int(found[1]) if found else 0
 
 
 def _map(acl: str, lun: str) -> None:

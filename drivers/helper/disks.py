@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import re
 import stat
+from collections.abc import Iterator
 
 from drivers.errors import TargetFailed
 from drivers.values import Disk, DiskKind
@@ -65,7 +66,27 @@ def _file(disk: Disk) -> os.stat_result:
     found = _stat(disk)
     if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1:
         raise _refused(disk, "it is no regular file with one name")
+    if movable := next(filter(_movable, _upwards(disk.path)), None):
+        # The kernel opens the path once more, and follows whatever is there then.
+        raise _refused(disk, f"someone other than root could move {movable}")
     return found
+
+
+def _upwards(path: str) -> Iterator[str]:
+    while path != "/":
+        yield path
+        path = os.path.dirname(path)
+
+
+def _movable(path: str) -> bool:
+    """Whether anyone but root could put something else in its place.
+
+    In a directory that is shared and sticky, only its owner could (unlink(2)).
+    """
+    above, root = os.lstat(os.path.dirname(path)), (0, os.geteuid())
+    shared = above.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    kept = above.st_mode & stat.S_ISVTX and os.lstat(path).st_uid in root
+    return above.st_uid not in root or bool(shared and not kept)
 
 
 def _kernel_name(found: os.stat_result) -> str:

@@ -78,9 +78,10 @@ class Target:
         return f"{CORE}/{hba}/{name}" if name == self.name else None
 
 
-def finished(target: Target) -> bool:
-    """Whether the target is one that was built to its end."""
-    return target.enabled() and target.backstore() is not None
+def finished(target: Target, disk: Disk) -> bool:
+    """Whether the target was built to its end, for this disk."""
+    through_lun = f"{target.lun}/{target.name}/udev_path"
+    return target.enabled() and look(through_lun) == disk.path
 
 
 def exports(target: Target, disk: Disk) -> bool:
@@ -134,15 +135,19 @@ def mend(target: Target, portals: Iterable[Portal]) -> list[str]:
 def teardown(target: Target, hold: Hold) -> list[str]:
     """Take away the target and its backstore, whatever there is of them.
 
-    Every session is ended and its writes have landed when this returns. The
-    count of sessions is asked as well: it also holds those that were already
-    closing by themselves, which the kernel's own wait passes over.
+    Every access is shut before the first session is ended, for the kernel ends
+    them one after the other, and one may wait for a hung disk. Every session is
+    ended and its writes have landed when this returns. The count of sessions is
+    asked as well: it also holds those that were already closing by themselves,
+    which the kernel's own wait passes over.
 
     :raises DeadlineExceeded: no host can log in any more, but writes that were
         under way may still land.
     """
     changes = []
     if os.path.isdir(target.path):
+        for initiator in target.acls():
+            access.shut(target.acl(initiator))
         if target.enabled():
             hold.patiently(f"ending the sessions of {target.name}", _disable, target)
         hold.until(f"the end of the sessions of {target.name}", lambda: _idle(target))

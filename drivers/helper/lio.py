@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The four verbs of the target, by plain calls on configfs. No state is kept.
 
-rtslib would cost 10 to 20 times as much per access and walks the whole tree to
-save it; one access made here is about twelve calls whatever the node holds.
+rtslib takes 11 to 21 ms for an access that plain calls make in 2 (6.1, emulated),
+and walks the whole tree to save it; one access made here is about twenty system
+calls whatever the node holds.
 """
 
 from __future__ import annotations
@@ -96,12 +97,11 @@ def _apply(target: Target, wanted: Apply, hold: Hold) -> list[str]:
 def _stands(target: Target, disk: Disk, every: bool) -> bool:
     """Whether the target need not be built.
 
-    When every host is asked about, its disk is compared as well. It cannot
-    change in between: the kernel keeps the disk and the serial of a backstore
-    that a LUN leads to (target_core_configfs.c), and a daemon whose
-    configuration has changed asks about every host before anything else.
+    The serial is compared only when every host is asked about: the kernel keeps
+    that of a backstore that a LUN leads to (target_core_configfs.c).
     """
-    return exports.exports(target, disk) if every else exports.finished(target)
+    look = exports.exports if every else exports.finished
+    return look(target, disk)
 
 
 def _close(target: Target, wanted: Apply, hold: Hold) -> list[str]:

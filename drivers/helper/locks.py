@@ -10,6 +10,7 @@ keeps the target locked until the kernel lets it go: other targets go on.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable
@@ -17,6 +18,8 @@ from types import TracebackType
 from typing import Any
 
 from drivers.errors import DeadlineExceeded
+
+LOG = logging.getLogger(__name__)
 
 _POLL_SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05)
 
@@ -132,5 +135,6 @@ class _Waiting:
             self._step(*self._given)
         except Exception as error:
             self.error = error
+            LOG.info("%s failed: %s", threading.current_thread().name, error)
         finally:
             self._hold.finished(self)

@@ -121,14 +121,12 @@ def _connector(given: object) -> Connector:
         raise InvalidValue(
             "attachment id", attachment_id, "give up to 63 letters, digits, ._:-"
         )
-    made = Connector(
+    return Connector(
         initiator,
         _one_of("mode", mode, Mode),
         attachment_id,
         None if auth is None else _auth(auth),
     )
-    _printable("initiator", made.initiator)
-    return made
 
 
 def _auth(given: object) -> Auth:
@@ -159,11 +157,7 @@ def _portal_at(address: str, port: int) -> Portal:
 
 
 def _initiators(given: object) -> tuple[str, ...]:
-    return _each("only", given, _initiator)
-
-
-def _initiator(given: object) -> str:
-    return _printable("initiator", iscsi_name(given))
+    return _each("only", given, iscsi_name)
 
 
 def _printable(name: str, text: str) -> str:

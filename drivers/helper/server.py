@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import errno
 import logging
 import os
 import pwd
@@ -96,8 +97,10 @@ class Server:
         while True:
             try:
                 connection, _ = self._listener.accept()
-            except OSError:
-                return
+            except OSError as error:
+                if error.errno in (errno.EBADF, errno.EINVAL):
+                    return  # closed
+                raise
             self._admit(connection)
 
     def close(self) -> None:

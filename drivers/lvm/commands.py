@@ -105,7 +105,7 @@ class Lvm:
         zeros where it cannot, so it always reads back as zeros. It orders no
         cache flush; the sync does, so that zeros outlive a power cut.
         """
-        path, seconds = self.path(name), self._timeout + size / _WIPE_FLOOR
+        path, seconds = self.path(name), self._timeout + wipe_seconds(size)
         self._root.run("blkdiscard", "--zeroout", path, timeout=seconds)
         self._root.run("sync", path, timeout=seconds)
 
@@ -115,6 +115,11 @@ class Lvm:
 
     def _run(self, *argv: str) -> str:
         return self._root.run(*argv, timeout=self._timeout)
+
+
+def wipe_seconds(size: int) -> float:
+    """How long the wipe of so many bytes may take."""
+    return size / _WIPE_FLOOR
 
 
 def _sectors(size: int) -> str:

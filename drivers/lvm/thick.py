@@ -15,13 +15,17 @@ A part found at the next call is the rest of a killed one, and is removed.
 from __future__ import annotations
 
 import threading
+import time
 
 from drivers import devices
+from drivers.errors import CommandFailed
+from drivers.lvm import commands
 from drivers.lvm.commands import Lvm
 from drivers.lvm.report import LogicalVolume
 from drivers.values import Capacity, Volume
 
 NEW, TAIL = ".new", ".tail"
+_PAUSE_SECONDS = 1.0
 
 
 class Thick:
@@ -73,9 +77,20 @@ class Thick:
         group = self._lvm.group()
         return Capacity(group.size, group.free, group.size - group.free, thin=False)
 
+    def _discard(self, part: str, size: int) -> None:
+        """Remove a part; a wipe that outlived its daemon may have it open still."""
+        until = time.monotonic() + self._timeout + commands.wipe_seconds(size)
+        while True:
+            try:
+                return self._lvm.remove(part)
+            except CommandFailed as error:
+                if not commands.in_use(error) or time.monotonic() > until:
+                    raise
+            time.sleep(_PAUSE_SECONDS)
+
     def _fresh(self, name: str, size: int, parts: dict[str, int]) -> None:
         if name in parts:
-            self._lvm.remove(name)
+            self._discard(name, parts[name])
         with self._extents:
             self._lvm.create_thick(name, size)
         devices.wait_for(self._lvm.path(name), self._timeout)

@@ -37,6 +37,12 @@ class Live:
         """The volume's disk in the target core: one, or none."""
         return list(CORE.glob(f"*/volume-{self.volume}"))
 
+    @property
+    def unmaps(self) -> int:
+        """How many blocks one UNMAP may name."""
+        (path,) = self.backstores()
+        return int((path / "attrib/max_unmap_lba_count").read_text())
+
     def acl(self, initiator: str) -> Path:
         """Where the ACL of an initiator is."""
         return self.group / "acls" / initiator

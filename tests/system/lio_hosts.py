@@ -81,8 +81,19 @@ def _library() -> Any:
     library.iscsi_full_connect_sync.argtypes = [c_void_p, c_char_p, c_int]
     library.scsi_create_task.argtypes = [c_int, c_char_p, c_int, c_int]
     library.iscsi_scsi_command_sync.argtypes = [c_void_p, c_int, task, c_void_p]
+    library.iscsi_logout_async.argtypes = [c_void_p, c_void_p, c_void_p]
     library.scsi_free_scsi_task.argtypes = [task]
     return library
+
+
+_Callback = ctypes.CFUNCTYPE(None, c_void_p, c_int, c_void_p, c_void_p)
+
+
+def _ignore(_context: object, _status: int, _data: object, _private: object) -> None:
+    """Called with the answer to a logout, should one come."""
+
+
+_IGNORED = _Callback(_ignore)
 
 
 class LoginRefused(Exception):
@@ -128,6 +139,11 @@ class Session:
         if self._context:
             self._lib.iscsi_logout_sync(self._context)
             self.close()
+
+    def begin_logout(self) -> None:
+        """Send a logout while another thread waits for a command, and wait for none."""
+        if self._lib.iscsi_logout_async(self._context, _IGNORED, None):
+            raise ConnectionError(self._lib.iscsi_get_error(self._context).decode())
 
     def close(self) -> None:
         """Drop the connection, as a host that dies does."""

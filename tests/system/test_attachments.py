@@ -122,6 +122,7 @@ def test_both_modes_may_be_widened_and_the_answer_says_so(
     assert "mixed_modes" not in reading["connection_info"]
     assert write_protected(session)
     writing = api.attach(volume, one, "rw")
+    assert "lets this host write" in writing["connection_info"]["mixed_modes"]
     assert Live(volume).modes() == {one.initiator: "rw"}
     session.write(0, block("widened"))
     second = api.attach(volume, one, "ro")["connection_info"]

@@ -206,6 +206,30 @@ def test_the_writes_of_a_dead_host_are_waited_for(node: Node) -> None:
 
 
 @pytest.mark.parametrize("wanted", [{}, {"a": "ro"}], ids=["close", "restrict"])
+def test_the_writes_of_a_host_that_logs_out_are_waited_for(
+    node: Node, make: Make, wanted: dict[str, str]
+) -> None:
+    node.apply(a="rw", b="rw")
+    other = make()
+    session, before = node.login("a"), node.commands()
+    info = node.acl("a") / "info"
+    with hanging(node):
+        Later(session.write, 0, ONE)
+        wait_until(lambda: node.commands() > before)
+        session.begin_logout()
+        wait_until(lambda: "CONN_STATE_LOGGED_IN" not in info.read_text())
+        hasty = target(node.helper, deadline=1.0)
+        for _ in range(2):
+            with pytest.raises(DeadlineExceeded):
+                hasty.apply(node.export(**wanted), {initiator("a")})
+        # A closing that waits holds up nobody else.
+        assert other.apply(b="ro")
+    node.apply(only="a", **wanted)
+    assert node.on_disk(0) == ONE
+    assert node.live() == {"b": "rw", **wanted}
+
+
+@pytest.mark.parametrize("wanted", [{}, {"a": "ro"}], ids=["close", "restrict"])
 def test_a_helper_killed_in_a_closing_waits_again(
     tmp_path: Path, node: Node, wanted: dict[str, str]
 ) -> None:

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import uuid
 from collections.abc import Iterator
@@ -31,6 +32,7 @@ from tests.system.lvm_kit import (
     group,
     root,
 )
+from tests.system.waiting import wait_until
 
 __all__ = ["group", "root"]
 pytestmark = pytest.mark.system
@@ -140,6 +142,22 @@ def test_a_thick_growth_that_was_killed_is_done_again(root):
     assert Path(grown.path).read_bytes() == bytes(12 * MIB)
     thick.delete(volume.id)
     assert volume.id not in run("lvs", "--noheadings", "-o", "lv_name", GROUP)
+
+
+def test_a_thick_part_that_is_still_being_wiped_is_waited_for(root):
+    asked = Counting(root)
+    thick, volume = build_lvm(asked, lvm_type="default"), new_volume(4 * MIB)
+    part = f"{volume.name}.new"
+    run("lvcreate", "-y", "-Wn", "-L4m", "-n", part, GROUP)
+    wipe = os.open(f"/dev/{GROUP}/{part}", os.O_RDONLY)
+    making = threading.Thread(target=thick.create, args=(volume,))
+    making.start()
+    # The second try comes after the first was refused.
+    wait_until(lambda: [words[0] for words in asked.commands].count("lvremove") > 1)
+    os.close(wipe)
+    making.join(60)
+    assert Path(thick.disk(volume.id).path).read_bytes() == bytes(4 * MIB)
+    thick.delete(volume.id)
 
 
 def test_waiting_ends_when_udev_makes_the_node(thin, volume):
