@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import errno
 import ipaddress
 import os
 import select
@@ -21,6 +22,7 @@ from agent.errors import StartupError
 _FORM = "give HOST:PORT, [IPV6]:PORT or unix:PATH"
 _FOLLOWS = 2  # milliseconds
 _HEADERS_MAX = 64 * 1024
+_OWNER_AND_GROUP = 0o660
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +118,23 @@ class Connection(HTTPConnection):
         return bool(poll.poll(_FOLLOWS))
 
 
+class Server(wsgi.Server):
+    """A server that takes nobody's place on a unix socket.
+
+    Cheroot 11.1 removes whatever stands at the path, another daemon's socket or
+    a file, and lets everyone connect to what it makes there.
+    """
+
+    def bind_unix_socket(self, bind_addr: str) -> socket.socket:
+        """Bind where nothing is, or where a killed daemon left its socket."""
+        _make_room(bind_addr)
+        self.socket = made = socket.socket(socket.AF_UNIX)
+        os.fchmod(made.fileno(), _OWNER_AND_GROUP)  # and no more, from the first
+        made.bind(bind_addr)
+        os.chmod(bind_addr, _OWNER_AND_GROUP)  # whatever the umask took
+        return made
+
+
 def serve(
     app: Callable[..., Any], address: Address, threads: int, max_body: int = 2**20
 ) -> wsgi.Server:
@@ -125,10 +144,7 @@ def serve(
 
     :raises StartupError: the address cannot be had.
     """
-    bind = address.bind
-    if isinstance(bind, str):
-        _remove_stale(bind)
-    server = wsgi.Server(bind, app, numthreads=threads, request_queue_size=256)
+    server = Server(address.bind, app, numthreads=threads, request_queue_size=256)
     server.error_log = _quiet  # type: ignore[method-assign,assignment]
     server.ConnectionClass = Connection
     # Cheroot's default of 10 makes an eleventh idle client connect anew. Idle
@@ -144,20 +160,22 @@ def serve(
         raise StartupError(
             f"listen = {address} cannot be bound ({error}): is another daemon there?"
         ) from error
-    if isinstance(bind, str):
-        os.chmod(bind, stat.S_IRUSR | stat.S_IWUSR | stat.S_IRGRP | stat.S_IWGRP)
     return server
 
 
-def _remove_stale(path: str) -> None:
-    """Remove a socket that a killed daemon left; one that answers stays."""
+def _make_room(path: str) -> None:
+    """Remove the socket that a killed daemon left, and nothing else.
+
+    :raises OSError: something else is there, or somebody answers.
+    """
+    if not os.path.lexists(path):
+        return
+    if not stat.S_ISSOCK(os.lstat(path).st_mode):
+        raise FileExistsError(errno.EEXIST, "something that is no socket is there")
     with socket.socket(socket.AF_UNIX) as probe:
-        try:
-            probe.connect(path)
-        except ConnectionRefusedError:
-            os.unlink(path)
-        except OSError:
-            return
+        if probe.connect_ex(path) != errno.ECONNREFUSED:
+            raise OSError(errno.EADDRINUSE, "somebody answers there")
+    os.unlink(path)
 
 
 def _quiet(message: str = "", level: int = 20, traceback: bool = False) -> None:

@@ -66,3 +66,22 @@ def test_a_socket_that_a_killed_daemon_left_is_replaced(tmp_path: Path) -> None:
         assert path.stat().st_mode & 0o777 == 0o660
     finally:
         server.stop()
+
+
+def test_a_socket_that_answers_is_another_daemons_and_stays(tmp_path: Path) -> None:
+    path = tmp_path / "api.sock"
+    with socket.socket(socket.AF_UNIX) as living:
+        living.bind(str(path))
+        living.listen()
+        with pytest.raises(StartupError, match="somebody answers there"):
+            listener.serve(lambda *_: [], listener.Address(str(path)), 1)
+        with socket.socket(socket.AF_UNIX) as client:
+            client.connect(str(path))
+
+
+def test_what_is_no_socket_stays_where_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "api.sock"
+    path.write_text("the only copy")
+    with pytest.raises(StartupError, match="no socket is there"):
+        listener.serve(lambda *_: [], listener.Address(str(path)), 1)
+    assert path.read_text() == "the only copy"
