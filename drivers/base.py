@@ -18,7 +18,16 @@ from typing import Any, ClassVar, Protocol
 
 from oslo_config import cfg
 
-from drivers.values import Capacity, Connector, Disk, Export, LiveExport, Volume
+from drivers.errors import Unsupported
+from drivers.values import (
+    Capacity,
+    Connector,
+    Disk,
+    Export,
+    LiveExport,
+    Snapshot,
+    Volume,
+)
 
 
 class Root(Protocol):
@@ -101,6 +110,58 @@ class VolumeDriver(abc.ABC):
     @abc.abstractmethod
     def capacity(self) -> Capacity:
         """The pool's room. Cost does not grow with the number of disks."""
+
+    # What a driver need not do: these refuse, and a driver that can overrides
+    # them. The kit asks for each whether it is done or refused.
+
+    def create_snapshot(self, snapshot: Snapshot) -> None:
+        """Keep the volume's bytes as they are now; hosts may go on writing.
+
+        A write that a host was told has landed is in it. Repeat-safe: a
+        snapshot that is there is success, and keeps its moment.
+
+        :raises UnknownDisk: there is no such volume.
+        :raises NoSpace: nothing was left behind.
+        """
+        raise self._unsupported("a snapshot")
+
+    def delete_snapshot(self, snapshot_id: str) -> None:
+        """Remove it; volumes made from it stay whole. An unknown one is success."""
+        raise self._unsupported("a snapshot")
+
+    def snapshots(self) -> tuple[str, ...]:
+        """The ids of every snapshot of ours. Cost: one query."""
+        return ()
+
+    def create_from(self, volume: Volume, source: Volume | Snapshot) -> Disk:
+        """Make the disk with the source's bytes, and zeros behind them.
+
+        From then on neither sees what is done to the other. A source volume
+        is taken as it is at one moment. Repeat-safe: a disk of that name is
+        success.
+
+        :raises UnknownDisk: there is no such source volume.
+        :raises UnknownSnapshot: there is no such source snapshot.
+        :raises NoSpace: nothing was left behind.
+        """
+        raise self._unsupported("a volume made of another's bytes")
+
+    def revert(self, snapshot: Snapshot) -> Disk:
+        """Give its volume the snapshot's bytes and size; the snapshot stays.
+
+        Nobody has the volume open: the caller sees to that. Killed half-way,
+        the volume has the old bytes or the snapshot's when this is repeated.
+
+        :raises UnknownDisk: there is no such volume.
+        :raises UnknownSnapshot: there is no such snapshot.
+        :raises DiskBusy: the disk is open; nothing was changed.
+        """
+        raise self._unsupported("a snapshot")
+
+    def _unsupported(self, what: str) -> Unsupported:
+        return Unsupported(
+            f"{what} on backend {self.name}", "use a backend whose driver offers it"
+        )
 
 
 class TargetDriver(abc.ABC):

@@ -41,6 +41,16 @@ class UnknownDisk(DriverError):
         self.volume_id = volume_id
 
 
+class UnknownSnapshot(DriverError):
+    """The backend has no such snapshot."""
+
+    code = "unknown-snapshot"
+
+    def __init__(self, snapshot_id: str) -> None:
+        super().__init__(f"snapshot {snapshot_id} is not on this backend")
+        self.snapshot_id = snapshot_id
+
+
 class DiskBusy(DriverError):
     """The disk is open somewhere. Close its users, then try again."""
 

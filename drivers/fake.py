@@ -13,9 +13,23 @@ from typing import Any, ClassVar
 from oslo_config import cfg
 
 from drivers.base import Root, VolumeDriver
-from drivers.errors import DiskBusy, Misconfigured, NoSpace, UnknownDisk
+from drivers.errors import (
+    DiskBusy,
+    Misconfigured,
+    NoSpace,
+    UnknownDisk,
+    UnknownSnapshot,
+)
 from drivers.fake_storage import Failures, FakeDisk, storage
-from drivers.values import GIB, Capacity, Disk, DiskKind, Volume, volume_uuid
+from drivers.values import (
+    GIB,
+    Capacity,
+    Disk,
+    DiskKind,
+    Snapshot,
+    Volume,
+    volume_uuid,
+)
 
 _OPTIONS = [
     cfg.IntOpt(
@@ -49,6 +63,15 @@ class FakeVolumes(VolumeDriver):
         "disk",
         "disks",
         "capacity",
+        "create_snapshot.before",
+        "create_snapshot.after",
+        "delete_snapshot.before",
+        "delete_snapshot.after",
+        "create_from.before",
+        "create_from.half",
+        "create_from.after",
+        "revert.before",
+        "revert.after",
     )
 
     def __init__(self, name: str, options: Mapping[str, Any], root: Root) -> None:
@@ -78,8 +101,7 @@ class FakeVolumes(VolumeDriver):
         self.failures.at("delete.before")
         volume_uuid(volume_id)
         with self.storage.lock:
-            if volume_id in self.storage.exports or volume_id in self.storage.open:
-                raise DiskBusy(volume_id, "its disk is open; remove its export first")
+            self._closed(volume_id)
             self.storage.drop(volume_id)
         self.failures.at("delete.after")
 
@@ -107,6 +129,64 @@ class FakeVolumes(VolumeDriver):
         with self.storage.lock:
             free, promised = max(0, self._free()), self.storage.promised
         return Capacity(self._total, free, promised, self._thin)
+
+    def create_snapshot(self, snapshot: Snapshot) -> None:
+        self.failures.at("create_snapshot.before")
+        with self.storage.lock:
+            kept = self.storage.snapshots
+            if snapshot.id not in kept:
+                origin = self._whole(snapshot.volume_id)
+                self._need(origin.size)
+                self.storage.put(kept, snapshot.id, origin.copy())
+        self.failures.at("create_snapshot.after")
+
+    def delete_snapshot(self, snapshot_id: str) -> None:
+        self.failures.at("delete_snapshot.before")
+        volume_uuid(snapshot_id, "snapshot id")
+        with self.storage.lock:
+            self.storage.take(self.storage.snapshots, snapshot_id)
+        self.failures.at("delete_snapshot.after")
+
+    def snapshots(self) -> tuple[str, ...]:
+        with self.storage.lock:
+            return tuple(self.storage.snapshots)
+
+    def create_from(self, volume: Volume, source: Volume | Snapshot) -> Disk:
+        self.failures.at("create_from.before")
+        with self.storage.lock:
+            made = self.storage.disks.get(volume.id)
+            if made is None or not made.whole:
+                made = self._source(source).copy()
+                self._need(max(volume.size, made.size))
+                self.storage.put(self.storage.disks, volume.id, made)
+        self.failures.at("create_from.half")
+        with self.storage.lock:
+            self.storage.make(volume.id, volume.size).whole = True
+        self.failures.at("create_from.after")
+        return self._seen(volume.id, made)
+
+    def revert(self, snapshot: Snapshot) -> Disk:
+        self.failures.at("revert.before")
+        with self.storage.lock:
+            self._whole(snapshot.volume_id)
+            self._closed(snapshot.volume_id)
+            again = self._source(snapshot).copy()
+            again.whole = True
+            self.storage.put(self.storage.disks, snapshot.volume_id, again)
+        self.failures.at("revert.after")
+        return self._seen(snapshot.volume_id, again)
+
+    def _source(self, source: Volume | Snapshot) -> FakeDisk:
+        if isinstance(source, Volume):
+            return self._whole(source.id)
+        kept = self.storage.snapshots.get(source.id)
+        if kept is None:
+            raise UnknownSnapshot(source.id)
+        return kept
+
+    def _closed(self, volume_id: str) -> None:
+        if volume_id in self.storage.exports or volume_id in self.storage.open:
+            raise DiskBusy(volume_id, "its disk is open; remove its export first")
 
     def _seen(self, volume_id: str, disk: FakeDisk) -> Disk:
         path = f"/fake/{self.name}/volume-{volume_id}"

@@ -60,6 +60,13 @@ class FakeDisk:
         if offset < 0 or offset + length > self.size:
             raise OSError(f"{offset}+{length} is beyond the end of {self.size} bytes")
 
+    def copy(self) -> FakeDisk:
+        """A disk of its own with the same bytes."""
+        twin = FakeDisk(self.size)
+        if self.blocks is not None:
+            twin.blocks = {n: bytearray(block) for n, block in self.blocks.items()}
+        return twin
+
 
 class FakeAcl:
     """One host's access. Its sessions are ended with it."""
@@ -78,6 +85,7 @@ class FakeStorage:
     def __init__(self) -> None:
         self.lock = threading.RLock()
         self.disks: dict[str, FakeDisk] = {}
+        self.snapshots: dict[str, FakeDisk] = {}
         self.exports: dict[str, dict[str, FakeAcl]] = {}
         self.open: set[str] = set()  # volume ids that a process has open
         # Kept as running sums, so that no call adds up all disks. In bytes.
@@ -94,11 +102,22 @@ class FakeStorage:
         disk.size = max(disk.size, size)
         return disk
 
-    def drop(self, volume_id: str) -> None:
-        """Forget a disk and its bytes, if it is there."""
-        if disk := self.disks.pop(volume_id, None):
+    def put(self, place: dict[str, FakeDisk], key: str, disk: FakeDisk) -> None:
+        """Have ``disk`` at its place among disks or snapshots, instead of any there."""
+        self.take(place, key)
+        place[key] = disk
+        self.promised += disk.size
+        self.written += disk.written
+
+    def take(self, place: dict[str, FakeDisk], key: str) -> None:
+        """Forget a disk or a snapshot and its bytes, if it is there."""
+        if disk := place.pop(key, None):
             self.promised -= disk.size
             self.written -= disk.written
+
+    def drop(self, volume_id: str) -> None:
+        """Forget a volume's disk, if it is there."""
+        self.take(self.disks, volume_id)
 
     def write(self, volume_id: str, offset: int, data: bytes) -> None:
         """Write to a disk."""

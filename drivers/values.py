@@ -74,11 +74,29 @@ class Volume:
         return f"volume-{self.id}"
 
 
-def volume_uuid(text: str) -> str:
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The bytes of one volume at one moment: ids (UUIDs), and the size in bytes."""
+
+    id: str
+    volume_id: str
+    size: int
+
+    def __post_init__(self) -> None:
+        volume_uuid(self.id, "snapshot id")
+        volume_uuid(self.volume_id)
+
+    @property
+    def name(self) -> str:
+        """The name on disk; LVM keeps names that begin with "snapshot" for itself."""
+        return f"_snapshot-{self.id}"
+
+
+def volume_uuid(text: str, name: str = "volume id") -> str:
     """Return ``text`` if it is a canonical UUID, else raise InvalidValue."""
     if isinstance(text, str) and _UUID.fullmatch(text):
         return text
-    raise InvalidValue("volume id", text, "give a UUID in its canonical form")
+    raise InvalidValue(name, text, "give a UUID in its canonical form")
 
 
 @dataclass(frozen=True, slots=True)

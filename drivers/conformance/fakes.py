@@ -28,7 +28,7 @@ from drivers.errors import HelperRefused
 from drivers.fake import FakeVolumes
 from drivers.fake_storage import FakeAcl, FakeDisk, storage
 from drivers.targets.fake import FakeTarget
-from drivers.values import Auth, Disk, Mode, Volume
+from drivers.values import Auth, Disk, Mode, Snapshot, Volume
 
 
 class NoRoot:
@@ -98,6 +98,17 @@ class FakeVolumeFixtures(VolumeFixtures):
         held.open.add(disk.volume_id)
         yield
         held.open.remove(disk.volume_id)
+
+    def leave_half_copied(
+        self, driver: VolumeDriver, volume: Volume, source: Volume | Snapshot
+    ) -> None:
+        assert isinstance(driver, FakeVolumes)
+        killed = KeyboardInterrupt("killed")
+        with (
+            driver.failures.fail("create_from.half", killed),
+            contextlib.suppress(KeyboardInterrupt),
+        ):
+            driver.create_from(volume, source)
 
     def leave_half_made(self, driver: VolumeDriver, volume: Volume) -> None:
         assert isinstance(driver, FakeVolumes)

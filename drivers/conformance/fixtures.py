@@ -20,7 +20,7 @@ from typing import Any, Protocol
 import pytest
 
 from drivers.base import TargetDriver, VolumeDriver
-from drivers.values import Disk, Volume
+from drivers.values import Disk, Snapshot, Volume
 
 MIB = 1024**2
 
@@ -78,6 +78,10 @@ class VolumeFixtures:
     #: A volume takes all its room at creation, so the pool refuses one that is
     #: larger than what is free.
     reserves_space = True
+
+    #: The bytes of a volume can be kept as they were (snapshots), given back to it,
+    #: and made into another volume.
+    keeps_snapshots = True
 
     #: A size that is cheap to make, in bytes.
     size = 8 * MIB
@@ -156,6 +160,11 @@ class VolumeFixtures:
         Override it if a kill can leave anything at all between nothing and a
         complete disk.
         """
+
+    def leave_half_copied(
+        self, driver: VolumeDriver, volume: Volume, source: Volume | Snapshot
+    ) -> None:
+        """Leave what a ``create_from`` that was killed half-way leaves."""
 
     def power_cycle(self, driver: VolumeDriver) -> None:
         """Bring disks to where a reboot leaves them: there, but perhaps not active."""

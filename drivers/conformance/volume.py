@@ -4,14 +4,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 
 import pytest
 
 from drivers.base import VolumeDriver
-from drivers.conformance.fixtures import MIB, VolumeFixtures, new_volume
+from drivers.conformance.bytes import PAGE, Make
+from drivers.conformance.copies import CopiesContract
+from drivers.conformance.fixtures import MIB, new_volume
 from drivers.errors import (
     DiskBusy,
     InvalidValue,
@@ -19,55 +21,15 @@ from drivers.errors import (
     NoSpace,
     UnknownDisk,
 )
-from drivers.values import Disk, Volume
+from drivers.values import Volume
 
 Build = Callable[[], VolumeDriver]
 Full = Callable[[], AbstractContextManager[None]]
-Make = Callable[[], Volume]
 State = Callable[[], object]
 
-_PAGE = 4096
 
-
-class VolumeContract(VolumeFixtures):
+class VolumeContract(CopiesContract):
     """A behaviour a test; bind them with a subclass named ``Test...``."""
-
-    @pytest.fixture
-    def made(self, driver: VolumeDriver) -> Iterator[Make]:
-        """Make a volume of the usual size; all of them are gone afterwards."""
-        volumes: list[Volume] = []
-
-        def make() -> Volume:
-            volumes.append(new_volume(self.size))
-            driver.create(volumes[-1])
-            return volumes[-1]
-
-        yield make
-        for volume in volumes:
-            driver.delete(volume.id)
-
-    @pytest.fixture
-    def volume(self, driver: VolumeDriver) -> Iterator[Volume]:
-        """A volume that is not there yet; it is gone afterwards."""
-        volume = new_volume(self.size)
-        yield volume
-        driver.delete(volume.id)
-
-    def pattern(self, volume: Volume) -> bytes:
-        """Two pages that no other volume has."""
-        return (volume.id.encode() + b"!").ljust(64, b"+") * (2 * _PAGE // 64)
-
-    def fill(self, driver: VolumeDriver, disk: Disk, data: bytes) -> None:
-        """Write at both ends of a disk."""
-        self.write(driver, disk, 0, data)
-        self.write(driver, disk, self.size - len(data), data)
-
-    def ends(self, driver: VolumeDriver, disk: Disk, length: int) -> list[bytes]:
-        """Read at both ends of what was asked for."""
-        return [
-            self.read(driver, disk, 0, length),
-            self.read(driver, disk, self.size - length, length),
-        ]
 
     # check
 
@@ -116,7 +78,7 @@ class VolumeContract(VolumeFixtures):
         self, driver: VolumeDriver, volume: Volume
     ) -> None:
         disk = driver.create(volume)
-        assert self.ends(driver, disk, _PAGE) == [bytes(_PAGE)] * 2
+        assert self.ends(driver, disk, PAGE) == [bytes(PAGE)] * 2
 
     def test_create_again_changes_nothing(
         self, driver: VolumeDriver, volume: Volume
@@ -141,7 +103,7 @@ class VolumeContract(VolumeFixtures):
         again.check()
         disk = again.create(volume)
         assert disk.size >= volume.size
-        assert self.ends(again, disk, _PAGE) == [bytes(_PAGE)] * 2
+        assert self.ends(again, disk, PAGE) == [bytes(PAGE)] * 2
         assert again.disks() == (disk,)
 
     def test_a_half_made_disk_is_deleted_wholly(
@@ -189,7 +151,7 @@ class VolumeContract(VolumeFixtures):
         self.fill(driver, driver.create(volume), self.pattern(volume))
         driver.delete(volume.id)
         disk = driver.create(volume)
-        assert self.ends(driver, disk, _PAGE) == [bytes(_PAGE)] * 2
+        assert self.ends(driver, disk, PAGE) == [bytes(PAGE)] * 2
 
     # delete
 
@@ -238,8 +200,8 @@ class VolumeContract(VolumeFixtures):
         assert grown.path == old.path
         assert driver.disk(volume.id) == grown
         assert self.ends(driver, grown, len(data)) == [data] * 2
-        for offset in (old.size, 2 * self.size - _PAGE):
-            assert self.read(driver, grown, offset, _PAGE) == bytes(_PAGE)
+        for offset in (old.size, 2 * self.size - PAGE):
+            assert self.read(driver, grown, offset, PAGE) == bytes(PAGE)
 
     def test_extend_onto_freed_room_shows_nothing_of_it(
         self, driver: VolumeDriver, made: Make

@@ -1,0 +1,345 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""What every volume driver that keeps snapshots does, as tests."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+
+import pytest
+
+from drivers.base import VolumeDriver
+from drivers.conformance.bytes import PAGE, Make, VolumeBytes, asks
+from drivers.conformance.fixtures import new_volume
+from drivers.errors import (
+    DiskBusy,
+    InvalidValue,
+    NoSpace,
+    UnknownDisk,
+    UnknownSnapshot,
+)
+from drivers.values import Snapshot, Volume
+
+Build = Callable[[], VolumeDriver]
+Full = Callable[[], AbstractContextManager[None]]
+Keep = Callable[[Volume], Snapshot]
+State = Callable[[], object]
+
+_OTHER = b"-other-bytes-than-before-" * 200
+
+
+class CopiesContract(VolumeBytes):
+    """Snapshots, volumes made of them and of other volumes, and the way back."""
+
+    @pytest.fixture
+    def keep(self, driver: VolumeDriver, made: Make) -> Iterator[Keep]:
+        """Take a snapshot; all of them are gone before the volumes go."""
+        kept: list[Snapshot] = []
+
+        def take(volume: Volume) -> Snapshot:
+            kept.append(Snapshot(str(uuid.uuid4()), volume.id, volume.size))
+            driver.create_snapshot(kept[-1])
+            return kept[-1]
+
+        yield take
+        for snapshot in kept if self.keeps_snapshots else ():
+            driver.delete_snapshot(snapshot.id)
+
+    def holds(self, driver: VolumeDriver, volume: Volume, data: bytes) -> bool:
+        """Whether a volume has these bytes at both ends of the usual size."""
+        disk = driver.disk(volume.id)
+        return self.ends(driver, disk, len(data)) == [data] * 2
+
+    def filled(self, driver: VolumeDriver, made: Make) -> tuple[Volume, bytes]:
+        """A volume with bytes of its own."""
+        volume = made()
+        data = self.pattern(volume)
+        self.fill(driver, driver.disk(volume.id), data)
+        return volume, data
+
+    def overwrite(self, driver: VolumeDriver, volume: Volume) -> bytes:
+        """Put other bytes over both ends."""
+        other = _OTHER[:PAGE]
+        self.fill(driver, driver.disk(volume.id), other)
+        return other
+
+    # snapshots
+
+    @asks("keeps_snapshots")
+    def test_a_snapshot_does_not_move(
+        self, driver: VolumeDriver, made: Make, keep: Keep, volume: Volume
+    ) -> None:
+        origin, data = self.filled(driver, made)
+        snapshot = keep(origin)
+        other = self.overwrite(driver, origin)
+        driver.create_from(volume, snapshot)
+        assert self.holds(driver, volume, data)
+        assert self.holds(driver, origin, other)
+
+    @asks("keeps_snapshots")
+    def test_a_snapshot_taken_again_keeps_its_moment(
+        self, driver: VolumeDriver, made: Make, keep: Keep, volume: Volume
+    ) -> None:
+        origin, data = self.filled(driver, made)
+        snapshot = keep(origin)
+        self.overwrite(driver, origin)
+        driver.create_snapshot(snapshot)
+        assert driver.snapshots() == (snapshot.id,)
+        driver.create_from(volume, snapshot)
+        assert self.holds(driver, volume, data)
+
+    @asks("keeps_snapshots")
+    def test_a_snapshot_of_an_open_disk(
+        self, driver: VolumeDriver, made: Make, keep: Keep, volume: Volume
+    ) -> None:
+        origin, data = self.filled(driver, made)
+        with self.held_open(driver, driver.disk(origin.id)):
+            snapshot = keep(origin)
+        driver.create_from(volume, snapshot)
+        assert self.holds(driver, volume, data)
+
+    @asks("keeps_snapshots")
+    def test_snapshots_outlive_a_restart(
+        self, build: Build, driver: VolumeDriver, made: Make, keep: Keep, volume: Volume
+    ) -> None:
+        origin, data = self.filled(driver, made)
+        snapshot = keep(origin)
+        self.power_cycle(driver)
+        again = build()
+        again.check()
+        assert again.snapshots() == (snapshot.id,)
+        again.create_from(volume, snapshot)
+        assert self.holds(again, volume, data)
+
+    @asks("keeps_snapshots")
+    def test_snapshots_are_no_disks(
+        self, driver: VolumeDriver, made: Make, keep: Keep
+    ) -> None:
+        origin = made()
+        keep(origin), keep(origin)
+        assert [disk.volume_id for disk in driver.disks()] == [origin.id]
+        assert len(driver.snapshots()) == 2
+
+    @asks("keeps_snapshots")
+    def test_a_snapshot_of_the_unknown_is_refused(self, driver: VolumeDriver) -> None:
+        unknown = Snapshot(str(uuid.uuid4()), new_volume(self.size).id, self.size)
+        with pytest.raises(UnknownDisk) as raised:
+            driver.create_snapshot(unknown)
+        assert raised.value.volume_id == unknown.volume_id
+        assert driver.snapshots() == ()
+
+    @asks("keeps_snapshots")
+    def test_delete_snapshot_removes_that_one(
+        self, driver: VolumeDriver, made: Make, keep: Keep
+    ) -> None:
+        origin, data = self.filled(driver, made)
+        gone, kept = keep(origin), keep(origin)
+        driver.delete_snapshot(gone.id)
+        driver.delete_snapshot(gone.id)
+        assert driver.snapshots() == (kept.id,)
+        assert self.holds(driver, origin, data)
+
+    @asks("keeps_snapshots")
+    def test_delete_snapshot_of_the_unknown_is_success(
+        self, driver: VolumeDriver
+    ) -> None:
+        driver.delete_snapshot(str(uuid.uuid4()))
+
+    @asks("keeps_snapshots")
+    def test_a_snapshot_that_is_no_uuid_is_refused(self, driver: VolumeDriver) -> None:
+        with pytest.raises(InvalidValue):
+            driver.delete_snapshot("../lv-root")
+
+    @asks("keeps_snapshots")
+    def test_a_snapshot_takes_its_room_back_when_it_goes(
+        self, driver: VolumeDriver, made: Make, keep: Keep
+    ) -> None:
+        origin, _ = self.filled(driver, made)
+        before = driver.capacity()
+        driver.delete_snapshot(keep(origin).id)
+        assert driver.capacity() == before
+
+    @asks("keeps_snapshots")
+    def test_a_snapshot_in_a_full_pool_leaves_nothing(
+        self, driver: VolumeDriver, exhausted: Full, made: Make, keep: Keep
+    ) -> None:
+        origin, data = self.filled(driver, made)
+        with exhausted():
+            with pytest.raises(NoSpace):
+                keep(origin)
+            assert driver.snapshots() == ()
+            assert self.holds(driver, origin, data)
+        assert driver.snapshots() == ()
+
+    # volumes made of another's bytes
+
+    @asks("keeps_snapshots")
+    def test_a_volume_of_a_snapshot_goes_its_own_way(
+        self, driver: VolumeDriver, made: Make, keep: Keep, volume: Volume
+    ) -> None:
+        origin, data = self.filled(driver, made)
+        snapshot, second = keep(origin), new_volume(self.size)
+        driver.create_from(volume, snapshot)
+        other = self.overwrite(driver, volume)
+        driver.create_from(second, snapshot)
+        assert self.holds(driver, second, data)
+        driver.delete(second.id)
+        driver.delete_snapshot(snapshot.id)
+        assert self.holds(driver, volume, other)
+        assert self.holds(driver, origin, data)
+
+    @asks("keeps_snapshots")
+    def test_a_clone_goes_its_own_way(
+        self, driver: VolumeDriver, made: Make, volume: Volume
+    ) -> None:
+        source, data = self.filled(driver, made)
+        driver.create_from(volume, source)
+        other = self.overwrite(driver, source)
+        assert self.holds(driver, volume, data)
+        driver.delete(source.id)
+        assert self.holds(driver, volume, data)
+        assert other != data
+
+    @asks("keeps_snapshots")
+    def test_a_clone_of_an_open_disk(
+        self, driver: VolumeDriver, made: Make, volume: Volume
+    ) -> None:
+        source, data = self.filled(driver, made)
+        with self.held_open(driver, driver.disk(source.id)):
+            driver.create_from(volume, source)
+            assert self.holds(driver, volume, data)
+
+    @asks("keeps_snapshots")
+    @pytest.mark.parametrize("of", ["volume", "snapshot"])
+    def test_a_larger_copy_has_zeros_behind(
+        self, driver: VolumeDriver, made: Make, keep: Keep, of: str
+    ) -> None:
+        origin, data = self.filled(driver, made)
+        source = origin if of == "volume" else keep(origin)
+        size, larger = driver.disk(origin.id).size, new_volume(2 * self.size)
+        disk = driver.create_from(larger, source)
+        assert disk.size >= larger.size
+        assert disk == driver.disk(larger.id)
+        assert self.holds(driver, larger, data)
+        added = self.read(driver, disk, size, 2 * self.size - size)
+        assert added.count(0) == len(added)
+        driver.delete(larger.id)
+
+    @asks("keeps_snapshots")
+    def test_a_copy_made_again_changes_nothing(
+        self, driver: VolumeDriver, made: Make, volume: Volume
+    ) -> None:
+        source, _ = self.filled(driver, made)
+        disk = driver.create_from(volume, source)
+        other = self.overwrite(driver, volume)
+        assert driver.create_from(volume, source) == disk
+        assert self.holds(driver, volume, other)
+
+    @asks("keeps_snapshots")
+    def test_a_half_made_copy_is_finished(
+        self, build: Build, driver: VolumeDriver, made: Make, volume: Volume
+    ) -> None:
+        source, data = self.filled(driver, made)
+        self.leave_half_copied(driver, volume, source)
+        again = build()
+        again.check()
+        again.create_from(volume, source)
+        assert self.holds(again, volume, data)
+
+    @asks("keeps_snapshots")
+    def test_a_half_made_copy_is_deleted_wholly(
+        self, driver: VolumeDriver, made: Make, volume: Volume
+    ) -> None:
+        source, _ = self.filled(driver, made)
+        before = driver.capacity()
+        self.leave_half_copied(driver, volume, source)
+        driver.delete(volume.id)
+        driver.create_from(volume, source)
+        driver.delete(volume.id)
+        assert driver.capacity() == before
+
+    @asks("keeps_snapshots")
+    def test_copies_of_the_unknown_are_refused(
+        self, driver: VolumeDriver, made: Make, volume: Volume
+    ) -> None:
+        origin = made()
+        with pytest.raises(UnknownDisk):
+            driver.create_from(volume, new_volume(self.size))
+        with pytest.raises(UnknownSnapshot):
+            driver.create_from(
+                volume, Snapshot(str(uuid.uuid4()), origin.id, self.size)
+            )
+        assert [disk.volume_id for disk in driver.disks()] == [origin.id]
+
+    @asks("keeps_snapshots")
+    def test_a_copy_in_a_full_pool_leaves_nothing(
+        self, driver: VolumeDriver, exhausted: Full, made: Make, volume: Volume
+    ) -> None:
+        source, data = self.filled(driver, made)
+        with exhausted():
+            with pytest.raises(NoSpace):
+                driver.create_from(volume, source)
+            assert [disk.volume_id for disk in driver.disks()] == [source.id]
+        driver.create_from(volume, source)
+        assert self.holds(driver, volume, data)
+
+    # the way back
+
+    @asks("keeps_snapshots")
+    def test_revert_gives_the_bytes_back_and_keeps_the_snapshot(
+        self, driver: VolumeDriver, made: Make, keep: Keep
+    ) -> None:
+        origin, data = self.filled(driver, made)
+        before, snapshot = driver.disk(origin.id), keep(origin)
+        for _ in range(2):
+            self.overwrite(driver, origin)
+            assert driver.revert(snapshot) == before
+            assert self.holds(driver, origin, data)
+            assert driver.snapshots() == (snapshot.id,)
+
+    @asks("keeps_snapshots")
+    def test_revert_gives_the_size_back(
+        self, driver: VolumeDriver, made: Make, keep: Keep
+    ) -> None:
+        origin, data = self.filled(driver, made)
+        before, snapshot = driver.disk(origin.id), keep(origin)
+        driver.extend(Volume(origin.id, 2 * self.size))
+        assert driver.revert(snapshot) == before
+        assert self.holds(driver, origin, data)
+
+    @asks("keeps_snapshots")
+    def test_revert_of_an_open_disk_changes_nothing(
+        self, driver: VolumeDriver, made: Make, keep: Keep
+    ) -> None:
+        origin, _ = self.filled(driver, made)
+        snapshot, other = keep(origin), self.overwrite(driver, origin)
+        with (
+            self.held_open(driver, driver.disk(origin.id)),
+            pytest.raises(DiskBusy),
+        ):
+            driver.revert(snapshot)
+        assert self.holds(driver, origin, other)
+
+    @asks("keeps_snapshots")
+    def test_revert_to_the_unknown_changes_nothing(
+        self, driver: VolumeDriver, made: Make
+    ) -> None:
+        origin, data = self.filled(driver, made)
+        with pytest.raises(UnknownSnapshot):
+            driver.revert(Snapshot(str(uuid.uuid4()), origin.id, self.size))
+        assert self.holds(driver, origin, data)
+
+    @asks("keeps_snapshots")
+    def test_foreign_disks_are_not_touched_by_copies(
+        self, foreign: State, driver: VolumeDriver, made: Make, volume: Volume
+    ) -> None:
+        before = foreign()
+        source = made()
+        driver.create_from(volume, source)
+        snapshot = Snapshot(str(uuid.uuid4()), source.id, self.size)
+        driver.create_snapshot(snapshot)
+        driver.revert(snapshot)
+        driver.delete_snapshot(snapshot.id)
+        assert foreign() == before
