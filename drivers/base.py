@@ -25,8 +25,10 @@ from drivers.values import (
     Disk,
     Export,
     LiveExport,
+    Manageable,
     Snapshot,
     Volume,
+    Wipe,
 )
 
 
@@ -81,7 +83,11 @@ class VolumeDriver(abc.ABC):
     def delete(self, volume_id: str) -> None:
         """Remove the disk. An unknown disk is success.
 
-        :raises DiskBusy: it is open; nothing was removed.
+        Where its bytes must be wiped first, it only loses its name here, which
+        takes a moment however large it is; see ``wipes``.
+
+        :raises DiskBusy: it is open, or has snapshots that need it; nothing was
+            removed.
         """
 
     @abc.abstractmethod
@@ -109,7 +115,21 @@ class VolumeDriver(abc.ABC):
 
     @abc.abstractmethod
     def capacity(self) -> Capacity:
-        """The pool's room. Cost does not grow with the number of disks."""
+        """The pool's room. Cost does not grow with the number of disks.
+
+        A pool that is nearly full is ``closed``: it refuses what would take
+        more room with NoSpace, and says so here before anybody asks.
+        """
+
+    @property
+    def shareable(self) -> bool:
+        """Whether one volume may be exported to several hosts at once."""
+        return True
+
+    @property
+    def extends_open(self) -> bool:
+        """Whether ``extend`` works, and is seen, while hosts have the volume open."""
+        return True
 
     # What a driver need not do: these refuse, and a driver that can overrides
     # them. The kit asks for each whether it is done or refused.
@@ -158,6 +178,42 @@ class VolumeDriver(abc.ABC):
         """
         raise self._unsupported("a snapshot")
 
+    def manageable(self) -> tuple[Manageable, ...]:
+        """Disks in the pool that are not ours, but could be. Cost: one query."""
+        raise self._unsupported("taking over a disk")
+
+    def manage(self, volume: Volume, reference: str) -> Disk:
+        """Make somebody's disk the volume's: it gets our name, and keeps its bytes.
+
+        Repeat-safe: a disk of the volume's name is success.
+
+        :raises UnknownReference: there is no such disk, or it cannot be taken.
+        :raises DiskBusy: it is open; nothing was changed.
+        """
+        raise self._unsupported("taking over a disk")
+
+    def unmanage(self, volume_id: str) -> None:
+        """Give the disk away: it keeps its bytes under a name that is not ours.
+
+        It is then among ``manageable``. An unknown disk is success.
+
+        :raises DiskBusy: it is open; nothing was changed.
+        """
+        raise self._unsupported("giving a disk away")
+
+    def wipes(self) -> tuple[Wipe, ...]:
+        """Deleted disks that still have bytes to wipe. Cost: one query."""
+        return ()
+
+    def wipe(self, name: str, most: int) -> Wipe | None:
+        """Wipe up to ``most`` bytes of a deleted disk, down to the medium.
+
+        Returns what is left to do; None when it is gone and its room is free
+        again. May be killed at any moment and is gone on with by the next
+        call. An unknown name is success.
+        """
+        return None
+
     def _unsupported(self, what: str) -> Unsupported:
         return Unsupported(
             f"{what} on backend {self.name}", "use a backend whose driver offers it"
@@ -175,6 +231,9 @@ class TargetDriver(abc.ABC):
     """
 
     OPTIONS: ClassVar[list[cfg.Opt]] = []
+
+    #: How hosts reach a volume, in the words of a pool's report.
+    PROTOCOL: ClassVar[str] = "iSCSI"
 
     def __init__(self, name: str, options: Mapping[str, Any], root: Root) -> None:
         """Keep the arguments; do no I/O. ``name`` is the backend's section."""
@@ -196,7 +255,8 @@ class TargetDriver(abc.ABC):
         With ``only``, look at no other initiators than these: one of them that
         is not among ``export.connectors`` is closed. So an attach costs the
         same whatever else the volume and the node hold. Without it, every
-        access that is not wanted is closed.
+        access that is not wanted is closed. A disk that has grown is shown to
+        its hosts with its new size; they see it when they ask again.
 
         Initiators whose access is already right keep their sessions and see
         nothing. When an access is closed or loses write, its writes under way

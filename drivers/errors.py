@@ -51,6 +51,16 @@ class UnknownSnapshot(DriverError):
         self.snapshot_id = snapshot_id
 
 
+class UnknownReference(DriverError):
+    """The pool has nothing of that name that could become a volume."""
+
+    code = "unknown-reference"
+
+    def __init__(self, reference: str, why: str) -> None:
+        super().__init__(f"{reference!r} cannot become a volume: {why}")
+        self.reference, self.why = reference, why
+
+
 class DiskBusy(DriverError):
     """The disk is open somewhere. Close its users, then try again."""
 

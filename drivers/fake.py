@@ -7,6 +7,7 @@ It passes the same kit as real drivers. Disks live in drivers.fake_storage.
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -18,6 +19,7 @@ from drivers.errors import (
     Misconfigured,
     NoSpace,
     UnknownDisk,
+    UnknownReference,
     UnknownSnapshot,
 )
 from drivers.fake_storage import Failures, FakeDisk, storage
@@ -26,8 +28,10 @@ from drivers.values import (
     Capacity,
     Disk,
     DiskKind,
+    Manageable,
     Snapshot,
     Volume,
+    Wipe,
     volume_uuid,
 )
 
@@ -41,6 +45,11 @@ _OPTIONS = [
         "fake_thin",
         default=True,
         help="Whether room is taken as it is written, or all at creation.",
+    ),
+    cfg.BoolOpt(
+        "fake_wipe",
+        default=False,
+        help="Whether a deleted disk takes room until it is wiped, step by step.",
     ),
 ]
 
@@ -72,6 +81,11 @@ class FakeVolumes(VolumeDriver):
         "create_from.after",
         "revert.before",
         "revert.after",
+        "manage.before",
+        "manage.after",
+        "unmanage.before",
+        "unmanage.after",
+        "wipe",
     )
 
     def __init__(self, name: str, options: Mapping[str, Any], root: Root) -> None:
@@ -102,7 +116,11 @@ class FakeVolumes(VolumeDriver):
         volume_uuid(volume_id)
         with self.storage.lock:
             self._closed(volume_id)
+            disk = self.storage.disks.get(volume_id)
             self.storage.drop(volume_id)
+            if disk and self.options["fake_wipe"]:
+                name = f"deleted-{uuid.uuid4()}"
+                self.storage.put(self.storage.leaving, name, FakeDisk(disk.size))
         self.failures.at("delete.after")
 
     def extend(self, volume: Volume) -> Disk:
@@ -175,6 +193,62 @@ class FakeVolumes(VolumeDriver):
             self.storage.put(self.storage.disks, snapshot.volume_id, again)
         self.failures.at("revert.after")
         return self._seen(snapshot.volume_id, again)
+
+    def manageable(self) -> tuple[Manageable, ...]:
+        with self.storage.lock:
+            return tuple(
+                Manageable(name, disk.size)
+                for name, disk in self.storage.foreign_disks.items()
+            )
+
+    def manage(self, volume: Volume, reference: str) -> Disk:
+        self.failures.at("manage.before")
+        with self.storage.lock:
+            made = self.storage.disks.get(volume.id)
+            if made is None:
+                made = self._taken(reference)
+                self.storage.put(self.storage.disks, volume.id, made)
+        self.failures.at("manage.after")
+        return self._seen(volume.id, made)
+
+    def _taken(self, reference: str) -> FakeDisk:
+        disk = self.storage.foreign_disks.pop(reference, None)
+        if disk is None:
+            raise UnknownReference(reference, "there is no such disk")
+        self.storage.foreign -= disk.size
+        disk.whole = True
+        return disk
+
+    def unmanage(self, volume_id: str) -> None:
+        self.failures.at("unmanage.before")
+        volume_uuid(volume_id)
+        with self.storage.lock:
+            self._closed(volume_id)
+            disk = self.storage.disks.get(volume_id)
+            self.storage.drop(volume_id)
+            if disk:
+                self.storage.foreign_disks[f"unmanaged-{volume_id}"] = disk
+                self.storage.foreign += disk.size
+        self.failures.at("unmanage.after")
+
+    def wipes(self) -> tuple[Wipe, ...]:
+        with self.storage.lock:
+            return tuple(
+                Wipe(name, disk.size, disk.size - disk.wiped)
+                for name, disk in self.storage.leaving.items()
+            )
+
+    def wipe(self, name: str, most: int) -> Wipe | None:
+        self.failures.at("wipe")
+        with self.storage.lock:
+            disk = self.storage.leaving.get(name)
+            if disk is None:
+                return None
+            disk.wiped = min(disk.size, disk.wiped + most)
+            if disk.wiped < disk.size:
+                return Wipe(name, disk.size, disk.size - disk.wiped)
+            self.storage.take(self.storage.leaving, name)
+            return None
 
     def _source(self, source: Volume | Snapshot) -> FakeDisk:
         if isinstance(source, Volume):

@@ -21,11 +21,12 @@ _BLOCK = 4096
 class FakeDisk:
     """A disk whose bytes exist once they are written."""
 
-    __slots__ = ("blocks", "size", "whole")
+    __slots__ = ("blocks", "size", "whole", "wiped")
 
     def __init__(self, size: int) -> None:
         self.size = size
         self.whole = False  # a half-made disk is finished by the next create
+        self.wiped = 0  # bytes, of a deleted one
         self.blocks: dict[int, bytearray] | None = None
 
     @property
@@ -86,6 +87,7 @@ class FakeStorage:
         self.lock = threading.RLock()
         self.disks: dict[str, FakeDisk] = {}
         self.snapshots: dict[str, FakeDisk] = {}
+        self.leaving: dict[str, FakeDisk] = {}  # deleted, and not wiped yet
         self.exports: dict[str, dict[str, FakeAcl]] = {}
         self.open: set[str] = set()  # volume ids that a process has open
         # Kept as running sums, so that no call adds up all disks. In bytes.

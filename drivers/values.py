@@ -199,10 +199,37 @@ class Capacity:
     """What a pool holds, in bytes.
 
     ``free`` is physical room. ``provisioned`` is the sum of the sizes promised
-    to volumes; on a thin pool it may exceed ``total``.
+    to volumes; on a thin pool it may exceed ``total``. ``closed`` is a sentence
+    saying why the pool takes nothing new, or empty. A thin pool tells how full
+    it is, in percent.
     """
 
     total: int
     free: int
     provisioned: int
     thin: bool
+    closed: str = ""
+    data_percent: float | None = None
+    metadata_percent: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Manageable:
+    """A disk in the pool that is not ours, and that a volume could take over.
+
+    ``reference`` is what its owner calls it, ``size`` is in bytes, ``why_not``
+    says why it cannot be taken over, or is empty.
+    """
+
+    reference: str
+    size: int
+    why_not: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Wipe:
+    """A deleted disk whose bytes are still being wiped: its bytes, and those left."""
+
+    name: str
+    size: int
+    left: int

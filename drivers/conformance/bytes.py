@@ -59,6 +59,7 @@ class VolumeBytes(VolumeFixtures):
         yield make
         for volume in volumes:
             driver.delete(volume.id)
+        self.settle(driver)
 
     @pytest.fixture
     def volume(self, driver: VolumeDriver) -> Iterator[Volume]:
@@ -66,6 +67,13 @@ class VolumeBytes(VolumeFixtures):
         volume = new_volume(self.size)
         yield volume
         driver.delete(volume.id)
+        self.settle(driver)
+
+    def settle(self, driver: VolumeDriver) -> None:
+        """Wipe what was deleted, as the caller does in the background."""
+        for left in driver.wipes():
+            while driver.wipe(left.name, left.size):
+                pass
 
     def pattern(self, volume: Volume) -> bytes:
         """Two pages that no other volume has."""

@@ -86,6 +86,16 @@ class FakeVolumeFixtures(VolumeFixtures):
             for key, found in held.foreign_disks.items()
         ]
 
+    @pytest.fixture
+    def stranger(self, name: str) -> Callable[[], str]:
+        def put() -> str:
+            held, reference = storage(name), f"disk-{uuid.uuid4()}"
+            held.foreign_disks[reference] = FakeDisk(self.size)
+            held.foreign += self.size
+            return reference
+
+        return put
+
     def read(self, driver: VolumeDriver, disk: Disk, offset: int, length: int) -> bytes:
         return storage(driver.name).read(disk.volume_id, offset, length)
 

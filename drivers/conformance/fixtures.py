@@ -83,6 +83,12 @@ class VolumeFixtures:
     #: and made into another volume.
     keeps_snapshots = True
 
+    #: A disk that is not ours can become a volume, and a volume can be given away.
+    takes_over = True
+
+    #: A deleted disk takes room until its bytes are wiped, step by step.
+    wipes_deleted = False
+
     #: A size that is cheap to make, in bytes.
     size = 8 * MIB
 
@@ -128,6 +134,16 @@ class VolumeFixtures:
             "override `foreign`: put a disk into the pool that"
             " does not carry our name; return its state"
         )
+
+    @pytest.fixture
+    def stranger(self) -> Callable[[], str]:
+        """A function that puts a disk into the pool which is not ours.
+
+        It has the usual size, and ``manage`` takes what the function returns
+        as its reference. Whatever is left of it afterwards is yours to remove.
+        Not called where ``takes_over`` is False.
+        """
+        return lambda: "nothing"
 
     @pytest.fixture
     def driver(self, build: Callable[[], VolumeDriver]) -> VolumeDriver:

@@ -112,6 +112,7 @@ class VolumeContract(CopiesContract):
         before = driver.capacity()
         self.leave_half_made(driver, volume)
         driver.delete(volume.id)
+        self.settle(driver)
         assert driver.capacity() == before
         with pytest.raises(UnknownDisk):
             driver.disk(volume.id)
@@ -122,6 +123,7 @@ class VolumeContract(CopiesContract):
             disks = list(pool.map(driver.create, volumes))
             assert set(driver.disks()) == set(disks)
             list(pool.map(driver.delete, [volume.id for volume in volumes]))
+        self.settle(driver)
         assert driver.disks() == ()
 
     # bytes
@@ -209,6 +211,7 @@ class VolumeContract(CopiesContract):
         volume, other = made(), made()
         self.fill(driver, driver.disk(other.id), self.pattern(other))
         driver.delete(other.id)
+        self.settle(driver)
         old = driver.disk(volume.id).size
         grown = driver.extend(Volume(volume.id, 2 * self.size))
         added = self.read(driver, grown, old, 2 * self.size - old)
@@ -262,6 +265,7 @@ class VolumeContract(CopiesContract):
         if self.reserves_space:
             assert before.free - after.free == disk.size
         driver.delete(volume.id)
+        self.settle(driver)
         assert driver.capacity().provisioned == before.provisioned
 
     def test_capacity_counts_an_extension(

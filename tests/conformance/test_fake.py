@@ -18,3 +18,8 @@ class TestFakeThin(FakeVolumeFixtures, VolumeContract):
 
 class TestFakeTarget(FakeTargetFixtures, TargetContract):
     pass
+
+
+class TestFakeWiped(FakeVolumeFixtures, VolumeContract):
+    wipes_deleted = True
+    options = {"fake_thin": False, "fake_capacity_gb": 1, "fake_wipe": True}
