@@ -169,12 +169,12 @@ class FakeVolumes(VolumeDriver):
         with self.storage.lock:
             return tuple(self.storage.snapshots)
 
-    def create_from(self, volume: Volume, source: Volume | Snapshot) -> Disk:
+    def create_from(self, volume: Volume, snapshot: Snapshot) -> Disk:
         self.failures.at("create_from.before")
         with self.storage.lock:
             made = self.storage.disks.get(volume.id)
             if made is None or not made.whole:
-                made = self._source(source).copy()
+                made = self._kept(snapshot).copy()
                 self._need(max(volume.size, made.size))
                 self.storage.put(self.storage.disks, volume.id, made)
         self.failures.at("create_from.half")
@@ -188,7 +188,7 @@ class FakeVolumes(VolumeDriver):
         with self.storage.lock:
             self._whole(snapshot.volume_id)
             self._closed(snapshot.volume_id)
-            again = self._source(snapshot).copy()
+            again = self._kept(snapshot).copy()
             again.whole = True
             self.storage.put(self.storage.disks, snapshot.volume_id, again)
         self.failures.at("revert.after")
@@ -250,12 +250,10 @@ class FakeVolumes(VolumeDriver):
             self.storage.take(self.storage.leaving, name)
             return None
 
-    def _source(self, source: Volume | Snapshot) -> FakeDisk:
-        if isinstance(source, Volume):
-            return self._whole(source.id)
-        kept = self.storage.snapshots.get(source.id)
+    def _kept(self, snapshot: Snapshot) -> FakeDisk:
+        kept = self.storage.snapshots.get(snapshot.id)
         if kept is None:
-            raise UnknownSnapshot(source.id)
+            raise UnknownSnapshot(snapshot.id)
         return kept
 
     def _closed(self, volume_id: str) -> None:

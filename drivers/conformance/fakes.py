@@ -110,7 +110,7 @@ class FakeVolumeFixtures(VolumeFixtures):
         held.open.remove(disk.volume_id)
 
     def leave_half_copied(
-        self, driver: VolumeDriver, volume: Volume, source: Volume | Snapshot
+        self, driver: VolumeDriver, volume: Volume, snapshot: Snapshot
     ) -> None:
         assert isinstance(driver, FakeVolumes)
         killed = KeyboardInterrupt("killed")
@@ -118,7 +118,7 @@ class FakeVolumeFixtures(VolumeFixtures):
             driver.failures.fail("create_from.half", killed),
             contextlib.suppress(KeyboardInterrupt),
         ):
-            driver.create_from(volume, source)
+            driver.create_from(volume, snapshot)
 
     def leave_half_made(self, driver: VolumeDriver, volume: Volume) -> None:
         assert isinstance(driver, FakeVolumes)

@@ -178,7 +178,7 @@ class VolumeFixtures:
         """
 
     def leave_half_copied(
-        self, driver: VolumeDriver, volume: Volume, source: Volume | Snapshot
+        self, driver: VolumeDriver, volume: Volume, snapshot: Snapshot
     ) -> None:
         """Leave what a ``create_from`` that was killed half-way leaves."""
 
