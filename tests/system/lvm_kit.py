@@ -41,7 +41,9 @@ def group(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with store.open("wb") as file:
         file.truncate(GROUP_SIZE)
     loop = run("losetup", "--find", "--show", str(store)).strip()
-    run("vgcreate", "-qq", GROUP, loop)
+    # Debian's 69-lvm.rules activates a group seconds after its disk appeared: with
+    # the tests of the node beside these, between a test's "lvchange -an" and its look.
+    run("vgcreate", "-qq", "--setautoactivation", "n", GROUP, loop)
     run("lvcreate", "-y", "--type", "thin-pool", "-L64m", "-n", POOL, GROUP)
     yield GROUP
     run("vgremove", "-qq", "--force", "--yes", GROUP)
@@ -153,7 +155,8 @@ def fill(name: str, data: bytes) -> None:
 
 def state(name: str) -> tuple[str, str]:
     """LVM's row and the bytes of a logical volume."""
-    fields = "lv_uuid,lv_size,lv_attr,lv_tags"
+    # Not lv_attr: it tells also whether udev has it open at this moment.
+    fields = "lv_uuid,lv_size,lv_layout,lv_permissions,lv_active,lv_tags"
     row = run("lvs", "--noheadings", "-o", fields, f"{GROUP}/{name}")
     data = Path(f"/dev/{GROUP}/{name}").read_bytes()
     return row, hashlib.sha256(data).hexdigest()
