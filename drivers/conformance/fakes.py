@@ -24,6 +24,7 @@ from drivers.conformance.fixtures import (
     VolumeFixtures,
     defaults,
 )
+from drivers.conformance.interruption import Countdown
 from drivers.errors import HelperRefused
 from drivers.fake import FakeVolumes
 from drivers.fake_storage import FakeAcl, FakeDisk, storage
@@ -109,6 +110,11 @@ class FakeVolumeFixtures(VolumeFixtures):
         yield
         held.open.remove(disk.volume_id)
 
+    def dying(self, driver: VolumeDriver, steps: int) -> VolumeDriver:
+        assert isinstance(driver, FakeVolumes)
+        driver.failures.watch(Countdown(steps))
+        return driver
+
     def leave_half_copied(
         self, driver: VolumeDriver, volume: Volume, snapshot: Snapshot
     ) -> None:
@@ -162,6 +168,11 @@ class FakeTargetFixtures(TargetFixtures):
     def build(self, name: str) -> Callable[[], TargetDriver]:
         options = defaults(self.target_class)
         return lambda: self.target_class(name, options, _ROOT)
+
+    def dying(self, target: TargetDriver, steps: int) -> TargetDriver:
+        assert isinstance(target, FakeTarget)
+        target.failures.watch(Countdown(steps))
+        return target
 
     @pytest.fixture
     def host(self, target: TargetDriver) -> Callable[[str], Host]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import os
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Protocol
@@ -20,6 +20,7 @@ from typing import Any, Protocol
 import pytest
 
 from drivers.base import TargetDriver, VolumeDriver
+from drivers.conformance import interruption
 from drivers.values import Disk, Snapshot, Volume
 
 MIB = 1024**2
@@ -89,8 +90,15 @@ class VolumeFixtures:
     #: A deleted disk takes room until its bytes are wiped, step by step.
     wipes_deleted = False
 
+    #: A disk is made in steps, between which the driver can be killed.
+    works_in_steps = True
+
     #: A size that is cheap to make, in bytes.
     size = 8 * MIB
+
+    #: Commands and verbs of root that change nothing: a driver that is killed
+    #: after one is where it was. Naming them saves time, and no more.
+    asking: Collection[str] = ("lvs", "vgs", "pvs", "stat")
 
     @pytest.fixture
     def build(self) -> Callable[[], VolumeDriver]:
@@ -185,6 +193,14 @@ class VolumeFixtures:
     def power_cycle(self, driver: VolumeDriver) -> None:
         """Bring disks to where a reboot leaves them: there, but perhaps not active."""
 
+    def dying(self, driver: VolumeDriver, steps: int) -> VolumeDriver:
+        """The same driver in a life that is killed right after its nth step.
+
+        A step is what it asks of root. Override it where the work is done by
+        other means; ``interruption`` has what it takes, ``fakes`` an example.
+        """
+        return interruption.dying(driver, steps, self.asking)
+
 
 @contextlib.contextmanager
 def open_disk(disk: Disk, flags: int) -> Iterator[int]:
@@ -199,8 +215,14 @@ def open_disk(disk: Disk, flags: int) -> Iterator[int]:
 class TargetFixtures:
     """Bind ``TargetContract`` with a subclass of this."""
 
+    #: An access is changed in steps, between which the driver can be killed.
+    works_in_steps = True
+
     #: Size of the volumes that are exported, in bytes.
     size = 8 * MIB
+
+    #: Commands and verbs of root that change nothing.
+    asking: Collection[str] = ("lio.check", "lio.observe")
 
     @pytest.fixture
     def volumes(self) -> VolumeDriver:
@@ -241,6 +263,13 @@ class TargetFixtures:
         target = build()
         target.check()
         return target
+
+    def dying(self, target: TargetDriver, steps: int) -> TargetDriver:
+        """The same driver in a life that is killed right after its nth step.
+
+        As ``VolumeFixtures.dying``.
+        """
+        return interruption.dying(target, steps, self.asking)
 
 
 def new_volume(size: int) -> Volume:

@@ -3,7 +3,8 @@
 """What every target driver does, as tests. The promises are in drivers.base.
 
 Hosts are real where the target is: they log in, read and write, and see what
-a compute host would see. Who may do what is in ``access``.
+a compute host would see. Who may do what is in ``access``,
+what a kill leaves in ``killed_access``.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ from collections.abc import Callable
 import pytest
 
 from drivers.base import TargetDriver, VolumeDriver
-from drivers.conformance.access import RO, RW, AccessContract, Share
+from drivers.conformance.access import RO, RW, Share
 from drivers.conformance.fixtures import new_volume
+from drivers.conformance.killed_access import KilledAccessContract
 from drivers.conformance.shared import (
     PAGE,
     Reach,
@@ -31,7 +33,7 @@ Build = Callable[[], TargetDriver]
 State = Callable[[], object]
 
 
-class TargetContract(AccessContract):
+class TargetContract(KilledAccessContract):
     """A behaviour a test; bind them with a subclass named ``Test...``."""
 
     # remove

@@ -12,8 +12,8 @@ import pytest
 
 from drivers.base import VolumeDriver
 from drivers.conformance.bytes import PAGE, Make
-from drivers.conformance.copies import CopiesContract
 from drivers.conformance.fixtures import MIB, new_volume
+from drivers.conformance.killed import KilledContract
 from drivers.errors import (
     DiskBusy,
     InvalidValue,
@@ -28,7 +28,7 @@ Full = Callable[[], AbstractContextManager[None]]
 State = Callable[[], object]
 
 
-class VolumeContract(CopiesContract):
+class VolumeContract(KilledContract):
     """A behaviour a test; bind them with a subclass named ``Test...``."""
 
     # check
