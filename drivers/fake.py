@@ -147,7 +147,8 @@ class FakeVolumes(VolumeDriver):
         self.failures.at("capacity")
         with self.storage.lock:
             free, promised = max(0, self._free()), self.storage.promised
-        return Capacity(self._total, free, promised, self._thin)
+        closed = "" if free or not self._thin else "the pool has no room left"
+        return Capacity(self._total, free, promised, self._thin, closed)
 
     def create_snapshot(self, snapshot: Snapshot) -> None:
         self.failures.at("create_snapshot.before")

@@ -103,6 +103,14 @@ class FakeVolumeFixtures(VolumeFixtures):
     def write(self, driver: VolumeDriver, disk: Disk, offset: int, data: bytes) -> None:
         storage(driver.name).write(disk.volume_id, offset, data)
 
+    def discard(
+        self, driver: VolumeDriver, disk: Disk, offset: int, length: int
+    ) -> None:
+        storage(driver.name).discard(disk.volume_id, offset, length)
+
+    def block_sizes(self, driver: VolumeDriver, disk: Disk) -> tuple[int, int]:
+        return 512, 4096
+
     @contextlib.contextmanager
     def held_open(self, driver: VolumeDriver, disk: Disk) -> Iterator[None]:
         held = storage(driver.name)

@@ -20,7 +20,7 @@ from typing import Any, Protocol
 import pytest
 
 from drivers.base import TargetDriver, VolumeDriver
-from drivers.conformance import interruption
+from drivers.conformance import interruption, raw
 from drivers.values import Disk, Snapshot, Volume
 
 MIB = 1024**2
@@ -89,6 +89,9 @@ class VolumeFixtures:
 
     #: A deleted disk takes room until its bytes are wiped, step by step.
     wipes_deleted = False
+
+    #: Bytes of a volume can be discarded: nobody needs them any longer.
+    discards = True
 
     #: A disk is made in steps, between which the driver can be killed.
     works_in_steps = True
@@ -171,6 +174,18 @@ class VolumeFixtures:
         with open_disk(disk, os.O_WRONLY) as file:
             os.pwrite(file, data, offset)
             os.fsync(file)
+
+    def discard(
+        self, driver: VolumeDriver, disk: Disk, offset: int, length: int
+    ) -> None:
+        """Discard bytes of a disk; OSError "not supported" where that cannot be."""
+        with open_disk(disk, os.O_RDWR) as file:
+            raw.discard(file, offset, length)
+
+    def block_sizes(self, driver: VolumeDriver, disk: Disk) -> tuple[int, int]:
+        """The smallest unit of I/O, and the one that is written at once, in bytes."""
+        with open_disk(disk, os.O_RDONLY) as file:
+            return raw.block_sizes(file)
 
     def held_open(
         self, driver: VolumeDriver, disk: Disk

@@ -176,14 +176,30 @@ class TargetContract(KilledAccessContract):
             shared.apply(a=RW)
         assert len({shared.login("a").serial for shared in pair}) == 2
 
-    def test_a_host_sees_a_disk_grow(self, volumes: VolumeDriver, one: Shared) -> None:
-        one.apply(a=RW)
-        session = one.login("a")
-        assert session.size == one.disk.size
+    def test_every_host_sees_a_disk_grow_and_keeps_its_session(
+        self, volumes: VolumeDriver, one: Shared
+    ) -> None:
+        one.apply(a=RW, b=RO, c=RW)
+        sessions = [one.login(letter) for letter in "abc"]
+        assert {session.size for session in sessions} == {one.disk.size}
         one.disk = volumes.extend(Volume(one.volume.id, 2 * self.size))
-        one.apply(a=RW)
-        assert session.size == one.disk.size
-        session.write(one.disk.size - PAGE, data("a"))
+        one.apply(a=RW, b=RO, c=RW)
+        assert {session.size for session in sessions} == {one.disk.size}
+        assert all(session.alive for session in sessions)
+
+    def test_what_a_disk_grew_by_is_shared(
+        self, volumes: VolumeDriver, one: Shared
+    ) -> None:
+        one.apply(a=RW, b=RO)
+        a, b = one.login("a"), one.login("b")
+        a.write(0, data("a"))
+        one.disk = volumes.extend(Volume(one.volume.id, 2 * self.size))
+        one.apply(a=RW, b=RO)
+        last = one.disk.size - PAGE
+        assert b.read(last, PAGE) == bytes(PAGE)
+        a.write(last, data("z"))
+        assert b.read(last, PAGE) == data("z")
+        assert b.read(0, PAGE) == data("a")
 
     # trouble
 

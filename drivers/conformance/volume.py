@@ -284,6 +284,15 @@ class VolumeContract(KilledContract):
 
     # a full pool
 
+    def test_a_full_pool_says_so_before_anybody_asks(
+        self, driver: VolumeDriver, exhausted: Full
+    ) -> None:
+        assert driver.capacity().closed == ""
+        with exhausted():
+            found = driver.capacity()
+            assert found.closed or (self.reserves_space and found.free < self.size)
+        assert driver.capacity().closed == ""
+
     def test_create_in_a_full_pool_leaves_nothing(
         self, driver: VolumeDriver, exhausted: Full, volume: Volume
     ) -> None:
