@@ -26,8 +26,9 @@ class HandingContract(DataContract):
     def given_away(self, driver: VolumeDriver, volume: Volume) -> str:
         """What a volume that was given away is called: its id is in the name."""
         names = [found.reference for found in driver.manageable()]
-        [reference] = [name for name in names if volume.id in name]
-        return reference
+        found = [name for name in names if volume.id in name]
+        assert len(found) == 1
+        return found[0]
 
     # taking over
 
