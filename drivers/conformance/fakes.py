@@ -25,22 +25,11 @@ from drivers.conformance.fixtures import (
     defaults,
 )
 from drivers.conformance.interruption import Countdown
-from drivers.errors import HelperRefused
+from drivers.conformance.root import NoRoot
 from drivers.fake import FakeVolumes
 from drivers.fake_storage import FakeAcl, FakeDisk, storage
 from drivers.targets.fake import FakeTarget
 from drivers.values import Auth, Disk, Mode, Snapshot, Volume
-
-
-class NoRoot:
-    """A door to root that stays shut: fakes need nothing of it."""
-
-    def run(self, *argv: str, timeout: float = 60.0) -> str:
-        raise HelperRefused(" ".join(argv), "a fake runs no commands")
-
-    def call(self, verb: str, *, timeout: float = 30.0, **arguments: Any) -> Any:
-        raise HelperRefused(verb, "a fake has no helper")
-
 
 _ROOT: Root = NoRoot()
 

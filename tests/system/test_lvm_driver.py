@@ -15,8 +15,8 @@ import pytest
 
 from drivers import devices
 from drivers.base import Root
-from drivers.conformance.fakes import NoRoot
 from drivers.conformance.fixtures import MIB, new_volume
+from drivers.conformance.root import NoRoot
 from drivers.conformance.volume import VolumeContract
 from drivers.errors import Misconfigured
 from drivers.lvm import LvmVolumes

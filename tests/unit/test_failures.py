@@ -9,8 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from drivers import fake_storage
-from drivers.conformance.fakes import NoRoot
 from drivers.conformance.fixtures import MIB, defaults, new_volume
+from drivers.conformance.root import NoRoot
 from drivers.errors import UnknownDisk
 from drivers.fake import FakeVolumes
 from drivers.targets.fake import FakeTarget
