@@ -30,5 +30,6 @@ class TestDirsOnLio(LioFixtures, TargetContract):
             each.mkdir(mode=0o755)
         text = FILTERS.read_text().replace("/var/lib/lunshare-dirs", str(pool))
         (filters / "dirs.filters").write_text(text)
+        (filters / "dirs.filters").chmod(0o644)
         options = defaults(DirsVolumes, dirs_path=str(pool))
         return DirsVolumes("kit", options, OwnRoot(str(filters)))

@@ -23,11 +23,15 @@ FILTERS = Path(__file__).parents[1] / "rootwrap.d" / "dirs.filters"
 POOL = 64 * MIB
 
 
-def filters_for(pool: Path, directory: Path) -> str:
-    """The filters that are shipped, for files in another directory."""
+POOL_PATH = "/var/lib/lunshare-dirs"
+
+
+def filters_for(pool: Path | str, directory: Path) -> str:
+    """The filters that are shipped, for files in that pool, as a node has them."""
     directory.mkdir(mode=0o755)
-    text = FILTERS.read_text().replace("/var/lib/lunshare-dirs", str(pool))
-    (directory / "dirs.filters").write_text(text)
+    filters = directory / FILTERS.name
+    filters.write_text(FILTERS.read_text().replace(POOL_PATH, str(pool)))
+    filters.chmod(0o644)
     return str(directory)
 
 

@@ -5,15 +5,15 @@
 from __future__ import annotations
 
 import shlex
+from pathlib import Path
 
 import pytest
 
-from dirs_fixtures import FILTERS
+from dirs_fixtures import POOL_PATH, filters_for
 from drivers.errors import HelperRefused
 from drivers.helper.commands import Commands
 
-HERE = "/var/lib/lunshare-dirs"
-VOLUME = f"{HERE}/volume-11111111-2222-4333-8444-555555555555"
+VOLUME = f"{POOL_PATH}/volume-11111111-2222-4333-8444-555555555555"
 
 REFUSED = [
     f"install -o 0 -m 4755 /dev/null {VOLUME}.new",
@@ -21,20 +21,21 @@ REFUSED = [
     f"install -o 0 -m 0600 /dev/null {VOLUME}",
     "fallocate -l 4096 /etc/passwd",
     f"fallocate -p -l 4096 {VOLUME}",
-    f"fallocate -l 4096 {HERE}/volume-of-somebody-else",
-    f"fallocate -l 4096 {HERE}/../{VOLUME.rpartition('/')[2]}",
+    f"fallocate -l 4096 {POOL_PATH}/volume-of-somebody-else",
+    f"fallocate -l 4096 {POOL_PATH}/../{VOLUME.rpartition('/')[2]}",
     f"mv -T {VOLUME} {VOLUME}.new",
     f"mv -T /etc/shadow {VOLUME}",
     f"mv {VOLUME}.new {VOLUME}",
-    f"rm -f {VOLUME} {HERE}/volume-of-somebody-else",
-    f"rm -rf {HERE}",
+    f"rm -f {VOLUME} {POOL_PATH}/volume-of-somebody-else",
+    f"rm -rf {POOL_PATH}",
     f"rm -f {VOLUME}",
 ]
 
 
-@pytest.fixture(scope="module")
-def commands() -> Commands:
-    return Commands(str(FILTERS.parent), ["/usr/sbin", "/usr/bin"])
+@pytest.fixture
+def commands(tmp_path: Path) -> Commands:
+    filters = filters_for(POOL_PATH, tmp_path / "rootwrap.d")
+    return Commands(filters, ["/usr/sbin", "/usr/bin"])
 
 
 @pytest.mark.parametrize("line", REFUSED)
