@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import uuid
 from collections.abc import Callable
 
@@ -12,7 +13,7 @@ import pytest
 from drivers.base import VolumeDriver
 from drivers.conformance.bytes import PAGE, Make, asks
 from drivers.conformance.data import DataContract
-from drivers.errors import DiskBusy, UnknownDisk, UnknownReference
+from drivers.errors import DiskBusy, InvalidValue, UnknownDisk, UnknownReference
 from drivers.values import Volume
 
 Build = Callable[[], VolumeDriver]
@@ -114,7 +115,27 @@ class HandingContract(DataContract):
     def test_giving_the_unknown_away_is_success(self, driver: VolumeDriver) -> None:
         driver.unmanage(str(uuid.uuid4()))
 
+    @asks("takes_over")
+    def test_giving_away_a_name_that_is_no_uuid_is_refused(
+        self, driver: VolumeDriver, stranger: Stranger
+    ) -> None:
+        reference = stranger()
+        with pytest.raises(InvalidValue):
+            driver.unmanage("../lv-root")
+        assert reference in {found.reference for found in driver.manageable()}
+
     # what deletion leaves
+
+    @asks("takes_over")
+    def test_a_strangers_disk_is_not_wiped(
+        self, driver: VolumeDriver, stranger: Stranger
+    ) -> None:
+        reference = stranger()
+        before = driver.manageable()
+        with contextlib.suppress(InvalidValue):
+            assert driver.wipe(reference, self.size) is None
+        assert reference in {found.reference for found in before}
+        assert driver.manageable() == before
 
     def test_a_deleted_disk_is_wiped_in_steps(
         self, build: Build, driver: VolumeDriver, volume: Volume, made: Make

@@ -98,6 +98,12 @@ class WipeTakesAnotherDiskToo(Wiping):
         return super().wipe(name, most)
 
 
+class WipeTakesAnyName(Wiping):
+    def wipe(self, name, most):
+        self.storage.foreign_disks.pop(name, None)
+        return super().wipe(name, most)
+
+
 class WipesAreForgotten(Wiping):
     def wipes(self) -> tuple[Wipe, ...]:
         return ()
@@ -125,6 +131,7 @@ HANDING = [
     (WipeIsRememberedNotLookedUp, "a_deleted_disk_is_wiped_in_steps"),
     (WipeDoesItAllAtOnce, "a_deleted_disk_is_wiped_in_steps"),
     (WipeTakesAnotherDiskToo, "a_deleted_disk_is_wiped_in_steps"),
+    (WipeTakesAnyName, "a_strangers_disk_is_not_wiped"),
     (WipesAreForgotten, "a_deleted_disk_is_wiped_in_steps"),
     (
         DeletedDisksShareOneName,
