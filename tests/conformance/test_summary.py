@@ -41,7 +41,7 @@ def test_totals_are_told_for_each_driver(pytester: pytest.Pytester, processes: i
     )
     result.stdout.fnmatch_lines(["*= conformance kit =*"])
     result.stdout.fnmatch_lines(["TestWhole * 6 behaviours kept"])
-    result.stdout.fnmatch_lines(["TestBroken * 5 behaviours kept, 1 failed"])
+    result.stdout.fnmatch_lines(["TestBroken * kept, 1 failed*"])
     result.stdout.no_fnmatch_line("TestSomethingElse * kept*")
 
 
