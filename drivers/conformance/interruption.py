@@ -71,9 +71,12 @@ class DyingRoot:
     def _step(self, name: str, work: Callable[[], Any]) -> Any:
         self._done.alive(name)
         try:
-            return work()
-        finally:
+            answer = work()
+        except Exception:  # what ends the test itself, such as ^C, is no step
             self._done(name)
+            raise
+        self._done(name)
+        return answer
 
 
 def dying(driver: Driver, steps: int, asking: Collection[str] = ()) -> Driver:

@@ -35,7 +35,9 @@ from tests.system.lvm_kit import (
 from tests.system.waiting import wait_until
 
 __all__ = ["group", "root"]
-pytestmark = pytest.mark.system
+# A verb that is killed at each of its steps is a hundred commands of LVM, which take
+# a second each where the guest is emulated.
+pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]
 
 
 class TestThin(ThinFixtures, VolumeContract):

@@ -24,7 +24,7 @@ from drivers.fake import FakeVolumes
 
 
 class Recording(NoRoot):
-    """A door to root that notes what was asked; "false" fails."""
+    """A door to root that notes what was asked; "false" fails, "stop" is ^C."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -33,6 +33,8 @@ class Recording(NoRoot):
         self.asked.append(argv[0])
         if argv == ("false",):
             raise CommandFailed(argv, 1, "")
+        if argv == ("stop",):
+            raise KeyboardInterrupt
         return argv[0]
 
     def call(self, verb: str, *, timeout: float = 30.0, **arguments: object) -> str:
@@ -65,6 +67,11 @@ def test_a_step_that_fails_is_one(root):
         DyingRoot(root, 1).run("false")
     with pytest.raises(CommandFailed):
         DyingRoot(root, 2).run("false")
+
+
+def test_what_ends_the_run_is_not_hidden(root):
+    with pytest.raises(KeyboardInterrupt):
+        DyingRoot(root, 1).run("stop")
 
 
 def test_questions_are_no_steps(root):
