@@ -99,6 +99,9 @@ class VolumeFixtures:
     #: A size that is cheap to make, in bytes.
     size = 8 * MIB
 
+    #: Bytes that the pool may take and give back for tables of its own.
+    tables = 0
+
     #: Commands and verbs of root that change nothing: a driver that is killed
     #: after one is where it was. Naming them saves time, and no more.
     asking: Collection[str] = ("lvs", "vgs", "pvs", "stat")
