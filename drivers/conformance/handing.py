@@ -117,18 +117,19 @@ class HandingContract(DataContract):
 
     @asks("takes_over")
     def test_giving_away_a_name_that_is_no_uuid_is_refused(
-        self, driver: VolumeDriver, stranger: Stranger
+        self, driver: VolumeDriver, stranger: Stranger, volume: Volume
     ) -> None:
         reference = stranger()
         with pytest.raises(InvalidValue):
             driver.unmanage("../lv-root")
         assert reference in {found.reference for found in driver.manageable()}
+        driver.manage(volume, reference)
 
     # what deletion leaves
 
     @asks("takes_over")
     def test_a_strangers_disk_is_not_wiped(
-        self, driver: VolumeDriver, stranger: Stranger
+        self, driver: VolumeDriver, stranger: Stranger, volume: Volume
     ) -> None:
         reference = stranger()
         before = driver.manageable()
@@ -136,6 +137,7 @@ class HandingContract(DataContract):
             assert driver.wipe(reference, self.size) is None
         assert reference in {found.reference for found in before}
         assert driver.manageable() == before
+        driver.manage(volume, reference)
 
     def test_a_deleted_disk_is_wiped_in_steps(
         self, build: Build, driver: VolumeDriver, volume: Volume, made: Make
