@@ -4,10 +4,10 @@ PYTHON := $(VENV)/bin/python
 LAB    := tests/lab/run
 PYTEST := $(PYTHON) -m pytest
 
-.PHONY: help demo test test-kernels check system bench run states sample clean
+.PHONY: help demo test test-kernels test-loopback outside check bench run states sample clean
 
 help: ## list the targets
-	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
 
 $(VENV)/.ready: setup.cfg pyproject.toml Makefile
 	tests/prerequisites
@@ -21,12 +21,18 @@ demo: $(VENV)/.ready ## the main job on a real kernel: one volume, three hosts, 
 check: $(VENV)/.ready ## the fast loop, under a minute: format, lint, types, imports, unit, API, conformance, restart
 	tests/check
 
-test: check ## everything: check, then the system tests on a real kernel in the lab
+test: check outside ## everything: check, the outside driver, then the system tests on a real kernel in the lab
 	tests/system/run
 
 test-kernels: check ## the system tests on both supported kernels
 	tests/system/run --kernel 6.1
 	tests/system/run --kernel 6.12
+
+outside: $(VENV)/.ready ## a driver in a package of its own proves itself with the kit
+	tests/outside_driver/run
+
+test-loopback: ## LVM, LIO and the outside driver on this machine's kernel, as root; else in the lab
+	tests/loopback/run
 
 bench: $(VENV)/.ready ## the figures of docs/performance.md, into build/bench.json
 	tests/bench/run

@@ -74,7 +74,8 @@ class VolumeDriver(abc.ABC):
     def create(self, volume: Volume) -> Disk:
         """Make the disk, at least ``volume.size`` bytes, reading as zeros.
 
-        Repeat-safe: a disk of that name and size is success.
+        Its size is a multiple of 512 bytes. Repeat-safe: a disk of that name and
+        size is success.
 
         :raises NoSpace: nothing was left behind.
         """

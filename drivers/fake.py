@@ -85,7 +85,8 @@ class FakeVolumes(VolumeDriver):
         "manage.after",
         "unmanage.before",
         "unmanage.after",
-        "wipe",
+        "wipe.before",
+        "wipe.after",
     )
 
     def __init__(self, name: str, options: Mapping[str, Any], root: Root) -> None:
@@ -146,7 +147,8 @@ class FakeVolumes(VolumeDriver):
         self.failures.at("capacity")
         with self.storage.lock:
             free, promised = max(0, self._free()), self.storage.promised
-        return Capacity(self._total, free, promised, self._thin)
+        closed = "" if free or not self._thin else "the pool has no room left"
+        return Capacity(self._total, free, promised, self._thin, closed)
 
     def create_snapshot(self, snapshot: Snapshot) -> None:
         self.failures.at("create_snapshot.before")
@@ -239,16 +241,21 @@ class FakeVolumes(VolumeDriver):
             )
 
     def wipe(self, name: str, most: int) -> Wipe | None:
-        self.failures.at("wipe")
+        self.failures.at("wipe.before")
         with self.storage.lock:
-            disk = self.storage.leaving.get(name)
-            if disk is None:
-                return None
-            disk.wiped = min(disk.size, disk.wiped + most)
-            if disk.wiped < disk.size:
-                return Wipe(name, disk.size, disk.size - disk.wiped)
-            self.storage.take(self.storage.leaving, name)
+            left = self._wiped(name, most)
+        self.failures.at("wipe.after")
+        return left
+
+    def _wiped(self, name: str, most: int) -> Wipe | None:
+        disk = self.storage.leaving.get(name)
+        if disk is None:
             return None
+        disk.wiped = min(disk.size, disk.wiped + most)
+        if disk.wiped < disk.size:
+            return Wipe(name, disk.size, disk.size - disk.wiped)
+        self.storage.take(self.storage.leaving, name)
+        return None
 
     def _kept(self, snapshot: Snapshot) -> FakeDisk:
         kept = self.storage.snapshots.get(snapshot.id)

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 
 from drivers.values import Auth, Mode
 
-_BLOCK = 4096
+_BLOCK, _SECTOR = 4096, 512
 
 
 class FakeDisk:
@@ -56,6 +56,14 @@ class FakeDisk:
             block[start : start + len(piece)] = piece
             done += len(piece)
         return self.written - before
+
+    def discard(self, offset: int, length: int) -> int:
+        """Forget whole blocks; return how much room that gives back."""
+        self._inside(offset, length)
+        before = self.written
+        for n in range(-(-offset // _BLOCK), (offset + length) // _BLOCK):
+            (self.blocks or {}).pop(n, None)
+        return before - self.written
 
     def _inside(self, offset: int, length: int) -> None:
         if offset < 0 or offset + length > self.size:
@@ -98,7 +106,8 @@ class FakeStorage:
         self.foreign_exports: dict[str, dict[str, FakeAcl]] = {}
 
     def make(self, volume_id: str, size: int) -> FakeDisk:
-        """Add a disk of ``size``, or let the one there grow to it."""
+        """Add a disk of ``size`` in whole sectors, or let the one there grow to it."""
+        size = -(-size // _SECTOR) * _SECTOR
         disk = self.disks.setdefault(volume_id, FakeDisk(0))
         self.promised += max(0, size - disk.size)
         disk.size = max(disk.size, size)
@@ -125,6 +134,11 @@ class FakeStorage:
         """Write to a disk."""
         with self.lock:
             self.written += self.disks[volume_id].write(offset, data)
+
+    def discard(self, volume_id: str, offset: int, length: int) -> None:
+        """Discard bytes of a disk."""
+        with self.lock:
+            self.written -= self.disks[volume_id].discard(offset, length)
 
     def read(self, volume_id: str, offset: int, length: int) -> bytes:
         """Read from a disk."""

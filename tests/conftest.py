@@ -6,6 +6,7 @@ import pytest
 
 # Before the kit is imported, so that its failures show the values compared.
 pytest.register_assert_rewrite("drivers.conformance")
+pytest_plugins = ["drivers.conformance.summary"]
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

@@ -4,7 +4,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -18,6 +20,7 @@ from drivers.conformance.shared import (
     data,
     name,
     refuses,
+    write_until,
 )
 from drivers.values import Export, Mode
 
@@ -104,6 +107,30 @@ class AccessContract(TargetFixtures):
         writers = {k for k, session in sessions.items() if can_write(session, k)}
         assert writers == {letter for letter, mode in modes.items() if mode is RW}
 
+    def test_a_host_has_a_mode_for_each_volume(self, share: Share) -> None:
+        first, second = share(), share()
+        first.apply(a=RW, b=RO)
+        second.apply(a=RO, b=RW)
+        assert can_write(first.login("a"), "a")
+        assert not can_write(first.login("b"), "b")
+        assert not can_write(second.login("a"), "a")
+        assert can_write(second.login("b"), "b")
+
+    def test_a_host_that_comes_back_has_its_new_mode(self, one: Shared) -> None:
+        one.apply(a=RW, b=RW)
+        one.login("a")
+        one.apply(b=RW)
+        one.apply(a=RO, b=RW)
+        assert not can_write(one.login("a"), "a")
+
+    def test_a_host_may_log_in_twice_and_leave_once(self, one: Shared) -> None:
+        one.apply(a=RW, b=RO)
+        first, second, other = one.login("a"), one.login("a"), one.login("b")
+        first.close()
+        assert second.alive
+        assert other.alive
+        assert can_write(second, "a")
+
     # changes, and whom they reach
 
     def test_apply_again_changes_nothing(self, one: Shared) -> None:
@@ -140,6 +167,17 @@ class AccessContract(TargetFixtures):
         with pytest.raises(ConnectionError):
             a.write(0, data("x"))
         assert b.read(0, PAGE) == data("a")
+
+    def test_writes_of_others_go_on_while_a_host_is_removed(self, one: Shared) -> None:
+        one.apply(a=RW, b=RW)
+        a, b, removed = one.login("a"), one.login("b"), threading.Event()
+        with ThreadPoolExecutor(1) as pool:
+            writing = pool.submit(write_until, removed, b)
+            one.apply(b=RW)
+            removed.set()
+            assert writing.result() > 0
+        assert not a.alive
+        assert b.read(PAGE, PAGE) == data("b")
 
     def test_every_session_of_a_removed_host_ends(self, one: Shared) -> None:
         one.apply(a=RW, b=RW)

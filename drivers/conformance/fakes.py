@@ -24,22 +24,12 @@ from drivers.conformance.fixtures import (
     VolumeFixtures,
     defaults,
 )
-from drivers.errors import HelperRefused
+from drivers.conformance.interruption import Countdown
+from drivers.conformance.root import NoRoot
 from drivers.fake import FakeVolumes
 from drivers.fake_storage import FakeAcl, FakeDisk, storage
 from drivers.targets.fake import FakeTarget
 from drivers.values import Auth, Disk, Mode, Snapshot, Volume
-
-
-class NoRoot:
-    """A door to root that stays shut: fakes need nothing of it."""
-
-    def run(self, *argv: str, timeout: float = 60.0) -> str:
-        raise HelperRefused(" ".join(argv), "a fake runs no commands")
-
-    def call(self, verb: str, *, timeout: float = 30.0, **arguments: Any) -> Any:
-        raise HelperRefused(verb, "a fake has no helper")
-
 
 _ROOT: Root = NoRoot()
 
@@ -102,12 +92,25 @@ class FakeVolumeFixtures(VolumeFixtures):
     def write(self, driver: VolumeDriver, disk: Disk, offset: int, data: bytes) -> None:
         storage(driver.name).write(disk.volume_id, offset, data)
 
+    def discard(
+        self, driver: VolumeDriver, disk: Disk, offset: int, length: int
+    ) -> None:
+        storage(driver.name).discard(disk.volume_id, offset, length)
+
+    def block_sizes(self, driver: VolumeDriver, disk: Disk) -> tuple[int, int]:
+        return 512, 4096
+
     @contextlib.contextmanager
     def held_open(self, driver: VolumeDriver, disk: Disk) -> Iterator[None]:
         held = storage(driver.name)
         held.open.add(disk.volume_id)
         yield
         held.open.remove(disk.volume_id)
+
+    def dying(self, driver: VolumeDriver, steps: int) -> VolumeDriver:
+        assert isinstance(driver, FakeVolumes)
+        driver.failures.watch(Countdown(steps))
+        return driver
 
     def leave_half_copied(
         self, driver: VolumeDriver, volume: Volume, snapshot: Snapshot
@@ -162,6 +165,11 @@ class FakeTargetFixtures(TargetFixtures):
     def build(self, name: str) -> Callable[[], TargetDriver]:
         options = defaults(self.target_class)
         return lambda: self.target_class(name, options, _ROOT)
+
+    def dying(self, target: TargetDriver, steps: int) -> TargetDriver:
+        assert isinstance(target, FakeTarget)
+        target.failures.watch(Countdown(steps))
+        return target
 
     @pytest.fixture
     def host(self, target: TargetDriver) -> Callable[[str], Host]:

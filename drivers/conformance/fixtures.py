@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import os
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Protocol
@@ -20,6 +20,7 @@ from typing import Any, Protocol
 import pytest
 
 from drivers.base import TargetDriver, VolumeDriver
+from drivers.conformance import interruption, raw
 from drivers.values import Disk, Snapshot, Volume
 
 MIB = 1024**2
@@ -89,8 +90,21 @@ class VolumeFixtures:
     #: A deleted disk takes room until its bytes are wiped, step by step.
     wipes_deleted = False
 
+    #: Bytes of a volume can be discarded: nobody needs them any longer.
+    discards = True
+
+    #: A disk is made in steps, between which the driver can be killed.
+    works_in_steps = True
+
     #: A size that is cheap to make, in bytes.
     size = 8 * MIB
+
+    #: Bytes that the pool may take and give back for tables of its own.
+    tables = 0
+
+    #: Commands and verbs of root that change nothing: a driver that is killed
+    #: after one is where it was. Naming them saves time, and no more.
+    asking: Collection[str] = ("lvs", "vgs", "pvs", "stat")
 
     @pytest.fixture
     def build(self) -> Callable[[], VolumeDriver]:
@@ -164,6 +178,18 @@ class VolumeFixtures:
             os.pwrite(file, data, offset)
             os.fsync(file)
 
+    def discard(
+        self, driver: VolumeDriver, disk: Disk, offset: int, length: int
+    ) -> None:
+        """Discard bytes of a disk; OSError "not supported" where that cannot be."""
+        with open_disk(disk, os.O_RDWR) as file:
+            raw.discard(file, offset, length)
+
+    def block_sizes(self, driver: VolumeDriver, disk: Disk) -> tuple[int, int]:
+        """The smallest unit of I/O, and the one that is written at once, in bytes."""
+        with open_disk(disk, os.O_RDONLY) as file:
+            return raw.block_sizes(file)
+
     def held_open(
         self, driver: VolumeDriver, disk: Disk
     ) -> AbstractContextManager[object]:
@@ -185,6 +211,14 @@ class VolumeFixtures:
     def power_cycle(self, driver: VolumeDriver) -> None:
         """Bring disks to where a reboot leaves them: there, but perhaps not active."""
 
+    def dying(self, driver: VolumeDriver, steps: int) -> VolumeDriver:
+        """The same driver in a life that is killed right after its nth step.
+
+        A step is what it asks of root. Override it where the work is done by
+        other means; ``interruption`` has what it takes, ``fakes`` an example.
+        """
+        return interruption.dying(driver, steps, self.asking)
+
 
 @contextlib.contextmanager
 def open_disk(disk: Disk, flags: int) -> Iterator[int]:
@@ -199,8 +233,14 @@ def open_disk(disk: Disk, flags: int) -> Iterator[int]:
 class TargetFixtures:
     """Bind ``TargetContract`` with a subclass of this."""
 
+    #: An access is changed in steps, between which the driver can be killed.
+    works_in_steps = True
+
     #: Size of the volumes that are exported, in bytes.
     size = 8 * MIB
+
+    #: Commands and verbs of root that change nothing.
+    asking: Collection[str] = ("lio.check", "lio.observe")
 
     @pytest.fixture
     def volumes(self) -> VolumeDriver:
@@ -241,6 +281,13 @@ class TargetFixtures:
         target = build()
         target.check()
         return target
+
+    def dying(self, target: TargetDriver, steps: int) -> TargetDriver:
+        """The same driver in a life that is killed right after its nth step.
+
+        As ``VolumeFixtures.dying``.
+        """
+        return interruption.dying(target, steps, self.asking)
 
 
 def new_volume(size: int) -> Volume:

@@ -4,14 +4,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import uuid
 from collections.abc import Callable
 
 import pytest
 
 from drivers.base import VolumeDriver
-from drivers.conformance.bytes import PAGE, Make, VolumeBytes, asks
-from drivers.errors import DiskBusy, UnknownDisk, UnknownReference
+from drivers.conformance.bytes import PAGE, Make, asks
+from drivers.conformance.data import DataContract
+from drivers.errors import DiskBusy, InvalidValue, UnknownDisk, UnknownReference
 from drivers.values import Volume
 
 Build = Callable[[], VolumeDriver]
@@ -19,8 +21,15 @@ Stranger = Callable[[], str]
 State = Callable[[], object]
 
 
-class HandingContract(VolumeBytes):
+class HandingContract(DataContract):
     """How disks come and go by other ways than create."""
+
+    def given_away(self, driver: VolumeDriver, volume: Volume) -> str:
+        """What a volume that was given away is called: its id is in the name."""
+        names = [found.reference for found in driver.manageable()]
+        found = [name for name in names if volume.id in name]
+        assert len(found) == 1
+        return found[0]
 
     # taking over
 
@@ -90,12 +99,7 @@ class HandingContract(VolumeBytes):
         assert driver.disks() == ()
         with pytest.raises(UnknownDisk):
             driver.disk(volume.id)
-        [reference] = [
-            found.reference
-            for found in driver.manageable()
-            if volume.id in found.reference
-        ]
-        disk = driver.manage(volume, reference)
+        disk = driver.manage(volume, self.given_away(driver, volume))
         assert self.ends(driver, disk, len(data)) == [data] * 2
 
     @asks("takes_over")
@@ -111,7 +115,29 @@ class HandingContract(VolumeBytes):
     def test_giving_the_unknown_away_is_success(self, driver: VolumeDriver) -> None:
         driver.unmanage(str(uuid.uuid4()))
 
+    @asks("takes_over")
+    def test_giving_away_a_name_that_is_no_uuid_is_refused(
+        self, driver: VolumeDriver, stranger: Stranger, volume: Volume
+    ) -> None:
+        reference = stranger()
+        with pytest.raises(InvalidValue):
+            driver.unmanage("../lv-root")
+        assert reference in {found.reference for found in driver.manageable()}
+        driver.manage(volume, reference)
+
     # what deletion leaves
+
+    @asks("takes_over")
+    def test_a_strangers_disk_is_not_wiped(
+        self, driver: VolumeDriver, stranger: Stranger, volume: Volume
+    ) -> None:
+        reference = stranger()
+        before = driver.manageable()
+        with contextlib.suppress(InvalidValue):
+            assert driver.wipe(reference, self.size) is None
+        assert reference in {found.reference for found in before}
+        assert driver.manageable() == before
+        driver.manage(volume, reference)
 
     def test_a_deleted_disk_is_wiped_in_steps(
         self, build: Build, driver: VolumeDriver, volume: Volume, made: Make

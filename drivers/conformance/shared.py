@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable
 
 from drivers.base import TargetDriver
@@ -98,6 +99,17 @@ def can_write(session: Session, letter: str) -> bool:
         return False
     assert session.read(0, PAGE) == data(letter)
     return True
+
+
+def write_until(over: threading.Event, session: Session) -> int:
+    """Write the second page again and again; how often, once more when it is over."""
+    count = 0
+    while True:
+        last = over.is_set()
+        session.write(PAGE, data("b"))
+        count += 1
+        if last:
+            return count
 
 
 def grants(export: LiveExport) -> set[tuple[str, Mode | None, str]]:

@@ -3,7 +3,8 @@
 """What every target driver does, as tests. The promises are in drivers.base.
 
 Hosts are real where the target is: they log in, read and write, and see what
-a compute host would see. Who may do what is in ``access``.
+a compute host would see. Who may do what is in ``access``,
+what a kill leaves in ``killed_access``.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ from collections.abc import Callable
 import pytest
 
 from drivers.base import TargetDriver, VolumeDriver
-from drivers.conformance.access import RO, RW, AccessContract, Share
+from drivers.conformance.access import RO, RW, Share
 from drivers.conformance.fixtures import new_volume
+from drivers.conformance.killed_access import KilledAccessContract
 from drivers.conformance.shared import (
     PAGE,
     Reach,
@@ -31,7 +33,7 @@ Build = Callable[[], TargetDriver]
 State = Callable[[], object]
 
 
-class TargetContract(AccessContract):
+class TargetContract(KilledAccessContract):
     """A behaviour a test; bind them with a subclass named ``Test...``."""
 
     # remove
@@ -174,14 +176,30 @@ class TargetContract(AccessContract):
             shared.apply(a=RW)
         assert len({shared.login("a").serial for shared in pair}) == 2
 
-    def test_a_host_sees_a_disk_grow(self, volumes: VolumeDriver, one: Shared) -> None:
-        one.apply(a=RW)
-        session = one.login("a")
-        assert session.size == one.disk.size
+    def test_every_host_sees_a_disk_grow_and_keeps_its_session(
+        self, volumes: VolumeDriver, one: Shared
+    ) -> None:
+        one.apply(a=RW, b=RO, c=RW)
+        sessions = [one.login(letter) for letter in "abc"]
+        assert {session.size for session in sessions} == {one.disk.size}
         one.disk = volumes.extend(Volume(one.volume.id, 2 * self.size))
-        one.apply(a=RW)
-        assert session.size == one.disk.size
-        session.write(one.disk.size - PAGE, data("a"))
+        one.apply(a=RW, b=RO, c=RW)
+        assert {session.size for session in sessions} == {one.disk.size}
+        assert all(session.alive for session in sessions)
+
+    def test_what_a_disk_grew_by_is_shared(
+        self, volumes: VolumeDriver, one: Shared
+    ) -> None:
+        one.apply(a=RW, b=RO)
+        a, b = one.login("a"), one.login("b")
+        a.write(0, data("a"))
+        one.disk = volumes.extend(Volume(one.volume.id, 2 * self.size))
+        one.apply(a=RW, b=RO)
+        last = one.disk.size - PAGE
+        assert b.read(last, PAGE) == bytes(PAGE)
+        a.write(last, data("z"))
+        assert b.read(last, PAGE) == data("z")
+        assert b.read(0, PAGE) == data("a")
 
     # trouble
 

@@ -12,8 +12,8 @@ import pytest
 
 from drivers.base import VolumeDriver
 from drivers.conformance.bytes import PAGE, Make
-from drivers.conformance.copies import CopiesContract
 from drivers.conformance.fixtures import MIB, new_volume
+from drivers.conformance.killed import KilledContract
 from drivers.errors import (
     DiskBusy,
     InvalidValue,
@@ -28,7 +28,7 @@ Full = Callable[[], AbstractContextManager[None]]
 State = Callable[[], object]
 
 
-class VolumeContract(CopiesContract):
+class VolumeContract(KilledContract):
     """A behaviour a test; bind them with a subclass named ``Test...``."""
 
     # check
@@ -283,6 +283,15 @@ class VolumeContract(CopiesContract):
         assert driver.capacity().thin is not self.reserves_space
 
     # a full pool
+
+    def test_a_full_pool_says_so_before_anybody_asks(
+        self, driver: VolumeDriver, exhausted: Full
+    ) -> None:
+        assert driver.capacity().closed == ""
+        with exhausted():
+            found = driver.capacity()
+            assert found.closed or (self.reserves_space and found.free < self.size)
+        assert driver.capacity().closed == ""
 
     def test_create_in_a_full_pool_leaves_nothing(
         self, driver: VolumeDriver, exhausted: Full, volume: Volume

@@ -15,8 +15,8 @@ import pytest
 
 from drivers import devices
 from drivers.base import Root
-from drivers.conformance.fakes import NoRoot
 from drivers.conformance.fixtures import MIB, new_volume
+from drivers.conformance.root import NoRoot
 from drivers.conformance.volume import VolumeContract
 from drivers.errors import Misconfigured
 from drivers.lvm import LvmVolumes
@@ -35,7 +35,9 @@ from tests.system.lvm_kit import (
 from tests.system.waiting import wait_until
 
 __all__ = ["group", "root"]
-pytestmark = pytest.mark.system
+# A verb that is killed at each of its steps is a hundred commands of LVM, which take
+# a second each where the guest is emulated.
+pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]
 
 
 class TestThin(ThinFixtures, VolumeContract):

@@ -9,12 +9,12 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from drivers import fake_storage
-from drivers.conformance.fakes import NoRoot
 from drivers.conformance.fixtures import MIB, defaults, new_volume
+from drivers.conformance.root import NoRoot
 from drivers.errors import UnknownDisk
 from drivers.fake import FakeVolumes
 from drivers.targets.fake import FakeTarget
-from drivers.values import Connector, Disk, Export, Mode
+from drivers.values import Connector, Disk, Export, Mode, Snapshot
 
 HOST = "iqn.1994-05.com.example:host1"
 
@@ -53,7 +53,15 @@ def test_every_point_is_passed(volumes, target):
     volumes.disk(volume.id)
     volumes.disks()
     volumes.capacity()
+    snapshot = Snapshot(volume.id, volume.id, MIB)
+    volumes.create_snapshot(snapshot)
+    volumes.revert(snapshot)
+    volumes.create_from(new_volume(MIB), snapshot)
+    volumes.delete_snapshot(snapshot.id)
+    volumes.unmanage(volume.id)
+    volumes.manage(volume, volumes.manageable()[0].reference)
     volumes.delete(volume.id)
+    volumes.wipe("unknown", MIB)
     assert set(passed) == {*FakeVolumes.POINTS, *FakeTarget.POINTS}
 
 

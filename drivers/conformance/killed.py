@@ -1,0 +1,206 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""What every volume driver does when it is killed at any of its steps, as tests.
+
+Each life is killed one step later than the one before it; the next one is
+built and checked anew, and does all of the work again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import uuid
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from drivers.base import VolumeDriver
+from drivers.conformance.bytes import PAGE, Make, asks
+from drivers.conformance.copies import CopiesContract
+from drivers.conformance.fixtures import MIB, new_volume
+from drivers.conformance.interruption import Life, lives
+from drivers.errors import UnknownDisk
+from drivers.values import Capacity, Snapshot, Volume
+
+Build = Callable[[], VolumeDriver]
+State = Callable[[], object]
+Lives = Callable[[], Iterator[Life[VolumeDriver]]]
+
+
+class KilledContract(CopiesContract):
+    """A verb a test; what others have in the pool is looked at in each."""
+
+    @pytest.fixture
+    def each(
+        self, build: Build, driver: VolumeDriver, foreign: State
+    ) -> Iterator[Lives]:
+        """Lives to try a verb in; the pool is then as it was when they were called."""
+
+        def tried(theirs: object, room: Capacity) -> Iterator[Life[VolumeDriver]]:
+            yield from lives(lambda steps: self.dying(build(), steps), build)
+            self.settle(driver)
+            after = driver.capacity()
+            assert after.provisioned == room.provisioned
+            assert abs(after.free - room.free) <= self.tables
+            assert foreign() == theirs
+
+        yield lambda: tried(foreign(), driver.capacity())
+        for snapshot_id in driver.snapshots():
+            driver.delete_snapshot(snapshot_id)
+        for disk in driver.disks():
+            driver.delete(disk.volume_id)
+            self.settle(driver)
+
+    def ours(self, driver: VolumeDriver) -> tuple[Volume, bytes]:
+        """A volume with bytes of its own."""
+        volume = new_volume(self.size)
+        data = self.pattern(volume)
+        self.fill(driver, driver.create(volume), data)
+        return volume, data
+
+    @contextlib.contextmanager
+    def kept(self, driver: VolumeDriver) -> Iterator[tuple[Volume, bytes, Snapshot]]:
+        """A volume, its bytes, and the snapshot that has them; gone afterwards."""
+        volume, data = self.ours(driver)
+        snapshot = Snapshot(str(uuid.uuid4()), volume.id, self.size)
+        driver.create_snapshot(snapshot)
+        yield volume, data, snapshot
+        driver.delete_snapshot(snapshot.id)
+        driver.delete(volume.id)
+
+    def test_a_disk_is_made_in_steps(
+        self, driver: VolumeDriver, build: Build, volume: Volume
+    ) -> None:
+        life = Life(self.dying(build(), 1), build)
+        life.ends("create", volume)
+        assert life.killed is self.works_in_steps
+
+    def test_a_killed_create_is_finished_by_the_next(self, each: Lives) -> None:
+        for life in each():
+            volume = new_volume(self.size)
+            again = life.repeats("create", volume)
+            disk = again.disk(volume.id)
+            assert again.disks() == (disk,)
+            assert disk.size >= volume.size
+            assert self.ends(again, disk, PAGE) == [bytes(PAGE)] * 2
+            again.delete(volume.id)
+
+    def test_a_killed_create_can_be_given_up(self, each: Lives) -> None:
+        for life in each():
+            volume = new_volume(self.size)
+            life.ends("create", volume)
+            again = life.next()
+            again.delete(volume.id)
+            assert again.disks() == ()
+
+    def test_a_killed_delete_is_finished_by_the_next(
+        self, driver: VolumeDriver, each: Lives
+    ) -> None:
+        for life in each():
+            volume, _ = self.ours(driver)
+            again = life.repeats("delete", volume.id)
+            assert again.disks() == ()
+            with pytest.raises(UnknownDisk):
+                again.disk(volume.id)
+
+    def test_a_killed_extension_is_finished_by_the_next(
+        self, driver: VolumeDriver, each: Lives
+    ) -> None:
+        tries = each()
+        volume, data = self.ours(driver)
+        for life in tries:
+            old = driver.disk(volume.id).size
+            again = life.repeats("extend", Volume(volume.id, old + MIB))
+            disk = again.disk(volume.id)
+            assert disk.size >= old + MIB
+            assert self.ends(again, disk, len(data)) == [data] * 2
+            assert not any(self.read(again, disk, old, MIB))
+            if not life.killed:
+                again.delete(volume.id)
+
+    @asks("keeps_snapshots")
+    def test_a_killed_snapshot_is_finished_by_the_next(
+        self, driver: VolumeDriver, each: Lives
+    ) -> None:
+        volume, data = self.ours(driver)
+        for life in each():
+            snapshot = Snapshot(str(uuid.uuid4()), volume.id, self.size)
+            again = life.repeats("create_snapshot", snapshot)
+            assert again.snapshots() == (snapshot.id,)
+            self.overwrite(again, volume)
+            again.revert(snapshot)
+            assert self.holds(again, volume, data)
+            again.delete_snapshot(snapshot.id)
+
+    @asks("keeps_snapshots")
+    def test_a_killed_end_of_a_snapshot_is_finished_by_the_next(
+        self, driver: VolumeDriver, each: Lives
+    ) -> None:
+        volume, data = self.ours(driver)
+        for life in each():
+            snapshot = Snapshot(str(uuid.uuid4()), volume.id, self.size)
+            driver.create_snapshot(snapshot)
+            again = life.repeats("delete_snapshot", snapshot.id)
+            assert again.snapshots() == ()
+            assert self.holds(again, volume, data)
+
+    @asks("keeps_snapshots")
+    def test_a_killed_copy_is_finished_by_the_next(
+        self, driver: VolumeDriver, each: Lives
+    ) -> None:
+        with self.kept(driver) as (origin, data, snapshot):
+            for life in each():
+                volume = new_volume(self.size)
+                again = life.repeats("create_from", volume, snapshot)
+                assert self.holds(again, volume, data)
+                assert self.holds(again, origin, data)
+                again.delete(volume.id)
+
+    @asks("keeps_snapshots")
+    def test_a_killed_way_back_is_finished_by_the_next(
+        self, driver: VolumeDriver, each: Lives
+    ) -> None:
+        with self.kept(driver) as (volume, data, snapshot):
+            before = driver.disk(volume.id)
+            for life in each():
+                self.overwrite(driver, volume)
+                again = life.repeats("revert", snapshot)
+                assert again.disk(volume.id) == before
+                assert self.holds(again, volume, data)
+                assert again.snapshots() == (snapshot.id,)
+
+    @asks("takes_over")
+    def test_a_killed_take_over_is_finished_by_the_next(
+        self, driver: VolumeDriver, each: Lives
+    ) -> None:
+        volume, data = self.ours(driver)
+        for life in each():
+            driver.unmanage(volume.id)
+            reference = self.given_away(driver, volume)
+            again = life.repeats("manage", volume, reference)
+            assert self.holds(again, volume, data)
+            assert again.disks() == (again.disk(volume.id),)
+
+    @asks("takes_over")
+    def test_a_killed_giving_away_is_finished_by_the_next(
+        self, driver: VolumeDriver, each: Lives
+    ) -> None:
+        volume, data = self.ours(driver)
+        for life in each():
+            again = life.repeats("unmanage", volume.id)
+            assert again.disks() == ()
+            again.manage(volume, self.given_away(again, volume))
+            assert self.holds(again, volume, data)
+
+    def test_a_killed_wipe_is_gone_on_with_by_the_next(
+        self, driver: VolumeDriver, each: Lives, made: Make
+    ) -> None:
+        other = made()
+        for life in each():
+            volume, _ = self.ours(driver)
+            driver.delete(volume.id)
+            for left in driver.wipes():
+                life.ends("wipe", left.name, left.size)
+            self.settle(life.next())
+            assert driver.wipes() == ()
+            assert driver.disks() == (driver.disk(other.id),)

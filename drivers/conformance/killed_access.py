@@ -1,0 +1,76 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""What every target driver does when it is killed at any of its steps, as tests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from drivers.base import TargetDriver
+from drivers.conformance.access import RO, RW, AccessContract, Share
+from drivers.conformance.interruption import Life, lives
+from drivers.conformance.shared import Shared, can_write, refuses
+
+Build = Callable[[], TargetDriver]
+Lives = Callable[[], Iterator[Life[TargetDriver]]]
+
+
+class KilledAccessContract(AccessContract):
+    """Each life is killed one step later than the one before it."""
+
+    @pytest.fixture
+    def each(self, build: Build) -> Lives:
+        """Lives to change an access in."""
+        return lambda: lives(lambda steps: self.dying(build(), steps), build)
+
+    def test_an_access_is_changed_in_steps(self, build: Build, one: Shared) -> None:
+        life = Life(self.dying(build(), 1), build)
+        life.ends("apply", one.export(a=RW))
+        assert life.killed is self.works_in_steps
+
+    def test_a_killed_apply_has_opened_nothing_before_it_closed(
+        self, each: Lives, share: Share
+    ) -> None:
+        for life in each():
+            shared = share()
+            shared.apply(a=RW, b=RW, c=RO)
+            life.ends("apply", shared.export(b=RO, c=RO, d=RW, e=RO))
+            live = shared.live()
+            if {"d", "e"} & live.keys():
+                assert "a" not in live
+                assert live["b"] is live["c"] is RO
+
+    def test_a_killed_apply_gives_no_more_than_is_wanted(
+        self, each: Lives, share: Share
+    ) -> None:
+        for life in each():
+            shared = share()
+            life.ends("apply", shared.export(a=RO, b=RW))
+            assert shared.live().get("a") in (None, RO)
+            assert refuses(shared, "c")
+
+    def test_a_killed_apply_is_finished_by_the_next(
+        self, each: Lives, share: Share
+    ) -> None:
+        for life in each():
+            shared = share()
+            shared.apply(a=RW, b=RW, c=RO)
+            unchanged = shared.login("c")
+            life.repeats("apply", shared.export(b=RO, c=RO, d=RW))
+            assert shared.live() == {"b": RO, "c": RO, "d": RW}
+            assert unchanged.alive
+            assert can_write(shared.login("d"), "d")
+
+    def test_a_killed_remove_is_finished_by_the_next(
+        self, each: Lives, share: Share
+    ) -> None:
+        for life in each():
+            shared = share()
+            shared.apply(a=RW)
+            session = shared.login("a")
+            life.repeats("remove", shared.volume.id)
+            assert not session.alive
+            assert refuses(shared, "a")
+            assert shared.live() == {}

@@ -1,0 +1,43 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""What Python has no word for, on an open block device or regular file of Linux."""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import os
+import stat
+import struct
+
+# linux/fs.h and linux/falloc.h
+_BLKSSZGET, _BLKPBSZGET, _BLKDISCARD = 0x1268, 0x127B, 0x1277
+_KEEP_SIZE, _PUNCH_HOLE = 0x01, 0x02
+
+
+def discard(file: int, offset: int, length: int) -> None:
+    """Say that nobody needs these bytes any longer.
+
+    :raises OSError: it is not supported there.
+    """
+    if stat.S_ISBLK(os.fstat(file).st_mode):
+        fcntl.ioctl(file, _BLKDISCARD, struct.pack("=QQ", offset, length))
+        return
+    call = ctypes.CDLL(None, use_errno=True).fallocate64
+    call.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64]
+    if call(file, _KEEP_SIZE | _PUNCH_HOLE, offset, length):
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
+
+
+def block_sizes(file: int) -> tuple[int, int]:
+    """The logical and the physical block size, in bytes; a file has any."""
+    found = os.fstat(file)
+    if not stat.S_ISBLK(found.st_mode):
+        return 512, found.st_blksize
+    return _asked(file, _BLKSSZGET), _asked(file, _BLKPBSZGET)
+
+
+def _asked(file: int, question: int) -> int:
+    (answer,) = struct.unpack("=i", fcntl.ioctl(file, question, bytes(4)))
+    return int(answer)

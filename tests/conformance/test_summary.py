@@ -1,0 +1,45 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""A run of the kit says at its end what each driver keeps, and what it does not."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest_plugins = ["pytester"]
+
+BINDINGS = """
+from drivers.conformance.fakes import FakeVolumeFixtures
+from drivers.conformance.volume import VolumeContract
+from tests.conformance.mutants.disks import DeleteOfTheUnknownFails
+
+
+class TestWhole(FakeVolumeFixtures, VolumeContract):
+    pass
+
+
+class TestBroken(FakeVolumeFixtures, VolumeContract):
+    volume_class = DeleteOfTheUnknownFails
+
+
+class TestSomethingElse:
+    def test_of_the_unknown_is_nothing(self):
+        pass
+"""
+
+
+def test_totals_are_told_for_each_driver(pytester: pytest.Pytester):
+    pytester.makepyfile(BINDINGS)
+    # In a process beside this one: what is told must get across, as with `-n 2`.
+    plugin = ("-p", "drivers.conformance.summary", "-p", "no:cacheprovider", "-n", "1")
+    result = pytester.runpytest(*plugin, "-k", "of_the_unknown_is")
+    result.stdout.fnmatch_lines(["*= conformance kit =*"])
+    result.stdout.fnmatch_lines(["TestWhole * 6 behaviours kept"])
+    result.stdout.fnmatch_lines(["TestBroken * kept, 1 failed*"])
+    result.stdout.no_fnmatch_line("TestSomethingElse * kept*")
+
+
+def test_a_run_without_the_kit_says_nothing_of_it(pytester: pytest.Pytester):
+    pytester.makepyfile("def test_a():\n    pass\n")
+    result = pytester.runpytest("-p", "drivers.conformance.summary")
+    result.stdout.no_fnmatch_line("*conformance kit*")

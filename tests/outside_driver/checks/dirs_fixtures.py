@@ -1,0 +1,88 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""What the kit needs to know of this driver."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import pytest
+
+from drivers.base import Root, VolumeDriver
+from drivers.conformance.fixtures import MIB, VolumeFixtures, defaults
+from drivers.conformance.root import OwnRoot
+from drivers.values import GIB, Volume
+from lunshare_dirs.driver import DirsVolumes
+
+FILTERS = Path(__file__).parents[1] / "rootwrap.d" / "dirs.filters"
+POOL = 64 * MIB
+
+
+POOL_PATH = "/var/lib/lunshare-dirs"
+
+
+def filters_for(pool: Path | str, directory: Path) -> str:
+    """The filters that are shipped, for files in that pool, as a node has them."""
+    directory.mkdir(mode=0o755)
+    filters = directory / FILTERS.name
+    filters.write_text(FILTERS.read_text().replace(POOL_PATH, str(pool)))
+    filters.chmod(0o644)
+    return str(directory)
+
+
+class DirsFixtures(VolumeFixtures):
+    """An empty directory for each test."""
+
+    keeps_snapshots = False
+    takes_over = False
+
+    @pytest.fixture
+    def pool(self, tmp_path: Path) -> Path:
+        """The directory; only we can change it."""
+        pool = tmp_path / "pool"
+        pool.mkdir(mode=0o755)
+        return pool
+
+    @pytest.fixture
+    def build(self, pool: Path, tmp_path: Path) -> Callable[[], VolumeDriver]:
+        root: Root = OwnRoot(filters_for(pool, tmp_path / "rootwrap.d"))
+        given = {"dirs_path": str(pool), "dirs_capacity_gb": POOL / GIB}
+        options = defaults(DirsVolumes, **given)
+        return lambda: DirsVolumes("kit", options, root)
+
+    @pytest.fixture
+    def misconfigured(self, build: Callable[[], VolumeDriver]) -> VolumeDriver:
+        whole = build()
+        options = {**whole.options, "dirs_path": "/nowhere/at/all"}
+        return DirsVolumes("kit", options, whole.root)
+
+    @pytest.fixture
+    def exhausted(
+        self, driver: VolumeDriver, pool: Path
+    ) -> Callable[[], AbstractContextManager[None]]:
+        @contextlib.contextmanager
+        def full() -> Iterator[None]:
+            filler = pool / f"filler-{uuid.uuid4()}"
+            filler.touch()
+            os.truncate(filler, driver.capacity().free)
+            yield
+            filler.unlink()
+
+        return full
+
+    @pytest.fixture
+    def foreign(self, pool: Path) -> Callable[[], object]:
+        theirs = pool / "volume-of-somebody-else"
+        theirs.write_bytes(b"somebody's" * 1000)
+        return lambda: (theirs.stat(follow_symlinks=False)[:7], theirs.read_bytes())
+
+    def leave_half_made(self, driver: VolumeDriver, volume: Volume) -> None:
+        """Killed before the file had its name, and its bytes are not zeros."""
+        assert isinstance(driver, DirsVolumes)
+        path = Path(driver.options["dirs_path"]) / f"{volume.name}.new"
+        path.write_bytes(b"half" * 10000)

@@ -1,0 +1,126 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""How the kit kills a driver: after which step, and that nothing happens then."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import pytest
+
+from drivers.base import Root
+from drivers.conformance.fixtures import defaults
+from drivers.conformance.interruption import (
+    MOST_STEPS,
+    DyingRoot,
+    Killed,
+    dying,
+    lives,
+)
+from drivers.conformance.root import NoRoot
+from drivers.errors import CommandFailed
+from drivers.fake import FakeVolumes
+
+
+class Recording(NoRoot):
+    """A door to root that notes what was asked; "false" fails, "stop" is ^C."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def run(self, *argv: str, timeout: float = 60.0) -> str:
+        self.asked.append(argv[0])
+        if argv == ("false",):
+            raise CommandFailed(argv, 1, "")
+        if argv == ("stop",):
+            raise KeyboardInterrupt
+        return argv[0]
+
+    def call(self, verb: str, *, timeout: float = 30.0, **arguments: object) -> str:
+        return self.run(verb)
+
+
+@pytest.fixture
+def root() -> Recording:
+    return Recording()
+
+
+def test_the_step_is_done_and_then_the_life_ends(root):
+    dying = DyingRoot(root, 2)
+    assert dying.run("one") == "one"
+    with pytest.raises(Killed):
+        dying.call("two")
+    assert root.asked == ["one", "two"]
+
+
+def test_the_dead_do_nothing(root):
+    dying = DyingRoot(root, 1)
+    for _ in range(3):
+        with pytest.raises(Killed):
+            dying.run("one")
+    assert root.asked == ["one"]
+
+
+def test_a_step_that_fails_is_one(root):
+    with pytest.raises(Killed):
+        DyingRoot(root, 1).run("false")
+    with pytest.raises(CommandFailed):
+        DyingRoot(root, 2).run("false")
+
+
+def test_what_ends_the_run_is_not_hidden(root):
+    with pytest.raises(KeyboardInterrupt):
+        DyingRoot(root, 1).run("stop")
+
+
+def test_questions_are_no_steps(root):
+    dying = DyingRoot(root, 1, asking=("lvs", "lio.observe"))
+    assert [dying.run("lvs"), dying.call("lio.observe")] == ["lvs", "lio.observe"]
+    with pytest.raises(Killed):
+        dying.run("lvremove")
+
+
+class Walking:
+    """A driver whose only verb takes some steps."""
+
+    def __init__(self, steps: int, root: Root) -> None:
+        self._steps, self._root = steps, root
+
+    def check(self) -> None:
+        """Nothing can be wrong with it."""
+
+    def walk(self) -> None:
+        for _ in range(self._steps):
+            self._root.run("step")
+
+
+def tried(root: Recording, steps: int) -> list[bool]:
+    """Whether each life was killed."""
+    killed = []
+    walking: Any = partial(Walking, steps)
+    for life in lives(
+        lambda last: walking(DyingRoot(root, last)), lambda: walking(root)
+    ):
+        life.repeats("walk")
+        killed.append(life.killed)
+    return killed
+
+
+def test_there_is_a_life_for_each_step_and_one_that_gets_through(root):
+    assert tried(root, 3) == [True, True, True, False]
+    assert len(root.asked) == (1 + 2 + 3 + 3) + 4 * 3
+
+
+def test_work_without_an_end_is_told(root):
+    with pytest.raises(AssertionError, match="no end"):
+        tried(root, MOST_STEPS)
+
+
+def test_a_driver_that_is_killed_is_of_the_same_class_and_options():
+    options = defaults(FakeVolumes)
+    driver = dying(FakeVolumes("one", options, NoRoot()), 1)
+    assert type(driver) is FakeVolumes
+    assert (driver.name, driver.options) == ("one", options)
+    with pytest.raises(Killed):
+        driver.root.run("anything")
