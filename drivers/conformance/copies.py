@@ -316,6 +316,7 @@ class CopiesContract(HandingContract):
             assert driver.snapshots() == (snapshot.id,)
 
     @asks("keeps_snapshots")
+    @asks("extends_under_snapshots")
     def test_revert_gives_the_size_back(
         self, driver: VolumeDriver, made: Make, keep: Keep
     ) -> None:
