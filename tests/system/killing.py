@@ -21,8 +21,10 @@ from tests.system.daemons import Daemon, Forked
 from tests.system.hosts import Host, block, write_protected
 from tests.system.kernel import Live
 from tests.system.lio_hosts import Session
+from tests.system.waiting import wait_until
 
 _WANTED = ("attaching", "attached")
+_UNDER_WAY = {"creating", "deleting"}
 _AT = 64
 
 #: Before the call, while it is done, before the last commit.
@@ -107,6 +109,11 @@ class Node:
         """Kernel, disks and rows say the same; nothing is half-done."""
         self._looks += 1
         mine, _ = self._databases
+        # A start goes on with what was being made or removed, and with slow
+        # storage is ready before that is done.
+        wait_until(
+            lambda: not _UNDER_WAY & {r["status"] for r in _rows(mine, "volumes")}
+        )
         volumes = {row["id"]: row["status"] for row in _rows(mine, "volumes")}
         rows = _rows(mine, "volume_attachment")
         assert set(volumes.values()) <= {"available"}

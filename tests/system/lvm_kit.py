@@ -42,7 +42,9 @@ def group(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with store.open("wb") as file:
         file.truncate(GROUP_SIZE)
     loop = run("losetup", "--find", "--show", str(store)).strip()
-    run("vgcreate", "-qq", GROUP, loop)
+    # Debian's 69-lvm.rules activates a group seconds after its disk appeared: with
+    # the tests of the node beside these, between a test's "lvchange -an" and its look.
+    run("vgcreate", "-qq", "--setautoactivation", "n", GROUP, loop)
     run("lvcreate", "-y", "--type", "thin-pool", "-L64m", "-n", POOL, GROUP)
     yield GROUP
     run("vgremove", "-qq", "--force", "--yes", GROUP)
