@@ -43,7 +43,8 @@ class Wiping:
         left = self._left(name) if size is not None else None
         if size is None or left is None:
             return None
-        start = self._start(left, most)
+        self._unit = self._unit or self._lvm.group().extent
+        start = next_start(left, most, self._unit)
         if start and left == size:
             self._lvm.wipe_head(name, min(_HEAD, start))
         self._lvm.wipe_end(name, start, left - start)
@@ -52,12 +53,6 @@ class Wiping:
             return None
         self._lvm.reduce(name, start)
         return Wipe(name, size, start)
-
-    def _start(self, left: int, most: int) -> int:
-        """Where the next step begins: LVM gives up whole extents."""
-        self._unit = self._unit or self._lvm.group().extent
-        start = -(-max(0, left - most) // self._unit) * self._unit
-        return min(start, max(0, left - self._unit))
 
     def _left(self, name: str) -> int | None:
         """Its size now; None if it is gone."""
@@ -74,3 +69,12 @@ class Wiping:
             raise
         devices.wait_for(path, self._timeout)
         return devices.block_size(path)
+
+
+def next_start(left: int, most: int, extent: int) -> int:
+    """Where a step of up to ``most`` of the ``left`` bytes begins.
+
+    LVM gives up whole extents, and a step that gives up none would never end.
+    """
+    start = -(-max(0, left - most) // extent) * extent
+    return max(0, min(start, left - extent))

@@ -14,7 +14,7 @@ from drivers.errors import (
     UnknownSnapshot,
     Unsupported,
 )
-from drivers.lvm import claim, names, report
+from drivers.lvm import claim, names, report, wiping
 from drivers.values import Manageable, Volume, Wipe
 from tests.unit.lvm_answers import (
     GROUP,
@@ -191,3 +191,20 @@ def test_nothing_else_is_wiped(name):
     root = Scripted()
     assert thick(root).wipe(name, 1 << 30) is None
     assert root.commands == []
+
+
+@pytest.mark.parametrize(
+    ("left", "most", "start"),
+    [
+        (12, 4, 8),
+        (12, 7, 8),  # whole extents, and no more than it may
+        (12, 8, 4),
+        (12, 12, 0),
+        (12, 1 << 40, 0),
+        (12, 1, 8),  # one at least
+        (4, 1, 0),
+        (2, 1, 0),  # an extent size that has grown since
+    ],
+)
+def test_a_step_of_a_wipe_ends_where_an_extent_does(left, most, start):
+    assert wiping.next_start(left, most, 4) == start
