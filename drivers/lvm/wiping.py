@@ -43,8 +43,7 @@ class Wiping:
         left = self._left(name) if size is not None else None
         if size is None or left is None:
             return None
-        self._unit = self._unit or self._lvm.group().extent
-        start = next_start(left, most, self._unit)
+        start = next_start(left, most, self._extent()) if most < left else 0
         if start and left == size:
             self._lvm.wipe_head(name, min(_HEAD, start))
         self._lvm.wipe_end(name, start, left - start)
@@ -53,6 +52,10 @@ class Wiping:
             return None
         self._lvm.reduce(name, start)
         return Wipe(name, size, start)
+
+    def _extent(self) -> int:
+        self._unit = self._unit or self._lvm.group().extent
+        return self._unit
 
     def _left(self, name: str) -> int | None:
         """Its size now; None if it is gone."""

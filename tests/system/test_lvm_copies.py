@@ -140,9 +140,6 @@ def test_a_thick_revert_that_was_killed_is_finished(root, steps):
         again.revert(made.snapshot)
         assert made.bytes() == OLD
         assert again.snapshots() == (made.snapshot.id,)
-        fill(made.volume.name, NEW)
-        again.revert(made.snapshot)
-        assert made.bytes() == OLD
         assert "revert" not in run("lvs", "--noheadings", "-o", "lv_tags", GROUP)
 
 
@@ -274,8 +271,7 @@ def test_a_full_pool_keeps_what_was_acknowledged(root, tiny):
             call()
     run("lvextend", "-y", "-L+16m", f"{GROUP}/{tiny}")
     assert thin.capacity().closed == ""
-    for volume in (victim, greedy):
-        run("lvchange", "-an", f"{GROUP}/{volume.name}")
+    run("lvchange", "-an", *(f"{GROUP}/{v.name}" for v in (victim, greedy)))
     thin.check()
     with Path(f"/dev/{GROUP}/{victim.name}").open("rb") as file:
         assert file.read(len(NEW)) == NEW
@@ -289,7 +285,7 @@ def test_a_full_pool_keeps_what_was_acknowledged(root, tiny):
 
 def _write_until_full(path: str) -> int:
     """How many bytes were acknowledged, each down to the medium."""
-    landed, piece = 0, b"g" * 65536
+    landed, piece = 0, b"g" * MIB
     with Path(path).open("wb", buffering=0) as file:
         try:
             while True:
