@@ -119,9 +119,9 @@ def test_delete_of_an_unknown_disk_is_success():
 @pytest.mark.parametrize(
     "said",
     [
-        f"  Logical volume {GROUP}/volume-{UUID} in use.",
-        f"  Logical volume {GROUP}/volume-{UUID} contains a filesystem in use.",
-        f"  Logical volume {GROUP}/volume-{UUID} is used by another device.",
+        f"  Logical volume lunshare/volume-{UUID} in use.",
+        f"  Logical volume lunshare/volume-{UUID} contains a filesystem in use.",
+        f"  Logical volume lunshare/volume-{UUID} is used by another device.",
     ],
 )
 def test_an_open_disk_is_busy(said):

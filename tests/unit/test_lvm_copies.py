@@ -146,8 +146,8 @@ def test_the_reserve_is_what_the_option_says():
 @pytest.mark.parametrize(
     "said",
     [
-        f"  Snapshot origin LV volume-{UUID} not found in Volume group {GROUP}.",
-        f'  Failed to find logical volume "{GROUP}/volume-{UUID}"',
+        f"  Snapshot origin LV volume-{UUID} not found in Volume group lunshare.",
+        f'  Failed to find logical volume "lunshare/volume-{UUID}"',
     ],
 )
 def test_a_snapshot_of_no_disk_is_told(said):
