@@ -327,6 +327,19 @@ class CopiesContract(HandingContract):
         assert self.holds(driver, origin, data)
 
     @asks("keeps_snapshots")
+    def test_revert_keeps_other_snapshots(
+        self, driver: VolumeDriver, made: Make, keep: Keep
+    ) -> None:
+        origin, data = self.filled(driver, made)
+        first, other = keep(origin), self.overwrite(driver, origin)
+        second = keep(origin)
+        driver.revert(first)
+        assert self.holds(driver, origin, data)
+        assert set(driver.snapshots()) == {first.id, second.id}
+        driver.revert(second)
+        assert self.holds(driver, origin, other)
+
+    @asks("keeps_snapshots")
     def test_revert_of_an_open_disk_changes_nothing(
         self, driver: VolumeDriver, made: Make, keep: Keep
     ) -> None:

@@ -87,13 +87,14 @@ class Lvm:
         virtual = ("--thin", "--virtualsize", _sectors(size))
         self._run("lvcreate", "--yes", *virtual, "-n", name, where)
 
-    def snapshot_thick(self, name: str, volume: str, percent: int) -> None:
-        """Keep a thick volume's bytes; ``percent`` of its size may be overwritten.
+    def snapshot_thick(self, name: str, volume: str, reserve: int) -> None:
+        """Keep a thick volume's bytes, with so many bytes for what is overwritten.
 
-        LVM adds the room for the table of what was overwritten.
+        Of a reserve in percent LVM would take less where it has less (lvm2
+        2.03.16); of one that is larger than it can use it takes what it can.
         """
-        reserve, where = f"{percent}%ORIGIN", f"{self._group}/{volume}"
-        self._run("lvcreate", "--yes", "--snapshot", "-n", name, "-l", reserve, where)
+        room, where = ("-L", _sectors(reserve)), f"{self._group}/{volume}"
+        self._run("lvcreate", "--yes", "--snapshot", "-n", name, *room, where)
 
     def snapshot_thin(self, name: str, of: str, asleep: bool) -> None:
         """Make a thin volume of another's bytes; ``asleep``: not active after boot."""

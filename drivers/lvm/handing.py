@@ -57,6 +57,8 @@ class Handing:
             return
         if not parts[name].pool and any(lv.origin == name for lv in parts.values()):
             raise DiskBusy(volume_id, "its snapshots need it; delete them first")
+        for part in parts.keys() & {name + end for end in names.PARTS}:
+            self._lvm.remove(part)  # or a revert that was killed would give it back
         if parts[name].open:
             # udev opens it for a moment now and then: LVM waits for that, and judges.
             self._lvm.deactivate(name)

@@ -19,7 +19,7 @@ import uuid
 
 from drivers.values import volume_uuid
 
-NEW, TAIL, REVERT = ".new", ".tail", ".revert"
+NEW, TAIL, REVERT = PARTS = ".new", ".tail", ".revert"
 
 _UUID = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _VOLUME = re.compile(f"volume-({_UUID})")

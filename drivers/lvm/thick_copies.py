@@ -39,9 +39,9 @@ _PAUSE_SECONDS = 1.0
 class ThickCopies:
     """What is done with snapshots in one group."""
 
-    def __init__(self, lvm: Lvm, thick: Thick, reserve: int, timeout: float) -> None:
+    def __init__(self, lvm: Lvm, thick: Thick, percent: int, timeout: float) -> None:
         self._lvm, self._thick = lvm, thick
-        self._reserve, self._timeout = reserve, timeout
+        self._percent, self._timeout = percent, timeout
 
     def create_snapshot(self, snapshot: Snapshot) -> None:
         """Take it, with its room."""
@@ -86,8 +86,9 @@ class ThickCopies:
 
     def _take(self, snapshot: Snapshot) -> None:
         name = Volume(snapshot.volume_id, 0).name
+        room = reserve(self._size(name, snapshot.size), self._percent)
         with self._thick.extents:
-            self._lvm.snapshot_thick(snapshot.name, name, self._reserve)
+            self._lvm.snapshot_thick(snapshot.name, name, room)
 
     def _take_anew(self, snapshot: Snapshot, volume: Looked) -> None:
         """Take it under the name that is free when the merge has ended."""
@@ -120,6 +121,13 @@ class ThickCopies:
             self._lvm.wipe_end(part, kept, size - kept)
         self._lvm.copy(snapshot.name, part, kept)
 
+    def _size(self, name: str, otherwise: int) -> int:
+        """How large a volume is; what the caller says while it is not active."""
+        try:
+            return devices.block_size(self._lvm.path(name))
+        except FileNotFoundError:
+            return otherwise
+
     def _bytes(self, snapshot: Snapshot) -> int:
         """Its size; LVM's report tells that of its room."""
         path = self._lvm.path(snapshot.name)
@@ -141,3 +149,13 @@ class ThickCopies:
             raise UnknownSnapshot(snapshot.id)
         if kept.lost:
             raise LostSnapshot(snapshot.id, "its room is full (lvm_snapshot_reserve)")
+
+
+def reserve(size: int, percent: int) -> int:
+    """The room of a snapshot in which so much of ``size`` may be overwritten.
+
+    The kernel keeps 16 bytes for each chunk of 4 KiB, and a chunk for itself
+    (dm-snap-persistent.c).
+    """
+    data = size * percent // 100
+    return data + data // 256 + 16 * 4096

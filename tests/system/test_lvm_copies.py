@@ -200,6 +200,22 @@ def test_a_whole_reserve_takes_a_whole_rewrite_and_no_growth(root):
         assert whole == OLD + bytes(size - len(OLD))
 
 
+def test_a_snapshot_that_the_group_has_less_room_for_is_refused(root):
+    thick, volume = build_lvm(root, lvm_type="default"), new_volume(8 * MIB)
+    snapshot = Snapshot(str(uuid.uuid4()), volume.id, volume.size)
+    thick.create(volume)
+    room = thick.capacity().free - 8 * MIB  # and the table needs more than that
+    run("lvcreate", "-y", "-Wn", f"-L{room}b", "-n", "kit-filler", GROUP)
+    try:
+        with pytest.raises(NoSpace):
+            thick.create_snapshot(snapshot)
+        assert thick.snapshots() == ()
+    finally:
+        run("lvremove", "-y", f"{GROUP}/kit-filler")
+    thick.delete(volume.id)
+    settle(thick)
+
+
 # wipes
 
 

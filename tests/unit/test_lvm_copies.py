@@ -137,10 +137,21 @@ def test_a_snapshot_that_ran_over_is_told():
         thick(Scripted(lvs=text)).create_from(Volume(OTHER, 8 << 20), SNAPSHOT)
 
 
-def test_the_reserve_is_what_the_option_says():
+@pytest.mark.parametrize("percent", [1, 20, 100])
+def test_the_reserve_is_what_the_option_says_and_the_table(percent):
     root = Scripted(lvcreate="")
-    thick(root, lvm_snapshot_reserve=20).create_snapshot(SNAPSHOT)
-    assert "20%ORIGIN" in root.commands[0]
+    thick(root, lvm_snapshot_reserve=percent).create_snapshot(SNAPSHOT)
+    told = int(root.commands[0][-2].removesuffix("b"))
+    data = SNAPSHOT.size * percent // 100
+    assert 0 < told - data - data // 4096 * 16 < 1 << 17
+
+
+def test_a_volume_given_away_leaves_no_part_that_could_become_one():
+    text = rows(row(f"volume-{UUID}"), row(f"volume-{UUID}.revert"))
+    root = Scripted(lvs=text, lvremove="", lvrename="")
+    thick(root).unmanage(UUID)
+    assert [argv[0] for argv in root.commands] == ["lvs", "lvremove", "lvrename"]
+    assert root.commands[1][-1] == f"{GROUP}/volume-{UUID}.revert"
 
 
 @pytest.mark.parametrize(
