@@ -22,6 +22,7 @@ from drivers import devices
 from drivers.errors import (
     CommandFailed,
     DeadlineExceeded,
+    DiskBusy,
     LostSnapshot,
     UnknownDisk,
     UnknownSnapshot,
@@ -75,8 +76,11 @@ class ThickCopies:
         if name not in found:
             raise UnknownDisk(snapshot.volume_id)
         volume = found[name]
-        begun = volume.merging or (snapshot.name not in found and due in volume.tags)
-        if not begun:
+        gone = volume.merging or snapshot.name not in found
+        if not (gone and due in volume.tags):
+            if volume.merging:
+                why = "it is being reverted to another snapshot; repeat that first"
+                raise DiskBusy(snapshot.volume_id, why)
             self._whole(snapshot, found)
             self._shut(volume)
             self._lvm.tag(name, due)

@@ -7,6 +7,7 @@ from __future__ import annotations
 import pytest
 
 from drivers.errors import (
+    CommandFailed,
     DiskBusy,
     LostSnapshot,
     UnknownDisk,
@@ -178,6 +179,17 @@ def test_a_revert_that_was_killed_is_finished_by_check():
     driver(root).check()
     renamed = [argv for argv in root.commands if argv[0] == "lvrename"]
     assert renamed == [("lvrename", GROUP, f"volume-{UUID}.revert", f"volume-{UUID}")]
+
+
+def test_a_thick_revert_goes_on_with_its_own_merge_only():
+    merging = {"lv_merging": "merging"}
+    text = rows(row(f"volume-{UUID}", lv_tags="revert-x", **merging))
+    with pytest.raises(DiskBusy, match="another snapshot"):
+        thick(Scripted(lvs=text)).revert(SNAPSHOT)
+    text = rows(row(f"volume-{UUID}", lv_tags=f"revert-{OTHER}", **merging))
+    again = failed("lvcreate")
+    with pytest.raises(CommandFailed, match="lvcreate"):
+        thick(Scripted(lvs=text, lvcreate=again)).revert(SNAPSHOT)
 
 
 def test_growing_a_thick_volume_under_snapshots_is_refused_untouched():
