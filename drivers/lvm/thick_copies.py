@@ -78,15 +78,24 @@ class ThickCopies:
         volume = found[name]
         gone = volume.merging or snapshot.name not in found
         if not (gone and due in volume.tags):
-            if volume.merging:
-                why = "it is being reverted to another snapshot; repeat that first"
-                raise DiskBusy(snapshot.volume_id, why)
-            self._whole(snapshot, found)
-            self._shut(volume)
-            self._lvm.tag(name, due)
-            self._lvm.merge(snapshot.name, volume.size)
+            self._merge(snapshot, volume, found, due)
         self._take_anew(snapshot, volume)
         self._lvm.untag(name, due)
+
+    def _merge(
+        self,
+        snapshot: Snapshot,
+        volume: Looked,
+        found: Mapping[str, Looked],
+        due: str,
+    ) -> None:
+        if volume.merging:
+            why = "it is being reverted to another snapshot; repeat that first"
+            raise DiskBusy(snapshot.volume_id, why)
+        self._whole(snapshot, found)
+        self._shut(volume)
+        self._lvm.tag(volume.name, due)
+        self._lvm.merge(snapshot.name, volume.size)
 
     def _take(self, snapshot: Snapshot) -> None:
         name = Volume(snapshot.volume_id, 0).name
