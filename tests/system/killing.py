@@ -13,6 +13,7 @@ import os
 import signal
 import socket
 import sqlite3
+import threading
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -26,13 +27,19 @@ from tests.system.waiting import wait_until
 _WANTED = ("attaching", "attached")
 _UNDER_WAY = {"creating", "deleting"}
 _AT = 64
+_TEST_UNIT_READY, _WORD_SECONDS = bytes(6), 5.0
 
 #: Before the call, while it is done, before the last commit.
 FEWEST = 3
 
 
 class Bystander:
-    """A host of the shared volume that nothing is ever asked of."""
+    """A host of the shared volume that nothing is ever asked of.
+
+    It talks to the target all the time, as a host's kernel does. The target ends
+    the session of a host that leaves a ping unanswered (15 s after the last word,
+    then 30 s: include/target/iscsi/iscsi_target_core.h), and a life may take longer.
+    """
 
     def __init__(self, volume: str, row: sqlite3.Row) -> None:
         self.host, self.mode = Host(row["attached_host"]), row["attach_mode"]
@@ -41,15 +48,29 @@ class Bystander:
         self._live = Live(volume)
         self._session: Session = self.host.login(info)
         self._before = self._live.identity(self.host.initiator)
+        self._turn, self._gone = threading.Lock(), threading.Event()
+        threading.Thread(target=self._talk, daemon=True).start()
+
+    def _talk(self) -> None:
+        while not self._gone.wait(_WORD_SECONDS):
+            with self._turn:
+                self._session.command(_TEST_UNIT_READY)
+
+    def leave(self) -> None:
+        """Be a host no more."""
+        self._gone.set()
+        with self._turn:
+            self.host.leave()
 
     def is_undisturbed(self, number: int) -> None:
         """Its session is the one it began with, and does what it is to do."""
         assert self._live.identity(self.host.initiator) == self._before
-        if self.mode == "rw":
-            self._session.write(_AT, block(f"life {number}"))
-        else:
-            assert self._session.read(_AT) == block(f"life {number}")
-            assert write_protected(self._session, _AT)
+        with self._turn:
+            if self.mode == "rw":
+                self._session.write(_AT, block(f"life {number}"))
+            else:
+                assert self._session.read(_AT) == block(f"life {number}")
+                assert write_protected(self._session, _AT)
 
 
 class Node:
@@ -91,7 +112,7 @@ class Node:
         self._end.close()
         self._life.kill()
         for each in self._bystanders:
-            each.host.leave()
+            each.leave()
         self.daemon.start().clear()
 
     def _has_bystanders(self) -> None:

@@ -194,7 +194,8 @@ def fill(name: str, data: bytes) -> None:
 
 def state(name: str) -> tuple[str, str]:
     """LVM's row and the bytes of a logical volume."""
-    fields = "lv_uuid,lv_size,lv_attr,lv_tags"
+    # Not lv_attr: it tells also whether udev has it open at this moment.
+    fields = "lv_uuid,lv_size,lv_layout,lv_permissions,lv_active,lv_tags"
     row = run("lvs", "--noheadings", "-o", fields, f"{GROUP}/{name}")
     data = Path(f"/dev/{GROUP}/{name}").read_bytes()
     return row, hashlib.sha256(data).hexdigest()
