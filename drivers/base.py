@@ -99,6 +99,8 @@ class VolumeDriver(abc.ABC):
 
         :raises UnknownDisk: there is nothing to grow.
         :raises NoSpace: the disk is as it was.
+        :raises Unsupported: it has snapshots, under which this driver cannot grow
+            it; the disk is as it was.
         """
 
     @abc.abstractmethod
@@ -118,6 +120,8 @@ class VolumeDriver(abc.ABC):
     def capacity(self) -> Capacity:
         """The pool's room. Cost does not grow with the number of disks.
 
+        That is the number of questions asked: where the storage itself reads
+        all it knows to answer any of them, as LVM does, its time is not ours.
         A pool that is nearly full is ``closed``: it refuses what would take
         more room with NoSpace, and says so here before anybody asks.
         """
@@ -160,7 +164,8 @@ class VolumeDriver(abc.ABC):
         From then on neither sees what is done to the other, and the snapshot
         may go. Repeat-safe: a disk of that name is success.
 
-        :raises UnknownSnapshot: there is no such snapshot.
+        :raises UnknownSnapshot: there is no such snapshot, or (LostSnapshot) its
+            bytes are lost.
         :raises NoSpace: nothing was left behind.
         """
         raise self._unsupported("a volume made of another's bytes")
@@ -172,7 +177,8 @@ class VolumeDriver(abc.ABC):
         the volume has the old bytes or the snapshot's when this is repeated.
 
         :raises UnknownDisk: there is no such volume.
-        :raises UnknownSnapshot: there is no such snapshot.
+        :raises UnknownSnapshot: there is no such snapshot, or (LostSnapshot) its
+            bytes are lost.
         :raises DiskBusy: the disk is open; nothing was changed.
         """
         raise self._unsupported("a snapshot")

@@ -51,6 +51,18 @@ class UnknownSnapshot(DriverError):
         self.snapshot_id = snapshot_id
 
 
+class LostSnapshot(UnknownSnapshot):
+    """The snapshot is there, and its bytes are not. Delete it; take another."""
+
+    code = "lost-snapshot"
+
+    def __init__(self, snapshot_id: str, why: str) -> None:
+        DriverError.__init__(
+            self, f"snapshot {snapshot_id} has lost its bytes: {why}; delete it"
+        )
+        self.snapshot_id, self.why = snapshot_id, why
+
+
 class UnknownReference(DriverError):
     """The pool has nothing of that name that could become a volume."""
 

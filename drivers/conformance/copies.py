@@ -316,6 +316,7 @@ class CopiesContract(HandingContract):
             assert driver.snapshots() == (snapshot.id,)
 
     @asks("keeps_snapshots")
+    @asks("extends_under_snapshots")
     def test_revert_gives_the_size_back(
         self, driver: VolumeDriver, made: Make, keep: Keep
     ) -> None:
@@ -324,6 +325,19 @@ class CopiesContract(HandingContract):
         driver.extend(Volume(origin.id, 2 * self.size))
         assert driver.revert(snapshot) == before
         assert self.holds(driver, origin, data)
+
+    @asks("keeps_snapshots")
+    def test_revert_keeps_other_snapshots(
+        self, driver: VolumeDriver, made: Make, keep: Keep
+    ) -> None:
+        origin, data = self.filled(driver, made)
+        first, other = keep(origin), self.overwrite(driver, origin)
+        second = keep(origin)
+        driver.revert(first)
+        assert self.holds(driver, origin, data)
+        assert set(driver.snapshots()) == {first.id, second.id}
+        driver.revert(second)
+        assert self.holds(driver, origin, other)
 
     @asks("keeps_snapshots")
     def test_revert_of_an_open_disk_changes_nothing(

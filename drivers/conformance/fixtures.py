@@ -84,6 +84,9 @@ class VolumeFixtures:
     #: and made into another volume.
     keeps_snapshots = True
 
+    #: A volume that has snapshots can grow.
+    extends_under_snapshots = True
+
     #: A disk that is not ours can become a volume, and a volume can be given away.
     takes_over = True
 

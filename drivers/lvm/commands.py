@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Every command the LVM driver runs as root, and what their failures mean.
+"""Every command the LVM driver runs as root; ``saying`` tells what failures mean.
 
 Each shape has its line in rootwrap.d/lvm.filters, in the same order; a test
 holds the two together. Sizes are bytes; LVM rounds them up to whole extents.
@@ -8,10 +8,7 @@ holds the two together. Sizes are bytes; LVM rounds them up to whole extents.
 
 from __future__ import annotations
 
-import re
-
 from drivers.base import Root
-from drivers.errors import CommandFailed
 from drivers.lvm import report
 
 _JSON = ("--reportformat", "json", "--units", "b", "--nosuffix")
@@ -21,8 +18,14 @@ _JSON = ("--reportformat", "json", "--units", "b", "--nosuffix")
 _HEX = "[0-9a-f]+"
 _OURS = f'lv_name=~"^volume-{_HEX}-{_HEX}-{_HEX}-{_HEX}-{_HEX}$"'
 
-# A wipe slower than this is taken for hung. A worn disk does five times more.
-_WIPE_FLOOR = 10 * 1024**2
+_LOOKED = (
+    "lv_name,lv_size,pool_lv,origin,lv_tags,lv_layout,lv_role,lv_permissions"
+    ",lv_device_open,lv_snapshot_invalid,lv_merging"
+)
+
+# A wipe or a copy slower than this is taken for hung. A worn disk does five times
+# more.
+_FLOOR = 10 * 1024**2
 
 
 class Lvm:
@@ -34,13 +37,14 @@ class Lvm:
     # Questions
 
     def group(self) -> report.VolumeGroup:
-        """How large the volume group is and what is free."""
-        text = self._run("vgs", *_JSON, "-o", "vg_size,vg_free", self._group)
+        """How large the volume group is, what is free, and its tags."""
+        fields = "vg_size,vg_free,vg_extent_size,vg_tags"
+        text = self._run("vgs", *_JSON, "-o", fields, self._group)
         return report.volume_groups(text)[0]
 
     def pool(self, name: str) -> report.Pool | None:
         """The thin pool of that name; None if the name is something else."""
-        fields = "lv_size,segtype,zero,data_percent,metadata_percent"
+        fields = "lv_size,segtype,zero,data_percent,metadata_percent,lv_health_status"
         text = self._run("lvs", *_JSON, "-o", fields, f"{self._group}/{name}")
         found = report.pools(text)
         return found[0] if found else None
@@ -51,11 +55,17 @@ class Lvm:
         text = self._run("lvs", *_JSON, "-o", fields, self._group)
         return report.logical_volumes(text)
 
-    def parts(self, name: str) -> dict[str, int]:
-        """The sizes of those that exist of a volume and its half-made parts."""
-        fields, select = "lv_name,lv_size,pool_lv", f'lv_name=~"^{name}"'
-        text = self._run("lvs", *_JSON, "-o", fields, "--select", select, self._group)
-        return {lv.name: lv.size for lv in report.logical_volumes(text)}
+    def looked(self) -> tuple[report.Looked, ...]:
+        """Every logical volume of the group; these fields need ioctls for each row."""
+        text = self._run("lvs", *_JSON, "-o", _LOOKED, self._group)
+        return report.looked(text)
+
+    def around(self, volume: str, *snapshots: str) -> dict[str, report.Looked]:
+        """By name: a volume, its half-made parts and snapshots, and ``snapshots``."""
+        words = [f'lv_name=~"^{volume}"', f'origin="{volume}"']
+        select = " || ".join(words + [f'lv_name="{name}"' for name in snapshots])
+        text = self._run("lvs", *_JSON, "-o", _LOOKED, "--select", select, self._group)
+        return {lv.name: lv for lv in report.looked(text)}
 
     def segments(self, name: str) -> tuple[report.Segment, ...]:
         """On which extents of which physical volumes it lies."""
@@ -77,18 +87,42 @@ class Lvm:
         virtual = ("--thin", "--virtualsize", _sectors(size))
         self._run("lvcreate", "--yes", *virtual, "-n", name, where)
 
+    def snapshot_thick(self, name: str, volume: str, reserve: int) -> None:
+        """Keep a thick volume's bytes, with so many bytes for what is overwritten.
+
+        Of a reserve in percent LVM would take less where it has less (lvm2
+        2.03.16); of one that is larger than it can use it takes what it can.
+        """
+        room, where = ("-L", _sectors(reserve)), f"{self._group}/{volume}"
+        self._run("lvcreate", "--yes", "--snapshot", "-n", name, *room, where)
+
+    def snapshot_thin(self, name: str, of: str, asleep: bool) -> None:
+        """Make a thin volume of another's bytes; ``asleep``: not active after boot."""
+        skip, where = "-ky" if asleep else "-kn", f"{self._group}/{of}"
+        self._run("lvcreate", "--yes", "--snapshot", skip, "-n", name, where)
+
     def remove(self, name: str) -> None:
         """Remove one that is not open."""
         self._run("lvremove", "--yes", f"{self._group}/{name}")
 
+    def remove_any(self, name: str, part: str) -> None:
+        """Remove those of these that are there; none is success."""
+        select = f'lv_name="{name}" || lv_name="{part}"'
+        self._run("lvremove", "--yes", "--select", select, self._group)
+
     def rename(self, old: str, new: str) -> None:
-        """Give it another name, in one commit of LVM's metadata."""
+        """Give it another name, in one commit of LVM's metadata, open or not."""
         self._run("lvrename", self._group, old, new)
 
     def extend(self, name: str, size: int, *extents: str) -> None:
         """Grow it to ``size``, onto these ``extents`` alone if given."""
         where = f"{self._group}/{name}"
         self._run("lvextend", "-L", _sectors(size), where, *extents)
+
+    def reduce(self, name: str, size: int) -> None:
+        """Give up what a deleted volume has beyond ``size``."""
+        where = f"{self._group}/{name}"
+        self._run("lvreduce", "--yes", "--force", "-L", _sectors(size), where)
 
     def activate(self, name: str) -> None:
         """Make its node appear; ``-K`` also those marked to be skipped."""
@@ -98,16 +132,54 @@ class Lvm:
         """Make the nodes of all our volumes appear, in one command."""
         self._run("lvchange", "-ay", "-K", "--select", _OURS, self._group)
 
-    def wipe(self, name: str, size: int) -> None:
-        """Overwrite every byte with zeros, down to the medium.
+    def deactivate(self, name: str) -> None:
+        """Take its node away, if nobody has it open; udev's own look is waited for."""
+        self._run("lvchange", "-an", f"{self._group}/{name}")
 
-        BLKZEROOUT lets the device do it where it can and writes pages of
-        zeros where it cannot, so it always reads back as zeros. It orders no
-        cache flush; the sync does, so that zeros outlive a power cut.
+    def tag(self, name: str, tag: str) -> None:
+        """Write on a volume what is being done to it."""
+        self._run("lvchange", "--addtag", tag, f"{self._group}/{name}")
+
+    def untag(self, name: str, tag: str) -> None:
+        """It is done. A tag that is not there is success."""
+        self._run("lvchange", "--deltag", tag, f"{self._group}/{name}")
+
+    def claim(self, tag: str) -> None:
+        """Write on the group whose it is."""
+        self._run("vgchange", "--addtag", tag, self._group)
+
+    def merge(self, snapshot: str, size: int) -> None:
+        """Give a thick volume its snapshot's bytes; the snapshot is then no more.
+
+        Where the volume is open, LVM puts it off to the next activation.
         """
-        path, seconds = self.path(name), self._timeout + wipe_seconds(size)
-        self._root.run("blkdiscard", "--zeroout", path, timeout=seconds)
-        self._root.run("sync", path, timeout=seconds)
+        where, seconds = f"{self._group}/{snapshot}", self._long(size)
+        argv = ("lvconvert", "--yes", "--interval", "1", "--mergesnapshot", where)
+        self._root.run(*argv, timeout=seconds)
+
+    def copy(self, source: str, target: str, size: int) -> None:
+        """Copy every byte of one onto another at least that large, to the medium.
+
+        Past the page cache, which other volumes need; ``nocreat``: a node that
+        is not there would become a file.
+        """
+        paths = (f"if={self.path(source)}", f"of={self.path(target)}")
+        how = ("bs=1M", "iflag=direct", "oflag=direct", "conv=nocreat,notrunc,fsync")
+        self._root.run("dd", *paths, *how, timeout=self._long(size))
+
+    def wipe(self, name: str, size: int) -> None:
+        """Overwrite every byte with zeros, down to the medium."""
+        self._zero(name, size)
+        self._root.run("sync", self.path(name), timeout=self._long(size))
+
+    def wipe_end(self, name: str, start: int, size: int) -> None:
+        """The same, from ``start`` on; ``size`` is what that comes to."""
+        self._zero(name, size, "--offset", str(start))
+        self._root.run("sync", self.path(name), timeout=self._long(size))
+
+    def wipe_head(self, name: str, size: int) -> None:
+        """Overwrite the first bytes; a cache may hold it for a while."""
+        self._zero(name, size, "--length", str(size))
 
     def path(self, name: str) -> str:
         """Where udev puts its node."""
@@ -116,54 +188,22 @@ class Lvm:
     def _run(self, *argv: str) -> str:
         return self._root.run(*argv, timeout=self._timeout)
 
+    def _zero(self, name: str, size: int, *where: str) -> None:
+        # BLKZEROOUT lets the device do it where it can and writes pages of zeros
+        # where it cannot, so it always reads back as zeros. It orders no cache
+        # flush; a sync does, so that zeros outlive a power cut.
+        path, seconds = self.path(name), self._long(size)
+        self._root.run("blkdiscard", "--zeroout", *where, path, timeout=seconds)
 
-def wipe_seconds(size: int) -> float:
-    """How long the wipe of so many bytes may take."""
-    return size / _WIPE_FLOOR
+    def _long(self, size: int) -> float:
+        return self._timeout + work_seconds(size)
+
+
+def work_seconds(size: int) -> float:
+    """How long the wipe or the copy of so many bytes may take."""
+    return size / _FLOOR
 
 
 def _sectors(size: int) -> str:
     """A size as LVM takes it: it refuses what is no multiple of 512 bytes."""
     return f"{-(-size // 512) * 512}b"
-
-
-# LVM answers exit code 5 to everything, so its sentences must do. They are those
-# of lvm2 2.03.16 in the C locale, which the root helper sets.
-
-
-def missing(error: CommandFailed) -> bool:
-    """There is no such logical volume."""
-    return _says(error, "Failed to find logical volume|Logical volume .* not found")
-
-
-def group_missing(error: CommandFailed) -> bool:
-    """There is no such volume group."""
-    return _says(error, "Volume group .* not found")
-
-
-def exists(error: CommandFailed) -> bool:
-    """The name is taken."""
-    return _says(error, "already exists in volume group")
-
-
-def in_use(error: CommandFailed) -> bool:
-    """It is open, mounted, or below another device."""
-    return _says(error, " in use|is used by another device")
-
-
-def full(error: CommandFailed) -> bool:
-    """No extents are left, or the thin pool must take no more."""
-    return _says(
-        error,
-        "insufficient free space|insufficient suitable|reached threshold"
-        "|out of (data|metadata) space",
-    )
-
-
-def large_enough(error: CommandFailed) -> bool:
-    """It has that size or more already."""
-    return _says(error, "matches existing size|not larger than existing size")
-
-
-def _says(error: CommandFailed, sentence: str) -> bool:
-    return re.search(sentence, error.stderr, re.IGNORECASE) is not None

@@ -4,9 +4,8 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -14,81 +13,58 @@ from oslo_config import cfg
 
 from drivers import devices
 from drivers.base import Root, VolumeDriver
-from drivers.errors import (
-    CommandFailed,
-    DiskBusy,
-    Misconfigured,
-    NoSpace,
-    UnknownDisk,
-)
-from drivers.lvm import commands
+from drivers.errors import DiskBusy, UnknownDisk
+from drivers.lvm import claim, names, saying
 from drivers.lvm.commands import Lvm
+from drivers.lvm.handing import Handing
+from drivers.lvm.options import OPTIONS
+from drivers.lvm.report import LogicalVolume
 from drivers.lvm.thick import Thick
+from drivers.lvm.thick_copies import ThickCopies
 from drivers.lvm.thin import Thin
-from drivers.values import Capacity, Disk, Volume, volume_uuid
-
-_NAME = re.compile(r"volume-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})")
-
-_OPTIONS = [
-    cfg.StrOpt(
-        "volume_group",
-        default="lunshare",
-        regex=r"[A-Za-z0-9_+.][A-Za-z0-9_+.-]*",
-        help="The LVM volume group that holds this backend's volumes. Logical"
-        " volumes in it that are not named volume-<uuid> are left alone.",
-    ),
-    cfg.StrOpt(
-        "lvm_type",
-        default="thin",
-        choices=[
-            ("thin", "In a thin pool: made at once, room is taken as it is written"),
-            ("default", "Thick: all room is taken, and wiped, at creation"),
-        ],
-        help="How volumes lie in the group. Changing it strands the volumes"
-        " made before: move them away first.",
-    ),
-    cfg.StrOpt(
-        "lvm_pool",
-        help="The thin pool in the group; <volume_group>-pool if not set. Read"
-        " with lvm_type = thin only.",
-    ),
-    cfg.FloatOpt(
-        "command_timeout",
-        default=60.0,
-        min=1.0,
-        help="Seconds one LVM command may take before the request fails. A wipe"
-        " gets one second more for every 10 MiB. Raise it on slow disks.",
-    ),
-]
+from drivers.lvm.thin_copies import ThinCopies
+from drivers.values import (
+    Capacity,
+    Disk,
+    Manageable,
+    Snapshot,
+    Volume,
+    Wipe,
+    volume_uuid,
+)
 
 
 class LvmVolumes(VolumeDriver):
     """Logical volumes of one group, in a thin pool or thick."""
 
-    OPTIONS: ClassVar[list[cfg.Opt]] = _OPTIONS
+    OPTIONS: ClassVar[list[cfg.Opt]] = OPTIONS
 
     def __init__(self, name: str, options: Mapping[str, Any], root: Root) -> None:
         super().__init__(name, options, root)
         self._group: str = options["volume_group"]
-        self._pool: str = options["lvm_pool"] or f"{self._group}-pool"
         self._timeout: float = options["command_timeout"]
         self._lvm = Lvm(root, self._group, self._timeout)
-        self._kind: Thin | Thick = (
-            Thin(self._lvm, self._group, self._pool)
-            if options["lvm_type"] == "thin"
-            else Thick(self._lvm, self._timeout)
-        )
+        self._kind: Thin | Thick
+        self._copies: ThinCopies | ThickCopies
+        if options["lvm_type"] == "thin":
+            self._kind = thin = Thin(self._lvm, options)
+            self._copies = ThinCopies(self._lvm, thin)
+        else:
+            self._kind = thick = Thick(self._lvm, self._group, self._timeout)
+            reserve = options["lvm_snapshot_reserve"]
+            self._copies = ThickCopies(self._lvm, thick, reserve, self._timeout)
+        self._handing = Handing(self._lvm, self._kind)
 
     def check(self) -> None:
-        try:
-            self._lvm.group()
-        except CommandFailed as error:
-            if commands.group_missing(error):
-                raise self._no_group() from error
-            raise
-        self._kind.check()
-        if not all(Path(disk.path).exists() for disk in self.disks()):
-            self._lvm.activate_all()
+        with self._there():
+            tags = self._lvm.group().tags
+            self._claim(tags)
+            self._kind.check()
+            found = self._lvm.volumes()
+            mended = isinstance(self._copies, ThinCopies) and self._copies.mend(found)
+            ready = all(Path(disk.path).exists() for disk in self._ours(found))
+            if mended or not ready:
+                self._lvm.activate_all()
 
     def create(self, volume: Volume) -> Disk:
         with self._told(volume.id):
@@ -96,13 +72,12 @@ class LvmVolumes(VolumeDriver):
         return self.disk(volume.id)
 
     def delete(self, volume_id: str) -> None:
-        name = Volume(volume_id, 0).name
+        volume_uuid(volume_id)
         try:
             with self._told(volume_id):
-                self._lvm.remove(name)
+                self._kind.delete(volume_id)
         except UnknownDisk:
             pass
-        self._kind.tidy(name)
 
     def extend(self, volume: Volume) -> Disk:
         disk = self.disk(volume.id)
@@ -121,14 +96,81 @@ class LvmVolumes(VolumeDriver):
         return Disk(volume_id, path, size)
 
     def disks(self) -> tuple[Disk, ...]:
-        return tuple(
-            Disk(name[1], self._lvm.path(found.name), found.size)
-            for found in self._lvm.volumes()
-            if (name := _NAME.fullmatch(found.name)) and self._kind.owns(found)
-        )
+        with self._there():
+            return self._ours(self._lvm.volumes())
 
     def capacity(self) -> Capacity:
-        return self._kind.capacity()
+        with self._there():
+            return self._kind.capacity()
+
+    def create_snapshot(self, snapshot: Snapshot) -> None:
+        with self._told(snapshot.volume_id):
+            self._copies.create_snapshot(snapshot)
+
+    def delete_snapshot(self, snapshot_id: str) -> None:
+        try:
+            with self._told(snapshot_id):
+                self._lvm.remove(names.snapshot(snapshot_id))
+        except UnknownDisk:
+            pass
+        except DiskBusy as error:
+            why = "it is a snapshot that is open; let the copying of it end"
+            raise DiskBusy(snapshot_id, why) from error
+
+    def snapshots(self) -> tuple[str, ...]:
+        with self._there():
+            return tuple(
+                known
+                for found in self._lvm.volumes()
+                if (known := names.snapshot_id(found.name)) and self._kind.owns(found)
+            )
+
+    def create_from(self, volume: Volume, snapshot: Snapshot) -> Disk:
+        with self._told(volume.id):
+            self._copies.create_from(volume, snapshot)
+        return self.extend(volume)
+
+    def revert(self, snapshot: Snapshot) -> Disk:
+        with self._told(snapshot.volume_id):
+            self._copies.revert(snapshot)
+        return self.disk(snapshot.volume_id)
+
+    def manageable(self) -> tuple[Manageable, ...]:
+        with self._there():
+            return self._handing.manageable()
+
+    def manage(self, volume: Volume, reference: str) -> Disk:
+        with self._told(volume.id):
+            self._handing.manage(volume, reference)
+        return self.disk(volume.id)
+
+    def unmanage(self, volume_id: str) -> None:
+        volume_uuid(volume_id)
+        with self._told(volume_id):
+            self._handing.unmanage(volume_id)
+
+    def wipes(self) -> tuple[Wipe, ...]:
+        with self._there():
+            return self._kind.wipes()
+
+    def wipe(self, name: str, most: int) -> Wipe | None:
+        with self._there():
+            return self._kind.wipe(name, most)
+
+    def _claim(self, tags: tuple[str, ...]) -> None:
+        claim.hold_on_node(self._group)
+        if claim.is_mine(self._group, tags):
+            return
+        self._lvm.claim(claim.tag())
+        # Another node may have done so meanwhile: then both see both, and refuse.
+        claim.is_mine(self._group, self._lvm.group().tags)
+
+    def _ours(self, found: Iterable[LogicalVolume]) -> tuple[Disk, ...]:
+        return tuple(
+            Disk(known, self._lvm.path(lv.name), lv.size)
+            for lv in found
+            if (known := names.volume_id(lv.name)) and self._kind.owns(lv)
+        )
 
     def _activated(self, volume_id: str, path: str) -> int:
         with self._told(volume_id):
@@ -136,26 +178,8 @@ class LvmVolumes(VolumeDriver):
         devices.wait_for(path, self._timeout)
         return devices.block_size(path)
 
-    @contextmanager
-    def _told(self, volume_id: str) -> Iterator[None]:
-        """Turn what LVM said into what the contract says."""
-        try:
-            yield
-        except CommandFailed as error:
-            if commands.missing(error):
-                raise UnknownDisk(volume_id) from error
-            if commands.in_use(error):
-                why = "its logical volume is open; remove its export first"
-                raise DiskBusy(volume_id, why) from error
-            if commands.full(error):
-                raise NoSpace(self._room(), error.stderr.strip()) from error
-            raise
+    def _there(self) -> AbstractContextManager[None]:
+        return saying.told_of_group(self._group)
 
-    def _room(self) -> str:
-        return self._pool if isinstance(self._kind, Thin) else self._group
-
-    def _no_group(self) -> Misconfigured:
-        return Misconfigured(
-            f"volume_group {self._group}: there is no such volume group",
-            f"make it with: vgcreate {self._group} /dev/DISK",
-        )
+    def _told(self, volume_id: str) -> AbstractContextManager[None]:
+        return saying.told(self._group, self._kind.room, volume_id)

@@ -21,20 +21,26 @@ _Made = TypeVar("_Made")
 
 @dataclass(frozen=True, slots=True)
 class VolumeGroup:
-    """One row of vgs."""
+    """One row of vgs; ``extent`` is the unit of allocation."""
 
     size: int
     free: int
+    extent: int
+    tags: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """One thin pool. ``zeroes``: a new chunk is cleared before it is handed out."""
+    """One thin pool. ``zeroes``: a new chunk is cleared before it is handed out.
+
+    ``health`` is empty while all is well, or a word such as ``out_of_data``.
+    """
 
     size: int
     data_percent: float
     metadata_percent: float
     zeroes: bool
+    health: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +50,28 @@ class LogicalVolume:
     name: str
     size: int
     pool: str
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """A logical volume looked at more closely, which asks the kernel too.
+
+    ``origin`` is whose snapshot it is, ``layout`` and ``roles`` are LVM's words,
+    ``lost`` says that a thick snapshot ran over and holds nothing any more,
+    ``merging`` that its origin is being given a snapshot's bytes back.
+    """
+
+    name: str
+    size: int
+    pool: str
+    origin: str
+    tags: tuple[str, ...]
+    layout: tuple[str, ...]
+    roles: tuple[str, ...]
+    writable: bool
+    open: bool
+    lost: bool
+    merging: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +92,11 @@ def logical_volumes(text: str) -> tuple[LogicalVolume, ...]:
     return _read(text, "lv", _volume)
 
 
+def looked(text: str) -> tuple[Looked, ...]:
+    """Read a report of lvs with what ``Looked`` has."""
+    return _read(text, "lv", _looked)
+
+
 def pools(text: str) -> tuple[Pool, ...]:
     """Read a report of lvs on thin pools; other logical volumes are left out."""
     return tuple(pool for pool in _read(text, "lv", _pool) if pool)
@@ -75,11 +108,31 @@ def segments(text: str) -> tuple[Segment, ...]:
 
 
 def _group(row: _Row) -> VolumeGroup:
-    return VolumeGroup(int(row["vg_size"]), int(row["vg_free"]))
+    size, free, extent = (
+        int(row[key]) for key in ("vg_size", "vg_free", "vg_extent_size")
+    )
+    return VolumeGroup(size, free, extent, _words(row["vg_tags"]))
 
 
 def _volume(row: _Row) -> LogicalVolume:
     return LogicalVolume(row["lv_name"], int(row["lv_size"]), row["pool_lv"])
+
+
+def _looked(row: _Row) -> Looked:
+    return Looked(
+        name=row["lv_name"],
+        size=int(row["lv_size"]),
+        pool=row["pool_lv"],
+        origin=row["origin"],
+        tags=_words(row["lv_tags"]),
+        layout=_words(row["lv_layout"]),
+        roles=_words(row["lv_role"]),
+        writable=row["lv_permissions"] == "writeable",
+        # These are "unknown" while it is not active.
+        open=row["lv_device_open"] == "open",
+        lost=row["lv_snapshot_invalid"] == "snapshot invalid",
+        merging=row["lv_merging"] == "merging",
+    )
 
 
 def _pool(row: _Row) -> Pool | None:
@@ -87,11 +140,17 @@ def _pool(row: _Row) -> Pool | None:
         return None
     # The levels are empty while the pool is not active.
     levels = float(row["data_percent"] or 0), float(row["metadata_percent"] or 0)
-    return Pool(int(row["lv_size"]), *levels, row["zero"] != "")
+    zeroes, health = row["zero"] != "", row["lv_health_status"]
+    return Pool(int(row["lv_size"]), *levels, zeroes, health)
 
 
 def _segment(row: _Row) -> Segment:
     return Segment(int(row["seg_size"]), row["seg_pe_ranges"])
+
+
+def _words(text: str) -> tuple[str, ...]:
+    """A list in a report, which is parted by commas."""
+    return tuple(filter(None, text.split(",")))
 
 
 def _read(text: str, kind: str, build: Callable[[_Row], _Made]) -> tuple[_Made, ...]:

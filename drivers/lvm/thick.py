@@ -5,93 +5,144 @@
 Every extent is wiped before it can be seen under a volume's name, so nothing
 depends on what the group was used for, or on a wipe that was cut short:
 
-- a new volume is made as ``<name>.new``, wiped, then renamed;
+- a new volume is made as ``<name>.new``, wiped or copied onto, then renamed;
 - a volume grows by a ``<name>.tail`` that is wiped, then given up, and its
   extents, named one by one, are appended to the volume.
 
 A part found at the next call is the rest of a killed one, and is removed.
+A deleted volume is wiped as well, in the background: see wiping.
 """
 
 from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Mapping
 
 from drivers import devices
-from drivers.errors import CommandFailed
-from drivers.lvm import commands
+from drivers.errors import CommandFailed, DiskBusy, UnknownDisk, Unsupported
+from drivers.lvm import commands, names, saying
 from drivers.lvm.commands import Lvm
-from drivers.lvm.report import LogicalVolume
-from drivers.values import Capacity, Volume
+from drivers.lvm.names import NEW, TAIL
+from drivers.lvm.report import LogicalVolume, Looked
+from drivers.lvm.wiping import Wiping
+from drivers.values import Capacity, Volume, Wipe
 
-NEW, TAIL = ".new", ".tail"
 _PAUSE_SECONDS = 1.0
 
 
 class Thick:
     """Linear volumes in one group."""
 
-    def __init__(self, lvm: Lvm, timeout: float) -> None:
-        self._lvm, self._timeout = lvm, timeout
+    def __init__(self, lvm: Lvm, group: str, timeout: float) -> None:
+        self._lvm, self._timeout, self.room = lvm, timeout, group
+        self._wiping = Wiping(lvm, timeout)
         # Held where extents change hands, so that no other volume of ours
         # takes a tail's extents between its removal and the growth onto them.
-        self._extents = threading.Lock()
+        self.extents = threading.Lock()
 
     def check(self) -> None:
         """There is nothing beyond the group."""
 
     def create(self, volume: Volume) -> None:
         """Make it, or find it made, at least that large."""
-        parts = self._lvm.parts(volume.name)
+        parts = self._lvm.around(volume.name)
         if volume.name in parts:
-            self.extend(volume, parts[volume.name])
+            self._grow(volume, parts[volume.name].size, parts)
             return
-        new = volume.name + NEW
-        self._fresh(new, volume.size, parts)
-        self._lvm.rename(new, volume.name)
+        self._lvm.wipe(self.fresh(volume.name + NEW, volume.size, parts), volume.size)
+        self._lvm.rename(volume.name + NEW, volume.name)
 
     def extend(self, volume: Volume, size: int) -> None:
         """Grow it from ``size``; what is attached sees zeros in the new part."""
+        self._grow(volume, size, self._lvm.around(volume.name))
+
+    def delete(self, volume_id: str) -> None:
+        """Take its name from it, however large it is; ``wipe`` does the rest."""
+        name = Volume(volume_id, 0).name
+        parts = self._lvm.around(name)
+        for part in {name + NEW, name + TAIL} & parts.keys():
+            self._lvm.remove(part)
+        if name not in parts:
+            raise UnknownDisk(volume_id)
+        if kept := _snapshots(name, parts):
+            why = f"{len(kept)} snapshots of it need its bytes; delete them first"
+            raise DiskBusy(volume_id, why)
+        if parts[name].merging:
+            raise DiskBusy(volume_id, "it is being reverted; that ends by itself")
+        self.shut(parts[name])
+        self._lvm.rename(name, names.deleted(parts[name].size))
+
+    def owns(self, found: LogicalVolume | Looked) -> bool:
+        """Whether it is a thick volume."""
+        return not found.pool
+
+    def why_not(self, found: Looked) -> str:
+        """Why one of the group cannot become a volume of ours; empty if it can."""
+        if found.layout != ("linear",):
+            return f"its layout is {' '.join(found.layout)}, and not linear"
+        if found.origin or any("origin" in role for role in found.roles):
+            return "it is a snapshot, or has snapshots"
+        return ""
+
+    def capacity(self) -> Capacity:
+        """One command. What others keep in the group counts as provisioned."""
+        group = self._lvm.group()
+        closed = "" if group.free else "all its extents are taken; delete volumes"
+        taken = group.size - group.free
+        return Capacity(group.size, group.free, taken, thin=False, closed=closed)
+
+    def wipes(self) -> tuple[Wipe, ...]:
+        """What was deleted and is not wiped."""
+        return self._wiping.wipes()
+
+    def wipe(self, name: str, most: int) -> Wipe | None:
+        """Wipe a piece of one."""
+        return self._wiping.wipe(name, most)
+
+    def fresh(self, name: str, size: int, parts: Mapping[str, Looked]) -> str:
+        """Make a part anew; its bytes are anybody's."""
+        if name in parts:
+            self._discard(name, parts[name].size)
+        with self.extents:
+            self._lvm.create_thick(name, size)
+        devices.wait_for(self._lvm.path(name), self._timeout)
+        return name
+
+    def shut(self, volume: Looked) -> None:
+        """Make sure that nobody has it open, or fail as LVM does where it is."""
+        # udev opens it for a moment now and then: LVM waits for that, and judges.
+        if volume.open:
+            self._lvm.deactivate(volume.name)
+
+    def _grow(self, volume: Volume, size: int, parts: Mapping[str, Looked]) -> None:
         if volume.size <= size:
             return
-        tail = volume.name + TAIL
-        self._fresh(tail, volume.size - size, self._lvm.parts(volume.name))
-        with self._extents:
+        if _snapshots(volume.name, parts):
+            raise Unsupported(
+                f"growing thick volume {volume.id} while it has snapshots",
+                "delete them first: LVM cannot grow it under them while it is active",
+            )
+        tail, more = volume.name + TAIL, volume.size - size
+        self._lvm.wipe(self.fresh(tail, more, parts), more)
+        with self.extents:
             segments = self._lvm.segments(tail)
             self._lvm.remove(tail)
             for segment in segments:
                 size += segment.size
                 self._lvm.extend(volume.name, size, segment.extents)
 
-    def tidy(self, name: str) -> None:
-        """Remove what a killed create or extend left."""
-        for part in {name + NEW, name + TAIL} & self._lvm.parts(name).keys():
-            self._lvm.remove(part)
-
-    def owns(self, found: LogicalVolume) -> bool:
-        """Whether it is a thick volume."""
-        return not found.pool
-
-    def capacity(self) -> Capacity:
-        """One command. What others keep in the group counts as provisioned."""
-        group = self._lvm.group()
-        return Capacity(group.size, group.free, group.size - group.free, thin=False)
-
     def _discard(self, part: str, size: int) -> None:
         """Remove a part; a wipe that outlived its daemon may have it open still."""
-        until = time.monotonic() + self._timeout + commands.wipe_seconds(size)
+        until = time.monotonic() + self._timeout + commands.work_seconds(size)
         while True:
             try:
                 return self._lvm.remove(part)
             except CommandFailed as error:
-                if not commands.in_use(error) or time.monotonic() > until:
+                if not saying.in_use(error) or time.monotonic() > until:
                     raise
             time.sleep(_PAUSE_SECONDS)
 
-    def _fresh(self, name: str, size: int, parts: dict[str, int]) -> None:
-        if name in parts:
-            self._discard(name, parts[name])
-        with self._extents:
-            self._lvm.create_thick(name, size)
-        devices.wait_for(self._lvm.path(name), self._timeout)
-        self._lvm.wipe(name, size)
+
+def _snapshots(name: str, parts: Mapping[str, Looked]) -> list[str]:
+    return [lv.name for lv in parts.values() if lv.origin == name]

@@ -3,102 +3,143 @@
 """What is particular to thin volumes: one pool, promised more than it holds.
 
 A thin volume reads as zeros from birth and where it grows: the pool clears a
-chunk before it hands it out, which ``check`` insists on.
+chunk before it hands it out, which ``check`` insists on. So nothing has to be
+wiped when one is deleted.
 """
 
 from __future__ import annotations
 
-from drivers.errors import CommandFailed, Misconfigured, NoSpace
-from drivers.lvm import commands
-from drivers.lvm.commands import Lvm
-from drivers.lvm.report import LogicalVolume, Pool
-from drivers.values import Capacity, Volume
+from collections.abc import Mapping
+from typing import Any
 
-# A pool that runs full freezes the writes of every volume in it and then fails
-# them (no_space_timeout, 60 s), so no volume is added on the last stretch. Full
-# metadata is worse: the pool goes read-only and wants an offline repair. LVM
-# itself refuses neither: lvm2 2.03.16 made a volume in a pool with 100.00% data.
-_DATA_LIMIT = 98.0
-_METADATA_LIMIT = 95.0
+from drivers.errors import CommandFailed, Misconfigured, NoSpace
+from drivers.lvm import names, saying
+from drivers.lvm.commands import Lvm
+from drivers.lvm.report import LogicalVolume, Looked, Pool
+from drivers.values import Capacity, Volume, Wipe
 
 
 class Thin:
     """Thin volumes of one pool."""
 
-    def __init__(self, lvm: Lvm, group: str, pool: str) -> None:
-        self._lvm, self._group, self._pool = lvm, group, pool
+    def __init__(self, lvm: Lvm, options: Mapping[str, Any]) -> None:
+        self._lvm = lvm
+        self._group: str = options["volume_group"]
+        self.room: str = options["lvm_pool"] or f"{self._group}-pool"
+        # A pool that runs full freezes the writes of every volume in it and then
+        # fails them (no_space_timeout, 60 s), so nothing is added on the last
+        # stretch. Full metadata is worse: the pool goes read-only and wants an
+        # offline repair. LVM itself refuses neither: lvm2 2.03.16 made a volume
+        # in a pool with 100.00% data.
+        self._data_limit: float = options["lvm_pool_data_limit"]
+        self._metadata_limit: float = options["lvm_pool_metadata_limit"]
 
     def check(self) -> None:
         """:raises Misconfigured: the pool is missing or does not clear chunks."""
         pool = self._find()
-        where = f"{self._group}/{self._pool}"
+        where = f"{self._group}/{self.room}"
         if pool is None:
             raise Misconfigured(
-                f"lvm_pool {self._pool}: volume group {self._group} has no such"
+                f"lvm_pool {self.room}: volume group {self._group} has no such"
                 " thin pool",
                 "make it with: lvcreate --type thin-pool -l 95%FREE"
-                f" -n {self._pool} {self._group}",
+                f" -n {self.room} {self._group}",
             )
         if not pool.zeroes:
             raise Misconfigured(
-                f"lvm_pool {self._pool}: it hands out chunks with earlier bytes",
+                f"lvm_pool {self.room}: it hands out chunks with earlier bytes",
                 f"set it with: lvchange --zero y {where}",
             )
 
     def create(self, volume: Volume) -> None:
         """Make it, or find it made, at least that large."""
-        self._need_room()
+        self.need_room()
         try:
-            self._lvm.create_thin(volume.name, volume.size, self._pool)
+            self._lvm.create_thin(volume.name, volume.size, self.room)
         except CommandFailed as error:
-            if not commands.exists(error):
+            if not saying.exists(error):
                 raise
             self._grow(volume)
 
     def extend(self, volume: Volume, size: int) -> None:
         """Grow it from ``size``."""
-        self._need_room()
+        self.need_room()
         self._grow(volume)
 
-    def tidy(self, name: str) -> None:
-        """A thin volume is made in one commit: there are no half-made parts."""
+    def delete(self, volume_id: str) -> None:
+        """Remove it, and what a killed revert left."""
+        name = Volume(volume_id, 0).name
+        self._lvm.remove_any(name, name + names.REVERT)
 
-    def owns(self, found: LogicalVolume) -> bool:
+    def owns(self, found: LogicalVolume | Looked) -> bool:
         """Whether it lies in our pool."""
-        return found.pool == self._pool
+        return found.pool == self.room
+
+    def why_not(self, found: Looked) -> str:
+        """Why one of the pool cannot become a volume of ours; empty if it can."""
+        if "extorigin" in found.roles or "extsnapshot" in found.roles:
+            return "it shares bytes with a volume outside the pool"
+        return ""
 
     def capacity(self) -> Capacity:
-        """Two commands: the pool's level, and the sizes promised in it."""
+        """Two commands: the pool's level, and the sizes promised in it.
+
+        No command of LVM's tells their sum, so it is one row of a report for
+        each of them; their number is not what the two commands' time is made of
+        until there are thousands.
+        """
         pool = self._find()
         if pool is None:
             self.check()
             raise AssertionError("check() names the missing pool")
         promised = sum(v.size for v in self._lvm.volumes() if self.owns(v))
-        free = int(pool.size * (100 - pool.data_percent) / 100)
-        return Capacity(pool.size, free, promised, thin=True)
+        return Capacity(
+            pool.size,
+            free=int(pool.size * (100 - pool.data_percent) / 100),
+            provisioned=promised,
+            thin=True,
+            closed=self._closed(pool),
+            data_percent=pool.data_percent,
+            metadata_percent=pool.metadata_percent,
+        )
+
+    def need_room(self) -> None:
+        """:raises NoSpace: the pool takes nothing new."""
+        pool = self._find()
+        # lvcreate says better that there is none.
+        if pool and (why := self._closed(pool)):
+            raise NoSpace(self.room, why)
+
+    def wipes(self) -> tuple[Wipe, ...]:
+        """Nothing has to be wiped."""
+        return ()
+
+    def wipe(self, name: str, most: int) -> Wipe | None:
+        """Nothing has to be wiped."""
+        return None
+
+    def _closed(self, pool: Pool) -> str:
+        """Why the pool takes nothing new, or empty."""
+        if pool.health:
+            return f"LVM says of it: {pool.health}; see lvs -o+lv_health_status"
+        if pool.data_percent >= self._data_limit:
+            level = f"its data is {pool.data_percent:g}% full"
+            return f"{level}; grow it or delete volumes"
+        if pool.metadata_percent >= self._metadata_limit:
+            return f"its metadata is {pool.metadata_percent:g}% full; grow its metadata"
+        return ""
 
     def _grow(self, volume: Volume) -> None:
         try:
             self._lvm.extend(volume.name, volume.size)
         except CommandFailed as error:
-            if not commands.large_enough(error):
+            if not saying.large_enough(error):
                 raise
-
-    def _need_room(self) -> None:
-        pool = self._find()
-        if pool is None:
-            return  # lvcreate says it better
-        if pool.data_percent >= _DATA_LIMIT:
-            why = f"its data is {pool.data_percent:g}% full; grow it or delete volumes"
-            raise NoSpace(self._pool, why)
-        if pool.metadata_percent >= _METADATA_LIMIT:
-            why = f"its metadata is {pool.metadata_percent:g}% full; grow its metadata"
-            raise NoSpace(self._pool, why)
 
     def _find(self) -> Pool | None:
         try:
-            return self._lvm.pool(self._pool)
+            return self._lvm.pool(self.room)
         except CommandFailed as error:
-            if commands.missing(error):
+            if saying.missing(error):
                 return None
             raise

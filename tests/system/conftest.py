@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.system import groups
 from tests.system.api import Api
 from tests.system.daemons import Daemon, OwnHelper
 from tests.system.hosts import Host, Traffic
@@ -20,6 +21,13 @@ from tests.system.kernel import Foreign
 from tests.system.units import Journal
 from tests.system.volumes import MakeDaemon, MakeHost, Take, Volumes
 from tests.system.waiting import wait_until
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_groups() -> Iterator[None]:
+    """The volume groups of further daemons go with the last of these."""
+    yield
+    groups.remove_all()
 
 
 @pytest.fixture(scope="session")

@@ -25,6 +25,7 @@ from pathlib import Path
 from agent import main as agent_main
 from drivers import registry
 from drivers.helper import server
+from tests.system import groups
 from tests.system.api import Api
 from tests.system.kernel import Live
 from tests.system.waiting import wait_until
@@ -76,7 +77,10 @@ class Forked:
 
 
 class Daemon:
-    """A lunshared with a state path of its own, on the node's VG and target."""
+    """A lunshared with a state path of its own, on the node's target.
+
+    ``group`` is its volume group: one of its own, unless ``backend`` names one.
+    """
 
     def __init__(
         self,
@@ -88,6 +92,9 @@ class Daemon:
         directory.mkdir(exist_ok=True)
         self.directory, self.state = directory, directory / "state"
         self._socket = f"unix:{directory}/api"
+        named = (backend or {}).get("volume_group")
+        self._taken = None if named else groups.take()
+        self.group = str(named or self._taken)
         self.api = Api(self._socket)
         chosen: dict[str, Options] = {
             "DEFAULT": {
@@ -97,7 +104,11 @@ class Daemon:
                 **(node or {}),
             },
             "helper": {"socket": helper},
-            "lvm": {"volume_driver": "lvm", **(backend or {})},
+            "lvm": {
+                "volume_driver": "lvm",
+                "volume_group": self.group,
+                **(backend or {}),
+            },
         }
         self.config = directory / "lunshare.conf"
         sections = (_section(name, options) for name, options in chosen.items())
@@ -129,6 +140,12 @@ class Daemon:
 
     def clear(self) -> None:
         """Take away all that it made; start it for that if need be."""
+        self._clear()
+        if self._taken:
+            groups.give_back(self._taken)
+            self._taken = None
+
+    def _clear(self) -> None:
         if not self._worked:
             return
         if self.process is None or not self.process.alive:
@@ -200,7 +217,7 @@ def _live(main: Main, argv: list[str], log: Path) -> None:
         os._exit(code)
 
 
-def remove_disk(volume: str, group: str = "lunshare") -> None:
+def remove_disk(volume: str, group: str) -> None:
     """Remove a logical volume by hand, if it is there."""
     path = f"{group}/volume-{volume}"
     subprocess.run(["lvremove", "-qq", "--yes", path], check=False, capture_output=True)

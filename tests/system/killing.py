@@ -17,7 +17,7 @@ import threading
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from tests.system import kernel, lives
+from tests.system import groups, kernel, lives
 from tests.system.daemons import Daemon, Forked
 from tests.system.hosts import Host, block, write_protected
 from tests.system.kernel import Live
@@ -80,7 +80,7 @@ class Node:
         """``others``: the database of a node that works beside this one."""
         self.daemon = Daemon(directory, node={"create_wait": 60})
         self._databases = (self.daemon.state / "lunshare.sqlite", others)
-        self._strange = _on_disk() | kernel.ours()
+        self._strange = kernel.ours()
         self._bystanders: list[Bystander] = []
         self._looks = 0
         self._start()
@@ -139,7 +139,7 @@ class Node:
         rows = _rows(mine, "volume_attachment")
         assert set(volumes.values()) <= {"available"}
         assert {row["attach_status"] for row in rows} <= {*_WANTED, "reserved"}
-        assert self._mine(_on_disk) == set(volumes)
+        assert self._on_disk() == set(volumes)
         wanted: dict[str, dict[str, str]] = {}
         for row in rows:
             if row["initiator"] and row["attach_status"] in _WANTED:
@@ -153,6 +153,12 @@ class Node:
         for each in self._bystanders:
             assert each.host.name in attached
             each.is_undisturbed(self._looks)
+
+    def _on_disk(self) -> set[str]:
+        """The volumes that have a logical volume."""
+        path = f"/dev/{self.daemon.group}"
+        names = os.listdir(path) if os.path.isdir(path) else []
+        return {n.removeprefix("volume-") for n in names if n.startswith("volume-")}
 
     def _mine(self, found: Callable[[], set[str]]) -> set[str]:
         """What is there and not the other node's, which works meanwhile."""
@@ -178,12 +184,6 @@ def _rows(path: Path, table: str) -> list[sqlite3.Row]:
         database.close()
 
 
-def _on_disk() -> set[str]:
-    """The volumes that have a logical volume."""
-    names = os.listdir("/dev/lunshare") if os.path.isdir("/dev/lunshare") else []
-    return {n.removeprefix("volume-") for n in names if n.startswith("volume-")}
-
-
 def lane(
     argv: list[str], directory: Path, others: Path, operations: Iterable[str]
 ) -> int:
@@ -198,4 +198,5 @@ def lane(
             print(f"{operation}: killed at each of {steps} steps")
     finally:
         node.close()
+        groups.remove_all()
     return 0

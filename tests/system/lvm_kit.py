@@ -7,6 +7,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -17,7 +18,7 @@ import pytest
 from drivers.base import Root, VolumeDriver
 from drivers.conformance.fixtures import MIB, VolumeFixtures, defaults
 from drivers.lvm import LvmVolumes
-from drivers.values import Volume
+from drivers.values import Snapshot, Volume
 from tests.system.lio_node import HelperProcess, run
 
 # Not the daemon's: what a node keeps there meanwhile is no part of these tests.
@@ -72,6 +73,10 @@ class LvmFixtures(VolumeFixtures):
         for disk in driver.disks():
             run("lvchange", "-an", disk.path)
 
+    def stranger_name(self) -> str:
+        """A name that is not ours."""
+        return f"kit-stranger-{uuid.uuid4().hex[:8]}"
+
 
 class ThinFixtures(LvmFixtures):
     """Thin volumes in a small pool."""
@@ -100,14 +105,33 @@ class ThinFixtures(LvmFixtures):
         with thin_volume(FOREIGN, 4 * MIB, b"somebody's" * 1000):
             yield lambda: state(FOREIGN)
 
+    @pytest.fixture
+    def stranger(self) -> Callable[[], str]:
+        def put() -> str:
+            name, size = self.stranger_name(), f"-V{self.size}b"
+            run("lvcreate", "-y", size, "--thin", "-n", name, f"{GROUP}/{POOL}")
+            return name
+
+        return put
+
     def leave_half_made(self, driver: VolumeDriver, volume: Volume) -> None:
         """lvcreate has committed its metadata and died before the node was made."""
         driver.create(volume)
         run("lvchange", "-an", f"{GROUP}/{volume.name}")
 
+    def leave_half_copied(
+        self, driver: VolumeDriver, volume: Volume, snapshot: Snapshot
+    ) -> None:
+        """As that, of a snapshot, and smaller than it is to become."""
+        of = f"{GROUP}/{snapshot.name}"
+        run("lvcreate", "-y", "-s", "-ky", "-n", volume.name, of)
+
 
 class ThickFixtures(LvmFixtures):
     """Linear volumes beside whatever else the group holds."""
+
+    wipes_deleted = True
+    extends_under_snapshots = False
 
     @pytest.fixture
     def build(self, root: Root) -> Callable[[], VolumeDriver]:
@@ -130,11 +154,26 @@ class ThickFixtures(LvmFixtures):
         yield lambda: state(FOREIGN)
         run("lvremove", "-y", f"{GROUP}/{FOREIGN}")
 
+    @pytest.fixture
+    def stranger(self) -> Callable[[], str]:
+        def put() -> str:
+            name, size = self.stranger_name(), f"-L{self.size}b"
+            run("lvcreate", "-y", "-Wn", size, "-n", name, GROUP)
+            return name
+
+        return put
+
     def leave_half_made(self, driver: VolumeDriver, volume: Volume) -> None:
         """Killed in the wipe: the extents still hold somebody's bytes."""
         size = f"-L{volume.size}b"
         run("lvcreate", "-y", "-Wn", size, "-n", f"{volume.name}.new", GROUP)
         fill(f"{volume.name}.new", b"an earlier owner's" * 1000)
+
+    def leave_half_copied(
+        self, driver: VolumeDriver, volume: Volume, snapshot: Snapshot
+    ) -> None:
+        """Killed in the copy."""
+        self.leave_half_made(driver, volume)
 
 
 @contextlib.contextmanager

@@ -24,9 +24,9 @@ IN_TIME = 4 * DEADLINE
 
 
 @contextlib.contextmanager
-def _hanging(volume: str) -> Iterator[None]:
+def _hanging(group: str, volume: str) -> Iterator[None]:
     """I/O of this volume's disk waits until the block ends."""
-    mapped = f"lunshare-volume--{volume.replace('-', '--')}"
+    mapped = "-".join(word.replace("-", "--") for word in (group, f"volume-{volume}"))
     run("dmsetup", "suspend", "--noflush", "--nolockfs", mapped)
     try:
         yield
@@ -39,7 +39,8 @@ def test_a_detach_from_a_hung_disk_is_an_error_in_time_and_is_finished_later(
     daemon: MakeDaemon, host: MakeHost, finished_by: str
 ) -> None:
     often = {"reconcile_interval": 1} if finished_by == "the next reconcile" else {}
-    api = daemon(node=often, backend={"lio_deadline": DEADLINE}).start().api
+    node = daemon(node=often, backend={"lio_deadline": DEADLINE}).start()
+    api = node.api
     hung, sound = api.volume(), api.volume()
     live = Live(hung)
     goes, stays, other = host("goes"), host("stays"), host("other")
@@ -49,7 +50,7 @@ def test_a_detach_from_a_hung_disk_is_an_error_in_time_and_is_finished_later(
     session.write(0, block("before"))
     elsewhere = stays.login(api.attach(sound, stays)["connection_info"])
     with Traffic(elsewhere, "rw") as traffic:
-        with _hanging(hung):
+        with _hanging(node.group, hung):
             before = live.commands()
             write = Later(session.write, 0, block("under way"))
             wait_until(lambda: live.commands() > before)

@@ -123,7 +123,8 @@ def test_what_is_ours_and_has_no_row_is_reported_and_left_alone(
     lost = str(uuid.uuid4())
     live = Live(lost)
     size = ("--thin", "--virtualsize", "1g")
-    run("lvcreate", "-qq", *size, "-n", f"volume-{lost}", "lunshare/lunshare-pool")
+    pool = f"{keen.group}/{keen.group}-pool"
+    run("lvcreate", "-qq", *size, "-n", f"volume-{lost}", pool)
     try:
         live.group.mkdir(parents=True)
         wait_until(lambda: len(_about(keen.api, lost)) == 2)
@@ -131,12 +132,12 @@ def test_what_is_ours_and_has_no_row_is_reported_and_left_alone(
         for what in ("export of volume", "disk /dev/"):
             assert _logged(keen, "left alone", what, lost)
         assert live.group.exists()
-        assert lost in run("lvs", "-o", "lv_name", "lunshare")
+        assert lost in run("lvs", "-o", "lv_name", keen.group)
     finally:
         if live.path.exists():
             live.group.rmdir()
             live.path.rmdir()
-        remove_disk(lost)
+        remove_disk(lost, keen.group)
     wait_until(lambda: not _about(keen.api, lost))
 
 

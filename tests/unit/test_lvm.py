@@ -4,11 +4,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
-from drivers.conformance.fixtures import defaults
 from drivers.errors import (
     CommandFailed,
     DeadlineExceeded,
@@ -18,69 +15,21 @@ from drivers.errors import (
     NoSpace,
     UnknownDisk,
 )
-from drivers.lvm import LvmVolumes, report
+from drivers.lvm import claim, names, report
 from drivers.values import Capacity, Disk, Volume
-
-UUID = "11111111-2222-4333-8444-555555555555"
-# No such group is on the machine of a test, so no disk is ever found active.
-GROUP = "lunshare-unit-test"
-
-LVS = """
-  {
-      "report": [
-          {
-              "lv": [
-                  {"lv_name":"pool", "lv_size":"8589934592", "pool_lv":""},
-                  {"lv_name":"volume-UUID", "lv_size":"8388608", "pool_lv":"pool"},
-                  {"lv_name":"volume-UUID.new", "lv_size":"8388608", "pool_lv":""},
-                  {"lv_name":"volume-mine", "lv_size":"4194304", "pool_lv":"pool"}
-              ]
-          }
-      ]
-  }
-""".replace("UUID", UUID)
-POOL = """
-  {
-      "report": [
-          {
-              "lv": [
-                  {"lv_size":"8589934592", "segtype":"%s", "zero":"%s",
-                   "data_percent":"%s", "metadata_percent":"%s"}
-              ]
-          }
-      ]
-  }
-"""
-HALF_FULL = POOL % ("thin-pool", "zero", "50.00", "10.79")
-GONE = f'  Failed to find logical volume "{GROUP}/volume-{UUID}"\n'
-
-
-class Scripted:
-    """A door to root that gives answers by the name of the program."""
-
-    def __init__(self, **answers: str | Exception) -> None:
-        self._answers = answers
-        self.commands: list[tuple[str, ...]] = []
-
-    def run(self, *argv: str, timeout: float = 60.0) -> str:
-        self.commands.append(argv)
-        answer = self._answers[argv[0]]
-        if isinstance(answer, str):
-            return answer
-        raise answer
-
-    def call(self, verb: str, *, timeout: float = 30.0, **arguments: Any) -> Any:
-        raise AssertionError(verb)
-
-
-def failed(stderr: str) -> CommandFailed:
-    return CommandFailed(("lvm",), 5, stderr)
-
-
-def driver(root: Scripted, **given: Any) -> LvmVolumes:
-    given = {"volume_group": GROUP, "lvm_pool": "pool", "command_timeout": 0.01} | given
-    return LvmVolumes("unit", defaults(LvmVolumes, **given), root)
-
+from tests.unit.lvm_answers import (
+    GONE,
+    GROUP,
+    HALF_FULL,
+    LVS,
+    POOL,
+    SNAPSHOT,
+    UUID,
+    VG,
+    Scripted,
+    driver,
+    failed,
+)
 
 # reports
 
@@ -100,8 +49,8 @@ def test_a_report_of_segments_is_read():
 
 
 def test_an_inactive_pool_has_no_levels():
-    (pool,) = report.pools(POOL % ("thin-pool", "", "", ""))
-    assert pool == report.Pool(8589934592, 0.0, 0.0, zeroes=False)
+    (pool,) = report.pools(POOL % ("thin-pool", "", "", "", ""))
+    assert pool == report.Pool(8589934592, 0.0, 0.0, zeroes=False, health="")
 
 
 @pytest.mark.parametrize(
@@ -130,12 +79,19 @@ def test_capacity_of_a_pool_counts_promises_of_others_too():
             return LVS if argv[-1] == GROUP else HALF_FULL
 
     found = driver(Root(lvs="")).capacity()
-    assert found == Capacity(1 << 33, 1 << 32, 8388608 + 4194304, thin=True)
+    assert found == Capacity(
+        1 << 33,
+        1 << 32,
+        8388608 + 4194304,
+        True,
+        "",
+        data_percent=50.0,
+        metadata_percent=10.79,
+    )
 
 
 def test_capacity_of_a_group_is_one_command():
-    text = '{"report":[{"vg":[{"vg_size":"100", "vg_free":"30"}]}]}'
-    root = Scripted(vgs=text)
+    root = Scripted(vgs=VG % (30, ""))
     found = driver(root, lvm_type="default").capacity()
     assert found == Capacity(100, 30, 70, thin=False)
     assert len(root.commands) == 1
@@ -163,9 +119,9 @@ def test_delete_of_an_unknown_disk_is_success():
 @pytest.mark.parametrize(
     "said",
     [
-        f"  Logical volume {GROUP}/volume-{UUID} in use.",
-        f"  Logical volume {GROUP}/volume-{UUID} contains a filesystem in use.",
-        f"  Logical volume {GROUP}/volume-{UUID} is used by another device.",
+        f"  Logical volume lunshare/volume-{UUID} in use.",
+        f"  Logical volume lunshare/volume-{UUID} contains a filesystem in use.",
+        f"  Logical volume lunshare/volume-{UUID} is used by another device.",
     ],
 )
 def test_an_open_disk_is_busy(said):
@@ -184,10 +140,10 @@ def test_a_group_without_extents_has_no_room():
 
 @pytest.mark.parametrize(
     ("data", "metadata", "word"),
-    [("98.00", "1.00", "data"), ("1.00", "95.00", "metadata")],
+    [("95.00", "1.00", "data"), ("1.00", "90.00", "metadata")],
 )
 def test_a_pool_that_is_nearly_full_takes_no_volume(data, metadata, word):
-    root = Scripted(lvs=POOL % ("thin-pool", "zero", data, metadata))
+    root = Scripted(lvs=POOL % ("thin-pool", "zero", data, metadata, ""))
     with pytest.raises(NoSpace, match=f"its {word} is"):
         driver(root).create(Volume(UUID, 8))
     assert [argv[0] for argv in root.commands] == ["lvs"]
@@ -200,8 +156,8 @@ def test_any_other_failure_is_passed_on():
 
 
 def test_a_pool_that_is_no_pool_is_named():
-    group = '{"report":[{"vg":[{"vg_size":"9", "vg_free":"9"}]}]}'
-    root = Scripted(vgs=group, lvs=POOL % ("linear", "", "", ""))
+    group, pool = VG % (9, claim.tag()), POOL % ("linear", "", "", "", "")
+    root = Scripted(vgs=group, lvs=pool)
     with pytest.raises(Misconfigured, match="lvcreate --type thin-pool"):
         driver(root).check()
 
@@ -209,3 +165,87 @@ def test_a_pool_that_is_no_pool_is_named():
 def test_a_node_that_does_not_appear_ends_at_the_deadline():
     with pytest.raises(DeadlineExceeded):
         driver(Scripted(lvchange="")).disk(UUID)
+
+
+# a pool that is nearly full
+
+
+@pytest.mark.parametrize(
+    ("levels", "options", "word"),
+    [
+        (("95.00", "1.00", ""), {}, "its data is 95% full"),
+        (("94.99", "1.00", ""), {}, ""),
+        (("94.99", "90.00", ""), {}, "its metadata is 90% full"),
+        (("60.00", "1.00", ""), {"lvm_pool_data_limit": 60.0}, "its data is 60%"),
+        (("1.00", "50.00", ""), {"lvm_pool_metadata_limit": 50.0}, "its metadata"),
+        (("1.00", "1.00", "out_of_data"), {}, "out_of_data"),
+    ],
+)
+def test_a_pool_says_why_it_is_closed(levels, options, word):
+    class Root(Scripted):
+        def run(self, *argv: str, timeout: float = 60.0) -> str:
+            super().run(*argv)
+            return LVS if argv[-1] == GROUP else POOL % ("thin-pool", "zero", *levels)
+
+    closed = driver(Root(lvs=""), **options).capacity().closed
+    assert word in closed
+    assert bool(word) is bool(closed)
+
+
+@pytest.mark.parametrize("call", ["create_snapshot", "create_from"])
+def test_a_pool_that_is_nearly_full_takes_no_copy(call):
+    root = Scripted(lvs=POOL % ("thin-pool", "zero", "99.00", "1.00", ""))
+    given = [SNAPSHOT] if call == "create_snapshot" else [Volume(UUID, 8), SNAPSHOT]
+    with pytest.raises(NoSpace, match="its data is 99% full"):
+        getattr(driver(root), call)(*given)
+    assert [argv[0] for argv in root.commands] == ["lvs"]
+
+
+def test_a_group_without_a_free_extent_is_closed():
+    found = driver(Scripted(vgs=VG % (0, "")), lvm_type="default").capacity()
+    assert "all its extents are taken" in found.closed
+
+
+# names
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        f"volume-{UUID}",
+        f"volume-{UUID}.new",
+        f"volume-{UUID}.tail",
+        f"volume-{UUID}.revert",
+        f"_snapshot-{UUID}",
+        f"deleted-{UUID}.8388608",
+    ],
+)
+def test_what_we_named_is_ours(name):
+    assert names.ours(name)
+    assert names.valid(name)
+    for other in (name[:-1] + "-", name + "x", "x" + name):
+        assert not names.ours(other)
+
+
+def test_the_size_before_deletion_is_in_the_name():
+    name = names.deleted(8 << 20)
+    assert names.deleted_size(name) == 8 << 20
+    assert names.deleted(8 << 20) != name
+    assert names.deleted_size(f"volume-{UUID}") is None
+
+
+# a group that is gone
+
+
+@pytest.mark.parametrize("call", ["disks", "capacity", "snapshots", "manageable"])
+def test_a_group_that_vanished_is_named(call):
+    said = f'  Volume group "{GROUP}" not found\n  Cannot process volume group {GROUP}'
+    root = Scripted(vgs=failed(said), lvs=failed(said))
+    with pytest.raises(Misconfigured, match=f"volume_group {GROUP}: there is no such"):
+        getattr(driver(root), call)()
+
+
+def test_a_disk_of_a_group_that_vanished_is_no_unknown_disk():
+    said = f'  Volume group "{GROUP}" not found\n  Cannot process volume group {GROUP}'
+    with pytest.raises(Misconfigured):
+        driver(Scripted(lvchange=failed(said))).disk(UUID)

@@ -1,0 +1,83 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""Deleted thick volumes are wiped from their end, and shrink by what is wiped.
+
+So what is left to do is their size: nothing else is kept, and whoever is killed
+leaves a volume that the next call goes on with. Their first size is in their name.
+
+The room of a thick snapshot is not wiped when it is deleted: nobody can read
+there what is not in a snapshot's table, which LVM clears when it makes one, and
+every extent is wiped before it is seen under a volume's name.
+"""
+
+from __future__ import annotations
+
+from drivers import devices
+from drivers.errors import CommandFailed
+from drivers.lvm import names, saying
+from drivers.lvm.commands import Lvm
+from drivers.values import Wipe
+
+# What may tell of a file system: lvm2 2.03.17 and later refuse to cut one off.
+_HEAD = 1024**2
+
+
+class Wiping:
+    """What is left of deleted volumes."""
+
+    def __init__(self, lvm: Lvm, timeout: float) -> None:
+        self._lvm, self._timeout = lvm, timeout
+        self._unit = 0
+
+    def wipes(self) -> tuple[Wipe, ...]:
+        """All of them, by one command."""
+        return tuple(
+            Wipe(found.name, size, found.size)
+            for found in self._lvm.volumes()
+            if (size := names.deleted_size(found.name)) is not None
+        )
+
+    def wipe(self, name: str, most: int) -> Wipe | None:
+        """Wipe up to ``most`` bytes of it, but one extent at least."""
+        size = names.deleted_size(name)
+        left = self._left(name) if size is not None else None
+        if size is None or left is None:
+            return None
+        start = next_start(left, most, self._extent()) if most < left else 0
+        if start and left == size:
+            self._lvm.wipe_head(name, min(_HEAD, start))
+        self._lvm.wipe_end(name, start, left - start)
+        if not start:
+            self._lvm.remove(name)
+            return None
+        self._lvm.reduce(name, start)
+        return Wipe(name, size, start)
+
+    def _extent(self) -> int:
+        self._unit = self._unit or self._lvm.group().extent
+        return self._unit
+
+    def _left(self, name: str) -> int | None:
+        """Its size now; None if it is gone."""
+        path = self._lvm.path(name)
+        try:
+            return devices.block_size(path)
+        except FileNotFoundError:
+            pass
+        try:
+            self._lvm.activate(name)
+        except CommandFailed as error:
+            if saying.missing(error):
+                return None
+            raise
+        devices.wait_for(path, self._timeout)
+        return devices.block_size(path)
+
+
+def next_start(left: int, most: int, extent: int) -> int:
+    """Where a step of up to ``most`` of the ``left`` bytes begins.
+
+    LVM gives up whole extents, and a step that gives up none would never end.
+    """
+    start = -(-max(0, left - most) // extent) * extent
+    return max(0, min(start, left - extent))

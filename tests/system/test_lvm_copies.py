@@ -1,0 +1,312 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""Snapshots, reverts and wipes on a real volume group, killed at their steps."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from drivers.base import Root
+from drivers.conformance.fixtures import MIB, new_volume
+from drivers.errors import LostSnapshot, NoSpace, Unsupported
+from drivers.lvm import LvmVolumes
+from drivers.values import Snapshot, Volume
+from tests.system.lio_node import run
+from tests.system.lvm_kit import GROUP, build_lvm, fill, group, root
+
+__all__ = ["group", "root"]
+pytestmark = pytest.mark.system
+
+OLD, NEW = b"the snapshot's" * 300, b"written later " * 300
+
+
+class Killed(BaseException):
+    """As kill -9 of the daemon: what runs as root has ended, nobody goes on."""
+
+
+class Dying:
+    """A door to root behind which the caller dies after so many commands."""
+
+    def __init__(self, root: Root, commands: int) -> None:
+        self._root, self._left = root, commands
+
+    def run(self, *argv: str, timeout: float = 60.0) -> str:
+        if self._left == 0:
+            raise Killed
+        self._left -= 1
+        return self._root.run(*argv, timeout=timeout)
+
+    def call(self, verb: str, *, timeout: float = 30.0, **arguments: Any) -> Any:
+        return self._root.call(verb, timeout=timeout, **arguments)
+
+
+class Scene:
+    """A volume whose first bytes were OLD in its snapshot, and are NEW now."""
+
+    def __init__(self, root: Root, **options: Any) -> None:
+        self._root, self._options = root, options
+        self.driver = self.again()
+        self.volume = new_volume(8 * MIB)
+        self.snapshot = Snapshot(str(uuid.uuid4()), self.volume.id, self.volume.size)
+        self.driver.create(self.volume)
+        fill(self.volume.name, OLD)
+        self.driver.create_snapshot(self.snapshot)
+        fill(self.volume.name, NEW)
+
+    def again(self, commands: int = -1) -> LvmVolumes:
+        """The driver of the next life, which ends after so many commands."""
+        return build_lvm(Dying(self._root, commands), **self._options)
+
+    def bytes(self) -> bytes:
+        """What the volume begins with."""
+        path = Path(self.driver.disk(self.volume.id).path)
+        with path.open("rb", buffering=0) as file:
+            return file.read(len(OLD))
+
+    def clear(self) -> None:
+        self.driver.delete_snapshot(self.snapshot.id)
+        self.driver.delete(self.volume.id)
+        settle(self.driver)
+
+
+def settle(driver: LvmVolumes) -> None:
+    """Wipe what was deleted."""
+    for left in driver.wipes():
+        assert driver.wipe(left.name, left.size) is None
+
+
+@contextlib.contextmanager
+def scene(root: Root, **options: Any) -> Iterator[Scene]:
+    made = Scene(root, **options)
+    yield made
+    made.clear()
+
+
+def names() -> set[str]:
+    return set(run("lvs", "--noheadings", "-o", "lv_name", GROUP).split())
+
+
+# reverts
+
+
+@pytest.mark.parametrize("steps", [2, 3])
+def test_a_thin_revert_that_was_killed_leaves_a_disk_and_is_finished(root, steps):
+    with scene(root) as made:
+        with pytest.raises(Killed):
+            made.again(steps).revert(made.snapshot)
+        assert f"{made.volume.name}.revert" in names()
+        assert (made.volume.name in names()) is (steps < 3)
+        again = made.again()
+        again.check()
+        assert made.bytes() == (OLD if steps == 3 else NEW)
+        assert made.volume.id in {disk.volume_id for disk in again.disks()}
+        again.revert(made.snapshot)
+        assert made.bytes() == OLD
+        assert again.snapshots() == (made.snapshot.id,)
+        assert f"{made.volume.name}.revert" not in names()
+
+
+def test_a_thin_revert_that_was_killed_is_finished_without_check(root):
+    with scene(root) as made:
+        with pytest.raises(Killed):
+            made.again(3).revert(made.snapshot)
+        made.again().revert(made.snapshot)
+        assert made.bytes() == OLD
+
+
+def test_a_volume_whose_revert_was_killed_is_deleted_wholly(root):
+    with scene(root) as made:
+        with pytest.raises(Killed):
+            made.again(2).revert(made.snapshot)
+        made.again().delete(made.volume.id)
+        assert not {name for name in names() if made.volume.id in name}
+
+
+@pytest.mark.parametrize("steps", [2, 3, 4])
+def test_a_thick_revert_that_was_killed_is_finished(root, steps):
+    with scene(root, lvm_type="default") as made:
+        with pytest.raises(Killed):
+            made.again(steps).revert(made.snapshot)
+        again = made.again()
+        again.check()
+        assert made.bytes() == (NEW if steps == 2 else OLD)
+        again.revert(made.snapshot)
+        assert made.bytes() == OLD
+        assert again.snapshots() == (made.snapshot.id,)
+        assert "revert" not in run("lvs", "--noheadings", "-o", "lv_tags", GROUP)
+
+
+def test_a_merge_that_was_put_off_is_waited_for(root):
+    with scene(root, lvm_type="default") as made:
+        name = f"{GROUP}/{made.snapshot.name}"
+        held = os.open(f"/dev/{GROUP}/{made.volume.name}", os.O_RDONLY)
+        said = run("lvconvert", "--yes", "--mergesnapshot", name)
+        os.close(held)
+        assert "next activation" in said
+        run("lvchange", "--addtag", f"revert-{made.snapshot.id}", name_of(made))
+        made.again().revert(made.snapshot)
+        assert made.bytes() == OLD
+        assert made.driver.snapshots() == (made.snapshot.id,)
+
+
+def name_of(made: Scene) -> str:
+    return f"{GROUP}/{made.volume.name}"
+
+
+# thick snapshots
+
+
+def test_a_snapshot_that_ran_over_is_never_read(root):
+    thick = build_lvm(root, lvm_type="default", lvm_snapshot_reserve=1)
+    volume, target = new_volume(32 * MIB), new_volume(32 * MIB)
+    snapshot = Snapshot(str(uuid.uuid4()), volume.id, volume.size)
+    thick.create(volume)
+    thick.create_snapshot(snapshot)
+    new = b"x" * (24 * MIB)
+    fill(volume.name, new)
+    for call in (
+        lambda: thick.create_from(target, snapshot),
+        lambda: thick.revert(snapshot),
+    ):
+        with pytest.raises(LostSnapshot):
+            call()
+    assert [disk.volume_id for disk in thick.disks()] == [volume.id]
+    assert thick.snapshots() == (snapshot.id,)
+    with Path(f"/dev/{GROUP}/{volume.name}").open("rb") as file:
+        assert file.read(len(new)) == new
+    thick.delete_snapshot(snapshot.id)
+    thick.delete(volume.id)
+    settle(thick)
+
+
+def test_a_whole_reserve_takes_a_whole_rewrite_and_no_growth(root):
+    with scene(root, lvm_type="default") as made:
+        thick, size = made.driver, made.driver.disk(made.volume.id).size
+        fill(made.volume.name, b"y" * size)
+        before = names()
+        with pytest.raises(Unsupported, match="has snapshots"):
+            thick.extend(Volume(made.volume.id, 2 * size))
+        assert thick.disk(made.volume.id).size == size
+        assert names() == before
+        thick.revert(made.snapshot)
+        whole = Path(f"/dev/{GROUP}/{made.volume.name}").read_bytes()
+        assert whole == OLD + bytes(size - len(OLD))
+
+
+def test_a_snapshot_that_the_group_has_less_room_for_is_refused(root):
+    thick, volume = build_lvm(root, lvm_type="default"), new_volume(8 * MIB)
+    snapshot = Snapshot(str(uuid.uuid4()), volume.id, volume.size)
+    thick.create(volume)
+    room = thick.capacity().free - 8 * MIB  # and the table needs more than that
+    run("lvcreate", "-y", "-Wn", f"-L{room}b", "-n", "kit-filler", GROUP)
+    try:
+        with pytest.raises(NoSpace):
+            thick.create_snapshot(snapshot)
+        assert thick.snapshots() == ()
+    finally:
+        run("lvremove", "-y", f"{GROUP}/kit-filler")
+    thick.delete(volume.id)
+    settle(thick)
+
+
+# wipes
+
+
+def test_a_wipe_that_was_killed_goes_on_and_frees_zeros_only(root):
+    thick, volume = build_lvm(root, lvm_type="default"), new_volume(12 * MIB)
+    thick.create(volume)
+    fill(volume.name, b"secret" * (2 * MIB))
+    [extents] = _extents(volume.name)
+    thick.delete(volume.id)
+    [wipe] = thick.wipes()
+    assert (wipe.size, wipe.left) == (12 * MIB, 12 * MIB)
+    # The group's extent size, the head, and the end are zeros; it did not shrink.
+    with pytest.raises(Killed):
+        build_lvm(Dying(root, 3), lvm_type="default").wipe(wipe.name, 5 * MIB)
+    again = build_lvm(root, lvm_type="default")
+    assert again.wipes() == (wipe,)
+    left = again.wipe(wipe.name, 5 * MIB)
+    assert left is not None
+    # A step frees whole extents, and no more than it may wipe.
+    assert left.left == 8 * MIB
+    assert again.wipe(wipe.name, 1) is not None
+    assert again.wipes()[0].left == 4 * MIB
+    run("lvchange", "-an", f"{GROUP}/{wipe.name}")
+    assert again.wipe(wipe.name, 1 << 40) is None
+    assert again.wipes() == ()
+    run("lvcreate", "-y", "-Wn", "-Zn", "-L12m", "-n", "raw", GROUP, extents)
+    try:
+        assert Path(f"/dev/{GROUP}/raw").read_bytes() == bytes(12 * MIB)
+    finally:
+        run("lvremove", "-y", f"{GROUP}/raw")
+
+
+def _extents(name: str) -> list[str]:
+    fields = ("--noheadings", "--segments", "-o", "seg_pe_ranges")
+    return run("lvs", *fields, f"{GROUP}/{name}").split()
+
+
+# a pool that is full
+
+
+@pytest.fixture
+def tiny() -> Iterator[str]:
+    """A thin pool of its own, that fails writes as soon as it is full."""
+    run("lvcreate", "-y", "--type", "thin-pool", "-L16m", "-n", "tiny", GROUP)
+    run("lvchange", "--errorwhenfull", "y", f"{GROUP}/tiny")
+    yield "tiny"
+    run("lvremove", "-y", f"{GROUP}/tiny")
+
+
+def test_a_full_pool_keeps_what_was_acknowledged(root, tiny):
+    thin = build_lvm(root, lvm_pool=tiny)
+    victim, greedy = new_volume(8 * MIB), new_volume(64 * MIB)
+    for volume in (victim, greedy):
+        thin.create(volume)
+    fill(victim.name, OLD)
+    landed = _write_until_full(f"/dev/{GROUP}/{greedy.name}")
+    assert 0 < landed < 16 * MIB
+    fill(victim.name, NEW)
+    capacity = thin.capacity()
+    assert capacity.data_percent == 100.0
+    assert capacity.closed
+    snapshot = Snapshot(str(uuid.uuid4()), victim.id, victim.size)
+    for call in (
+        lambda: thin.create(new_volume(MIB)),
+        lambda: thin.extend(Volume(victim.id, 16 * MIB)),
+        lambda: thin.create_snapshot(snapshot),
+    ):
+        with pytest.raises(NoSpace, match="tiny has no room"):
+            call()
+    run("lvextend", "-y", "-L+16m", f"{GROUP}/{tiny}")
+    assert thin.capacity().closed == ""
+    run("lvchange", "-an", *(f"{GROUP}/{v.name}" for v in (victim, greedy)))
+    thin.check()
+    with Path(f"/dev/{GROUP}/{victim.name}").open("rb") as file:
+        assert file.read(len(NEW)) == NEW
+    with Path(f"/dev/{GROUP}/{greedy.name}").open("rb") as file:
+        assert file.read(landed) == b"g" * landed
+    thin.create_snapshot(snapshot)
+    thin.delete_snapshot(snapshot.id)
+    for volume in (victim, greedy):
+        thin.delete(volume.id)
+
+
+def _write_until_full(path: str) -> int:
+    """How many bytes were acknowledged, each down to the medium."""
+    landed, piece = 0, b"g" * MIB
+    with Path(path).open("wb", buffering=0) as file:
+        try:
+            while True:
+                file.write(piece)
+                os.fsync(file.fileno())
+                landed += len(piece)
+        except OSError:
+            return landed

@@ -1,0 +1,117 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""A door to root with LVM's answers: texts of lvm2 2.03.16, as a script wants them."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+from drivers.conformance.fixtures import defaults
+from drivers.errors import CommandFailed
+from drivers.lvm import LvmVolumes
+from drivers.values import Snapshot
+
+UUID = "11111111-2222-4333-8444-555555555555"
+OTHER = "11111111-2222-4333-8444-666666666666"
+SNAPSHOT = Snapshot(OTHER, UUID, 8 << 20)
+# No such group is on the machine of a test, so no disk is ever found active. A
+# process claims its group, and tests run in several.
+GROUP = f"lunshare-unit-{os.getpid()}"
+
+LVS = """
+  {
+      "report": [
+          {
+              "lv": [
+                  {"lv_name":"pool", "lv_size":"8589934592", "pool_lv":""},
+                  {"lv_name":"volume-UUID", "lv_size":"8388608", "pool_lv":"pool"},
+                  {"lv_name":"volume-UUID.new", "lv_size":"8388608", "pool_lv":""},
+                  {"lv_name":"volume-mine", "lv_size":"4194304", "pool_lv":"pool"}
+              ]
+          }
+      ]
+  }
+""".replace("UUID", UUID)
+POOL = """
+  {
+      "report": [
+          {
+              "lv": [
+                  {"lv_size":"8589934592", "segtype":"%s", "zero":"%s",
+                   "data_percent":"%s", "metadata_percent":"%s",
+                   "lv_health_status":"%s"}
+              ]
+          }
+      ]
+  }
+"""
+HALF_FULL = POOL % ("thin-pool", "zero", "50.00", "10.79", "")
+VG = """{"report":[{"vg":[{"vg_size":"100", "vg_free":"%s", "vg_extent_size":"4",
+ "vg_tags":"%s"}]}]}"""
+GONE = f'  Failed to find logical volume "{GROUP}/volume-{UUID}"\n'
+
+
+class Scripted:
+    """A door to root that gives answers by the name of the program."""
+
+    def __init__(self, **answers: str | Exception) -> None:
+        self._answers = answers
+        self.commands: list[tuple[str, ...]] = []
+
+    def run(self, *argv: str, timeout: float = 60.0) -> str:
+        self.commands.append(argv)
+        answer = self._answers[argv[0]]
+        if isinstance(answer, str):
+            return answer
+        raise answer
+
+    def call(self, verb: str, *, timeout: float = 30.0, **arguments: Any) -> Any:
+        raise AssertionError(verb)
+
+
+def failed(stderr: str) -> CommandFailed:
+    return CommandFailed(("lvm",), 5, stderr)
+
+
+def driver(root: Scripted, **given: Any) -> LvmVolumes:
+    given = {"volume_group": GROUP, "lvm_pool": "pool", "command_timeout": 0.01} | given
+    return LvmVolumes("unit", defaults(LvmVolumes, **given), root)
+
+
+class Answering(Scripted):
+    """Answers lvs by whether one volume is asked for."""
+
+    def __init__(self, one: str, **answers: str | Exception) -> None:
+        super().__init__(**answers)
+        self._one = one
+
+    def run(self, *argv: str, timeout: float = 60.0) -> str:
+        answer = super().run(*argv)
+        return self._one if argv[0] == "lvs" and "/" in argv[-1] else answer
+
+
+def row(name: str, **given: str) -> str:
+    fields = {
+        "lv_name": name,
+        "lv_size": "8388608",
+        "pool_lv": "",
+        "origin": "",
+        "lv_tags": "",
+        "lv_layout": "linear",
+        "lv_role": "public",
+        "lv_permissions": "writeable",
+        "lv_device_open": "",
+        "lv_snapshot_invalid": "unknown",
+        "lv_merging": "",
+    }
+    return json.dumps(fields | given)
+
+
+def rows(*made: str) -> str:
+    return f'{{"report":[{{"lv":[{",".join(made)}]}}]}}'
+
+
+def thick(root: Scripted, **given: Any) -> LvmVolumes:
+    return driver(root, lvm_type="default", **given)
