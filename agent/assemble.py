@@ -21,9 +21,15 @@ from agent.locks import Locks
 from agent.loops import Loop
 from agent.service.access import Access
 from agent.service.attachments import Attachments
+from agent.service.extending import Extending
+from agent.service.jobs import Jobs
+from agent.service.making import Making
 from agent.service.node import Node
 from agent.service.reconcile import Reconcile
+from agent.service.resume import Resume
+from agent.service.reverting import Reverting
 from agent.service.services import Services
+from agent.service.snapshots import Snapshots
 from agent.service.types import Types
 from agent.service.volumes import Volumes
 from drivers.base import Root
@@ -32,6 +38,9 @@ from drivers.execute import Helper
 # Making and removing disks: LVM does them one after the other anyway, a VG
 # has one lock, so a few threads keep every backend busy.
 _WORKERS = 8
+
+# Copies of whole volumes take hours, and are not to hold up what takes a moment.
+_COPIERS = 4
 
 # No transaction outlives a few statements, and Python runs one thread at a
 # time: more of them would be no faster, and each has a cache of its own.
@@ -48,13 +57,14 @@ class Assembly:
     backends: Backends
     loops: tuple[Loop, ...]
     database: Database
-    workers: ThreadPoolExecutor
+    workers: tuple[ThreadPoolExecutor, ...]
 
     def close(self) -> None:
         """Stop timers, let running work end, close the database."""
         for loop in self.loops:
             loop.stop()
-        self.workers.shutdown(wait=True, cancel_futures=True)
+        for pool in self.workers:
+            pool.shutdown(wait=True, cancel_futures=True)
         self.database.close()
 
 
@@ -74,23 +84,39 @@ def assemble(conf: cfg.ConfigOpts, root: Root | None = None) -> Assembly:
     access = Access(database, backends)
     node = Node(database, backends, conf.host, conf.storage_availability_zone)
     types = Types(database, conf.default_volume_type)
-    workers = ThreadPoolExecutor(_WORKERS, thread_name_prefix="work")
-    volumes = Volumes(
+    workers = (
+        ThreadPoolExecutor(_WORKERS, thread_name_prefix="work"),
+        ThreadPoolExecutor(_COPIERS, thread_name_prefix="copy"),
+    )
+    jobs = Jobs(*workers, conf.create_wait)
+    making = Making(database, backends, locks, node=node)
+    services = Services(
+        volumes=Volumes(
+            database,
+            making=making,
+            types=types,
+            node=node,
+            jobs=jobs,
+            zone=conf.storage_availability_zone,
+        ),
+        attachments=Attachments(
+            database, access, locks, widen=conf.mixed_modes_per_host == "widen"
+        ),
+        types=types,
+        node=node,
+        snapshots=Snapshots(database, backends, locks, jobs),
+        extending=Extending(
+            database, backends, locks, access=access, node=node, jobs=jobs
+        ),
+        reverting=Reverting(database, backends, locks, jobs),
+    )
+    reconcile = Reconcile(
         database,
         backends,
         locks,
-        types=types,
+        access=access,
         node=node,
-        workers=workers,
-        zone=conf.storage_availability_zone,
-        create_wait=conf.create_wait,
-    )
-    attachments = Attachments(
-        database, access, locks, widen=conf.mixed_modes_per_host == "widen"
-    )
-    services = Services(volumes, attachments, types, node)
-    reconcile = Reconcile(
-        database, backends, locks, access=access, volume_service=volumes, node=node
+        resume=Resume(database, backends, jobs, making, services),
     )
     loops = (
         Loop("reconcile", conf.reconcile_interval, reconcile.run),

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from agent.states import AttachStatus, VolumeStatus, volume_status
+from agent.states import AttachStatus, SnapshotStatus, VolumeStatus, volume_status
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,13 @@ class Attachment:
 
 @dataclass(frozen=True, slots=True)
 class Volume:
-    """A volume with its attachments that are not gone."""
+    """A volume with its attachments that are not gone.
+
+    ``intent`` is what its status alone does not say of work under way, so that
+    a restart can finish it: ``size`` (GiB) of an extend, ``snapshot_id`` of a
+    revert, ``moment`` (GiB of the source) and ``kept`` (whether that moment is)
+    of a clone that is not whole yet.
+    """
 
     id: str
     size: int
@@ -74,12 +80,32 @@ class Volume:
     metadata: Mapping[str, str] = field(default_factory=dict)
     created_at: datetime | None = None
     updated_at: datetime | None = None
+    snapshot_id: str | None = None
+    source_volid: str | None = None
+    intent: Mapping[str, Any] | None = None
     attachments: tuple[Attachment, ...] = ()
 
     @property
     def status(self) -> VolumeStatus:
         """What clients see; see agent.states."""
         return volume_status(self.own_status, [a.status for a in self.attachments])
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The bytes that a volume had at one moment; ``size`` is the volume's then."""
+
+    id: str
+    volume_id: str
+    size: int
+    status: SnapshotStatus
+    project_id: str
+    user_id: str
+    name: str | None = None
+    description: str | None = None
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    created_at: datetime | None = None
+    updated_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,14 +126,30 @@ class VolumeType:
 
 @dataclass(frozen=True, slots=True)
 class NewVolume:
-    """A checked request to create a volume. ``volume_type`` is an id or a name."""
+    """A checked request to create a volume. ``volume_type`` is an id or a name.
 
-    size: int
+    Without a size it is as large as its source, of which it has one at most.
+    """
+
+    size: int | None
     name: str | None = None
     description: str | None = None
     volume_type: str | None = None
     availability_zone: str | None = None
     metadata: Mapping[str, str] = field(default_factory=dict)
+    snapshot_id: str | None = None
+    source_volid: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NewSnapshot:
+    """A checked request for a snapshot; ``in_use``: whatever hosts do meanwhile."""
+
+    volume_id: str
+    name: str | None = None
+    description: str | None = None
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    in_use: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,16 @@ from dataclasses import dataclass
 
 from agent.api import microversions
 from agent.api.exchange import Handler, Version
-from agent.api.handlers import attachments, discovery, health, services, types, volumes
+from agent.api.handlers import (
+    attachments,
+    discovery,
+    health,
+    services,
+    snapshots,
+    types,
+    volume_actions,
+    volumes,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +50,13 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", "/v3/volumes/{id}", _V0, volumes.show),
     Route("PUT", "/v3/volumes/{id}", _V0, volumes.update),
     Route("DELETE", "/v3/volumes/{id}", _V0, volumes.delete),
+    Route("POST", "/v3/volumes/{id}/action", _V0, volume_actions.action),
+    Route("POST", "/v3/snapshots", _V0, snapshots.create),
+    Route("GET", "/v3/snapshots", _V0, snapshots.index),
+    Route("GET", "/v3/snapshots/detail", _V0, snapshots.detail),
+    Route("GET", "/v3/snapshots/{id}", _V0, snapshots.show),
+    Route("PUT", "/v3/snapshots/{id}", _V0, snapshots.update),
+    Route("DELETE", "/v3/snapshots/{id}", _V0, snapshots.delete),
     Route("POST", "/v3/attachments", _ATTACH, attachments.create),
     Route("GET", "/v3/attachments", _ATTACH, attachments.index),
     Route("GET", "/v3/attachments/detail", _ATTACH, attachments.detail),

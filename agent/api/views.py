@@ -16,16 +16,21 @@ from datetime import datetime
 from typing import Any
 
 from agent.api.exchange import Version
-from agent.records import Attachment, Pool, ServiceState, Volume, VolumeType
-from agent.states import AttachStatus
+from agent.records import (
+    Attachment,
+    Pool,
+    ServiceState,
+    Snapshot,
+    Volume,
+    VolumeType,
+)
+from agent.states import AttachStatus, SnapshotStatus
 
 View = dict[str, Any]
 
 # What this node does not do yet has one value for every volume. From which
 # microversion on it is shown, key, value.
 _CONSTANTS: tuple[tuple[Version, str, Any], ...] = (
-    ((3, 0), "snapshot_id", None),
-    ((3, 0), "source_volid", None),
     ((3, 0), "encrypted", False),
     ((3, 0), "replication_status", None),
     ((3, 0), "consistencygroup_id", None),
@@ -108,6 +113,8 @@ def volume(shown: Volume, look: Look) -> View:
         "name": shown.name,
         "description": shown.description,
         "volume_type": shown.volume_type,
+        "snapshot_id": shown.snapshot_id,
+        "source_volid": shown.source_volid,
         "metadata": dict(shown.metadata),
         "links": look.links(shown.id),
         "user_id": shown.user_id,
@@ -154,6 +161,43 @@ def _attached(row: Attachment) -> View:
         "host_name": row.attached_host,
         "device": row.mountpoint,
         "attached_at": _time(row.attach_time),
+    }
+
+
+def snapshot_brief(shown: Snapshot, version: Version) -> View:
+    """A snapshot in a list without detail, which is not brief in Cinder either."""
+    return {
+        "id": shown.id,
+        "created_at": _time(shown.created_at),
+        "updated_at": _time(shown.updated_at),
+        "name": shown.name,
+        "description": shown.description,
+        "volume_id": shown.volume_id,
+        "status": shown.status,
+        "size": shown.size,
+        "metadata": dict(shown.metadata),
+    }
+
+
+def snapshot(shown: Snapshot, version: Version) -> View:
+    """A snapshot as create and update answer it."""
+    view = snapshot_brief(shown, version)
+    later: tuple[tuple[Version, str, Any], ...] = (
+        ((3, 14), "group_snapshot_id", None),
+        ((3, 41), "user_id", shown.user_id),
+        ((3, 65), "consumes_quota", True),
+    )
+    view.update({key: value for since, key, value in later if version >= since})
+    return view
+
+
+def snapshot_shown(shown: Snapshot, version: Version) -> View:
+    """A snapshot in full."""
+    done = shown.status is SnapshotStatus.AVAILABLE
+    return {
+        **snapshot(shown, version),
+        "os-extended-snapshot-attributes:project_id": shown.project_id,
+        "os-extended-snapshot-attributes:progress": "100%" if done else "0%",
     }
 
 

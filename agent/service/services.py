@@ -7,7 +7,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from agent.service.attachments import Attachments
+from agent.service.extending import Extending
 from agent.service.node import Node
+from agent.service.reverting import Reverting
+from agent.service.snapshots import Snapshots
 from agent.service.types import Types
 from agent.service.volumes import Volumes
 
@@ -20,3 +23,6 @@ class Services:
     attachments: Attachments
     types: Types
     node: Node
+    snapshots: Snapshots
+    extending: Extending
+    reverting: Reverting

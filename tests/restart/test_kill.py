@@ -15,13 +15,17 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from agent.records import NewAttachment, NewVolume, Page
+from agent.errors import Exhausted
+from agent.records import NewAttachment, NewSnapshot, NewVolume, Page
 from agent.service import exports
-from agent.states import AttachStatus, VolumeStatus
+from agent.states import AttachStatus, SnapshotStatus, VolumeStatus
 from drivers import fake_storage
+from drivers.errors import NoSpace
+from drivers.values import GIB
 from tests.node import CTX, Node, connector, initiator
 
 MANY = Page(None, 1000)
+BYTES = b"what the copies are to have"
 
 
 class Killed(BaseException):
@@ -42,23 +46,62 @@ class Scene:
         self.lonely = node.plain_volume()
         self.only = take(CTX, _attach(self.lonely.id, "lonely", "rw")).id
         self.idle = node.plain_volume()
+        fake_storage.storage("fake").write(self.idle.id, 0, BYTES)
+        self.kept = node.services.snapshots.create(CTX, NewSnapshot(self.idle.id)).id
 
 
 def _attach(volume_id: str, host: str, mode: str) -> NewAttachment:
     return NewAttachment(volume_id, mode=mode, connector=connector(host))
 
 
+def _let_end(node: Node) -> None:
+    """Work that has outlived its request ends, or dies."""
+    for pool in node.assembly.workers:
+        pool.shutdown(wait=True)
+
+
 Operation = Callable[[Node, Scene], object]
 
 
 def _delete(node: Node, scene: Scene) -> None:
-    node.services.volumes.delete(CTX, scene.idle.id)
-    node.assembly.workers.shutdown(wait=True)
+    node.services.volumes.delete(CTX, scene.idle.id, cascade=True)
+    _let_end(node)
+
+
+def _delete_snapshot(node: Node, scene: Scene) -> None:
+    node.services.snapshots.delete(CTX, scene.kept)
+    _let_end(node)
+
+
+def _fails_halfway(node: Node, scene: Scene) -> None:
+    """A clone whose undoing is killed as well."""
+    error = NoSpace("fake", "because of the test")
+    with (
+        node.driver().failures.fail("create_from.half", error),
+        contextlib.suppress(Exhausted),
+    ):
+        node.services.volumes.create(CTX, NewVolume(1, source_volid=scene.idle.id))
 
 
 OPERATIONS: dict[str, Operation] = {
     "create": lambda n, s: n.services.volumes.create(CTX, NewVolume(1, "made")),
     "delete": _delete,
+    "snapshot": lambda n, s: n.services.snapshots.create(
+        CTX, NewSnapshot(s.volume.id, in_use=True)
+    ),
+    "delete a snapshot": _delete_snapshot,
+    "from a snapshot": lambda n, s: n.services.volumes.create(
+        CTX, NewVolume(2, snapshot_id=s.kept)
+    ),
+    "clone": lambda n, s: n.services.volumes.create(
+        CTX, NewVolume(2, source_volid=s.idle.id)
+    ),
+    "failed clone": _fails_halfway,
+    "extend": lambda n, s: n.services.extending.extend(CTX, s.idle.id, 2, True),
+    "extend in use": lambda n, s: n.services.extending.extend(
+        CTX, s.volume.id, 2, True
+    ),
+    "revert": lambda n, s: n.services.reverting.revert(CTX, s.idle.id, s.kept),
     "reserve": lambda n, s: n.services.attachments.create(
         CTX, NewAttachment(s.volume.id)
     ),
@@ -97,6 +140,14 @@ class Killer:
             raise Killed
 
 
+def _delete_failed(node: Node) -> None:
+    """A creation that failed before the kill shows as error, and can be deleted."""
+    for volume in node.services.volumes.list(CTX, MANY):
+        if volume.own_status is VolumeStatus.ERROR:
+            node.services.volumes.delete(CTX, volume.id)
+    _let_end(node)
+
+
 def _assert_right(node: Node) -> None:
     """The live target is what the rows ask for; nothing is half-done."""
     rows = node.services.attachments.list(CTX, MANY)
@@ -115,6 +166,15 @@ def _assert_right(node: Node) -> None:
     volumes = node.services.volumes.list(CTX, MANY)
     assert {d.volume_id for d in node.driver().disks()} == {v.id for v in volumes}
     assert {v.own_status for v in volumes} <= {VolumeStatus.AVAILABLE}
+    assert {v.intent for v in volumes} == {None}
+    sizes = {d.volume_id: d.size for d in node.driver().disks()}
+    assert sizes == {v.id: v.size * GIB for v in volumes}
+    for volume in volumes:
+        if volume.source_volid or volume.snapshot_id:
+            assert fake_storage.storage("fake").read(volume.id, 0, len(BYTES)) == BYTES
+    kept = node.services.snapshots.list(CTX, MANY)
+    assert {k.status for k in kept} <= {SnapshotStatus.AVAILABLE}
+    assert set(node.driver().snapshots()) == {k.id for k in kept}
     going = {AttachStatus.DETACHING, AttachStatus.ERROR_DETACHING}
     assert not going & {row.status for row in rows}
 
@@ -131,9 +191,10 @@ def _killed_at(path: Path, operation: Operation, step: int) -> bool:
     killer = Killer(first, step)
     with contextlib.suppress(Killed):
         operation(first, scene)
-    first.assembly.workers.shutdown(wait=True)
+    _let_end(first)
     second = Node(path).start()
     assert second.outcome.failed == []
+    _delete_failed(second)
     _assert_right(second)
     session.write(0, b"the host that nothing was asked of")
     assert session.alive

@@ -14,7 +14,7 @@ from drivers.conformance.fixtures import MIB, defaults, new_volume
 from drivers.errors import UnknownDisk
 from drivers.fake import FakeVolumes
 from drivers.targets.fake import FakeTarget
-from drivers.values import Connector, Disk, Export, Mode
+from drivers.values import Connector, Disk, Export, Mode, Snapshot
 
 HOST = "iqn.1994-05.com.example:host1"
 
@@ -37,7 +37,10 @@ def export(disk: Disk, mode: Mode) -> Export:
     return Export(disk.volume_id, disk, (Connector(HOST, mode, "attachment"),))
 
 
-def test_every_point_is_passed(volumes, target):
+def test_every_point_is_passed(target):
+    volumes = FakeVolumes(
+        target.name, {**defaults(FakeVolumes), "fake_wipe": True}, NoRoot()
+    )
     passed: list[str] = []
     volumes.failures.watch(passed.append)
     target.failures.watch(passed.append)
@@ -53,7 +56,15 @@ def test_every_point_is_passed(volumes, target):
     volumes.disk(volume.id)
     volumes.disks()
     volumes.capacity()
+    kept = Snapshot(new_volume(MIB).id, volume.id, MIB)
+    volumes.create_snapshot(kept)
+    volumes.create_from(new_volume(MIB), kept)
+    volumes.revert(kept)
+    volumes.delete_snapshot(kept.id)
+    volumes.unmanage(volume.id)
+    volumes.manage(volume, volumes.manageable()[0].reference)
     volumes.delete(volume.id)
+    volumes.wipe(volumes.wipes()[0].name, MIB)
     assert set(passed) == {*FakeVolumes.POINTS, *FakeTarget.POINTS}
 
 

@@ -1,0 +1,64 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""What is done to a volume beside its life: one table of actions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from agent.api import faults, microversions, query, schemas
+from agent.api.exchange import Answer, Call, Version
+from agent.api.forms import Form
+from agent.errors import Invalid
+
+_RESCAN = "Lunshare-Rescan"
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """One line: below microversion ``since`` it is not there (404)."""
+
+    since: Version
+    form: Form
+    run: Callable[[Call, Any], Answer]
+
+
+def action(call: Call) -> Answer:
+    """POST /volumes/{id}/action"""
+    body = call.body()
+    schemas.ACTION.check(body, call.version)
+    (name,) = body
+    found = ACTIONS.get(name)
+    if found is None:
+        raise Invalid(f"The body: give one of {', '.join(ACTIONS)} as its key.")
+    if call.version < found.since:
+        raise faults.no_such_path()
+    found.form.check(body, call.version)
+    return found.run(call, body[name])
+
+
+def _extend(call: Call, asked: Mapping[str, Any]) -> Answer:
+    """The answer's header tells of the hosts that have yet to look."""
+    hosts = call.services.extending.extend(
+        call.ctx,
+        call.args["id"],
+        query.gib("os-extend.new_size", asked["new_size"]),
+        in_use=call.version >= microversions.EXTEND_IN_USE,
+    )
+    told = f"{hosts} attachments; iscsiadm -m session --rescan on each host"
+    return Answer(202, headers={_RESCAN: told} if hosts else {})
+
+
+def _revert(call: Call, asked: Mapping[str, Any]) -> Answer:
+    call.services.reverting.revert(
+        call.ctx, call.args["id"], asked["snapshot_id"].lower()
+    )
+    return Answer(202)
+
+
+ACTIONS: Mapping[str, Action] = {
+    "os-extend": Action(microversions.MIN, schemas.EXTEND, _extend),
+    "revert": Action(microversions.REVERT, schemas.REVERT, _revert),
+}
