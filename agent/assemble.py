@@ -32,6 +32,7 @@ from agent.service.services import Services
 from agent.service.snapshots import Snapshots
 from agent.service.types import Types
 from agent.service.volumes import Volumes
+from agent.service.wiping import Wiping
 from drivers.base import Root
 from drivers.execute import Helper
 
@@ -55,7 +56,7 @@ class Assembly:
     services: Services
     reconcile: Reconcile
     backends: Backends
-    loops: tuple[Loop, ...]
+    loops: tuple[Loop | Wiping, ...]
     database: Database
     workers: tuple[ThreadPoolExecutor, ...]
 
@@ -89,7 +90,8 @@ def assemble(conf: cfg.ConfigOpts, root: Root | None = None) -> Assembly:
         ThreadPoolExecutor(_COPIERS, thread_name_prefix="copy"),
     )
     jobs = Jobs(*workers, conf.create_wait)
-    making = Making(database, backends, locks, node=node)
+    wiping = Wiping(backends)
+    making = Making(database, backends, locks, node=node, wiping=wiping)
     services = Services(
         volumes=Volumes(
             database,
@@ -109,6 +111,7 @@ def assemble(conf: cfg.ConfigOpts, root: Root | None = None) -> Assembly:
             database, backends, locks, access=access, node=node, jobs=jobs
         ),
         reverting=Reverting(database, backends, locks, jobs),
+        wiping=wiping,
     )
     reconcile = Reconcile(
         database,
@@ -118,9 +121,10 @@ def assemble(conf: cfg.ConfigOpts, root: Root | None = None) -> Assembly:
         node=node,
         resume=Resume(database, backends, jobs, making, services),
     )
-    loops = (
+    loops: tuple[Loop | Wiping, ...] = (
         Loop("reconcile", conf.reconcile_interval, reconcile.run),
         Loop("stats", conf.backend_stats_polling_interval, node.refresh),
+        wiping,
     )
     app = build_app(services, _api_settings(conf))
     return Assembly(app, services, reconcile, backends, loops, database, workers)

@@ -203,6 +203,21 @@ class ServiceState:
 
 
 @dataclass(frozen=True, slots=True)
+class WipeState:
+    """A deleted disk whose bytes are still being wiped: its bytes, and those left."""
+
+    backend: str
+    name: str
+    size: int
+    left: int
+
+    @property
+    def percent(self) -> int:
+        """How much of it is wiped; 100 only when nothing is left."""
+        return (self.size - self.left) * 100 // self.size if self.size else 0
+
+
+@dataclass(frozen=True, slots=True)
 class Health:
     """Whether this node works, and one sentence for each thing that does not."""
 

@@ -21,6 +21,7 @@ from agent.api.handlers import (
     types,
     volume_actions,
     volumes,
+    wipes,
 )
 
 
@@ -85,6 +86,7 @@ ROUTES: tuple[Route, ...] = (
         services.disable_with_reason,
     ),
     Route("GET", "/v3/scheduler-stats/get_pools", _V0, services.pools),
+    Route("GET", "/v3/lunshare/wipes", _V0, wipes.index),
 )
 
 _PREFIX = "/v3/"

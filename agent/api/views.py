@@ -23,6 +23,7 @@ from agent.records import (
     Snapshot,
     Volume,
     VolumeType,
+    WipeState,
 )
 from agent.states import AttachStatus, SnapshotStatus
 
@@ -283,6 +284,17 @@ def pools(shown: Iterable[Pool], detail: bool) -> list[View]:
     return [
         {"name": pool.name, "capabilities": dict(pool.capabilities)} for pool in shown
     ]
+
+
+def wipe(shown: WipeState) -> View:
+    """A deleted disk that is being wiped; sizes in bytes."""
+    return {
+        "name": shown.name,
+        "backend": shown.backend,
+        "size": shown.size,
+        "left": shown.left,
+        "percent": shown.percent,
+    }
 
 
 def _time(moment: datetime | None) -> str | None:

@@ -21,6 +21,7 @@ from agent.records import Volume
 from agent.service.access import driver_snapshot, driver_volume
 from agent.service.node import Node
 from agent.service.rows import Rows
+from agent.service.wiping import Wiping
 from agent.states import VolumeStatus
 from drivers.base import Backend
 from drivers.errors import Unsupported
@@ -33,10 +34,16 @@ class Making:
     """Steps that make and remove disks. Repeat-safe."""
 
     def __init__(
-        self, db: Database, backends: Backends, locks: Locks, *, node: Node
+        self,
+        db: Database,
+        backends: Backends,
+        locks: Locks,
+        *,
+        node: Node,
+        wiping: Wiping,
     ) -> None:
         self._db, self._backends, self._locks = db, backends, locks
-        self._node, self._rows = node, Rows(db)
+        self._node, self._wiping, self._rows = node, wiping, Rows(db)
 
     def make(self, volume_id: str) -> None:
         """Finish a creation; does nothing to a volume past it."""
@@ -71,6 +78,7 @@ class Making:
                 raise
             self._rows.remove(volume_id)
             self._node.promise(volume.backend, -1, -volume.size)
+            self._wiping.wake(volume.backend)
             LOG.info("[%s] DELETED volume=%s", volume.backend, volume_id)
 
     def drop(self, volume: Volume) -> None:

@@ -13,6 +13,7 @@ from agent.service.reverting import Reverting
 from agent.service.snapshots import Snapshots
 from agent.service.types import Types
 from agent.service.volumes import Volumes
+from agent.service.wiping import Wiping
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,3 +27,4 @@ class Services:
     snapshots: Snapshots
     extending: Extending
     reverting: Reverting
+    wiping: Wiping

@@ -25,6 +25,7 @@ from drivers.values import GIB
 from tests.node import CTX, Node, connector, initiator
 
 MANY = Page(None, 1000)
+WIPES = "fake_wipe = true\nwipe_step = 256\nwipe_rate = 0"
 BYTES = b"what the copies are to have"
 
 
@@ -68,6 +69,11 @@ def _delete(node: Node, scene: Scene) -> None:
     _let_end(node)
 
 
+def _delete_and_wipe(node: Node, scene: Scene) -> None:
+    _delete(node, scene)
+    node.services.wiping.once("fake")
+
+
 def _delete_snapshot(node: Node, scene: Scene) -> None:
     node.services.snapshots.delete(CTX, scene.kept)
     _let_end(node)
@@ -102,6 +108,7 @@ OPERATIONS: dict[str, Operation] = {
         CTX, s.volume.id, 2, True
     ),
     "revert": lambda n, s: n.services.reverting.revert(CTX, s.idle.id, s.kept),
+    "delete and wipe": _delete_and_wipe,
     "reserve": lambda n, s: n.services.attachments.create(
         CTX, NewAttachment(s.volume.id)
     ),
@@ -172,6 +179,7 @@ def _assert_right(node: Node) -> None:
     for volume in volumes:
         if volume.source_volid or volume.snapshot_id:
             assert fake_storage.storage("fake").read(volume.id, 0, len(BYTES)) == BYTES
+    assert node.driver().wipes() == ()
     kept = node.services.snapshots.list(CTX, MANY)
     assert {k.status for k in kept} <= {SnapshotStatus.AVAILABLE}
     assert set(node.driver().snapshots()) == {k.id for k in kept}
@@ -183,7 +191,7 @@ def _killed_at(path: Path, operation: Operation, step: int) -> bool:
     """Run one life that dies at ``step``, then another; False: it was not reached."""
     fake_storage.reset()
     path.mkdir()
-    first = Node(path).start()
+    first = Node(path, section=WIPES).start()
     scene = Scene(first)
     session = first.target().login(
         scene.volume.id, initiator("writer"), _auth(first, scene.writer)
@@ -192,9 +200,10 @@ def _killed_at(path: Path, operation: Operation, step: int) -> bool:
     with contextlib.suppress(Killed):
         operation(first, scene)
     _let_end(first)
-    second = Node(path).start()
+    second = Node(path, section=WIPES).start()
     assert second.outcome.failed == []
     _delete_failed(second)
+    second.services.wiping.once("fake")
     _assert_right(second)
     session.write(0, b"the host that nothing was asked of")
     assert session.alive
