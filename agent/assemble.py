@@ -22,9 +22,11 @@ from agent.loops import Loop
 from agent.service.access import Access
 from agent.service.attachments import Attachments
 from agent.service.extending import Extending
+from agent.service.handing import Handing
 from agent.service.jobs import Jobs
 from agent.service.making import Making
 from agent.service.node import Node
+from agent.service.places import Places
 from agent.service.reconcile import Reconcile
 from agent.service.resume import Resume
 from agent.service.reverting import Reverting
@@ -91,6 +93,7 @@ def assemble(conf: cfg.ConfigOpts, root: Root | None = None) -> Assembly:
     )
     jobs = Jobs(*workers, conf.create_wait)
     wiping = Wiping(backends)
+    places = Places(node, backends, conf.storage_availability_zone)
     making = Making(database, backends, locks, node=node, wiping=wiping)
     services = Services(
         volumes=Volumes(
@@ -99,7 +102,7 @@ def assemble(conf: cfg.ConfigOpts, root: Root | None = None) -> Assembly:
             types=types,
             node=node,
             jobs=jobs,
-            zone=conf.storage_availability_zone,
+            places=places,
         ),
         attachments=Attachments(
             database, access, locks, widen=conf.mixed_modes_per_host == "widen"
@@ -112,6 +115,16 @@ def assemble(conf: cfg.ConfigOpts, root: Root | None = None) -> Assembly:
         ),
         reverting=Reverting(database, backends, locks, jobs),
         wiping=wiping,
+        handing=Handing(
+            database,
+            backends,
+            locks,
+            making=making,
+            types=types,
+            node=node,
+            jobs=jobs,
+            places=places,
+        ),
     )
     reconcile = Reconcile(
         database,

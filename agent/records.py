@@ -61,7 +61,7 @@ class Volume:
     ``intent`` is what its status alone does not say of work under way, so that
     a restart can finish it: ``size`` (GiB) of an extend, ``snapshot_id`` of a
     revert, ``moment`` (GiB of the source) and ``kept`` (whether that moment is)
-    of a clone that is not whole yet.
+    of a clone that is not whole yet, ``reference`` of a disk that is taken over.
     """
 
     id: str
@@ -150,6 +150,40 @@ class NewSnapshot:
     description: str | None = None
     metadata: Mapping[str, str] = field(default_factory=dict)
     in_use: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class NewManaged:
+    """A checked request to make somebody's disk, ``reference``, a volume of ours.
+
+    ``host`` is host@backend or host@backend#pool.
+    """
+
+    host: str
+    reference: str
+    name: str | None = None
+    description: str | None = None
+    volume_type: str | None = None
+    availability_zone: str | None = None
+    bootable: bool = False
+    metadata: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignDisk:
+    """A disk in a pool that is not ours: its owner's name, and GiB, rounded up.
+
+    ``why_not`` says why it cannot become a volume, or is empty.
+    """
+
+    reference: str
+    size: int
+    why_not: str = ""
+
+    @property
+    def id(self) -> str:
+        """What a list's marker names."""
+        return self.reference
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,9 @@ class VolumeStatus(enum.StrEnum):
     EXTENDING = "extending"
     ERROR_EXTENDING = "error_extending"
     REVERTING = "reverting"
+    MANAGING = "managing"
+    ERROR_MANAGING = "error_managing"
+    UNMANAGING = "unmanaging"
     # Derived from attachments, never stored.
     RESERVED = "reserved"
     ATTACHING = "attaching"
@@ -71,6 +74,12 @@ VOLUME_MOVES: tuple[tuple[VolumeStatus, VolumeStatus, str], ...] = (
     (VolumeStatus.REVERTING, VolumeStatus.AVAILABLE, "it is done, or was refused"),
     (VolumeStatus.REVERTING, VolumeStatus.ERROR, "which bytes it has is not known"),
     (VolumeStatus.ERROR, VolumeStatus.REVERTING, "a failed revert is tried again"),
+    (VolumeStatus.MANAGING, VolumeStatus.AVAILABLE, "somebody's disk is ours"),
+    (VolumeStatus.MANAGING, VolumeStatus.ERROR_MANAGING, "it could not be taken"),
+    (VolumeStatus.MANAGING, VolumeStatus.DELETING, "its volume is not to be had"),
+    (VolumeStatus.ERROR_MANAGING, VolumeStatus.DELETING, "a delete gives it back"),
+    (VolumeStatus.AVAILABLE, VolumeStatus.UNMANAGING, "the disk is given away"),
+    (VolumeStatus.UNMANAGING, VolumeStatus.AVAILABLE, "that was refused"),
 )
 
 SNAPSHOT_MOVES: tuple[tuple[SnapshotStatus, SnapshotStatus, str], ...] = (
@@ -116,6 +125,8 @@ UNFINISHED = frozenset(
         VolumeStatus.EXTENDING,
         VolumeStatus.ERROR_EXTENDING,
         VolumeStatus.REVERTING,
+        VolumeStatus.MANAGING,
+        VolumeStatus.UNMANAGING,
     }
 )
 

@@ -16,6 +16,7 @@ from agent.api.handlers import (
     attachments,
     discovery,
     health,
+    manageable,
     services,
     snapshots,
     types,
@@ -37,6 +38,7 @@ class Route:
 
 _V0 = microversions.MIN
 _ATTACH = microversions.ATTACHMENTS
+_MANAGE = microversions.MANAGEABLE
 _COMPLETE = microversions.ATTACHMENT_COMPLETE
 
 ROUTES: tuple[Route, ...] = (
@@ -58,6 +60,12 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", "/v3/snapshots/{id}", _V0, snapshots.show),
     Route("PUT", "/v3/snapshots/{id}", _V0, snapshots.update),
     Route("DELETE", "/v3/snapshots/{id}", _V0, snapshots.delete),
+    Route("POST", "/v3/manageable_volumes", _MANAGE, manageable.create),
+    Route("GET", "/v3/manageable_volumes", _MANAGE, manageable.index),
+    Route("GET", "/v3/manageable_volumes/detail", _MANAGE, manageable.detail),
+    Route("POST", "/v3/os-volume-manage", _V0, manageable.create),
+    Route("GET", "/v3/os-volume-manage", _V0, manageable.index),
+    Route("GET", "/v3/os-volume-manage/detail", _V0, manageable.detail),
     Route("POST", "/v3/attachments", _ATTACH, attachments.create),
     Route("GET", "/v3/attachments", _ATTACH, attachments.index),
     Route("GET", "/v3/attachments/detail", _ATTACH, attachments.detail),

@@ -159,6 +159,43 @@ SNAPSHOT_UPDATE = Form(
 )
 
 
+_HOST = {
+    **_text(1, null=False),
+    "description": "host@backend, or host@backend#pool",
+}
+_MANAGED = {
+    "host": {
+        **_text(1, null=False),
+        "description": "host@backend or host@backend#pool",
+    },
+    "ref": {
+        **_object(
+            {"source-name": _text(1, null=False)}, ("source-name",), strict=False
+        ),
+        "description": "an object with source-name",
+    },
+    "name": _text(),
+    "description": _text(),
+    "metadata": _texts(null=True),
+    "volume_type": _text(),
+    "availability_zone": _text(),
+    "bootable": {**_BOOLEAN, "type": ["boolean", "string", "null"]},
+}
+
+
+def _managed(strict: bool) -> Schema:
+    volume = _object(_MANAGED, ("host", "ref"), strict)
+    return _object({"volume": volume}, ("volume",), strict)
+
+
+VOLUME_MANAGE = Form(
+    {
+        microversions.MIN: _managed(strict=False),
+        microversions.STRICT_BODIES: _managed(strict=True),
+    }
+)
+
+
 def _action(name: str, body: Schema) -> Form:
     """The form of an action's body, which has its name for its one key."""
     return Form({microversions.MIN: _object({name: body}, (name,))})
@@ -177,6 +214,8 @@ ACTION = Form(
 )
 
 EXTEND = _action("os-extend", _object({"new_size": _GIB}, ("new_size",)))
+# The value says nothing: clients send null or an object without keys.
+UNMANAGE = _action("os-unmanage", {"description": "null"})
 REVERT = _action("revert", _object({"snapshot_id": _UUID}, ("snapshot_id",)))
 
 # What else a connector holds is the host's business; the service judges the

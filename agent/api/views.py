@@ -18,6 +18,7 @@ from typing import Any
 from agent.api.exchange import Version
 from agent.records import (
     Attachment,
+    ForeignDisk,
     Pool,
     ServiceState,
     Snapshot,
@@ -25,7 +26,7 @@ from agent.records import (
     VolumeType,
     WipeState,
 )
-from agent.states import AttachStatus, SnapshotStatus
+from agent.states import AttachStatus, SnapshotStatus, VolumeStatus
 
 View = dict[str, Any]
 
@@ -55,6 +56,11 @@ _ASKED_FOR = frozenset(
         "os-vol-mig-status-attr:name_id",
     }
 )
+# Clients that know no taking over see a creation instead, as in Cinder.
+_MASKED = {
+    VolumeStatus.MANAGING: VolumeStatus.CREATING,
+    VolumeStatus.ERROR_MANAGING: VolumeStatus.ERROR,
+}
 _SERVICE_UUID: Version = (3, 48)
 _TYPE_ID: Version = (3, 63)
 
@@ -106,7 +112,7 @@ def volume(shown: Volume, look: Look) -> View:
     host, service = look.place(shown.backend)
     view = {
         "id": shown.id,
-        "status": shown.status,
+        "status": _MASKED.get(shown.status, shown.status),
         "size": shown.size,
         "availability_zone": shown.availability_zone,
         "created_at": _time(shown.created_at),
@@ -284,6 +290,25 @@ def pools(shown: Iterable[Pool], detail: bool) -> list[View]:
     return [
         {"name": pool.name, "capabilities": dict(pool.capabilities)} for pool in shown
     ]
+
+
+def foreign_disk_brief(shown: ForeignDisk) -> View:
+    """A disk that is not ours, but could be."""
+    return {
+        "reference": {"source-name": shown.reference},
+        "size": shown.size,
+        "safe_to_manage": not shown.why_not,
+    }
+
+
+def foreign_disk(shown: ForeignDisk) -> View:
+    """The same, with why it could not."""
+    return {
+        **foreign_disk_brief(shown),
+        "reason_not_safe": shown.why_not or None,
+        "cinder_id": None,
+        "extra_info": None,
+    }
 
 
 def wipe(shown: WipeState) -> View:

@@ -83,7 +83,12 @@ class Making:
 
     def drop(self, volume: Volume) -> None:
         """Forget a creation that failed; what the driver left goes with it."""
-        failed = {VolumeStatus.ERROR, VolumeStatus.CREATING}
+        failed = {
+            VolumeStatus.ERROR,
+            VolumeStatus.CREATING,
+            VolumeStatus.ERROR_MANAGING,
+            VolumeStatus.MANAGING,
+        }
         with self._db.writing() as connection:
             volumes.move(connection, volume.id, failed, VolumeStatus.DELETING)
         try:
@@ -126,7 +131,15 @@ class Making:
             backend.volumes.delete_snapshot(volume.id)
 
     def _destroy(self, backend: Backend, volume: Volume) -> None:
-        """Remove its snapshots, which may need it, then its disk."""
+        """Remove its snapshots, which may need it, then its disk.
+
+        A disk that was never wholly ours is given back instead.
+        """
+        if "reference" in (volume.intent or {}):
+            # A driver that takes no disk over has taken none.
+            with contextlib.suppress(Unsupported):
+                backend.volumes.unmanage(volume.id)
+            return
         with self._db.reading() as connection:
             kept = snapshots.of_volume(connection, volume.id)
         for snapshot in kept:

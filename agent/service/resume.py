@@ -40,6 +40,8 @@ class Resume:
             VolumeStatus.EXTENDING: services.extending.grow,
             VolumeStatus.ERROR_EXTENDING: services.extending.grow,
             VolumeStatus.REVERTING: services.reverting.restore,
+            VolumeStatus.MANAGING: services.handing.take,
+            VolumeStatus.UNMANAGING: services.handing.release,
         }
 
     def start(self) -> dict[str, Future[None]]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from agent.db import volumes
+from agent.db import snapshots, volumes
 from agent.db.engine import Database
 from agent.errors import AgentError, Conflict, Exhausted, Invalid, NotFound
 from agent.records import Volume
@@ -100,3 +100,20 @@ def unfit(volume: Volume, what: str, must: str) -> Invalid:
         f"Invalid volume: volume {volume.id} is {volume.status} and cannot be {what};"
         f" it must be {must}"
     )
+
+
+def needed(connection: Any, volume: Volume) -> Invalid | None:
+    """What still needs the volume's disk where it is, in one sentence, or None."""
+    kept = snapshots.of_volume(connection, volume.id)
+    if kept:
+        return Invalid(
+            f"Invalid volume: volume {volume.id} has {len(kept)} snapshots; delete"
+            " those first, or delete the volume with cascade=true"
+        )
+    clone = volumes.clone_under_way(connection, volume.id)
+    if clone:
+        return Invalid(
+            f"Invalid volume: volume {volume.id} is the source of {clone}, which is not"
+            " whole yet; wait for that one, or delete it first"
+        )
+    return None

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from agent.service.attachments import Attachments
 from agent.service.extending import Extending
+from agent.service.handing import Handing
 from agent.service.node import Node
 from agent.service.reverting import Reverting
 from agent.service.snapshots import Snapshots
@@ -28,3 +29,4 @@ class Services:
     extending: Extending
     reverting: Reverting
     wiping: Wiping
+    handing: Handing

@@ -15,7 +15,8 @@ from agent.records import Context, NewVolume, Page, Volume
 from agent.service.jobs import Jobs
 from agent.service.making import Making
 from agent.service.node import Node
-from agent.service.rows import Rows
+from agent.service.places import Places
+from agent.service.rows import Rows, needed
 from agent.service.sources import Plan, Sources
 from agent.service.types import Types
 from agent.states import DELETABLE_SNAPSHOT, SnapshotStatus, VolumeStatus
@@ -26,6 +27,7 @@ _DELETABLE = frozenset(
         VolumeStatus.ERROR,
         VolumeStatus.ERROR_DELETING,
         VolumeStatus.ERROR_EXTENDING,
+        VolumeStatus.ERROR_MANAGING,
     }
 )
 
@@ -41,11 +43,11 @@ class Volumes:
         types: Types,
         node: Node,
         jobs: Jobs,
-        zone: str,
+        places: Places,
     ) -> None:
         self._db, self._rows = db, Rows(db)
         self._making, self._jobs = making, jobs
-        self._types, self._node, self._zone = types, node, zone
+        self._types, self._node, self._places = types, node, places
         self._sources = Sources(db, types, node)
 
     def get(self, ctx: Context, volume_id: str) -> Volume:
@@ -77,7 +79,7 @@ class Volumes:
         :raises Exhausted: no backend has room.
         :raises BackendFailed: the disk could not be made; nothing is left.
         """
-        self._check_zone(new.availability_zone)
+        self._places.check_zone(new.availability_zone)
         plan = self._sources.plan(ctx, new)
         volume = self._row(ctx, new, plan)
         with self._db.writing() as connection:
@@ -111,7 +113,8 @@ class Volumes:
     ) -> None:
         """Accept the removal of a volume that nobody has; the disk goes on its own.
 
-        With ``cascade`` its snapshots go first.
+        With ``cascade`` its snapshots go first. A disk that could not be taken
+        over is given back.
 
         :raises Invalid: it has attachments or snapshots, a clone of it is not
             whole yet, or its status does not allow it.
@@ -134,12 +137,6 @@ class Volumes:
                 raise _undeletable(connection, volume)
         self._jobs.leave(self._making.unmake, volume_id)
 
-    def _check_zone(self, zone: str | None) -> None:
-        if zone not in (None, self._zone):
-            raise Invalid(
-                f"availability_zone {zone!r} is unknown: this node is in {self._zone!r}"
-            )
-
     def _row(self, ctx: Context, new: NewVolume, plan: Plan) -> Volume:
         return Volume(
             id=str(uuid.uuid4()),
@@ -150,7 +147,7 @@ class Volumes:
             user_id=ctx.user_id,
             name=new.name,
             description=new.description,
-            availability_zone=self._zone,
+            availability_zone=self._places.zone,
             multiattach=plan.multiattach,
             volume_type_id=plan.type_id,
             metadata=new.metadata,
@@ -192,20 +189,3 @@ def _undeletable(connection: Any, volume: Volume) -> AgentError:
     return needed(connection, volume) or Busy(
         f"volume {volume.id} has just changed: try again"
     )
-
-
-def needed(connection: Any, volume: Volume) -> Invalid | None:
-    """What still needs the volume's disk where it is, in one sentence, or None."""
-    kept = snapshots.of_volume(connection, volume.id)
-    if kept:
-        return Invalid(
-            f"Invalid volume: volume {volume.id} has {len(kept)} snapshots; delete"
-            " those first, or delete the volume with cascade=true"
-        )
-    clone = volumes.clone_under_way(connection, volume.id)
-    if clone:
-        return Invalid(
-            f"Invalid volume: volume {volume.id} is the source of {clone}, which is not"
-            " whole yet; wait for that one, or delete it first"
-        )
-    return None

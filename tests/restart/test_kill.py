@@ -16,7 +16,14 @@ import pytest
 import sqlalchemy as sa
 
 from agent.errors import Exhausted
-from agent.records import NewAttachment, NewSnapshot, NewVolume, Page
+from agent.records import (
+    NewAttachment,
+    NewManaged,
+    NewSnapshot,
+    NewVolume,
+    Page,
+    Volume,
+)
 from agent.service import exports
 from agent.states import AttachStatus, SnapshotStatus, VolumeStatus
 from drivers import fake_storage
@@ -48,6 +55,11 @@ class Scene:
         self.only = take(CTX, _attach(self.lonely.id, "lonely", "rw")).id
         self.idle = node.plain_volume()
         fake_storage.storage("fake").write(self.idle.id, 0, BYTES)
+        self.free = node.plain_volume()
+        held = fake_storage.storage("fake")
+        held.foreign_disks["somebodys"] = fake_storage.FakeDisk(GIB // 2)
+        held.foreign = GIB // 2
+        held.foreign_disks["somebodys"].write(0, BYTES)
         self.kept = node.services.snapshots.create(CTX, NewSnapshot(self.idle.id)).id
 
 
@@ -77,6 +89,21 @@ def _delete_and_wipe(node: Node, scene: Scene) -> None:
 def _delete_snapshot(node: Node, scene: Scene) -> None:
     node.services.snapshots.delete(CTX, scene.kept)
     _let_end(node)
+
+
+def _manage(node: Node, scene: Scene) -> None:
+    host = node.services.node.host_of("fake")
+    node.services.handing.manage(CTX, NewManaged(host, "somebodys"))
+
+
+def _gives_back(node: Node, scene: Scene) -> None:
+    """A disk that is taken over, and cannot grow to whole GiB."""
+    error = NoSpace("fake", "because of the test")
+    with (
+        node.driver().failures.fail("extend.before", error),
+        contextlib.suppress(Exhausted),
+    ):
+        _manage(node, scene)
 
 
 def _fails_halfway(node: Node, scene: Scene) -> None:
@@ -109,6 +136,9 @@ OPERATIONS: dict[str, Operation] = {
     ),
     "revert": lambda n, s: n.services.reverting.revert(CTX, s.idle.id, s.kept),
     "delete and wipe": _delete_and_wipe,
+    "manage": _manage,
+    "manage and give back": _gives_back,
+    "unmanage": lambda n, s: n.services.handing.unmanage(CTX, s.free.id),
     "reserve": lambda n, s: n.services.attachments.create(
         CTX, NewAttachment(s.volume.id)
     ),
@@ -150,7 +180,7 @@ class Killer:
 def _delete_failed(node: Node) -> None:
     """A creation that failed before the kill shows as error, and can be deleted."""
     for volume in node.services.volumes.list(CTX, MANY):
-        if volume.own_status is VolumeStatus.ERROR:
+        if volume.own_status in (VolumeStatus.ERROR, VolumeStatus.ERROR_MANAGING):
             node.services.volumes.delete(CTX, volume.id)
     _let_end(node)
 
@@ -180,11 +210,21 @@ def _assert_right(node: Node) -> None:
         if volume.source_volid or volume.snapshot_id:
             assert fake_storage.storage("fake").read(volume.id, 0, len(BYTES)) == BYTES
     assert node.driver().wipes() == ()
+    _assert_nobodys_bytes_are_lost(volumes)
     kept = node.services.snapshots.list(CTX, MANY)
     assert {k.status for k in kept} <= {SnapshotStatus.AVAILABLE}
     assert set(node.driver().snapshots()) == {k.id for k in kept}
     going = {AttachStatus.DETACHING, AttachStatus.ERROR_DETACHING}
     assert not going & {row.status for row in rows}
+
+
+def _assert_nobodys_bytes_are_lost(volumes: list[Volume]) -> None:
+    """What somebody else made is a volume, or is somebody else's."""
+    held = fake_storage.storage("fake")
+    theirs = [disk for disk in held.foreign_disks.values() if disk.blocks]
+    ours = [held.disks[v.id] for v in volumes if v.intent is None]
+    assert BYTES in [disk.read(0, len(BYTES)) for disk in theirs + ours]
+    assert held.foreign == sum(disk.size for disk in held.foreign_disks.values())
 
 
 def _killed_at(path: Path, operation: Operation, step: int) -> bool:

@@ -51,7 +51,7 @@ def test_every_state_can_be_left_for_good() -> None:
 
 
 def test_what_is_under_way_is_gone_on_with_or_a_client_may_leave_it() -> None:
-    resting = {V.AVAILABLE, V.ERROR, V.ERROR_DELETING}
+    resting = {V.AVAILABLE, V.ERROR, V.ERROR_DELETING, V.ERROR_MANAGING}
     assert {old for old, _, _ in states.VOLUME_MOVES} == states.UNFINISHED | resting
 
 

@@ -58,7 +58,13 @@ def _revert(call: Call, asked: Mapping[str, Any]) -> Answer:
     return Answer(202)
 
 
+def _unmanage(call: Call, asked: Any) -> Answer:
+    call.services.handing.unmanage(call.ctx, call.args["id"])
+    return Answer(202)
+
+
 ACTIONS: Mapping[str, Action] = {
     "os-extend": Action(microversions.MIN, schemas.EXTEND, _extend),
+    "os-unmanage": Action(microversions.MIN, schemas.UNMANAGE, _unmanage),
     "revert": Action(microversions.REVERT, schemas.REVERT, _revert),
 }
