@@ -25,6 +25,7 @@ from agent.service.extending import Extending
 from agent.service.handing import Handing
 from agent.service.jobs import Jobs
 from agent.service.making import Making
+from agent.service.moving import Moving
 from agent.service.node import Node
 from agent.service.places import Places
 from agent.service.reconcile import Reconcile
@@ -66,7 +67,7 @@ class Assembly:
         """Stop timers, let running work end, close the database."""
         for loop in self.loops:
             loop.stop()
-        for pool in self.workers:
+        for pool in reversed(self.workers):  # a copy that ends leaves work behind
             pool.shutdown(wait=True, cancel_futures=True)
         self.database.close()
 
@@ -111,7 +112,13 @@ def assemble(conf: cfg.ConfigOpts, root: Root | None = None) -> Assembly:
         node=node,
         snapshots=Snapshots(database, backends, locks, jobs),
         extending=Extending(
-            database, backends, locks, access=access, node=node, jobs=jobs
+            database,
+            backends,
+            locks,
+            access=access,
+            node=node,
+            jobs=jobs,
+            places=places,
         ),
         reverting=Reverting(database, backends, locks, jobs),
         wiping=wiping,
@@ -120,6 +127,15 @@ def assemble(conf: cfg.ConfigOpts, root: Root | None = None) -> Assembly:
             backends,
             locks,
             making=making,
+            types=types,
+            node=node,
+            jobs=jobs,
+            places=places,
+        ),
+        moving=Moving(
+            database,
+            backends,
+            locks,
             types=types,
             node=node,
             jobs=jobs,

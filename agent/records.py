@@ -61,7 +61,9 @@ class Volume:
     ``intent`` is what its status alone does not say of work under way, so that
     a restart can finish it: ``size`` (GiB) of an extend, ``snapshot_id`` of a
     revert, ``moment`` (GiB of the source) and ``kept`` (whether that moment is)
-    of a clone that is not whole yet, ``reference`` of a disk that is taken over.
+    of a clone that is not whole yet, ``reference`` of a disk that is taken over,
+    ``backend`` that it moves to, with ``type_id`` and ``multiattach`` of a retype.
+    ``leaving`` is a backend that still has a disk of it, which is to go.
     """
 
     id: str
@@ -83,6 +85,8 @@ class Volume:
     snapshot_id: str | None = None
     source_volid: str | None = None
     intent: Mapping[str, Any] | None = None
+    leaving: str | None = None
+    migration_status: str | None = None
     attachments: tuple[Attachment, ...] = ()
 
     @property

@@ -27,6 +27,8 @@ class VolumeStatus(enum.StrEnum):
     MANAGING = "managing"
     ERROR_MANAGING = "error_managing"
     UNMANAGING = "unmanaging"
+    RETYPING = "retyping"
+    MAINTENANCE = "maintenance"
     # Derived from attachments, never stored.
     RESERVED = "reserved"
     ATTACHING = "attaching"
@@ -80,6 +82,11 @@ VOLUME_MOVES: tuple[tuple[VolumeStatus, VolumeStatus, str], ...] = (
     (VolumeStatus.ERROR_MANAGING, VolumeStatus.DELETING, "a delete gives it back"),
     (VolumeStatus.AVAILABLE, VolumeStatus.UNMANAGING, "the disk is given away"),
     (VolumeStatus.UNMANAGING, VolumeStatus.AVAILABLE, "that was refused"),
+    (VolumeStatus.AVAILABLE, VolumeStatus.AVAILABLE, "it is of another type"),
+    (VolumeStatus.AVAILABLE, VolumeStatus.RETYPING, "a retype has to move it"),
+    (VolumeStatus.RETYPING, VolumeStatus.AVAILABLE, "it is moved, or could not be"),
+    (VolumeStatus.AVAILABLE, VolumeStatus.MAINTENANCE, "a migration is accepted"),
+    (VolumeStatus.MAINTENANCE, VolumeStatus.AVAILABLE, "it is moved, or could not be"),
 )
 
 SNAPSHOT_MOVES: tuple[tuple[SnapshotStatus, SnapshotStatus, str], ...] = (
@@ -127,6 +134,8 @@ UNFINISHED = frozenset(
         VolumeStatus.REVERTING,
         VolumeStatus.MANAGING,
         VolumeStatus.UNMANAGING,
+        VolumeStatus.RETYPING,
+        VolumeStatus.MAINTENANCE,
     }
 )
 

@@ -176,6 +176,19 @@ class VolumeDriver(abc.ABC):
         """
         raise self._unsupported("a snapshot")
 
+    def fill(self, volume: Volume, source: Disk) -> None:
+        """Give the volume's disk all bytes of another disk of this node.
+
+        Nobody has either open, the other is no larger, and may be another
+        driver's. The bytes are on the medium when this returns. Killed
+        half-way, it is repeated, or the volume's disk is deleted.
+
+        :raises UnknownDisk: the volume has none.
+        :raises Unsupported: it cannot read a disk of that kind, or of none.
+        :raises NoSpace: the pool is full; the disk has some of the bytes.
+        """
+        raise self._unsupported("moving a volume")
+
     def manageable(self) -> tuple[Manageable, ...]:
         """Disks in the pool that are not ours, but could be. Cost: one query."""
         raise self._unsupported("taking over a disk")

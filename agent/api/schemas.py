@@ -216,6 +216,18 @@ ACTION = Form(
 EXTEND = _action("os-extend", _object({"new_size": _GIB}, ("new_size",)))
 # The value says nothing: clients send null or an object without keys.
 UNMANAGE = _action("os-unmanage", {"description": "null"})
+_POLICY = {"enum": ["never", "on-demand", None], "description": "never or on-demand"}
+RETYPE = _action(
+    "os-retype",
+    _object({"new_type": _NAME, "migration_policy": _POLICY}, ("new_type",)),
+)
+MIGRATE = _action(
+    "os-migrate_volume",
+    _object(
+        {"host": _HOST, "force_host_copy": _BOOLEAN, "lock_volume": _BOOLEAN},
+        ("host",),
+    ),
+)
 REVERT = _action("revert", _object({"snapshot_id": _UUID}, ("snapshot_id",)))
 
 # What else a connector holds is the host's business; the service judges the

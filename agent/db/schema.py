@@ -55,6 +55,8 @@ VOLUMES = sa.Table(
     _text("source_volid", 36),
     # What is under way, beyond the status; see agent.records.Volume.
     sa.Column("intent", sa.JSON(none_as_null=True)),
+    _text("leaving"),  # the backend it has left, until its disk there is deleted
+    _text("migration_status"),
 )
 
 SNAPSHOTS = sa.Table(

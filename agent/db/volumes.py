@@ -51,6 +51,8 @@ _ROWS = sa.select(
     _V.snapshot_id,
     _V.source_volid,
     _V.intent,
+    _V.leaving,
+    _V.migration_status,
 ).join_from(VOLUMES, VOLUME_TYPES, _V.volume_type_id == VOLUME_TYPES.c.id, isouter=True)
 
 # Built once: making a statement costs more than running it. A volume with its
@@ -123,6 +125,7 @@ COLUMNS: Mapping[str, sa.ColumnElement[Any]] = {
     "multiattach": _V.multiattach,
     "availability_zone": _V.availability_zone,
     "host": _V.backend,
+    "migration_status": _V.migration_status,
     "volume_type_id": _V.volume_type_id,
     "user_id": _V.user_id,
     "project_id": _V.project_id,
@@ -293,9 +296,9 @@ def remove(connection: sa.Connection, volume_id: str) -> None:
 
 
 def unfinished(connection: sa.Connection) -> list[Volume]:
-    """Volumes with work that was under way; agent.states.UNFINISHED."""
-    states = sorted(UNFINISHED)
-    query = _ROWS.where(_HERE, _V.status.in_(states)).order_by(_V.created_at)
+    """Volumes in agent.states.UNFINISHED, or with a disk that is to go."""
+    going = sa.or_(_V.status.in_(sorted(UNFINISHED)), _V.leaving.is_not(None))
+    query = _ROWS.where(_HERE, going).order_by(_V.created_at)
     return [_record(row) for row in connection.execute(query)]
 
 
@@ -327,8 +330,11 @@ def promised(connection: sa.Connection, backend: str) -> tuple[int, int]:
 
 
 def uses_type(connection: sa.Connection, type_id: str) -> bool:
-    """Whether a volume is of this type."""
-    query = sa.select(_V.id).where(_HERE, _V.volume_type_id == type_id).limit(1)
+    """Whether a volume is of this type, or is about to be."""
+    coming = _V.intent["type_id"].as_string() == type_id
+    retyping = sa.and_(_V.status == VolumeStatus.RETYPING, coming)
+    of_it = sa.or_(_V.volume_type_id == type_id, retyping)
+    query = sa.select(_V.id).where(_HERE, of_it).limit(1)
     return connection.execute(query).first() is not None
 
 

@@ -12,10 +12,10 @@ from agent.db.engine import Database
 from agent.errors import Busy, Exhausted, Invalid
 from agent.locks import Locks
 from agent.records import Context, Volume
-from agent.service import placement
 from agent.service.access import Access
 from agent.service.jobs import Jobs
 from agent.service.node import Node
+from agent.service.places import Places
 from agent.service.rows import Rows, refused, unfit
 from agent.states import VolumeStatus
 from drivers.values import GIB
@@ -39,10 +39,11 @@ class Extending:
         access: Access,
         node: Node,
         jobs: Jobs,
+        places: Places,
     ) -> None:
         self._db, self._backends, self._locks = db, backends, locks
         self._access, self._node, self._jobs = access, node, jobs
-        self._rows = Rows(db)
+        self._places, self._rows = places, Rows(db)
 
     def extend(self, ctx: Context, volume_id: str, size: int, in_use: bool) -> int:
         """Let it grow to ``size`` GiB; the number of hosts that have it.
@@ -104,16 +105,13 @@ class Extending:
             self._rows.move(volume, VolumeStatus.ERROR_EXTENDING, str(error))
 
     def _check_room(self, ctx: Context, volume: Volume, size: int) -> None:
-        for pool in self._node.pools(ctx):
-            if pool.backend != volume.backend:
-                continue
-            more, room = size - volume.size, placement.room(pool)
-            if more > room:
-                raise Exhausted(
-                    f"new_size {size} GiB is {more} GiB more, and backend"
-                    f" {volume.backend} has room for {room:.0f}: ask for less or free"
-                    " some"
-                )
+        more = size - volume.size
+        room = self._places.room(ctx, volume.backend)
+        if more > room:
+            raise Exhausted(
+                f"new_size {size} GiB is {more} GiB more, and backend {volume.backend}"
+                f" has room for {room:.0f}: ask for less or free some"
+            )
 
 
 def _check(volume: Volume, size: int) -> None:

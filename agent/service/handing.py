@@ -14,7 +14,6 @@ from agent.db.engine import Database, now
 from agent.errors import Busy, Invalid
 from agent.locks import Locks
 from agent.records import Context, ForeignDisk, NewManaged, Volume, VolumeType
-from agent.service import placement
 from agent.service.access import driver_volume
 from agent.service.jobs import Jobs
 from agent.service.making import Making
@@ -71,7 +70,9 @@ class Handing:
         self._places.check_zone(new.availability_zone)
         kind = self._types.resolve(new.volume_type)
         volume = self._row(ctx, new, kind, self._offered(ctx, new))
-        self._check_type(ctx, volume.backend, kind)
+        why = self._places.lacks(ctx, volume.backend, kind)
+        if why is not None:
+            raise Invalid(f"volume.volume_type: host {new.host}: {why}.")
         with self._db.writing() as connection:
             self._types.unchanged(connection, kind)
             volumes.insert(connection, volume)
@@ -116,7 +117,7 @@ class Handing:
         """
         with self._db.writing() as connection:
             volume = found(connection, volume_id)
-            if not volumes.move(
+            if volume.leaving or not volumes.move(
                 connection,
                 volume_id,
                 {VolumeStatus.AVAILABLE},
@@ -164,12 +165,6 @@ class Handing:
             " give one that GET /manageable_volumes lists."
         )
 
-    def _check_type(self, ctx: Context, backend: str, kind: VolumeType | None) -> None:
-        for pool in self._node.pools(ctx):
-            why = placement.lacks(pool, kind) if pool.backend == backend else None
-            if why is not None:
-                raise Invalid(f"volume.volume_type: host {pool.name}: {why}.")
-
     def _row(
         self, ctx: Context, new: NewManaged, kind: VolumeType | None, disk: ForeignDisk
     ) -> Volume:
@@ -200,5 +195,10 @@ def _unfit(volume: Volume) -> Invalid | None:
         return Invalid(
             f"Invalid volume: volume {volume.id} has {len(volume.attachments)}"
             " attachments and cannot be given away; delete those first"
+        )
+    if volume.leaving:
+        return Invalid(
+            f"Invalid volume: volume {volume.id} still has a disk on backend"
+            f" {volume.leaving} from its last move; try again when that is deleted"
         )
     return None

@@ -147,6 +147,9 @@ class Making:
             with self._db.writing() as connection:
                 snapshots.remove(connection, snapshot.id)
         backend.delete(volume.id)
+        if volume.leaving:
+            with self._backends[volume.leaving].working_alone() as left:
+                left.volumes.delete(volume.id)
         if volume.source_volid and volume.intent:
             # A driver without snapshots has left none.
             with contextlib.suppress(Unsupported):

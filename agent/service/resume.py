@@ -18,7 +18,7 @@ from agent.records import Volume
 from agent.service.jobs import Jobs, Step
 from agent.service.making import Making
 from agent.service.services import Services
-from agent.states import VolumeStatus
+from agent.states import UNFINISHED, VolumeStatus
 
 
 class Resume:
@@ -42,7 +42,10 @@ class Resume:
             VolumeStatus.REVERTING: services.reverting.restore,
             VolumeStatus.MANAGING: services.handing.take,
             VolumeStatus.UNMANAGING: services.handing.release,
+            VolumeStatus.RETYPING: services.moving.carry,
+            VolumeStatus.MAINTENANCE: services.moving.carry,
         }
+        self._clear: Step = services.moving.clear
 
     def start(self) -> dict[str, Future[None]]:
         """Start each on its own; the jobs by what they are about, for a log."""
@@ -55,9 +58,11 @@ class Resume:
         with self._db.reading() as connection:
             found = volumes.unfinished(connection)
         for row in found:
-            if self._up(row.backend):
+            if row.own_status in UNFINISHED and self._up(row.backend):
                 step = self._steps[row.own_status]
                 yield f"volume {row.id}", step, row.id, _copies(row)
+            elif row.own_status not in UNFINISHED and self._up(row.leaving):
+                yield f"volume {row.id}", self._clear, row.id, False
 
     def _kept(self) -> Iterator[tuple[str, Step, str, bool]]:
         with self._db.reading() as connection:
@@ -67,13 +72,13 @@ class Resume:
                 step = self._snapshots.steps[row.status]
                 yield f"snapshot {row.id}", step, row.id, False
 
-    def _up(self, name: str) -> bool:
-        backend = self._backends.find(name)
+    def _up(self, name: str | None) -> bool:
+        backend = self._backends.find(name) if name else None
         return backend is not None and backend.up
 
 
 def _copies(row: Volume) -> bool:
     """Whether it may take hours."""
-    return row.own_status is VolumeStatus.CREATING and bool(
-        row.snapshot_id or row.source_volid
-    )
+    moves = row.own_status in (VolumeStatus.RETYPING, VolumeStatus.MAINTENANCE)
+    made = row.own_status is VolumeStatus.CREATING
+    return moves or (made and bool(row.snapshot_id or row.source_volid))

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from agent.service.attachments import Attachments
 from agent.service.extending import Extending
 from agent.service.handing import Handing
+from agent.service.moving import Moving
 from agent.service.node import Node
 from agent.service.reverting import Reverting
 from agent.service.snapshots import Snapshots
@@ -30,3 +31,4 @@ class Services:
     reverting: Reverting
     wiping: Wiping
     handing: Handing
+    moving: Moving

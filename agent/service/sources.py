@@ -16,8 +16,8 @@ from agent.db import snapshots, volumes
 from agent.db.engine import Database
 from agent.errors import Invalid, NotFound
 from agent.records import Context, NewVolume, Snapshot, Volume, VolumeType
-from agent.service import placement, rows
-from agent.service.node import Node
+from agent.service import rows
+from agent.service.places import Places
 from agent.service.types import Types
 from agent.states import SnapshotStatus, VolumeStatus
 
@@ -41,8 +41,8 @@ class Plan:
 class Sources:
     """Plans new volumes."""
 
-    def __init__(self, db: Database, types: Types, node: Node) -> None:
-        self._db, self._types, self._node = db, types, node
+    def __init__(self, db: Database, types: Types, places: Places) -> None:
+        self._db, self._types, self._places = db, types, places
 
     def plan(self, ctx: Context, new: NewVolume) -> Plan:
         """Decide everything that is decided before the row is there.
@@ -57,10 +57,9 @@ class Sources:
             return self._plain(ctx, new)
         kind = self._types.resolve(new.volume_type) if new.volume_type else None
         size = _size(new, least)
-        pools = [p for p in self._node.pools(ctx) if p.backend == origin.backend]
         return Plan(
             size=size,
-            backend=placement.choose(pools, size, kind),
+            backend=self._places.choose(ctx, size, kind, only=origin.backend),
             kind=kind,
             type_id=kind.id if kind else origin.volume_type_id,
             multiattach=kind.multiattach if kind else origin.multiattach,
@@ -83,7 +82,7 @@ class Sources:
         kind = self._types.resolve(new.volume_type)
         return Plan(
             size=new.size,
-            backend=placement.choose(self._node.pools(ctx), new.size, kind),
+            backend=self._places.choose(ctx, new.size, kind),
             kind=kind,
             type_id=kind.id if kind else None,
             multiattach=kind.multiattach if kind else False,

@@ -48,7 +48,7 @@ class Volumes:
         self._db, self._rows = db, Rows(db)
         self._making, self._jobs = making, jobs
         self._types, self._node, self._places = types, node, places
-        self._sources = Sources(db, types, node)
+        self._sources = Sources(db, types, places)
 
     def get(self, ctx: Context, volume_id: str) -> Volume:
         """One volume with its attachments.

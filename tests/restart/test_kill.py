@@ -44,6 +44,7 @@ class Scene:
     """A volume with two hosts that keep it, and one more for the operation."""
 
     def __init__(self, node: Node) -> None:
+        _choose_from_both(node, False)
         self.volume = node.shared_volume()
         take = node.services.attachments.create
         self.writer = take(CTX, _attach(self.volume.id, "writer", "rw")).id
@@ -56,7 +57,10 @@ class Scene:
         self.idle = node.plain_volume()
         fake_storage.storage("fake").write(self.idle.id, 0, BYTES)
         self.free = node.plain_volume()
+        self.written = node.plain_volume()
         held = fake_storage.storage("fake")
+        for offset in (0, GIB - 4096):
+            held.write(self.written.id, offset, BYTES)
         held.foreign_disks["somebodys"] = fake_storage.FakeDisk(GIB // 2)
         held.foreign = GIB // 2
         held.foreign_disks["somebodys"].write(0, BYTES)
@@ -67,9 +71,40 @@ def _attach(volume_id: str, host: str, mode: str) -> NewAttachment:
     return NewAttachment(volume_id, mode=mode, connector=connector(host))
 
 
+def _migrate(node: Node, scene: Scene) -> None:
+    _choose_from_both(node, True)
+    host = node.services.node.host_of("other")
+    node.services.moving.migrate(CTX, scene.written.id, host)
+    _let_end(node)
+
+
+def _retype(node: Node, scene: Scene) -> None:
+    """It takes the type's backend, and its sharing."""
+    specs = {"volume_backend_name": "other", "multiattach": "<is> True"}
+    node.services.types.create(CTX, "other", extra_specs=specs)
+    _choose_from_both(node, True)
+    node.services.moving.retype(CTX, scene.written.id, "other", True)
+    _let_end(node)
+
+
+def _fails_to_move(node: Node, scene: Scene) -> None:
+    error = NoSpace("other", "because of the test")
+    with (
+        node.driver("other").failures.fail("fill.half", error),
+        contextlib.suppress(Exhausted),
+    ):
+        _migrate(node, scene)
+    _let_end(node)
+
+
+def _choose_from_both(node: Node, both: bool) -> None:
+    host = node.services.node.host_of("other").partition("#")[0]
+    node.services.node.set_service(CTX, host, "cinder-volume", both, None)
+
+
 def _let_end(node: Node) -> None:
     """Work that has outlived its request ends, or dies."""
-    for pool in node.assembly.workers:
+    for pool in reversed(node.assembly.workers):
         pool.shutdown(wait=True)
 
 
@@ -139,6 +174,9 @@ OPERATIONS: dict[str, Operation] = {
     "manage": _manage,
     "manage and give back": _gives_back,
     "unmanage": lambda n, s: n.services.handing.unmanage(CTX, s.free.id),
+    "migrate": _migrate,
+    "failed migration": _fails_to_move,
+    "retype": _retype,
     "reserve": lambda n, s: n.services.attachments.create(
         CTX, NewAttachment(s.volume.id)
     ),
@@ -166,8 +204,9 @@ class Killer:
     def __init__(self, node: Node, at: int) -> None:
         self.left, self.fired = at, False
         sa.event.listen(node.assembly.database.engine, "commit", self.step)
-        for driver in (node.driver(), node.target()):
-            driver.failures.watch(self.step)
+        for name in ("fake", "other"):
+            for driver in (node.driver(name), node.target(name)):
+                driver.failures.watch(self.step)
 
     def step(self, _where: object) -> None:
         self.left -= 1
@@ -201,11 +240,14 @@ def _assert_right(node: Node) -> None:
     }
     assert live == wanted
     volumes = node.services.volumes.list(CTX, MANY)
-    assert {d.volume_id for d in node.driver().disks()} == {v.id for v in volumes}
+    there = {
+        (name, disk.volume_id): disk.size
+        for name in ("fake", "other")
+        for disk in node.driver(name).disks()
+    }
+    assert there == {(v.backend, v.id): v.size * GIB for v in volumes}
     assert {v.own_status for v in volumes} <= {VolumeStatus.AVAILABLE}
     assert {v.intent for v in volumes} == {None}
-    sizes = {d.volume_id: d.size for d in node.driver().disks()}
-    assert sizes == {v.id: v.size * GIB for v in volumes}
     for volume in volumes:
         if volume.source_volid or volume.snapshot_id:
             assert fake_storage.storage("fake").read(volume.id, 0, len(BYTES)) == BYTES
@@ -222,16 +264,26 @@ def _assert_nobodys_bytes_are_lost(volumes: list[Volume]) -> None:
     """What somebody else made is a volume, or is somebody else's."""
     held = fake_storage.storage("fake")
     theirs = [disk for disk in held.foreign_disks.values() if disk.blocks]
-    ours = [held.disks[v.id] for v in volumes if v.intent is None]
+    ours = [fake_storage.storage(v.backend).disks[v.id] for v in volumes]
     assert BYTES in [disk.read(0, len(BYTES)) for disk in theirs + ours]
     assert held.foreign == sum(disk.size for disk in held.foreign_disks.values())
+
+
+def _assert_written(node: Node, volume_id: str) -> None:
+    """The volume that moves has all its bytes, wherever it is by now."""
+    volume = node.services.volumes.get(CTX, volume_id)
+    held = fake_storage.storage(volume.backend)
+    for offset in (0, GIB - 4096):
+        assert held.read(volume_id, offset, len(BYTES)) == BYTES
+    assert volume.multiattach == (volume.volume_type == "other")
+    assert volume.leaving is None
 
 
 def _killed_at(path: Path, operation: Operation, step: int) -> bool:
     """Run one life that dies at ``step``, then another; False: it was not reached."""
     fake_storage.reset()
     path.mkdir()
-    first = Node(path, section=WIPES).start()
+    first = Node(path, backends="fake,other", section=WIPES).start()
     scene = Scene(first)
     session = first.target().login(
         scene.volume.id, initiator("writer"), _auth(first, scene.writer)
@@ -240,11 +292,13 @@ def _killed_at(path: Path, operation: Operation, step: int) -> bool:
     with contextlib.suppress(Killed):
         operation(first, scene)
     _let_end(first)
-    second = Node(path, section=WIPES).start()
+    second = Node(path, backends="fake,other", section=WIPES).start()
     assert second.outcome.failed == []
     _delete_failed(second)
-    second.services.wiping.once("fake")
+    for name in ("fake", "other"):
+        second.services.wiping.once(name)
     _assert_right(second)
+    _assert_written(second, scene.written.id)
     session.write(0, b"the host that nothing was asked of")
     assert session.alive
     second.close()

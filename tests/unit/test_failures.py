@@ -61,6 +61,7 @@ def test_every_point_is_passed(target):
     volumes.create_from(new_volume(MIB), kept)
     volumes.revert(kept)
     volumes.delete_snapshot(kept.id)
+    volumes.fill(volume, volumes.disk(volume.id))
     volumes.unmanage(volume.id)
     volumes.manage(volume, volumes.manageable()[0].reference)
     volumes.delete(volume.id)

@@ -63,8 +63,27 @@ def _unmanage(call: Call, asked: Any) -> Answer:
     return Answer(202)
 
 
+def _retype(call: Call, asked: Mapping[str, Any]) -> Answer:
+    call.services.moving.retype(
+        call.ctx,
+        call.args["id"],
+        asked["new_type"],
+        on_demand=asked.get("migration_policy") == "on-demand",
+    )
+    return Answer(202)
+
+
+def _migrate(call: Call, asked: Mapping[str, Any]) -> Answer:
+    for name in ("force_host_copy", "lock_volume"):
+        query.boolean(f"os-migrate_volume.{name}", str(asked.get(name, False)))
+    call.services.moving.migrate(call.ctx, call.args["id"], asked["host"])
+    return Answer(202)
+
+
 ACTIONS: Mapping[str, Action] = {
     "os-extend": Action(microversions.MIN, schemas.EXTEND, _extend),
+    "os-retype": Action(microversions.MIN, schemas.RETYPE, _retype),
+    "os-migrate_volume": Action(microversions.MIN, schemas.MIGRATE, _migrate),
     "os-unmanage": Action(microversions.MIN, schemas.UNMANAGE, _unmanage),
     "revert": Action(microversions.REVERT, schemas.REVERT, _revert),
 }

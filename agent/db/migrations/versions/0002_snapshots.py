@@ -14,6 +14,8 @@ def upgrade() -> None:
         sa.Column("snapshot_id", sa.String(36)),
         sa.Column("source_volid", sa.String(36)),
         sa.Column("intent", sa.JSON),
+        sa.Column("leaving", sa.String(255)),
+        sa.Column("migration_status", sa.String(255)),
     ):
         op.add_column("volumes", column)
     op.create_table(
