@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import math
+
 from agent.backends import Backends
 from agent.errors import Invalid, NotFound
 from agent.records import Context, Pool, VolumeType
@@ -66,9 +68,9 @@ class Places:
         return placement.lacks(pool, kind) if pool else "it is not enabled"
 
     def room(self, ctx: Context, backend: str) -> float:
-        """GiB that this backend may still promise."""
+        """GiB that this backend may still promise; no bound where that is not known."""
         pool = self._pool(ctx, backend)
-        return placement.room(pool) if pool else 0.0
+        return placement.room(pool) if pool and pool.up else math.inf
 
     def _pool(self, ctx: Context, backend: str) -> Pool | None:
         pools = self._node.pools(ctx)

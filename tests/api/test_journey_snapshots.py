@@ -231,7 +231,7 @@ def test_a_source_is_not_held_while_it_is_copied(api: Api, node: Node):
     api.gone(f"/volumes/{source['id']}")
 
 
-def test_a_source_that_grew_before_the_copy_began_is_409(api: Api, node: Node):
+def test_a_source_that_grows_is_not_cloned_meanwhile(api: Api, node: Node):
     source = api.volume()
     asked = {"volume": {"source_volid": source["id"]}}
     with (
@@ -355,3 +355,32 @@ def test_a_snapshot_in_trouble_makes_no_volume(api: Api, node: Node):
         assert "deleting" in told
         gate.open.set()
     api.gone(f"/snapshots/{kept['id']}")
+
+
+@pytest.mark.parametrize("kind", ["snapshot", "volume"])
+def test_a_source_that_grew_before_its_moment_was_kept_is_409(
+    api: Api, node: Node, kind: str
+):
+    """The row of the copy says how large the source was: it must still be so."""
+    source = api.volume()
+    asked: dict[str, Any] = {
+        "snapshot": {"snapshot": {"volume_id": source["id"]}},
+        "volume": {"volume": {"source_volid": source["id"]}},
+    }[kind]
+    path = f"/{kind}s"
+
+    def others() -> list[str]:
+        found = api("GET", path)[f"{kind}s"]
+        return [row["id"] for row in found if row["id"] != source["id"]]
+
+    locks = node.services.snapshots._locks
+    with ThreadPoolExecutor(2) as clients:
+        with locks.volume(source["id"], "the test"):
+            made = clients.submit(api.send, "POST", path, asked)
+            until(lambda: len(others()) == 1)
+            grown = {"os-extend": {"new_size": 2}}
+            clients.submit(api.act, source["id"], grown)
+            until(lambda: api.shown(source["id"])["status"] == "extending")
+        assert made.result().status_code == 409
+    assert others() == []
+    until(lambda: api.shown(source["id"])["size"] == 2)
