@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,13 +38,6 @@ from agent.service.wiping import Wiping
 from drivers.base import Root
 from drivers.execute import Helper
 
-# Making and removing disks: LVM does them one after the other anyway, a VG
-# has one lock, so a few threads keep every backend busy.
-_WORKERS = 8
-
-# Copies of whole volumes take hours, and are not to hold up what takes a moment.
-_COPIERS = 4
-
 # No transaction outlives a few statements, and Python runs one thread at a
 # time: more of them would be no faster, and each has a cache of its own.
 _CONNECTIONS = 8
@@ -61,14 +53,13 @@ class Assembly:
     backends: Backends
     loops: tuple[Loop | Wiping, ...]
     database: Database
-    workers: tuple[ThreadPoolExecutor, ...]
+    jobs: Jobs
 
     def close(self) -> None:
         """Stop timers, let running work end, close the database."""
         for loop in self.loops:
             loop.stop()
-        for pool in reversed(self.workers):  # a copy that ends leaves work behind
-            pool.shutdown(wait=True, cancel_futures=True)
+        self.jobs.end()
         self.database.close()
 
 
@@ -88,11 +79,7 @@ def assemble(conf: cfg.ConfigOpts, root: Root | None = None) -> Assembly:
     access = Access(database, backends)
     node = Node(database, backends, conf.host, conf.storage_availability_zone)
     types = Types(database, conf.default_volume_type)
-    workers = (
-        ThreadPoolExecutor(_WORKERS, thread_name_prefix="work"),
-        ThreadPoolExecutor(_COPIERS, thread_name_prefix="copy"),
-    )
-    jobs = Jobs(*workers, conf.create_wait)
+    jobs = Jobs(conf.create_wait)
     wiping = Wiping(backends)
     places = Places(node, backends, conf.storage_availability_zone)
     making = Making(database, backends, locks, node=node, wiping=wiping)
@@ -156,7 +143,7 @@ def assemble(conf: cfg.ConfigOpts, root: Root | None = None) -> Assembly:
         wiping,
     )
     app = build_app(services, _api_settings(conf))
-    return Assembly(app, services, reconcile, backends, loops, database, workers)
+    return Assembly(app, services, reconcile, backends, loops, database, jobs)
 
 
 def _url(conf: cfg.ConfigOpts) -> str:

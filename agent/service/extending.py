@@ -73,7 +73,7 @@ class Extending:
             )
         if not accepted:
             raise Busy(f"volume {volume_id} has just changed: try again")
-        self._jobs.attempt(self.grow, volume_id)
+        self._jobs.attempt(self.grow, volume_id, volume.backend)
         return len(volume.attachments)
 
     def grow(self, volume_id: str) -> None:

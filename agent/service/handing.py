@@ -78,7 +78,7 @@ class Handing:
             volumes.insert(connection, volume)
         self._node.promise(volume.backend, 1, volume.size)
         try:
-            self._jobs.attempt(self.take, volume.id)
+            self._jobs.attempt(self.take, volume.id, volume.backend)
         except Exception:
             self._making.drop(volume)
             raise
@@ -131,7 +131,7 @@ class Handing:
                     or needed(connection, volume)
                     or Busy(f"volume {volume_id} has just changed: try again")
                 )
-        self._jobs.attempt(self.release, volume_id)
+        self._jobs.attempt(self.release, volume_id, volume.backend)
 
     def release(self, volume_id: str) -> None:
         """Finish a giving away. Repeat-safe; does nothing to a volume past it."""

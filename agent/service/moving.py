@@ -196,7 +196,7 @@ class Moving:
                 migration_status="migrating",
             ):
                 raise _unfit(connection, now, "moved")
-        self._jobs.attempt(self.carry, volume.id, copies=True)
+        self._jobs.attempt(self.carry, volume.id, volume.backend, copies=True)
 
     def _check_free(self, volume: Volume, name: str) -> None:
         """What is there under our name, and not by us, is not written over."""
@@ -240,7 +240,7 @@ class Moving:
             migration_status=outcome,
             **changes,
         )
-        self._jobs.leave(self.clear, volume.id)
+        self._jobs.leave(self.clear, volume.id, leaving)
 
 
 def _unfit(connection: Any, volume: Volume, what: str) -> AgentError:

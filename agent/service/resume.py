@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
+from typing import NamedTuple
 
 from agent.backends import Backends
 from agent.db import snapshots, volumes
@@ -19,6 +20,16 @@ from agent.service.jobs import Jobs, Step
 from agent.service.making import Making
 from agent.service.services import Services
 from agent.states import UNFINISHED, VolumeStatus
+
+
+class _Going(NamedTuple):
+    """A row that is in the middle of something, and how to go on."""
+
+    noun: str
+    ident: str
+    step: Step
+    backend: str
+    copies: bool = False
 
 
 class Resume:
@@ -50,30 +61,32 @@ class Resume:
     def start(self) -> dict[str, Future[None]]:
         """Start each on its own; the jobs by what they are about, for a log."""
         return {
-            name: self._jobs.start(step, ident, copies)
-            for name, step, ident, copies in [*self._volumes(), *self._kept()]
+            f"{going.noun} {going.ident}": self._jobs.start(
+                going.step, going.ident, going.backend, going.copies
+            )
+            for going in [*self._volumes(), *self._kept()]
+            if self._up(going.backend)
         }
 
-    def _volumes(self) -> Iterator[tuple[str, Step, str, bool]]:
+    def _volumes(self) -> Iterator[_Going]:
         with self._db.reading() as connection:
             found = volumes.unfinished(connection)
         for row in found:
-            if row.own_status in UNFINISHED and self._up(row.backend):
+            if row.own_status in UNFINISHED:
                 step = self._steps[row.own_status]
-                yield f"volume {row.id}", step, row.id, _copies(row)
-            elif row.own_status not in UNFINISHED and self._up(row.leaving):
-                yield f"volume {row.id}", self._clear, row.id, False
+                yield _Going("volume", row.id, step, row.backend, _copies(row))
+            elif row.leaving is not None:
+                yield _Going("volume", row.id, self._clear, row.leaving)
 
-    def _kept(self) -> Iterator[tuple[str, Step, str, bool]]:
+    def _kept(self) -> Iterator[_Going]:
         with self._db.reading() as connection:
             found = snapshots.unfinished(connection)
         for row, backend in found:
-            if self._up(backend):
-                step = self._snapshots.steps[row.status]
-                yield f"snapshot {row.id}", step, row.id, False
+            step = self._snapshots.steps[row.status]
+            yield _Going("snapshot", row.id, step, backend)
 
-    def _up(self, name: str | None) -> bool:
-        backend = self._backends.find(name) if name else None
+    def _up(self, name: str) -> bool:
+        backend = self._backends.find(name)
         return backend is not None and backend.up
 
 

@@ -59,7 +59,7 @@ class Reverting:
                 raise _unfit(volume)
         if old is VolumeStatus.AVAILABLE:
             self._untouched.add(volume_id)
-        self._jobs.attempt(self.restore, volume_id)
+        self._jobs.attempt(self.restore, volume_id, volume.backend)
 
     def restore(self, volume_id: str) -> None:
         """Finish a revert. Repeat-safe; does nothing to a volume past it."""

@@ -72,7 +72,7 @@ class Snapshots:
             snapshot = _row(ctx, new, volume)
             snapshots.insert(connection, snapshot)
         try:
-            self._jobs.attempt(self.make, snapshot.id)
+            self._jobs.attempt(self.make, snapshot.id, volume.backend)
         except Exception:
             self._drop(snapshot)
             raise
@@ -104,7 +104,7 @@ class Snapshots:
             )
         if not accepted:
             raise _undeletable(found)
-        self._jobs.leave(self.unmake, snapshot_id)
+        self._jobs.leave(self.unmake, snapshot_id, self._backend(found))
 
     @property
     def steps(self) -> Mapping[SnapshotStatus, Step]:

@@ -89,7 +89,7 @@ class Volumes:
         self._node.promise(volume.backend, 1, volume.size)
         copies = bool(new.snapshot_id or new.source_volid)
         try:
-            self._jobs.attempt(self._making.make, volume.id, copies)
+            self._jobs.attempt(self._making.make, volume.id, volume.backend, copies)
         except Exception:
             self._making.drop(volume)
             raise
@@ -135,7 +135,7 @@ class Volumes:
             )
             if not accepted:
                 raise _undeletable(connection, volume)
-        self._jobs.leave(self._making.unmake, volume_id)
+        self._jobs.leave(self._making.unmake, volume_id, volume.backend)
 
     def _row(self, ctx: Context, new: NewVolume, plan: Plan) -> Volume:
         return Volume(

@@ -104,8 +104,7 @@ def _choose_from_both(node: Node, both: bool) -> None:
 
 def _let_end(node: Node) -> None:
     """Work that has outlived its request ends, or dies."""
-    for pool in reversed(node.assembly.workers):
-        pool.shutdown(wait=True)
+    node.assembly.jobs.end()
 
 
 Operation = Callable[[Node, Scene], object]

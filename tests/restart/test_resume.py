@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -93,8 +94,11 @@ def test_the_moment_of_a_clone_under_way_is_no_orphan(first: Node) -> None:
     source = first.plain_volume()
     new = NewVolume(None, source_volid=source.id)
     create = first.services.volumes.create
-    with first.driver().failures.hold("create_from.before") as gate:
-        first.assembly.workers[0].submit(create, CTX, new)
+    with (
+        ThreadPoolExecutor(1) as client,
+        first.driver().failures.hold("create_from.before") as gate,
+    ):
+        client.submit(create, CTX, new)
         assert gate.reached.wait(10)
         first.assembly.reconcile.run()
         assert first.services.node.health().unknown == ()
