@@ -23,6 +23,7 @@ from drivers.values import (
     Capacity,
     Connector,
     Disk,
+    DiskKind,
     Export,
     LiveExport,
     Manageable,
@@ -131,6 +132,11 @@ class VolumeDriver(abc.ABC):
         """Whether ``extend`` works, and is seen, while hosts have the volume open."""
         return True
 
+    @property
+    def fills(self) -> frozenset[DiskKind]:
+        """The kinds of disks whose bytes ``fill`` can take; none if it is not done."""
+        return frozenset()
+
     # What a driver need not do: these refuse, and a driver that can overrides
     # them. The kit asks for each whether it is done or refused.
 
@@ -184,7 +190,8 @@ class VolumeDriver(abc.ABC):
         half-way, it is repeated, or the volume's disk is deleted.
 
         :raises UnknownDisk: the volume has none.
-        :raises Unsupported: it cannot read a disk of that kind, or of none.
+        :raises Unsupported: the other's kind is not among ``fills``, or it is
+            where this driver cannot read it.
         :raises NoSpace: the pool is full; the disk has some of the bytes.
         """
         raise self._unsupported("moving a volume")

@@ -98,6 +98,10 @@ class FakeVolumes(VolumeDriver):
         self._thin: bool = options["fake_thin"]
         self._total: int = options["fake_capacity_gb"] * GIB
 
+    @property
+    def fills(self) -> frozenset[DiskKind]:
+        return frozenset({DiskKind.BLOCK})
+
     def check(self) -> None:
         self.failures.at("check")
         if self._total <= 0:

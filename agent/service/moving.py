@@ -180,7 +180,8 @@ class Moving:
             changes = {"type_id": kind.id, "multiattach": kind.multiattach}
         if volume.own_status is not VolumeStatus.AVAILABLE:
             raise unfit(volume, "moved", "available")
-        self._check_free(volume, backend)
+        if volume.leaving is None:  # or else the sentence below says more
+            self._check_way(volume, backend)
         with self._db.writing() as connection:
             self._types.unchanged(connection, kind)
             now = found(connection, volume.id)
@@ -198,11 +199,17 @@ class Moving:
                 raise _unfit(connection, now, "moved")
         self._jobs.attempt(self.carry, volume.id, volume.backend, copies=True)
 
-    def _check_free(self, volume: Volume, name: str) -> None:
-        """What is there under our name, and not by us, is not written over."""
-        if volume.leaving:
-            return  # said in the sentence that follows
+    def _check_way(self, volume: Volume, name: str) -> None:
+        """Refuse before anything is made, and write over nothing that is there."""
+        with self._backends[volume.backend].working() as backend:
+            kind = backend.volumes.disk(volume.id).kind
         with self._backends[name].working() as backend:
+            if kind not in backend.volumes.fills:
+                raise Invalid(
+                    f"backend {name} cannot take the bytes of a {kind} disk, such as"
+                    f" those of backend {volume.backend}: make a new volume there and"
+                    " copy them on a host"
+                )
             try:
                 disk = backend.volumes.disk(volume.id)
             except UnknownDisk:

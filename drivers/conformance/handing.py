@@ -10,7 +10,8 @@ from collections.abc import Callable
 import pytest
 
 from drivers.base import VolumeDriver
-from drivers.conformance.bytes import PAGE, Make, VolumeBytes, asks
+from drivers.conformance.bytes import PAGE, Make, asks
+from drivers.conformance.filling import FillingContract
 from drivers.errors import DiskBusy, UnknownDisk, UnknownReference
 from drivers.values import Volume
 
@@ -19,7 +20,7 @@ Stranger = Callable[[], str]
 State = Callable[[], object]
 
 
-class HandingContract(VolumeBytes):
+class HandingContract(FillingContract):
     """How disks come and go by other ways than create."""
 
     # taking over

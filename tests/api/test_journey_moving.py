@@ -167,6 +167,22 @@ def test_a_migration_that_is_refused_changed_nothing(
     assert whole(made, "here")
 
 
+def test_a_driver_that_fills_no_disk_is_400_and_nothing_is_made(
+    api: Api, node: Node, monkeypatch: pytest.MonkeyPatch
+):
+    made = place(api, node, "here")
+    api.act(made["id"], retype(api.type()))
+    passed: list[str] = []
+    node.driver("there").failures.watch(passed.append)
+    monkeypatch.setattr(type(node.driver("there")), "fills", frozenset())
+    told = api.refused(400, made["id"], migrate(node, "there"))
+    assert "block disk" in told
+    node.driver("there").failures.watch(lambda _: None)
+    assert "create.before" not in passed
+    shown = api.shown(made["id"])
+    assert (shown["status"], shown["migration_status"]) == ("available", None)
+
+
 def test_what_stays_behind_is_deleted_by_reconcile_and_never_used(api: Api, node: Node):
     made = place(api, node)
     api.act(made["id"], retype(api.type()))
