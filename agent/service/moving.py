@@ -19,7 +19,6 @@ from agent.db.engine import Database
 from agent.errors import AgentError, Busy, Conflict, Invalid, NotFound
 from agent.locks import Locks
 from agent.records import Context, Volume, VolumeType
-from agent.service.access import driver_volume
 from agent.service.jobs import Jobs
 from agent.service.node import Node
 from agent.service.places import Places
@@ -27,6 +26,8 @@ from agent.service.rows import Rows, found, needed, unfit
 from agent.service.types import Types
 from agent.states import VolumeStatus
 from drivers.errors import UnknownDisk
+from drivers.values import GIB
+from drivers.values import Volume as DriverVolume
 
 LOG = log.getLogger(__name__)
 
@@ -138,8 +139,8 @@ class Moving:
     def clear(self, volume_id: str) -> None:
         """Delete the disk that a move has left behind. Repeat-safe."""
         with self._locks.volume(volume_id, "the end of its move"):
-            volume = self._rows.get(volume_id)
-            if volume.leaving is None:
+            volume = self._rows.when(volume_id, frozenset(VolumeStatus))
+            if volume is None or volume.leaving is None:
                 return
             with self._backends[volume.leaving].working_alone() as backend:
                 # Not its export: that goes by the volume's id, and is by now of
@@ -220,14 +221,16 @@ class Moving:
         )
 
     def _copy(self, volume: Volume, name: str) -> None:
-        wanted = driver_volume(volume)
         with (
             self._backends[volume.backend].working_alone() as source,
             self._backends[name].working_alone() as target,
         ):
             source.target.remove(volume.id)
+            disk = source.volumes.disk(volume.id)
+            # Pools round sizes up, each in its own way.
+            wanted = DriverVolume(volume.id, max(volume.size * GIB, disk.size))
             target.volumes.create(wanted)
-            target.volumes.fill(wanted, source.volumes.disk(volume.id))
+            target.volumes.fill(wanted, disk)
 
     def _settled(
         self,

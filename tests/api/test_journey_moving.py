@@ -218,6 +218,17 @@ def test_a_disk_of_that_name_which_we_did_not_make_is_not_written_over(
     held.drop(made["id"])
 
 
+def test_a_disk_that_its_pool_made_larger_moves_with_all_its_bytes(
+    api: Api, node: Node
+):
+    made = place(api, node)
+    api.act(made["id"], retype(api.type()))
+    fake_storage.storage("here").make(made["id"], GIB + 4096)
+    fake_storage.storage("here").write(made["id"], GIB, b"beyond")
+    api.act(made["id"], migrate(node, "there"))
+    assert fake_storage.storage("there").read(made["id"], GIB, 6) == b"beyond"
+
+
 def test_what_somebody_needs_does_not_move(api: Api, node: Node):
     made = place(api, node)
     api.act(made["id"], retype(api.type()))
