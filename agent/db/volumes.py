@@ -127,6 +127,8 @@ COLUMNS: Mapping[str, sa.ColumnElement[Any]] = {
     "host": _V.backend,
     "migration_status": _V.migration_status,
     "volume_type_id": _V.volume_type_id,
+    "snapshot_id": _V.snapshot_id,
+    "source_volid": _V.source_volid,
     "user_id": _V.user_id,
     "project_id": _V.project_id,
 }

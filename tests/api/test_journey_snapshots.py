@@ -178,6 +178,8 @@ def test_a_volume_is_made_of_another(api: Api, kind: str):
     assert read(source, 5) == read(larger, 5) == b"bytes"
     shown = api.shown(same["id"])
     assert shown[kind] == of
+    found = api("GET", f"/volumes?{kind}={of}")["volumes"]
+    assert {row["id"] for row in found} == {same["id"], larger["id"]}
     kept = fake_storage.storage("api").snapshots
     assert {same["id"], larger["id"]} & set(kept) == set()
 
