@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,17 +20,23 @@ from agent.locks import Locks
 from agent.loops import Loop
 from agent.service.access import Access
 from agent.service.attachments import Attachments
+from agent.service.extending import Extending
+from agent.service.handing import Handing
+from agent.service.jobs import Jobs
+from agent.service.making import Making
+from agent.service.moving import Moving
 from agent.service.node import Node
+from agent.service.places import Places
 from agent.service.reconcile import Reconcile
+from agent.service.resume import Resume
+from agent.service.reverting import Reverting
 from agent.service.services import Services
+from agent.service.snapshots import Snapshots
 from agent.service.types import Types
 from agent.service.volumes import Volumes
+from agent.service.wiping import Wiping
 from drivers.base import Root
 from drivers.execute import Helper
-
-# Making and removing disks: LVM does them one after the other anyway, a VG
-# has one lock, so a few threads keep every backend busy.
-_WORKERS = 8
 
 # No transaction outlives a few statements, and Python runs one thread at a
 # time: more of them would be no faster, and each has a cache of its own.
@@ -46,15 +51,15 @@ class Assembly:
     services: Services
     reconcile: Reconcile
     backends: Backends
-    loops: tuple[Loop, ...]
+    loops: tuple[Loop | Wiping, ...]
     database: Database
-    workers: ThreadPoolExecutor
+    jobs: Jobs
 
     def close(self) -> None:
         """Stop timers, let running work end, close the database."""
         for loop in self.loops:
             loop.stop()
-        self.workers.shutdown(wait=True, cancel_futures=True)
+        self.jobs.end()
         self.database.close()
 
 
@@ -74,30 +79,71 @@ def assemble(conf: cfg.ConfigOpts, root: Root | None = None) -> Assembly:
     access = Access(database, backends)
     node = Node(database, backends, conf.host, conf.storage_availability_zone)
     types = Types(database, conf.default_volume_type)
-    workers = ThreadPoolExecutor(_WORKERS, thread_name_prefix="work")
-    volumes = Volumes(
+    jobs = Jobs(conf.create_wait)
+    wiping = Wiping(backends)
+    places = Places(node, backends, conf.storage_availability_zone)
+    making = Making(database, backends, locks, node=node, wiping=wiping)
+    services = Services(
+        volumes=Volumes(
+            database,
+            making=making,
+            types=types,
+            node=node,
+            jobs=jobs,
+            places=places,
+        ),
+        attachments=Attachments(
+            database, access, locks, widen=conf.mixed_modes_per_host == "widen"
+        ),
+        types=types,
+        node=node,
+        snapshots=Snapshots(database, backends, locks, jobs),
+        extending=Extending(
+            database,
+            backends,
+            locks,
+            access=access,
+            node=node,
+            jobs=jobs,
+            places=places,
+        ),
+        reverting=Reverting(database, backends, locks, jobs),
+        wiping=wiping,
+        handing=Handing(
+            database,
+            backends,
+            locks,
+            making=making,
+            types=types,
+            node=node,
+            jobs=jobs,
+            places=places,
+        ),
+        moving=Moving(
+            database,
+            backends,
+            locks,
+            types=types,
+            node=node,
+            jobs=jobs,
+            places=places,
+        ),
+    )
+    reconcile = Reconcile(
         database,
         backends,
         locks,
-        types=types,
+        access=access,
         node=node,
-        workers=workers,
-        zone=conf.storage_availability_zone,
-        create_wait=conf.create_wait,
+        resume=Resume(database, backends, jobs, making, services),
     )
-    attachments = Attachments(
-        database, access, locks, widen=conf.mixed_modes_per_host == "widen"
-    )
-    services = Services(volumes, attachments, types, node)
-    reconcile = Reconcile(
-        database, backends, locks, access=access, volume_service=volumes, node=node
-    )
-    loops = (
+    loops: tuple[Loop | Wiping, ...] = (
         Loop("reconcile", conf.reconcile_interval, reconcile.run),
         Loop("stats", conf.backend_stats_polling_interval, node.refresh),
+        wiping,
     )
     app = build_app(services, _api_settings(conf))
-    return Assembly(app, services, reconcile, backends, loops, database, workers)
+    return Assembly(app, services, reconcile, backends, loops, database, jobs)
 
 
 def _url(conf: cfg.ConfigOpts) -> str:

@@ -39,6 +39,7 @@ LOG = log.getLogger(__name__)
 _FAMILIES: tuple[tuple[type[driver_errors.DriverError], type[AgentError]], ...] = (
     (driver_errors.InvalidValue, Invalid),
     (driver_errors.Unsupported, Invalid),
+    (driver_errors.UnknownReference, Invalid),
     (driver_errors.NoSpace, Exhausted),
     (driver_errors.DiskBusy, Conflict),
     (driver_errors.HelperUnreachable, BackendUnavailable),

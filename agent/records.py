@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from agent.states import AttachStatus, VolumeStatus, volume_status
+from agent.states import AttachStatus, SnapshotStatus, VolumeStatus, volume_status
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,15 @@ class Attachment:
 
 @dataclass(frozen=True, slots=True)
 class Volume:
-    """A volume with its attachments that are not gone."""
+    """A volume with its attachments that are not gone.
+
+    ``intent`` is what its status alone does not say of work under way, so that
+    a restart can finish it: ``size`` (GiB) of an extend, ``snapshot_id`` of a
+    revert, ``moment`` (GiB of the source) and ``kept`` (whether that moment is)
+    of a clone that is not whole yet, ``reference`` of a disk that is taken over,
+    ``backend`` that it moves to, with ``type_id`` and ``multiattach`` of a retype.
+    ``leaving`` is a backend that still has a disk of it, which is to go.
+    """
 
     id: str
     size: int
@@ -74,12 +82,34 @@ class Volume:
     metadata: Mapping[str, str] = field(default_factory=dict)
     created_at: datetime | None = None
     updated_at: datetime | None = None
+    snapshot_id: str | None = None
+    source_volid: str | None = None
+    intent: Mapping[str, Any] | None = None
+    leaving: str | None = None
+    migration_status: str | None = None
     attachments: tuple[Attachment, ...] = ()
 
     @property
     def status(self) -> VolumeStatus:
         """What clients see; see agent.states."""
         return volume_status(self.own_status, [a.status for a in self.attachments])
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The bytes that a volume had at one moment; ``size`` is the volume's then."""
+
+    id: str
+    volume_id: str
+    size: int
+    status: SnapshotStatus
+    project_id: str
+    user_id: str
+    name: str | None = None
+    description: str | None = None
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    created_at: datetime | None = None
+    updated_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,14 +130,64 @@ class VolumeType:
 
 @dataclass(frozen=True, slots=True)
 class NewVolume:
-    """A checked request to create a volume. ``volume_type`` is an id or a name."""
+    """A checked request to create a volume. ``volume_type`` is an id or a name.
 
-    size: int
+    Without a size it is as large as its source, of which it has one at most.
+    """
+
+    size: int | None
     name: str | None = None
     description: str | None = None
     volume_type: str | None = None
     availability_zone: str | None = None
     metadata: Mapping[str, str] = field(default_factory=dict)
+    snapshot_id: str | None = None
+    source_volid: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NewSnapshot:
+    """A checked request for a snapshot; ``in_use``: whatever hosts do meanwhile."""
+
+    volume_id: str
+    name: str | None = None
+    description: str | None = None
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    in_use: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class NewManaged:
+    """A checked request to make somebody's disk, ``reference``, a volume of ours.
+
+    ``host`` is host@backend or host@backend#pool.
+    """
+
+    host: str
+    reference: str
+    name: str | None = None
+    description: str | None = None
+    volume_type: str | None = None
+    availability_zone: str | None = None
+    bootable: bool = False
+    metadata: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignDisk:
+    """A disk in a pool that is not ours: its owner's name, and GiB, rounded up.
+
+    ``why_not`` says why it cannot become a volume, or is empty.
+    """
+
+    reference: str
+    size: int
+    why_not: str = ""
+
+    @property
+    def id(self) -> str:
+        """What a list's marker names."""
+        return self.reference
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +238,21 @@ class ServiceState:
     up: bool
     updated_at: datetime
     disabled_reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WipeState:
+    """A deleted disk whose bytes are still being wiped: its bytes, and those left."""
+
+    backend: str
+    name: str
+    size: int
+    left: int
+
+    @property
+    def percent(self) -> int:
+        """How much of it is wiped; 100 only when nothing is left."""
+        return (self.size - self.left) * 100 // self.size if self.size else 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,14 @@ class VolumeStatus(enum.StrEnum):
     ERROR = "error"
     DELETING = "deleting"
     ERROR_DELETING = "error_deleting"
+    EXTENDING = "extending"
+    ERROR_EXTENDING = "error_extending"
+    REVERTING = "reverting"
+    MANAGING = "managing"
+    ERROR_MANAGING = "error_managing"
+    UNMANAGING = "unmanaging"
+    RETYPING = "retyping"
+    MAINTENANCE = "maintenance"
     # Derived from attachments, never stored.
     RESERVED = "reserved"
     ATTACHING = "attaching"
@@ -40,6 +48,16 @@ class AttachStatus(enum.StrEnum):
     ERROR_DETACHING = "error_detaching"
 
 
+class SnapshotStatus(enum.StrEnum):
+    """What a snapshot's row can say."""
+
+    CREATING = "creating"
+    AVAILABLE = "available"
+    ERROR = "error"
+    DELETING = "deleting"
+    ERROR_DELETING = "error_deleting"
+
+
 #: from, to, and when it happens. Any other move is a bug and is refused.
 VOLUME_MOVES: tuple[tuple[VolumeStatus, VolumeStatus, str], ...] = (
     (VolumeStatus.CREATING, VolumeStatus.AVAILABLE, "the disk is made"),
@@ -49,6 +67,36 @@ VOLUME_MOVES: tuple[tuple[VolumeStatus, VolumeStatus, str], ...] = (
     (VolumeStatus.ERROR, VolumeStatus.DELETING, "a delete is accepted"),
     (VolumeStatus.ERROR_DELETING, VolumeStatus.DELETING, "a delete is tried again"),
     (VolumeStatus.DELETING, VolumeStatus.ERROR_DELETING, "the disk stayed"),
+    (VolumeStatus.AVAILABLE, VolumeStatus.EXTENDING, "an extend is accepted"),
+    (VolumeStatus.EXTENDING, VolumeStatus.AVAILABLE, "it has grown, or could not"),
+    (VolumeStatus.EXTENDING, VolumeStatus.ERROR_EXTENDING, "it may have grown"),
+    (VolumeStatus.ERROR_EXTENDING, VolumeStatus.EXTENDING, "the extend is tried again"),
+    (VolumeStatus.ERROR_EXTENDING, VolumeStatus.DELETING, "a delete is accepted"),
+    (VolumeStatus.AVAILABLE, VolumeStatus.REVERTING, "a revert is accepted"),
+    (VolumeStatus.REVERTING, VolumeStatus.AVAILABLE, "it is done, or was refused"),
+    (VolumeStatus.REVERTING, VolumeStatus.ERROR, "which bytes it has is not known"),
+    (VolumeStatus.ERROR, VolumeStatus.REVERTING, "a failed revert is tried again"),
+    (VolumeStatus.MANAGING, VolumeStatus.AVAILABLE, "somebody's disk is ours"),
+    (VolumeStatus.MANAGING, VolumeStatus.ERROR_MANAGING, "it could not be taken"),
+    (VolumeStatus.MANAGING, VolumeStatus.DELETING, "its volume is not to be had"),
+    (VolumeStatus.ERROR_MANAGING, VolumeStatus.DELETING, "a delete gives it back"),
+    (VolumeStatus.AVAILABLE, VolumeStatus.UNMANAGING, "the disk is given away"),
+    (VolumeStatus.UNMANAGING, VolumeStatus.AVAILABLE, "that was refused"),
+    (VolumeStatus.AVAILABLE, VolumeStatus.AVAILABLE, "it is of another type"),
+    (VolumeStatus.AVAILABLE, VolumeStatus.RETYPING, "a retype has to move it"),
+    (VolumeStatus.RETYPING, VolumeStatus.AVAILABLE, "it is moved, or could not be"),
+    (VolumeStatus.AVAILABLE, VolumeStatus.MAINTENANCE, "a migration is accepted"),
+    (VolumeStatus.MAINTENANCE, VolumeStatus.AVAILABLE, "it is moved, or could not be"),
+)
+
+SNAPSHOT_MOVES: tuple[tuple[SnapshotStatus, SnapshotStatus, str], ...] = (
+    (SnapshotStatus.CREATING, SnapshotStatus.AVAILABLE, "the bytes are kept"),
+    (SnapshotStatus.CREATING, SnapshotStatus.ERROR, "the bytes could not be kept"),
+    (SnapshotStatus.CREATING, SnapshotStatus.DELETING, "its volume is not to be had"),
+    (SnapshotStatus.AVAILABLE, SnapshotStatus.DELETING, "a delete is accepted"),
+    (SnapshotStatus.ERROR, SnapshotStatus.DELETING, "a delete is accepted"),
+    (SnapshotStatus.ERROR_DELETING, SnapshotStatus.DELETING, "it is tried again"),
+    (SnapshotStatus.DELETING, SnapshotStatus.ERROR_DELETING, "it stayed"),
 )
 
 ATTACHMENT_MOVES: tuple[tuple[AttachStatus, AttachStatus, str], ...] = (
@@ -69,6 +117,26 @@ ATTACHMENT_MOVES: tuple[tuple[AttachStatus, AttachStatus, str], ...] = (
     (AttachStatus.DETACHING, AttachStatus.DETACHING, "a detach is tried again"),
     (AttachStatus.DETACHING, AttachStatus.DETACHED, "the access is closed"),
     (AttachStatus.DETACHING, AttachStatus.ERROR_DETACHING, "the access may be open"),
+)
+
+#: A snapshot may be deleted in these.
+DELETABLE_SNAPSHOT = frozenset(
+    {SnapshotStatus.AVAILABLE, SnapshotStatus.ERROR, SnapshotStatus.ERROR_DELETING}
+)
+
+#: Work under way, which the next reconcile goes on with.
+UNFINISHED = frozenset(
+    {
+        VolumeStatus.CREATING,
+        VolumeStatus.DELETING,
+        VolumeStatus.EXTENDING,
+        VolumeStatus.ERROR_EXTENDING,
+        VolumeStatus.REVERTING,
+        VolumeStatus.MANAGING,
+        VolumeStatus.UNMANAGING,
+        VolumeStatus.RETYPING,
+        VolumeStatus.MAINTENANCE,
+    }
 )
 
 #: The target shall have an access for an attachment in one of these.
@@ -98,6 +166,11 @@ def may_move_volume(old: VolumeStatus, new: VolumeStatus) -> bool:
     return any((old, new) == move[:2] for move in VOLUME_MOVES)
 
 
+def may_move_snapshot(old: SnapshotStatus, new: SnapshotStatus) -> bool:
+    """Whether the table has this move."""
+    return any((old, new) == move[:2] for move in SNAPSHOT_MOVES)
+
+
 def may_move_attachment(old: AttachStatus, new: AttachStatus) -> bool:
     """Whether the table has this move."""
     return any((old, new) == move[:2] for move in ATTACHMENT_MOVES)
@@ -118,7 +191,11 @@ def volume_status(
 def _page() -> str:
     """docs/states.md, drawn from the tables above (``make states``)."""
     parts = ["# States\n\nDrawn from `agent/states.py` by `make states`.\n"]
-    for title, moves in (("Volume", VOLUME_MOVES), ("Attachment", ATTACHMENT_MOVES)):
+    for title, moves in (
+        ("Volume", VOLUME_MOVES),
+        ("Snapshot", SNAPSHOT_MOVES),
+        ("Attachment", ATTACHMENT_MOVES),
+    ):
         parts.append(f"\n## {title}\n\n```mermaid\nstateDiagram-v2\n")
         parts += [f"    {old} --> {new}: {why}\n" for old, new, why in moves]
         parts.append("```\n\n| from | to | when |\n|---|---|---|\n")

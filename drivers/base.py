@@ -23,6 +23,7 @@ from drivers.values import (
     Capacity,
     Connector,
     Disk,
+    DiskKind,
     Export,
     LiveExport,
     Manageable,
@@ -136,6 +137,11 @@ class VolumeDriver(abc.ABC):
         """Whether ``extend`` works, and is seen, while hosts have the volume open."""
         return True
 
+    @property
+    def fills(self) -> frozenset[DiskKind]:
+        """The kinds of disks whose bytes ``fill`` can take; none if it is not done."""
+        return frozenset()
+
     # What a driver need not do: these refuse, and a driver that can overrides
     # them. The kit asks for each whether it is done or refused.
 
@@ -182,6 +188,20 @@ class VolumeDriver(abc.ABC):
         :raises DiskBusy: the disk is open; nothing was changed.
         """
         raise self._unsupported("a snapshot")
+
+    def fill(self, volume: Volume, source: Disk) -> None:
+        """Give the volume's disk all bytes of another disk of this node.
+
+        Nobody has either open, the other is no larger, and may be another
+        driver's. The bytes are on the medium when this returns. Killed
+        half-way, it is repeated, or the volume's disk is deleted.
+
+        :raises UnknownDisk: the volume has none.
+        :raises Unsupported: the other's kind is not among ``fills``, or it is
+            where this driver cannot read it.
+        :raises NoSpace: the pool is full; the disk has some of the bytes.
+        """
+        raise self._unsupported("moving a volume")
 
     def manageable(self) -> tuple[Manageable, ...]:
         """Disks in the pool that are not ours, but could be. Cost: one query."""

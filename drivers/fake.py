@@ -22,7 +22,7 @@ from drivers.errors import (
     UnknownReference,
     UnknownSnapshot,
 )
-from drivers.fake_storage import Failures, FakeDisk, storage
+from drivers.fake_storage import BLOCK, Failures, FakeDisk, disk_at, storage
 from drivers.values import (
     GIB,
     Capacity,
@@ -81,6 +81,9 @@ class FakeVolumes(VolumeDriver):
         "create_from.after",
         "revert.before",
         "revert.after",
+        "fill.before",
+        "fill.half",
+        "fill.after",
         "manage.before",
         "manage.after",
         "unmanage.before",
@@ -95,6 +98,10 @@ class FakeVolumes(VolumeDriver):
         self.failures = Failures(self.POINTS)
         self._thin: bool = options["fake_thin"]
         self._total: int = options["fake_capacity_gb"] * GIB
+
+    @property
+    def fills(self) -> frozenset[DiskKind]:
+        return frozenset({DiskKind.BLOCK})
 
     def check(self) -> None:
         self.failures.at("check")
@@ -196,6 +203,18 @@ class FakeVolumes(VolumeDriver):
         self.failures.at("revert.after")
         return self._seen(snapshot.volume_id, again)
 
+    def fill(self, volume: Volume, source: Disk) -> None:
+        self.failures.at("fill.before")
+        found = disk_at(source.path)
+        if found is None:
+            raise self._unsupported(f"a copy of {source.path}")
+        blocks = sorted((found.blocks or {}).items())
+        half = len(blocks) // 2
+        self._write(volume.id, blocks[:half])
+        self.failures.at("fill.half")
+        self._write(volume.id, blocks[half:])
+        self.failures.at("fill.after")
+
     def manageable(self) -> tuple[Manageable, ...]:
         with self.storage.lock:
             return tuple(
@@ -256,6 +275,12 @@ class FakeVolumes(VolumeDriver):
             return Wipe(name, disk.size, disk.size - disk.wiped)
         self.storage.take(self.storage.leaving, name)
         return None
+
+    def _write(self, volume_id: str, blocks: list[tuple[int, bytearray]]) -> None:
+        with self.storage.lock:
+            self._whole(volume_id)
+            for number, block in blocks:
+                self.storage.write(volume_id, number * BLOCK, bytes(block))
 
     def _kept(self, snapshot: Snapshot) -> FakeDisk:
         kept = self.storage.snapshots.get(snapshot.id)

@@ -15,7 +15,9 @@ from contextlib import contextmanager
 
 from drivers.values import Auth, Mode
 
-_BLOCK, _SECTOR = 4096, 512
+#: Bytes that are kept together.
+BLOCK = 4096
+_SECTOR = 512
 
 
 class FakeDisk:
@@ -32,15 +34,15 @@ class FakeDisk:
     @property
     def written(self) -> int:
         """Bytes that take room in a thin pool."""
-        return len(self.blocks or ()) * _BLOCK
+        return len(self.blocks or ()) * BLOCK
 
     def read(self, offset: int, length: int) -> bytes:
         """Return ``length`` bytes; what was never written is zero."""
         self._inside(offset, length)
-        first, last = offset // _BLOCK, (offset + length + _BLOCK - 1) // _BLOCK
-        empty, blocks = bytes(_BLOCK), self.blocks or {}
+        first, last = offset // BLOCK, (offset + length + BLOCK - 1) // BLOCK
+        empty, blocks = bytes(BLOCK), self.blocks or {}
         data = b"".join(bytes(blocks.get(n, empty)) for n in range(first, last))
-        start = offset - first * _BLOCK
+        start = offset - first * BLOCK
         return data[start : start + length]
 
     def write(self, offset: int, data: bytes) -> int:
@@ -50,9 +52,9 @@ class FakeDisk:
             self.blocks = {}
         before, done = self.written, 0
         while done < len(data):
-            number, start = divmod(offset + done, _BLOCK)
-            piece = data[done : done + _BLOCK - start]
-            block = self.blocks.setdefault(number, bytearray(_BLOCK))
+            number, start = divmod(offset + done, BLOCK)
+            piece = data[done : done + BLOCK - start]
+            block = self.blocks.setdefault(number, bytearray(BLOCK))
             block[start : start + len(piece)] = piece
             done += len(piece)
         return self.written - before
@@ -61,7 +63,7 @@ class FakeDisk:
         """Forget whole blocks; return how much room that gives back."""
         self._inside(offset, length)
         before = self.written
-        for n in range(-(-offset // _BLOCK), (offset + length) // _BLOCK):
+        for n in range(-(-offset // BLOCK), (offset + length) // BLOCK):
             (self.blocks or {}).pop(n, None)
         return before - self.written
 
@@ -154,6 +156,17 @@ def storage(name: str) -> FakeStorage:
     """Return the storage of the backend of that name; the first call makes it."""
     with _LOCK:
         return _STORAGES.setdefault(name, FakeStorage())
+
+
+def disk_at(path: str) -> FakeDisk | None:
+    """A copy of the disk that a fake shows at this path, or None."""
+    root, fake, name, disk = path.rsplit("/", 3) if path.count("/") == 3 else [""] * 4
+    if (root, fake) != ("", "fake"):
+        return None
+    held = storage(name)
+    with held.lock:
+        found = held.disks.get(disk.removeprefix("volume-"))
+        return found.copy() if found else None
 
 
 def reset() -> None:

@@ -30,16 +30,25 @@ SECTION = """
 [{name}]
 volume_driver = fake
 target_driver = fake
+{section}
 """
 
 
 class Node:
     """One life of a node over a state path."""
 
-    def __init__(self, path: Path, extra: str = "", backends: str = "fake") -> None:
+    def __init__(
+        self,
+        path: Path,
+        extra: str = "",
+        backends: str = "fake",
+        section: str = "",
+    ) -> None:
         self.path = path
         text = CONFIG.format(backends=backends, extra=extra)
-        text += "".join(SECTION.format(name=name) for name in backends.split(","))
+        text += "".join(
+            SECTION.format(name=name, section=section) for name in backends.split(",")
+        )
         config = path / "lunshare.conf"
         config.write_text(text)
         argv = ["--config-file", str(config), "--state-path", str(path)]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 from agent.api.faults import Fault
@@ -17,6 +18,7 @@ from agent.errors import Invalid
 
 _DEPTH_MAX = 32
 _JSON_TYPE = "application/json"
+_NAMES = {"display_name": "name", "display_description": "description"}
 
 
 class Readable(Protocol):
@@ -82,6 +84,12 @@ def parsed(raw: bytes) -> Any:
         # int() takes at most sys.get_int_max_str_digits() digits.
         raise Invalid("The request body has a number that is too long.") from None
     return value
+
+
+def plain_names(asked: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields under one name each; the short name wins."""
+    plain = {_NAMES[key]: asked[key] for key in _NAMES if key in asked}
+    return plain | {key: asked[key] for key in asked if key not in _NAMES}
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -17,17 +17,22 @@ HEADER = "OpenStack-API-Version"
 MIN: Version = (3, 0)
 MAX: Version = (3, 71)
 
+MANAGEABLE: Version = (3, 8)
+SNAPSHOT_METADATA_FILTER: Version = (3, 22)
 DELETE_FORCE: Version = (3, 23)
 ATTACHMENTS: Version = (3, 27)
 POOL_FILTERS: Version = (3, 28)
 LIKE_FILTERS: Version = (3, 34)
 POOL_TYPE_FILTER: Version = (3, 35)
+REVERT: Version = (3, 40)
+EXTEND_IN_USE: Version = (3, 42)
 ATTACHMENT_COMPLETE: Version = (3, 44)
 LIST_COUNT: Version = (3, 45)
 TYPE_SPEC_FILTER: Version = (3, 52)
 STRICT_BODIES: Version = (3, 53)
 ATTACHMENT_MODE: Version = (3, 54)
 TIME_FILTERS: Version = (3, 60)
+SNAPSHOT_IN_USE: Version = (3, 66)
 
 
 def text(version: Version) -> str:

@@ -128,16 +128,20 @@ def more(call: Call, noun: str, page: Page, rows: Sequence[Row]) -> dict[str, An
     return {f"{noun}_links": [{"rel": "next", "href": href}]}
 
 
-def cut(call: Call, page: Page, rows: Sequence[R]) -> list[R]:
+def cut(
+    call: Call, page: Page, rows: Sequence[R], keys: Sequence[str] = _HELD_KEYS
+) -> list[R]:
     """One page of rows that are all at hand, in their own order unless told.
+
+    ``keys`` are those of their fields that they may be sorted by.
 
     :raises NotFound: the marker is no row's id.
     :raises Invalid: a sort key is not one of theirs.
     """
     ordered = list(rows)
     for key, down in reversed(page.sort) if sorts(call.query) else ():
-        if key not in _HELD_KEYS:
-            raise Invalid(f"sort: use {' or '.join(_HELD_KEYS)}.")
+        if key not in keys:
+            raise Invalid(f"sort: use {' or '.join(keys)}.")
         ordered.sort(key=attrgetter(key), reverse=down)
     start = page.offset
     if page.marker is not None:

@@ -24,6 +24,9 @@ _DIGITS_MAX = 18
 _MAPPING_MAX = 1024
 _BROKEN = re.compile(r"[\x00\ud800-\udfff]")
 
+# A volume is addressed in GiB; 2**31 - 1 is what an INTEGER column holds.
+_SIZE_MAX = 2**31 - 1
+
 #: A filter value that no row has.
 NOTHING: list[str] = []
 
@@ -62,6 +65,18 @@ def number(asked: Mapping[str, str], name: str, default: int, most: int | None) 
             return value
     upper = "" if most is None else f" of at most {most}"
     raise Invalid(f"{name} must be a whole number{upper}, 0 or more.")
+
+
+def gib(name: str, size: object) -> int:
+    """A size as clients give it: a whole number, or its digits as a text.
+
+    :raises Invalid: it is anything else, or out of range.
+    """
+    if isinstance(size, str) and size.isascii() and size.isdigit() and len(size) <= 10:
+        size = int(size)
+    if isinstance(size, int) and 1 <= size <= _SIZE_MAX:
+        return size
+    raise Invalid(f"{name}: give a whole number of GiB, 1 to {_SIZE_MAX}.")
 
 
 def mapping(name: str, text: str) -> dict[str, str]:

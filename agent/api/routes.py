@@ -12,7 +12,18 @@ from dataclasses import dataclass
 
 from agent.api import microversions
 from agent.api.exchange import Handler, Version
-from agent.api.handlers import attachments, discovery, health, services, types, volumes
+from agent.api.handlers import (
+    attachments,
+    discovery,
+    health,
+    manageable,
+    services,
+    snapshots,
+    types,
+    volume_actions,
+    volumes,
+    wipes,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +38,7 @@ class Route:
 
 _V0 = microversions.MIN
 _ATTACH = microversions.ATTACHMENTS
+_MANAGE = microversions.MANAGEABLE
 _COMPLETE = microversions.ATTACHMENT_COMPLETE
 
 ROUTES: tuple[Route, ...] = (
@@ -41,6 +53,19 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", "/v3/volumes/{id}", _V0, volumes.show),
     Route("PUT", "/v3/volumes/{id}", _V0, volumes.update),
     Route("DELETE", "/v3/volumes/{id}", _V0, volumes.delete),
+    Route("POST", "/v3/volumes/{id}/action", _V0, volume_actions.action),
+    Route("POST", "/v3/snapshots", _V0, snapshots.create),
+    Route("GET", "/v3/snapshots", _V0, snapshots.index),
+    Route("GET", "/v3/snapshots/detail", _V0, snapshots.detail),
+    Route("GET", "/v3/snapshots/{id}", _V0, snapshots.show),
+    Route("PUT", "/v3/snapshots/{id}", _V0, snapshots.update),
+    Route("DELETE", "/v3/snapshots/{id}", _V0, snapshots.delete),
+    Route("POST", "/v3/manageable_volumes", _MANAGE, manageable.create),
+    Route("GET", "/v3/manageable_volumes", _MANAGE, manageable.index),
+    Route("GET", "/v3/manageable_volumes/detail", _MANAGE, manageable.detail),
+    Route("POST", "/v3/os-volume-manage", _V0, manageable.create),
+    Route("GET", "/v3/os-volume-manage", _V0, manageable.index),
+    Route("GET", "/v3/os-volume-manage/detail", _V0, manageable.detail),
     Route("POST", "/v3/attachments", _ATTACH, attachments.create),
     Route("GET", "/v3/attachments", _ATTACH, attachments.index),
     Route("GET", "/v3/attachments/detail", _ATTACH, attachments.detail),
@@ -69,6 +94,7 @@ ROUTES: tuple[Route, ...] = (
         services.disable_with_reason,
     ),
     Route("GET", "/v3/scheduler-stats/get_pools", _V0, services.pools),
+    Route("GET", "/v3/lunshare/wipes", _V0, wipes.index),
 )
 
 _PREFIX = "/v3/"

@@ -66,8 +66,8 @@ _BOOLEAN = {"type": ["boolean", "string"], "description": "true or false"}
 _MODE = {"enum": ["rw", "ro"], "description": "rw or ro"}
 _NAME = {"type": "string", "pattern": r"\S", **_text(1, null=False)}
 
-# Whoever gives one of these wants what this node does not do; the handler
-# says so. Clients send them as null all the time.
+# Two are offered; of the others the handler says that they are not. Clients send
+# all of them as null.
 _SOURCES = (
     "snapshot_id",
     "source_volid",
@@ -86,13 +86,14 @@ _NAMING = {
     "metadata": _texts(null=True),
 }
 
+_GIB = {
+    "type": ["integer", "string"],
+    "description": "a whole number of GiB, 1 or more",
+}
 _VOLUME = {
     **_NAMING,
     # Not required here: of a volume with a source, the source is judged first.
-    "size": {
-        "type": ["integer", "string", "null"],
-        "description": "a whole number of GiB, 1 or more",
-    },
+    "size": {**_GIB, "type": ["integer", "string", "null"]},
     "volume_type": _text(),
     "availability_zone": _text(),
     "multiattach": {**_BOOLEAN, "type": ["boolean", "string", "null"]},
@@ -125,6 +126,109 @@ VOLUME_UPDATE = Form(
         microversions.STRICT_BODIES: _changed_volume(least=1),
     }
 )
+
+_NEW_SNAPSHOT = {
+    **_NAMING,
+    "volume_id": _UUID,
+    "force": {**_BOOLEAN, "type": ["boolean", "string", "null"]},
+}
+
+
+def _new_snapshot(strict: bool) -> Schema:
+    snapshot = _object(_NEW_SNAPSHOT, ("volume_id",), strict)
+    return _object({"snapshot": snapshot}, ("snapshot",), strict)
+
+
+def _changed_snapshot(least: int) -> Schema:
+    snapshot = _object(_NAMING, minProperties=least)
+    return _object({"snapshot": snapshot}, ("snapshot",))
+
+
+SNAPSHOT_CREATE = Form(
+    {
+        microversions.MIN: _new_snapshot(strict=False),
+        microversions.STRICT_BODIES: _new_snapshot(strict=True),
+    }
+)
+
+SNAPSHOT_UPDATE = Form(
+    {
+        microversions.MIN: _changed_snapshot(least=0),
+        microversions.STRICT_BODIES: _changed_snapshot(least=1),
+    }
+)
+
+
+_HOST = {
+    **_text(1, null=False),
+    "description": "host@backend, or host@backend#pool",
+}
+_MANAGED = {
+    "host": {
+        **_text(1, null=False),
+        "description": "host@backend or host@backend#pool",
+    },
+    "ref": {
+        **_object(
+            {"source-name": _text(1, null=False)}, ("source-name",), strict=False
+        ),
+        "description": "an object with source-name",
+    },
+    "name": _text(),
+    "description": _text(),
+    "metadata": _texts(null=True),
+    "volume_type": _text(),
+    "availability_zone": _text(),
+    "bootable": {**_BOOLEAN, "type": ["boolean", "string", "null"]},
+}
+
+
+def _managed(strict: bool) -> Schema:
+    volume = _object(_MANAGED, ("host", "ref"), strict)
+    return _object({"volume": volume}, ("volume",), strict)
+
+
+VOLUME_MANAGE = Form(
+    {
+        microversions.MIN: _managed(strict=False),
+        microversions.STRICT_BODIES: _managed(strict=True),
+    }
+)
+
+
+def _action(name: str, body: Schema) -> Form:
+    """The form of an action's body, which has its name for its one key."""
+    return Form({microversions.MIN: _object({name: body}, (name,))})
+
+
+#: Whatever the action, the body names it, and nothing else.
+ACTION = Form(
+    {
+        microversions.MIN: {
+            "type": "object",
+            "minProperties": 1,
+            "maxProperties": 1,
+            "description": "an object with one key, the action",
+        }
+    }
+)
+
+EXTEND = _action("os-extend", _object({"new_size": _GIB}, ("new_size",)))
+# The value says nothing: clients send null or an object without keys.
+UNMANAGE = _action("os-unmanage", {"description": "null"})
+_POLICY = {"enum": ["never", "on-demand", None], "description": "never or on-demand"}
+RETYPE = _action(
+    "os-retype",
+    _object({"new_type": _NAME, "migration_policy": _POLICY}, ("new_type",)),
+)
+MIGRATE = _action(
+    "os-migrate_volume",
+    _object(
+        {"host": _HOST, "force_host_copy": _BOOLEAN, "lock_volume": _BOOLEAN},
+        ("host",),
+    ),
+)
+REVERT = _action("revert", _object({"snapshot_id": _UUID}, ("snapshot_id",)))
 
 # What else a connector holds is the host's business; the service judges the
 # initiator's form.

@@ -16,21 +16,26 @@ from datetime import datetime
 from typing import Any
 
 from agent.api.exchange import Version
-from agent.records import Attachment, Pool, ServiceState, Volume, VolumeType
-from agent.states import AttachStatus
+from agent.records import (
+    Attachment,
+    ForeignDisk,
+    Pool,
+    ServiceState,
+    Snapshot,
+    Volume,
+    VolumeType,
+    WipeState,
+)
+from agent.states import AttachStatus, SnapshotStatus, VolumeStatus
 
 View = dict[str, Any]
 
 # What this node does not do yet has one value for every volume. From which
 # microversion on it is shown, key, value.
 _CONSTANTS: tuple[tuple[Version, str, Any], ...] = (
-    ((3, 0), "snapshot_id", None),
-    ((3, 0), "source_volid", None),
     ((3, 0), "encrypted", False),
     ((3, 0), "replication_status", None),
     ((3, 0), "consistencygroup_id", None),
-    ((3, 0), "migration_status", None),
-    ((3, 0), "os-vol-mig-status-attr:migstat", None),
     ((3, 0), "os-vol-mig-status-attr:name_id", None),
     ((3, 13), "group_id", None),
     ((3, 21), "provider_id", None),
@@ -49,6 +54,11 @@ _ASKED_FOR = frozenset(
         "os-vol-mig-status-attr:name_id",
     }
 )
+# Clients that know no taking over see a creation instead, as in Cinder.
+_MASKED = {
+    VolumeStatus.MANAGING: VolumeStatus.CREATING,
+    VolumeStatus.ERROR_MANAGING: VolumeStatus.ERROR,
+}
 _SERVICE_UUID: Version = (3, 48)
 _TYPE_ID: Version = (3, 63)
 
@@ -100,7 +110,7 @@ def volume(shown: Volume, look: Look) -> View:
     host, service = look.place(shown.backend)
     view = {
         "id": shown.id,
-        "status": shown.status,
+        "status": _MASKED.get(shown.status, shown.status),
         "size": shown.size,
         "availability_zone": shown.availability_zone,
         "created_at": _time(shown.created_at),
@@ -108,6 +118,10 @@ def volume(shown: Volume, look: Look) -> View:
         "name": shown.name,
         "description": shown.description,
         "volume_type": shown.volume_type,
+        "snapshot_id": shown.snapshot_id,
+        "source_volid": shown.source_volid,
+        "migration_status": shown.migration_status,
+        "os-vol-mig-status-attr:migstat": shown.migration_status,
         "metadata": dict(shown.metadata),
         "links": look.links(shown.id),
         "user_id": shown.user_id,
@@ -154,6 +168,43 @@ def _attached(row: Attachment) -> View:
         "host_name": row.attached_host,
         "device": row.mountpoint,
         "attached_at": _time(row.attach_time),
+    }
+
+
+def snapshot_brief(shown: Snapshot, version: Version) -> View:
+    """A snapshot in a list without detail, which is not brief in Cinder either."""
+    return {
+        "id": shown.id,
+        "created_at": _time(shown.created_at),
+        "updated_at": _time(shown.updated_at),
+        "name": shown.name,
+        "description": shown.description,
+        "volume_id": shown.volume_id,
+        "status": shown.status,
+        "size": shown.size,
+        "metadata": dict(shown.metadata),
+    }
+
+
+def snapshot(shown: Snapshot, version: Version) -> View:
+    """A snapshot as create and update answer it."""
+    view = snapshot_brief(shown, version)
+    later: tuple[tuple[Version, str, Any], ...] = (
+        ((3, 14), "group_snapshot_id", None),
+        ((3, 41), "user_id", shown.user_id),
+        ((3, 65), "consumes_quota", True),
+    )
+    view.update({key: value for since, key, value in later if version >= since})
+    return view
+
+
+def snapshot_shown(shown: Snapshot, version: Version) -> View:
+    """A snapshot in full."""
+    done = shown.status is SnapshotStatus.AVAILABLE
+    return {
+        **snapshot(shown, version),
+        "os-extended-snapshot-attributes:project_id": shown.project_id,
+        "os-extended-snapshot-attributes:progress": "100%" if done else "0%",
     }
 
 
@@ -239,6 +290,36 @@ def pools(shown: Iterable[Pool], detail: bool) -> list[View]:
     return [
         {"name": pool.name, "capabilities": dict(pool.capabilities)} for pool in shown
     ]
+
+
+def foreign_disk_brief(shown: ForeignDisk) -> View:
+    """A disk that is not ours, but could be."""
+    return {
+        "reference": {"source-name": shown.reference},
+        "size": shown.size,
+        "safe_to_manage": not shown.why_not,
+    }
+
+
+def foreign_disk(shown: ForeignDisk) -> View:
+    """The same, with why it could not."""
+    return {
+        **foreign_disk_brief(shown),
+        "reason_not_safe": shown.why_not or None,
+        "cinder_id": None,
+        "extra_info": None,
+    }
+
+
+def wipe(shown: WipeState) -> View:
+    """A deleted disk that is being wiped; sizes in bytes."""
+    return {
+        "name": shown.name,
+        "backend": shown.backend,
+        "size": shown.size,
+        "left": shown.left,
+        "percent": shown.percent,
+    }
 
 
 def _time(moment: datetime | None) -> str | None:

@@ -33,4 +33,18 @@ OPTIONS = [
         help="How many times the pool's size may be promised to thin volumes."
         " 1.0 promises no more than there is. Thick backends do not read it.",
     ),
+    cfg.IntOpt(
+        "wipe_rate",
+        default=100,
+        min=0,
+        help="MiB a second that the wiping of deleted volumes takes from the disks"
+        " at most; 0 is as fast as they can. Lower it where hosts feel a wipe; raise"
+        " it where room comes free too slowly.",
+    ),
+    cfg.IntOpt(
+        "wipe_step",
+        default=64,
+        min=1,
+        help="MiB that are wiped at once. A stop of the daemon waits for one step.",
+    ),
 ]

@@ -68,6 +68,16 @@ def filtered(
     return query
 
 
+def with_metadata(
+    query: sa.Select[Any], wanted: Mapping[str, str] | None, column: sa.Column[Any]
+) -> sa.Select[Any]:
+    """Narrow a query to rows whose metadata, in ``column``, has all of ``wanted``."""
+    for key, value in (wanted or {}).items():
+        item = sa.func.json_each(column).table_valued("key", "value").c
+        query = query.where(sa.exists().where(item.key == key, item.value == value))
+    return query
+
+
 def _condition(
     column: sa.ColumnElement[Any], key: str, value: Any
 ) -> sa.ColumnElement[bool]:

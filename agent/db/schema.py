@@ -51,6 +51,31 @@ VOLUMES = sa.Table(
     _time("updated_at"),
     _time("deleted_at"),
     _flag("deleted"),
+    _text("snapshot_id", 36),
+    _text("source_volid", 36),
+    # What is under way, beyond the status; see agent.records.Volume.
+    sa.Column("intent", sa.JSON(none_as_null=True)),
+    _text("leaving"),  # the backend it has left, until its disk there is deleted
+    _text("migration_status"),
+)
+
+SNAPSHOTS = sa.Table(
+    "snapshots",
+    METADATA,
+    _id(primary_key=True),
+    sa.Column("volume_id", sa.String(36), sa.ForeignKey("volumes.id"), nullable=False),
+    _text("display_name"),
+    _text("display_description"),
+    sa.Column("volume_size", sa.Integer, nullable=False),  # GiB, at its moment
+    _text("status", nullable=False),
+    _text("status_reason", 1024),
+    _text("project_id", nullable=False),
+    _text("user_id", nullable=False),
+    sa.Column("metadata", sa.JSON, nullable=False),
+    _time("created_at"),
+    _time("updated_at"),
+    _time("deleted_at"),
+    _flag("deleted"),
 )
 
 VOLUME_ATTACHMENT = sa.Table(
@@ -126,6 +151,11 @@ _live("volumes_page", VOLUMES, "created_at", "id")
 _live("volumes_project_page", VOLUMES, "project_id", "created_at", "id")
 _live("volumes_backend", VOLUMES, "backend", "status")
 _live("volumes_type", VOLUMES, "volume_type_id")
+_live("volumes_of_snapshot", VOLUMES, "snapshot_id")
+_live("volumes_of_source", VOLUMES, "source_volid")
+_live("snapshots_page", SNAPSHOTS, "created_at", "id")
+_live("snapshots_project_page", SNAPSHOTS, "project_id", "created_at", "id")
+_live("snapshots_of_volume", SNAPSHOTS, "volume_id", "created_at", "id")
 _live("attachments_of_initiator", VOLUME_ATTACHMENT, "volume_id", "initiator")
 _live("attachments_page", VOLUME_ATTACHMENT, "created_at", "id")
 _live("attachments_of_instance", VOLUME_ATTACHMENT, "instance_uuid")

@@ -16,10 +16,11 @@ import sqlalchemy as sa
 
 from agent.db import attachments, paging
 from agent.db.engine import now
-from agent.db.schema import VOLUME_ATTACHMENT, VOLUME_TYPES, VOLUMES
+from agent.db.schema import SNAPSHOTS, VOLUME_ATTACHMENT, VOLUME_TYPES, VOLUMES
 from agent.records import Attachment, Page, Volume
 from agent.states import (
     ATTACHMENT_PRIORITY,
+    UNFINISHED,
     AttachStatus,
     VolumeStatus,
     may_move_volume,
@@ -47,6 +48,11 @@ _ROWS = sa.select(
     _V.metadata,
     _V.created_at,
     _V.updated_at,
+    _V.snapshot_id,
+    _V.source_volid,
+    _V.intent,
+    _V.leaving,
+    _V.migration_status,
 ).join_from(VOLUMES, VOLUME_TYPES, _V.volume_type_id == VOLUME_TYPES.c.id, isouter=True)
 
 # Built once: making a statement costs more than running it. A volume with its
@@ -79,6 +85,23 @@ def _has(*where: sa.ColumnElement[bool]) -> sa.ColumnElement[bool]:
     )
 
 
+_HAS_SNAPSHOTS = (
+    sa.select(sa.literal(1))
+    .select_from(SNAPSHOTS)
+    .where(SNAPSHOTS.c.volume_id == _V.id, SNAPSHOTS.c.deleted == sa.false())
+    .correlate(VOLUMES)
+    .exists()
+)
+
+# Volumes beside the one of the row: its clones.
+_MADE = VOLUMES.alias("made")
+_CLONES = (
+    sa.select(_MADE.c.id)
+    .where(_MADE.c.deleted == sa.false(), _MADE.c.intent.is_not(None))
+    .limit(1)
+)
+_HAS_CLONES = _CLONES.where(_MADE.c.source_volid == _V.id).correlate(VOLUMES).exists()
+
 #: agent.states.volume_status, in SQL, for filters and sorting.
 STATUS: sa.ColumnElement[Any] = sa.case(
     (_V.status != VolumeStatus.AVAILABLE, _V.status),
@@ -102,7 +125,10 @@ COLUMNS: Mapping[str, sa.ColumnElement[Any]] = {
     "multiattach": _V.multiattach,
     "availability_zone": _V.availability_zone,
     "host": _V.backend,
+    "migration_status": _V.migration_status,
     "volume_type_id": _V.volume_type_id,
+    "snapshot_id": _V.snapshot_id,
+    "source_volid": _V.source_volid,
     "user_id": _V.user_id,
     "project_id": _V.project_id,
 }
@@ -151,6 +177,9 @@ def insert(connection: sa.Connection, volume: Volume) -> None:
             created_at=volume.created_at,
             updated_at=volume.updated_at,
             deleted=False,
+            snapshot_id=volume.snapshot_id,
+            source_volid=volume.source_volid,
+            intent=volume.intent,
         )
     )
 
@@ -206,19 +235,47 @@ def move(
     *,
     reason: str | None = None,
     unattached: bool = False,
+    unsnapped: bool = False,
+    uncloned: bool = False,
+    **values: Any,
 ) -> bool:
     """Compare and swap the status; False when the row is not in ``old`` any more.
 
-    With ``unattached`` it also fails while the volume has any attachment.
+    With ``unattached`` it also fails while the volume has any attachment, with
+    ``unsnapped`` while it has snapshots, with ``uncloned`` while it has clones
+    that are not whole yet. ``values`` are other columns, written with it.
     """
     if not all(may_move_volume(status, new) for status in old):
         raise AssertionError(f"agent.states has no move from {sorted(old)} to {new}")
     where = [_V.id == volume_id, _HERE, _V.status.in_(old)]
     if unattached:
         where.append(~_has())
-    values = {"status": new, "status_reason": reason, "updated_at": now()}
+    if unsnapped:
+        where.append(~_HAS_SNAPSHOTS)
+    if uncloned:
+        where.append(~_HAS_CLONES)
+    values |= {"status": new, "status_reason": reason, "updated_at": now()}
     done = connection.execute(sa.update(VOLUMES).where(*where).values(values))
     return done.rowcount == 1
+
+
+def note(connection: sa.Connection, volume_id: str, **values: Any) -> None:
+    """Write columns that are not the status."""
+    connection.execute(
+        sa.update(VOLUMES).where(_V.id == volume_id, _HERE).values(values)
+    )
+
+
+def hold(connection: sa.Connection, volume_id: str) -> bool:
+    """Whether it is available, which it then is until the transaction ends."""
+    where = (_V.id == volume_id, _HERE, _V.status == VolumeStatus.AVAILABLE)
+    held = sa.update(VOLUMES).where(*where).values(status=_V.status)
+    return connection.execute(held).rowcount == 1
+
+
+def clone_under_way(connection: sa.Connection, volume_id: str) -> str | None:
+    """A clone of this volume that is not whole yet, or None."""
+    return connection.execute(_CLONES.where(_MADE.c.source_volid == volume_id)).scalar()
 
 
 def claim(connection: sa.Connection, volume_id: str, instance_uuid: str | None) -> bool:
@@ -241,15 +298,23 @@ def remove(connection: sa.Connection, volume_id: str) -> None:
 
 
 def unfinished(connection: sa.Connection) -> list[Volume]:
-    """Volumes whose making or removing was under way."""
-    states = (VolumeStatus.CREATING, VolumeStatus.DELETING)
-    query = _ROWS.where(_HERE, _V.status.in_(states)).order_by(_V.created_at)
+    """Volumes in agent.states.UNFINISHED, or with a disk that is to go."""
+    going = sa.or_(_V.status.in_(sorted(UNFINISHED)), _V.leaving.is_not(None))
+    query = _ROWS.where(_HERE, going).order_by(_V.created_at)
     return [_record(row) for row in connection.execute(query)]
 
 
 def ids(connection: sa.Connection) -> set[str]:
     """The id of every volume."""
     return set(connection.execute(sa.select(_V.id).where(_HERE)).scalars())
+
+
+def moments(connection: sa.Connection) -> set[str]:
+    """The ids of clones that may still have the snapshot they are made of."""
+    query = sa.select(_V.id).where(
+        _HERE, _V.source_volid.is_not(None), _V.intent.is_not(None)
+    )
+    return set(connection.execute(query).scalars())
 
 
 def backends(connection: sa.Connection) -> set[str]:
@@ -267,8 +332,11 @@ def promised(connection: sa.Connection, backend: str) -> tuple[int, int]:
 
 
 def uses_type(connection: sa.Connection, type_id: str) -> bool:
-    """Whether a volume is of this type."""
-    query = sa.select(_V.id).where(_HERE, _V.volume_type_id == type_id).limit(1)
+    """Whether a volume is of this type, or is about to be."""
+    coming = _V.intent["type_id"].as_string() == type_id
+    retyping = sa.and_(_V.status == VolumeStatus.RETYPING, coming)
+    of_it = sa.or_(_V.volume_type_id == type_id, retyping)
+    query = sa.select(_V.id).where(_HERE, of_it).limit(1)
     return connection.execute(query).first() is not None
 
 
@@ -283,15 +351,8 @@ def _listed(sort: paging.Sort, every_project: bool) -> sa.Select[Any]:
 
 def _filtered(query: sa.Select[Any], page: Page) -> sa.Select[Any]:
     filters = dict(page.filters)
-    for key, value in (filters.pop("metadata", None) or {}).items():
-        query = query.where(_says(key, value))
+    query = paging.with_metadata(query, filters.pop("metadata", None), _V.metadata)
     return paging.filtered(query, filters, COLUMNS)
-
-
-def _says(key: str, value: str) -> sa.ColumnElement[bool]:
-    """Whether the metadata has this value under this key, whatever is in the key."""
-    item = sa.func.json_each(_V.metadata).table_valued("key", "value").c
-    return sa.exists().where(item.key == key, item.value == value)
 
 
 def _filled(connection: sa.Connection, rows: Sequence[Any]) -> list[Volume]:

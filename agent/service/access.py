@@ -18,10 +18,11 @@ from agent.backends import Backends
 from agent.db import attachments, volumes
 from agent.db.engine import Database, now
 from agent.errors import NotFound
-from agent.records import Attachment, Volume
+from agent.records import Attachment, Snapshot, Volume
 from agent.service import exports
 from agent.states import WANTED, AttachStatus
 from drivers.values import GIB, Connector, Mode
+from drivers.values import Snapshot as DriverSnapshot
 from drivers.values import Volume as DriverVolume
 
 LOG = log.getLogger(__name__)
@@ -182,6 +183,11 @@ def _initiators(row: Attachment) -> list[str]:
 def driver_volume(volume: Volume) -> DriverVolume:
     """The volume as drivers know it."""
     return DriverVolume(volume.id, volume.size * GIB)
+
+
+def driver_snapshot(snapshot: Snapshot) -> DriverSnapshot:
+    """The snapshot as drivers know it."""
+    return DriverSnapshot(snapshot.id, snapshot.volume_id, snapshot.size * GIB)
 
 
 def with_secrets(row: Attachment) -> Attachment:

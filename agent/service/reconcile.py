@@ -16,14 +16,14 @@ from dataclasses import dataclass, field
 from oslo_log import log
 
 from agent.backends import Backends, NodeBackend, translated
-from agent.db import attachments, volumes
+from agent.db import attachments, snapshots, volumes
 from agent.db.engine import Database
 from agent.errors import AgentError, Busy
 from agent.locks import Locks
 from agent.records import Attachment, Volume
 from agent.service.access import Access
 from agent.service.node import Node
-from agent.service.volumes import Volumes
+from agent.service.resume import Resume
 from agent.states import AttachStatus
 
 LOG = log.getLogger(__name__)
@@ -53,11 +53,11 @@ class Reconcile:
         locks: Locks,
         *,
         access: Access,
-        volume_service: Volumes,
         node: Node,
+        resume: Resume,
     ) -> None:
         self._db, self._backends, self._locks = db, backends, locks
-        self._access, self._volumes, self._node = access, volume_service, node
+        self._access, self._node, self._resumed = access, node, resume
 
     def run(self, progress: Progress = lambda done, total: None) -> Outcome:
         """Check the backends, then bring every volume in line; never raises.
@@ -77,17 +77,15 @@ class Reconcile:
         return outcome
 
     def _resume(self, outcome: Outcome) -> None:
-        """Go on with volumes that were being made or removed.
+        """Go on with volumes and snapshots that were in the middle of something.
 
-        Hosts come first: a wipe may take hours, and is not waited for.
+        Hosts come first: a copy may take hours, and is not waited for.
         """
-        with self._db.reading() as connection:
-            rows = [row for row in volumes.unfinished(connection) if self._works(row)]
-        jobs = {row.id: self._volumes.resume(row) for row in rows}
+        jobs = self._resumed.start()
         wait(jobs.values(), _RESUME_SECONDS)
-        for volume_id, job in jobs.items():
+        for name, job in jobs.items():
             if job.done():
-                self._try(outcome, volume_id, lambda _, job=job: job.result())  # type: ignore[misc]
+                self._try(outcome, name, lambda job=job: job.result())  # type: ignore[misc]
 
     def _works(self, volume: Volume) -> bool:
         backend = self._backends.find(volume.backend)
@@ -118,21 +116,30 @@ class Reconcile:
         return live
 
     def _find_orphans(self, known: set[str], outcome: Outcome) -> None:
+        """Disks and snapshots of ours that have no row."""
+        with self._db.reading() as connection:
+            wanted = snapshots.ids(connection) | volumes.moments(connection)
         for backend in self._up():
             try:
                 with translated():
                     disks = backend.driver.volumes.disks()
+                    kept = backend.driver.volumes.snapshots()
             except AgentError as error:
                 outcome.failed.append(f"backend {backend.name}: {error}")
                 continue
             with self._db.reading() as connection:
                 known |= volumes.ids(connection)
+                wanted |= snapshots.ids(connection) | volumes.moments(connection)
             for disk in disks:
                 if disk.volume_id not in known:
                     outcome.unknown.append(f"disk {disk.path} has no row")
+            for snapshot_id in sorted(set(kept) - wanted):
+                outcome.unknown.append(
+                    f"snapshot {snapshot_id} on backend {backend.name} has no row"
+                )
 
     def _settle(self, volume_id: str, outcome: Outcome) -> None:
-        def settle(volume_id: str) -> None:
+        def settle() -> None:
             with self._locks.volume(volume_id, "reconcile", timeout=0):
                 with self._db.reading() as connection:
                     volume = volumes.get(connection, volume_id)
@@ -140,7 +147,7 @@ class Reconcile:
                 if volume is not None and self._works(volume):
                     self._settle_held(volume, rows, outcome)
 
-        self._try(outcome, volume_id, settle)
+        self._try(outcome, f"volume {volume_id}", settle)
 
     def _settle_held(
         self, volume: Volume, rows: Iterable[Attachment], outcome: Outcome
@@ -155,18 +162,16 @@ class Reconcile:
             elif row.leaving is not None:
                 self._access.note_left(row)
 
-    def _try(
-        self, outcome: Outcome, volume_id: str, step: Callable[[str], None]
-    ) -> None:
+    def _try(self, outcome: Outcome, name: str, step: Callable[[], None]) -> None:
         try:
-            step(volume_id)
+            step()
         except Busy:
-            LOG.debug("[%s] RECONCILE left to the request that has it", volume_id)
+            LOG.debug("[%s] RECONCILE left to the request that has it", name)
         except AgentError as error:
-            outcome.failed.append(f"volume {volume_id}: {error}")
+            outcome.failed.append(f"{name}: {error}")
         except Exception:
-            LOG.exception("[%s] RECONCILE failed unexpectedly", volume_id)
-            outcome.failed.append(f"volume {volume_id}: failed unexpectedly")
+            LOG.exception("[%s] RECONCILE failed unexpectedly", name)
+            outcome.failed.append(f"{name}: failed unexpectedly")
 
     def _up(self) -> list[NodeBackend]:
         return [backend for backend in self._backends.values() if backend.up]

@@ -7,9 +7,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from agent.service.attachments import Attachments
+from agent.service.extending import Extending
+from agent.service.handing import Handing
+from agent.service.moving import Moving
 from agent.service.node import Node
+from agent.service.reverting import Reverting
+from agent.service.snapshots import Snapshots
 from agent.service.types import Types
 from agent.service.volumes import Volumes
+from agent.service.wiping import Wiping
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,3 +26,9 @@ class Services:
     attachments: Attachments
     types: Types
     node: Node
+    snapshots: Snapshots
+    extending: Extending
+    reverting: Reverting
+    wiping: Wiping
+    handing: Handing
+    moving: Moving

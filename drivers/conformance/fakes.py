@@ -39,6 +39,7 @@ class FakeVolumeFixtures(VolumeFixtures):
 
     volume_class: type[FakeVolumes] = FakeVolumes
     options: Mapping[str, Any] = {"fake_thin": False, "fake_capacity_gb": 1}
+    fills_disks = True
 
     @pytest.fixture
     def name(self) -> str:

@@ -90,6 +90,9 @@ class VolumeFixtures:
     #: A disk that is not ours can become a volume, and a volume can be given away.
     takes_over = True
 
+    #: A disk can be given all bytes of another, for a volume that moves.
+    fills_disks = False
+
     #: A deleted disk takes room until its bytes are wiped, step by step.
     wipes_deleted = False
 

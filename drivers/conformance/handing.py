@@ -12,7 +12,7 @@ import pytest
 
 from drivers.base import VolumeDriver
 from drivers.conformance.bytes import PAGE, Make, asks
-from drivers.conformance.data import DataContract
+from drivers.conformance.filling import FillingContract
 from drivers.errors import DiskBusy, InvalidValue, UnknownDisk, UnknownReference
 from drivers.values import Volume
 
@@ -21,7 +21,7 @@ Stranger = Callable[[], str]
 State = Callable[[], object]
 
 
-class HandingContract(DataContract):
+class HandingContract(FillingContract):
     """How disks come and go by other ways than create."""
 
     def given_away(self, driver: VolumeDriver, volume: Volume) -> str:

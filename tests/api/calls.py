@@ -92,6 +92,32 @@ class Api:
         kind = self.type(multiattach="<is> True")
         return self.volume(volume_type=kind["id"], **fields)
 
+    def snapshot(self, volume_id: str, **fields: Any) -> dict[str, Any]:
+        """A new snapshot."""
+        asked = {"snapshot": {"volume_id": volume_id, **fields}}
+        made: dict[str, Any] = self("POST", "/snapshots", asked, 202)["snapshot"]
+        return made
+
+    def shown(self, volume_id: str) -> dict[str, Any]:
+        """The volume as it is now."""
+        found: dict[str, Any] = self("GET", f"/volumes/{volume_id}")["volume"]
+        return found
+
+    def gone(self, path: str) -> None:
+        """Wait until it is no more: a delete is answered before."""
+        until(lambda: self.send("GET", path).status_code == 404)
+
+    def act(self, volume_id: str, action: dict[str, Any], **more: Any) -> Any:
+        """An action on a volume that is accepted; the whole answer."""
+        answer = self.send("POST", f"/volumes/{volume_id}/action", action, **more)
+        assert answer.status_code == 202, answer.text
+        assert answer.content == b""
+        return answer
+
+    def refused(self, status: int, volume_id: str, action: dict[str, Any]) -> str:
+        """An action on a volume that is not; what the client is told."""
+        return self.fault(status, "POST", f"/volumes/{volume_id}/action", action)
+
     def attachment(self, volume_id: str, **fields: Any) -> dict[str, Any]:
         """A new attachment."""
         asked = {"attachment": {"volume_uuid": volume_id, **fields}}

@@ -8,76 +8,31 @@ The daemon is a process of its own, and so are the commands.
 from __future__ import annotations
 
 import json
-import os
-import socket
 import subprocess
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-from cinderclient import client as cinder_client
 from cinderclient import exceptions
-from cinderclient.contrib.noauth import CinderNoAuthPlugin
-from keystoneauth1.session import Session
 
+from tests.api import clients
+from tests.api.clients import BIN
 from tests.node import connector, initiator
 
-BIN = Path(sys.executable).parent
 SERVER = "11111111-2222-3333-4444-555555555555"
-CONFIG = """
-[DEFAULT]
-enabled_backends = fake
-[fake]
-volume_driver = fake
-target_driver = fake
-"""
 
 
 @pytest.fixture(scope="module")
 def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A daemon in a process of its own, ready."""
-    path = tmp_path_factory.mktemp("daemon")
-    (path / "lunshare.conf").write_text(CONFIG)
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    command = [sys.executable, "-m", "agent.main", "--state-path", str(path)]
-    command += ["--config-file", str(path / "lunshare.conf")]
-    command += ["--listen", f"127.0.0.1:{port}"]
-    with (
-        socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notices,
-        (path / "log").open("wb") as log,
-    ):
-        notices.bind(str(path / "notify"))
-        notices.settimeout(60)
-        env = {**os.environ, "NOTIFY_SOCKET": str(path / "notify")}
-        daemon = subprocess.Popen(command, env=env, stderr=log)
-        try:
-            while b"READY=1" not in notices.recv(4096):
-                assert daemon.poll() is None, (path / "log").read_text()
-            yield f"http://127.0.0.1:{port}/v3"
-            daemon.terminate()
-            assert daemon.wait(30) == 0, (path / "log").read_text()
-        finally:
-            daemon.kill()
-            daemon.wait()
-
-
-def documents(text: str) -> Iterator[Any]:
-    """The JSON values in a text, one after the other."""
-    decoder = json.JSONDecoder()
-    while text := text.strip():
-        value, end = decoder.raw_decode(text)
-        yield value
-        text = text[end:]
+    with clients.daemon(tmp_path_factory.mktemp("daemon"), ["fake"]) as url:
+        yield url
 
 
 @pytest.fixture(scope="module")
 def cinder(endpoint: str) -> Any:
     """cinderclient as a library, in the same project as openstackclient."""
-    session = Session(auth=CinderNoAuthPlugin("u", "default", endpoint=endpoint))
-    return cinder_client.Client("3.71", session=session)
+    return clients.library(endpoint)
 
 
 def test_openstackclient_as_it_is_typed(endpoint: str):
@@ -89,11 +44,7 @@ def test_openstackclient_as_it_is_typed(endpoint: str):
 
 @pytest.fixture(scope="module")
 def osc(endpoint: str, cinder: Any) -> dict[str, Any]:
-    """What one openstack process answered to a round of commands, by name.
-
-    Starting the command costs a second, so it is asked as an operator at its
-    prompt asks it. Its exit code says nothing then; what fails is on stderr.
-    """
+    """What one openstack process answered to a round of commands, by name."""
     (line,) = cinder.services.list(binary="cinder-volume")
     volume = cinder.volumes.create(1, name="osc-attached")
     made = cinder.attachments.create(volume.id, connector("osc"), SERVER, "ro")
@@ -120,23 +71,7 @@ def osc(endpoint: str, cinder: Any) -> dict[str, Any]:
         "enable": f"volume service set --enable {service}",
     }
     silent = {"set", "delete", "unset", "complete", "detach", "disable", "enable"}
-    said = "".join(
-        f"{command}\n" if name in silent else f"{command} -f json\n"
-        for name, command in commands.items()
-    )
-    env = {"OS_AUTH_TYPE": "none", "OS_ENDPOINT": endpoint}
-    env |= {"OS_VOLUME_API_VERSION": "3.71", **os.environ}
-    done = subprocess.run(
-        [str(BIN / "openstack")],
-        input=said,
-        env=env,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.stderr == "", done.stdout
-    speaking = [name for name in commands if name not in silent]
-    return dict(zip(speaking, documents(done.stdout), strict=True))
+    return clients.asked(endpoint, commands, silent)
 
 
 def test_openstackclient_makes_a_shared_type(osc: dict[str, Any]):

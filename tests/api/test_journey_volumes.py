@@ -158,13 +158,6 @@ def test_a_source_that_this_node_has_not_is_400(api: Api, source: str):
     assert source in api.fault(400, "POST", "/volumes", asked)
 
 
-def test_a_clone_is_400_and_nothing_is_made(api: Api):
-    source = api.volume()
-    asked = {"volume": {"size": 1, "source_volid": source["id"]}}
-    assert "source_volid" in api.fault(400, "POST", "/volumes", asked)
-    assert len(api("GET", "/volumes")["volumes"]) == 1
-
-
 @pytest.mark.parametrize("value", [True, "true", "1"])
 def test_sharing_is_asked_for_by_type_only(api: Api, value: Any):
     asked = {"volume": {"size": 1, "multiattach": value}}

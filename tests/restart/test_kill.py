@@ -15,13 +15,25 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from agent.records import NewAttachment, NewVolume, Page
+from agent.errors import Exhausted
+from agent.records import (
+    NewAttachment,
+    NewManaged,
+    NewSnapshot,
+    NewVolume,
+    Page,
+    Volume,
+)
 from agent.service import exports
-from agent.states import AttachStatus, VolumeStatus
+from agent.states import AttachStatus, SnapshotStatus, VolumeStatus
 from drivers import fake_storage
+from drivers.errors import NoSpace
+from drivers.values import GIB
 from tests.node import CTX, Node, connector, initiator
 
 MANY = Page(None, 1000)
+WIPES = "fake_wipe = true\nwipe_step = 256\nwipe_rate = 0"
+BYTES = b"what the copies are to have"
 
 
 class Killed(BaseException):
@@ -32,6 +44,7 @@ class Scene:
     """A volume with two hosts that keep it, and one more for the operation."""
 
     def __init__(self, node: Node) -> None:
+        _choose_from_both(node, False)
         self.volume = node.shared_volume()
         take = node.services.attachments.create
         self.writer = take(CTX, _attach(self.volume.id, "writer", "rw")).id
@@ -42,23 +55,127 @@ class Scene:
         self.lonely = node.plain_volume()
         self.only = take(CTX, _attach(self.lonely.id, "lonely", "rw")).id
         self.idle = node.plain_volume()
+        fake_storage.storage("fake").write(self.idle.id, 0, BYTES)
+        self.free = node.plain_volume()
+        self.written = node.plain_volume()
+        held = fake_storage.storage("fake")
+        for offset in (0, GIB - 4096):
+            held.write(self.written.id, offset, BYTES)
+        held.foreign_disks["somebodys"] = fake_storage.FakeDisk(GIB // 2)
+        held.foreign = GIB // 2
+        held.foreign_disks["somebodys"].write(0, BYTES)
+        self.kept = node.services.snapshots.create(CTX, NewSnapshot(self.idle.id)).id
 
 
 def _attach(volume_id: str, host: str, mode: str) -> NewAttachment:
     return NewAttachment(volume_id, mode=mode, connector=connector(host))
 
 
+def _migrate(node: Node, scene: Scene) -> None:
+    _choose_from_both(node, True)
+    host = node.services.node.host_of("other")
+    node.services.moving.migrate(CTX, scene.written.id, host)
+    _let_end(node)
+
+
+def _retype(node: Node, scene: Scene) -> None:
+    """It takes the type's backend, and its sharing."""
+    specs = {"volume_backend_name": "other", "multiattach": "<is> True"}
+    node.services.types.create(CTX, "other", extra_specs=specs)
+    _choose_from_both(node, True)
+    node.services.moving.retype(CTX, scene.written.id, "other", True)
+    _let_end(node)
+
+
+def _fails_to_move(node: Node, scene: Scene) -> None:
+    error = NoSpace("other", "because of the test")
+    with (
+        node.driver("other").failures.fail("fill.half", error),
+        contextlib.suppress(Exhausted),
+    ):
+        _migrate(node, scene)
+    _let_end(node)
+
+
+def _choose_from_both(node: Node, both: bool) -> None:
+    host = node.services.node.host_of("other").partition("#")[0]
+    node.services.node.set_service(CTX, host, "cinder-volume", both, None)
+
+
+def _let_end(node: Node) -> None:
+    """Work that has outlived its request ends, or dies."""
+    node.assembly.jobs.end()
+
+
 Operation = Callable[[Node, Scene], object]
 
 
 def _delete(node: Node, scene: Scene) -> None:
-    node.services.volumes.delete(CTX, scene.idle.id)
-    node.assembly.workers.shutdown(wait=True)
+    node.services.volumes.delete(CTX, scene.idle.id, cascade=True)
+    _let_end(node)
+
+
+def _delete_and_wipe(node: Node, scene: Scene) -> None:
+    _delete(node, scene)
+    node.services.wiping.once("fake")
+
+
+def _delete_snapshot(node: Node, scene: Scene) -> None:
+    node.services.snapshots.delete(CTX, scene.kept)
+    _let_end(node)
+
+
+def _manage(node: Node, scene: Scene) -> None:
+    host = node.services.node.host_of("fake")
+    node.services.handing.manage(CTX, NewManaged(host, "somebodys"))
+
+
+def _gives_back(node: Node, scene: Scene) -> None:
+    """A disk that is taken over, and cannot grow to whole GiB."""
+    error = NoSpace("fake", "because of the test")
+    with (
+        node.driver().failures.fail("extend.before", error),
+        contextlib.suppress(Exhausted),
+    ):
+        _manage(node, scene)
+
+
+def _fails_halfway(node: Node, scene: Scene) -> None:
+    """A clone whose undoing is killed as well."""
+    error = NoSpace("fake", "because of the test")
+    with (
+        node.driver().failures.fail("create_from.half", error),
+        contextlib.suppress(Exhausted),
+    ):
+        node.services.volumes.create(CTX, NewVolume(1, source_volid=scene.idle.id))
 
 
 OPERATIONS: dict[str, Operation] = {
     "create": lambda n, s: n.services.volumes.create(CTX, NewVolume(1, "made")),
     "delete": _delete,
+    "snapshot": lambda n, s: n.services.snapshots.create(
+        CTX, NewSnapshot(s.volume.id, in_use=True)
+    ),
+    "delete a snapshot": _delete_snapshot,
+    "from a snapshot": lambda n, s: n.services.volumes.create(
+        CTX, NewVolume(2, snapshot_id=s.kept)
+    ),
+    "clone": lambda n, s: n.services.volumes.create(
+        CTX, NewVolume(2, source_volid=s.idle.id)
+    ),
+    "failed clone": _fails_halfway,
+    "extend": lambda n, s: n.services.extending.extend(CTX, s.idle.id, 2, True),
+    "extend in use": lambda n, s: n.services.extending.extend(
+        CTX, s.volume.id, 2, True
+    ),
+    "revert": lambda n, s: n.services.reverting.revert(CTX, s.idle.id, s.kept),
+    "delete and wipe": _delete_and_wipe,
+    "manage": _manage,
+    "manage and give back": _gives_back,
+    "unmanage": lambda n, s: n.services.handing.unmanage(CTX, s.free.id),
+    "migrate": _migrate,
+    "failed migration": _fails_to_move,
+    "retype": _retype,
     "reserve": lambda n, s: n.services.attachments.create(
         CTX, NewAttachment(s.volume.id)
     ),
@@ -86,8 +203,9 @@ class Killer:
     def __init__(self, node: Node, at: int) -> None:
         self.left, self.fired = at, False
         sa.event.listen(node.assembly.database.engine, "commit", self.step)
-        for driver in (node.driver(), node.target()):
-            driver.failures.watch(self.step)
+        for name in ("fake", "other"):
+            for driver in (node.driver(name), node.target(name)):
+                driver.failures.watch(self.step)
 
     def step(self, _where: object) -> None:
         self.left -= 1
@@ -95,6 +213,14 @@ class Killer:
             # Dead is dead: nothing that runs later does anything either.
             self.fired = True
             raise Killed
+
+
+def _delete_failed(node: Node) -> None:
+    """A creation that failed before the kill shows as error, and can be deleted."""
+    for volume in node.services.volumes.list(CTX, MANY):
+        if volume.own_status in (VolumeStatus.ERROR, VolumeStatus.ERROR_MANAGING):
+            node.services.volumes.delete(CTX, volume.id)
+    _let_end(node)
 
 
 def _assert_right(node: Node) -> None:
@@ -113,17 +239,50 @@ def _assert_right(node: Node) -> None:
     }
     assert live == wanted
     volumes = node.services.volumes.list(CTX, MANY)
-    assert {d.volume_id for d in node.driver().disks()} == {v.id for v in volumes}
+    there = {
+        (name, disk.volume_id): disk.size
+        for name in ("fake", "other")
+        for disk in node.driver(name).disks()
+    }
+    assert there == {(v.backend, v.id): v.size * GIB for v in volumes}
     assert {v.own_status for v in volumes} <= {VolumeStatus.AVAILABLE}
+    assert {v.intent for v in volumes} == {None}
+    for volume in volumes:
+        if volume.source_volid or volume.snapshot_id:
+            assert fake_storage.storage("fake").read(volume.id, 0, len(BYTES)) == BYTES
+    assert node.driver().wipes() == ()
+    _assert_nobodys_bytes_are_lost(volumes)
+    kept = node.services.snapshots.list(CTX, MANY)
+    assert {k.status for k in kept} <= {SnapshotStatus.AVAILABLE}
+    assert set(node.driver().snapshots()) == {k.id for k in kept}
     going = {AttachStatus.DETACHING, AttachStatus.ERROR_DETACHING}
     assert not going & {row.status for row in rows}
+
+
+def _assert_nobodys_bytes_are_lost(volumes: list[Volume]) -> None:
+    """What somebody else made is a volume, or is somebody else's."""
+    held = fake_storage.storage("fake")
+    theirs = [disk for disk in held.foreign_disks.values() if disk.blocks]
+    ours = [fake_storage.storage(v.backend).disks[v.id] for v in volumes]
+    assert BYTES in [disk.read(0, len(BYTES)) for disk in theirs + ours]
+    assert held.foreign == sum(disk.size for disk in held.foreign_disks.values())
+
+
+def _assert_written(node: Node, volume_id: str) -> None:
+    """The volume that moves has all its bytes, wherever it is by now."""
+    volume = node.services.volumes.get(CTX, volume_id)
+    held = fake_storage.storage(volume.backend)
+    for offset in (0, GIB - 4096):
+        assert held.read(volume_id, offset, len(BYTES)) == BYTES
+    assert volume.multiattach == (volume.volume_type == "other")
+    assert volume.leaving is None
 
 
 def _killed_at(path: Path, operation: Operation, step: int) -> bool:
     """Run one life that dies at ``step``, then another; False: it was not reached."""
     fake_storage.reset()
     path.mkdir()
-    first = Node(path).start()
+    first = Node(path, backends="fake,other", section=WIPES).start()
     scene = Scene(first)
     session = first.target().login(
         scene.volume.id, initiator("writer"), _auth(first, scene.writer)
@@ -131,10 +290,14 @@ def _killed_at(path: Path, operation: Operation, step: int) -> bool:
     killer = Killer(first, step)
     with contextlib.suppress(Killed):
         operation(first, scene)
-    first.assembly.workers.shutdown(wait=True)
-    second = Node(path).start()
+    _let_end(first)
+    second = Node(path, backends="fake,other", section=WIPES).start()
     assert second.outcome.failed == []
+    _delete_failed(second)
+    for name in ("fake", "other"):
+        second.services.wiping.once(name)
     _assert_right(second)
+    _assert_written(second, scene.written.id)
     session.write(0, b"the host that nothing was asked of")
     assert session.alive
     second.close()

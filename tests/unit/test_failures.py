@@ -37,7 +37,10 @@ def export(disk: Disk, mode: Mode) -> Export:
     return Export(disk.volume_id, disk, (Connector(HOST, mode, "attachment"),))
 
 
-def test_every_point_is_passed(volumes, target):
+def test_every_point_is_passed(target):
+    volumes = FakeVolumes(
+        target.name, {**defaults(FakeVolumes), "fake_wipe": True}, NoRoot()
+    )
     passed: list[str] = []
     volumes.failures.watch(passed.append)
     target.failures.watch(passed.append)
@@ -53,15 +56,16 @@ def test_every_point_is_passed(volumes, target):
     volumes.disk(volume.id)
     volumes.disks()
     volumes.capacity()
-    snapshot = Snapshot(volume.id, volume.id, MIB)
-    volumes.create_snapshot(snapshot)
-    volumes.revert(snapshot)
-    volumes.create_from(new_volume(MIB), snapshot)
-    volumes.delete_snapshot(snapshot.id)
+    kept = Snapshot(new_volume(MIB).id, volume.id, MIB)
+    volumes.create_snapshot(kept)
+    volumes.create_from(new_volume(MIB), kept)
+    volumes.revert(kept)
+    volumes.delete_snapshot(kept.id)
+    volumes.fill(volume, volumes.disk(volume.id))
     volumes.unmanage(volume.id)
     volumes.manage(volume, volumes.manageable()[0].reference)
     volumes.delete(volume.id)
-    volumes.wipe("unknown", MIB)
+    volumes.wipe(volumes.wipes()[0].name, MIB)
     assert set(passed) == {*FakeVolumes.POINTS, *FakeTarget.POINTS}
 
 

@@ -10,10 +10,11 @@ import pytest
 import sqlalchemy as sa
 from alembic.autogenerate import compare_metadata
 from alembic.config import Config
+from alembic.runtime.environment import EnvironmentContext
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
-from agent.db import migrations
+from agent.db import migrations, snapshots, volumes
 from agent.db.engine import Database
 from agent.db.schema import METADATA
 from agent.errors import DatabaseFailed, StartupError
@@ -74,7 +75,7 @@ def test_indexes_cover_only_rows_that_are_not_deleted(database: Database) -> Non
     with database.reading() as connection:
         query = "SELECT sql FROM sqlite_master WHERE type='index' AND sql NOT NULL"
         made = list(connection.execute(sa.text(query)).scalars())
-    assert len(made) == 8
+    assert len(made) == 13
     assert all("WHERE deleted = " in sql for sql in made)
 
 
@@ -127,3 +128,35 @@ def test_a_disk_that_is_full_is_said_and_nothing_is_half_written(
     with database.reading() as connection:
         left = connection.execute(sa.text("SELECT count(*) FROM services")).scalar()
     assert left == 0
+
+
+def test_what_an_older_lunshare_wrote_is_read_by_this_one(database: Database) -> None:
+    """A database of 0001 with a volume in it, as its own lunshare left it."""
+    _from_first(database)
+    with database.writing() as connection:
+        connection.exec_driver_sql(
+            "INSERT INTO volumes VALUES ('v', 'n', NULL, 3, 'available', NULL, 'lvm',"
+            " 'p', 'u', 'nova', 0, 0, NULL, '{}', NULL, NULL, NULL, 0)"
+        )
+    migrations.upgrade(database)
+    with database.writing() as connection:
+        found = volumes.get(connection, "v")
+        assert found is not None
+        assert (found.name, found.size, found.intent) == ("n", 3, None)
+        assert (found.snapshot_id, found.source_volid) == (None, None)
+        assert snapshots.of_volume(connection, "v") == []
+
+
+def _from_first(database: Database) -> None:
+    """The schema of revision 0001, and no later one."""
+    config = Config()
+    config.set_main_option("script_location", "agent.db:migrations")
+    script = ScriptDirectory.from_config(config)
+    with (
+        database.writing() as connection,
+        EnvironmentContext(
+            config, script, fn=lambda *_: script._upgrade_revs("0001", "base")
+        ) as environment,
+    ):
+        environment.configure(connection=connection)
+        environment.run_migrations()

@@ -11,6 +11,7 @@ import pytest
 
 from agent import states
 from agent.states import AttachStatus as A
+from agent.states import SnapshotStatus as S
 from agent.states import VolumeStatus as V
 from agent.states import volume_status
 
@@ -44,14 +45,21 @@ def test_every_state_can_be_left_for_good() -> None:
     """No row can be stuck: from everywhere the table leads to the end."""
     left = {old for old, _, _ in states.ATTACHMENT_MOVES} | {A.DETACHED}
     assert left == set(A)
-    stored = {V.CREATING, V.AVAILABLE, V.ERROR, V.DELETING, V.ERROR_DELETING}
-    assert {old for old, _, _ in states.VOLUME_MOVES} == stored
+    derived = {V.RESERVED, V.ATTACHING, V.DETACHING, V.IN_USE}
+    assert {old for old, _, _ in states.VOLUME_MOVES} == set(V) - derived
+    assert {old for old, _, _ in states.SNAPSHOT_MOVES} == set(S)
+
+
+def test_what_is_under_way_is_gone_on_with_or_a_client_may_leave_it() -> None:
+    resting = {V.AVAILABLE, V.ERROR, V.ERROR_DELETING, V.ERROR_MANAGING}
+    assert {old for old, _, _ in states.VOLUME_MOVES} == states.UNFINISHED | resting
 
 
 def test_only_moves_of_the_table_are_allowed() -> None:
     assert states.may_move_attachment(A.RESERVED, A.ATTACHING)
     assert not states.may_move_attachment(A.DETACHING, A.ATTACHED)
     assert not states.may_move_volume(V.DELETING, V.AVAILABLE)
+    assert not states.may_move_snapshot(S.DELETING, S.AVAILABLE)
 
 
 def test_the_page_in_docs_is_drawn_from_the_tables() -> None:

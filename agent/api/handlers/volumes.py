@@ -8,29 +8,28 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from agent.api import microversions, paging, query, schemas, views
+from agent.api import bodies, microversions, paging, query, schemas, views
 from agent.api.exchange import Answer, Call
-from agent.errors import Invalid, NotFound
+from agent.errors import Invalid
 from agent.records import NewVolume, Page, Volume
 
-# A volume is addressed in GiB; 2**31 - 1 is what an INTEGER column holds.
-_SIZE_MAX = 2**31 - 1
 # A later floor offers them; until then nobody is to believe they were heard.
 _NOT_OFFERED = ("backup_id", "imageRef", "image_id", "consistencygroup_id", "group_id")
-_NAMES = {"display_name": "name", "display_description": "description"}
 
 
 def create(call: Call) -> Answer:
     """POST /volumes"""
-    asked = _plain_names(schemas.VOLUME_CREATE.read(call)["volume"])
-    _refuse_sources(call, asked)
+    asked = bodies.plain_names(schemas.VOLUME_CREATE.read(call)["volume"])
+    _refuse(asked)
     new = NewVolume(
-        size=gib(asked.get("size")),
+        size=_size(call, asked),
         name=asked.get("name"),
         description=asked.get("description"),
         volume_type=asked.get("volume_type") or None,
         availability_zone=asked.get("availability_zone") or None,
         metadata=asked.get("metadata") or {},
+        snapshot_id=asked.get("snapshot_id") or None,
+        source_volid=asked.get("source_volid") or None,
     )
     return _written(call, call.services.volumes.create(call.ctx, new), 202)
 
@@ -53,7 +52,7 @@ def show(call: Call) -> Answer:
 
 def update(call: Call) -> Answer:
     """PUT /volumes/{id}"""
-    changes = _plain_names(schemas.VOLUME_UPDATE.read(call)["volume"])
+    changes = bodies.plain_names(schemas.VOLUME_UPDATE.read(call)["volume"])
     if changes.get("metadata", {}) is None:
         del changes["metadata"]
     found = call.services.volumes.update(call.ctx, call.args["id"], changes)
@@ -72,31 +71,23 @@ def delete(call: Call) -> Answer:
     return Answer(202)
 
 
-def gib(size: object) -> int:
-    """A size as clients give it: a whole number, or its digits as a text.
+def _size(call: Call, asked: Mapping[str, Any]) -> int | None:
+    """The size, which a volume with a source need not have.
 
-    :raises Invalid: it is anything else, or out of range.
+    A source that is not there is said before anything of the size.
     """
-    if isinstance(size, str) and size.isascii() and size.isdigit() and len(size) <= 10:
-        size = int(size)
-    if isinstance(size, int) and 1 <= size <= _SIZE_MAX:
-        return size
-    raise Invalid(f"volume.size: give a whole number of GiB, 1 to {_SIZE_MAX}.")
-
-
-def _plain_names(asked: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields under one name each; the short name wins."""
-    plain = {_NAMES[key]: asked[key] for key in _NAMES if key in asked}
-    return plain | {key: asked[key] for key in asked if key not in _NAMES}
-
-
-def _refuse_sources(call: Call, asked: Mapping[str, Any]) -> None:
-    """Tell apart a source that does not exist from one that is of no use yet."""
     if asked.get("snapshot_id"):
-        raise NotFound("snapshot", asked["snapshot_id"])
-    if asked.get("source_volid"):
+        call.services.snapshots.get(call.ctx, asked["snapshot_id"])
+    elif asked.get("source_volid"):
         call.services.volumes.get(call.ctx, asked["source_volid"])
-        raise Invalid("volume.source_volid: this node clones no volumes; leave it out.")
+    else:
+        return query.gib("volume.size", asked.get("size"))
+    size = asked.get("size")
+    return None if size is None else query.gib("volume.size", size)
+
+
+def _refuse(asked: Mapping[str, Any]) -> None:
+    """Say of what this node does not offer that it is not heard."""
     for key in _NOT_OFFERED:
         if asked.get(key):
             raise Invalid(f"volume.{key} is not offered by this node: leave it out.")

@@ -1,0 +1,90 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""Snapshots over HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from agent.api import bodies, microversions, paging, query, schemas, views
+from agent.api.exchange import Answer, Call
+from agent.errors import Invalid
+from agent.records import NewSnapshot, Page, Snapshot
+
+
+def create(call: Call) -> Answer:
+    """POST /snapshots"""
+    asked = bodies.plain_names(schemas.SNAPSHOT_CREATE.read(call)["snapshot"])
+    new = NewSnapshot(
+        volume_id=asked["volume_id"].lower(),
+        name=asked.get("name"),
+        description=asked.get("description"),
+        metadata=asked.get("metadata") or {},
+        in_use=_in_use(call, asked),
+    )
+    return _one(call, call.services.snapshots.create(call.ctx, new), 202)
+
+
+def index(call: Call) -> Answer:
+    """GET /snapshots"""
+    return _list(call, views.snapshot_brief)
+
+
+def detail(call: Call) -> Answer:
+    """GET /snapshots/detail"""
+    return _list(call, views.snapshot_shown)
+
+
+def show(call: Call) -> Answer:
+    """GET /snapshots/{id}"""
+    found = call.services.snapshots.get(call.ctx, call.args["id"])
+    return Answer(200, {"snapshot": views.snapshot_shown(found, call.version)})
+
+
+def update(call: Call) -> Answer:
+    """PUT /snapshots/{id}"""
+    changes = bodies.plain_names(schemas.SNAPSHOT_UPDATE.read(call)["snapshot"])
+    if changes.get("metadata", {}) is None:
+        del changes["metadata"]
+    found = call.services.snapshots.update(call.ctx, call.args["id"], changes)
+    return _one(call, found, 200)
+
+
+def delete(call: Call) -> Answer:
+    """DELETE /snapshots/{id}"""
+    call.services.snapshots.delete(call.ctx, call.args["id"])
+    return Answer(202)
+
+
+def _in_use(call: Call, asked: Mapping[str, Any]) -> bool:
+    """Whether hosts may have the volume: as ``force`` says, then always."""
+    given = asked.get("force")
+    late = call.version >= microversions.SNAPSHOT_IN_USE
+    force = late if given is None else query.boolean("snapshot.force", str(given))
+    if late and not force:
+        raise Invalid("snapshot.force: leave it out; it is always true from 3.66 on.")
+    return force
+
+
+def _one(call: Call, found: Snapshot, status: int) -> Answer:
+    return Answer(status, {"snapshot": views.snapshot(found, call.version)})
+
+
+def _page(call: Call) -> Page:
+    page = paging.page(call)
+    if call.version >= microversions.SNAPSHOT_METADATA_FILTER:
+        return page
+    known = {key: value for key, value in page.filters.items() if key != "metadata"}
+    return replace(page, filters=known)
+
+
+def _list(call: Call, view: Callable[[Snapshot, Any], views.View]) -> Answer:
+    page, counts = _page(call), paging.counts(call)
+    rows = call.services.snapshots.list(call.ctx, page)
+    body: dict[str, Any] = {"snapshots": [view(row, call.version) for row in rows]}
+    body |= paging.more(call, "snapshots", page, rows)
+    if counts:
+        body["count"] = call.services.snapshots.count(call.ctx, page)
+    return Answer(200, body)

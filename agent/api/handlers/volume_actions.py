@@ -1,0 +1,89 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""What is done to a volume beside its life: one table of actions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from agent.api import faults, microversions, query, schemas
+from agent.api.exchange import Answer, Call, Version
+from agent.api.forms import Form
+from agent.errors import Invalid
+
+_RESCAN = "Lunshare-Rescan"
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """One line: below microversion ``since`` it is not there (404)."""
+
+    since: Version
+    form: Form
+    run: Callable[[Call, Any], Answer]
+
+
+def action(call: Call) -> Answer:
+    """POST /volumes/{id}/action"""
+    body = call.body()
+    schemas.ACTION.check(body, call.version)
+    (name,) = body
+    found = ACTIONS.get(name)
+    if found is None:
+        raise Invalid(f"The body: give one of {', '.join(ACTIONS)} as its key.")
+    if call.version < found.since:
+        raise faults.no_such_path()
+    found.form.check(body, call.version)
+    return found.run(call, body[name])
+
+
+def _extend(call: Call, asked: Mapping[str, Any]) -> Answer:
+    """The answer's header tells of the hosts that have yet to look."""
+    hosts = call.services.extending.extend(
+        call.ctx,
+        call.args["id"],
+        query.gib("os-extend.new_size", asked["new_size"]),
+        in_use=call.version >= microversions.EXTEND_IN_USE,
+    )
+    told = f"{hosts} attachments; iscsiadm -m session --rescan on each host"
+    return Answer(202, headers={_RESCAN: told} if hosts else {})
+
+
+def _revert(call: Call, asked: Mapping[str, Any]) -> Answer:
+    call.services.reverting.revert(
+        call.ctx, call.args["id"], asked["snapshot_id"].lower()
+    )
+    return Answer(202)
+
+
+def _unmanage(call: Call, asked: Any) -> Answer:
+    call.services.handing.unmanage(call.ctx, call.args["id"])
+    return Answer(202)
+
+
+def _retype(call: Call, asked: Mapping[str, Any]) -> Answer:
+    call.services.moving.retype(
+        call.ctx,
+        call.args["id"],
+        asked["new_type"],
+        on_demand=asked.get("migration_policy") == "on-demand",
+    )
+    return Answer(202)
+
+
+def _migrate(call: Call, asked: Mapping[str, Any]) -> Answer:
+    for name in ("force_host_copy", "lock_volume"):
+        query.boolean(f"os-migrate_volume.{name}", str(asked.get(name, False)))
+    call.services.moving.migrate(call.ctx, call.args["id"], asked["host"])
+    return Answer(202)
+
+
+ACTIONS: Mapping[str, Action] = {
+    "os-extend": Action(microversions.MIN, schemas.EXTEND, _extend),
+    "os-retype": Action(microversions.MIN, schemas.RETYPE, _retype),
+    "os-migrate_volume": Action(microversions.MIN, schemas.MIGRATE, _migrate),
+    "os-unmanage": Action(microversions.MIN, schemas.UNMANAGE, _unmanage),
+    "revert": Action(microversions.REVERT, schemas.REVERT, _revert),
+}

@@ -1,0 +1,14 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""What deleted volumes have left to wipe. Ours alone: Cinder has no such page."""
+
+from __future__ import annotations
+
+from agent.api import views
+from agent.api.exchange import Answer, Call
+
+
+def index(call: Call) -> Answer:
+    """GET /lunshare/wipes"""
+    found = call.services.wiping.list(call.ctx)
+    return Answer(200, {"wipes": [views.wipe(row) for row in found]})

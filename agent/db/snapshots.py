@@ -1,0 +1,213 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""Rows of snapshots, in and out as records. ``move`` is the only writer of a status."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import sqlalchemy as sa
+
+from agent.db import paging
+from agent.db.engine import now
+from agent.db.schema import SNAPSHOTS, VOLUMES
+from agent.records import Page, Snapshot
+from agent.states import SnapshotStatus, VolumeStatus, may_move_snapshot
+
+_S = SNAPSHOTS.c
+_V = VOLUMES.c
+_HERE = _S.deleted == sa.false()
+
+# In the order of the record's fields.
+_ROWS = sa.select(
+    _S.id,
+    _S.volume_id,
+    _S.volume_size,
+    _S.status,
+    _S.project_id,
+    _S.user_id,
+    _S.display_name,
+    _S.display_description,
+    _S.metadata,
+    _S.created_at,
+    _S.updated_at,
+)
+_ONE = _ROWS.where(_S.id == sa.bindparam("id"), _HERE)
+_OF_VOLUME = _ROWS.where(_S.volume_id == sa.bindparam("volume_id"), _HERE).order_by(
+    _S.created_at, _S.id
+)
+
+_FIELDS = {
+    "name": "display_name",
+    "description": "display_description",
+    "metadata": "metadata",
+}
+
+COLUMNS: Mapping[str, sa.ColumnElement[Any]] = {
+    "id": _S.id,
+    "volume_id": _S.volume_id,
+    "name": _S.display_name,
+    "display_name": _S.display_name,
+    "description": _S.display_description,
+    "size": _S.volume_size,
+    "volume_size": _S.volume_size,
+    "status": _S.status,
+    "created_at": _S.created_at,
+    "updated_at": _S.updated_at,
+    "user_id": _S.user_id,
+    "project_id": _S.project_id,
+}
+
+# A volume whose bytes come from the snapshot and are not there yet.
+_IS_READ = (
+    sa.select(sa.literal(1))
+    .select_from(VOLUMES)
+    .where(
+        _V.snapshot_id == _S.id,
+        _V.deleted == sa.false(),
+        _V.status == VolumeStatus.CREATING,
+    )
+    .correlate(SNAPSHOTS)
+    .exists()
+)
+# A volume that is taken back to the snapshot.
+_IS_WANTED = (
+    sa.select(sa.literal(1))
+    .select_from(VOLUMES)
+    .where(_V.id == _S.volume_id, _V.status == VolumeStatus.REVERTING)
+    .correlate(SNAPSHOTS)
+    .exists()
+)
+
+
+def insert(connection: sa.Connection, snapshot: Snapshot) -> None:
+    """Write a new row."""
+    connection.execute(
+        sa.insert(SNAPSHOTS).values(
+            id=snapshot.id,
+            volume_id=snapshot.volume_id,
+            display_name=snapshot.name,
+            display_description=snapshot.description,
+            volume_size=snapshot.size,
+            status=snapshot.status,
+            project_id=snapshot.project_id,
+            user_id=snapshot.user_id,
+            metadata=dict(snapshot.metadata),
+            created_at=snapshot.created_at,
+            updated_at=snapshot.updated_at,
+            deleted=False,
+        )
+    )
+
+
+def get(connection: sa.Connection, snapshot_id: str) -> Snapshot | None:
+    """One snapshot, or None."""
+    row = connection.execute(_ONE, {"id": snapshot_id}).first()
+    return None if row is None else _record(row)
+
+
+def of_volume(connection: sa.Connection, volume_id: str) -> list[Snapshot]:
+    """The snapshots of one volume, oldest first."""
+    found = connection.execute(_OF_VOLUME, {"volume_id": volume_id})
+    return [_record(row) for row in found]
+
+
+def page(connection: sa.Connection, page: Page) -> list[Snapshot]:
+    """A page of snapshots.
+
+    :raises NotFound: the marker.
+    """
+    query = _filtered(_listed(page.sort, page.project_id is None), page)
+    query = paging.behind_marker(connection, query, page, COLUMNS, "snapshot")
+    return [_record(row) for row in connection.execute(query, paging.values(page))]
+
+
+def count(connection: sa.Connection, page: Page) -> int:
+    """How many snapshots the page's filters let through, on all pages."""
+    query = sa.select(sa.func.count()).select_from(SNAPSHOTS).where(_HERE)
+    if page.project_id is not None:
+        query = query.where(_S.project_id == page.project_id)
+    return int(connection.execute(_filtered(query, page)).scalar_one())
+
+
+def update(
+    connection: sa.Connection, snapshot_id: str, changes: Mapping[str, Any]
+) -> None:
+    """Write name, description or metadata."""
+    values = {_FIELDS[key]: value for key, value in changes.items()}
+    connection.execute(
+        sa.update(SNAPSHOTS)
+        .where(_S.id == snapshot_id, _HERE)
+        .values(updated_at=now(), **values)
+    )
+
+
+def move(
+    connection: sa.Connection,
+    snapshot_id: str,
+    old: Collection[SnapshotStatus],
+    new: SnapshotStatus,
+    *,
+    reason: str | None = None,
+    unread: bool = False,
+) -> bool:
+    """Compare and swap the status; False when the row is not in ``old`` any more.
+
+    With ``unread`` it also fails while a volume is being made of it, or taken
+    back to it.
+    """
+    if not all(may_move_snapshot(status, new) for status in old):
+        raise AssertionError(f"agent.states has no move from {sorted(old)} to {new}")
+    where = [_S.id == snapshot_id, _HERE, _S.status.in_(old)]
+    if unread:
+        where += [~_IS_READ, ~_IS_WANTED]
+    values = {"status": new, "status_reason": reason, "updated_at": now()}
+    done = connection.execute(sa.update(SNAPSHOTS).where(*where).values(values))
+    return done.rowcount == 1
+
+
+def remove(connection: sa.Connection, snapshot_id: str) -> None:
+    """Mark a snapshot deleted."""
+    connection.execute(
+        sa.update(SNAPSHOTS)
+        .where(_S.id == snapshot_id)
+        .values(deleted=True, deleted_at=now(), updated_at=now())
+    )
+
+
+def unfinished(connection: sa.Connection) -> list[tuple[Snapshot, str]]:
+    """Snapshots whose making or removing was under way, and their backends."""
+    states = (SnapshotStatus.CREATING, SnapshotStatus.DELETING)
+    query = (
+        _ROWS.add_columns(_V.backend)
+        .join_from(SNAPSHOTS, VOLUMES, _V.id == _S.volume_id)
+        .where(_HERE, _S.status.in_(states))
+        .order_by(_S.created_at)
+    )
+    return [(_record(row[:-1]), row[-1]) for row in connection.execute(query)]
+
+
+def ids(connection: sa.Connection) -> set[str]:
+    """The id of every snapshot."""
+    return set(connection.execute(sa.select(_S.id).where(_HERE)).scalars())
+
+
+@functools.lru_cache(maxsize=paging.SORTS)
+def _listed(sort: paging.Sort, every_project: bool) -> sa.Select[Any]:
+    """Snapshots in this order; made once for each."""
+    query = _ROWS.where(_HERE)
+    if not every_project:
+        query = query.where(_S.project_id == paging.PROJECT)
+    return paging.ordered(query, sort, COLUMNS)
+
+
+def _filtered(query: sa.Select[Any], page: Page) -> sa.Select[Any]:
+    filters = dict(page.filters)
+    query = paging.with_metadata(query, filters.pop("metadata", None), _S.metadata)
+    return paging.filtered(query, filters, COLUMNS)
+
+
+def _record(row: Any) -> Snapshot:
+    return Snapshot(row[0], row[1], row[2], SnapshotStatus(row[3]), *row[4:])

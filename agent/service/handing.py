@@ -1,0 +1,204 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""Take over a disk that somebody else made, and give one of ours away."""
+
+from __future__ import annotations
+
+import uuid
+
+from oslo_log import log
+
+from agent.backends import Backends
+from agent.db import volumes
+from agent.db.engine import Database, now
+from agent.errors import Busy, Invalid
+from agent.locks import Locks
+from agent.records import Context, ForeignDisk, NewManaged, Volume, VolumeType
+from agent.service.access import driver_volume
+from agent.service.jobs import Jobs
+from agent.service.making import Making
+from agent.service.node import Node
+from agent.service.places import Places
+from agent.service.rows import Rows, found, needed, refused, unfit
+from agent.service.types import Types
+from agent.states import VolumeStatus
+from drivers.values import GIB
+
+LOG = log.getLogger(__name__)
+
+
+class Handing:
+    """Disks that come to be ours, or cease to."""
+
+    def __init__(
+        self,
+        db: Database,
+        backends: Backends,
+        locks: Locks,
+        *,
+        making: Making,
+        types: Types,
+        node: Node,
+        jobs: Jobs,
+        places: Places,
+    ) -> None:
+        self._db, self._backends, self._locks = db, backends, locks
+        self._making, self._types, self._node = making, types, node
+        self._jobs, self._places, self._rows = jobs, places, Rows(db)
+
+    def list(self, ctx: Context, host: str) -> list[ForeignDisk]:
+        """The disks of a backend that are not ours, but could be.
+
+        :raises NotFound: the host.
+        :raises Invalid: its driver takes none over.
+        """
+        with self._backends[self._places.backend(host)].working() as backend:
+            there = backend.volumes.manageable()
+        return [ForeignDisk(d.reference, -(-d.size // GIB), d.why_not) for d in there]
+
+    def manage(self, ctx: Context, new: NewManaged) -> Volume:
+        """Make somebody's disk a volume of ours; it keeps its bytes.
+
+        A disk that is not of whole GiB grows to the next. Waits a little, as the
+        creation of a volume does.
+
+        :raises NotFound: the host, or the volume type.
+        :raises Invalid: there is no such disk, it cannot be taken over, or its
+            backend has not what the type asks for.
+        :raises BackendFailed: it could not be taken; it is its owner's still.
+        """
+        self._places.check_zone(new.availability_zone)
+        kind = self._types.resolve(new.volume_type)
+        volume = self._row(ctx, new, kind, self._offered(ctx, new))
+        why = self._places.lacks(ctx, volume.backend, kind)
+        if why is not None:
+            raise Invalid(f"volume.volume_type: host {new.host}: {why}.")
+        with self._db.writing() as connection:
+            self._types.unchanged(connection, kind)
+            volumes.insert(connection, volume)
+        self._node.promise(volume.backend, 1, volume.size)
+        try:
+            self._jobs.attempt(self.take, volume.id, volume.backend)
+        except Exception:
+            self._making.drop(volume)
+            raise
+        return self._rows.get(volume.id)
+
+    def take(self, volume_id: str) -> None:
+        """Finish a taking over. Repeat-safe; does nothing to a volume past it."""
+        with self._locks.volume(volume_id, "its taking over"):
+            volume = self._rows.when(volume_id, {VolumeStatus.MANAGING})
+            if volume is None:
+                return
+            reference, wanted = (
+                (volume.intent or {})["reference"],
+                driver_volume(volume),
+            )
+            try:
+                with self._backends[volume.backend].working_alone() as backend:
+                    disk = backend.volumes.manage(wanted, reference)
+                    if disk.size < wanted.size:
+                        backend.volumes.extend(wanted)
+            except Exception as error:
+                self._rows.move(volume, VolumeStatus.ERROR_MANAGING, str(error))
+                raise
+            self._rows.move(volume, VolumeStatus.AVAILABLE, intent=None)
+        LOG.info("[%s] TAKEN volume=%s was=%s", volume.backend, volume_id, reference)
+
+    def unmanage(self, ctx: Context, volume_id: str) -> None:
+        """Give the disk away, with its bytes, and forget the volume.
+
+        Waits a little, as the creation of a volume does.
+
+        :raises NotFound: the volume.
+        :raises Invalid: it has attachments or snapshots, a clone of it is not
+            whole yet, its status does not allow it, or its driver cannot.
+        :raises BackendFailed: it is unmanaging; the next reconcile tries again.
+        """
+        with self._db.writing() as connection:
+            volume = found(connection, volume_id)
+            if volume.leaving or not volumes.move(
+                connection,
+                volume_id,
+                {VolumeStatus.AVAILABLE},
+                VolumeStatus.UNMANAGING,
+                unattached=True,
+                unsnapped=True,
+                uncloned=True,
+            ):
+                raise (
+                    _unfit(volume)
+                    or needed(connection, volume)
+                    or Busy(f"volume {volume_id} has just changed: try again")
+                )
+        self._jobs.attempt(self.release, volume_id, volume.backend)
+
+    def release(self, volume_id: str) -> None:
+        """Finish a giving away. Repeat-safe; does nothing to a volume past it."""
+        with self._locks.volume(volume_id, "its giving away"):
+            volume = self._rows.when(volume_id, {VolumeStatus.UNMANAGING})
+            if volume is None:
+                return
+            try:
+                with self._backends[volume.backend].working_alone() as backend:
+                    backend.target.remove(volume_id)
+                    backend.volumes.unmanage(volume_id)
+            except Exception as error:
+                if refused(error):
+                    self._rows.move(volume, VolumeStatus.AVAILABLE, str(error))
+                raise
+            self._rows.remove(volume_id)
+            self._node.promise(volume.backend, -1, -volume.size)
+        LOG.info("[%s] GIVEN volume=%s", volume.backend, volume_id)
+
+    def _offered(self, ctx: Context, new: NewManaged) -> ForeignDisk:
+        for disk in self.list(ctx, new.host):
+            if disk.reference == new.reference:
+                if disk.why_not:
+                    raise Invalid(
+                        f"volume.ref.source-name: {new.reference!r} cannot become a"
+                        f" volume: {disk.why_not}."
+                    )
+                return disk
+        raise Invalid(
+            f"volume.ref.source-name: host {new.host} has no disk {new.reference!r};"
+            " give one that GET /manageable_volumes lists."
+        )
+
+    def _row(
+        self, ctx: Context, new: NewManaged, kind: VolumeType | None, disk: ForeignDisk
+    ) -> Volume:
+        return Volume(
+            id=str(uuid.uuid4()),
+            size=disk.size,
+            own_status=VolumeStatus.MANAGING,
+            backend=self._places.backend(new.host),
+            project_id=ctx.project_id,
+            user_id=ctx.user_id,
+            name=new.name,
+            description=new.description,
+            availability_zone=self._places.zone,
+            multiattach=kind.multiattach if kind else False,
+            bootable=new.bootable,
+            volume_type_id=kind.id if kind else None,
+            metadata=new.metadata,
+            created_at=now(),
+            updated_at=now(),
+            intent={"reference": disk.reference},
+        )
+
+
+def _unfit(volume: Volume) -> Invalid | None:
+    if volume.own_status is not VolumeStatus.AVAILABLE:
+        return unfit(volume, "given away", "available")
+    if volume.attachments:
+        return Invalid(
+            f"Invalid volume: volume {volume.id} has {len(volume.attachments)}"
+            " attachments and cannot be given away; delete those first"
+        )
+    if volume.leaving:
+        return Invalid(
+            f"Invalid volume: volume {volume.id} still has a disk on backend"
+            f" {volume.leaving} from its last move; try again when that is deleted"
+        )
+    return None

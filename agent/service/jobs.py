@@ -1,0 +1,87 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""Work that outlives its request: steps on disks, each under way once at most."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+
+from oslo_log import log
+
+from agent.errors import AgentError
+
+LOG = log.getLogger(__name__)
+
+# Making and removing disks: LVM does them one after the other anyway, a VG has
+# one lock, so a few threads keep a backend busy. They are started as needed.
+_WORKERS = 8
+_COPIERS = 4
+
+Step = Callable[[str], None]
+
+
+class Jobs:
+    """Runs the steps of operations in threads that are no request's.
+
+    A step takes the id of its volume or snapshot, reads from the row what there
+    is to do, and is repeat-safe. Each backend has threads of its own, so that one
+    that hangs holds up no other; copies have theirs, for they may take hours.
+    """
+
+    def __init__(self, patience: float) -> None:
+        """``patience``: seconds that ``attempt`` waits."""
+        self._patience = patience
+        self._mutex = threading.Lock()
+        self._pools: dict[tuple[str, bool], ThreadPoolExecutor] = {}
+        self._jobs: dict[tuple[Step, str], Future[None]] = {}
+
+    def end(self) -> None:
+        """Let what is under way end; what waits for a thread is left to a restart."""
+        for copies in (True, False):  # a copy that ends leaves work behind
+            for (_, kind), pool in list(self._pools.items()):
+                if kind is copies:
+                    pool.shutdown(wait=True, cancel_futures=True)
+
+    def start(
+        self, step: Step, ident: str, backend: str, copies: bool = False
+    ) -> Future[None]:
+        """Have it done on a backend, unless that is under way already."""
+        key = (step, ident)
+        with self._mutex:
+            job = self._jobs.get(key)
+            if job is None:
+                job = self._jobs[key] = self._pool(backend, copies).submit(step, ident)
+                job.add_done_callback(lambda _: self._jobs.pop(key, None))
+            return job
+
+    def leave(self, step: Step, ident: str, backend: str) -> None:
+        """Have it done; if it fails, the log says so."""
+        self.start(step, ident, backend).add_done_callback(_log_failure)
+
+    def attempt(
+        self, step: Step, ident: str, backend: str, copies: bool = False
+    ) -> None:
+        """Have it done, and wait a little: what fails by then is raised here."""
+        job = self.start(step, ident, backend, copies)
+        if wait([job], self._patience).done:
+            job.result()
+        else:
+            job.add_done_callback(_log_failure)
+
+    def _pool(self, backend: str, copies: bool) -> ThreadPoolExecutor:
+        key = (backend, copies)
+        if key not in self._pools:
+            name = f"{'copy' if copies else 'work'} {backend}"
+            count = _COPIERS if copies else _WORKERS
+            self._pools[key] = ThreadPoolExecutor(count, thread_name_prefix=name)
+        return self._pools[key]
+
+
+def _log_failure(job: Future[None]) -> None:
+    error = job.exception()
+    if isinstance(error, AgentError):
+        LOG.error("JOB failed: %s", error)
+    elif error is not None:
+        LOG.error("JOB failed unexpectedly", exc_info=error)

@@ -1,0 +1,271 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""Give a volume another type, and move it to another backend of this node.
+
+The copy is made first; one commit says where the volume is from then on; the
+disk that it has left goes last. Until that commit the first disk is the truth,
+so whatever fails before it is undone.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from oslo_log import log
+
+from agent.backends import Backends
+from agent.db import volumes
+from agent.db.engine import Database
+from agent.errors import AgentError, Busy, Conflict, Invalid, NotFound
+from agent.locks import Locks
+from agent.records import Context, Volume, VolumeType
+from agent.service.jobs import Jobs
+from agent.service.node import Node
+from agent.service.places import Places
+from agent.service.rows import Rows, found, needed, unfit
+from agent.service.types import Types
+from agent.states import VolumeStatus
+from drivers.errors import UnknownDisk
+from drivers.values import GIB
+from drivers.values import Volume as DriverVolume
+
+LOG = log.getLogger(__name__)
+
+_MOVING = (VolumeStatus.RETYPING, VolumeStatus.MAINTENANCE)
+
+
+class Moving:
+    """Retypes and migrations."""
+
+    def __init__(
+        self,
+        db: Database,
+        backends: Backends,
+        locks: Locks,
+        *,
+        types: Types,
+        node: Node,
+        jobs: Jobs,
+        places: Places,
+    ) -> None:
+        self._db, self._backends, self._locks = db, backends, locks
+        self._types, self._node, self._jobs = types, node, jobs
+        self._places, self._rows = places, Rows(db)
+
+    def retype(
+        self, ctx: Context, volume_id: str, new_type: str, on_demand: bool
+    ) -> None:
+        """Give it another type, by id or name; move it only where it must.
+
+        Whether several hosts may have it changes with the type, and only when
+        the whole retype has succeeded. A move waits a little, as a creation does.
+
+        :raises NotFound: the volume or the type.
+        :raises Invalid: it has the type already; its backend has not what the type
+            asks for and it may not move; or something has it that may not.
+        :raises Exhausted: no other backend has room.
+        :raises BackendFailed: it could not be moved, and is as it was.
+        """
+        kind = self._named(new_type)
+        volume = self._rows.get(volume_id)
+        if kind.id == volume.volume_type_id:
+            raise Invalid(
+                f"os-retype.new_type: volume {volume.id} is of type {kind.name}"
+                " already."
+            )
+        why = self._places.lacks(ctx, volume.backend, kind)
+        if why is None:
+            return self._retype_here(volume, kind)
+        if not on_demand:
+            raise Invalid(
+                f"os-retype.migration_policy: backend {volume.backend}: {why}; give"
+                " on-demand, so that the volume may move."
+            )
+        backend = self._places.choose(ctx, volume.size, kind, but=volume.backend)
+        return self._begin(volume, VolumeStatus.RETYPING, backend, kind)
+
+    def migrate(self, ctx: Context, volume_id: str, host: str) -> None:
+        """Move it to another backend of this node.
+
+        Waits a little, as a creation does.
+
+        :raises NotFound: the volume.
+        :raises Invalid: the host is none of ours, is where it is, or has not what
+            its type asks for; or something has the volume.
+        :raises Exhausted: the backend has no room.
+        :raises BackendFailed: it could not be moved, and is as it was.
+        """
+        volume = self._rows.get(volume_id)
+        try:
+            backend = self._places.backend(host)
+        except NotFound:
+            raise Invalid(
+                f"os-migrate_volume.host: {host!r} is no backend of this node; give one"
+                " that GET /scheduler-stats/get_pools lists."
+            ) from None
+        if backend == volume.backend:
+            raise Invalid(
+                f"os-migrate_volume.host: volume {volume.id} is there already."
+            )
+        kind = None
+        if volume.volume_type_id:
+            kind = self._types.get(ctx, volume.volume_type_id)
+        self._places.choose(ctx, volume.size, kind, only=backend)
+        self._begin(volume, VolumeStatus.MAINTENANCE, backend)
+
+    def carry(self, volume_id: str) -> None:
+        """Finish a move, or undo it. Does nothing to a volume that does not move."""
+        with self._locks.volume(volume_id, "its move"):
+            volume = self._rows.when(volume_id, _MOVING)
+            if volume is None:
+                return
+            intent = volume.intent or {}
+            try:
+                self._copy(volume, intent["backend"])
+            except Exception as error:
+                self._settled(volume, "error", intent["backend"], reason=str(error))
+                raise
+            changes = {"backend": intent["backend"]}
+            if "type_id" in intent:
+                changes["volume_type_id"] = intent["type_id"]
+                changes["multiattach"] = intent["multiattach"]
+            self._settled(volume, "success", volume.backend, **changes)
+        self._node.promise(volume.backend, -1, -volume.size)
+        self._node.promise(intent["backend"], 1, volume.size)
+        LOG.info(
+            "[%s] MOVED volume=%s from=%s", intent["backend"], volume_id, volume.backend
+        )
+
+    def clear(self, volume_id: str) -> None:
+        """Delete the disk that a move has left behind. Repeat-safe."""
+        with self._locks.volume(volume_id, "the end of its move"):
+            volume = self._rows.when(volume_id, frozenset(VolumeStatus))
+            if volume is None or volume.leaving is None:
+                return
+            with self._backends[volume.leaving].working_alone() as backend:
+                # Not its export: that goes by the volume's id, and is by now of
+                # the backend that the volume is on.
+                backend.volumes.delete(volume_id)
+            self._rows.note(volume_id, leaving=None)
+
+    def _named(self, ident: str) -> VolumeType:
+        kind = self._types.resolve(ident)
+        if kind is None:
+            raise NotFound("volume_type", ident)
+        return kind
+
+    def _retype_here(self, volume: Volume, kind: VolumeType) -> None:
+        flips = kind.multiattach != volume.multiattach
+        with self._db.writing() as connection:
+            self._types.unchanged(connection, kind)
+            if not volumes.move(
+                connection,
+                volume.id,
+                {VolumeStatus.AVAILABLE},
+                VolumeStatus.AVAILABLE,
+                unattached=flips,
+                volume_type_id=kind.id,
+                multiattach=kind.multiattach,
+            ):
+                raise _unfit(connection, found(connection, volume.id), "retyped")
+
+    def _begin(
+        self,
+        volume: Volume,
+        status: VolumeStatus,
+        backend: str,
+        kind: VolumeType | None = None,
+    ) -> None:
+        changes: dict[str, Any] = {}
+        if kind:
+            changes = {"type_id": kind.id, "multiattach": kind.multiattach}
+        if volume.own_status is not VolumeStatus.AVAILABLE:
+            raise unfit(volume, "moved", "available")
+        if volume.leaving is None:  # or else the sentence below says more
+            self._check_way(volume, backend)
+        with self._db.writing() as connection:
+            self._types.unchanged(connection, kind)
+            now = found(connection, volume.id)
+            if now.leaving or not volumes.move(
+                connection,
+                volume.id,
+                {VolumeStatus.AVAILABLE},
+                status,
+                unattached=True,
+                unsnapped=True,
+                uncloned=True,
+                intent={"backend": backend, **changes},
+                migration_status="migrating",
+            ):
+                raise _unfit(connection, now, "moved")
+        self._jobs.attempt(self.carry, volume.id, volume.backend, copies=True)
+
+    def _check_way(self, volume: Volume, name: str) -> None:
+        """Refuse before anything is made, and write over nothing that is there."""
+        with self._backends[volume.backend].working() as backend:
+            kind = backend.volumes.disk(volume.id).kind
+        with self._backends[name].working() as backend:
+            if kind not in backend.volumes.fills:
+                raise Invalid(
+                    f"backend {name} cannot take the bytes of a {kind} disk, such as"
+                    f" those of backend {volume.backend}: make a new volume there and"
+                    " copy them on a host"
+                )
+            try:
+                disk = backend.volumes.disk(volume.id)
+            except UnknownDisk:
+                return
+        raise Conflict(
+            f"backend {name} has a disk {disk.path} already, which is not known to be"
+            f" of volume {volume.id}: see whose it is, and remove it"
+        )
+
+    def _copy(self, volume: Volume, name: str) -> None:
+        with (
+            self._backends[volume.backend].working_alone() as source,
+            self._backends[name].working_alone() as target,
+        ):
+            source.target.remove(volume.id)
+            disk = source.volumes.disk(volume.id)
+            # Pools round sizes up, each in its own way.
+            wanted = DriverVolume(volume.id, max(volume.size * GIB, disk.size))
+            target.volumes.create(wanted)
+            target.volumes.fill(wanted, disk)
+
+    def _settled(
+        self,
+        volume: Volume,
+        outcome: str,
+        leaving: str,
+        reason: str | None = None,
+        **changes: Any,
+    ) -> None:
+        """Say how it ended; what is on the other backend goes."""
+        self._rows.move(
+            volume,
+            VolumeStatus.AVAILABLE,
+            reason,
+            intent=None,
+            leaving=leaving,
+            migration_status=outcome,
+            **changes,
+        )
+        self._jobs.leave(self.clear, volume.id, leaving)
+
+
+def _unfit(connection: Any, volume: Volume, what: str) -> AgentError:
+    if volume.own_status is not VolumeStatus.AVAILABLE:
+        return unfit(volume, what, "available")
+    if volume.attachments:
+        return Invalid(
+            f"Invalid volume: volume {volume.id} has {len(volume.attachments)}"
+            f" attachments and cannot be {what} like this; delete those first"
+        )
+    if volume.leaving:
+        return Conflict(
+            f"volume {volume.id} still has a disk on backend {volume.leaving} from its"
+            " last move: try again when that is deleted"
+        )
+    return needed(connection, volume) or Busy(
+        f"volume {volume.id} has just changed: try again"
+    )

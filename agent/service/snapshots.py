@@ -1,0 +1,233 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""Keep the bytes that a volume has at one moment, whatever its hosts do then."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from oslo_log import log
+
+from agent.backends import Backends
+from agent.db import snapshots, volumes
+from agent.db.engine import Database, now
+from agent.errors import Invalid, NotFound
+from agent.locks import Locks
+from agent.records import Context, NewSnapshot, Page, Snapshot, Volume
+from agent.service import rows
+from agent.service.access import driver_snapshot
+from agent.service.jobs import Jobs, Step
+from agent.states import DELETABLE_SNAPSHOT, SnapshotStatus, VolumeStatus
+
+LOG = log.getLogger(__name__)
+
+
+class Snapshots:
+    """The snapshots of this node's volumes."""
+
+    def __init__(
+        self, db: Database, backends: Backends, locks: Locks, jobs: Jobs
+    ) -> None:
+        self._db, self._backends, self._locks = db, backends, locks
+        self._jobs, self._rows = jobs, rows.Rows(db)
+
+    def get(self, ctx: Context, snapshot_id: str) -> Snapshot:
+        """One snapshot.
+
+        :raises NotFound: there is none, or not any more.
+        """
+        with self._db.reading() as connection:
+            found = snapshots.get(connection, snapshot_id)
+        if found is None:
+            raise NotFound("snapshot", snapshot_id)
+        return found
+
+    def list(self, ctx: Context, page: Page) -> list[Snapshot]:
+        """A page of snapshots."""
+        with self._db.reading() as connection:
+            return snapshots.page(connection, page)
+
+    def count(self, ctx: Context, page: Page) -> int:
+        """How many snapshots the page's filters let through, on all pages."""
+        with self._db.reading() as connection:
+            return snapshots.count(connection, page)
+
+    def create(self, ctx: Context, new: NewSnapshot) -> Snapshot:
+        """Keep the volume's bytes; hosts that have it go on writing.
+
+        Waits a little, as the creation of a volume does.
+
+        :raises NotFound: the volume.
+        :raises Invalid: its status does not allow it, or its driver has none.
+        :raises Exhausted: its pool has no room; nothing is left.
+        :raises BackendFailed: it could not be made; nothing is left.
+        """
+        with self._db.writing() as connection:
+            held = volumes.hold(connection, new.volume_id)
+            volume = rows.found(connection, new.volume_id)
+            if not held or not (new.in_use or _idle(volume)):
+                raise _unfit(volume, held)
+            snapshot = _row(ctx, new, volume)
+            snapshots.insert(connection, snapshot)
+        try:
+            self._jobs.attempt(self.make, snapshot.id, volume.backend)
+        except Exception:
+            self._drop(snapshot)
+            raise
+        return self.get(ctx, snapshot.id)
+
+    def update(
+        self, ctx: Context, snapshot_id: str, changes: Mapping[str, Any]
+    ) -> Snapshot:
+        """Change name, description or metadata."""
+        self.get(ctx, snapshot_id)
+        with self._db.writing() as connection:
+            snapshots.update(connection, snapshot_id, changes)
+        return self.get(ctx, snapshot_id)
+
+    def delete(self, ctx: Context, snapshot_id: str) -> None:
+        """Accept the removal; volumes made from it stay whole.
+
+        :raises Invalid: a volume is being made of it or taken back to it, or its
+            status does not allow it.
+        """
+        found = self.get(ctx, snapshot_id)
+        with self._db.writing() as connection:
+            accepted = snapshots.move(
+                connection,
+                snapshot_id,
+                DELETABLE_SNAPSHOT,
+                SnapshotStatus.DELETING,
+                unread=True,
+            )
+        if not accepted:
+            raise _undeletable(found)
+        self._jobs.leave(self.unmake, snapshot_id, self._backend(found))
+
+    @property
+    def steps(self) -> Mapping[SnapshotStatus, Step]:
+        """How a restart goes on with a snapshot of that status."""
+        return {
+            SnapshotStatus.CREATING: self.make,
+            SnapshotStatus.DELETING: self.unmake,
+        }
+
+    def make(self, snapshot_id: str) -> None:
+        """Finish a creation. Repeat-safe; does nothing to a snapshot past it."""
+        row = self._when(snapshot_id, SnapshotStatus.CREATING)
+        if row is None:
+            return
+        with self._locks.volume(row.volume_id, f"snapshot {snapshot_id}"):
+            if self._when(snapshot_id, SnapshotStatus.CREATING) is None:
+                return
+            name = self._backend(row)
+            try:
+                self._rows.steady(row.volume_id, row.size)
+                with self._backends[name].working_alone() as backend:
+                    backend.volumes.create_snapshot(driver_snapshot(row))
+            except Exception as error:
+                self._move(row, SnapshotStatus.ERROR, str(error))
+                raise
+            self._move(row, SnapshotStatus.AVAILABLE)
+        LOG.info("[%s] KEPT snapshot=%s volume=%s", name, row.id, row.volume_id)
+
+    def unmake(self, snapshot_id: str) -> None:
+        """Finish a removal. Repeat-safe; does nothing to one that is not deleting."""
+        row = self._when(snapshot_id, SnapshotStatus.DELETING)
+        if row is None:
+            return
+        with self._locks.volume(row.volume_id, f"the end of snapshot {snapshot_id}"):
+            if self._when(snapshot_id, SnapshotStatus.DELETING) is None:
+                return
+            name = self._backend(row)
+            try:
+                with self._backends[name].working_alone() as backend:
+                    backend.volumes.delete_snapshot(row.id)
+            except Exception as error:
+                self._move(row, SnapshotStatus.ERROR_DELETING, str(error))
+                raise
+            self._remove(snapshot_id)
+        LOG.info("[%s] FORGOT snapshot=%s volume=%s", name, row.id, row.volume_id)
+
+    def _when(self, snapshot_id: str, status: SnapshotStatus) -> Snapshot | None:
+        with self._db.reading() as connection:
+            row = snapshots.get(connection, snapshot_id)
+        return row if row and row.status is status else None
+
+    def _backend(self, row: Snapshot) -> str:
+        return self._rows.get(row.volume_id).backend
+
+    def _move(
+        self, row: Snapshot, new: SnapshotStatus, reason: str | None = None
+    ) -> None:
+        with self._db.writing() as connection:
+            snapshots.move(connection, row.id, {row.status}, new, reason=reason)
+
+    def _remove(self, snapshot_id: str) -> None:
+        with self._db.writing() as connection:
+            snapshots.remove(connection, snapshot_id)
+
+    def _drop(self, row: Snapshot) -> None:
+        """Forget a snapshot that failed; nobody was told its id.
+
+        A driver that fails has left nothing, or finds it by the id: what stays
+        is tried again by the next reconcile.
+        """
+        self._want_gone(row, {SnapshotStatus.ERROR, SnapshotStatus.CREATING})
+        try:
+            self.unmake(row.id)
+        except Invalid:
+            self._remove(row.id)  # its driver has no snapshots at all
+        except Exception as error:
+            LOG.error("[%s] DROP snapshot=%s: %s", row.volume_id, row.id, error)
+            self._want_gone(row, {SnapshotStatus.ERROR_DELETING})
+
+    def _want_gone(self, row: Snapshot, old: Collection[SnapshotStatus]) -> None:
+        with self._db.writing() as connection:
+            snapshots.move(connection, row.id, old, SnapshotStatus.DELETING)
+
+
+def _row(ctx: Context, new: NewSnapshot, volume: Volume) -> Snapshot:
+    return Snapshot(
+        id=str(uuid.uuid4()),
+        volume_id=volume.id,
+        size=volume.size,
+        status=SnapshotStatus.CREATING,
+        project_id=ctx.project_id,
+        user_id=ctx.user_id,
+        name=new.name,
+        description=new.description,
+        metadata=new.metadata,
+        created_at=now(),
+        updated_at=now(),
+    )
+
+
+def _idle(volume: Volume) -> bool:
+    return volume.status is VolumeStatus.AVAILABLE
+
+
+def _unfit(volume: Volume, held: bool) -> Invalid:
+    if held:
+        return Invalid(
+            f"snapshot.force: volume {volume.id} is {volume.status}; give true, or use"
+            " microversion 3.66 or later."
+        )
+    return Invalid(
+        f"snapshot.volume_id: volume {volume.id} is {volume.status}; it must be"
+        " available or in-use."
+    )
+
+
+def _undeletable(found: Snapshot) -> Invalid:
+    if found.status in DELETABLE_SNAPSHOT:
+        return Invalid(
+            f"Invalid snapshot: a volume is being made of snapshot {found.id}, or taken"
+            " back to it; delete it when that is done"
+        )
+    return Invalid(
+        f"Invalid snapshot: snapshot {found.id} is {found.status} and cannot be"
+        f" deleted; it must be one of {', '.join(sorted(DELETABLE_SNAPSHOT))}"
+    )

@@ -1,0 +1,142 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""Wipe the bytes of deleted volumes, step by step, beside everything else.
+
+Nothing of it is in the database: what is left to wipe is on the disks, and the
+drivers know them by their names. So a restart goes on where the last life was.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping
+
+from oslo_log import log
+
+from agent.backends import Backends, NodeBackend, translated
+from agent.errors import AgentError
+from agent.records import Context, WipeState
+from drivers.values import Wipe
+
+LOG = log.getLogger(__name__)
+
+_MIB = 1024**2
+_PERIOD = 60.0  # seconds until what failed, or was deleted elsewhere, is tried
+_TENTH = 10  # per cent, between two lines of the log
+
+
+class Wiping:
+    """One thread for each backend, so that none waits for another's disks."""
+
+    def __init__(self, backends: Backends) -> None:
+        self._backends = backends
+        self._stopped = threading.Event()
+        self._more: Mapping[str, threading.Event] = {
+            name: threading.Event() for name in backends
+        }
+        self._threads = [
+            threading.Thread(
+                target=self._run, args=(name,), name=f"wipe {name}", daemon=True
+            )
+            for name in backends
+        ]
+
+    def start(self) -> None:
+        """Begin with what an earlier life has left."""
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self, timeout: float = 5.0) -> None:
+        """Ask them to end, and wait up to ``timeout`` seconds for steps under way."""
+        self._stopped.set()
+        for more in self._more.values():
+            more.set()
+        end = time.monotonic() + timeout
+        for thread in self._threads:
+            if thread.ident is not None:
+                thread.join(max(0.0, end - time.monotonic()))
+
+    def wake(self, backend: str) -> None:
+        """A disk may have been deleted: look at once."""
+        if backend in self._more:
+            self._more[backend].set()
+
+    def list(self, ctx: Context) -> list[WipeState]:
+        """What is left to wipe on the backends that work, as it is now.
+
+        :raises BackendUnavailable: one of them does not answer.
+        """
+        found = []
+        for backend in self._backends.values():
+            if backend.up:
+                with backend.working() as driver:
+                    left = driver.volumes.wipes()
+                found += [WipeState(backend.name, w.name, w.size, w.left) for w in left]
+        return found
+
+    def once(self, name: str) -> None:
+        """Wipe what there is on one backend, until nothing is left or it is to stop.
+
+        A disk that cannot be wiped is told of in the log, and left for the next
+        time.
+        """
+        backend = self._backends[name]
+        try:
+            with translated():
+                left = backend.driver.volumes.wipes()
+        except AgentError as error:
+            LOG.error("[%s] WIPE failed: %s", name, error)
+            return
+        for disk in left:
+            try:
+                self._wipe(backend, disk)
+            except AgentError as error:
+                LOG.error("[%s] WIPE failed disk=%s: %s", name, disk.name, error)
+
+    def _run(self, name: str) -> None:
+        while not self._stopped.is_set():
+            self._more[name].clear()
+            try:
+                if self._backends[name].up:
+                    self.once(name)
+            except Exception:
+                LOG.exception("[%s] WIPE failed unexpectedly; it goes on", name)
+            if not self._stopped.is_set():
+                self._more[name].wait(_PERIOD)
+
+    def _wipe(self, backend: NodeBackend, disk: Wipe) -> None:
+        most = backend.options["wipe_step"] * _MIB
+        LOG.info(
+            "[%s] WIPING disk=%s size=%s left=%s",
+            backend.name,
+            disk.name,
+            disk.size,
+            disk.left,
+        )
+        left: Wipe | None = disk
+        while left is not None and not self._stopped.is_set():
+            began, before = time.monotonic(), left
+            with translated():
+                left = backend.driver.volumes.wipe(disk.name, most)
+            if left is None:
+                LOG.info("[%s] WIPED disk=%s", backend.name, disk.name)
+            else:
+                _tell(backend.name, before, left)
+                self._pause(backend, before.left - left.left, began)
+
+    def _pause(self, backend: NodeBackend, wiped: int, began: float) -> None:
+        """Leave the medium to the hosts, for as long as the rate asks for."""
+        rate = backend.options["wipe_rate"] * _MIB
+        if rate:
+            self._stopped.wait(max(0.0, began + wiped / rate - time.monotonic()))
+
+
+def _tell(backend: str, before: Wipe, after: Wipe) -> None:
+    """A line of the log for each tenth."""
+    if _percent(after) // _TENTH != _percent(before) // _TENTH:
+        LOG.info("[%s] WIPING disk=%s percent=%s", backend, after.name, _percent(after))
+
+
+def _percent(wipe: Wipe) -> int:
+    return WipeState("", wipe.name, wipe.size, wipe.left).percent

@@ -1,0 +1,291 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""Another type, and another backend, for a volume that is there."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from drivers import fake_storage
+from drivers.errors import CommandFailed, DiskBusy, NoSpace, Unsupported
+from drivers.values import GIB
+from tests.api.calls import Api, until
+from tests.node import Node, connector
+
+NOWHERE = "11111111-2222-3333-4444-555555555555"
+BROKEN = CommandFailed(("dd",), 1, "Input/output error")
+SHARED = "<is> True"
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
+    """A node with two backends."""
+    made = Node(tmp_path_factory.mktemp("moving"), backends="here,there").start()
+    yield made
+    made.close()
+
+
+def place(api: Api, node: Node, backend: str = "here", **fields: Any) -> dict[str, Any]:
+    """A new volume on this backend, with bytes of its own."""
+    kind = api.type(volume_backend_name=backend, **fields.pop("specs", {}))
+    made = api.volume(volume_type=kind["name"], **fields)
+    fake_storage.storage(backend).write(made["id"], 0, made["id"].encode())
+    fake_storage.storage(backend).write(made["id"], GIB - 4096, b"end")
+    return made
+
+
+def whole(volume: dict[str, Any], backend: str) -> bool:
+    """Whether this backend has the volume with all its bytes, and no other has."""
+    held = fake_storage.storage(backend)
+    other = fake_storage.storage({"here": "there", "there": "here"}[backend])
+    until(lambda: volume["id"] not in other.disks)
+    start = held.read(volume["id"], 0, 36) == volume["id"].encode()
+    return start and held.read(volume["id"], GIB - 4096, 3) == b"end"
+
+
+def migrate(node: Node, backend: str, **more: Any) -> dict[str, Any]:
+    return {"os-migrate_volume": {"host": node.services.node.host_of(backend), **more}}
+
+
+def retype(kind: dict[str, Any], policy: str | None = None) -> dict[str, Any]:
+    asked = {"new_type": kind["name"], "migration_policy": policy}
+    return {"os-retype": {k: v for k, v in asked.items() if v}}
+
+
+def is_on(api: Api, volume: dict[str, Any], node: Node, backend: str) -> bool:
+    host = api.shown(volume["id"])["os-vol-host-attr:host"]
+    return bool(host == node.services.node.host_of(backend))
+
+
+def test_a_volume_moves_to_another_backend_and_back(api: Api, node: Node):
+    made = api.volume()
+    home = "here" if is_on(api, made, node, "here") else "there"
+    away = {"here": "there", "there": "here"}[home]
+    fake_storage.storage(home).write(made["id"], 0, made["id"].encode())
+    fake_storage.storage(home).write(made["id"], GIB - 4096, b"end")
+    for backend in (away, home):
+        api.act(made["id"], migrate(node, backend, force_host_copy=True))
+        assert is_on(api, made, node, backend)
+        shown = api.shown(made["id"])
+        assert (shown["status"], shown["migration_status"]) == ("available", "success")
+        assert shown["os-vol-mig-status-attr:migstat"] == "success"
+        assert whole(made, backend)
+    api.attachment(made["id"], connector=connector("h"))
+
+
+def test_its_status_says_that_it_moves_and_nobody_gets_it(api: Api, node: Node):
+    made = place(api, node)
+    kind = api.type(volume_backend_name="there")
+    with (
+        ThreadPoolExecutor(1) as client,
+        node.driver("there").failures.hold("fill.half") as gate,
+    ):
+        done = client.submit(api.act, made["id"], retype(kind, "on-demand"))
+        assert gate.reached.wait(10)
+        shown = api.shown(made["id"])
+        assert (shown["status"], shown["migration_status"]) == ("retyping", "migrating")
+        asked: dict[str, Any] = {"attachment": {"volume_uuid": made["id"]}}
+        assert "retyping" in api.fault(400, "POST", "/attachments", asked)
+        other = retype(api.type(volume_backend_name="there"), "on-demand")
+        assert "retyping" in api.refused(400, made["id"], other)
+        assert "retyping" in api.fault(400, "DELETE", f"/volumes/{made['id']}")
+        assert "in use" in api.fault(400, "DELETE", f"/types/{kind['id']}")
+        gate.open.set()
+        done.result()
+    assert whole(made, "there")
+
+
+def test_a_retype_moves_on_demand_only(api: Api, node: Node):
+    made = place(api, node)
+    kind = api.type(volume_backend_name="there", multiattach=SHARED)
+    for policy in (None, "never"):
+        told = api.refused(400, made["id"], retype(kind, policy))
+        assert told.startswith("os-retype.migration_policy: ")
+    api.act(made["id"], retype(kind, "on-demand"))
+    shown = api.shown(made["id"])
+    assert shown["volume_type_id"] == kind["id"]
+    assert (shown["multiattach"], shown["status"]) == (True, "available")
+    assert whole(made, "there")
+
+
+def test_a_type_that_its_backend_fits_changes_the_row_only(api: Api, node: Node):
+    made = place(api, node)
+    kind = api.type(volume_backend_name="here")
+    api.complete(api.attachment(made["id"], connector=connector("h"))["id"])
+    api.act(made["id"], {"os-retype": {"new_type": kind["id"]}})
+    shown = api.shown(made["id"])
+    assert (shown["volume_type"], shown["status"]) == (kind["name"], "in-use")
+    assert whole(made, "here")
+
+
+def test_sharing_is_given_and_taken_only_while_nobody_has_it(api: Api, node: Node):
+    made = place(api, node)
+    shared = api.type(volume_backend_name="here", multiattach=SHARED)
+    row = api.attachment(made["id"], connector=connector("h"))
+    told = api.refused(400, made["id"], retype(shared))
+    assert "1 attachments" in told
+    assert api.shown(made["id"])["multiattach"] is False
+    api("DELETE", f"/attachments/{row['id']}")
+    api.act(made["id"], retype(shared))
+    assert api.shown(made["id"])["multiattach"] is True
+
+
+@pytest.mark.parametrize("point", ["create.after", "fill.before", "fill.half"])
+def test_a_retype_that_failed_changed_nothing(api: Api, node: Node, point: str):
+    made = place(api, node)
+    before = api.shown(made["id"])
+    kind = api.type(volume_backend_name="there", multiattach=SHARED)
+    with node.driver("there").failures.fail(point, BROKEN):
+        api.refused(500, made["id"], retype(kind, "on-demand"))
+    shown = api.shown(made["id"])
+    assert shown["migration_status"] == "error"
+    for key in ("volume_type_id", "multiattach", "status", "os-vol-host-attr:host"):
+        assert shown[key] == before[key]
+    assert whole(made, "here")
+    until(lambda: node.services.volumes._rows.get(made["id"]).leaving is None)
+    api.act(made["id"], retype(kind, "on-demand"))
+
+
+FULL, UNABLE = NoSpace("there", "full"), Unsupported("moving", "use another")
+
+
+@pytest.mark.parametrize(("error", "status"), [(FULL, 413), (UNABLE, 400)], ids=repr)
+def test_a_migration_that_is_refused_changed_nothing(
+    api: Api, node: Node, error: Exception, status: int
+):
+    made = place(api, node, "here")
+    kind = api.type()
+    api.act(made["id"], retype(kind))
+    with node.driver("there").failures.fail("fill.before", error):
+        api.refused(status, made["id"], migrate(node, "there"))
+    assert api.shown(made["id"])["status"] == "available"
+    assert whole(made, "here")
+
+
+def test_a_driver_that_fills_no_disk_is_400_and_nothing_is_made(
+    api: Api, node: Node, monkeypatch: pytest.MonkeyPatch
+):
+    made = place(api, node, "here")
+    api.act(made["id"], retype(api.type()))
+    passed: list[str] = []
+    node.driver("there").failures.watch(passed.append)
+    monkeypatch.setattr(type(node.driver("there")), "fills", frozenset())
+    told = api.refused(400, made["id"], migrate(node, "there"))
+    assert "block disk" in told
+    node.driver("there").failures.watch(lambda _: None)
+    assert "create.before" not in passed
+    shown = api.shown(made["id"])
+    assert (shown["status"], shown["migration_status"]) == ("available", None)
+
+
+def test_what_stays_behind_is_deleted_by_reconcile_and_never_used(api: Api, node: Node):
+    made = place(api, node)
+    api.act(made["id"], retype(api.type()))
+    busy = DiskBusy(made["id"], "it is open")
+    with node.driver("here").failures.fail("delete.before", busy):
+        api.act(made["id"], migrate(node, "there"))
+        until(lambda: is_on(api, made, node, "there"))
+        told = api.refused(409, made["id"], migrate(node, "here"))
+        assert "its last move" in told
+        assert "last move" in api.refused(400, made["id"], {"os-unmanage": None})
+        api.attachment(made["id"], connector=connector("h"))
+    # On real targets an export goes by its volume's id: it is of "there" by now.
+    passed: list[str] = []
+    node.target("here").failures.watch(passed.append)
+    node.assembly.reconcile.run()
+    assert whole(made, "there")
+    assert "observe" in passed
+    assert "remove.before" not in passed
+    node.target("here").failures.watch(lambda _: None)
+
+
+def test_a_disk_of_that_name_which_we_did_not_make_is_not_written_over(
+    api: Api, node: Node
+):
+    made = place(api, node)
+    api.act(made["id"], retype(api.type()))
+    held = fake_storage.storage("there")
+    held.make(made["id"], GIB).whole = True
+    held.write(made["id"], 0, b"whose?")
+    assert "whose" in api.refused(409, made["id"], migrate(node, "there"))
+    assert held.read(made["id"], 0, 6) == b"whose?"
+    assert api.shown(made["id"])["status"] == "available"
+    held.drop(made["id"])
+
+
+def test_a_disk_that_its_pool_made_larger_moves_with_all_its_bytes(
+    api: Api, node: Node
+):
+    made = place(api, node)
+    api.act(made["id"], retype(api.type()))
+    fake_storage.storage("here").make(made["id"], GIB + 4096)
+    fake_storage.storage("here").write(made["id"], GIB, b"beyond")
+    api.act(made["id"], migrate(node, "there"))
+    assert fake_storage.storage("there").read(made["id"], GIB, 6) == b"beyond"
+
+
+def test_what_somebody_needs_does_not_move(api: Api, node: Node):
+    made = place(api, node)
+    api.act(made["id"], retype(api.type()))
+    row = api.attachment(made["id"])
+    assert "1 attachments" in api.refused(400, made["id"], migrate(node, "there"))
+    api("DELETE", f"/attachments/{row['id']}")
+    api.snapshot(made["id"])
+    assert "1 snapshots" in api.refused(400, made["id"], migrate(node, "there"))
+
+
+def test_where_it_may_not_go_is_400(api: Api, node: Node):
+    made = place(api, node)
+    assert "there" in api.refused(400, made["id"], migrate(node, "here"))
+    told = api.refused(400, made["id"], migrate(node, "there"))
+    assert "volume_backend_name" in told
+    told = api.refused(400, made["id"], {"os-migrate_volume": {"host": "x@y"}})
+    assert told.startswith("os-migrate_volume.host: ")
+    large = api.type(volume_backend_name="nowhere")
+    told = api.refused(400, made["id"], retype(large, "on-demand"))
+    assert "volume_backend_name" in told
+
+
+BAD: dict[str, dict[str, Any]] = {
+    "os-retype.new_type": {"os-retype": {}},
+    "os-retype.migration_policy": {
+        "os-retype": {"new_type": "x", "migration_policy": "x"}
+    },
+    "os-migrate_volume.host": {"os-migrate_volume": {}},
+    "os-migrate_volume.lock_volume": {
+        "os-migrate_volume": {"host": "h", "lock_volume": "so"}
+    },
+}
+
+
+@pytest.mark.parametrize("field", BAD)
+def test_a_body_that_does_not_fit_is_400_and_names_the_field(api: Api, field: str):
+    assert field in api.refused(400, api.volume()["id"], BAD[field])
+
+
+def test_what_is_not_there_is_404_and_the_same_type_400(api: Api, node: Node):
+    kind = api.type()
+    assert NOWHERE in api.refused(404, NOWHERE, retype(kind))
+    assert NOWHERE in api.refused(404, NOWHERE, migrate(node, "there"))
+    made = api.volume(volume_type=kind["id"])
+    told = api.refused(400, made["id"], retype(kind))
+    assert "already" in told
+    unknown = {"name": uuid.uuid4().hex}
+    assert unknown["name"] in api.refused(404, made["id"], retype(unknown))
+
+
+def test_a_volume_is_deleted_with_what_it_has_left_behind(api: Api, node: Node):
+    made = place(api, node)
+    api.act(made["id"], retype(api.type()))
+    with node.driver("here").failures.fail("delete.before", BROKEN):
+        api.act(made["id"], migrate(node, "there"))
+        until(lambda: is_on(api, made, node, "there"))
+    api("DELETE", f"/volumes/{made['id']}", status=202)
+    api.gone(f"/volumes/{made['id']}")
+    for backend in ("here", "there"):
+        assert made["id"] not in fake_storage.storage(backend).disks

@@ -1,0 +1,105 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""What the next life goes on with, when something has changed in between."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from agent.records import NewSnapshot, NewVolume, Page
+from agent.states import VolumeStatus
+from drivers import fake_storage
+from drivers.errors import DiskBusy
+from drivers.values import GIB
+from tests.node import CTX, Node
+
+EVERY = Page(None, 100)
+
+
+class Killed(BaseException):
+    """The process is gone."""
+
+
+@pytest.fixture
+def first(tmp_path: Path) -> Iterator[Node]:
+    fake_storage.reset()
+    made = Node(tmp_path).start()
+    yield made
+    made.close()
+
+
+def killed_at(node: Node, point: str, operation: object) -> None:
+    with node.driver().failures.fail(point, Killed()), contextlib.suppress(Killed):
+        assert callable(operation)
+        operation()
+
+
+def test_a_clone_keeps_its_moment_though_its_source_goes_on(first: Node) -> None:
+    source = first.plain_volume()
+    held = fake_storage.storage("fake")
+    held.write(source.id, 0, b"then")
+    new = NewVolume(None, source_volid=source.id)
+    create = first.services.volumes.create
+    killed_at(first, "create_from.before", lambda: create(CTX, new))
+    second = Node(first.path)  # it has not reconciled yet
+    held.write(source.id, 0, b"now!")
+    second.services.extending.extend(CTX, source.id, 2, in_use=True)
+    assert second.start().outcome.failed == []
+    (copy,) = [v for v in second.services.volumes.list(CTX, EVERY) if v.source_volid]
+    assert (copy.status, copy.size) == (VolumeStatus.AVAILABLE, 1)
+    assert held.read(copy.id, 0, 4) == b"then"
+    assert held.disks[copy.id].size == GIB
+    assert second.driver().snapshots() == ()
+    second.close()
+
+
+def test_a_refusal_says_nothing_of_what_a_life_before_did(first: Node) -> None:
+    """A revert that was begun by a life that died may be half-done."""
+    volume = first.plain_volume()
+    kept = first.services.snapshots.create(CTX, NewSnapshot(volume.id))
+    revert = first.services.reverting.revert
+    killed_at(first, "revert.after", lambda: revert(CTX, volume.id, kept.id))
+    second = Node(first.path)
+    busy = DiskBusy(volume.id, "it is open")
+    with second.driver().failures.fail("revert.before", busy):
+        assert len(second.start().outcome.failed) == 1
+    found = second.services.volumes.get(CTX, volume.id)
+    assert found.status is VolumeStatus.ERROR
+    second.services.reverting.revert(CTX, volume.id, kept.id)
+    found = second.services.volumes.get(CTX, volume.id)
+    assert found.status is VolumeStatus.AVAILABLE
+    second.close()
+
+
+def test_a_snapshot_without_a_row_is_reported_and_left_alone(first: Node) -> None:
+    volume = first.plain_volume()
+    kept = first.services.snapshots.create(CTX, NewSnapshot(volume.id))
+    first.assembly.reconcile.run()
+    assert first.services.node.health().unknown == ()
+    with first.assembly.database.writing() as connection:
+        connection.exec_driver_sql("UPDATE snapshots SET deleted = 1")
+    first.assembly.reconcile.run()
+    assert first.services.node.health().unknown == (
+        f"snapshot {kept.id} on backend fake has no row",
+    )
+    assert first.driver().snapshots() == (kept.id,)
+
+
+def test_the_moment_of_a_clone_under_way_is_no_orphan(first: Node) -> None:
+    source = first.plain_volume()
+    new = NewVolume(None, source_volid=source.id)
+    create = first.services.volumes.create
+    with (
+        ThreadPoolExecutor(1) as client,
+        first.driver().failures.hold("create_from.before") as gate,
+    ):
+        client.submit(create, CTX, new)
+        assert gate.reached.wait(10)
+        first.assembly.reconcile.run()
+        assert first.services.node.health().unknown == ()
+        gate.open.set()

@@ -1,0 +1,130 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""Deleted disks are wiped beside everything else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from agent.records import NewVolume, Page, WipeState
+from drivers import fake_storage
+from drivers.errors import CommandFailed
+from drivers.values import GIB
+from tests.api.calls import Api, until
+from tests.node import CTX, Node
+
+MIB = 1024**2
+WIPED = "fake_wipe = true\nwipe_step = 256\n"
+FAST = f"{WIPED}wipe_rate = 0\n"
+# One step, and then nothing for four minutes.
+SLOW = f"{WIPED}wipe_rate = 1\n"
+EVERY = Page(None, 100)
+BROKEN = CommandFailed(("blkdiscard",), 1, "Input/output error")
+
+
+@pytest.fixture(autouse=True)
+def nothing_before() -> None:
+    fake_storage.reset()
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[Node]:
+    made = Node(tmp_path, section=FAST, backends="one,two").start()
+    yield made
+    made.close()
+
+
+def deleted(node: Node, count: int = 1) -> None:
+    """Volumes that came and went; their rows are gone."""
+    made = [node.services.volumes.create(CTX, NewVolume(1)) for _ in range(count)]
+    for volume in made:
+        node.services.volumes.delete(CTX, volume.id)
+    until(lambda: not node.services.volumes.list(CTX, EVERY))
+
+
+def left(node: Node) -> list[WipeState]:
+    return node.services.wiping.list(CTX)
+
+
+def test_a_deleted_volume_is_wiped_at_once(node: Node) -> None:
+    node.services.wiping.start()
+    deleted(node, 3)
+    until(lambda: left(node) == [])
+
+
+def test_what_an_earlier_life_left_is_wiped_from_the_start(
+    node: Node, tmp_path: Path
+) -> None:
+    deleted(node)
+    assert len(left(node)) == 1
+    node.close()
+    second = Node(tmp_path, section=FAST, backends="one,two").start()
+    second.services.wiping.start()
+    until(lambda: left(second) == [])
+    second.close()
+
+
+def test_one_backends_wipe_does_not_hold_anothers(node: Node) -> None:
+    with node.driver("one").failures.hold("wipe") as gate:
+        node.services.wiping.start()
+        deleted(node, 4)
+        assert {row.backend for row in left(node)} >= {"one"}
+        assert gate.reached.wait(10)
+        until(lambda: {row.backend for row in left(node)} == {"one"})
+        gate.open.set()
+    until(lambda: left(node) == [])
+
+
+def test_it_is_no_faster_than_its_rate_and_stops_at_once(tmp_path: Path) -> None:
+    node = Node(tmp_path, section=SLOW).start()
+    node.services.wiping.start()
+    deleted(node)
+    until(lambda: [row.percent for row in left(node)] == [25])
+    node.services.wiping.stop()
+    # The next step is four minutes away.
+    assert not any(thread.is_alive() for thread in node.services.wiping._threads)
+    node.close()
+    second = Node(tmp_path, section=SLOW).start()
+    (row,) = left(second)
+    assert (row.backend, row.size, row.left) == ("fake", GIB, GIB - 256 * MIB)
+    second.close()
+
+
+def test_a_disk_that_cannot_be_wiped_stays_and_is_tried_again(
+    node: Node, caplog: pytest.LogCaptureFixture
+) -> None:
+    deleted(node, 2)
+    before = left(node)
+    with node.driver("one").failures.fail("wipe", BROKEN):
+        for name in ("one", "two"):
+            node.services.wiping.once(name)
+    assert "WIPE failed disk=" in caplog.text
+    assert left(node) == [row for row in before if row.backend == "one"]
+    node.services.wiping.once("one")
+    assert left(node) == []
+
+
+def test_the_log_tells_how_far_it_is(
+    node: Node, caplog: pytest.LogCaptureFixture
+) -> None:
+    deleted(node)
+    node.services.wiping.once("one")
+    node.services.wiping.once("two")
+    told = [r.getMessage() for r in caplog.records if "WIP" in r.getMessage()]
+    assert told[0].endswith(f"size={GIB} left={GIB}")
+    assert [line.rpartition("=")[2] for line in told[1:-1]] == ["25", "50", "75"]
+    assert "WIPED disk=" in told[-1]
+
+
+def test_clients_see_how_far_it_is(tmp_path: Path) -> None:
+    node = Node(tmp_path, section=FAST).start()
+    api = Api(node.assembly.app)
+    assert api("GET", "/lunshare/wipes") == {"wipes": []}
+    deleted(node)
+    (shown,) = api("GET", "/lunshare/wipes")["wipes"]
+    assert shown.pop("name").startswith("deleted-")
+    assert shown == {"backend": "fake", "size": GIB, "left": GIB, "percent": 0}
+    node.close()
