@@ -19,10 +19,13 @@ from agent.db import migrations
 from agent.db.engine import Database
 from agent.locks import Locks
 from agent.loops import Loop
+from agent.service import weighers
 from agent.service.access import Access
 from agent.service.attachments import Attachments
+from agent.service.messages import Messages
 from agent.service.node import Node
 from agent.service.reconcile import Reconcile
+from agent.service.scheduler import Scheduler
 from agent.service.services import Services
 from agent.service.types import Types
 from agent.service.volumes import Volumes
@@ -74,6 +77,8 @@ def assemble(conf: cfg.ConfigOpts, root: Root | None = None) -> Assembly:
     access = Access(database, backends)
     node = Node(database, backends, conf.host, conf.storage_availability_zone)
     types = Types(database, conf.default_volume_type)
+    messages = Messages(database, conf.message_ttl)
+    scheduler = Scheduler(node, types, messages, _multipliers(conf))
     workers = ThreadPoolExecutor(_WORKERS, thread_name_prefix="work")
     volumes = Volumes(
         database,
@@ -81,6 +86,7 @@ def assemble(conf: cfg.ConfigOpts, root: Root | None = None) -> Assembly:
         locks,
         types=types,
         node=node,
+        scheduler=scheduler,
         workers=workers,
         zone=conf.storage_availability_zone,
         create_wait=conf.create_wait,
@@ -88,7 +94,7 @@ def assemble(conf: cfg.ConfigOpts, root: Root | None = None) -> Assembly:
     attachments = Attachments(
         database, access, locks, widen=conf.mixed_modes_per_host == "widen"
     )
-    services = Services(volumes, attachments, types, node)
+    services = Services(volumes, attachments, types, node, scheduler, messages)
     reconcile = Reconcile(
         database, backends, locks, access=access, volume_service=volumes, node=node
     )
@@ -103,6 +109,13 @@ def assemble(conf: cfg.ConfigOpts, root: Root | None = None) -> Assembly:
 def _url(conf: cfg.ConfigOpts) -> str:
     default = f"sqlite:///{os.path.join(conf.state_path, 'lunshare.sqlite')}"
     return str(conf.database.connection or default)
+
+
+def _multipliers(conf: cfg.ConfigOpts) -> dict[str, float]:
+    """Of each weigher, from the option that is named after it."""
+    return {
+        name: conf.scheduler[f"{name}_weight_multiplier"] for name in weighers.WEIGHERS
+    }
 
 
 def _api_settings(conf: cfg.ConfigOpts) -> ApiSettings:

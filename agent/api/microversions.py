@@ -17,6 +17,7 @@ HEADER = "OpenStack-API-Version"
 MIN: Version = (3, 0)
 MAX: Version = (3, 71)
 
+MESSAGES: Version = (3, 3)
 DELETE_FORCE: Version = (3, 23)
 ATTACHMENTS: Version = (3, 27)
 POOL_FILTERS: Version = (3, 28)

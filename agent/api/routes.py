@@ -12,7 +12,15 @@ from dataclasses import dataclass
 
 from agent.api import microversions
 from agent.api.exchange import Handler, Version
-from agent.api.handlers import attachments, discovery, health, services, types, volumes
+from agent.api.handlers import (
+    attachments,
+    discovery,
+    health,
+    messages,
+    services,
+    types,
+    volumes,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +34,7 @@ class Route:
 
 
 _V0 = microversions.MIN
+_MESSAGES = microversions.MESSAGES
 _ATTACH = microversions.ATTACHMENTS
 _COMPLETE = microversions.ATTACHMENT_COMPLETE
 
@@ -69,6 +78,11 @@ ROUTES: tuple[Route, ...] = (
         services.disable_with_reason,
     ),
     Route("GET", "/v3/scheduler-stats/get_pools", _V0, services.pools),
+    Route("POST", "/v3/scheduler-stats/explain", _V0, services.explain),
+    Route("GET", "/v3/capabilities/{host}", _V0, services.capabilities),
+    Route("GET", "/v3/messages", _MESSAGES, messages.index),
+    Route("GET", "/v3/messages/{id}", _MESSAGES, messages.show),
+    Route("DELETE", "/v3/messages/{id}", _MESSAGES, messages.delete),
 )
 
 _PREFIX = "/v3/"

@@ -16,7 +16,14 @@ from datetime import datetime
 from typing import Any
 
 from agent.api.exchange import Version
-from agent.records import Attachment, Pool, ServiceState, Volume, VolumeType
+from agent.records import (
+    Attachment,
+    Message,
+    Pool,
+    ServiceState,
+    Volume,
+    VolumeType,
+)
 from agent.states import AttachStatus
 
 View = dict[str, Any]
@@ -239,6 +246,23 @@ def pools(shown: Iterable[Pool], detail: bool) -> list[View]:
     return [
         {"name": pool.name, "capabilities": dict(pool.capabilities)} for pool in shown
     ]
+
+
+def message(shown: Message, base: str) -> View:
+    """A user message; ``base`` is what the client's own URLs begin with."""
+    href = f"{base}/messages/{shown.id}"
+    view: View = {
+        "id": shown.id,
+        "event_id": shown.event_id,
+        "user_message": shown.user_message,
+        "message_level": shown.message_level,
+        "created_at": _time(shown.created_at),
+        "guaranteed_until": _time(shown.expires_at),
+        "request_id": shown.request_id,
+        "links": [{"rel": "self", "href": href}, {"rel": "bookmark", "href": href}],
+    }
+    of = {"resource_type": shown.resource_type, "resource_uuid": shown.resource_uuid}
+    return view | {key: text for key, text in of.items() if text}
 
 
 def _time(moment: datetime | None) -> str | None:

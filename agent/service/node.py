@@ -97,10 +97,23 @@ class Node:
                 name=f"{self._host}@{b.name}#{_backend_name(b)}",
                 backend=b.name,
                 capabilities=_capabilities(b, *self._promised.of(b.name)),
-                up=b.up and (self._service_host(b), _VOLUME) not in disabled,
+                problem=b.problem or "",
+                closed=b.capacity.closed if b.capacity else "",
+                enabled=(self._service_host(b), _VOLUME) not in disabled,
+                zone=self._zone,
             )
             for b in self._backends.values()
         ]
+
+    def pool(self, ctx: Context, host: str) -> Pool:
+        """The pool of host@backend, or of host@backend#pool.
+
+        :raises NotFound: there is none of that name here.
+        """
+        for pool in self.pools(ctx):
+            if host in (pool.name, pool.name.partition("#")[0]):
+                return pool
+        raise NotFound("service", host)
 
     def refresh(self) -> None:
         """Look at every backend's state and room again."""

@@ -7,7 +7,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from agent.service.attachments import Attachments
+from agent.service.messages import Messages
 from agent.service.node import Node
+from agent.service.scheduler import Scheduler
 from agent.service.types import Types
 from agent.service.volumes import Volumes
 
@@ -20,3 +22,5 @@ class Services:
     attachments: Attachments
     types: Types
     node: Node
+    scheduler: Scheduler
+    messages: Messages

@@ -18,9 +18,9 @@ from agent.db.engine import Database, now
 from agent.errors import AgentError, Busy, Invalid, NotFound
 from agent.locks import Locks
 from agent.records import Context, NewVolume, Page, Volume, VolumeType
-from agent.service import placement
 from agent.service.access import driver_volume
 from agent.service.node import Node
+from agent.service.scheduler import Scheduler
 from agent.service.types import Types
 from agent.states import VolumeStatus
 
@@ -42,6 +42,7 @@ class Volumes:
         *,
         types: Types,
         node: Node,
+        scheduler: Scheduler,
         workers: Executor,
         zone: str,
         create_wait: float,
@@ -50,6 +51,7 @@ class Volumes:
         self._db, self._backends, self._locks = db, backends, locks
         self._types, self._node, self._workers = types, node, workers
         self._zone, self._create_wait = zone, create_wait
+        self._scheduler = scheduler
         self._mutex = threading.Lock()
         self._jobs: dict[tuple[str, str], Future[None]] = {}
 
@@ -87,13 +89,13 @@ class Volumes:
         :raises BackendFailed: the disk could not be made; nothing is left.
         """
         kind = self._types.resolve(new.volume_type)
-        self._check_zone(new.availability_zone)
-        backend = placement.choose(self._node.pools(ctx), new.size, kind)
-        volume = self._row(ctx, new, kind, backend)
+        zone = new.availability_zone
+        pool = self._scheduler.place(ctx, new.size, kind, zone)
+        volume = self._row(ctx, new, kind, pool.backend)
         with self._db.writing() as connection:
             self._types.unchanged(connection, kind)
             volumes.insert(connection, volume)
-        self._node.promise(backend, 1, volume.size)
+        self._node.promise(pool.backend, 1, volume.size)
         try:
             made = self._start(self.make, volume.id)
             made.result(timeout=self._create_wait)
@@ -179,12 +181,6 @@ class Volumes:
                 volumes.remove(connection, volume_id)
             self._node.promise(volume.backend, -1, -volume.size)
             LOG.info("[%s] DELETED volume=%s", volume.backend, volume_id)
-
-    def _check_zone(self, zone: str | None) -> None:
-        if zone not in (None, self._zone):
-            raise Invalid(
-                f"availability_zone {zone!r} is unknown: this node is in {self._zone!r}"
-            )
 
     def _row(
         self, ctx: Context, new: NewVolume, kind: VolumeType | None, backend: str
