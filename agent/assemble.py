@@ -12,6 +12,7 @@ from typing import Any
 
 from oslo_config import cfg
 
+from agent import reporter
 from agent.api.settings import ApiSettings
 from agent.api.wsgi import build_app
 from agent.backends import MOMENT, Backends, load, share_of
@@ -19,6 +20,7 @@ from agent.db import migrations
 from agent.db.engine import Database
 from agent.locks import Locks
 from agent.loops import Loop
+from agent.reporter import Reporter
 from agent.service import weighers
 from agent.service.access import Access
 from agent.service.attachments import Attachments
@@ -49,7 +51,7 @@ class Assembly:
     services: Services
     reconcile: Reconcile
     backends: Backends
-    loops: tuple[Loop, ...]
+    loops: tuple[Loop | Reporter, ...]
     database: Database
     workers: ThreadPoolExecutor
 
@@ -98,9 +100,11 @@ def assemble(conf: cfg.ConfigOpts, root: Root | None = None) -> Assembly:
     reconcile = Reconcile(
         database, backends, locks, access=access, volume_service=volumes, node=node
     )
-    loops = (
+    reports = reporter.make(conf, node.reports)
+    loops: tuple[Loop | Reporter, ...] = (
         Loop("reconcile", conf.reconcile_interval, reconcile.run),
         Loop("stats", conf.backend_stats_polling_interval, node.refresh),
+        *([reports] if reports else []),
     )
     app = build_app(services, _api_settings(conf))
     return Assembly(app, services, reconcile, backends, loops, database, workers)

@@ -7,6 +7,7 @@ from __future__ import annotations
 import threading
 import time
 from datetime import UTC, datetime
+from typing import Any
 
 from agent.backends import MOMENT, Backends, NodeBackend
 from agent.db import services, volumes
@@ -90,6 +91,9 @@ class Node:
 
     def pools(self, ctx: Context) -> list[Pool]:
         """What a scheduler may choose from."""
+        return self._pools()
+
+    def _pools(self) -> list[Pool]:
         with self._db.reading() as connection:
             disabled = services.disabled(connection)
         return [
@@ -114,6 +118,14 @@ class Node:
             if host in (pool.name, pool.name.partition("#")[0]):
                 return pool
         raise NotFound("service", host)
+
+    def reports(self) -> dict[str, dict[str, Any]]:
+        """What Cinder's scheduler is to be told of each host@backend seen so far."""
+        return {
+            pool.name.partition("#")[0]: report.for_scheduler(pool)
+            for pool in self._pools()
+            if self._backends[pool.backend].capacity
+        }
 
     def refresh(self) -> None:
         """Look at every backend's state and room again, at all of them at once.

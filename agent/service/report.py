@@ -72,15 +72,29 @@ def capabilities(
 def for_scheduler(pool: Pool) -> dict[str, Any]:
     """The pool as Cinder's scheduler is told of it: a backend with one pool.
 
-    What must not be chosen is reserved as a whole. Cinder's filters read neither
-    a pool's state nor its physical room; what is reserved they leave alone.
+    Cinder's filters read neither a pool's state nor the physical room of a thin
+    one. So what must not be chosen has nothing free, and all of it promised.
     """
     caps = dict(pool.capabilities)
     # Cinder puts the time of the message here, and compares it with its own.
     del caps["timestamp"]
     if pool.problem or pool.closed or not pool.enabled or _full(caps):
-        caps["reserved_percentage"] = 100
+        caps |= _nothing(caps)
     return {**{key: caps[key] for key in _WHOLE}, "pools": [caps]}
+
+
+def _nothing(caps: Mapping[str, Any]) -> dict[str, Any]:
+    """A pool with no room for anything.
+
+    Not one that is reserved to 100 %: CapacityFilter of Cinder 29.0.0 divides by
+    what is not reserved, and with it ends the search for every other backend.
+    """
+    most = caps["total_capacity_gb"] * caps["max_over_subscription_ratio"]
+    return {
+        "free_capacity_gb": 0.0,
+        "provisioned_capacity_gb": max(caps["provisioned_capacity_gb"], most),
+        "reserved_percentage": 0,
+    }
 
 
 def _state(backend: NodeBackend, seen: Capacity) -> dict[str, Any]:

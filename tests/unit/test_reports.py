@@ -191,5 +191,8 @@ def test_a_scheduler_elsewhere_is_told_to_leave_alone_what_we_would_not_choose(
         replace(pool, enabled=False),
         replace(pool, capabilities={**pool.capabilities, "free_capacity_gb": 0.0}),
     ):
-        assert report.for_scheduler(other)["pools"][0]["reserved_percentage"] == 100
+        (inside,) = report.for_scheduler(other)["pools"]
+        assert inside["free_capacity_gb"] == 0
+        assert inside["provisioned_capacity_gb"] == 1000 * 20
+        assert inside["reserved_percentage"] == 0
     node.close()
