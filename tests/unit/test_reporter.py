@@ -172,6 +172,23 @@ def test_a_bus_that_is_away_is_tried_again_with_the_newest_report(
     assert caplog.text.count("LOST the message bus") == 1
 
 
+def test_what_comes_while_an_older_one_is_sent_is_sent_too():
+    outbox, came = Outbox(), []
+    outbox.put(report("a", 1))
+
+    def cast(sent: dict[str, Any]) -> None:
+        came.append(sent["number"])
+        if len(came) == 1:
+            outbox.put(report("a", 2))
+            outbox.put(report("b", 1))
+        if len(came) == 3:
+            raise Enough
+
+    with pytest.raises(Enough):
+        Sender(outbox, cast).run()
+    assert came == [1, 2, 1]
+
+
 def test_a_scheduler_that_asks_gets_the_newest_of_each_backend():
     outbox, came = Outbox(), []
 
