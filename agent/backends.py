@@ -90,7 +90,7 @@ class Look:
 
     def __init__(self, name: str, work: Callable[[], None]) -> None:
         """Begin."""
-        self.done = threading.Event()
+        self.done, self.told = threading.Event(), False
         self._work, self._since = work, time.monotonic()
         threading.Thread(target=self._run, name=f"look-{name}", daemon=True).start()
 
@@ -166,7 +166,8 @@ class NodeBackend:
         with self._mutex:
             if self._look is None or self._look.done.is_set():
                 self._look = Look(self.name, self.refresh)
-            elif late := self._look.late():
+            elif (late := self._look.late()) and not self._look.told:
+                self._look.told = True
                 LOG.error("[%s] STATE up=False problem=%s", self.name, late)
             return self._look
 

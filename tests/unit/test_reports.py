@@ -106,7 +106,7 @@ def test_a_backend_that_fails_is_down_with_its_reason(path: Path) -> None:
 
 
 def test_a_backend_that_hangs_holds_up_neither_others_nor_requests(
-    path: Path, monkeypatch: pytest.MonkeyPatch
+    path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("agent.service.node.MOMENT", 0.05)
     node = Node(path, backends=BOTH).start()
@@ -126,7 +126,10 @@ def test_a_backend_that_hangs_holds_up_neither_others_nor_requests(
         monkeypatch.setattr(backends, "LATE", 0.0)
         assert caps(node)["backend_state"] == "down"
         assert "its storage hangs" in caps(node)["state_reason"]
-        refresh(node)
+        for _ in range(3):
+            refresh(node)
+        said = "".join(capfd.readouterr())
+        assert said.count("[fake] STATE up=False problem=a check of it") == 1
         volume = api.volume()
         shown = api("GET", f"/volumes/{volume['id']}")["volume"]
         assert "@second#" in shown["os-vol-host-attr:host"]
