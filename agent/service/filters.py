@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 
-from agent.records import Pool
+from agent.records import Pool, VolumeType
 from agent.service import specs
 from agent.service.verdicts import Verdict, Wish
 
@@ -26,6 +26,20 @@ CAPACITY = "CapacityFilter"
 def judge(pool: Pool, wish: Wish) -> tuple[Verdict, ...]:
     """What every filter says; none is left out because another one refused."""
     return tuple(Verdict(name, *ask(pool, wish)) for name, ask in FILTERS.items())
+
+
+def lacks(pool: Pool, kind: VolumeType | None) -> str | None:
+    """What the type asks for and the pool has not, or None."""
+    wanted = kind.extra_specs if kind else {}
+    return "; ".join(specs.unmet(wanted, pool.capabilities)) or None
+
+
+def _backend(pool: Pool, wish: Wish) -> Answer:
+    if wish.only not in (None, pool.backend):
+        return False, f"only backend {wish.only} will do: it has the bytes"
+    if wish.but == pool.backend:
+        return False, "the volume is there, and is to leave it"
+    return True, "no other backend is asked for"
 
 
 def _zone(pool: Pool, wish: Wish) -> Answer:
@@ -47,10 +61,8 @@ def _state(pool: Pool, wish: Wish) -> Answer:
 
 
 def _capabilities(pool: Pool, wish: Wish) -> Answer:
-    lacks = "; ".join(specs.unmet(wish.specs, pool.capabilities))
-    if lacks:
-        return False, lacks
-    return True, "it can do what the type asks for"
+    why = lacks(pool, wish.kind)
+    return why is None, why or "it can do what the type asks for"
 
 
 def _capacity(pool: Pool, wish: Wish) -> Answer:
@@ -102,6 +114,7 @@ def _gib(left: float) -> str:
 
 
 FILTERS: Mapping[str, Filter] = {
+    "BackendFilter": _backend,
     "AvailabilityZoneFilter": _zone,
     "ServiceFilter": _service,
     "StateFilter": _state,

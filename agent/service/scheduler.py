@@ -43,17 +43,26 @@ class Scheduler:
         return placement.choose(self._node.pools(ctx), wish, self._multipliers)
 
     def place(
-        self, ctx: Context, size: int, kind: VolumeType | None, zone: str | None
+        self,
+        ctx: Context,
+        size: int,
+        kind: VolumeType | None,
+        zone: str | None = None,
+        *,
+        only: str | None = None,
+        but: str | None = None,
     ) -> Pool:
-        """The pool for a volume that is about to be created.
+        """The pool for a volume that is about to be created, or to move.
 
-        When there is none, why is also kept as a user message.
+        ``only`` and ``but`` are names of backends; see Wish. When there is no such
+        pool, why is also kept as a user message.
 
         :raises Invalid: no backend can do what is asked for.
         :raises Exhausted: those that can have no room.
         """
         pools = self._node.pools(ctx)
-        choice = placement.choose(pools, Wish(size, kind, zone), self._multipliers)
+        wish = Wish(size, kind, zone, only, but)
+        choice = placement.choose(pools, wish, self._multipliers)
         if choice.chosen is None:
             error = placement.refusal(choice)
             self._messages.record(ctx, NO_BACKEND, error.message)

@@ -12,11 +12,17 @@ from agent.records import Pool, VolumeType
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What a new volume asks for: GiB, a type, an availability zone."""
+    """What a volume asks for: GiB, a type, an availability zone.
+
+    ``only`` names the one backend that will do, because the bytes it is made of
+    are there; ``but`` one that will not, because it is to leave that.
+    """
 
     size: int
     kind: VolumeType | None = None
     zone: str | None = None
+    only: str | None = None
+    but: str | None = None
 
     @property
     def specs(self) -> Mapping[str, str]:

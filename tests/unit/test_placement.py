@@ -138,6 +138,16 @@ def test_who_is_down_disabled_or_elsewhere_is_not_chosen() -> None:
     assert chosen([pool("a")], Wish(1, zone="nova")) == "a"
 
 
+def test_a_volume_may_be_bound_to_a_backend_or_have_to_leave_it() -> None:
+    pools = [pool("a"), pool("b", free_capacity_gb=50.0)]
+    assert chosen(pools, Wish(1, only="b")) == "b"
+    assert chosen(pools, Wish(1, but="a")) == "b"
+    said = str(refused(pools, Wish(60, only="b")))
+    assert "a: only backend b will do" in said
+    assert "b: it has room for 50 GiB, not 60" in said
+    assert "a: the volume is there" in str(refused(pools[:1], Wish(1, but="a")))
+
+
 def test_room_elsewhere_makes_no_difference_to_who_cannot_do_it() -> None:
     """Less would do on the one that can: so it is a matter of room."""
     pools = [pool("a", multiattach=False), pool("b", free_capacity_gb=1.0)]

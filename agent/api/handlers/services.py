@@ -10,7 +10,7 @@ from agent.api import choices, microversions, query, schemas, views
 from agent.api.exchange import Answer, Call
 from agent.errors import Invalid, NotFound
 from agent.records import Pool, VolumeType
-from agent.service import specs
+from agent.service import filters
 
 
 def index(call: Call) -> Answer:
@@ -56,8 +56,7 @@ def pools(call: Call) -> Answer:
     found = call.services.node.pools(call.ctx)
     if call.version >= microversions.POOL_FILTERS:
         found = [pool for pool in found if _has(pool, asked)]
-    wanted = kind.extra_specs if kind else {}
-    fit = [pool for pool in found if not any(specs.unmet(wanted, pool.capabilities))]
+    fit = [pool for pool in found if filters.lacks(pool, kind) is None]
     return Answer(200, {"pools": views.pools(fit, detail)})
 
 
