@@ -4,7 +4,7 @@ PYTHON := $(VENV)/bin/python
 LAB    := tests/lab/run
 PYTEST := $(PYTHON) -m pytest
 
-.PHONY: help demo test test-kernels test-loopback outside check bench run states sample clean
+.PHONY: help demo test test-kernels test-loopback outside check scheduler bench run states sample clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -21,8 +21,11 @@ demo: $(VENV)/.ready ## the main job on a real kernel: one volume, three hosts, 
 check: $(VENV)/.ready ## the fast loop, under a minute: format, lint, types, imports, unit, API, conformance, restart
 	tests/check
 
-test: check outside ## everything: check, the outside driver, then the system tests on a real kernel in the lab
+test: check outside scheduler ## everything: check, the outside driver, a real scheduler, then the system tests on a real kernel in the lab
 	tests/system/run
+
+scheduler: $(VENV)/.ready ## the real cinder-scheduler against our reports, on loopback: RabbitMQ, Cinder 29.0.0
+	tests/scheduler/run
 
 test-kernels: check ## the system tests on both supported kernels
 	tests/system/run --kernel 6.1

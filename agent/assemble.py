@@ -11,6 +11,7 @@ from typing import Any
 
 from oslo_config import cfg
 
+from agent import reporter
 from agent.api.settings import ApiSettings
 from agent.api.wsgi import build_app
 from agent.backends import MOMENT, Backends, load, share_of
@@ -18,18 +19,22 @@ from agent.db import migrations
 from agent.db.engine import Database
 from agent.locks import Locks
 from agent.loops import Loop
+from agent.reporter import Reporter
+from agent.service import weighers
 from agent.service.access import Access
 from agent.service.attachments import Attachments
 from agent.service.extending import Extending
 from agent.service.handing import Handing
 from agent.service.jobs import Jobs
 from agent.service.making import Making
+from agent.service.messages import Messages
 from agent.service.moving import Moving
 from agent.service.node import Node
 from agent.service.places import Places
 from agent.service.reconcile import Reconcile
 from agent.service.resume import Resume
 from agent.service.reverting import Reverting
+from agent.service.scheduler import Scheduler
 from agent.service.services import Services
 from agent.service.snapshots import Snapshots
 from agent.service.types import Types
@@ -51,7 +56,7 @@ class Assembly:
     services: Services
     reconcile: Reconcile
     backends: Backends
-    loops: tuple[Loop | Wiping, ...]
+    loops: tuple[Loop | Wiping | Reporter, ...]
     database: Database
     jobs: Jobs
 
@@ -81,7 +86,9 @@ def assemble(conf: cfg.ConfigOpts, root: Root | None = None) -> Assembly:
     types = Types(database, conf.default_volume_type)
     jobs = Jobs(conf.create_wait)
     wiping = Wiping(backends)
-    places = Places(node, backends, conf.storage_availability_zone)
+    messages = Messages(database, conf.message_ttl)
+    scheduler = Scheduler(node, types, messages, _multipliers(conf))
+    places = Places(node, backends, scheduler, conf.storage_availability_zone)
     making = Making(database, backends, locks, node=node, wiping=wiping)
     services = Services(
         volumes=Volumes(
@@ -128,6 +135,8 @@ def assemble(conf: cfg.ConfigOpts, root: Root | None = None) -> Assembly:
             jobs=jobs,
             places=places,
         ),
+        scheduler=scheduler,
+        messages=messages,
     )
     reconcile = Reconcile(
         database,
@@ -137,10 +146,12 @@ def assemble(conf: cfg.ConfigOpts, root: Root | None = None) -> Assembly:
         node=node,
         resume=Resume(database, backends, jobs, making, services),
     )
-    loops: tuple[Loop | Wiping, ...] = (
+    reports = reporter.make(conf, node.reports)
+    loops: tuple[Loop | Wiping | Reporter, ...] = (
         Loop("reconcile", conf.reconcile_interval, reconcile.run),
         Loop("stats", conf.backend_stats_polling_interval, node.refresh),
         wiping,
+        *([reports] if reports else []),
     )
     app = build_app(services, _api_settings(conf))
     return Assembly(app, services, reconcile, backends, loops, database, jobs)
@@ -149,6 +160,13 @@ def assemble(conf: cfg.ConfigOpts, root: Root | None = None) -> Assembly:
 def _url(conf: cfg.ConfigOpts) -> str:
     default = f"sqlite:///{os.path.join(conf.state_path, 'lunshare.sqlite')}"
     return str(conf.database.connection or default)
+
+
+def _multipliers(conf: cfg.ConfigOpts) -> dict[str, float]:
+    """Of each weigher, from the option that is named after it."""
+    return {
+        name: conf.scheduler[f"{name}_weight_multiplier"] for name in weighers.WEIGHERS
+    }
 
 
 def _api_settings(conf: cfg.ConfigOpts) -> ApiSettings:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -31,7 +31,7 @@ from agent.errors import (
 from drivers import errors as driver_errors
 from drivers import registry
 from drivers.base import Backend, Root
-from drivers.values import Capacity
+from drivers.values import Capacity, Wipe
 
 LOG = log.getLogger(__name__)
 
@@ -50,6 +50,10 @@ _FAMILIES: tuple[tuple[type[driver_errors.DriverError], type[AgentError]], ...] 
 
 #: Seconds after which what is under way is taken for something that hangs.
 MOMENT = 3.0
+
+#: Seconds after which a backend whose check is under way counts as down. An LVM
+#: command may wait for a good part of it behind others.
+LATE = 30.0
 
 
 class Slots:
@@ -78,6 +82,37 @@ class Slots:
         self._free.release()
 
 
+class Look:
+    """One look at a backend, under way or done.
+
+    Storage that hangs may keep it for as long as its drivers let it; nobody
+    else waits for it, and the next look begins when this one has ended.
+    """
+
+    def __init__(self, name: str, work: Callable[[], None]) -> None:
+        """Begin."""
+        self.done, self.told = threading.Event(), False
+        self._work, self._since = work, time.monotonic()
+        threading.Thread(target=self._run, name=f"look-{name}", daemon=True).start()
+
+    def wait(self, timeout: float | None) -> bool:
+        """Whether it was done within so many seconds; None waits for its end."""
+        return self.done.wait(timeout)
+
+    def late(self) -> str | None:
+        """A sentence about a look that takes so long that storage must hang."""
+        took = time.monotonic() - self._since
+        if self.done.is_set() or took < LATE:
+            return None
+        return f"a check of it has been under way for {took:.0f} s: its storage hangs"
+
+    def _run(self) -> None:
+        try:
+            self._work()
+        finally:
+            self.done.set()
+
+
 @dataclass
 class NodeBackend:
     """One backend with what is known of it."""
@@ -86,9 +121,18 @@ class NodeBackend:
     driver: Backend
     options: Mapping[str, Any]
     slots: Slots
-    problem: str | None = "not checked yet"
     capacity: Capacity | None = None
-    checked_at: float = field(default=0.0)
+    wipes: tuple[Wipe, ...] = ()
+    checked_at: float = 0.0
+    _found: str | None = "not checked yet"
+    _look: Look | None = None
+    _mutex: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def problem(self) -> str | None:
+        """What is wrong with it: as the last look found, or that one hangs."""
+        look = self._look
+        return (look.late() if look else None) or self._found
 
     @property
     def up(self) -> bool:
@@ -118,12 +162,23 @@ class NodeBackend:
         with translated():
             yield self.driver
 
+    def look(self) -> Look:
+        """Begin to refresh it, in a thread of its own, unless that is under way."""
+        with self._mutex:
+            if self._look is None or self._look.done.is_set():
+                self._look = Look(self.name, self.refresh)
+            elif (late := self._look.late()) and not self._look.told:
+                self._look.told = True
+                LOG.error("[%s] STATE up=False problem=%s", self.name, late)
+            return self._look
+
     def refresh(self) -> None:
         """Check it and read its capacity; remember what is wrong, if anything."""
         try:
             self.driver.volumes.check()
             self.driver.target.check()
             self.capacity = self.driver.volumes.capacity()
+            self.wipes = self.driver.volumes.wipes()
             self._settle(None)
         except driver_errors.DriverError as error:
             self._settle(str(error))
@@ -132,7 +187,7 @@ class NodeBackend:
             self._settle("its driver failed unexpectedly; see the journal")
 
     def _settle(self, problem: str | None) -> None:
-        if problem != self.problem:
+        if problem != self._found:
             LOG.log(
                 log.INFO if problem is None else log.ERROR,
                 "[%s] STATE up=%s problem=%s",
@@ -140,7 +195,7 @@ class NodeBackend:
                 problem is None,
                 problem,
             )
-        self.problem, self.checked_at = problem, time.time()
+        self._found, self.checked_at = problem, time.time()
 
 
 @contextmanager

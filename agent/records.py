@@ -219,12 +219,24 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """One backend as a scheduler sees it: host@backend#pool and what it can do."""
+    """One backend as a scheduler sees it: host@backend#pool and what it can do.
+
+    ``problem`` says why it is down, ``closed`` why it takes nothing new although
+    it is not; both are empty when it is well.
+    """
 
     name: str
     backend: str
     capabilities: Mapping[str, Any]
-    up: bool = True
+    problem: str = ""
+    closed: str = ""
+    enabled: bool = True
+    zone: str = "nova"
+
+    @property
+    def up(self) -> bool:
+        """Whether its last check found it working."""
+        return not self.problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,6 +265,22 @@ class WipeState:
     def percent(self) -> int:
         """How much of it is wiped; 100 only when nothing is left."""
         return (self.size - self.left) * 100 // self.size if self.size else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """Why something failed, for whoever asked for it; gone after ``expires_at``."""
+
+    id: str
+    project_id: str
+    event_id: str
+    user_message: str
+    message_level: str
+    resource_type: str | None
+    resource_uuid: str | None
+    request_id: str
+    created_at: datetime
+    expires_at: datetime
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ HEADER = "OpenStack-API-Version"
 MIN: Version = (3, 0)
 MAX: Version = (3, 71)
 
+MESSAGES: Version = (3, 3)
 MANAGEABLE: Version = (3, 8)
 SNAPSHOT_METADATA_FILTER: Version = (3, 22)
 DELETE_FORCE: Version = (3, 23)

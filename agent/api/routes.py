@@ -17,6 +17,7 @@ from agent.api.handlers import (
     discovery,
     health,
     manageable,
+    messages,
     services,
     snapshots,
     types,
@@ -37,6 +38,7 @@ class Route:
 
 
 _V0 = microversions.MIN
+_MESSAGES = microversions.MESSAGES
 _ATTACH = microversions.ATTACHMENTS
 _MANAGE = microversions.MANAGEABLE
 _COMPLETE = microversions.ATTACHMENT_COMPLETE
@@ -94,6 +96,11 @@ ROUTES: tuple[Route, ...] = (
         services.disable_with_reason,
     ),
     Route("GET", "/v3/scheduler-stats/get_pools", _V0, services.pools),
+    Route("POST", "/v3/scheduler-stats/explain", _V0, services.explain),
+    Route("GET", "/v3/capabilities/{host}", _V0, services.capabilities),
+    Route("GET", "/v3/messages", _MESSAGES, messages.index),
+    Route("GET", "/v3/messages/{id}", _MESSAGES, messages.show),
+    Route("DELETE", "/v3/messages/{id}", _MESSAGES, messages.delete),
     Route("GET", "/v3/lunshare/wipes", _V0, wipes.index),
 )
 

@@ -120,6 +120,24 @@ VOLUME_CREATE = Form(
     }
 )
 
+# What a choice of backend depends on; names and such may stay where they are.
+_ASKED = {
+    **_NAMING,
+    "size": {
+        "type": ["integer", "string"],
+        "minimum": 1,
+        "maximum": 2**31 - 1,
+        "pattern": "^0*[1-9][0-9]{0,8}$",
+        "description": "a whole number of GiB, 1 or more",
+    },
+    "volume_type": _text(),
+    "availability_zone": _text(),
+}
+
+EXPLAIN = Form(
+    {microversions.MIN: _object({"volume": _object(_ASKED, ("size",))}, ("volume",))}
+)
+
 VOLUME_UPDATE = Form(
     {
         microversions.MIN: _changed_volume(least=0),

@@ -19,6 +19,7 @@ from agent.api.exchange import Version
 from agent.records import (
     Attachment,
     ForeignDisk,
+    Message,
     Pool,
     ServiceState,
     Snapshot,
@@ -320,6 +321,23 @@ def wipe(shown: WipeState) -> View:
         "left": shown.left,
         "percent": shown.percent,
     }
+
+
+def message(shown: Message, base: str) -> View:
+    """A user message; ``base`` is what the client's own URLs begin with."""
+    href = f"{base}/messages/{shown.id}"
+    view: View = {
+        "id": shown.id,
+        "event_id": shown.event_id,
+        "user_message": shown.user_message,
+        "message_level": shown.message_level,
+        "created_at": _time(shown.created_at),
+        "guaranteed_until": _time(shown.expires_at),
+        "request_id": shown.request_id,
+        "links": [{"rel": "self", "href": href}, {"rel": "bookmark", "href": href}],
+    }
+    of = {"resource_type": shown.resource_type, "resource_uuid": shown.resource_uuid}
+    return view | {key: text for key, text in of.items() if text}
 
 
 def _time(moment: datetime | None) -> str | None:

@@ -67,6 +67,13 @@ OPTIONS = [
         min=1,
         help="Seconds between two looks at a backend's capacity.",
     ),
+    cfg.IntOpt(
+        "message_ttl",
+        default=2592000,
+        min=1,
+        help="Seconds for which a user message is kept: why a volume could not be"
+        " created. Of more than a thousand the oldest go before that.",
+    ),
     cfg.BoolOpt(
         "single_processor",
         default=True,

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from oslo_config import cfg
 
-from agent.conf import api, backends, database, helper, node
+from agent.conf import api, backends, database, helper, node, scheduler
 
 Options = Sequence[cfg.Opt]
 
@@ -19,6 +19,7 @@ def register(conf: cfg.ConfigOpts) -> None:
     conf.register_opts(node.OPTIONS + api.OPTIONS)
     conf.register_opts(database.OPTIONS, "database")
     conf.register_opts(helper.OPTIONS, "helper")
+    conf.register_opts(scheduler.OPTIONS, "scheduler")
 
 
 def check(conf: cfg.ConfigOpts) -> None:
@@ -28,6 +29,8 @@ def check(conf: cfg.ConfigOpts) -> None:
     """
     for option in node.CLI_OPTIONS + node.OPTIONS + api.OPTIONS:
         getattr(conf, option.dest)
+    for option in scheduler.OPTIONS:
+        getattr(conf.scheduler, option.dest)
 
 
 def register_backend(
@@ -47,5 +50,6 @@ def list_opts() -> list[tuple[str, Options]]:
         ("DEFAULT", node.CLI_OPTIONS + node.OPTIONS + api.OPTIONS),
         ("database", database.OPTIONS),
         ("helper", helper.OPTIONS),
+        ("scheduler", scheduler.OPTIONS),
         ("lvm", [*backends.OPTIONS, *lvm, *lio]),
     ]

@@ -136,6 +136,21 @@ SERVICES = sa.Table(
     _time("updated_at"),
 )
 
+MESSAGES = sa.Table(
+    "messages",
+    METADATA,
+    _id(primary_key=True),
+    _text("project_id", nullable=False),
+    _text("event_id", nullable=False),
+    _text("user_message", 1024, nullable=False),
+    _text("message_level", nullable=False),
+    _text("resource_type"),
+    _text("resource_uuid", 36),
+    _text("request_id", nullable=False),
+    sa.Column("created_at", sa.DateTime, nullable=False),
+    sa.Column("expires_at", sa.DateTime, nullable=False),
+)
+
 
 def _live(name: str, table: sa.Table, *columns: str) -> None:
     """An index over the rows that are not deleted; in SQLite, elsewhere over all.

@@ -5,15 +5,16 @@
 from __future__ import annotations
 
 import threading
+import time
 from datetime import UTC, datetime
 from typing import Any
 
-from agent.backends import Backends, NodeBackend
+from agent.backends import MOMENT, Backends, NodeBackend
 from agent.db import services, volumes
 from agent.db.engine import Database
 from agent.errors import NotFound
 from agent.records import Context, Health, Pool, ServiceState
-from drivers.values import GIB
+from agent.service import report
 
 _VOLUME = "cinder-volume"
 _SCHEDULER = "cinder-scheduler"
@@ -90,29 +91,63 @@ class Node:
 
     def pools(self, ctx: Context) -> list[Pool]:
         """What a scheduler may choose from."""
+        return self._pools()
+
+    def _pools(self) -> list[Pool]:
         with self._db.reading() as connection:
             disabled = services.disabled(connection)
         return [
             Pool(
-                name=f"{self._host}@{b.name}#{_backend_name(b)}",
+                name=f"{self._host}@{b.name}#{report.pool_name(b)}",
                 backend=b.name,
-                capabilities=_capabilities(b, *self._promised.of(b.name)),
-                up=b.up and (self._service_host(b), _VOLUME) not in disabled,
+                capabilities=report.capabilities(b, *self._promised.of(b.name)),
+                problem=b.problem or "",
+                closed=b.capacity.closed if b.capacity else "",
+                enabled=(self._service_host(b), _VOLUME) not in disabled,
+                zone=self._zone,
             )
             for b in self._backends.values()
         ]
 
+    def pool(self, ctx: Context, host: str) -> Pool:
+        """The pool of host@backend, or of host@backend#pool.
+
+        :raises NotFound: there is none of that name here.
+        """
+        for pool in self.pools(ctx):
+            if host in (pool.name, pool.name.partition("#")[0]):
+                return pool
+        raise NotFound("service", host)
+
+    def reports(self) -> dict[str, dict[str, Any]]:
+        """What Cinder's scheduler is to be told of each host@backend seen so far."""
+        return {
+            pool.name.partition("#")[0]: report.for_scheduler(pool)
+            for pool in self._pools()
+            if self._backends[pool.backend].capacity
+        }
+
     def refresh(self) -> None:
-        """Look at every backend's state and room again."""
+        """Look at every backend's state and room again, at all of them at once.
+
+        Whoever does not answer within a moment is left to it: the others are
+        not held up. Before the first reconcile all are waited for, since a
+        backend may have to activate every disk of its own after a boot.
+        """
+        looks = [backend.look() for backend in self._backends.values()]
+        self._count()
+        end = time.monotonic() + MOMENT
+        for look in looks:
+            left = max(0.0, end - time.monotonic())
+            look.wait(left if self._reconciled else None)
+
+    def _count(self) -> None:
+        """Count in SQL what volumes there are on each backend."""
         with self._db.reading() as connection:
             used = volumes.backends(connection)
+            for name in self._backends:
+                self._promised.put(name, *volumes.promised(connection, name))
         self._left_out = tuple(sorted(used - set(self._backends)))
-        for backend in self._backends.values():
-            backend.refresh()
-            with self._db.reading() as connection:
-                self._promised.put(
-                    backend.name, *volumes.promised(connection, backend.name)
-                )
 
     def promise(self, backend: str, count: int, gib: int) -> None:
         """A volume came (1, its size) or went (-1, minus its size)."""
@@ -121,7 +156,7 @@ class Node:
     def host_of(self, backend: str) -> str:
         """The host@backend#pool of a volume."""
         found = self._backends.find(backend)
-        return f"{self._host}@{backend}#{_backend_name(found) if found else backend}"
+        return f"{self._host}@{backend}#{report.pool_name(found) if found else backend}"
 
     def health(self) -> Health:
         """Whether the node can do its work, and what is wrong."""
@@ -180,45 +215,3 @@ class Node:
             updated_at=moment,
             disabled_reason=disabled.get(key),
         )
-
-
-def _backend_name(backend: NodeBackend) -> str:
-    return str(backend.options.get("volume_backend_name") or backend.name)
-
-
-def _capabilities(
-    backend: NodeBackend, volumes_here: int, promised_gib: int
-) -> dict[str, Any]:
-    """The report of one pool, in the words of Cinder's LVM driver."""
-    capacity = backend.capacity
-    thin = capacity.thin if capacity else False
-    total = capacity.total / GIB if capacity else 0.0
-    free = capacity.free / GIB if capacity else 0.0
-    provisioned = capacity.provisioned / GIB if capacity else 0.0
-    return {
-        "volume_backend_name": _backend_name(backend),
-        "pool_name": _backend_name(backend),
-        "vendor_name": "lunshare",
-        "driver_version": "1.0",
-        "storage_protocol": "iSCSI",
-        "total_capacity_gb": round(total, 2),
-        "free_capacity_gb": round(free, 2),
-        "provisioned_capacity_gb": round(max(provisioned, promised_gib), 2),
-        "allocated_capacity_gb": promised_gib,
-        "reserved_percentage": backend.options["reserved_percentage"],
-        "max_over_subscription_ratio": backend.options["max_over_subscription_ratio"],
-        "thin_provisioning_support": thin,
-        "thick_provisioning_support": not thin,
-        "total_volumes": volumes_here,
-        "multiattach": True,
-        "online_extend_support": False,
-        "QoS_support": False,
-        "replication_enabled": False,
-        "shared_targets": False,
-        "sparse_copy_volume": thin,
-        "backend_state": "up" if backend.up else "down",
-        "location_info": f"lunshare:{backend.name}",
-        "timestamp": datetime.fromtimestamp(backend.checked_at, UTC)
-        .replace(tzinfo=None)
-        .isoformat(),
-    }

@@ -9,15 +9,19 @@ import math
 from agent.backends import Backends
 from agent.errors import Invalid, NotFound
 from agent.records import Context, Pool, VolumeType
-from agent.service import placement
+from agent.service import filters
 from agent.service.node import Node
+from agent.service.scheduler import Scheduler
 
 
 class Places:
     """The places of this node."""
 
-    def __init__(self, node: Node, backends: Backends, zone: str) -> None:
-        self._node, self._backends, self.zone = node, backends, zone
+    def __init__(
+        self, node: Node, backends: Backends, scheduler: Scheduler, zone: str
+    ) -> None:
+        self._node, self._backends = node, backends
+        self._scheduler, self.zone = scheduler, zone
 
     def backend(self, host: str) -> str:
         """The backend that is meant by host@backend or host@backend#pool.
@@ -46,31 +50,27 @@ class Places:
         ctx: Context,
         size: int,
         kind: VolumeType | None,
+        zone: str | None = None,
         *,
         only: str | None = None,
         but: str | None = None,
     ) -> str:
         """The backend for a volume of ``size`` GiB: any, one only, or any but one.
 
-        :raises Invalid: none can do what the type asks for.
+        :raises Invalid: none can do what is asked for.
         :raises Exhausted: those that can have no room.
         """
-        pools = [
-            pool
-            for pool in self._node.pools(ctx)
-            if only in (None, pool.backend) and pool.backend != but
-        ]
-        return placement.choose(pools, size, kind)
+        return self._scheduler.place(ctx, size, kind, zone, only=only, but=but).backend
 
     def lacks(self, ctx: Context, backend: str, kind: VolumeType | None) -> str | None:
         """What the type asks for and this backend has not, or None."""
         pool = self._pool(ctx, backend)
-        return placement.lacks(pool, kind) if pool else "it is not enabled"
+        return filters.lacks(pool, kind) if pool else "it is not enabled"
 
     def room(self, ctx: Context, backend: str) -> float:
         """GiB that this backend may still promise; no bound where that is not known."""
         pool = self._pool(ctx, backend)
-        return placement.room(pool) if pool and pool.up else math.inf
+        return filters.room(pool) if pool and pool.up else math.inf
 
     def _pool(self, ctx: Context, backend: str) -> Pool | None:
         pools = self._node.pools(ctx)

@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from agent.service.attachments import Attachments
 from agent.service.extending import Extending
 from agent.service.handing import Handing
+from agent.service.messages import Messages
 from agent.service.moving import Moving
 from agent.service.node import Node
 from agent.service.reverting import Reverting
+from agent.service.scheduler import Scheduler
 from agent.service.snapshots import Snapshots
 from agent.service.types import Types
 from agent.service.volumes import Volumes
@@ -32,3 +34,5 @@ class Services:
     wiping: Wiping
     handing: Handing
     moving: Moving
+    scheduler: Scheduler
+    messages: Messages

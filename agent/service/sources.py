@@ -59,7 +59,9 @@ class Sources:
         size = _size(new, least)
         return Plan(
             size=size,
-            backend=self._places.choose(ctx, size, kind, only=origin.backend),
+            backend=self._places.choose(
+                ctx, size, kind, new.availability_zone, only=origin.backend
+            ),
             kind=kind,
             type_id=kind.id if kind else origin.volume_type_id,
             multiattach=kind.multiattach if kind else origin.multiattach,
@@ -82,7 +84,7 @@ class Sources:
         kind = self._types.resolve(new.volume_type)
         return Plan(
             size=new.size,
-            backend=self._places.choose(ctx, new.size, kind),
+            backend=self._places.choose(ctx, new.size, kind, new.availability_zone),
             kind=kind,
             type_id=kind.id if kind else None,
             multiattach=kind.multiattach if kind else False,

@@ -79,7 +79,6 @@ class Volumes:
         :raises Exhausted: no backend has room.
         :raises BackendFailed: the disk could not be made; nothing is left.
         """
-        self._places.check_zone(new.availability_zone)
         plan = self._sources.plan(ctx, new)
         volume = self._row(ctx, new, plan)
         with self._db.writing() as connection:

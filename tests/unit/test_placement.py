@@ -1,47 +1,108 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Which backend a new volume goes to, and why not."""
+"""Which backend a new volume goes to, and what is said of the others."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from agent.errors import Exhausted, Invalid
+from agent.errors import AgentError, Exhausted, Invalid
 from agent.records import Pool, VolumeType
-from agent.service.placement import choose, room
+from agent.service import specs, weighers
+from agent.service.filters import FILTERS, room
+from agent.service.placement import choose, refusal
+from agent.service.verdicts import Choice, Wish
 
 SHARED = VolumeType("t", "shared", extra_specs={"multiattach": "<is> True"})
+WEIGHTS = {weighers.CAPACITY: 1.0, weighers.ALLOCATED: 0.0}
 
 
-def pool(name: str, up: bool = True, **capabilities: Any) -> Pool:
+def pool(name: str, **capabilities: Any) -> Pool:
     base = {
         "volume_backend_name": name,
         "total_capacity_gb": 100.0,
         "free_capacity_gb": 100.0,
         "provisioned_capacity_gb": 0.0,
+        "allocated_capacity_gb": 0,
         "reserved_percentage": 0,
         "max_over_subscription_ratio": 2.0,
         "thin_provisioning_support": False,
         "multiattach": True,
     }
-    return Pool(f"host@{name}#{name}", name, {**base, **capabilities}, up)
+    return Pool(f"host@{name}#{name}", name, {**base, **capabilities})
+
+
+def wish(size: int, kind: VolumeType | None = None, **extra_specs: str) -> Wish:
+    if extra_specs:
+        kind = VolumeType("t", "t", extra_specs=extra_specs)
+    return Wish(size, kind)
+
+
+def chosen(pools: list[Pool], asked: Wish, **weights: float) -> str:
+    found = choose(pools, asked, {**WEIGHTS, **weights}).chosen
+    assert found
+    return found.backend
+
+
+def refused(pools: list[Pool], asked: Wish) -> AgentError:
+    choice = choose(pools, asked, WEIGHTS)
+    assert choice.chosen is None
+    return refusal(choice)
+
+
+def verdicts(choice: Choice, backend: str) -> dict[str, tuple[bool, str]]:
+    (of_it,) = [c for c in choice.candidates if c.pool.backend == backend]
+    return {each.filter: (each.passed, each.reason) for each in of_it.verdicts}
 
 
 def test_the_backend_with_the_most_room_is_chosen() -> None:
     pools = [pool("a", free_capacity_gb=10.0), pool("b", free_capacity_gb=20.0)]
-    assert choose(pools, 5, None) == "b"
+    assert chosen(pools, wish(5)) == "b"
+
+
+def test_multipliers_say_what_counts() -> None:
+    small = pool("small", total_capacity_gb=50.0, free_capacity_gb=40.0)
+    large = pool("large", allocated_capacity_gb=30)
+    assert chosen([small, large], wish(5)) == "large"
+    assert chosen([small, large], wish(5), capacity=-1.0) == "small"
+    assert chosen([small, large], wish(5), allocated_capacity=-1.5) == "small"
 
 
 def test_a_thin_pool_is_promised_by_its_ratio() -> None:
     thin = pool("a", thin_provisioning_support=True, provisioned_capacity_gb=150.0)
     assert room(thin) == 50.0
+    assert chosen([thin], wish(50)) == "a"
+    assert isinstance(refused([thin], wish(51)), Exhausted)
+
+
+def test_a_thick_pool_promises_what_is_free_and_not_promised() -> None:
+    assert room(pool("a", provisioned_capacity_gb=70.0)) == 30.0
+    assert room(pool("a", free_capacity_gb=20.0)) == 20.0
+
+
+def test_a_type_that_wants_thick_volumes_is_held_to_what_is_there() -> None:
+    thin = pool("a", thin_provisioning_support=True, provisioned_capacity_gb=60.0)
+    thick = VolumeType("t", "t", extra_specs={"provisioning:type": "thick"})
+    assert chosen([thin], wish(100)) == "a"
+    assert "room for 40 GiB, not 41" in str(refused([thin], wish(41, thick)))
 
 
 def test_a_pool_that_is_physically_full_takes_nothing_whatever_its_ratio() -> None:
     full = pool("a", thin_provisioning_support=True, free_capacity_gb=0.0)
     assert room(full) == 0.0
+    assert "physically full" in str(refused([full], wish(1)))
+
+
+def test_a_pool_that_says_it_is_closed_takes_nothing_and_its_reason_is_told() -> None:
+    shut = replace(
+        pool("a", thin_provisioning_support=True), closed="its metadata is 96 % full"
+    )
+    error = refused([shut], wish(1))
+    assert isinstance(error, Exhausted)
+    assert "a: it takes nothing new: its metadata is 96 % full" in str(error)
 
 
 def test_the_reserve_is_left_alone() -> None:
@@ -56,22 +117,61 @@ def test_the_reserve_is_left_alone() -> None:
 
 
 def test_too_large_is_said_with_the_room_there_is() -> None:
-    with pytest.raises(Exhausted, match=r"size 500 GiB .*\(a 100 GiB\)"):
-        choose([pool("a")], 500, None)
+    error = refused([pool("a")], wish(500))
+    assert isinstance(error, Exhausted)
+    assert "size 500 GiB (a: it has room for 100 GiB, not 500)" in str(error)
 
 
 def test_a_type_that_no_backend_can_do_is_said_with_the_reason() -> None:
-    with pytest.raises(Invalid, match="a: multiattach is False, not <is> True"):
-        choose([pool("a", multiattach=False)], 1, SHARED)
+    error = refused([pool("a", multiattach=False)], wish(1, SHARED))
+    assert isinstance(error, Invalid)
+    assert "a: multiattach is False, not <is> True" in str(error)
 
 
-def test_a_backend_that_is_down_is_not_chosen() -> None:
-    with pytest.raises(Invalid, match="a: it is down or disabled"):
-        choose([pool("a", up=False)], 1, None)
+def test_who_is_down_disabled_or_elsewhere_is_not_chosen() -> None:
+    down = replace(pool("a"), problem="its storage hangs")
+    assert "a: it is down: its storage hangs" in str(refused([down], wish(1)))
+    off = replace(pool("a"), enabled=False)
+    assert "a: its service is disabled" in str(refused([off], wish(1)))
+    there = Wish(1, zone="mars")
+    assert "zone nova, not mars" in str(refused([pool("a")], there))
+    assert chosen([pool("a")], Wish(1, zone="nova")) == "a"
+
+
+def test_a_volume_may_be_bound_to_a_backend_or_have_to_leave_it() -> None:
+    pools = [pool("a"), pool("b", free_capacity_gb=50.0)]
+    assert chosen(pools, Wish(1, only="b")) == "b"
+    assert chosen(pools, Wish(1, but="a")) == "b"
+    said = str(refused(pools, Wish(60, only="b")))
+    assert "a: only backend b will do" in said
+    assert "b: it has room for 50 GiB, not 60" in said
+    assert "a: the volume is there" in str(refused(pools[:1], Wish(1, but="a")))
+
+
+def test_room_elsewhere_makes_no_difference_to_who_cannot_do_it() -> None:
+    """Less would do on the one that can: so it is a matter of room."""
+    pools = [pool("a", multiattach=False), pool("b", free_capacity_gb=1.0)]
+    assert isinstance(refused(pools, wish(5, SHARED)), Exhausted)
+
+
+def test_every_filter_speaks_of_every_pool_and_only_who_passed_is_weighed() -> None:
+    pools = [pool("a", multiattach=False), pool("b"), pool("c", free_capacity_gb=50.0)]
+    choice = choose(pools, wish(60, SHARED), WEIGHTS)
+    assert [c.pool.backend for c in choice.candidates] == ["a", "b", "c"]
+    for backend in "abc":
+        assert set(verdicts(choice, backend)) == set(FILTERS)
+    assert verdicts(choice, "a")["CapabilitiesFilter"][0] is False
+    assert verdicts(choice, "a")["CapacityFilter"][0] is True
+    assert verdicts(choice, "c")["CapacityFilter"] == (
+        False,
+        "it has room for 50 GiB, not 60",
+    )
+    assert [bool(c.numbers) for c in choice.candidates] == [False, True, False]
+    assert choice.chosen == pools[1]
 
 
 @pytest.mark.parametrize(
-    ("key", "wanted", "chosen"),
+    ("key", "wanted", "expected"),
     [
         ("volume_backend_name", "b", "b"),
         ("capabilities:volume_backend_name", "b", "b"),
@@ -80,7 +180,73 @@ def test_a_backend_that_is_down_is_not_chosen() -> None:
     ],
 )
 def test_extra_specs_are_matched_with_capabilities(
-    key: str, wanted: str, chosen: str
+    key: str, wanted: str, expected: str
 ) -> None:
     pools = [pool("a", free_capacity_gb=50.0), pool("b", free_capacity_gb=40.0)]
-    assert choose(pools, 1, VolumeType("t", "t", extra_specs={key: wanted})) == chosen
+    assert chosen(pools, wish(1, None, **{key: wanted})) == expected
+
+
+@pytest.mark.parametrize(
+    ("has", "wanted", "met"),
+    [
+        (True, "<is> True", True),
+        ("yes", "<is> True", True),
+        (False, "<is> True", False),
+        (False, "<is> False", True),
+        (None, "<is> False", False),
+        (True, "True", True),
+        (True, "true", False),
+        ("abc", "<in> b", True),
+        ("abc", "<in> d", False),
+        (4, "= 3", True),
+        (2, "= 3", False),
+        (3, "== 3.0", True),
+        (3, "!= 3", False),
+        (3, ">= 3", True),
+        (3, "<= 2", False),
+        ("word", ">= 2", False),
+        (3, ">= word", False),
+        (3, ">=", False),
+        ("a", "s== a", True),
+        ("a", "s!= a", False),
+        ("a", "s< b", True),
+        ("b", "s<= a", False),
+        ("b", "s> a", True),
+        ("a", "s>= b", False),
+        ("b", "<or> a <or> b", True),
+        ("c", "<or> a <or> b", False),
+        ("two words", "two words", True),
+        ("", "", True),
+    ],
+)
+def test_an_operator_means_what_it_means_in_cinder(
+    has: Any, wanted: str, met: bool
+) -> None:
+    assert specs.meets(has, wanted) is met
+
+
+@pytest.mark.parametrize(
+    ("wanted", "met"),
+    [
+        ("iSCSI", True),
+        ("iscsi", True),
+        ("ISCSI", True),
+        ("<in> iscsi", True),
+        ("s== iscsi", True),
+        ("NFS", False),
+        ("<or> FC <or> iscsi", True),
+    ],
+)
+def test_a_protocol_goes_by_all_its_names(wanted: str, met: bool) -> None:
+    told = list(
+        specs.unmet({"storage_protocol": wanted}, {"storage_protocol": "iSCSI"})
+    )
+    assert (told == []) is met
+
+
+def test_a_capability_may_be_a_list_or_lie_deeper() -> None:
+    has = {"tiers": ["gold", "silver"], "deep": {"er": "yes"}}
+    assert not any(specs.unmet({"tiers": "silver", "capabilities:deep:er": "yes"}, has))
+    assert list(specs.unmet({"capabilities:deep:est": "yes"}, has)) == [
+        "deep:est is None, not yes"
+    ]

@@ -68,7 +68,7 @@ def test_what_an_earlier_life_left_is_wiped_from_the_start(
 
 
 def test_one_backends_wipe_does_not_hold_anothers(node: Node) -> None:
-    with node.driver("one").failures.hold("wipe") as gate:
+    with node.driver("one").failures.hold("wipe.before") as gate:
         node.services.wiping.start()
         deleted(node, 4)
         assert {row.backend for row in left(node)} >= {"one"}
@@ -98,7 +98,7 @@ def test_a_disk_that_cannot_be_wiped_stays_and_is_tried_again(
 ) -> None:
     deleted(node, 2)
     before = left(node)
-    with node.driver("one").failures.fail("wipe", BROKEN):
+    with node.driver("one").failures.fail("wipe.before", BROKEN):
         for name in ("one", "two"):
             node.services.wiping.once(name)
     assert "WIPE failed disk=" in caplog.text

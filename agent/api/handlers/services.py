@@ -6,11 +6,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from agent.api import microversions, query, schemas, views
+from agent.api import choices, microversions, query, schemas, views
 from agent.api.exchange import Answer, Call
 from agent.errors import Invalid, NotFound
 from agent.records import Pool, VolumeType
-from agent.service import placement
+from agent.service import filters
 
 
 def index(call: Call) -> Answer:
@@ -56,8 +56,26 @@ def pools(call: Call) -> Answer:
     found = call.services.node.pools(call.ctx)
     if call.version >= microversions.POOL_FILTERS:
         found = [pool for pool in found if _has(pool, asked)]
-    fit = [pool for pool in found if placement.lacks(pool, kind) is None]
+    fit = [pool for pool in found if filters.lacks(pool, kind) is None]
     return Answer(200, {"pools": views.pools(fit, detail)})
+
+
+def explain(call: Call) -> Answer:
+    """POST /scheduler-stats/explain: what would be chosen, and why; nothing is made"""
+    asked = schemas.EXPLAIN.read(call)["volume"]
+    choice = call.services.scheduler.explain(
+        call.ctx,
+        int(asked["size"]),
+        asked.get("volume_type") or None,
+        asked.get("availability_zone") or None,
+    )
+    return Answer(200, {"explanation": choices.choice(choice)})
+
+
+def capabilities(call: Call) -> Answer:
+    """GET /capabilities/{host}"""
+    pool = call.services.node.pool(call.ctx, call.args["host"])
+    return Answer(200, choices.capabilities(pool))
 
 
 def _type(call: Call, ident: str | None) -> VolumeType | None:

@@ -1,0 +1,110 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""One function for each command: ask the node, and say it as tables.
+
+Each gives the node's own answer, for ``--json``, the text, and the exit code.
+"""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from typing import Any, NamedTuple
+from urllib.parse import urlencode
+
+from agent.cli.client import Node
+from agent.cli.table import table
+
+_GIB = 1024**3
+
+DONE, REFUSED, USAGE, UNREACHABLE, NO_BACKEND = 0, 1, 2, 3, 4
+
+
+_VERDICT = {True: "passes", False: "FAILS"}
+_NUMBER = ("name", "value", "multiplier", "weight")
+
+
+class Told(NamedTuple):
+    """What a command has to say."""
+
+    answer: Any
+    text: str
+    code: int = DONE
+
+
+def pools(node: Node, asked: Namespace) -> Told:
+    """Every backend's pool: its room, what it can do, and what is wrong with it."""
+    found = node.get("/scheduler-stats/get_pools?detail=true")["pools"]
+    head = ("POOL", "STATE", "TOTAL", "FREE", "PROMISED", "VOLUMES", "WIPING")
+    rows = [_pool(pool["name"], pool["capabilities"]) for pool in found]
+    return Told(found, table((*head, "PROTOCOL", "SHARED", "WHY"), rows))
+
+
+def _pool(name: str, caps: dict[str, Any]) -> list[Any]:
+    shut = caps["backend_state"] == "up" and caps.get("state_reason")
+    return [
+        name,
+        "closed" if shut else caps["backend_state"],
+        caps["total_capacity_gb"],
+        caps["free_capacity_gb"],
+        caps["provisioned_capacity_gb"],
+        caps["total_volumes"],
+        caps.get("wipes_left_gb"),
+        caps["storage_protocol"],
+        caps["multiattach"],
+        caps.get("state_reason"),
+    ]
+
+
+def explain(node: Node, asked: Namespace) -> Told:
+    """Where a volume of this size and type would go, and why not elsewhere."""
+    volume = {"size": asked.size, "volume_type": asked.type}
+    volume["availability_zone"] = asked.zone
+    found = node.post("/scheduler-stats/explain", {"volume": volume})["explanation"]
+    verdicts = [
+        [pool["name"], each["name"], _VERDICT[each["passed"]], each["reason"]]
+        for pool in found["pools"]
+        for each in pool["filters"]
+    ]
+    numbers = [
+        [pool["name"], *(each[key] for key in _NUMBER)]
+        for pool in found["pools"]
+        for each in pool["weighers"]
+    ]
+    said = [f"chosen: {found['chosen'] or 'none'}", ""]
+    said += [table(("POOL", "FILTER", "VERDICT", "REASON"), verdicts)]
+    if numbers:
+        head = ("POOL", "WEIGHER", "VALUE", "MULTIPLIER", "WEIGHT")
+        said += ["", table(head, numbers)]
+    return Told(found, "\n".join(said), DONE if found["chosen"] else NO_BACKEND)
+
+
+def wipes(node: Node, asked: Namespace) -> Told:
+    """Deleted disks whose bytes are still being wiped; sizes in GiB."""
+    found = node.get("/lunshare/wipes")["wipes"]
+    rows = [
+        [each["name"], each["backend"], _gib(each["size"]), _gib(each["left"])]
+        for each in found
+    ]
+    return Told(found, table(("NAME", "BACKEND", "SIZE", "LEFT"), rows))
+
+
+def messages(node: Node, asked: Namespace) -> Told:
+    """Why volumes could not be made, in every project; the newest first."""
+    query = urlencode({"all_tenants": 1, "limit": asked.limit})
+    found = node.get(f"/messages?{query}")["messages"]
+    rows = [
+        [
+            each["created_at"].partition(".")[0],
+            each["message_level"],
+            each["request_id"],
+            each.get("resource_uuid"),
+            each["user_message"],
+        ]
+        for each in found
+    ]
+    head = ("TIME", "LEVEL", "REQUEST", "RESOURCE", "MESSAGE")
+    return Told(found, table(head, rows))
+
+
+def _gib(size: int) -> float:
+    return round(size / _GIB, 2)

@@ -1,0 +1,101 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""The command line: what may be asked, in which words, with which exit code."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Sequence
+
+from agent.cli import commands
+from agent.cli.client import Node, Refused, Unreachable
+
+DEFAULT = "http://127.0.0.1:8776/v3"
+
+_CODES = """\
+exit codes:
+  0  done
+  1  the node refused; its own sentence is on standard error
+  2  the command line is wrong
+  3  no node answers at the endpoint
+  4  explain: no backend would take such a volume
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; the answer is the exit code."""
+    asked = _parser().parse_args(argv)
+    try:
+        told = asked.command(Node(asked.endpoint), asked)
+    except Refused as error:
+        return _failed(str(error), commands.REFUSED)
+    except Unreachable as error:
+        return _failed(str(error), commands.UNREACHABLE)
+    try:
+        print(
+            json.dumps(told.answer, indent=2) if asked.json else told.text, flush=True
+        )
+    except BrokenPipeError:
+        # Whoever read it, such as head, has enough.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return int(told.code)
+
+
+def _failed(sentence: str, code: int) -> int:
+    print(f"lunshare: {sentence}", file=sys.stderr)
+    return code
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="lunshare",
+        description="Ask a lunshare node what it holds and why it chose as it did.",
+        epilog=_CODES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    common = argparse.ArgumentParser(add_help=False)
+    common.add_argument(
+        "--endpoint",
+        default=os.environ.get("LUNSHARE_ENDPOINT", DEFAULT),
+        help="http://HOST:PORT/v3 or unix:PATH (default: LUNSHARE_ENDPOINT,"
+        f" else {DEFAULT})",
+    )
+    common.add_argument("--json", action="store_true", help="the node's own answer")
+    verbs = parser.add_subparsers(required=True, metavar="COMMAND")
+    made = {}
+    for command in (
+        commands.pools,
+        commands.explain,
+        commands.wipes,
+        commands.messages,
+    ):
+        text = (command.__doc__ or "").strip()
+        verb = verbs.add_parser(
+            command.__name__, parents=[common], help=text, description=text
+        )
+        verb.set_defaults(command=command)
+        made[command.__name__] = verb
+    _explain(made["explain"])
+    made["messages"].add_argument(
+        "--limit", type=_count, default=20, help="at most so many (default: 20)"
+    )
+    return parser
+
+
+def _explain(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument("--size", type=_count, required=True, help="in GiB")
+    verb.add_argument("--type", help="name or id of the volume type")
+    verb.add_argument("--zone", help="availability zone")
+
+
+def _count(text: str) -> int:
+    if text.isascii() and text.isdigit() and int(text) > 0:
+        return int(text)
+    raise argparse.ArgumentTypeError(f"{text!r} is no whole number, 1 or more")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,39 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""Rows as a table that can be read, and cut with awk."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+Cell = str | float | bool | None
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[Cell]]) -> str:
+    """Columns as wide as they need; the last is cut nowhere. Numbers to the right."""
+    texts = [[_text(cell) for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(head, *texts, strict=True)]
+    numeric = [
+        bool(rows) and all(_is_number(row[i]) for row in rows) for i in range(len(head))
+    ]
+
+    def line(cells: Sequence[str]) -> str:
+        placed = [
+            cell.rjust(width) if right else cell.ljust(width)
+            for cell, width, right in zip(cells, widths, numeric, strict=True)
+        ]
+        return "  ".join(placed).rstrip()
+
+    return "\n".join([line(head), *map(line, texts)])
+
+
+def _is_number(cell: Cell) -> bool:
+    return isinstance(cell, int | float) and not isinstance(cell, bool)
+
+
+def _text(cell: Cell) -> str:
+    if cell is None or cell == "":
+        return "-"
+    if isinstance(cell, bool):
+        return "yes" if cell else "no"
+    return f"{cell:g}" if isinstance(cell, float) and cell < 1e6 else str(cell)

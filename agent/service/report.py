@@ -1,0 +1,118 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""What a backend says of itself to schedulers, in the words of Cinder's drivers.
+
+All of it is from the backend's last look: nothing here asks storage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from agent.backends import NodeBackend
+from agent.records import Pool
+from drivers.values import GIB, Capacity
+
+_UNSEEN = Capacity(total=0, free=0, provisioned=0, thin=False)
+
+#: What Cinder's scheduler keeps of a backend beside its pools.
+_WHOLE = (
+    "volume_backend_name",
+    "vendor_name",
+    "driver_version",
+    "storage_protocol",
+    "shared_targets",
+    "sparse_copy_volume",
+    "replication_enabled",
+)
+
+
+def pool_name(backend: NodeBackend) -> str:
+    """What stands behind the # in host@backend#pool."""
+    return str(backend.options.get("volume_backend_name") or backend.name)
+
+
+def capabilities(
+    backend: NodeBackend, volumes_here: int, promised_gib: int
+) -> dict[str, Any]:
+    """The report of one pool; sizes in GiB."""
+    seen, driver = backend.capacity or _UNSEEN, backend.driver
+    name = pool_name(backend)
+    return {
+        "volume_backend_name": name,
+        "pool_name": name,
+        "vendor_name": "lunshare",
+        "driver_version": "1.0",
+        "storage_protocol": driver.target.PROTOCOL,
+        "total_capacity_gb": _gib(seen.total),
+        "free_capacity_gb": _gib(seen.free),
+        "provisioned_capacity_gb": max(_gib(seen.provisioned), float(promised_gib)),
+        "allocated_capacity_gb": promised_gib,
+        "reserved_percentage": backend.options["reserved_percentage"],
+        "max_over_subscription_ratio": backend.options["max_over_subscription_ratio"],
+        "thin_provisioning_support": seen.thin,
+        "thick_provisioning_support": not seen.thin,
+        "total_volumes": volumes_here,
+        "multiattach": driver.volumes.shareable,
+        "online_extend_support": driver.volumes.extends_open,
+        "QoS_support": False,
+        "replication_enabled": False,
+        "shared_targets": False,
+        "sparse_copy_volume": seen.thin,
+        "location_info": f"lunshare:{backend.name}",
+        **_state(backend, seen),
+        "timestamp": datetime.fromtimestamp(backend.checked_at, UTC)
+        .replace(tzinfo=None)
+        .isoformat(),
+    }
+
+
+def for_scheduler(pool: Pool) -> dict[str, Any]:
+    """The pool as Cinder's scheduler is told of it: a backend with one pool.
+
+    Cinder's filters read neither a pool's state nor the physical room of a thin
+    one. So what must not be chosen has nothing free, and all of it promised.
+    """
+    caps = dict(pool.capabilities)
+    # Cinder puts the time of the message here, and compares it with its own.
+    del caps["timestamp"]
+    if pool.problem or pool.closed or not pool.enabled or _full(caps):
+        caps |= _nothing(caps)
+    return {**{key: caps[key] for key in _WHOLE}, "pools": [caps]}
+
+
+def _nothing(caps: Mapping[str, Any]) -> dict[str, Any]:
+    """A pool with no room for anything.
+
+    Not one that is reserved to 100 %: CapacityFilter of Cinder 29.0.0 divides by
+    what is not reserved, and with it ends the search for every other backend.
+    """
+    most = caps["total_capacity_gb"] * caps["max_over_subscription_ratio"]
+    return {
+        "free_capacity_gb": 0.0,
+        "provisioned_capacity_gb": max(caps["provisioned_capacity_gb"], most),
+        "reserved_percentage": 0,
+    }
+
+
+def _state(backend: NodeBackend, seen: Capacity) -> dict[str, Any]:
+    wipes = backend.wipes
+    return {
+        "backend_state": "up" if backend.up else "down",
+        "state_reason": backend.problem or seen.closed or None,
+        "data_percent": seen.data_percent,
+        "metadata_percent": seen.metadata_percent,
+        "wipes": len(wipes),
+        "wipes_left_gb": _gib(sum(wipe.left for wipe in wipes)),
+    }
+
+
+def _full(caps: Mapping[str, Any]) -> bool:
+    reserve = caps["total_capacity_gb"] * caps["reserved_percentage"] / 100
+    return bool(caps["free_capacity_gb"] <= reserve)
+
+
+def _gib(size: int) -> float:
+    return round(size / GIB, 2)

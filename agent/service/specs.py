@@ -1,0 +1,106 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""A type's extra specs against what a pool says of itself.
+
+The operators are those of Cinder's scheduler, with its meanings:
+https://docs.openstack.org/cinder/latest/admin/ (extra specs requirements).
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+_SCOPE = "capabilities"
+_TRUE = frozenset({"1", "t", "true", "on", "y", "yes"})
+
+# A pool reports one spelling of its protocol; types are written with others.
+_PROTOCOLS = (
+    ("iSCSI", "iscsi", "ISCSI"),
+    ("NFS", "nfs"),
+    ("FC", "fc", "fibre_channel"),
+    ("NVMe-oF", "NVMeOF", "nvmeof"),
+)
+
+Test = Callable[[Any, str], bool]
+
+
+def unmet(specs: Mapping[str, str], capabilities: Mapping[str, Any]) -> Iterator[str]:
+    """A sentence for each spec that the capabilities do not meet.
+
+    A spec of another scope than ``capabilities:`` is not for a scheduler.
+    """
+    for key, wanted in specs.items():
+        path = key.split(":")
+        if len(path) > 1 and path[0] != _SCOPE:
+            continue
+        name = path[1:] if path[0] == _SCOPE and len(path) > 1 else path
+        has = _value(capabilities, name)
+        if not any(meets(each, wanted) for each in _spellings(name, has)):
+            yield f"{':'.join(name)} is {has}, not {wanted}"
+
+
+def meets(has: Any, wanted: str) -> bool:
+    """Whether a capability is what one extra spec asks for.
+
+    What is no number never compares as one; a capability that a pool does not
+    have meets nothing. A spec without an operator is meant to the letter.
+    """
+    if has is None:
+        return False
+    operation, _, operand = wanted.strip().partition(" ")
+    operand = operand.strip()
+    if operation == "<or>":
+        return str(has) in (text.strip() for text in operand.split("<or>"))
+    if operation not in _TESTS:
+        return str(has) == wanted
+    try:
+        return bool(operand) and _TESTS[operation](has, operand)
+    except ValueError:
+        return False
+
+
+def _value(capabilities: Mapping[str, Any], path: list[str]) -> Any:
+    found: Any = capabilities
+    for step in path:
+        found = found.get(step) if isinstance(found, Mapping) else None
+    return found
+
+
+def _spellings(path: list[str], has: Any) -> list[Any]:
+    """Every value that stands for this capability; one of them has to do."""
+    values = list(has) if isinstance(has, list | tuple) else [has]
+    if path == ["storage_protocol"]:
+        values += [each for group in _PROTOCOLS if has in group for each in group]
+    return values
+
+
+def _numbers(compare: Callable[[float, float], bool]) -> Test:
+    return lambda has, wanted: compare(float(has), float(wanted))
+
+
+def _texts(compare: Callable[[str, str], bool]) -> Test:
+    return lambda has, wanted: compare(str(has), wanted)
+
+
+def _truth(value: object) -> bool:
+    return str(value).strip().lower() in _TRUE
+
+
+_TESTS: Mapping[str, Test] = {
+    "<is>": lambda has, wanted: _truth(has) is _truth(wanted),
+    "<in>": lambda has, wanted: wanted in str(has),
+    # At least, as in Cinder, which has it from "this many processors".
+    "=": _numbers(operator.ge),
+    "==": _numbers(operator.eq),
+    "!=": _numbers(operator.ne),
+    ">=": _numbers(operator.ge),
+    "<=": _numbers(operator.le),
+    "s==": _texts(operator.eq),
+    "s!=": _texts(operator.ne),
+    "s<": _texts(operator.lt),
+    "s<=": _texts(operator.le),
+    "s>": _texts(operator.gt),
+    "s>=": _texts(operator.ge),
+}

@@ -1,0 +1,62 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""What it costs to know how full a backend is: by how much does it grow?
+
+``python -m tests.bench.stats``. A whole node in this process, on the fake, with
+rows in its database and disks in its storage. A look is what the timer does for
+a backend: check, capacity, wipes, and counting its volumes in SQL; a report is
+what GET get_pools makes of it; a choice is what a create asks before its row.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from drivers import fake_storage
+from drivers.values import GIB
+from tests.bench.daemon import ROOT
+from tests.bench.figures import Figure, median_ms, say, timed
+from tests.bench.filling import fill
+from tests.node import CTX, Node
+
+_LEVELS = (10, 1_000, 5_000)
+_ROUNDS = 51
+
+
+def main() -> None:
+    """Print them."""
+    build = ROOT / "build"
+    build.mkdir(exist_ok=True)
+    # Beside the repository, as in tests.bench.control_plane.
+    with tempfile.TemporaryDirectory(dir=build) as directory:
+        for figure in figures(Path(directory)):
+            say(figure)
+
+
+def figures(state: Path) -> Iterator[Figure]:
+    """Of a backend with ever more volumes."""
+    node, held = Node(state).start(), 0
+    storage = fake_storage.storage("fake")
+    for level in _LEVELS:
+        for volume_id in fill(state, level - held):
+            storage.make(volume_id, GIB).whole = True
+        held = level
+        yield from _measured(node, f"{level:,} volumes")
+    node.close()
+
+
+def _measured(node: Node, where: str) -> Iterator[Figure]:
+    work = {
+        "a look at a backend": node.services.node.refresh,
+        "a report of its pool": lambda: node.services.node.pools(CTX),
+        "a choice": lambda: node.services.scheduler.explain(CTX, 1, None, None),
+    }
+    for name, call in work.items():
+        times = [timed(call) for _ in range(_ROUNDS)]
+        yield Figure(f"{name}, {where}", median_ms(times), "ms")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,174 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""Cinder 29.0.0's own scheduler with a database of its own, and its RPC to ask it.
+
+Its ``services`` table says which volume services are alive. cinder-volume writes
+its heartbeats there; we do not write in another service's database. So the test
+does, once, for services that then count as alive for an hour.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import subprocess
+import sys
+import uuid
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from tests.lab import cache
+from tests.lab.environment import FURTHER
+from tests.lab.steps import sh, step
+from tests.scheduler.servers import Server, until
+
+_SCHEDULER = "from cinder.cmd.scheduler import main; main()"
+_MANAGE = "from cinder.cmd.manage import main; main()"
+_FILTERS = "AvailabilityZoneFilter,CapacityFilter,CapabilitiesFilter"
+
+# One question a line, one answer a line. validate_host_capacity runs the
+# scheduler's whole choice, filters and weighers, and says whether this backend
+# is among those that are left.
+_ASK = """
+import json, sys
+from cinder import context, objects, rpc
+from oslo_config import cfg
+from cinder.common import config
+objects.register_all()
+cfg.CONF(sys.argv[1:], project="cinder")
+rpc.init(cfg.CONF)
+from cinder.scheduler import rpcapi
+api, admin = rpcapi.SchedulerAPI(), context.get_admin_context()
+
+def passes(backend, size, specs):
+    properties = {"size": size, "availability_zone": "nova"}
+    wish = {
+        "volume_id": "0", "volume_type": {"extra_specs": specs},
+        "volume_properties": properties, "resource_properties": properties,
+    }
+    return api.validate_host_capacity(admin, backend, wish, {})
+
+calls = {"pools": lambda: api.get_pools(admin), "passes": passes}
+for line in sys.stdin:
+    name, arguments = json.loads(line)
+    try:
+        answer = calls[name](*arguments)
+    except Exception as error:  # of a bus that was away: ask again
+        print(error, file=sys.stderr)
+        answer = None
+    print(json.dumps(answer, default=str), flush=True)
+"""
+
+
+def python() -> Path:
+    """A Python with Cinder in it, made once, in the lab's cache."""
+    wanted = FURTHER["cinder"]
+
+    def build(out: Path) -> None:
+        with step(f"install {' '.join(wanted)} (once)"):
+            sh([sys.executable, "-m", "venv", out])
+            pip = [out / "bin/python", "-m", "pip", "--quiet"]
+            sh([*pip, "--disable-pip-version-check", "install", *wanted])
+
+    return cache.entry("cinder-here", [sys.version, *wanted], build) / "bin/python"
+
+
+class Cinder:
+    """A database, a scheduler, and who asks it."""
+
+    def __init__(self, directory: Path, url: str) -> None:
+        self._python, self._directory = str(python()), directory
+        self._database = directory / "cinder.sqlite"
+        self._config = directory / "cinder.conf"
+        self._config.write_text(
+            f"[DEFAULT]\ntransport_url = {url}\nstate_path = {directory}\n"
+            f"host = scheduler\nscheduler_default_filters = {_FILTERS}\n"
+            "service_down_time = 3600\nrpc_response_timeout = 5\n"
+            f"[database]\nconnection = sqlite:///{self._database}\n"
+            f"[oslo_concurrency]\nlock_path = {directory}/lock\n"
+        )
+        self.scheduler = Server("cinder-scheduler", directory)
+        sh(self._words(_MANAGE, "db", "sync"))
+        self._asking: subprocess.Popen[str] | None = None
+
+    def start(self) -> None:
+        """Start the scheduler; it listens on the bus by and by."""
+        self.scheduler.run(self._words(_SCHEDULER))
+
+    def alive(self, *hosts: str) -> None:
+        """Say in the ``services`` table that these volume services are."""
+        now = datetime.now(UTC).replace(tzinfo=None).isoformat(" ")
+        row = {
+            "created_at": now,
+            "updated_at": now,
+            "deleted": 0,
+            "binary": "cinder-volume",
+            "topic": "cinder-volume",
+            "report_count": 1,
+            "disabled": 0,
+            "availability_zone": "nova",
+            "frozen": 0,
+            # Those of 29.0.0: a scheduler speaks as the oldest service does.
+            "rpc_current_version": "3.20",
+            "object_current_version": "1.39",
+        }
+        with sqlite3.connect(self._database, timeout=30) as database:
+            for host in hosts:
+                put = {**row, "host": host, "uuid": str(uuid.uuid4())}
+                places = ", ".join(f":{key}" for key in put)
+                database.execute(
+                    f"INSERT INTO services ({', '.join(put)}) VALUES ({places})", put
+                )
+        database.close()
+
+    def pools(self) -> dict[str, dict[str, Any]]:
+        """What its own get_pools says, by the pool's name; nothing, if nobody does."""
+        return {pool["name"]: pool["capabilities"] for pool in self._ask("pools") or ()}
+
+    def passes(self, pool: str, size: int, specs: Mapping[str, str]) -> bool:
+        """Whether its own filters leave this pool for a volume of such a type."""
+        return bool(self._ask("passes", pool, size, specs))
+
+    def knows(self, *pools: str) -> None:
+        """Wait until it has been told of these."""
+        until(lambda: set(pools) <= set(self.pools()), f"Cinder knows {pools}")
+
+    def hears_again(self, pool: str) -> None:
+        """Wait until it has a report of this pool that is made from now on."""
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%f")
+        until(
+            lambda: self.pools().get(pool, {}).get("timestamp", "") > now,
+            "a new report",
+        )
+
+    def close(self) -> None:
+        """End both."""
+        if self._asking:
+            self._asking.communicate(timeout=30)
+        self.scheduler.end()
+
+    def _ask(self, name: str, *arguments: object) -> Any:
+        if self._asking is None:
+            with (self._directory / "asking.log").open("w") as log:
+                self._asking = subprocess.Popen(
+                    self._words(_ASK),
+                    text=True,
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=log,
+                )
+        assert self._asking.stdin
+        assert self._asking.stdout
+        self._asking.stdin.write(json.dumps([name, arguments]) + "\n")
+        self._asking.stdin.flush()
+        return json.loads(self._asking.stdout.readline())
+
+    def _words(self, program: str, *more: str) -> list[str]:
+        python = [self._python, "-W", "ignore", "-c", program]
+        return [*python, "--config-file", str(self._config), *more]
+
+
+if __name__ == "__main__":
+    python()

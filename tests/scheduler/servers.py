@@ -1,0 +1,149 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""Servers on loopback for one test: each a child of ours, ended by its own id."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+_RABBIT = "/usr/lib/rabbitmq/bin/rabbitmq-server"
+
+
+def free_port() -> int:
+    """A port that nobody has at the moment."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def until(condition: Callable[[], object], what: str, seconds: float = 90.0) -> None:
+    """Ask again and again, and fail when it has not come true in time."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, f"{what}: not within {seconds:.0f} s"
+        time.sleep(0.1)
+
+
+def listens(port: int) -> bool:
+    """Whether somebody answers there."""
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+class Server:
+    """One process, with its output in a file."""
+
+    def __init__(self, name: str, directory: Path) -> None:
+        self.log = directory / f"{name}.log"
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def run(self, words: list[str], **env: str) -> None:
+        """Start it; what it says is added to its file."""
+        with self.log.open("ab") as out:
+            self.process = subprocess.Popen(
+                words, stdout=out, stderr=out, cwd=ROOT, env={**os.environ, **env}
+            )
+
+    def said(self, text: str) -> int:
+        """How often this is in its output."""
+        return self.log.read_text().count(text) if self.log.exists() else 0
+
+    def end(self, number: int = signal.SIGTERM) -> None:
+        """End it, and wait until it is gone."""
+        if self.process is not None:
+            self.process.send_signal(number)
+            try:
+                self.process.wait(30)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+            self.process = None
+
+
+class Broker(Server):
+    """RabbitMQ with ports and data of its own."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__("rabbitmq", directory)
+        self.port = free_port()
+        self._pid = directory / "pid"
+        (directory / "plugins").write_text("[].")
+        (directory / "rabbitmq.conf").touch()
+        self._env = {
+            "HOME": str(directory),
+            "RABBITMQ_NODENAME": f"lunshare{self.port}@localhost",
+            "RABBITMQ_NODE_IP_ADDRESS": "127.0.0.1",
+            "RABBITMQ_NODE_PORT": str(self.port),
+            "RABBITMQ_DIST_PORT": str(free_port()),
+            "RABBITMQ_MNESIA_BASE": str(directory / "db"),
+            "RABBITMQ_LOG_BASE": str(directory / "log"),
+            "RABBITMQ_ENABLED_PLUGINS_FILE": str(directory / "plugins"),
+            "RABBITMQ_CONFIG_FILE": str(directory / "rabbitmq"),
+            "RABBITMQ_PID_FILE": str(self._pid),
+            "ERL_EPMD_PORT": str(free_port()),
+            "ERL_EPMD_ADDRESS": "127.0.0.1",
+        }
+
+    @property
+    def url(self) -> str:
+        """Where everybody finds it."""
+        return f"rabbit://guest:guest@127.0.0.1:{self.port}/"
+
+    def start(self) -> None:
+        """Start it on what it left behind, and wait until it listens."""
+        self.run([_RABBIT], **self._env)
+        until(lambda: listens(self.port), "RabbitMQ listens")
+
+    def end(self, number: int = signal.SIGTERM) -> None:
+        """End Erlang; the script that started it, our child, ends with it."""
+        if self.process is not None:
+            os.kill(int(self._pid.read_text()), number)
+            self.process.wait(60)
+            self.process = None
+
+    def close(self) -> None:
+        """End it, and the port mapper that Erlang has left for it."""
+        self.end()
+        words = ["epmd", "-port", self._env["ERL_EPMD_PORT"], "-kill"]
+        subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
+
+
+class Daemon(Server):
+    """lunshared on two fakes: ``big`` is thin and large, ``small`` thick, 10 GiB."""
+
+    def __init__(self, directory: Path, url: str, interval: int) -> None:
+        super().__init__("lunshared", directory)
+        self.port = free_port()
+        self._state = directory / "state"
+        self._config = directory / "lunshare.conf"
+        self._config.write_text(
+            "[DEFAULT]\nenabled_backends = big,small\nhost = node\n"
+            "backend_stats_polling_interval = 1\n"
+            "[big]\nvolume_driver = fake\ntarget_driver = fake\n"
+            "[small]\nvolume_driver = fake\ntarget_driver = fake\n"
+            "fake_thin = false\nfake_capacity_gb = 10\n"
+            f"[scheduler]\ntransport_url = {url}\nreport_interval = {interval}\n"
+        )
+
+    def start(self) -> None:
+        """Start it, and wait until it listens."""
+        words = [sys.executable, "-m", "agent.main", f"--config-file={self._config}"]
+        words += [f"--state-path={self._state}", f"--listen=127.0.0.1:{self.port}"]
+        self.run(words)
+        until(lambda: listens(self.port), "lunshared listens")
+
+    def reporter(self) -> int:
+        """The id of the newest of its children that send reports."""
+        until(lambda: self.said("[reports] STARTED"), "reports are started")
+        return int(
+            re.findall(r"\[reports\] STARTED pid=(\d+)", self.log.read_text())[-1]
+        )

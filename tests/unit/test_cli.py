@@ -1,0 +1,261 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""``lunshare`` against a node that listens: tables, JSON, sentences, exit codes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent import listener
+from agent.cli import main as cli
+from tests.api.calls import Api
+from tests.node import Node
+from tests.unit.test_daemon import ROOT, free_port
+
+Said = tuple[int, str, str]
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[Node]:
+    made = Node(tmp_path, backends="cli,other").start()
+    yield made
+    made.close()
+
+
+def served(node: Node, bind: tuple[str, int] | str) -> Iterator[Any]:
+    """Where the node listens."""
+    server = listener.serve(node.assembly.app, listener.Address(bind), threads=4)
+    thread = threading.Thread(target=server.serve)
+    thread.start()
+    yield server.bind_addr
+    server.stop()
+    thread.join()
+
+
+@pytest.fixture
+def endpoint(node: Node) -> Iterator[str]:
+    for host, port in served(node, ("127.0.0.1", 0)):
+        yield f"http://{host}:{port}/v3"
+
+
+@pytest.fixture
+def run(endpoint: str, capsys: pytest.CaptureFixture[str]):
+    def run(*words: str, endpoint: str = endpoint) -> Said:
+        code = cli.main([*words, "--endpoint", endpoint])
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return run
+
+
+def test_pools_are_a_table_with_a_line_for_each(run, node: Node) -> None:
+    code, out, err = run("pools")
+    head, first, second = out.splitlines()
+    assert (code, err) == (0, "")
+    assert head.split()[:4] == ["POOL", "STATE", "TOTAL", "FREE"]
+    assert first.split()[0].endswith("@cli#cli")
+    assert first.split()[1:] == [
+        "up",
+        "1000",
+        "1000",
+        "0",
+        "0",
+        "0",
+        "iSCSI",
+        "yes",
+        "-",
+    ]
+    assert second.split()[0].endswith("@other#other")
+    # A column begins where its head does, for eyes and for cut.
+    assert head.index("STATE") == first.index("up")
+
+
+def test_a_pool_that_is_down_says_why(run, node: Node) -> None:
+    with node.driver("cli").failures.fail("check", RuntimeError("because of the test")):
+        node.services.node.refresh()
+    _, first, _ = run("pools")[1].splitlines()
+    assert first.split()[1] == "down"
+    assert "its driver failed unexpectedly" in first
+
+
+def test_an_explanation_names_the_chosen_one_and_every_verdict(run, node: Node) -> None:
+    Api(node.assembly.app)("POST", "/types", {"volume_type": {"name": "multiattach"}})
+    code, out, _ = run("explain", "--size", "10", "--type", "multiattach")
+    assert code == 0
+    assert out.splitlines()[0].startswith("chosen: ")
+    assert out.count("CapacityFilter") == 2
+    assert "it has room for 20000 GiB" in out
+    assert "WEIGHER" in out
+
+
+def test_no_backend_is_an_exit_code_of_its_own(run) -> None:
+    code, out, err = run("explain", "--size", "30000")
+    assert (code, err) == (4, "")
+    assert out.startswith("chosen: none\n")
+    assert out.count("FAILS") == 2
+    assert "WEIGHER" not in out
+    assert run("explain", "--size", "1", "--zone", "mars")[0] == 4
+
+
+def test_json_is_the_nodes_own_answer(run, node: Node) -> None:
+    api = Api(node.assembly.app)
+    found = json.loads(run("pools", "--json")[1])
+    assert [p["name"] for p in found] == [
+        p["name"] for p in api("GET", "/scheduler-stats/get_pools")["pools"]
+    ]
+    found = json.loads(run("explain", "--size", "1", "--json")[1])
+    body = {"volume": {"size": 1}}
+    assert found == api("POST", "/scheduler-stats/explain", body)["explanation"]
+
+
+def test_messages_of_every_project_are_listed(run, node: Node) -> None:
+    for zone in ("mars", "venus"):
+        body = {"volume": {"size": 1, "availability_zone": zone}}
+        Api(node.assembly.app).fault(400, "POST", "/volumes", body)
+    head, newest, oldest = run("messages")[1].splitlines()
+    assert head.split()[-1] == "MESSAGE"
+    assert "venus" in newest
+    assert "mars" in oldest
+    assert len(run("messages", "--limit", "1")[1].splitlines()) == 2
+
+
+def test_what_the_node_refuses_is_its_own_sentence(run) -> None:
+    code, out, err = run("explain", "--size", "1", "--type", "silver")
+    assert (code, out) == (1, "")
+    assert err == "lunshare: volume_type silver could not be found. (404)\n"
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "said"),
+    [
+        ("http://127.0.0.1:{port}/v3", "no node answers at http://127.0.0.1:"),
+        ("unix:/nonexistent/api.sock", "no node answers at unix:/nonexistent"),
+        ("ftp://127.0.0.1/", "endpoint ftp://127.0.0.1/ is not valid"),
+        ("http://127.0.0.1:word/v3", "is not valid"),
+    ],
+)
+def test_a_node_that_is_not_there_is_said_in_one_sentence(
+    run, endpoint: str, said: str
+) -> None:
+    code, out, err = run("pools", endpoint=endpoint.format(port=free_port()))
+    assert (code, out) == (3, "")
+    assert said in err
+    assert len(err.splitlines()) == 1
+
+
+class Other(BaseHTTPRequestHandler):
+    """Another service; and what a node with deleted disks says of them."""
+
+    ANSWERS = {
+        "/v3/lunshare/wipes": (
+            200,
+            b'{"wipes": [{"name": "gone-1", "backend": "lvm",'
+            b' "size": 4294967296, "left": 1073741824}]}',
+        ),
+        "/v3/scheduler-stats/get_pools": (200, b"<html>"),
+        "/v3/messages": (404, b'{"error": "x"}'),
+    }
+
+    def do_GET(self) -> None:
+        status, text = self.ANSWERS[self.path.partition("?")[0]]
+        self.send_response(status)
+        self.end_headers()
+        self.wfile.write(text)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def other() -> Iterator[str]:
+    """Where the other service listens."""
+    server = HTTPServer(("127.0.0.1", 0), Other)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}/v3"
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+@pytest.mark.parametrize("verb", ["pools", "messages"])
+def test_another_service_at_that_port_is_told_from_a_node(
+    run, verb: str, other: str
+) -> None:
+    code, _, err = run(verb, endpoint=other)
+    assert code == 3
+    assert "is no Block Storage API" in err
+
+
+def test_wipes_are_told_in_gib(run, other: str) -> None:
+    code, out, _ = run("wipes", endpoint=other)
+    assert code == 0
+    assert [line.split() for line in out.splitlines()] == [
+        ["NAME", "BACKEND", "SIZE", "LEFT"],
+        ["gone-1", "lvm", "4", "1"],
+    ]
+
+
+def test_a_unix_socket_will_do(run, node: Node, tmp_path: Path) -> None:
+    for path in served(node, str(tmp_path / "api.sock")):
+        code, out, _ = run("pools", endpoint=f"unix:{path}")
+        assert code == 0
+        assert len(out.splitlines()) == 3
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        (),
+        ("nothing",),
+        ("explain",),
+        ("explain", "--size", "0"),
+        ("explain", "--size", "1.5"),
+        ("messages", "--limit", "-1"),
+    ],
+)
+def test_a_command_line_that_is_wrong_is_exit_code_2(
+    words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        cli.main(list(words))
+    assert ended.value.code == 2
+    assert "Traceback" not in capsys.readouterr().err
+
+
+def test_help_tells_the_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["--help"])
+    assert ended.value.code == 0
+    out = capsys.readouterr().out
+    assert "exit codes:" in out
+    assert all(verb in out for verb in ("pools", "explain", "wipes", "messages"))
+
+
+def test_it_loads_nothing_of_the_daemon_and_takes_the_endpoint_from_outside(
+    endpoint: str,
+) -> None:
+    program = (
+        "import sys; from agent.cli.main import main; code = main(sys.argv[1:]);"
+        "loaded = {'sqlalchemy', 'falcon', 'oslo_config', 'agent.main', 'drivers'};"
+        "sys.exit(9 if loaded & set(sys.modules) else code)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, "pools"],
+        cwd=ROOT,
+        env={"LUNSHARE_ENDPOINT": endpoint},
+        stdout=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0
+    assert "@cli#cli" in done.stdout

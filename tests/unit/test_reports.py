@@ -1,0 +1,201 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""What backends say of themselves, and that one which hangs is waited for by nobody."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent import backends
+from agent.errors import Exhausted
+from agent.service import report
+from agent.service.node import Node as NodeService
+from drivers import fake_storage
+from drivers.errors import CommandFailed
+from drivers.values import GIB
+from tests.api.calls import Api, until
+from tests.node import CTX, Node
+
+BOTH = "fake,second"
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    fake_storage.reset()
+    return tmp_path
+
+
+def caps(node: Node, backend: str = "fake") -> dict[str, Any]:
+    (pool,) = [p for p in pools(node) if p.backend == backend]
+    return dict(pool.capabilities)
+
+
+def pools(node: Node):
+    service: NodeService = node.services.node
+    return service.pools(CTX)
+
+
+def refresh(node: Node) -> None:
+    node.services.node.refresh()
+
+
+def test_a_report_is_what_the_storage_holds(path: Path) -> None:
+    node = Node(path).start()
+    before = caps(node)
+    assert before["total_capacity_gb"] == before["free_capacity_gb"] == 1000.0
+    assert before["provisioned_capacity_gb"] == before["total_volumes"] == 0
+    assert before["thin_provisioning_support"] is True
+    assert before["multiattach"] is node.driver().shareable is True
+    assert before["online_extend_support"] is node.driver().extends_open
+    assert before["storage_protocol"] == node.target().PROTOCOL
+    assert (before["backend_state"], before["state_reason"]) == ("up", None)
+
+    volume = node.plain_volume(7)
+    assert caps(node)["allocated_capacity_gb"] == 7
+    assert caps(node)["provisioned_capacity_gb"] == 7
+    node.driver().storage.foreign = 3 * GIB
+    refresh(node)
+    after = caps(node)
+    assert after["free_capacity_gb"] == 997.0
+    assert after["total_volumes"] == 1
+    assert after["timestamp"] >= before["timestamp"]
+
+    node.services.volumes.delete(CTX, volume.id)
+    until(lambda: caps(node)["total_volumes"] == 0)
+    assert caps(node)["allocated_capacity_gb"] == 0
+    node.close()
+
+
+def test_a_thick_backend_says_so(path: Path) -> None:
+    node = Node(path, "[fake]\nfake_thin = false\n[DEFAULT]").start()
+    assert caps(node)["thin_provisioning_support"] is False
+    assert caps(node)["thick_provisioning_support"] is True
+    node.close()
+
+
+def test_what_is_still_being_wiped_is_told(path: Path) -> None:
+    extra = "[fake]\nfake_thin = false\nfake_wipe = true\n[DEFAULT]"
+    node = Node(path, extra).start()
+    volume = node.plain_volume(4)
+    node.driver().delete(volume.id)
+    refresh(node)
+    assert (caps(node)["wipes"], caps(node)["wipes_left_gb"]) == (1, 4.0)
+    (wipe,) = node.driver().wipes()
+    node.driver().wipe(wipe.name, GIB)
+    refresh(node)
+    assert caps(node)["wipes_left_gb"] == 3.0
+    node.close()
+
+
+def test_a_backend_that_fails_is_down_with_its_reason(path: Path) -> None:
+    node = Node(path, backends=BOTH).start()
+    failed = CommandFailed(("vgs",), 5, "because of the test")
+    with node.driver().failures.fail("capacity", failed):
+        refresh(node)
+    assert caps(node)["backend_state"] == "down"
+    assert "because of the test" in caps(node)["state_reason"]
+    assert caps(node, "second")["backend_state"] == "up"
+    refresh(node)
+    assert caps(node)["backend_state"] == "up"
+    node.close()
+
+
+def test_a_backend_that_hangs_holds_up_neither_others_nor_requests(
+    path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("agent.service.node.MOMENT", 0.05)
+    node = Node(path, backends=BOTH).start()
+    api = Api(node.assembly.app)
+    seen = caps(node, "second")["timestamp"]
+    with node.driver().failures.hold("capacity") as gate:
+        began = time.monotonic()
+        refresh(node)
+        assert gate.reached.wait(10)
+        refresh(node)
+        assert time.monotonic() - began < 5
+        # The other one is looked at again and again, beside it.
+        until(lambda: caps(node, "second")["timestamp"] > seen)
+        assert len(api("GET", "/scheduler-stats/get_pools")["pools"]) == 2
+        assert caps(node)["backend_state"] == "up"
+
+        monkeypatch.setattr(backends, "LATE", 0.0)
+        assert caps(node)["backend_state"] == "down"
+        assert "its storage hangs" in caps(node)["state_reason"]
+        for _ in range(3):
+            refresh(node)
+        said = "".join(capfd.readouterr())
+        assert said.count("[fake] STATE up=False problem=a check of it") == 1
+        volume = api.volume()
+        shown = api("GET", f"/volumes/{volume['id']}")["volume"]
+        assert "@second#" in shown["os-vol-host-attr:host"]
+    until(lambda: caps(node)["backend_state"] == "up")
+    node.close()
+
+
+def test_no_two_looks_at_one_backend_at_once(path: Path) -> None:
+    node = Node(path).start()
+    backend = node.assembly.backends["fake"]
+    with node.driver().failures.hold("check") as gate:
+        first = backend.look()
+        assert gate.reached.wait(10)
+        assert backend.look() is first
+    assert first.wait(10)
+    assert backend.look() is not first
+    node.close()
+
+
+def test_the_first_reconcile_waits_for_a_slow_backend(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a boot a backend may have thousands of disks to activate."""
+    monkeypatch.setattr("agent.service.node.MOMENT", 0.0)
+    node = Node(path)
+    node.driver().failures.watch(lambda _: time.sleep(0.02))
+    node.start()
+    assert caps(node)["backend_state"] == "up"
+    node.close()
+
+
+def test_a_closed_pool_takes_nothing_and_says_why(path: Path) -> None:
+    node = Node(path).start()
+    backend = node.assembly.backends["fake"]
+    assert backend.capacity
+    backend.capacity = replace(
+        backend.capacity, closed="its data is 99 % full", data_percent=99.0
+    )
+    assert caps(node)["state_reason"] == "its data is 99 % full"
+    assert caps(node)["data_percent"] == 99.0
+    with pytest.raises(Exhausted, match="its data is 99 % full"):
+        node.plain_volume()
+    node.close()
+
+
+def test_a_scheduler_elsewhere_is_told_to_leave_alone_what_we_would_not_choose(
+    path: Path,
+) -> None:
+    """Cinder's filters read neither the state of a pool nor its physical room."""
+    node = Node(path).start()
+    (pool,) = pools(node)
+    told = report.for_scheduler(pool)
+    (inside,) = told["pools"]
+    assert told["storage_protocol"] == "iSCSI"
+    assert inside["pool_name"] == "fake"
+    assert inside["multiattach"] is True
+    assert inside["reserved_percentage"] == 0
+    assert "timestamp" not in inside
+    for other in (
+        replace(pool, problem="it is gone"),
+        replace(pool, closed="it is full"),
+        replace(pool, enabled=False),
+        replace(pool, capabilities={**pool.capabilities, "free_capacity_gb": 0.0}),
+    ):
+        (inside,) = report.for_scheduler(other)["pools"]
+        assert inside["free_capacity_gb"] == 0
+        assert inside["provisioned_capacity_gb"] == 1000 * 20
+        assert inside["reserved_percentage"] == 0
+    node.close()
