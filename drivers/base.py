@@ -193,8 +193,10 @@ class VolumeDriver(abc.ABC):
         """Give the volume's disk all bytes of another disk of this node.
 
         Nobody has either open, the other is no larger, and may be another
-        driver's. The bytes are on the medium when this returns. Killed
-        half-way, it is repeated, or the volume's disk is deleted.
+        driver's. The volume's was made for this: it reads as zeros, or has
+        some of these bytes from a call that was killed. The bytes are on the
+        medium when this returns. Killed half-way, it is repeated, or the
+        volume's disk is deleted.
 
         :raises UnknownDisk: the volume has none.
         :raises Unsupported: the other's kind is not among ``fills``, or it is

@@ -13,7 +13,7 @@ from oslo_config import cfg
 
 from drivers import devices
 from drivers.base import Root, VolumeDriver
-from drivers.errors import DiskBusy, UnknownDisk
+from drivers.errors import DiskBusy, UnknownDisk, Unsupported
 from drivers.lvm import claim, names, saying
 from drivers.lvm.commands import Lvm
 from drivers.lvm.handing import Handing
@@ -26,6 +26,7 @@ from drivers.lvm.thin_copies import ThinCopies
 from drivers.values import (
     Capacity,
     Disk,
+    DiskKind,
     Manageable,
     Snapshot,
     Volume,
@@ -134,6 +135,23 @@ class LvmVolumes(VolumeDriver):
         with self._told(snapshot.volume_id):
             self._copies.revert(snapshot)
         return self.disk(snapshot.volume_id)
+
+    @property
+    def fills(self) -> frozenset[DiskKind]:
+        return frozenset({DiskKind.BLOCK})
+
+    def fill(self, volume: Volume, source: Disk) -> None:
+        if source.kind not in self.fills or not names.volume_node(source.path):
+            raise Unsupported(
+                f"copying {source.path} to backend {self.name}",
+                "move volumes between volume groups, or copy the bytes on a host",
+            )
+        disk = self.disk(volume.id)
+        # A thin volume reads as zeros where nothing was written.
+        also = ("sparse",) if isinstance(self._kind, Thin) else ()
+        with self._told(volume.id):
+            name = Path(disk.path).name
+            self._lvm.fill(name, source.path, source.size, *also)
 
     def manageable(self) -> tuple[Manageable, ...]:
         with self._there():

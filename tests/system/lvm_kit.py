@@ -60,6 +60,8 @@ def build_lvm(root: Root, **given: Any) -> LvmVolumes:
 class LvmFixtures(VolumeFixtures):
     """What thin and thick have in common."""
 
+    fills_disks = True
+
     @pytest.fixture
     def misconfigured(self, root: Root) -> VolumeDriver:
         return build_lvm(root, volume_group="lunshare-nowhere")
