@@ -18,7 +18,7 @@ from tests.system.daemons import Forked, prepare
 
 pytestmark = pytest.mark.system
 
-_SECONDS = 300
+_SECONDS = 600
 
 #: Two nodes work beside each other, for the machine has two processors.
 LANES = (

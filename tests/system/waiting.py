@@ -13,7 +13,7 @@ from typing import Any
 _FIRST_SECONDS, _LONGEST_SECONDS, _GROWTH = 0.01, 0.3, 1.3
 
 
-def wait_until(ready: Callable[[], object], seconds: float = 45.0) -> None:
+def wait_until(ready: Callable[[], object], seconds: float = 120.0) -> None:
     """Ask again and again; neither kernel nor API has an event for it."""
     deadline = time.monotonic() + seconds
     pause = _FIRST_SECONDS
