@@ -89,8 +89,15 @@ class VolumeFixtures:
     #: A deleted disk takes room until its bytes are wiped, step by step.
     wipes_deleted = False
 
+    #: A disk that somebody has open can be kept as it is at that moment. If not, a
+    #: snapshot of it is refused with DiskBusy, for a copy would take too long.
+    snapshots_open = True
+
     #: A size that is cheap to make, in bytes.
     size = 8 * MIB
+
+    #: Bytes that the pool may take and give back for tables of its own.
+    tables = 0
 
     @pytest.fixture
     def build(self) -> Callable[[], VolumeDriver]:

@@ -1,0 +1,61 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""A plain directory in the place of an NFS share: everything but NFS is real.
+
+The helper's own verbs work on it, behind its own socket. What stands in is the
+kernel's table of mounts, and the size of the filesystem: a directory has none.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from drivers.execute import Helper
+from drivers.helper.mounts import Mount, Mounts, Room
+from drivers.helper.server import Server
+from drivers.helper.shares import Shares
+
+_BLOCK = 512
+
+
+class Directories(Mounts):
+    """Directories as shares: ``mounted`` says what is where."""
+
+    def __init__(self, total: int) -> None:
+        self.total, self.taken = total, 0
+        self.mounted: dict[str, str] = {}
+        #: Called before a share is entered: what a server does to its clients.
+        self.server: Callable[[], None] = lambda: None
+
+    def table(self) -> Iterable[Mount]:
+        for point, source in self.mounted.items():
+            yield Mount(point, os.stat(point).st_dev, "nfs4", source)
+
+    def room(self, share: int) -> Room:
+        self.server()
+        used = self.taken
+        with os.scandir(share) as entries:
+            used += sum(entry.stat().st_blocks * _BLOCK for entry in entries)
+        return Room(self.total, max(0, self.total - used))
+
+
+class ShareHelper:
+    """A root helper that knows the share verbs and no others."""
+
+    def __init__(self, path: Path, mounts: Mounts) -> None:
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        listener.bind(str(path))
+        listener.listen()
+        self._server = Server(listener, Shares(mounts).verbs(), {os.getuid()})
+        self._thread = threading.Thread(target=self._server.serve)
+        self._thread.start()
+        self.client = Helper(str(path))
+
+    def end(self) -> None:
+        self.client.close()
+        self._server.close()
+        self._thread.join(10)
