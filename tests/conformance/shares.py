@@ -8,12 +8,15 @@ kernel's table of mounts, and the size of the filesystem: a directory has none.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
+from drivers.base import Root
 from drivers.execute import Helper
 from drivers.helper.mounts import Mount, Mounts, Room
 from drivers.helper.server import Server
@@ -28,19 +31,48 @@ class Directories(Mounts):
     def __init__(self, total: int) -> None:
         self.total, self.taken = total, 0
         self.mounted: dict[str, str] = {}
-        #: Called before a share is entered: what a server does to its clients.
-        self.server: Callable[[], None] = lambda: None
+        #: Called with the source before a share is entered: what its server does.
+        self.server: Callable[[str], None] = lambda source: None
 
     def table(self) -> Iterable[Mount]:
         for point, source in self.mounted.items():
             yield Mount(point, os.stat(point).st_dev, "nfs4", source)
 
+    @contextlib.contextmanager
+    def entered(self, mount: Mount) -> Iterator[int]:
+        self.server(mount.source)
+        with super().entered(mount) as share:
+            yield share
+
     def room(self, share: int) -> Room:
-        self.server()
         used = self.taken
         with os.scandir(share) as entries:
             used += sum(entry.stat().st_blocks * _BLOCK for entry in entries)
         return Room(self.total, max(0, self.total - used))
+
+
+class Node:
+    """A node's door to root: mounting is a line in the table."""
+
+    def __init__(self, helper: Root, mounts: Directories) -> None:
+        self._helper, self._mounts = helper, mounts
+        self.commands: list[str] = []
+        self.verbs: list[str] = []
+
+    def run(self, *argv: str, timeout: float = 60.0) -> str:
+        self.commands.append(argv[0])
+        point = argv[-1]
+        if argv[0] == "mkdir":
+            Path(point).mkdir(parents=True, exist_ok=True)
+        elif argv[0] == "mount":
+            self._mounts.mounted[point] = argv[-2]
+        elif argv[0] == "umount":
+            del self._mounts.mounted[point]
+        return ""
+
+    def call(self, verb: str, *, timeout: float = 30.0, **arguments: Any) -> Any:
+        self.verbs.append(verb)
+        return self._helper.call(verb, timeout=timeout, **arguments)
 
 
 class ShareHelper:
