@@ -200,7 +200,7 @@ def _capabilities(
         "pool_name": _backend_name(backend),
         "vendor_name": "lunshare",
         "driver_version": "1.0",
-        "storage_protocol": "iSCSI",
+        "storage_protocol": backend.driver.target.PROTOCOL,
         "total_capacity_gb": round(total, 2),
         "free_capacity_gb": round(free, 2),
         "provisioned_capacity_gb": round(max(provisioned, promised_gib), 2),

@@ -1,0 +1,105 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""An NFS server on this node: the kernel's own, with a filesystem that clones.
+
+Client and server are one kernel here, so a share behaves as over a wire, but
+for the wire.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from drivers.shares import Share
+from tests.system.lio_node import MIB, run
+
+SIZE = 512 * MIB
+BASE = Path("/run/lunshare/mnt")  # as rootwrap.d/nfs.filters has it
+_CONF = Path("/etc/nfs.conf.d/lunshare-kit.conf")
+_EXPORTS = Path("/etc/exports.d/lunshare-kit.exports")
+
+
+class NfsServer:
+    """One exported XFS. ``share`` is what clients mount."""
+
+    def __init__(self, directory: Path) -> None:
+        self._image, self.path = directory / "image", directory / "export"
+        with self._image.open("wb") as file:
+            file.truncate(SIZE)
+        run("mkfs.xfs", "-q", "-m", "reflink=1", str(self._image))
+        self.path.mkdir()
+        run("mount", "-o", "loop", str(self._image), str(self.path))
+        self.share = Share("127.0.0.1", str(self.path), "vers=4.2")
+        for path in (_CONF, _EXPORTS):
+            path.parent.mkdir(exist_ok=True)
+        # After a restart clients may claim what they had for so long: 90 s else.
+        _CONF.write_text("[nfsd]\nlease-time=10\ngrace-time=10\n")
+        self.export()
+        self.start()
+
+    def export(self, *options: str) -> None:
+        """Let this node in, by default as root and to write."""
+        chosen = ",".join(options or ("rw", "no_root_squash"))
+        always = "no_subtree_check,fsid=77"
+        _EXPORTS.write_text(f"{self.path} 127.0.0.1({chosen},{always})\n")
+        run("exportfs", "-r")
+
+    def start(self) -> None:
+        run("systemctl", "start", "nfs-server")
+
+    def stop(self) -> None:
+        """No request is answered from here on."""
+        run("systemctl", "stop", "nfs-server")
+
+    @contextlib.contextmanager
+    def silent(self) -> Iterator[None]:
+        """The server is dead until the end of the block."""
+        self.stop()
+        try:
+            yield
+        finally:
+            self.start()
+            self.export()
+
+    @contextlib.contextmanager
+    def exported(self, *options: str) -> Iterator[None]:
+        """Exported otherwise until the end of the block."""
+        self.export(*options)
+        try:
+            yield
+        finally:
+            self.export()
+
+    @contextlib.contextmanager
+    def full(self) -> Iterator[None]:
+        """Somebody fills it to the last two MiB."""
+        self.settle()
+        filler = self.path / "filler"
+        found = os.statvfs(self.path)
+        free = found.f_bavail * found.f_frsize
+        run("fallocate", "-l", str(free - 2 * MIB), str(filler))
+        try:
+            yield
+        finally:
+            filler.unlink()
+            self.settle()
+
+    def settle(self) -> None:
+        """XFS gives back the room of removed files by and by; a freeze waits for it."""
+        run("fsfreeze", "--freeze", str(self.path))
+        run("fsfreeze", "--unfreeze", str(self.path))
+
+    def close(self) -> None:
+        """Leave nothing behind."""
+        point = self.share.point(str(BASE))
+        with contextlib.suppress(AssertionError):  # it is not mounted any more
+            run("umount", point)
+        shutil.rmtree(point, ignore_errors=True)
+        self.stop()
+        for file in (_CONF, _EXPORTS):
+            file.unlink()
+        run("umount", str(self.path))
