@@ -112,13 +112,17 @@ class NfsVolumes(VolumeDriver):
             self._need_sound(files, found)
 
     def create(self, volume: Volume) -> Disk:
-        files = self._holder(volume.id) or self._roomiest()
+        files = self._holder(volume.id)
+        if files is None:
+            files = self._roomiest()
+            for other in set(self._shares()) - {files}:
+                other.drop(volume.name)  # what a killed create began there
         return self._disk(volume.id, files, files.make(volume.name, volume.size))
 
     def delete(self, volume_id: str) -> None:
-        name = Volume(volume_id, 0).name
-        for files in self._shares():
-            files.drop(name)
+        holder = self._holder(volume_id)
+        for files in [holder] if holder else self._shares():
+            files.drop(Volume(volume_id, 0).name)
         self._known.forget(volume_id)
 
     def extend(self, volume: Volume) -> Disk:

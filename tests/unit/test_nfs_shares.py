@@ -286,12 +286,29 @@ def test_trouble_of_a_share_is_not_felt_by_volumes_of_another(build, mounts) -> 
             assert each.extend(Volume(where[TWO.digest].id, 2 * SIZE)).size == 2 * SIZE
             with pytest.raises(DeadlineExceeded):
                 each.disk(where[ONE.digest].id)
+            with pytest.raises(DeadlineExceeded):
+                each.delete(where[ONE.digest].id)
             with pytest.raises(DriverError):
                 each.disk(new_volume(SIZE).id)  # nobody knows that it is not there
         with pytest.raises(Misconfigured, match="nas:/srv/one did not answer"):
             driver.check()
+        driver.delete(where[TWO.digest].id)
     with pytest.raises(UnknownDisk):
         driver.disk(new_volume(SIZE).id)
+
+
+def test_what_was_begun_on_another_share_is_removed(
+    build: Build, tmp_path: Path, mounts: Directories
+) -> None:
+    driver, volume = build(ONE, TWO), new_volume(SIZE)
+    driver.check()
+    left = [
+        tmp_path / "mnt" / each.digest / f"{volume.name}.new" for each in (ONE, TWO)
+    ]
+    for path in left:
+        path.touch()
+    driver.create(volume)
+    assert not any(path.exists() for path in left)
 
 
 # cost
