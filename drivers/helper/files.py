@@ -196,14 +196,11 @@ def _open(share: Share, name: str) -> Iterator[int]:
 
 @contextlib.contextmanager
 def _taken(share: Share, reference: str) -> Iterator[int]:
-    flags = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
     seen = os.stat(reference, dir_fd=share.directory, follow_symlinks=False)
     if not names.plain(seen):
         raise UnknownReference(reference, "it is no regular file with one name")
-    file = os.open(reference, flags, dir_fd=share.directory)
+    file = names.open_plain(share.directory, reference)
     try:
-        if not names.plain(os.fstat(file)):
-            raise UnknownReference(reference, "it is no regular file with one name")
         yield file
     finally:
         os.close(file)

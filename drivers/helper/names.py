@@ -88,6 +88,11 @@ def opened(share: int, name: str) -> int:
     """
     if size(share, name) is None:
         raise missing(name)
+    return open_plain(share, name)
+
+
+def open_plain(share: int, name: str) -> int:
+    """Open it without following a link; what was opened is looked at as well."""
     file = os.open(name, os.O_RDWR | _OPEN, dir_fd=share)
     try:
         _need_plain(os.fstat(file), name)

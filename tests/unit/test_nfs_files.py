@@ -17,7 +17,8 @@ from drivers.errors import (
     NoSpace,
     UnknownReference,
 )
-from drivers.helper import disks
+from drivers.helper import disks, names
+from drivers.helper.mounts import directory as mounts_directory
 from drivers.nfs import NfsVolumes
 from drivers.values import Snapshot, Volume
 from tests.unit.nfs_fixtures import build, driver, files, mounts, node
@@ -126,6 +127,46 @@ def test_a_link_with_a_volumes_name_is_not_followed(
     assert driver.disks() == ()
     assert secret.read_bytes() == SECRET
     assert os.path.lexists(path)
+
+
+@pytest.mark.parametrize("verb", ["grow", "copy", "copy from", "give", "drop"])
+def test_no_verb_by_itself_follows_a_link(files, node, volume, secret, verb) -> None:
+    """What the daemon asked before is no promise: a server may be quick."""
+    (files / volume.name).unlink()
+    (files / volume.name).symlink_to(secret)
+    other = f"volume-{uuid.uuid4()}"
+    plain = {"point": str(files), "name": volume.name}
+    made = {"size": SIZE, "preallocate": False, "mode": "0600"}
+    flags = {"replace": True, "clone": False}
+    asked = {
+        "grow": ("grow", {**plain, "size": SIZE, "preallocate": False}),
+        "copy": ("copy", {**plain, **made, **flags, "source": other}),
+        "copy from": (
+            "copy",
+            {**plain, **made, "name": other, "source": volume.name}
+            | {"replace": False, "clone": False},
+        ),
+        "give": ("give", plain),
+        "drop": ("drop", plain),
+    }
+    name, arguments = asked[verb]
+    with pytest.raises(DriverError, match="no regular file with one name"):
+        node.call(f"share.{name}", **arguments)
+    assert secret.read_bytes() == SECRET
+    assert os.path.lexists(files / volume.name)
+
+
+def test_a_file_that_became_a_link_while_it_was_opened_is_not_followed(
+    files: Path, driver: NfsVolumes, volume: Volume, secret: Path
+) -> None:
+    share = mounts_directory(str(files))
+    try:
+        (files / volume.name).unlink()
+        (files / volume.name).symlink_to(secret)
+        with pytest.raises(OSError, match="symbolic links"):
+            os.close(names.open_plain(share, volume.name))
+    finally:
+        os.close(share)
 
 
 def test_a_half_made_name_that_is_a_link_is_not_written_through(
