@@ -52,7 +52,7 @@ class Mounts:
         """Every NFS mount of the node; the topmost of one point comes last."""
         with open("/proc/self/mountinfo", encoding="utf-8") as lines:
             for line in lines:
-                mount = _mount(line)
+                mount = of_line(line)
                 if mount.kind in _KINDS:
                     yield mount
 
@@ -103,7 +103,7 @@ def directory(path: str) -> int:
     return here
 
 
-def _mount(line: str) -> Mount:
+def of_line(line: str) -> Mount:
     """Read a line as proc(5) has it: fields, tags, a hyphen, kind and source."""
     before, _, after = line.partition(" - ")
     fields, (kind, source) = before.split(" "), after.split(" ")[:2]

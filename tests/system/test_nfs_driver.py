@@ -103,7 +103,7 @@ def test_without_clones_a_copy_is_made_by_the_server(build) -> None:
     driver.delete(volume.id)
 
 
-def test_a_server_of_41_gets_zeros_and_copies(build, server) -> None:
+def test_a_server_of_41_gets_zeros_and_copies(build, server, root) -> None:
     """No ALLOCATE and no CLONE: room is taken by zeros, snapshots are copies."""
     point = server.share.point(str(BASE))
     with contextlib.suppress(AssertionError):
@@ -114,6 +114,10 @@ def test_a_server_of_41_gets_zeros_and_copies(build, server) -> None:
     assert Path(disk.path).read_bytes() == bytes(SIZE)
     assert (server.path / volume.name).stat().st_blocks * 512 >= SIZE
     Path(disk.path).write_bytes(b"4.1".ljust(SIZE, b"."))
+    grown = {"name": volume.name, "size": 2 * SIZE, "preallocate": True}
+    with pytest.raises(DeadlineExceeded):
+        root.call("share.grow", timeout=0, point=point, **grown)
+    wait_until(lambda: old.disk(volume.id) == disk)
     snapshot = snapshot_of(volume)
     old.create_snapshot(snapshot)
     old.revert(snapshot)
