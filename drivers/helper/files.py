@@ -51,11 +51,15 @@ def room(share: Share, _asked: Place) -> list[int]:
 
 
 def listed(share: Share, _asked: Place) -> list[list[Any]]:
-    """Name, size and plainness of every file; hidden ones are left out."""
+    """Name, size and plainness of every file.
+
+    Hidden ones are left out, and names that no text can hold: anybody's server
+    may send any bytes.
+    """
     found = []
     with os.scandir(share.directory) as entries:
         for entry in entries:
-            if not entry.name.startswith("."):
+            if entry.name.isprintable() and not entry.name.startswith("."):
                 with contextlib.suppress(FileNotFoundError):
                     seen = entry.stat(follow_symlinks=False)
                     found.append([entry.name, seen.st_size, names.plain(seen)])

@@ -17,9 +17,10 @@ from dataclasses import dataclass
 _KINDS = ("nfs", "nfs4")
 _ESCAPE = re.compile(r"\\([0-7]{3})")
 
-#: A pool with less free than this part takes nothing that needs more room. As
-#: with a thin pool of LVM, what is written to existing volumes needs some.
+# A pool with less free than this part of it, or than so many bytes, takes nothing
+# new: as in a thin pool of LVM, what is written to its volumes needs some room.
 _NEARLY_FULL = 0.02
+_ENOUGH = 10 * 1024**3
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,7 @@ class Room:
 
 def nearly_full(total: int, free: int) -> bool:
     """Whether a pool of that size takes nothing new."""
-    return free < total * _NEARLY_FULL
+    return free < min(total * _NEARLY_FULL, _ENOUGH)
 
 
 class Mounts:

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +14,9 @@ from drivers.helper import names, requests
 
 #: Of a file: owner alone, owner and group, everybody. Never executable.
 _MODES = {"0600": 0o600, "0660": 0o660, "0666": 0o666}
+
+# A share that the driver has mounted; what else the node mounts is not ours.
+_POINT = re.compile("/(.+/)?[0-9a-f]{32}")
 
 # The kernel's loff_t, less a page.
 _MOST = 2**63 - 4096
@@ -117,7 +121,10 @@ def take(given: Mapping[str, Any]) -> Taken:
 
 
 def _point(given: Mapping[str, Any]) -> str:
-    return requests.typed("point", given["point"], str)
+    point = requests.typed("point", given["point"], str)
+    if not _POINT.fullmatch(point):
+        raise InvalidValue("point", point, "give a mount point of ours")
+    return point
 
 
 def _name(given: Mapping[str, Any], which: str = "name") -> str:

@@ -47,7 +47,9 @@ class Directories(Mounts):
     def room(self, share: int) -> Room:
         used = self.taken
         with os.scandir(share) as entries:
-            used += sum(entry.stat().st_blocks * _BLOCK for entry in entries)
+            for entry in entries:
+                with contextlib.suppress(FileNotFoundError):  # it went meanwhile
+                    used += entry.stat(follow_symlinks=False).st_blocks * _BLOCK
         return Room(self.total, max(0, self.total - used))
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from drivers.helper import mounts
 from drivers.helper.mounts import Mount, Mounts
+from drivers.values import GIB
 
 
 def test_a_line_of_the_kernels_table() -> None:
@@ -60,3 +61,8 @@ def test_a_link_is_not_entered(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("free", "full"), [(0, True), (19, True), (20, False)])
 def test_a_pool_is_nearly_full_below_two_per_cent(free: int, full: bool) -> None:
     assert mounts.nearly_full(1000, free) is full
+
+
+def test_ten_gib_are_enough_for_any_pool() -> None:
+    assert mounts.nearly_full(10**15, 10 * GIB - 1)
+    assert not mounts.nearly_full(10**15, 10 * GIB)

@@ -21,6 +21,7 @@ from drivers.helper import disks, names
 from drivers.helper.mounts import directory as mounts_directory
 from drivers.nfs import NfsVolumes
 from drivers.values import Snapshot, Volume
+from tests.conformance.shares import Directories, Node
 from tests.unit.nfs_fixtures import build, driver, files, mounts, node
 
 __all__ = ["build", "driver", "files", "mounts", "node"]
@@ -263,8 +264,29 @@ def test_the_helper_makes_no_file_of_another_mode(driver, files, node, mode) -> 
 
 
 def test_the_helper_works_on_no_directory_that_is_no_share(tmp_path, node) -> None:
-    name = f"volume-{uuid.uuid4()}"
-    (tmp_path / name).write_bytes(SECRET)
+    point, name = tmp_path / ("0" * 32), f"volume-{uuid.uuid4()}"
+    point.mkdir()
+    (point / name).write_bytes(SECRET)
     with pytest.raises(DriverError, match="is not mounted"):
-        node.call("share.drop", point=str(tmp_path), name=name)
-    assert (tmp_path / name).read_bytes() == SECRET
+        node.call("share.drop", point=str(point), name=name)
+    assert (point / name).read_bytes() == SECRET
+
+
+def test_a_share_that_was_mounted_by_others_is_not_ours(
+    tmp_path: Path, node: Node, mounts: Directories
+) -> None:
+    """As /home may be: a file there could be taken over and exported."""
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "theirs").write_bytes(SECRET)
+    mounts.mounted[str(tmp_path / "home")] = "nas:/home"
+    asked = {"name": f"volume-{uuid.uuid4()}", "reference": "theirs", "size": 1}
+    with pytest.raises(InvalidValue, match="a mount point of ours"):
+        node.call("share.take", point=str(tmp_path / "home"), **asked, mode="0600")
+    assert (tmp_path / "home" / "theirs").read_bytes() == SECRET
+
+
+def test_a_name_that_is_no_text_does_not_hide_the_others(driver, files, volume) -> None:
+    (Path(os.fsdecode(os.fsencode(files) + b"/\xff\xfe"))).touch()
+    (files / "two\nlines").touch()
+    assert [disk.volume_id for disk in driver.disks()] == [volume.id]
+    assert driver.manageable() == ()
