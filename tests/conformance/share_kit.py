@@ -133,5 +133,5 @@ class DirectoryFixtures(ShareFixtures):
 def share_options(share: Share, base: str, **given: Any) -> dict[str, Any]:
     """The options of a backend of one share."""
     named = {"nas_host": share.host, "nas_share_path": share.path}
-    named["nas_mount_options"] = share.options
-    return defaults(NfsVolumes, nfs_mount_point_base=base, **named, **given)
+    named |= {"nas_mount_options": share.options, "nfs_mount_point_base": base}
+    return defaults(NfsVolumes, **named | given)

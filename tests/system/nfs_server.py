@@ -75,13 +75,28 @@ class NfsServer:
             self.export()
 
     @contextlib.contextmanager
-    def full(self) -> Iterator[None]:
-        """Somebody fills it to the last two MiB."""
+    def another(self) -> Iterator[None]:
+        """Another filesystem is exported under the same name."""
+        self._put("umount", str(self.path))
+        try:
+            yield
+        finally:
+            self._put("mount", "-o", "loop", str(self._image), str(self.path))
+
+    def _put(self, *change: str) -> None:
+        run("exportfs", "-u", "-a")
+        run("exportfs", "-f")
+        run(*change)
+        self.export()
+
+    @contextlib.contextmanager
+    def full(self, left: int = 2 * MIB) -> Iterator[None]:
+        """Somebody fills it, all but so many bytes."""
         self.settle()
         filler = self.path / "filler"
         found = os.statvfs(self.path)
         free = found.f_bavail * found.f_frsize
-        run("fallocate", "-l", str(free - 2 * MIB), str(filler))
+        run("fallocate", "-l", str(free - left), str(filler))
         try:
             yield
         finally:

@@ -192,21 +192,41 @@ def test_a_full_server_is_closed_and_leaves_nothing(build, server) -> None:
     assert list(server.path.iterdir()) == []
 
 
+@pytest.mark.parametrize("version", ["4.2", "4.1"])
+def test_a_copy_that_runs_into_the_end_of_the_share_leaves_nothing(
+    build, server, version
+) -> None:
+    """The server says so in the middle: by COPY, or to a write or its flush."""
+    with contextlib.suppress(AssertionError):
+        run("umount", server.share.point(str(BASE)))
+    driver = build(nas_mount_options=f"vers={version}", nfs_clone=False)
+    volume = new_volume(48 * MIB)
+    Path(driver.create(volume).path).write_bytes(b"x" * 48 * MIB)
+    os.sync()
+    snapshot = snapshot_of(volume)
+    with server.full(24 * MIB):
+        with pytest.raises(NoSpace, match=server.share.source):
+            driver.create_snapshot(snapshot)
+        names = {path.name for path in server.path.iterdir()}
+    assert names == {volume.name, "filler"}
+    driver.create_snapshot(snapshot)
+    driver.delete_snapshot(snapshot.id)
+    driver.delete(volume.id)
+    run("umount", server.share.point(str(BASE)))
+
+
 def test_a_share_that_is_another_filesystem_now_is_mounted_anew(build, server) -> None:
-    driver = build()
-    run("umount", str(server.path))
-    try:
-        with pytest.raises((Misconfigured, DeadlineExceeded)):
-            driver.create(new_volume(SIZE))
-    finally:
-        run(
-            "mount", "-o", "loop", str(server.path.with_name("image")), str(server.path)
-        )
-        server.export()
-    wait_until(lambda: works(driver), 60)
-    volume = new_volume(SIZE)
+    driver, volume = build(), new_volume(SIZE)
     driver.create(volume)
-    assert (server.path / volume.name).stat().st_size == SIZE
+    with server.another():
+        with pytest.raises(Misconfigured, match="is stale"):
+            driver.create(new_volume(SIZE))
+        driver.check()
+        assert driver.disks() == ()
+    with pytest.raises(Misconfigured, match="is stale"):
+        driver.disks()
+    driver.check()
+    assert [disk.volume_id for disk in driver.disks()] == [volume.id]
     driver.delete(volume.id)
 
 

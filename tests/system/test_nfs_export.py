@@ -15,7 +15,7 @@ from drivers.conformance.fixtures import MIB, Host, TargetFixtures, defaults
 from drivers.conformance.target import TargetContract
 from drivers.nfs import NfsVolumes
 from drivers.targets.lio import LioTarget
-from drivers.values import DiskKind
+from drivers.values import DiskKind, Mode
 from tests.conformance.real_hosts import RealHost
 from tests.conformance.share_kit import share_options
 from tests.system.api import Api
@@ -73,17 +73,17 @@ class TestFiles(FileFixtures, TargetContract):
     ) -> None:
         """What the kernel got was a descriptor of a process that is gone now."""
         assert one.disk.kind is DiskKind.FILE
-        one.apply(a="rw", b="ro")
+        one.apply(a=Mode.RW, b=Mode.RO)
         session = one.login("a")
         helper.stop()
         helper.start()
-        assert build().apply(one.export(a="rw", b="ro")) == ()
+        assert build().apply(one.export(a=Mode.RW, b=Mode.RO)) == ()
         session.write(0, block("after") * 8)
         assert session.alive
 
 
 @pytest.fixture
-def api(daemon: MakeDaemon, server: NfsServer) -> Api:
+def filer(daemon: MakeDaemon, server: NfsServer) -> Api:
     """A daemon with a backend on LVM and one on NFS."""
     often = {"backend_stats_polling_interval": 1, "reconcile_interval": 1}
     backend = {
@@ -103,12 +103,12 @@ def api(daemon: MakeDaemon, server: NfsServer) -> Api:
 
 
 def test_many_hosts_share_a_file_each_in_its_own_mode(
-    api: Api, host: MakeHost, server: NfsServer
+    filer: Api, host: MakeHost, server: NfsServer
 ) -> None:
-    volume = api.volume(shared=False, volume_type="nfs")
+    volume = filer.volume(shared=False, volume_type="nfs")
     writer, reader = host("writer"), host("reader")
-    one = writer.login(api.attach(volume, writer)["connection_info"])
-    two = reader.login(api.attach(volume, reader, "ro")["connection_info"])
+    one = writer.login(filer.attach(volume, writer)["connection_info"])
+    two = reader.login(filer.attach(volume, reader, "ro")["connection_info"])
     one.write(0, block("from the writer"))
     assert two.read(0) == block("from the writer")
     assert write_protected(two)
@@ -120,28 +120,28 @@ def test_many_hosts_share_a_file_each_in_its_own_mode(
 
 
 def test_a_dead_server_is_felt_by_its_own_volumes_only(
-    api: Api, host: MakeHost, server: NfsServer
+    filer: Api, host: MakeHost, server: NfsServer
 ) -> None:
-    theirs = api.volume(shared=False, volume_type="nfs")
-    sound = api.volume()
+    theirs = filer.volume(shared=False, volume_type="nfs")
+    sound = filer.volume()
     stays, waits, other = host("stays"), host("waits"), host("other")
-    elsewhere = stays.login(api.attach(sound, stays)["connection_info"])
-    session = waits.login(api.attach(theirs, waits)["connection_info"])
+    elsewhere = stays.login(filer.attach(sound, stays)["connection_info"])
+    session = waits.login(filer.attach(theirs, waits)["connection_info"])
     session.write(0, block("before"))
     with Traffic(elsewhere, "rw") as traffic:
         with server.silent():
-            wait_until(lambda: down(api))
+            wait_until(lambda: down(filer))
             started = time.monotonic()
-            assert api.create(theirs, other)[0] in (500, 503)
+            assert filer.create(theirs, other)[0] in (500, 503)
             assert time.monotonic() - started < IN_TIME
             started = time.monotonic()
             for _ in range(2):
-                made = api.attach(sound, other, "ro")
-                assert api.detach(made["id"])[0] == 200
-            assert api.status(theirs)
+                made = filer.attach(sound, other, "ro")
+                assert filer.detach(made["id"])[0] == 200
+            assert filer.status(theirs)
             assert time.monotonic() - started < IN_TIME
             traffic.goes_on()
-        wait_until(lambda: not down(api), 90)
+        wait_until(lambda: not down(filer), 90)
         traffic.goes_on()
     assert session.read(0) == block("before")
     session.write(0, block("after"))
