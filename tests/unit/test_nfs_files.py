@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 import uuid
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -279,9 +280,10 @@ def test_a_share_that_was_mounted_by_others_is_not_ours(
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "theirs").write_bytes(SECRET)
     mounts.mounted[str(tmp_path / "home")] = "nas:/home"
-    asked = {"name": f"volume-{uuid.uuid4()}", "reference": "theirs", "size": 1}
+    asked: dict[str, Any] = {"reference": "theirs", "size": 1, "mode": "0600"}
+    asked["name"] = f"volume-{uuid.uuid4()}"
     with pytest.raises(InvalidValue, match="a mount point of ours"):
-        node.call("share.take", point=str(tmp_path / "home"), **asked, mode="0600")
+        node.call("share.take", point=str(tmp_path / "home"), **asked)
     assert (tmp_path / "home" / "theirs").read_bytes() == SECRET
 
 
