@@ -62,8 +62,7 @@ class NfsServer:
         try:
             yield
         finally:
-            self.start()
-            self.export()
+            self.start()  # its unit exports all that it did before
 
     @contextlib.contextmanager
     def exported(self, *options: str) -> Iterator[None]:
