@@ -27,14 +27,10 @@ _WHOLE = struct.pack("hhqqi4x", fcntl.F_RDLCK, os.SEEK_SET, 0, 0, 0)
 
 
 class ShareFixtures(VolumeFixtures):
-    """One share; ``point`` is where it is mounted."""
+    """One share; ``point`` is where it is mounted, ``root`` the door to root."""
 
     options: dict[str, Any] = {}
     share: Share
-
-    @pytest.fixture
-    def root(self) -> Root:
-        raise NotImplementedError("override `root`")
 
     @pytest.fixture
     def point(self) -> Path:

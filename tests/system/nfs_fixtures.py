@@ -12,7 +12,8 @@ import pytest
 
 from drivers.base import Root, VolumeDriver
 from drivers.conformance.fixtures import MIB
-from tests.conformance.share_kit import ShareFixtures
+from drivers.nfs import NfsVolumes
+from tests.conformance.share_kit import ShareFixtures, share_options
 from tests.system.lio_node import HelperProcess, run
 from tests.system.nfs_server import BASE, NfsServer
 
@@ -43,9 +44,10 @@ class NfsFixtures(ShareFixtures):
     server: NfsServer
 
     @pytest.fixture
-    def point(self, server: NfsServer) -> Path:
+    def point(self, server: NfsServer, root: Root) -> Path:
         self.__class__.share = server.share
         self.__class__.server = server
+        NfsVolumes("kit", share_options(server.share, str(BASE)), root).check()
         return Path(server.share.point(str(BASE)))
 
     @pytest.fixture
