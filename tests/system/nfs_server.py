@@ -41,12 +41,13 @@ class NfsServer:
         self.export()
         self.start()
 
-    def export(self, *options: str) -> None:
+    def export(self, *options: str, fsid: int = 77) -> None:
         """Let this node in, by default as root and to write."""
         chosen = ",".join(options or ("rw", "no_root_squash"))
-        always = "no_subtree_check,fsid=77"
+        always = f"no_subtree_check,fsid={fsid}"
         _EXPORTS.write_text(f"{self.path} 127.0.0.1({chosen},{always})\n")
         run("exportfs", "-r")
+        run("exportfs", "-f")
 
     def start(self) -> None:
         run("systemctl", "start", "nfs-server")
@@ -75,27 +76,21 @@ class NfsServer:
 
     @contextlib.contextmanager
     def another(self) -> Iterator[None]:
-        """Another filesystem is exported under the same name."""
-        self._put("umount", str(self.path))
+        """The share has another identity: what clients know of it is stale."""
+        self.export(fsid=78)
         try:
             yield
         finally:
-            self._put("mount", "-o", "loop", str(self._image), str(self.path))
-
-    def _put(self, *change: str) -> None:
-        run("exportfs", "-u", "-a")
-        run("exportfs", "-f")
-        run(*change)
-        self.export()
+            self.export()
 
     @contextlib.contextmanager
-    def full(self, left: int = 2 * MIB) -> Iterator[None]:
-        """Somebody fills it, all but so many bytes."""
+    def full(self) -> Iterator[None]:
+        """Somebody fills it to the last two MiB."""
         self.settle()
         filler = self.path / "filler"
         found = os.statvfs(self.path)
         free = found.f_bavail * found.f_frsize
-        run("fallocate", "-l", str(free - left), str(filler))
+        run("fallocate", "-l", str(free - 2 * MIB), str(filler))
         try:
             yield
         finally:

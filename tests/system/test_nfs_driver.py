@@ -143,8 +143,9 @@ def test_a_dead_server_is_told_in_time_and_comes_back(build, server) -> None:
         assert time.monotonic() - started < 30
     wait_until(lambda: works(driver), 90)
     assert path.read_bytes() == b"before".ljust(SIZE, b".")
-    for disk in driver.disks():
-        driver.delete(disk.volume_id)
+    patient = build(nfs_timeout=60.0)  # locks are asked for after the grace time
+    for disk in patient.disks():
+        patient.delete(disk.volume_id)
 
 
 def works(driver: NfsVolumes) -> bool:
@@ -192,37 +193,14 @@ def test_a_full_server_is_closed_and_leaves_nothing(build, server) -> None:
     assert list(server.path.iterdir()) == []
 
 
-@pytest.mark.parametrize("version", ["4.2", "4.1"])
-def test_a_copy_that_runs_into_the_end_of_the_share_leaves_nothing(
-    build, server, version
-) -> None:
-    """The server says so in the middle: by COPY, or to a write or its flush."""
-    with contextlib.suppress(AssertionError):
-        run("umount", server.share.point(str(BASE)))
-    driver = build(nas_mount_options=f"vers={version}", nfs_clone=False)
-    volume = new_volume(48 * MIB)
-    Path(driver.create(volume).path).write_bytes(b"x" * 48 * MIB)
-    os.sync()
-    snapshot = snapshot_of(volume)
-    with server.full(24 * MIB):
-        with pytest.raises(NoSpace, match=server.share.source):
-            driver.create_snapshot(snapshot)
-        names = {path.name for path in server.path.iterdir()}
-    assert names == {volume.name, "filler"}
-    driver.create_snapshot(snapshot)
-    driver.delete_snapshot(snapshot.id)
-    driver.delete(volume.id)
-    run("umount", server.share.point(str(BASE)))
-
-
-def test_a_share_that_is_another_filesystem_now_is_mounted_anew(build, server) -> None:
+def test_a_share_that_went_stale_is_mounted_anew(build, server) -> None:
     driver, volume = build(), new_volume(SIZE)
     driver.create(volume)
     with server.another():
         with pytest.raises(Misconfigured, match="is stale"):
             driver.create(new_volume(SIZE))
         driver.check()
-        assert driver.disks() == ()
+        assert [disk.volume_id for disk in driver.disks()] == [volume.id]
     with pytest.raises(Misconfigured, match="is stale"):
         driver.disks()
     driver.check()
