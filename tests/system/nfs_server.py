@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 from drivers.shares import Share
 from tests.system.lio_node import MIB, run
+from tests.system.waiting import wait_until
 
 SIZE = 512 * MIB
 BASE = Path("/run/lunshare/mnt")  # as rootwrap.d/nfs.filters has it
@@ -34,6 +36,8 @@ class NfsServer:
         self.path.mkdir()
         run("mount", "-o", "loop", str(self._image), str(self.path))
         self.share = Share("127.0.0.1", str(self.path), "vers=4.2")
+        # A client takes two shares of one fsid for the same one.
+        self._fsid = random.randrange(1, 2**30)
         for path in (_CONF, _EXPORTS):
             path.parent.mkdir(exist_ok=True)
         # After a restart clients may claim what they had for so long: 90 s else.
@@ -41,10 +45,10 @@ class NfsServer:
         self.export()
         self.start()
 
-    def export(self, *options: str, fsid: int = 77) -> None:
+    def export(self, *options: str, moved: int = 0) -> None:
         """Let this node in, by default as root and to write."""
         chosen = ",".join(options or ("rw", "no_root_squash"))
-        always = f"no_subtree_check,fsid={fsid}"
+        always = f"no_subtree_check,fsid={self._fsid + moved}"
         _EXPORTS.write_text(f"{self.path} 127.0.0.1({chosen},{always})\n")
         run("exportfs", "-r")
         run("exportfs", "-f")
@@ -77,7 +81,7 @@ class NfsServer:
     @contextlib.contextmanager
     def another(self) -> Iterator[None]:
         """The share has another identity: what clients know of it is stale."""
-        self.export(fsid=78)
+        self.export(moved=1)
         try:
             yield
         finally:
@@ -105,10 +109,16 @@ class NfsServer:
     def close(self) -> None:
         """Leave nothing behind."""
         point = self.share.point(str(BASE))
-        with contextlib.suppress(AssertionError):  # it is not mounted any more
-            run("umount", point)
+        wait_until(lambda: unmounted(point))
         shutil.rmtree(point, ignore_errors=True)
         self.stop()
         for file in (_CONF, _EXPORTS):
             file.unlink()
         run("umount", str(self.path))
+
+
+def unmounted(point: str) -> bool:
+    """Take it away, unless somebody is still at work in it."""
+    with contextlib.suppress(AssertionError):
+        run("umount", point)
+    return not os.path.ismount(point)
