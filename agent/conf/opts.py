@@ -41,15 +41,21 @@ def register_backend(
 
 
 def list_opts() -> list[tuple[str, Options]]:
-    """For oslo-config-generator: groups and options, one backend as an example."""
-    from drivers import registry  # noqa: PLC0415 - loads every driver
+    """For oslo-config-generator: groups and options, a backend of each kind.
 
-    lvm = registry.volume_driver("lvm").OPTIONS
-    lio = registry.target_driver("lio").OPTIONS
+    What any backend may have is shown with the first one.
+    """
+    # Here, for the daemon imports only the drivers that it is told to use.
+    from drivers.lvm import LvmVolumes  # noqa: PLC0415
+    from drivers.nfs import NfsVolumes  # noqa: PLC0415
+    from drivers.targets.lio import LioTarget  # noqa: PLC0415
+
+    common = [*backends.OPTIONS, *LvmVolumes.OPTIONS, *LioTarget.OPTIONS]
     return [
         ("DEFAULT", node.CLI_OPTIONS + node.OPTIONS + api.OPTIONS),
         ("database", database.OPTIONS),
         ("helper", helper.OPTIONS),
         ("scheduler", scheduler.OPTIONS),
-        ("lvm", [*backends.OPTIONS, *lvm, *lio]),
+        ("lvm", common),
+        ("nfs", NfsVolumes.OPTIONS),
     ]

@@ -96,6 +96,10 @@ class VolumeFixtures:
     #: A deleted disk takes room until its bytes are wiped, step by step.
     wipes_deleted = False
 
+    #: A disk that somebody has open can be kept as it is at that moment. If not, a
+    #: snapshot of it is refused with DiskBusy, for a copy would take too long.
+    snapshots_open = True
+
     #: Bytes of a volume can be discarded: nobody needs them any longer.
     discards = True
 

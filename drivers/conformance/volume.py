@@ -113,7 +113,7 @@ class VolumeContract(KilledContract):
         self.leave_half_made(driver, volume)
         driver.delete(volume.id)
         self.settle(driver)
-        assert driver.capacity() == before
+        assert self.same_room(driver.capacity(), before)
         with pytest.raises(UnknownDisk):
             driver.disk(volume.id)
 
@@ -263,7 +263,7 @@ class VolumeContract(KilledContract):
         assert after.total == before.total
         assert after.provisioned - before.provisioned == disk.size
         if self.reserves_space:
-            assert before.free - after.free == disk.size
+            assert abs(before.free - after.free - disk.size) <= self.tables
         driver.delete(volume.id)
         self.settle(driver)
         assert driver.capacity().provisioned == before.provisioned

@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import re
 from collections.abc import Iterator
 
 from drivers.errors import TargetFailed
@@ -26,6 +27,9 @@ _PLUGINS = {DiskKind.BLOCK: "iblock", DiskKind.FILE: "fileio"}
 # 2**20, so ours never meet a backstore that targetcli makes.
 _FIRST, _END = 2**20, 2**31
 _CANDIDATES = 4
+
+# In fileio's info: "File: PATH  Size: 8388608  Mode: O_DSYNC".
+_SIZE = re.compile(r"  Size: (\d+)  Mode: ")
 
 #: Attributes of every backstore of ours, against their kernel defaults.
 #: emulate_tpws, emulate_3pc: a host with read-only access could change data
@@ -66,21 +70,37 @@ def build(volume_id: str, disk: Disk) -> str:
 
     :raises OSError: for one, EBUSY when something else holds the disk.
     """
-    found = disks.checked(disk)
-    path = _place(volume_id, _PLUGINS[disk.kind])
-    os.mkdir(path)
-    if disk.kind is DiskKind.BLOCK:
-        write(path + "/control", f"udev_path={disk.path}")
-    else:
-        size = found.st_size
-        write(path + "/control", f"fd_dev_name={disk.path},fd_dev_size={size}")
-    write(path + "/udev_path", disk.path)
-    write(path + "/enable", "1")
+    with disks.opened(disk) as found:
+        path = _place(volume_id, _PLUGINS[disk.kind])
+        os.mkdir(path)
+        if disk.kind is DiskKind.BLOCK:
+            write(path + "/control", f"udev_path={found.path}")
+        else:
+            size = found.stat.st_size
+            write(path + "/control", f"fd_dev_name={found.path},fd_dev_size={size}")
+        # What it is known by from now on; the kernel only keeps this text.
+        write(path + "/udev_path", disk.path)
+        write(path + "/enable", "1")
     _identify(volume_id, path)
     settled(path)
-    if disk.kind is DiskKind.BLOCK and disks.discards(found):
+    if disk.kind is DiskKind.BLOCK and disks.discards(found.stat):
         write(path + "/attrib/emulate_tpu", "1")
     return path
+
+
+def shows(path: str) -> int:
+    """How many bytes of a file hosts are told of."""
+    found = _SIZE.search(read(path + "/info"))
+    return int(found[1]) if found else 0
+
+
+def show(path: str, size: int) -> None:
+    """Tell hosts of a file's new size. A device tells of its own.
+
+    fileio takes fd_dev_size of a live backstore and answers READ CAPACITY from
+    it (fd_set_configfs_dev_params, fd_get_blocks; tried on 6.1).
+    """
+    write(path + "/control", f"fd_dev_size={size}")
 
 
 def existing(volume_id: str) -> Iterator[str]:

@@ -8,26 +8,53 @@ must carry the volume's own id, and must be what it says it is.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import stat
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from drivers.errors import TargetFailed
+from drivers.helper import mounts
 from drivers.values import Disk, DiskKind
 
 _GROUP = r"[A-Za-z0-9_+][A-Za-z0-9_+.-]*"
 
 
-def checked(disk: Disk) -> os.stat_result:
-    """Return what is at ``disk.path``, if the volume's export may open it.
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What is at a disk's path. ``path`` leads the kernel to this very thing."""
+
+    path: str
+    stat: os.stat_result
+
+
+@contextlib.contextmanager
+def opened(disk: Disk) -> Iterator[Found]:
+    """Find what is at ``disk.path``, if the volume's export may open it.
+
+    The kernel opens a path once more. A file's directories may be others' to
+    change, its server's for one, so the kernel gets the descriptor that was
+    looked at, as a path of this process; it holds while the block lasts.
 
     :raises TargetFailed: it is of another form, another volume's, missing, or
         not the block device or regular file that it should be.
     """
     if disk.kind is DiskKind.BLOCK:
-        return _block(disk)
-    return _file(disk)
+        yield Found(disk.path, _block(disk))
+        return
+    file = _file(disk)
+    try:
+        yield Found(f"/proc/self/fd/{file}", os.fstat(file))
+    finally:
+        os.close(file)
+
+
+def checked(disk: Disk) -> os.stat_result:
+    """Return what is at ``disk.path``; raises as ``opened`` does."""
+    with opened(disk) as found:
+        return found.stat
 
 
 def discards(found: os.stat_result) -> bool:
@@ -57,36 +84,38 @@ def _block(disk: Disk) -> os.stat_result:
     return found
 
 
-def _file(disk: Disk) -> os.stat_result:
+def _file(disk: Disk) -> int:
+    """Open a file by its name in its directory; no link is followed on the way."""
     form = rf"volume-{disk.volume_id}(\.[A-Za-z0-9_.-]+)?"
-    if not re.fullmatch(form, os.path.basename(disk.path)):
+    above, name = os.path.split(disk.path)
+    if not re.fullmatch(form, name):
         raise _refused(disk, f"a file's name is volume-{disk.volume_id}")
-    if "," in disk.path or os.path.realpath(disk.path) != disk.path:
-        raise _refused(disk, "the path must be absolute, without links or commas")
-    found = _stat(disk)
+    try:
+        directory = mounts.directory(above)
+        try:
+            return _regular(disk, directory, name)
+        finally:
+            os.close(directory)
+    except OSError as error:
+        raise _refused(disk, error.strerror or str(error)) from None
+
+
+def _regular(disk: Disk, directory: int, name: str) -> int:
+    # Looked at first, for opening some devices does something.
+    _need_regular(disk, os.stat(name, dir_fd=directory, follow_symlinks=False))
+    flags = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    file = os.open(name, flags, dir_fd=directory)
+    try:
+        _need_regular(disk, os.fstat(file))
+    except BaseException:
+        os.close(file)
+        raise
+    return file
+
+
+def _need_regular(disk: Disk, found: os.stat_result) -> None:
     if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1:
         raise _refused(disk, "it is no regular file with one name")
-    if movable := next(filter(_movable, _upwards(disk.path)), None):
-        # The kernel opens the path once more, and follows whatever is there then.
-        raise _refused(disk, f"someone other than root could move {movable}")
-    return found
-
-
-def _upwards(path: str) -> Iterator[str]:
-    while path != "/":
-        yield path
-        path = os.path.dirname(path)
-
-
-def _movable(path: str) -> bool:
-    """Whether anyone but root could put something else in its place.
-
-    In a directory that is shared and sticky, only its owner could (unlink(2)).
-    """
-    above, root = os.lstat(os.path.dirname(path)), (0, os.geteuid())
-    shared = above.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-    kept = above.st_mode & stat.S_ISVTX and os.lstat(path).st_uid in root
-    return above.st_uid not in root or bool(shared and not kept)
 
 
 def _kernel_name(found: os.stat_result) -> str:

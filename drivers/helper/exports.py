@@ -13,7 +13,7 @@ import os
 import time
 from collections.abc import Iterable
 
-from drivers.helper import access, backstores
+from drivers.helper import access, backstores, disks
 from drivers.helper.configfs import (
     CORE,
     ISCSI,
@@ -26,7 +26,7 @@ from drivers.helper.configfs import (
     write,
 )
 from drivers.helper.locks import Hold
-from drivers.values import Disk, Portal
+from drivers.values import Disk, DiskKind, Portal
 
 # Nobody without an ACL sees or reaches anything, and a mapped LUN is born
 # read-only. CHAP is asked for unless an ACL says no, so that an ACL that is
@@ -107,6 +107,30 @@ def build(target: Target, disk: Disk, portals: Iterable[Portal], hold: Hold) -> 
     os.symlink(built[0], f"{target.lun}/{target.name}")
     for portal in portals:
         _listen(f"{target.group}/np/{portal}")
+
+
+def grow(target: Target, disk: Disk, hold: Hold) -> list[str]:
+    """Show hosts the size that a file has now; they see it when they ask again."""
+    path = target.backstore()
+    if disk.kind is not DiskKind.FILE or path is None:
+        return []
+    if backstores.shows(path) >= disk.size:
+        return []
+    size = examine(disk, hold)
+    backstores.show(path, size)
+    return [f"disk of {target.name} shown with {size} bytes"]
+
+
+def examine(disk: Disk, hold: Hold) -> int:
+    """Whether the disk may be exported, as ``disks.checked``; its size in bytes.
+
+    :raises DeadlineExceeded: its server does not answer.
+    """
+    found: list[int] = []
+    hold.patiently(
+        f"looking at {disk.path}", lambda: found.append(disks.checked(disk).st_size)
+    )
+    return found[0]
 
 
 def enable(target: Target) -> None:

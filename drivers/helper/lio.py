@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from drivers.errors import TargetFailed
-from drivers.helper import access, disks, exports
+from drivers.helper import access, exports
 from drivers.helper.configfs import CORE, ISCSI, ROOT, make, names, read
 from drivers.helper.exports import Target
 from drivers.helper.locks import Hold, Locks
@@ -82,12 +82,14 @@ def _apply(target: Target, wanted: Apply, hold: Hold) -> list[str]:
     if disk is None or not export.connectors:
         return changes
     if fresh := not _stands(target, disk, wanted.only is None):
-        disks.checked(disk)  # before anything is taken down for it
+        exports.examine(disk, hold)  # before anything is taken down for it
         changes += exports.teardown(target, hold)
         exports.build(target, disk, wanted.portals, hold)
         changes.append(f"target of {target.name} made")
-    elif wanted.only is None:
-        changes += exports.mend(target, wanted.portals)
+    else:
+        if wanted.only is None:
+            changes += exports.mend(target, wanted.portals)
+        changes += exports.grow(target, disk, hold)
     changes += _open(target, wanted)
     if fresh:
         exports.enable(target)

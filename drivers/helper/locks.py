@@ -63,13 +63,13 @@ class Hold:
     """One target, locked, and the time that is left for it."""
 
     def __init__(self, locks: Locks, name: str, seconds: float) -> None:
-        self._locks, self._name, self._seconds = locks, name, seconds
+        self._locks, self._name, self.seconds = locks, name, seconds
         self._deadline = time.monotonic() + seconds
         self._mutex = threading.Lock()
         self._handed_over = False
 
     def __enter__(self) -> Hold:
-        self._locks.take(self._name, self._seconds)
+        self._locks.take(self._name, self.seconds)
         return self
 
     def __exit__(
@@ -96,7 +96,7 @@ class Hold:
             with self._mutex:
                 self._handed_over = not waiting.done.is_set()
             if self._handed_over:
-                raise DeadlineExceeded(what, self._seconds)
+                raise DeadlineExceeded(what, self.seconds)
         if waiting.error:
             raise waiting.error
 
@@ -108,7 +108,7 @@ class Hold:
         tries = 0
         while not ready():
             if not self.left():
-                raise DeadlineExceeded(what, self._seconds)
+                raise DeadlineExceeded(what, self.seconds)
             time.sleep(_POLL_SECONDS[min(tries, len(_POLL_SECONDS) - 1)])
             tries += 1
 

@@ -61,19 +61,19 @@ class Request:
 
 def request(message: object) -> Request:
     """Check the outer form of a request."""
-    fields = _typed("request", message, dict)
+    fields = typed("request", message, dict)
     timeout = fields.get("timeout")
     if isinstance(timeout, bool) or not isinstance(timeout, (int, float)):
         raise InvalidValue("timeout", timeout, "give seconds")
     if not 0 <= timeout <= MAX_SECONDS:
         raise InvalidValue("timeout", timeout, f"give 0 to {MAX_SECONDS:g} seconds")
-    verb = _typed("verb", fields.get("verb"), str)
-    return Request(verb, timeout, _typed("arguments", fields.get("arguments"), dict))
+    verb = typed("verb", fields.get("verb"), str)
+    return Request(verb, timeout, typed("arguments", fields.get("arguments"), dict))
 
 
 def argv(arguments: Mapping[str, Any]) -> tuple[str, ...]:
     """The words of a command."""
-    words = _texts("argv", _only(arguments, "argv")["argv"])
+    words = _texts("argv", only(arguments, "argv")["argv"])
     if not words:
         raise InvalidValue("argv", words, "name a command")
     return words
@@ -81,17 +81,17 @@ def argv(arguments: Mapping[str, Any]) -> tuple[str, ...]:
 
 def volume_id(arguments: Mapping[str, Any]) -> str:
     """The one argument of lio.remove."""
-    return volume_uuid(_only(arguments, "volume_id")["volume_id"])
+    return volume_uuid(only(arguments, "volume_id")["volume_id"])
 
 
 def nothing(arguments: Mapping[str, Any]) -> None:
     """The arguments of a verb that has none."""
-    _only(arguments)
+    only(arguments)
 
 
 def apply(arguments: Mapping[str, Any]) -> Apply:
     """The arguments of lio.apply."""
-    given = _only(arguments, "volume_id", "disk", "connectors", "portals", "only")
+    given = only(arguments, "volume_id", "disk", "connectors", "portals", "only")
     identity = given["volume_id"]  # Export looks at it
     connectors = _each("connectors", given["connectors"], _connector)
     if len({connector.initiator for connector in connectors}) < len(connectors):
@@ -109,8 +109,8 @@ def _disk(identity: str, given: object) -> Disk | None:
     path, size, kind = _list("disk", given, 3)
     return Disk(
         identity,
-        _printable("disk path", _typed("disk path", path, str)),
-        _typed("disk size", size, int),
+        _printable("disk path", typed("disk path", path, str)),
+        typed("disk size", size, int),
         _one_of("disk kind", kind, DiskKind),
     )
 
@@ -147,7 +147,7 @@ def _portal(given: object) -> Portal:
     # A scope id (fe80::1%eth0) is an interface's name: not part of a path.
     if not isinstance(address, str) or not _ADDRESS.fullmatch(address):
         raise InvalidValue("portal", address, "give an IPv4 or IPv6 address")
-    return _portal_at(address, _typed("portal port", port, int))
+    return _portal_at(address, typed("portal port", port, int))
 
 
 @functools.lru_cache
@@ -173,7 +173,8 @@ def _one_of(name: str, given: object, kind: type[_E]) -> _E:
         raise InvalidValue(name, given, f"give one of {', '.join(kind)}") from None
 
 
-def _only(given: Mapping[str, Any], *wanted: str) -> Mapping[str, Any]:
+def only(given: Mapping[str, Any], *wanted: str) -> Mapping[str, Any]:
+    """The arguments, if they are these and no others."""
     if given.keys() != set(wanted):
         raise InvalidValue(
             "arguments", sorted(given), f"give exactly: {', '.join(wanted) or 'none'}"
@@ -182,21 +183,22 @@ def _only(given: Mapping[str, Any], *wanted: str) -> Mapping[str, Any]:
 
 
 def _each(name: str, given: object, make: Any) -> tuple[Any, ...]:
-    return tuple(make(item) for item in _typed(name, given, list))
+    return tuple(make(item) for item in typed(name, given, list))
 
 
 def _texts(name: str, given: object) -> tuple[str, ...]:
-    return tuple(_typed(name, item, str) for item in _typed(name, given, list))
+    return tuple(typed(name, item, str) for item in typed(name, given, list))
 
 
 def _list(name: str, given: object, length: int) -> list[Any]:
-    found = _typed(name, given, list)
+    found = typed(name, given, list)
     if len(found) != length:
         raise InvalidValue(name, f"{len(found)} values", f"give {length}")
     return found
 
 
-def _typed(name: str, given: object, kind: type[_T]) -> _T:
+def typed(name: str, given: object, kind: type[_T]) -> _T:
+    """The value, if it is of that type."""
     if isinstance(given, kind) and not (kind is int and isinstance(given, bool)):
         return given
     raise InvalidValue(name, type(given).__name__, f"give a {kind.__name__}")

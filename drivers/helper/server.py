@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""The root helper: a socket that one user may speak to, and five verbs.
+"""The root helper: a socket that one user may speak to, and its verbs.
 
 One thread for each connection; connections last. Stopping it, or killing it,
 leaves every export as it is: all state is the kernel's.
@@ -27,6 +27,8 @@ from drivers.errors import DriverError, HelperRefused, Misconfigured
 from drivers.helper import frames, requests
 from drivers.helper.commands import Commands
 from drivers.helper.lio import Lio
+from drivers.helper.mounts import Mounts
+from drivers.helper.shares import Shares
 from drivers.values import iscsi_name
 
 LOG = logging.getLogger(__name__)
@@ -53,7 +55,9 @@ def main(argv: list[str] | None = None) -> int:
     except DriverError as error:
         LOG.error("%s", error)
         return 1
-    server = Server(listener, verbs(commands, lio), {0, account.pw_uid})
+    server = Server(
+        listener, verbs(commands, lio, Shares(Mounts())), {0, account.pw_uid}
+    )
     signal.signal(signal.SIGTERM, _stop)
     signal.signal(signal.SIGINT, _stop)
     LOG.info("serving %s with %d filters", options.user, len(commands))
@@ -64,7 +68,7 @@ def main(argv: list[str] | None = None) -> int:
     return 0
 
 
-def verbs(commands: Commands, lio: Lio) -> dict[str, Verb]:
+def verbs(commands: Commands, lio: Lio, shares: Shares) -> dict[str, Verb]:
     """All that can be asked of the helper."""
 
     def bare(given: Mapping[str, Any], verb: Callable[[], Any]) -> Any:
@@ -77,6 +81,7 @@ def verbs(commands: Commands, lio: Lio) -> dict[str, Verb]:
         "lio.apply": lambda given, left: lio.apply(requests.apply(given), left),
         "lio.remove": lambda given, left: lio.remove(requests.volume_id(given), left),
         "lio.observe": lambda given, _: bare(given, lio.observe),
+        **shares.verbs(),
     }
 
 

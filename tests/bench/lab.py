@@ -29,7 +29,9 @@ import orjson
 from drivers.execute import Helper
 from drivers.helper.commands import Commands
 from drivers.helper.lio import Lio
+from drivers.helper.mounts import Mounts
 from drivers.helper.server import Server, verbs
+from drivers.helper.shares import Shares
 from drivers.targets.lio import LioTarget
 from drivers.values import Auth, Connector, Disk, DiskKind, Export, Mode
 from tests.bench import floor
@@ -56,7 +58,8 @@ class Direct:
 
     def __init__(self, prefix: str) -> None:
         nobody = socket.socket(socket.AF_UNIX)
-        self._server = Server(nobody, verbs(Commands(_FILTERS, []), Lio(prefix)), ())
+        table = verbs(Commands(_FILTERS, []), Lio(prefix), Shares(Mounts()))
+        self._server = Server(nobody, table, ())
 
     def run(self, *argv: str, timeout: float = 60.0) -> str:
         """No command is run in this comparison."""

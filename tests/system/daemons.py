@@ -88,7 +88,9 @@ class Daemon:
         node: Options | None = None,
         backend: Options | None = None,
         helper: str = HELPER_SOCKET,
+        others: Mapping[str, Options] | None = None,
     ) -> None:
+        """``others`` are further backends, by name, to be enabled by ``node``."""
         directory.mkdir(exist_ok=True)
         self.directory, self.state = directory, directory / "state"
         self._socket = f"unix:{directory}/api"
@@ -109,6 +111,7 @@ class Daemon:
                 "volume_group": self.group,
                 **(backend or {}),
             },
+            **(others or {}),
         }
         self.config = directory / "lunshare.conf"
         sections = (_section(name, options) for name, options in chosen.items())

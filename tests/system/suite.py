@@ -19,7 +19,7 @@ from xml.etree import ElementTree
 HERE = Path(__file__).parent
 _PYTEST = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
 _AFTER = "test_after_"  # of a reboot and of a power cut: tests/system/run
-_DRIVERS = ("test_lvm_", "test_lio_")
+_DRIVERS = ("test_lvm_", "test_lio_", "test_nfs_")
 _OUTCOMES = ("failure", "error", "skipped")
 
 

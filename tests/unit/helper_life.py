@@ -12,7 +12,9 @@ from pathlib import Path
 
 from drivers.helper.commands import Commands
 from drivers.helper.lio import Lio
+from drivers.helper.mounts import Mounts
 from drivers.helper.server import Server, verbs
+from drivers.helper.shares import Shares
 
 FILTERS = """
 [Filters]
@@ -31,7 +33,8 @@ class Life:
         path.unlink(missing_ok=True)
         listener.bind(str(path))
         listener.listen()
-        table = verbs(Commands(str(filters), EXEC_DIRS), Lio("iqn.2026-11.io.test:"))
+        commands, lio = Commands(str(filters), EXEC_DIRS), Lio("iqn.2026-11.io.test:")
+        table = verbs(commands, lio, Shares(Mounts()))
         self.server = Server(listener, table, allowed)
         self._thread = threading.Thread(target=self.server.serve)
         self._thread.start()

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""rootwrap.d lets the LVM driver do its work, and nobody anything else.
+"""rootwrap.d lets the drivers do their work, and nobody anything else.
 
 The rules are asked as the root helper asks them, with oslo.rootwrap's matcher.
 """
@@ -18,11 +18,13 @@ import pytest
 from drivers.errors import HelperRefused
 from drivers.helper.commands import Commands
 from drivers.lvm.commands import Lvm
+from drivers.nfs.mounting import Mounting
+from drivers.shares import FLAGS, VALUED, Share
 
 FILTERS = Path(__file__).parents[2] / "rootwrap.d"
 PROGRAMS = (
     "vgs lvs lvcreate lvremove lvrename lvextend lvchange blkdiscard sync sh"
-    " privsep-helper lvreduce lvconvert vgchange dd lvm"
+    " privsep-helper lvreduce lvconvert vgchange dd lvm mkdir mount umount nsenter"
 )
 UUID = "11111111-2222-4333-8444-555555555555"
 NAME = f"volume-{UUID}"
@@ -85,6 +87,17 @@ CALLS: list[tuple[str, tuple[Any, ...]]] = [
     ("wipe_end", (f"{NAME}.new", 4 << 20, 4 << 20)),
     ("wipe_end", (DELETED, 4 << 20, 4 << 20)),
     ("wipe_head", (DELETED, 1 << 20)),
+]
+
+ALWAYS = "nosuid,nodev,noexec"
+POINT = f"/run/lunshare/mnt/{'0' * 32}"
+
+# How the NFS driver calls each method of Mounting, on each of SHARES.
+MOUNTING = ("make_point", "mount", "unmount")
+SHARES = [
+    Share("nas.example.com", "/srv/a"),
+    Share("192.0.2.1", "/", "vers=4.2,hard,proto=tcp6,sec=krb5p,timeo=600"),
+    Share("[2001:db8::1]", "/with blank,comma;and -o more", "nconnect=4"),
 ]
 
 REFUSED = [
@@ -198,6 +211,32 @@ REFUSED = [
     f"lvs {J} -o lv_name --select lv_name=~. lunshare",
     f"lvcreate --yes -n {NAME} -L 8b --config",
     f"lvextend -L 8388608b lunshare/{NAME} --config",
+    # shares: where they are mounted, with what, and what else mount could do
+    "mkdir -p -m 0700 /run/lunshare/mnt",
+    f"mkdir -p -m 0777 {POINT}",
+    f"mkdir -p -m 0700 {POINT} /etc/x",
+    f"mkdir -p -m 0700 /run/lunshare/mnt/../{'0' * 32}",
+    f"mount -t nfs -o {ALWAYS} nas:/srv /etc",
+    f"mount -t nfs -o {ALWAYS} nas:/srv /var/lib/lunshare/mnt/{'0' * 32}",
+    f"mount -t nfs -o {ALWAYS} nas:/srv /run/lunshare/mnt/{'0' * 31}g",
+    f"mount -t nfs -o {ALWAYS} nas:/srv {POINT}/x",
+    f"mount -t nfs -o {ALWAYS} /dev/sda {POINT}",
+    f"mount -t nfs -o {ALWAYS} -oexec:/srv {POINT}",
+    f"mount -t nfs -o {ALWAYS} --bind:/srv {POINT}",
+    f"mount -t ext4 -o {ALWAYS} nas:/srv {POINT}",
+    f"mount -t nfs -o vers=4.2 nas:/srv {POINT}",
+    f"mount -t nfs nas:/srv {POINT}",
+    f"mount --bind nas:/srv {POINT}",
+    f"mount -t nfs -o {ALWAYS},exec nas:/srv {POINT}",
+    f"mount -t nfs -o suid,{ALWAYS} nas:/srv {POINT}",
+    f"mount -t nfs -o bind,{ALWAYS} nas:/srv {POINT}",
+    f"mount -t nfs -o remount,{ALWAYS} nas:/srv {POINT}",
+    f"mount -t nfs -o X-mount.owner=lunshare,{ALWAYS} nas:/srv {POINT}",
+    f"mount -t nfs -o vers=4.2 -o exec -o {ALWAYS} nas:/srv {POINT}",
+    "umount /",
+    f"umount -l {POINT}",
+    f"umount {POINT} /",
+    f"nsenter --mount=/proc/1/ns/mnt mount -t nfs -o {ALWAYS} nas:/srv {POINT}",
     # more than the pattern, after it
     f"lvremove --yes 'lunshare/{NAME}\n'",
     f"lvremove --yes 'lunshare/{NAME}\nlunshare/root'",
@@ -241,13 +280,31 @@ def test_what_the_driver_runs_is_allowed(commands, method, arguments):
     assert root.allowed
 
 
-def test_every_command_of_the_driver_is_tried():
-    methods = {
-        name
-        for name, _ in inspect.getmembers(Lvm, inspect.isfunction)
-        if not name.startswith("_")
-    }
-    assert methods - {"path"} == {method for method, _ in CALLS}
+@pytest.mark.parametrize("method", MOUNTING)
+@pytest.mark.parametrize("share", SHARES)
+def test_what_mounts_a_share_is_allowed(commands, method, share):
+    root = Asking(commands)
+    getattr(Mounting(root, "/run/lunshare/mnt", 60), method)(share)
+    assert root.allowed
+
+
+@pytest.mark.parametrize(
+    "option", [*FLAGS.split("|"), *(f"{name}=4.x_1-2:3" for name in VALUED.split("|"))]
+)
+def test_every_option_that_a_share_may_have_is_allowed(commands, option):
+    root = Asking(commands)
+    Mounting(root, "/run/lunshare/mnt", 60).mount(Share("nas", "/srv", option))
+    assert root.allowed
+
+
+def test_every_command_of_the_drivers_is_tried():
+    assert _methods(Lvm) - {"path"} == {method for method, _ in CALLS}
+    assert _methods(Mounting) == set(MOUNTING)
+
+
+def _methods(kind: type) -> set[str]:
+    found = inspect.getmembers(kind, inspect.isfunction)
+    return {name for name, _ in found if not name.startswith("_")}
 
 
 def test_a_size_that_is_no_multiple_of_a_sector_is_rounded_up(commands):

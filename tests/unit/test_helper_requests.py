@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -126,18 +127,29 @@ def test_a_path_that_is_not_the_volumes_is_refused(kind: DiskKind, path: str) ->
         disks.checked(Disk(ID, path, 1024, kind))
 
 
-def test_a_file_that_somebody_could_swap_is_refused(tmp_path: Any) -> None:
-    path = tmp_path / "shared" / f"volume-{ID}"
-    path.parent.mkdir(mode=0o755)
-    path.write_bytes(bytes(1024))
-    disk = Disk(ID, str(path), 1024, DiskKind.FILE)
-    assert disks.checked(disk).st_size == 1024
-    for mode in (0o777, 0o775):
-        path.parent.chmod(mode)
-        with pytest.raises(TargetFailed, match=r"could move .*/shared/volume"):
-            disks.checked(disk)
-    path.parent.chmod(0o1777)
-    assert disks.checked(disk).st_size == 1024
+def test_what_was_looked_at_is_what_the_kernel_gets(tmp_path: Path) -> None:
+    """Others may change a share's directory; the descriptor stays where it was."""
+    path = tmp_path / f"volume-{ID}"
+    path.write_bytes(b"the volume's")
+    with disks.opened(Disk(ID, str(path), 12, DiskKind.FILE)) as found:
+        path.rename(tmp_path / "moved")
+        path.symlink_to("/etc/shadow")
+        assert Path(found.path).read_bytes() == b"the volume's"
+        assert found.stat.st_ino == (tmp_path / "moved").stat().st_ino
+    assert not Path(found.path).exists()
+
+
+def test_no_link_on_the_way_to_a_file_is_followed(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "real" / f"volume-{ID}").write_bytes(bytes(1024))
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    for way, refused in (("real", False), ("link", True)):
+        disk = Disk(ID, str(tmp_path / way / f"volume-{ID}"), 1024, DiskKind.FILE)
+        if refused:
+            with pytest.raises(TargetFailed, match="Not a directory"):
+                disks.checked(disk)
+        else:
+            assert disks.checked(disk).st_size == 1024
 
 
 def test_a_file_is_the_volumes_own_and_no_link(tmp_path: Any) -> None:
@@ -151,7 +163,7 @@ def test_a_file_is_the_volumes_own_and_no_link(tmp_path: Any) -> None:
     (tmp_path / "second").unlink()
     path.rename(tmp_path / "moved")
     path.symlink_to(tmp_path / "moved")
-    with pytest.raises(TargetFailed, match="without links"):
+    with pytest.raises(TargetFailed, match="no regular file"):
         disks.checked(disk)
     path.unlink()
     path.mkdir()

@@ -5,12 +5,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from configparser import ConfigParser
+from importlib import metadata
 from pathlib import Path
 
 import pytest
 from stevedore import ExtensionManager
 
 from drivers import registry
+from drivers.base import TargetDriver, VolumeDriver
 from drivers.errors import Misconfigured
 from drivers.fake import FakeVolumes
 from drivers.lvm import LvmVolumes
@@ -42,6 +45,21 @@ def test_our_own_drivers_are_known():
     assert registry.target_driver("fake") is FakeTarget
     assert {"fake", "lvm"} <= set(registry.known(registry.VOLUMES))
     assert {"fake", "lio"} <= set(registry.known(registry.TARGETS))
+
+
+@pytest.mark.parametrize(
+    ("group", "contract"),
+    [(registry.VOLUMES, VolumeDriver), (registry.TARGETS, TargetDriver)],
+)
+def test_every_driver_of_the_package_can_be_imported(group, contract):
+    setup = ConfigParser()
+    setup.read(Path(__file__).parents[2] / "setup.cfg")
+    lines = setup["options.entry_points"][group].split("\n")
+    named = dict(line.split(" = ") for line in lines if line)
+    assert named.keys() >= {"fake", "nfs"}
+    for name, value in named.items():
+        found = metadata.EntryPoint(name, value, group).load()
+        assert issubclass(found, contract)
 
 
 @pytest.mark.parametrize("find", [registry.volume_driver, registry.target_driver])

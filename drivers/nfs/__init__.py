@@ -1,0 +1,13 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""Volumes as raw files on NFS shares.
+
+``driver`` is the contract, ``mounting`` holds every command, ``files`` the verbs
+of the root helper on one share, ``known`` what is remembered. Shares are
+described in drivers.shares. The daemon never touches a share: the helper does,
+each time with a deadline.
+"""
+
+from drivers.nfs.driver import NfsVolumes
+
+__all__ = ["NfsVolumes"]

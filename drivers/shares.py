@@ -1,0 +1,189 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""NFS shares as an operator writes them, and the options that name them.
+
+A share comes from a line ``host:/path [-o options]`` of a file, or from three
+options of the backend's section. Nothing here touches a share.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from oslo_config import cfg
+
+from drivers.errors import Misconfigured
+
+OPTIONS: list[cfg.Opt] = [
+    cfg.StrOpt(
+        "nfs_shares_config",
+        help="File with the NFS shares of this backend, one HOST:/PATH [-o OPTIONS]"
+        " a line; \\040 stands for a blank in a path, lines that begin with # are"
+        " comments. Read at start. The shares form one pool; give a backend of its"
+        " own to a server whose trouble others should not feel.",
+    ),
+    cfg.StrOpt(
+        "nas_host",
+        help="Name or address of the NFS server, instead of nfs_shares_config.",
+    ),
+    cfg.StrOpt(
+        "nas_share_path",
+        help="Path that the server nas_host exports, such as /srv/volumes.",
+    ),
+    cfg.StrOpt(
+        "nas_mount_options",
+        help="Mount options of that share, parted by commas, such as vers=4.2. Take"
+        " 4.2, without which a share cannot clone files, and leave it hard: a soft"
+        " mount fails hosts' writes as soon as the server is slow.",
+    ),
+    cfg.StrOpt(
+        "nfs_mount_point_base",
+        default="/run/lunshare/mnt",
+        regex="/[A-Za-z0-9._/-]+",
+        help="Directory below which shares are mounted. Nobody but root may be able"
+        " to change it or what is above it, or root could be led astray; the lines of"
+        " rootwrap.d/nfs.filters name it too, so change both.",
+    ),
+]
+
+_HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?|\[[0-9a-fA-F:.]+\]")
+_ESCAPE = re.compile(r"\\([0-7]{3})")
+
+# Those of nfs(5) that choose how a server is reached; none of mount(8)'s own,
+# which bind, remount, change owners or run programs. rootwrap.d/nfs.filters has
+# the same two lists.
+FLAGS = (
+    "hard|soft|softerr|softreval|nosoftreval|ac|noac|cto|nocto|sharecache|nosharecache"
+    "|resvport|noresvport|lock|nolock|rdirplus|nordirplus|tcp|rdma|fsc|nofsc|fg"
+    "|migration|nomigration|noatime|nodiratime|relatime|rw"
+)
+VALUED = (
+    "vers|nfsvers|minorversion|proto|port|timeo|retrans|retry|rsize|wsize|sec|nconnect"
+    "|max_connect|trunkdiscovery|xprtsec|acregmin|acregmax|acdirmin|acdirmax|actimeo"
+    "|clientaddr|namlen|lookupcache|local_lock|mountport|mountproto|mountvers|mounthost"
+)
+_OPTION = re.compile(rf"({FLAGS})|({VALUED})=[A-Za-z0-9.:_-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """One exported directory of one server; ``options`` as mount takes them."""
+
+    host: str
+    path: str
+    options: str = ""
+
+    @property
+    def source(self) -> str:
+        """What mount is told, and what the kernel says is mounted."""
+        return f"{self.host}:{self.path}"
+
+    @property
+    def digest(self) -> str:
+        """The name of its mount point: of the source alone, not of the options."""
+        return hashlib.sha256(self.source.encode()).hexdigest()[:32]
+
+    def point(self, base: str) -> str:
+        """Where it is mounted."""
+        return f"{base.rstrip('/')}/{self.digest}"
+
+
+def configured(options: Mapping[str, Any]) -> tuple[Share, ...]:
+    """The shares of a backend section; reads ``nfs_shares_config``.
+
+    :raises Misconfigured: names the option, or the file and its line.
+    """
+    file, host = options["nfs_shares_config"], options["nas_host"]
+    if file and host:
+        raise Misconfigured(
+            "nfs_shares_config and nas_host are both set", "keep one of the two"
+        )
+    if file:
+        return _from_file(file)
+    if host:
+        return (_from_options(options),)
+    raise Misconfigured(
+        "no NFS share is configured",
+        "set nas_host and nas_share_path, or nfs_shares_config",
+    )
+
+
+def _from_options(options: Mapping[str, Any]) -> Share:
+    host, path = options["nas_host"], options["nas_share_path"] or ""
+    where = f"nas_host {host}, nas_share_path {path or '(not set)'}"
+    bare = ":" in host and not host.startswith("[")
+    mount = (options["nas_mount_options"] or "").removeprefix("-o").strip()
+    return _share(where, f"[{host}]" if bare else host, path, mount)
+
+
+def _from_file(file: str) -> tuple[Share, ...]:
+    try:
+        lines = Path(file).read_text("utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is no text"
+        raise Misconfigured(
+            f"nfs_shares_config {file}: {why}",
+            "make it readable to the daemon, with one HOST:/PATH a line",
+        ) from None
+    found: dict[str, Share] = {}
+    for number, line in enumerate(lines, 1):
+        if line.strip() and not line.lstrip().startswith("#"):
+            where = f"nfs_shares_config {file}, line {number}"
+            share = _from_line(where, line)
+            if share.source in found:
+                raise Misconfigured(
+                    f"{where}: {share.source} is there already", "remove one"
+                )
+            found[share.source] = share
+    if not found:
+        raise Misconfigured(
+            f"nfs_shares_config {file}: it names no share", "add HOST:/PATH"
+        )
+    return tuple(found.values())
+
+
+def _from_line(where: str, line: str) -> Share:
+    match line.split():
+        case [source]:
+            options = ""
+        case [source, "-o", options]:
+            pass
+        case _:
+            raise Misconfigured(
+                f"{where}: {line.strip()!r} is no share",
+                "write HOST:/PATH or HOST:/PATH -o OPTION,OPTION; a blank in a path"
+                " is \\040",
+            )
+    host, colon, path = source.partition(":/")
+    if not colon:
+        raise Misconfigured(f"{where}: {source!r} has no ':/'", "write HOST:/PATH")
+    path = _ESCAPE.sub(lambda octal: chr(int(octal[1], 8)), "/" + path)
+    return _share(where, host, path, options)
+
+
+def _share(where: str, host: str, path: str, options: str) -> Share:
+    """A share whose every part has its form."""
+    if not _HOST.fullmatch(host):
+        raise Misconfigured(
+            f"{where}: host {host!r} is not valid",
+            "give a name, an IPv4 address, or an IPv6 address in brackets",
+        )
+    plain = path.isascii() and path.isprintable() and path.startswith("/")
+    if not plain or {"", ".", ".."} & set(path.rstrip("/").split("/")[1:]):
+        raise Misconfigured(
+            f"{where}: path {path!r} is not valid",
+            "give an absolute path of printable ASCII, without . or .. in it",
+        )
+    for option in options.split(",") if options else ():
+        if not _OPTION.fullmatch(option):
+            raise Misconfigured(
+                f"{where}: mount option {option!r} is not known",
+                "give options of nfs(5) that say how the server is reached, parted by"
+                " commas without blanks; nosuid, nodev and noexec are always added",
+            )
+    return Share(host, path.rstrip("/") or "/", options)

@@ -1,0 +1,95 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""A plain directory in the place of an NFS share: everything but NFS is real.
+
+The helper's own verbs work on it, behind its own socket. What stands in is the
+kernel's table of mounts, and the size of the filesystem: a directory has none.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from drivers.base import Root
+from drivers.execute import Helper
+from drivers.helper.mounts import Mount, Mounts, Room
+from drivers.helper.server import Server
+from drivers.helper.shares import Shares
+
+_BLOCK = 512
+
+
+class Directories(Mounts):
+    """Directories as shares: ``mounted`` says what is where."""
+
+    def __init__(self, total: int) -> None:
+        self.total, self.taken = total, 0
+        self.mounted: dict[str, str] = {}
+        #: Called with the source before a share is entered: what its server does.
+        self.server: Callable[[str], None] = lambda source: None
+
+    def table(self) -> Iterable[Mount]:
+        for point, source in self.mounted.items():
+            yield Mount(point, os.stat(point).st_dev, "nfs4", source)
+
+    @contextlib.contextmanager
+    def entered(self, mount: Mount) -> Iterator[int]:
+        self.server(mount.source)
+        with super().entered(mount) as share:
+            yield share
+
+    def room(self, share: int) -> Room:
+        used = self.taken
+        with os.scandir(share) as entries:
+            for entry in entries:
+                with contextlib.suppress(FileNotFoundError):  # it went meanwhile
+                    used += entry.stat(follow_symlinks=False).st_blocks * _BLOCK
+        return Room(self.total, max(0, self.total - used))
+
+
+class Node:
+    """A node's door to root: mounting is a line in the table."""
+
+    def __init__(self, helper: Root, mounts: Directories) -> None:
+        self._helper, self._mounts = helper, mounts
+        self.commands: list[str] = []
+        self.verbs: list[str] = []
+
+    def run(self, *argv: str, timeout: float = 60.0) -> str:
+        self.commands.append(argv[0])
+        point = argv[-1]
+        if argv[0] == "mkdir":
+            Path(point).mkdir(parents=True, exist_ok=True)
+        elif argv[0] == "mount":
+            self._mounts.mounted[point] = argv[-2]
+        elif argv[0] == "umount":
+            del self._mounts.mounted[point]
+        return ""
+
+    def call(self, verb: str, *, timeout: float = 30.0, **arguments: Any) -> Any:
+        self.verbs.append(verb)
+        return self._helper.call(verb, timeout=timeout, **arguments)
+
+
+class ShareHelper:
+    """A root helper that knows the share verbs and no others."""
+
+    def __init__(self, path: Path, mounts: Mounts) -> None:
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        listener.bind(str(path))
+        listener.listen()
+        self._server = Server(listener, Shares(mounts).verbs(), {os.getuid()})
+        self._thread = threading.Thread(target=self._server.serve)
+        self._thread.start()
+        self.client = Helper(str(path))
+
+    def end(self) -> None:
+        self.client.close()
+        self._server.close()
+        self._thread.join(10)

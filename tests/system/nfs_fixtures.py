@@ -1,0 +1,63 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""Fixtures of the NFS tests: one server and one helper for a module."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import pytest
+
+from drivers.base import Root, VolumeDriver
+from drivers.conformance.fixtures import MIB
+from drivers.nfs import NfsVolumes
+from tests.conformance.share_kit import ShareFixtures, share_options
+from tests.system.lio_node import HelperProcess, run
+from tests.system.nfs_server import BASE, NfsServer
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NfsServer]:
+    made = NfsServer(tmp_path_factory.mktemp("nfs"))
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def helper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HelperProcess]:
+    process = HelperProcess(tmp_path_factory.mktemp("helper"))
+    yield process
+    process.stop()
+
+
+@pytest.fixture(scope="module")
+def root(helper: HelperProcess) -> Root:
+    return helper.client()
+
+
+class NfsFixtures(ShareFixtures):
+    """A share of a real server, on a filesystem that clones files."""
+
+    tables = MIB
+    server: NfsServer
+
+    @pytest.fixture
+    def point(self, server: NfsServer, root: Root) -> Path:
+        self.__class__.share = server.share
+        self.__class__.server = server
+        NfsVolumes("kit", share_options(server.share, str(BASE)), root).check()
+        return Path(server.share.point(str(BASE)))
+
+    @pytest.fixture
+    def exhausted(
+        self, server: NfsServer
+    ) -> Callable[[], AbstractContextManager[None]]:
+        return server.full
+
+    def settle(self, driver: VolumeDriver) -> None:
+        self.server.settle()
+
+    def power_cycle(self, driver: VolumeDriver) -> None:
+        run("umount", self.share.point(str(BASE)))

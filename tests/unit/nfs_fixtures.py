@@ -1,0 +1,61 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""A node with directories for shares, and the driver on it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from drivers.conformance.fixtures import MIB, defaults
+from drivers.nfs import NfsVolumes
+from drivers.shares import Share
+from tests.conformance.shares import Directories, Node, ShareHelper
+
+ONE, TWO = Share("nas", "/srv/one"), Share("filer", "/srv/two")
+
+
+@pytest.fixture
+def mounts() -> Directories:
+    return Directories(64 * MIB)
+
+
+@pytest.fixture
+def node(tmp_path: Path, mounts: Directories) -> Iterator[Node]:
+    helper = ShareHelper(tmp_path / "helper.sock", mounts)
+    yield Node(helper.client, mounts)
+    helper.end()
+
+
+@pytest.fixture
+def build(tmp_path: Path, node: Node) -> Callable[..., NfsVolumes]:
+    """The driver on these shares; options as given."""
+
+    def made(*shares: Share, **given: Any) -> NfsVolumes:
+        lines = [f"{share.source} -o vers=4.2\n" for share in shares or (ONE,)]
+        file = tmp_path / "shares"
+        file.write_text("".join(lines))
+        base = {"nfs_mount_point_base": str(tmp_path / "mnt"), "nfs_clone": False}
+        return NfsVolumes(
+            "test",
+            defaults(NfsVolumes, nfs_shares_config=str(file), **base | given),
+            node,
+        )
+
+    return made
+
+
+@pytest.fixture
+def driver(build: Callable[..., NfsVolumes]) -> NfsVolumes:
+    made = build()
+    made.check()
+    return made
+
+
+@pytest.fixture
+def files(tmp_path: Path, driver: NfsVolumes) -> Path:
+    """Where the files of the share are."""
+    return tmp_path / "mnt" / ONE.digest

@@ -1,0 +1,68 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""Which shares the kernel says are mounted, and into what root may be led."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from drivers.helper import mounts
+from drivers.helper.mounts import Mount, Mounts
+from drivers.values import GIB
+
+
+def test_a_line_of_the_kernels_table() -> None:
+    line = (
+        r"90 28 0:55 / /run/lunshare/mnt/a\040b rw,nosuid shared:9 master:1 - nfs4"
+        r" nas:/srv/with\040blank rw,vers=4.2,addr=192.0.2.1"
+    )
+    device = os.makedev(0, 55)
+    wanted = Mount("/run/lunshare/mnt/a b", device, "nfs4", "nas:/srv/with blank")
+    assert mounts.of_line(line) == wanted
+    bare = "22 1 8:1 / / rw,relatime - ext4 /dev/sda1 rw"
+    assert mounts.of_line(bare) == Mount("/", os.makedev(8, 1), "ext4", "/dev/sda1")
+
+
+def test_only_nfs_is_a_share() -> None:
+    assert Mounts().find("/") is None
+    assert Mounts().find("/proc") is None
+    for line in Path("/proc/self/mountinfo").read_text().splitlines():
+        assert mounts.of_line(line).point.startswith("/")
+
+
+def test_what_is_not_the_mounts_own_device_is_not_entered(tmp_path: Path) -> None:
+    """The share was unmounted meanwhile: what is below it is not written to."""
+    device = tmp_path.stat().st_dev
+    with Mounts().entered(Mount(str(tmp_path), device, "nfs4", "nas:/a")) as share:
+        assert os.fstat(share).st_ino == tmp_path.stat().st_ino
+    gone = Mount(str(tmp_path), device + 1, "nfs4", "nas:/a")
+    with pytest.raises(FileNotFoundError), Mounts().entered(gone):
+        pass
+
+
+@pytest.mark.parametrize("path", ["mnt", "/tmp/../etc", "/tmp//x", "/tmp/", ""])
+def test_a_path_that_is_not_plain_is_not_entered(path: str) -> None:
+    with pytest.raises(OSError):
+        os.close(mounts.directory(path))
+
+
+def test_a_link_is_not_entered(tmp_path: Path) -> None:
+    (tmp_path / "real" / "in").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    os.close(mounts.directory(str(tmp_path / "real" / "in")))
+    for path in (tmp_path / "link", tmp_path / "link" / "in"):
+        with pytest.raises(OSError):
+            os.close(mounts.directory(str(path)))
+
+
+@pytest.mark.parametrize(("free", "full"), [(0, True), (19, True), (20, False)])
+def test_a_pool_is_nearly_full_below_two_per_cent(free: int, full: bool) -> None:
+    assert mounts.nearly_full(1000, free) is full
+
+
+def test_ten_gib_are_enough_for_any_pool() -> None:
+    assert mounts.nearly_full(10**15, 10 * GIB - 1)
+    assert not mounts.nearly_full(10**15, 10 * GIB)

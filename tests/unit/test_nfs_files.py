@@ -1,0 +1,294 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""What others put on a share, and what guests put into their disks, harms nobody."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from drivers.conformance.fixtures import MIB, new_volume
+from drivers.errors import (
+    DriverError,
+    InvalidValue,
+    NoSpace,
+    UnknownReference,
+)
+from drivers.helper import disks, names
+from drivers.helper.mounts import directory as mounts_directory
+from drivers.nfs import NfsVolumes
+from drivers.values import Snapshot, Volume
+from tests.conformance.shares import Directories, Node
+from tests.unit.nfs_fixtures import build, driver, files, mounts, node
+
+__all__ = ["build", "driver", "files", "mounts", "node"]
+
+SIZE = 2 * MIB
+SECRET = b"a file of the node that no guest may read"
+
+
+@pytest.fixture
+def volume(driver: NfsVolumes) -> Volume:
+    made = new_volume(SIZE)
+    driver.create(made)
+    return made
+
+
+@pytest.fixture
+def secret(tmp_path: Path) -> Path:
+    path = tmp_path / "secret"
+    path.write_bytes(SECRET)
+    return path
+
+
+def qcow2(backing: Path) -> bytes:
+    """The header of an image of 1 GiB whose bytes come from another file."""
+    name = str(backing).encode()
+    header = b"QFI\xfb" + (2).to_bytes(4, "big") + (104).to_bytes(8, "big")
+    header += len(name).to_bytes(4, "big") + (16).to_bytes(4, "big")
+    header += (1 << 30).to_bytes(8, "big")
+    return header.ljust(104, b"\0") + name
+
+
+def test_an_image_header_in_a_volume_stays_bytes(
+    driver: NfsVolumes, volume: Volume, secret: Path
+) -> None:
+    """CVE-2024-32498: whoever believes the header opens the backing file."""
+    header = qcow2(secret)
+    Path(driver.disk(volume.id).path).write_bytes(header.ljust(SIZE, b"."))
+
+    grown = driver.extend(Volume(volume.id, 2 * SIZE))
+    assert grown.size == 2 * SIZE
+    snapshot = Snapshot(str(uuid.uuid4()), volume.id, 2 * SIZE)
+    driver.create_snapshot(snapshot)
+    copied = driver.create_from(new_volume(3 * SIZE), snapshot)
+    assert copied.size == 3 * SIZE
+    assert driver.revert(snapshot) == grown
+    driver.unmanage(volume.id)
+    managed = driver.manage(new_volume(2 * SIZE), f"unmanaged-{volume.name}")
+    with disks.opened(managed) as found:
+        assert found.stat.st_size == managed.size == 2 * SIZE
+        exported = Path(found.path).read_bytes()
+
+    wanted = header.ljust(SIZE, b".").ljust(2 * SIZE, b"\0")
+    assert exported == wanted
+    assert Path(copied.path).read_bytes() == wanted.ljust(3 * SIZE, b"\0")
+    assert secret.read_bytes() == SECRET
+
+
+def test_an_image_is_not_taken_for_a_raw_disk(
+    driver: NfsVolumes, files: Path, secret: Path
+) -> None:
+    (files / "theirs.qcow2").write_bytes(qcow2(secret))
+    with pytest.raises(UnknownReference, match="it is a qcow2 image; convert"):
+        driver.manage(new_volume(SIZE), "theirs.qcow2")
+    assert (files / "theirs.qcow2").read_bytes() == qcow2(secret)
+
+
+def test_only_a_regular_file_with_one_name_is_taken(
+    driver: NfsVolumes, files: Path, secret: Path
+) -> None:
+    (files / "link").symlink_to(secret)
+    (files / "second").hardlink_to(secret)
+    (files / "directory").mkdir()
+    os.mkfifo(files / "pipe")
+    listed = {found.reference: found.why_not for found in driver.manageable()}
+    for name in ("link", "second", "directory", "pipe"):
+        assert "regular file with one name" in listed[name]
+        with pytest.raises(UnknownReference, match="regular file with one name"):
+            driver.manage(new_volume(SIZE), name)
+    assert driver.disks() == ()
+    assert secret.read_bytes() == SECRET
+
+
+@pytest.mark.parametrize("way", ["symlink", "hardlink"])
+def test_a_link_with_a_volumes_name_is_not_followed(
+    driver: NfsVolumes, files: Path, volume: Volume, secret: Path, way: str
+) -> None:
+    path = files / volume.name
+    path.unlink()
+    if way == "symlink":
+        path.symlink_to(secret)
+    else:
+        path.hardlink_to(secret)
+    snapshot = Snapshot(str(uuid.uuid4()), volume.id, SIZE)
+    for call in (
+        lambda: driver.extend(Volume(volume.id, 2 * SIZE)),
+        lambda: driver.create(volume),
+        lambda: driver.create_snapshot(snapshot),
+        lambda: driver.disk(volume.id),
+        lambda: driver.unmanage(volume.id),
+        lambda: driver.delete(volume.id),
+    ):
+        with pytest.raises(DriverError, match="no regular file with one name"):
+            call()
+    assert driver.disks() == ()
+    assert secret.read_bytes() == SECRET
+    assert os.path.lexists(path)
+
+
+@pytest.mark.parametrize("verb", ["grow", "copy", "copy from", "give", "drop"])
+def test_no_verb_by_itself_follows_a_link(files, node, volume, secret, verb) -> None:
+    """What the daemon asked before is no promise: a server may be quick."""
+    (files / volume.name).unlink()
+    (files / volume.name).symlink_to(secret)
+    other = f"volume-{uuid.uuid4()}"
+    plain = {"point": str(files), "name": volume.name}
+    made = {"size": SIZE, "preallocate": False, "mode": "0600"}
+    flags = {"replace": True, "clone": False}
+    asked = {
+        "grow": ("grow", {**plain, "size": SIZE, "preallocate": False}),
+        "copy": ("copy", {**plain, **made, **flags, "source": other}),
+        "copy from": (
+            "copy",
+            {**plain, **made, "name": other, "source": volume.name}
+            | {"replace": False, "clone": False},
+        ),
+        "give": ("give", plain),
+        "drop": ("drop", plain),
+    }
+    name, arguments = asked[verb]
+    with pytest.raises(DriverError, match="no regular file with one name"):
+        node.call(f"share.{name}", **arguments)
+    assert secret.read_bytes() == SECRET
+    assert os.path.lexists(files / volume.name)
+
+
+def test_a_file_that_became_a_link_while_it_was_opened_is_not_followed(
+    files: Path, driver: NfsVolumes, volume: Volume, secret: Path
+) -> None:
+    share = mounts_directory(str(files))
+    try:
+        (files / volume.name).unlink()
+        (files / volume.name).symlink_to(secret)
+        with pytest.raises(OSError, match="symbolic links"):
+            os.close(names.open_plain(share, volume.name))
+    finally:
+        os.close(share)
+
+
+def test_a_half_made_name_that_is_a_link_is_not_written_through(
+    driver: NfsVolumes, files: Path, secret: Path
+) -> None:
+    volume = new_volume(SIZE)
+    (files / f"{volume.name}.new").symlink_to(secret)
+    assert driver.create(volume).size == SIZE
+    assert secret.read_bytes() == SECRET
+    assert not (files / f"{volume.name}.new").is_symlink()
+
+
+def test_a_file_has_the_mode_that_was_asked_for(build, driver, files, volume) -> None:
+    assert (files / volume.name).stat().st_mode & 0o7777 == 0o600
+    wide, other = build(nfs_file_mode="0666"), new_volume(SIZE)
+    wide.create(other)
+    assert (files / other.name).stat().st_mode & 0o7777 == 0o666
+
+
+def test_a_sparse_file_takes_no_room_and_a_preallocated_one_all(
+    build, driver, files, volume
+) -> None:
+    assert (files / volume.name).stat().st_blocks == 0
+    thick, other = build(nfs_sparsed_volumes=False), new_volume(SIZE)
+    thick.create(other)
+    assert (files / other.name).stat().st_blocks * 512 == SIZE
+
+
+def test_a_copy_keeps_the_holes(driver, files, volume) -> None:
+    with (files / volume.name).open("r+b") as file:
+        file.seek(SIZE // 2)
+        file.write(b"x" * 4096)
+        os.fsync(file.fileno())
+    snapshot = Snapshot(str(uuid.uuid4()), volume.id, SIZE)
+    driver.create_snapshot(snapshot)
+    assert (files / snapshot.name).stat().st_blocks * 512 < SIZE // 2
+    assert (files / snapshot.name).read_bytes() == (files / volume.name).read_bytes()
+
+
+def test_an_odd_file_that_is_taken_over_ends_on_a_block(driver, files) -> None:
+    (files / "odd.img").write_bytes(b"x" * 1000)
+    disk = driver.manage(new_volume(500), "odd.img")
+    assert disk.size == 4096
+    assert Path(disk.path).read_bytes() == (b"x" * 1000).ljust(4096, b"\0")
+
+
+def test_a_file_of_another_program_is_no_volume(driver, files) -> None:
+    for name in (".nfs000001", "volume-1", f"volume-{uuid.uuid4()}.new", "_snapshot-1"):
+        (files / name).touch()
+    assert driver.disks() == driver.snapshots() == ()
+    listed = {found.reference for found in driver.manageable()}
+    assert listed == {"volume-1", "_snapshot-1"}
+
+
+def test_a_preallocated_copy_that_does_not_fit_leaves_nothing(
+    build, files, mounts
+) -> None:
+    thick, volume = build(nfs_sparsed_volumes=False), new_volume(40 * MIB)
+    thick.create(volume)
+    snapshot = Snapshot(str(uuid.uuid4()), volume.id, volume.size)
+    with pytest.raises(NoSpace, match="bytes are wanted"):
+        thick.create_snapshot(snapshot)
+    assert [path.name for path in files.iterdir()] == [volume.name]
+
+
+@pytest.mark.parametrize(
+    ("verb", "arguments"),
+    [
+        ("find", {"name": "../volume"}),
+        ("find", {"name": "passwd"}),
+        ("find", {"name": f"volume-{uuid.uuid4()}.new"}),
+        ("drop", {"name": f"volume-{uuid.uuid4()}/../x"}),
+        ("grow", {"name": f"volume-{uuid.uuid4()}", "size": -1, "preallocate": False}),
+        ("grow", {"name": f"volume-{uuid.uuid4()}", "size": 1, "preallocate": 1}),
+        (
+            "grow",
+            {"name": f"volume-{uuid.uuid4()}", "size": 2**63, "preallocate": True},
+        ),
+        ("room", {"name": "more"}),
+    ],
+)
+def test_the_helper_takes_no_other_names_and_sizes(
+    driver, files, node, verb, arguments
+) -> None:
+    with pytest.raises(InvalidValue):
+        node.call(f"share.{verb}", point=str(files), **arguments)
+
+
+@pytest.mark.parametrize("mode", ["0777", "4755", 0o600, None])
+def test_the_helper_makes_no_file_of_another_mode(driver, files, node, mode) -> None:
+    made = {"name": f"volume-{uuid.uuid4()}", "size": 1, "preallocate": False}
+    with pytest.raises(InvalidValue, match="0600, 0660, 0666"):
+        node.call("share.make", point=str(files), **made, mode=mode)
+
+
+def test_the_helper_works_on_no_directory_that_is_no_share(tmp_path, node) -> None:
+    point, name = tmp_path / ("0" * 32), f"volume-{uuid.uuid4()}"
+    point.mkdir()
+    (point / name).write_bytes(SECRET)
+    with pytest.raises(DriverError, match="is not mounted"):
+        node.call("share.drop", point=str(point), name=name)
+    assert (point / name).read_bytes() == SECRET
+
+
+def test_a_share_that_was_mounted_by_others_is_not_ours(
+    tmp_path: Path, node: Node, mounts: Directories
+) -> None:
+    """As /home may be: a file there could be taken over and exported."""
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "theirs").write_bytes(SECRET)
+    mounts.mounted[str(tmp_path / "home")] = "nas:/home"
+    asked: dict[str, Any] = {"reference": "theirs", "size": 1, "mode": "0600"}
+    asked["name"] = f"volume-{uuid.uuid4()}"
+    with pytest.raises(InvalidValue, match="a mount point of ours"):
+        node.call("share.take", point=str(tmp_path / "home"), **asked)
+    assert (tmp_path / "home" / "theirs").read_bytes() == SECRET
+
+
+def test_a_name_that_is_no_text_does_not_hide_the_others(driver, files, volume) -> None:
+    (Path(os.fsdecode(os.fsencode(files) + b"/\xff\xfe"))).touch()
+    (files / "two\nlines").touch()
+    assert [disk.volume_id for disk in driver.disks()] == [volume.id]
+    assert driver.manageable() == ()

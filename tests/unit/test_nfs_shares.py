@@ -1,0 +1,348 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""Shares that are lost, stale, read-only or silent, and pools of several."""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from drivers.conformance.fixtures import MIB, new_volume
+from drivers.errors import (
+    CommandFailed,
+    DeadlineExceeded,
+    DriverError,
+    Misconfigured,
+    NoSpace,
+    UnknownDisk,
+)
+from drivers.helper.shares import MAX_WAITING
+from drivers.nfs import NfsVolumes
+from drivers.shares import Share
+from drivers.values import Volume
+from tests.conformance.shares import Directories, Node
+from tests.unit.nfs_fixtures import ONE, TWO, build, driver, files, mounts, node
+
+__all__ = ["build", "driver", "files", "mounts", "node"]
+
+SIZE = 2 * MIB
+Build = Callable[..., NfsVolumes]
+
+
+@contextmanager
+def silent(mounts: Directories, share: Share) -> Iterator[list[str]]:
+    """The share's server answers nobody until the end of the block."""
+    again, waiting = threading.Event(), list[str]()
+
+    def server(source: str) -> None:
+        if source == share.source:
+            waiting.append(source)
+            again.wait(60)
+
+    mounts.server = server
+    try:
+        yield waiting
+    finally:
+        again.set()
+        mounts.server = lambda source: None
+
+
+@contextmanager
+def answering(mounts: Directories, number: int) -> Iterator[None]:
+    """Every server answers with that error."""
+
+    def server(source: str) -> None:
+        raise OSError(number, os.strerror(number))
+
+    mounts.server = server
+    yield
+    mounts.server = lambda source: None
+
+
+# mounting
+
+
+def test_a_share_is_mounted_where_its_name_says(driver, node, mounts, files) -> None:
+    assert node.commands == ["mkdir", "mount"]
+    assert mounts.mounted == {str(files): ONE.source}
+    driver.check()
+    assert node.commands == ["mkdir", "mount"]
+
+
+def test_a_lost_mount_is_made_again_and_nothing_is_written_under_it(
+    driver, node, mounts, files
+) -> None:
+    mounts.mounted.clear()
+    for call in (
+        driver.disks,
+        driver.capacity,
+        lambda: driver.create(new_volume(SIZE)),
+        lambda: driver.delete(new_volume(SIZE).id),
+        lambda: driver.disk(new_volume(SIZE).id),
+    ):
+        with pytest.raises(Misconfigured, match="is not mounted"):
+            call()
+    assert list(files.iterdir()) == []
+    driver.check()
+    assert node.commands == ["mkdir", "mount"] * 2
+    assert driver.create(new_volume(SIZE)).size == SIZE
+
+
+def test_what_else_is_mounted_there_is_left_alone(driver, node, mounts, files) -> None:
+    mounts.mounted[str(files)] = "other:/srv"
+    with pytest.raises(Misconfigured, match=r"nas:/srv/one: other:/srv is mounted at"):
+        driver.check()
+    assert mounts.mounted == {str(files): "other:/srv"}
+
+
+def test_what_mount_says_is_told(build, node) -> None:
+    class Refusing(Node):
+        def run(self, *argv: str, timeout: float = 60.0) -> str:
+            if argv[0] == "mount":
+                raise CommandFailed(argv, 32, "mount.nfs: access denied by server\n")
+            return super().run(*argv, timeout=timeout)
+
+    node.__class__ = Refusing
+    with pytest.raises(Misconfigured, match=r"cannot be mounted: .*access denied") as e:
+        build().check()
+    assert "mount -t nfs -o vers=4.2,nosuid,nodev,noexec nas:/srv" in e.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("number", "told", "remedy"),
+    [
+        (errno.EROFS, "is read-only", "read-write"),
+        (errno.EACCES, "is denied", "no_root_squash"),
+        (errno.EPERM, "is denied", "maps root to"),
+    ],
+)
+def test_a_share_that_cannot_be_written_is_told(
+    driver, mounts, number, told, remedy
+) -> None:
+    with answering(mounts, number):
+        with pytest.raises(Misconfigured, match=told) as raised:
+            driver.check()
+        assert remedy in raised.value.remedy
+        with pytest.raises(Misconfigured, match=told):
+            driver.create(new_volume(SIZE))
+    driver.check()
+
+
+def test_a_stale_share_is_mounted_anew(driver, node, mounts, files) -> None:
+    found = mounts.mounted[str(files)]
+
+    def server(source: str) -> None:
+        if node.commands.count("umount") == 0:
+            raise OSError(errno.ESTALE, "Stale file handle")
+
+    mounts.server = server
+    driver.check()
+    assert node.commands == ["mkdir", "mount", "umount", "mkdir", "mount"]
+    assert mounts.mounted == {str(files): found}
+
+
+def test_a_stale_share_that_is_in_use_is_told(driver, node, mounts) -> None:
+    class Busy(Node):
+        def run(self, *argv: str, timeout: float = 60.0) -> str:
+            if argv[0] == "umount":
+                raise CommandFailed(argv, 32, "umount: target is busy.")
+            return super().run(*argv, timeout=timeout)
+
+    node.__class__ = Busy
+    with (
+        answering(mounts, errno.ESTALE),
+        pytest.raises(Misconfigured, match=r"is stale: .* umount it"),
+    ):
+        driver.check()
+
+
+def test_a_check_leaves_no_file_behind(driver, files) -> None:
+    assert list(files.iterdir()) == []
+
+
+# full
+
+
+def test_a_full_share_is_closed_and_not_down(driver, mounts) -> None:
+    mounts.taken = mounts.total - MIB
+    driver.check()
+    assert "nearly full" in driver.capacity().closed
+    with pytest.raises(NoSpace, match=r"nas:/srv/one .*only \d+ bytes are free"):
+        driver.create(new_volume(SIZE))
+    mounts.taken = 0
+    assert driver.capacity().closed == ""
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+def test_a_share_whose_quota_is_full_is_not_down(driver, mounts, number) -> None:
+    with answering(mounts, number):
+        driver.check()
+        with pytest.raises(NoSpace, match="nas:/srv/one"):
+            driver.create(new_volume(SIZE))
+
+
+# a dead server
+
+
+def test_a_silent_server_is_told_within_the_deadline(build, mounts) -> None:
+    driver = build(nfs_timeout=0.3)
+    driver.check()
+    volume = new_volume(SIZE)
+    driver.create(volume)
+    with silent(mounts, ONE):
+        started = time.monotonic()
+        with pytest.raises(
+            Misconfigured, match=r"did not answer within 0\.3"
+        ) as raised:
+            driver.check()
+        assert "nas" in raised.value.remedy
+        for call in (driver.capacity, driver.disks, lambda: driver.disk(volume.id)):
+            with pytest.raises(DeadlineExceeded):
+                call()
+        assert time.monotonic() - started < 10
+    driver.check()
+    assert driver.disk(volume.id).size == SIZE
+
+
+def test_what_was_under_way_is_waited_for_by_the_next(build, mounts, node) -> None:
+    """A create that outlived its caller may still make the file: no second one."""
+    driver, volume = build(nfs_timeout=0.3), new_volume(SIZE)
+    driver.check()
+    driver.disks()
+    point = str(Path(driver.options["nfs_mount_point_base"]) / ONE.digest)
+    made = {"name": volume.name, "size": SIZE, "preallocate": False, "mode": "0600"}
+    with silent(mounts, ONE) as waiting:
+        for _ in range(2):
+            with pytest.raises(DeadlineExceeded):
+                node.call("share.make", timeout=0.3, point=point, **made)
+        assert len(waiting) == 1
+    assert driver.create(volume).size == SIZE
+
+
+def test_so_many_wait_for_a_silent_server_and_no_more(driver, mounts, node) -> None:
+    point = str(Path(driver.options["nfs_mount_point_base"]) / ONE.digest)
+    with silent(mounts, ONE) as waiting:
+        for _ in range(MAX_WAITING):
+            with pytest.raises(DeadlineExceeded):
+                node.call(
+                    "share.find", timeout=0.01, point=point, name=new_volume(1).name
+                )
+        started = time.monotonic()
+        with pytest.raises(DeadlineExceeded, match=f"behind {MAX_WAITING} others"):
+            node.call("share.find", timeout=30, point=point, name=new_volume(1).name)
+        assert time.monotonic() - started < 10
+        assert len(waiting) == MAX_WAITING
+
+
+def test_a_copy_ends_at_its_deadline(driver, mounts, node, files) -> None:
+    volume, second = new_volume(SIZE), new_volume(SIZE)
+    Path(driver.create(volume).path).write_bytes(b"x" * SIZE)
+    asked = {"name": second.name, "source": volume.name, "size": SIZE, "mode": "0600"}
+    flags = {"preallocate": False, "replace": False, "clone": False}
+    with pytest.raises(DeadlineExceeded):
+        node.call("share.copy", timeout=0, point=str(files), **asked, **flags)
+    driver.disks()
+    wait_until(lambda: [path.name for path in files.iterdir()] == [volume.name])
+
+
+def wait_until(ready: Callable[[], bool]) -> None:
+    until = time.monotonic() + 30
+    while not ready():
+        assert time.monotonic() < until
+        threading.Event().wait(0.01)
+
+
+# several shares
+
+
+def test_a_volume_goes_where_most_room_is(build: Build, tmp_path: Path) -> None:
+    driver = build(ONE, TWO, nfs_sparsed_volumes=False)
+    driver.check()
+    for _ in range(4):
+        driver.create(new_volume(SIZE))
+    found = [Path(disk.path).parent.name for disk in driver.disks()]
+    assert sorted(found) == sorted([ONE.digest, TWO.digest] * 2)
+    capacity = driver.capacity()
+    assert (capacity.total, capacity.provisioned) == (128 * MIB, 4 * SIZE)
+    assert capacity.free == capacity.total - 4 * SIZE
+
+
+def test_trouble_of_a_share_is_not_felt_by_volumes_of_another(build, mounts) -> None:
+    driver = build(ONE, TWO, nfs_timeout=0.3, nfs_sparsed_volumes=False)
+    driver.check()
+    volumes = [new_volume(SIZE), new_volume(SIZE)]
+    where = {Path(driver.create(each).path).parent.name: each for each in volumes}
+    again = build(ONE, TWO, nfs_timeout=0.3)
+    with silent(mounts, ONE):
+        for each in (driver, again):
+            assert each.disk(where[TWO.digest].id).size >= SIZE
+            assert each.extend(Volume(where[TWO.digest].id, 2 * SIZE)).size == 2 * SIZE
+            with pytest.raises(DeadlineExceeded):
+                each.disk(where[ONE.digest].id)
+            with pytest.raises(DeadlineExceeded):
+                each.delete(where[ONE.digest].id)
+            with pytest.raises(DriverError):
+                each.disk(new_volume(SIZE).id)  # nobody knows that it is not there
+        with pytest.raises(Misconfigured, match="nas:/srv/one did not answer"):
+            driver.check()
+        driver.delete(where[TWO.digest].id)
+    with pytest.raises(UnknownDisk):
+        driver.disk(new_volume(SIZE).id)
+
+
+def test_what_was_begun_on_another_share_is_removed(
+    build: Build, tmp_path: Path, mounts: Directories
+) -> None:
+    driver, volume = build(ONE, TWO), new_volume(SIZE)
+    driver.check()
+    left = [
+        tmp_path / "mnt" / each.digest / f"{volume.name}.new" for each in (ONE, TWO)
+    ]
+    for path in left:
+        path.touch()
+    driver.create(volume)
+    assert not any(path.exists() for path in left)
+
+
+# cost
+
+
+def test_capacity_and_attach_cost_the_same_with_more_volumes(driver, node) -> None:
+    def asked(call: Callable[[], object]) -> list[str]:
+        node.verbs.clear()
+        call()
+        return list(node.verbs)
+
+    volumes = [new_volume(MIB)]
+    driver.create(volumes[0])
+    driver.capacity()
+    before = asked(driver.capacity), asked(lambda: driver.disk(volumes[0].id))
+    for _ in range(20):
+        volumes.append(new_volume(MIB))
+        driver.create(volumes[-1])
+    after = asked(driver.capacity), asked(lambda: driver.disk(volumes[7].id))
+    assert before == after == (["share.room"], ["share.find"])
+    assert driver.capacity().provisioned == 21 * MIB
+    driver.delete(volumes[3].id)
+    driver.extend(Volume(volumes[4].id, 2 * MIB))
+    assert driver.capacity().provisioned == 21 * MIB
+
+
+def test_what_somebody_removed_is_noticed_by_the_next_listing(driver, files) -> None:
+    volume = new_volume(SIZE)
+    driver.create(volume)
+    (files / volume.name).unlink()
+    assert driver.disks() == ()
+    assert driver.capacity().provisioned == 0
+
+
+def test_only_lio_shows_a_growing_disk_to_its_hosts(build) -> None:
+    assert build(target_driver="lio").extends_open
+    assert not build(target_driver="nfs").extends_open

@@ -1,0 +1,90 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""``target_driver = nfs``: what hosts are told, and what is refused for no fence."""
+
+from __future__ import annotations
+
+import dataclasses
+import uuid
+
+import pytest
+
+from drivers.conformance.fakes import NoRoot
+from drivers.conformance.fixtures import defaults
+from drivers.errors import InvalidValue, Misconfigured, TargetFailed, Unsupported
+from drivers.shares import Share
+from drivers.targets.nfs import NfsTarget
+from drivers.values import Connector, Disk, DiskKind, Export, Mode, Volume
+
+SHARE = Share("nas.example.com", "/srv/with blank", "vers=4.2,hard")
+VOLUME = Volume(str(uuid.uuid4()), 1024**3)
+BASE = "/run/lunshare/mnt"
+DISK = Disk(VOLUME.id, f"{SHARE.point(BASE)}/{VOLUME.name}", VOLUME.size, DiskKind.FILE)
+
+
+def connector(mode: Mode, host: str = "host1") -> Connector:
+    return Connector(f"iqn.1994-05.com.example:{host}", mode, f"attachment-{host}")
+
+
+@pytest.fixture
+def target() -> NfsTarget:
+    """It needs nothing of root: hosts do all by themselves."""
+    named = {"nas_host": SHARE.host, "nas_share_path": SHARE.path}
+    options = defaults(NfsTarget, **named, nas_mount_options=SHARE.options)
+    made = NfsTarget("nfs", options, NoRoot())
+    made.check()
+    return made
+
+
+def test_a_host_is_told_where_the_file_is(target: NfsTarget) -> None:
+    host = connector(Mode.RW)
+    assert target.apply(Export(VOLUME.id, DISK, (host,)), {host.initiator}) == ()
+    assert target.connection(VOLUME, host) == {
+        "driver_volume_type": "nfs",
+        "export": "nas.example.com:/srv/with blank",
+        "name": VOLUME.name,
+        "options": "-o vers=4.2,hard",
+        "format": "raw",
+        "mount_point_base": BASE,
+        "volume_id": VOLUME.id,
+    }
+
+
+def test_the_format_is_not_taken_from_the_file(target: NfsTarget) -> None:
+    """A host that guesses would believe a header that a guest has written."""
+    host = connector(Mode.RW)
+    target.apply(Export(VOLUME.id, DISK, (host,)))
+    assert target.connection(VOLUME, host)["format"] == "raw"
+
+
+@pytest.mark.parametrize("only", [None, {"iqn.1994-05.com.example:host2"}])
+def test_read_only_is_refused_and_never_made_more(target: NfsTarget, only) -> None:
+    hosts = (connector(Mode.RW), connector(Mode.RO, "host2"))
+    with pytest.raises(Unsupported, match=r"ro for .*host2 by NFS") as raised:
+        target.apply(Export(VOLUME.id, DISK, hosts), only)
+    assert "target_driver = lio" in raised.value.remedy
+    with pytest.raises(TargetFailed):
+        target.connection(VOLUME, hosts[1])
+
+
+def test_nothing_is_live_so_nothing_is_ever_fenced(target: NfsTarget) -> None:
+    """What it cannot promise it does not report either."""
+    hosts = (connector(Mode.RW), connector(Mode.RW, "host2"))
+    assert target.apply(Export(VOLUME.id, DISK, hosts)) == ()
+    assert target.observe() == ()
+    assert target.apply(Export(VOLUME.id), {hosts[0].initiator}) == ()
+    assert target.remove(VOLUME.id) == target.remove(VOLUME.id) == ()
+    with pytest.raises(InvalidValue):
+        target.remove("../other")
+    assert target.PROTOCOL == "NFS"
+
+
+def test_a_disk_of_no_share_is_refused(target: NfsTarget) -> None:
+    stray = dataclasses.replace(DISK, path=f"/dev/lunshare/{VOLUME.name}")
+    with pytest.raises(TargetFailed, match="is on no share of nfs"):
+        target.apply(Export(VOLUME.id, stray, (connector(Mode.RW),)))
+
+
+def test_shares_that_are_not_well_described_are_told() -> None:
+    with pytest.raises(Misconfigured, match="no NFS share"):
+        NfsTarget("nfs", defaults(NfsTarget), NoRoot()).check()
