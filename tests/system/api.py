@@ -31,14 +31,14 @@ class Api:
 
     def call(self, method: str, path: str, body: object = None) -> Answer:
         """One request on a connection of its own."""
-        connection = self._connection()
-        try:
-            data = None if body is None else json.dumps(body)
-            connection.request(method, path, data, _HEADERS)
-            answer = connection.getresponse()
-            return answer.status, json.loads(answer.read() or b"{}")
-        finally:
-            connection.close()
+        answer, content = self._send(method, path, body)
+        return answer.status, json.loads(content or b"{}")
+
+    def act(self, volume: str, action: dict[str, object]) -> dict[str, str]:
+        """An action on a volume that is to be accepted; the answer's headers."""
+        answer, content = self._send("POST", f"/v3/volumes/{volume}/action", action)
+        assert answer.status == 202, content
+        return dict(answer.getheaders())
 
     def must(self, method: str, path: str, body: object = None) -> dict[str, Any]:
         """A request that is to succeed."""
@@ -58,28 +58,59 @@ class Api:
     def volume(self, shared: bool = True, **more: object) -> str:
         """The id of a new volume of 1 GiB, ready for hosts."""
         asked: dict[str, object] = {"size": 1, "name": "system test", **more}
-        if shared:
+        if shared and "volume_type" not in asked:
             asked["volume_type"] = self.shared_type()
         made = self.must("POST", "/v3/volumes", {"volume": asked})["volume"]
         wait_until(lambda: self.status(made["id"]) != "creating")
         assert self.status(made["id"]) == "available"
         return str(made["id"])
 
-    def shared_type(self) -> str:
-        """The type whose volumes take many hosts; a fresh node has none."""
-        named = {"name": SHARED_TYPE, "extra_specs": {"multiattach": "<is> True"}}
+    def shared_type(self, backend: str | None = None) -> str:
+        """The type whose volumes take many hosts; a fresh node has none.
+
+        ``backend``: those of one backend.
+        """
+        name, specs = SHARED_TYPE, {"multiattach": "<is> True"}
+        if backend:
+            name, specs = f"{name}-{backend}", specs | {"volume_backend_name": backend}
+        named = {"name": name, "extra_specs": specs}
         status, answer = self.call("POST", "/v3/types", {"volume_type": named})
         assert status in (200, 409), answer
-        return SHARED_TYPE
+        return name
 
     def status(self, volume: str) -> str:
         """What a client is told of a volume."""
-        return str(self.must("GET", f"/v3/volumes/{volume}")["volume"]["status"])
+        return str(self.shown(volume)["status"])
+
+    def shown(self, volume: str) -> dict[str, Any]:
+        """All that a client is told of a volume."""
+        return dict(self.must("GET", f"/v3/volumes/{volume}")["volume"])
 
     def delete_volume(self, volume: str) -> None:
         """Delete it and wait until it is gone."""
         self.must("DELETE", f"/v3/volumes/{volume}")
         path = f"/v3/volumes/{volume}"
+        wait_until(lambda: self.call("GET", path)[0] == 404)
+
+    # snapshots
+
+    def snapshot(self, volume: str) -> str:
+        """The id of a new snapshot, which is whole."""
+        asked = {"snapshot": {"volume_id": volume}}
+        made = self.must("POST", "/v3/snapshots", asked)["snapshot"]
+        path = f"/v3/snapshots/{made['id']}"
+
+        def status() -> str:
+            return str(self.must("GET", path)["snapshot"]["status"])
+
+        wait_until(lambda: status() != "creating")
+        assert status() == "available"
+        return str(made["id"])
+
+    def delete_snapshot(self, snapshot: str) -> None:
+        """Delete it and wait until it is gone."""
+        path = f"/v3/snapshots/{snapshot}"
+        self.must("DELETE", path)
         wait_until(lambda: self.call("GET", path)[0] == 404)
 
     # attachments
@@ -131,6 +162,18 @@ class Api:
     def unknown(self) -> list[str]:
         """What /readyz tells of things without a row."""
         return list(self.call("GET", "/readyz")[1]["unknown"])
+
+    def _send(
+        self, method: str, path: str, body: object
+    ) -> tuple[http.client.HTTPResponse, bytes]:
+        connection = self._connection()
+        try:
+            data = None if body is None else json.dumps(body)
+            connection.request(method, path, data, _HEADERS)
+            answer = connection.getresponse()
+            return answer, answer.read()
+        finally:
+            connection.close()
 
     def _connection(self) -> http.client.HTTPConnection:
         if self._address.startswith("unix:"):

@@ -9,8 +9,8 @@ import uuid
 
 import pytest
 
-from drivers.conformance.fakes import NoRoot
 from drivers.conformance.fixtures import defaults
+from drivers.conformance.root import NoRoot
 from drivers.errors import InvalidValue, Misconfigured, TargetFailed, Unsupported
 from drivers.shares import Share
 from drivers.targets.nfs import NfsTarget
