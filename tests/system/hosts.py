@@ -83,13 +83,21 @@ def write_protected(session: Session, at: int = 0) -> bool:
 
 
 class Traffic:
-    """I/O of one session without a pause, until ``stop``.
+    """I/O of one session with hardly a pause, until ``stop``.
 
     A host that may write writes blocks of its own and reads them back.
+    ``pause`` is in seconds.
     """
 
-    def __init__(self, session: Session, mode: str, at: int = 2048) -> None:
+    def __init__(
+        self,
+        session: Session,
+        mode: str,
+        at: int = 2048,
+        pause: float = _PAUSE_SECONDS,
+    ) -> None:
         self._session, self._mode, self._at = session, mode, at
+        self._pause = pause
         self._rounds = 0
         self._error: Exception | None = None
         self._stop = threading.Event()
@@ -119,7 +127,7 @@ class Traffic:
 
     def _run(self) -> None:
         try:
-            while not self._stop.wait(_PAUSE_SECONDS):
+            while not self._stop.wait(self._pause):
                 self._round()
                 self._rounds += 1
         except Exception as error:

@@ -1,0 +1,61 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""A guest whose emulator loses a timer, which no real one does when asked to."""
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.lab import guest
+from tests.lab.guest import Guest, Parts
+from tests.lab.steps import LabError
+
+# Stands for QEMU: says on the console what its start's number has for it, and
+# answers the control socket as far as a boot asks.
+_QEMU = """
+import json, pathlib, socket, sys
+words = dict(zip(sys.argv, sys.argv[1:]))
+said = pathlib.Path(__file__).with_name("said")
+texts = json.loads(said.read_text())
+said.write_text(json.dumps(texts[1:]))
+pathlib.Path(words["-serial"].removeprefix("file:")).write_text(texts[0])
+server = socket.socket(socket.AF_UNIX)
+server.bind(words["-qmp"].removeprefix("unix:").partition(",")[0])
+server.listen()
+lines = server.accept()[0].makefile("rw")
+lines.write('{"QMP": {}}\\n')
+while not lines.flush() and lines.readline():
+    lines.write('{"return": " HOST_FORWARD 9 127.0.0.1 2222 "}\\n')
+"""
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Iterator[Callable[..., Guest]]:
+    """A guest whose boots say these things."""
+    guests = []
+
+    def one(*said: bytes) -> Guest:
+        program = tmp_path / "qemu"
+        program.write_text(_QEMU)
+        (tmp_path / "said").write_text(json.dumps([text.decode() for text in said]))
+        parts = Parts(tmp_path, [], qemu=[sys.executable, str(program)])
+        guests.append(Guest(parts, tmp_path, outlives_us=False))
+        return guests[0]
+
+    yield one
+    for each in guests:
+        each.leave()
+
+
+def test_a_guest_that_lost_its_timer_is_switched_off_and_on(made, tmp_path, capsys):
+    made(guest.LOST, guest.LOST, guest.READY).boot()
+    assert json.loads((tmp_path / "said").read_text()) == []
+    assert capsys.readouterr().err.count("switched off and on") == 2
+
+
+def test_a_guest_that_always_hangs_is_told_with_its_console(made):
+    with pytest.raises(LabError, match=r"hung 3 times(?s:.)*timer wakeup"):
+        made(guest.LOST, guest.LOST, guest.LOST).boot()
