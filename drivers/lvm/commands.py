@@ -37,14 +37,15 @@ class Lvm:
     # Questions
 
     def group(self) -> report.VolumeGroup:
-        """How large the volume group is, what is free, and its tags."""
-        fields = "vg_size,vg_free,vg_extent_size,vg_tags"
+        """How large the volume group is, what is free, its tags and its commit."""
+        fields = "vg_size,vg_free,vg_extent_size,vg_tags,vg_seqno"
         text = self._run("vgs", *_JSON, "-o", fields, self._group)
         return report.volume_groups(text)[0]
 
     def pool(self, name: str) -> report.Pool | None:
         """The thin pool of that name; None if the name is something else."""
-        fields = "lv_size,segtype,zero,data_percent,metadata_percent,lv_health_status"
+        levels = "data_percent,metadata_percent,lv_health_status"
+        fields = f"lv_size,segtype,zero,{levels},vg_seqno"
         text = self._run("lvs", *_JSON, "-o", fields, f"{self._group}/{name}")
         found = report.pools(text)
         return found[0] if found else None

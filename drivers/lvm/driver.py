@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -17,6 +18,7 @@ from drivers.errors import DiskBusy, UnknownDisk, Unsupported
 from drivers.lvm import claim, names, saying
 from drivers.lvm.commands import Lvm
 from drivers.lvm.handing import Handing
+from drivers.lvm.listing import Listing
 from drivers.lvm.options import OPTIONS
 from drivers.lvm.report import LogicalVolume
 from drivers.lvm.thick import Thick
@@ -45,10 +47,11 @@ class LvmVolumes(VolumeDriver):
         self._group: str = options["volume_group"]
         self._timeout: float = options["command_timeout"]
         self._lvm = Lvm(root, self._group, self._timeout)
+        self._listing = Listing(self._lvm)
         self._kind: Thin | Thick
         self._copies: ThinCopies | ThickCopies
         if options["lvm_type"] == "thin":
-            self._kind = thin = Thin(self._lvm, options)
+            self._kind = thin = Thin(self._lvm, self._listing, options)
             self._copies = ThinCopies(self._lvm, thin)
         else:
             self._kind = thick = Thick(self._lvm, self._group, self._timeout)
@@ -58,12 +61,12 @@ class LvmVolumes(VolumeDriver):
 
     def check(self) -> None:
         with self._there():
-            tags = self._lvm.group().tags
-            self._claim(tags)
+            group = self._lvm.group()
+            self._claim(group.tags)
             self._kind.check()
-            found = self._lvm.volumes()
+            found = self._listing.at(group.seqno)
             mended = isinstance(self._copies, ThinCopies) and self._copies.mend(found)
-            ready = all(Path(disk.path).exists() for disk in self._ours(found))
+            ready = {disk.path for disk in self._ours(found)} <= self._nodes()
             if mended or not ready:
                 self._lvm.activate_all()
 
@@ -182,6 +185,14 @@ class LvmVolumes(VolumeDriver):
         self._lvm.claim(claim.tag())
         # Another node may have done so meanwhile: then both see both, and refuse.
         claim.is_mine(self._group, self._lvm.group().tags)
+
+    def _nodes(self) -> set[str]:
+        """The paths that udev has made for the group, read at once."""
+        directory = Path(self._lvm.path(""))
+        try:
+            return {str(directory / name) for name in os.listdir(directory)}
+        except FileNotFoundError:  # nothing of the group is active
+            return set()
 
     def _ours(self, found: Iterable[LogicalVolume]) -> tuple[Disk, ...]:
         return tuple(

@@ -21,12 +21,16 @@ _Made = TypeVar("_Made")
 
 @dataclass(frozen=True, slots=True)
 class VolumeGroup:
-    """One row of vgs; ``extent`` is the unit of allocation."""
+    """One row of vgs; ``extent`` is the unit of allocation.
+
+    ``seqno`` counts the commits of the group's metadata.
+    """
 
     size: int
     free: int
     extent: int
     tags: tuple[str, ...]
+    seqno: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +45,7 @@ class Pool:
     metadata_percent: float
     zeroes: bool
     health: str
+    seqno: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +116,7 @@ def _group(row: _Row) -> VolumeGroup:
     size, free, extent = (
         int(row[key]) for key in ("vg_size", "vg_free", "vg_extent_size")
     )
-    return VolumeGroup(size, free, extent, _words(row["vg_tags"]))
+    return VolumeGroup(size, free, extent, _words(row["vg_tags"]), int(row["vg_seqno"]))
 
 
 def _volume(row: _Row) -> LogicalVolume:
@@ -141,7 +146,7 @@ def _pool(row: _Row) -> Pool | None:
     # The levels are empty while the pool is not active.
     levels = float(row["data_percent"] or 0), float(row["metadata_percent"] or 0)
     zeroes, health = row["zero"] != "", row["lv_health_status"]
-    return Pool(int(row["lv_size"]), *levels, zeroes, health)
+    return Pool(int(row["lv_size"]), *levels, zeroes, health, int(row["vg_seqno"]))
 
 
 def _segment(row: _Row) -> Segment:

@@ -15,6 +15,7 @@ from typing import Any
 from drivers.errors import CommandFailed, Misconfigured, NoSpace
 from drivers.lvm import names, saying
 from drivers.lvm.commands import Lvm
+from drivers.lvm.listing import Listing
 from drivers.lvm.report import LogicalVolume, Looked, Pool
 from drivers.values import Capacity, Volume, Wipe
 
@@ -22,8 +23,8 @@ from drivers.values import Capacity, Volume, Wipe
 class Thin:
     """Thin volumes of one pool."""
 
-    def __init__(self, lvm: Lvm, options: Mapping[str, Any]) -> None:
-        self._lvm = lvm
+    def __init__(self, lvm: Lvm, listing: Listing, options: Mapping[str, Any]) -> None:
+        self._lvm, self._listing = lvm, listing
         self._group: str = options["volume_group"]
         self.room: str = options["lvm_pool"] or f"{self._group}-pool"
         # A pool that runs full freezes the writes of every volume in it and then
@@ -82,17 +83,15 @@ class Thin:
         return ""
 
     def capacity(self) -> Capacity:
-        """Two commands: the pool's level, and the sizes promised in it.
+        """One command for the pool's level; the sizes promised are in the listing.
 
-        No command of LVM's tells their sum, so it is one row of a report for
-        each of them; their number is not what the two commands' time is made of
-        until there are thousands.
+        No command of LVM's tells their sum; it is one row of a report for each.
         """
         pool = self._find()
         if pool is None:
             self.check()
             raise AssertionError("check() names the missing pool")
-        promised = sum(v.size for v in self._lvm.volumes() if self.owns(v))
+        promised = sum(v.size for v in self._listing.at(pool.seqno) if self.owns(v))
         return Capacity(
             pool.size,
             free=int(pool.size * (100 - pool.data_percent) / 100),

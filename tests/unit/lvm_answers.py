@@ -41,7 +41,7 @@ POOL = """
               "lv": [
                   {"lv_size":"8589934592", "segtype":"%s", "zero":"%s",
                    "data_percent":"%s", "metadata_percent":"%s",
-                   "lv_health_status":"%s"}
+                   "lv_health_status":"%s", "vg_seqno":"7"}
               ]
           }
       ]
@@ -49,7 +49,7 @@ POOL = """
 """
 HALF_FULL = POOL % ("thin-pool", "zero", "50.00", "10.79", "")
 VG = """{"report":[{"vg":[{"vg_size":"100", "vg_free":"%s", "vg_extent_size":"4",
- "vg_tags":"%s"}]}]}"""
+ "vg_tags":"%s", "vg_seqno":"7"}]}]}"""
 GONE = f'  Failed to find logical volume "{GROUP}/volume-{UUID}"\n'
 
 

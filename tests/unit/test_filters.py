@@ -33,7 +33,7 @@ SNAPSHOT, DELETED = f"_snapshot-{OTHER}", f"deleted-{OTHER}.8388608"
 TAG = f"lunshare:{'0af1' * 8}:storage-1.example"
 J = "--reportformat json --units b --nosuffix"
 REPORT = """{"report": [{"vg": [{"vg_size": "8", "vg_free": "4", "vg_extent_size": "4",
- "vg_tags": ""}], "lv": [], "seg": []}]}"""
+ "vg_tags": "", "vg_seqno": "7"}], "lv": [], "seg": []}]}"""
 AROUND = f'lv_name=~"^{NAME}" || origin="{NAME}"'
 DD = "if={} of={} bs=1M iflag=direct oflag=direct conv=nocreat,notrunc,fsync"
 

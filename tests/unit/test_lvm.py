@@ -50,7 +50,7 @@ def test_a_report_of_segments_is_read():
 
 def test_an_inactive_pool_has_no_levels():
     (pool,) = report.pools(POOL % ("thin-pool", "", "", "", ""))
-    assert pool == report.Pool(8589934592, 0.0, 0.0, zeroes=False, health="")
+    assert pool == report.Pool(8589934592, 0.0, 0.0, zeroes=False, health="", seqno=7)
 
 
 @pytest.mark.parametrize(
@@ -88,6 +88,24 @@ def test_capacity_of_a_pool_counts_promises_of_others_too():
         data_percent=50.0,
         metadata_percent=10.79,
     )
+
+
+def test_volumes_are_listed_again_only_when_lvm_has_changed_the_group():
+    class Root(Scripted):
+        seqno = 7
+
+        def run(self, *argv: str, timeout: float = 60.0) -> str:
+            super().run(*argv)
+            text = LVS if argv[-1] == GROUP else HALF_FULL
+            return text.replace('"7"', f'"{self.seqno}"')
+
+    root = Root(lvs="")
+    made = driver(root)
+    for seqno, commands in ((7, 2), (7, 1), (8, 2), (8, 1)):
+        root.seqno = seqno
+        root.commands.clear()
+        assert made.capacity().provisioned == 8388608 + 4194304
+        assert len(root.commands) == commands
 
 
 def test_capacity_of_a_group_is_one_command():
