@@ -62,7 +62,7 @@ def clone(source: int, file: int) -> bool:
 
 def copy(source: int, file: int, size: int, clock: Clock) -> None:
     """Copy ``size`` bytes into a file of zeros; holes of the source are passed over."""
-    for start, end in _data(source, size):
+    for start, end in data(source, size):
         at = start
         while at < end:
             clock()
@@ -97,7 +97,7 @@ def _fallocate(file: int, start: int, length: int) -> bool:
     return True
 
 
-def _data(source: int, size: int) -> Iterator[tuple[int, int]]:
+def data(source: int, size: int) -> Iterator[tuple[int, int]]:
     """Where the first ``size`` bytes are no hole."""
     end = 0
     while end < size:

@@ -112,6 +112,15 @@ class Hold:
             time.sleep(_POLL_SECONDS[min(tries, len(_POLL_SECONDS) - 1)])
             tries += 1
 
+    def clock(self, what: str) -> Callable[[], None]:
+        """To be called between steps: it raises DeadlineExceeded when time is over."""
+
+        def check() -> None:
+            if not self.left():
+                raise DeadlineExceeded(what, self.seconds)
+
+        return check
+
     def finished(self, waiting: _Waiting) -> None:
         """Called by the step's thread at its end."""
         with self._mutex:

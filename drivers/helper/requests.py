@@ -79,6 +79,13 @@ def argv(arguments: Mapping[str, Any]) -> tuple[str, ...]:
     return words
 
 
+def two_disks(arguments: Mapping[str, Any]) -> tuple[Disk, Disk]:
+    """The arguments of disk.copy."""
+    given = only(arguments, "source", "target")
+    source, target = (_named_disk(name, given[name]) for name in ("source", "target"))
+    return source, target
+
+
 def volume_id(arguments: Mapping[str, Any]) -> str:
     """The one argument of lio.remove."""
     return volume_uuid(only(arguments, "volume_id")["volume_id"])
@@ -104,8 +111,10 @@ def apply(arguments: Mapping[str, Any]) -> Apply:
 
 
 def _disk(identity: str, given: object) -> Disk | None:
-    if given is None:
-        return None
+    return None if given is None else _some_disk(identity, given)
+
+
+def _some_disk(identity: str, given: object) -> Disk:
     path, size, kind = _list("disk", given, 3)
     return Disk(
         identity,
@@ -113,6 +122,11 @@ def _disk(identity: str, given: object) -> Disk | None:
         typed("disk size", size, int),
         _one_of("disk kind", kind, DiskKind),
     )
+
+
+def _named_disk(name: str, given: object) -> Disk:
+    identity, path, size, kind = _list(name, given, 4)
+    return _some_disk(volume_uuid(identity), [path, size, kind])
 
 
 def _connector(given: object) -> Connector:

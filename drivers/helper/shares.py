@@ -129,7 +129,7 @@ class Shares:
         def run(hold: Hold) -> None:
             try:
                 with self._mounts.entered(mount) as directory:
-                    share = Share(directory, mount, self._mounts, _clock(hold, what))
+                    share = Share(directory, mount, self._mounts, hold.clock(what))
                     answers.append(step(share))
             finally:
                 self._count(mount, -1)
@@ -153,14 +153,6 @@ class Shares:
 
 def _step(step: Step, asked: Any) -> Callable[[Share], Any]:
     return lambda share: step(share, asked)
-
-
-def _clock(hold: Hold, what: str) -> Callable[[], None]:
-    def check() -> None:
-        if not hold.left():
-            raise DeadlineExceeded(what, hold.seconds)
-
-    return check
 
 
 def _probe(share: Share) -> None:

@@ -168,16 +168,6 @@ class Lvm:
         how = ("bs=1M", "iflag=direct", "oflag=direct", "conv=nocreat,notrunc,fsync")
         self._root.run("dd", *paths, *how, timeout=self._long(size))
 
-    def fill(self, name: str, source: str, size: int, *also: str) -> None:
-        """Copy every byte of the node ``source`` onto a volume, to the medium.
-
-        ``also`` may be "sparse": what is zero there is zero here already.
-        """
-        how = ",".join(("nocreat", "notrunc", "fsync", *also))
-        paths = (f"if={source}", f"of={self.path(name)}")
-        argv = ("bs=1M", "iflag=direct", "oflag=direct", f"conv={how}")
-        self._root.run("dd", *paths, *argv, timeout=self._long(size))
-
     def wipe(self, name: str, size: int) -> None:
         """Overwrite every byte with zeros, down to the medium."""
         self._zero(name, size)

@@ -12,9 +12,9 @@ from typing import Any, ClassVar
 
 from oslo_config import cfg
 
-from drivers import devices
+from drivers import copying, devices
 from drivers.base import Root, VolumeDriver
-from drivers.errors import DiskBusy, UnknownDisk, Unsupported
+from drivers.errors import DiskBusy, UnknownDisk
 from drivers.lvm import claim, names, saying
 from drivers.lvm.commands import Lvm
 from drivers.lvm.handing import Handing
@@ -141,20 +141,10 @@ class LvmVolumes(VolumeDriver):
 
     @property
     def fills(self) -> frozenset[DiskKind]:
-        return frozenset({DiskKind.BLOCK})
+        return copying.KINDS
 
     def fill(self, volume: Volume, source: Disk) -> None:
-        if source.kind not in self.fills or not names.volume_node(source.path):
-            raise Unsupported(
-                f"copying {source.path} to backend {self.name}",
-                "move volumes between volume groups, or copy the bytes on a host",
-            )
-        disk = self.disk(volume.id)
-        # A thin volume reads as zeros where nothing was written.
-        also = ("sparse",) if isinstance(self._kind, Thin) else ()
-        with self._told(volume.id):
-            name = Path(disk.path).name
-            self._lvm.fill(name, source.path, source.size, *also)
+        copying.fill(self.root, self.disk(volume.id), source, self._timeout)
 
     def manageable(self) -> tuple[Manageable, ...]:
         with self._there():

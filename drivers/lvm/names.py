@@ -28,7 +28,6 @@ _DELETED = re.compile(rf"deleted-{_UUID}\.([0-9]+)")
 _OURS = re.compile(
     rf"volume-{_UUID}(\.(new|tail|revert))?|_snapshot-{_UUID}|deleted-{_UUID}\.[0-9]+"
 )
-_NODE = re.compile(rf"/dev/[A-Za-z0-9_+][A-Za-z0-9_+.-]*/volume-{_UUID}")
 # lvm(8), "VALID NAMES". 127 is what fits beside a group's name of that length.
 _ANY = re.compile(r"[A-Za-z0-9_+.][A-Za-z0-9_+.-]{0,126}")
 
@@ -72,8 +71,3 @@ def ours(name: str) -> bool:
 def valid(name: str) -> bool:
     """Whether LVM can have something of that name."""
     return _ANY.fullmatch(name) is not None and name not in (".", "..")
-
-
-def volume_node(path: str) -> bool:
-    """Whether a volume of some group has its node there."""
-    return _NODE.fullmatch(path) is not None

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from oslo_config import cfg
 
-from drivers import shares
+from drivers import copying, shares
 from drivers.base import Root, VolumeDriver
 from drivers.errors import (
     CommandFailed,
@@ -179,6 +179,13 @@ class NfsVolumes(VolumeDriver):
         files, held = self._kept(snapshot)
         size = files.copy(snapshot.name, name, 0, held, replace=True)
         return self._disk(snapshot.volume_id, files, size)
+
+    @property
+    def fills(self) -> frozenset[DiskKind]:
+        return copying.KINDS
+
+    def fill(self, volume: Volume, source: Disk) -> None:
+        copying.fill(self.root, self.disk(volume.id), source, self._timeout)
 
     def manageable(self) -> tuple[Manageable, ...]:
         return tuple(

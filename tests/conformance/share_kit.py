@@ -29,6 +29,7 @@ _WHOLE = struct.pack("hhqqi4x", fcntl.F_RDLCK, os.SEEK_SET, 0, 0, 0)
 class ShareFixtures(VolumeFixtures):
     """One share; ``point`` is where it is mounted, ``root`` the door to root."""
 
+    fills_disks = True
     options: dict[str, Any] = {}
     share: Share
 

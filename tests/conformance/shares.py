@@ -18,6 +18,7 @@ from typing import Any
 
 from drivers.base import Root
 from drivers.execute import Helper
+from drivers.helper.copying import Copying
 from drivers.helper.mounts import Mount, Mounts, Room
 from drivers.helper.server import Server
 from drivers.helper.shares import Shares
@@ -78,13 +79,14 @@ class Node:
 
 
 class ShareHelper:
-    """A root helper that knows the share verbs and no others."""
+    """A root helper that knows the verbs on files and no others."""
 
     def __init__(self, path: Path, mounts: Mounts) -> None:
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         listener.bind(str(path))
         listener.listen()
-        self._server = Server(listener, Shares(mounts).verbs(), {os.getuid()})
+        verbs = {**Shares(mounts).verbs(), "disk.copy": Copying().copy}
+        self._server = Server(listener, verbs, {os.getuid()})
         self._thread = threading.Thread(target=self._server.serve)
         self._thread.start()
         self.client = Helper(str(path))

@@ -80,8 +80,6 @@ CALLS: list[tuple[str, tuple[Any, ...]]] = [
     ("claim", (TAG,)),
     ("merge", (SNAPSHOT, 8 << 20)),
     ("copy", (SNAPSHOT, f"{NAME}.new", 8 << 20)),
-    ("fill", (NAME, f"/dev/other/{NAME}", 8 << 20)),
-    ("fill", (NAME, f"/dev/other/{NAME}", 8 << 20, "sparse")),
     ("wipe", (f"{NAME}.new", 8 << 20)),
     ("wipe", (f"{NAME}.tail", 8 << 20)),
     ("wipe_end", (f"{NAME}.new", 4 << 20, 4 << 20)),

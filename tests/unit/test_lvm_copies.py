@@ -16,7 +16,7 @@ from drivers.errors import (
     Unsupported,
 )
 from drivers.lvm import claim, names, report, wiping
-from drivers.values import Disk, DiskKind, Manageable, Volume, Wipe
+from drivers.values import Manageable, Volume, Wipe
 from tests.unit.lvm_answers import (
     GROUP,
     HALF_FULL,
@@ -231,19 +231,3 @@ def test_nothing_else_is_wiped(name):
 )
 def test_a_step_of_a_wipe_ends_where_an_extent_does(left, most, start):
     assert wiping.next_start(left, most, 4) == start
-
-
-# filling
-
-
-@pytest.mark.parametrize(
-    "source",
-    [
-        Disk(UUID, f"/mnt/share/volume-{UUID}", 8 << 20, DiskKind.FILE),
-        Disk(UUID, "/dev/loop0", 8 << 20),
-        Disk(UUID, f"/dev/shm/../lunshare/volume-{UUID}", 8 << 20),
-    ],
-)
-def test_what_root_may_not_read_is_not_copied(source):
-    with pytest.raises(Unsupported, match="between volume groups"):
-        driver(Scripted()).fill(Volume(UUID, 8 << 20), source)
