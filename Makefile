@@ -4,7 +4,7 @@ PYTHON := $(VENV)/bin/python
 LAB    := tests/lab/run
 PYTEST := $(PYTHON) -m pytest
 
-.PHONY: help demo test test-kernels test-loopback outside check scheduler bench run states sample clean
+.PHONY: help demo test test-kernels test-loopback outside check restart scheduler bench run states sample clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -18,11 +18,14 @@ $(VENV)/.ready: setup.cfg pyproject.toml Makefile
 demo: $(VENV)/.ready ## the main job on a real kernel: one volume, three hosts, two of them read-only
 	tests/demo/run
 
-check: $(VENV)/.ready ## the fast loop, under a minute: format, lint, types, imports, unit, API, conformance, restart
+check: $(VENV)/.ready ## the fast loop, under a minute: format, lint, types, imports, unit, API, conformance
 	tests/check
 
-test: check outside scheduler ## everything: check, the outside driver, a real scheduler, then the system tests on a real kernel in the lab
+test: check restart outside scheduler ## everything: check, the outside driver, a real scheduler, then the system tests on a real kernel in the lab
 	tests/system/run
+
+restart: $(VENV)/.ready ## the node killed at every step of every operation, on the fake backend
+	$(PYTEST) -q -n 2 tests/restart
 
 scheduler: $(VENV)/.ready ## the real cinder-scheduler against our reports, on loopback: RabbitMQ, Cinder 29.0.0
 	tests/scheduler/run
