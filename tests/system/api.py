@@ -38,7 +38,7 @@ class Api:
         """An action on a volume that is to be accepted; the answer's headers."""
         answer, content = self._send("POST", f"/v3/volumes/{volume}/action", action)
         assert answer.status == 202, content
-        return dict(answer.getheaders())
+        return {name.title(): value for name, value in answer.getheaders()}
 
     def must(self, method: str, path: str, body: object = None) -> dict[str, Any]:
         """A request that is to succeed."""

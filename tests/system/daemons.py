@@ -159,6 +159,8 @@ class Daemon:
                 assert status == 200, answer
             self.api.delete_volume(volume["id"])
             assert Live(volume["id"]).gone
+        # The next test with this volume group wants all of its room.
+        wait_until(lambda: not self.api.must("GET", "/v3/lunshare/wipes")["wipes"])
         assert self.process
         self.process.kill()
 

@@ -49,6 +49,8 @@ def test_every_host_sees_the_new_size_and_keeps_its_session(
     writer, reader = (
         host(mode).login(row["connection_info"]) for mode, row in rows.items()
     )
+    for row in rows.values():
+        api.complete(row["id"])
     writer.write(0, block("before"))
     before = [Live(volume).identity(host(mode).initiator) for mode in rows]
     told = api.act(volume, {"os-extend": {"new_size": 2}})
@@ -74,6 +76,7 @@ def test_copies_are_of_their_moment_while_a_host_goes_on_writing(
     volume, writer, looks = api.volume(volume_type=kind), host("writer"), host("looks")
     row = api.attach(volume, writer)
     session = writer.login(row["connection_info"])
+    api.complete(row["id"])
     session.write(0, block("first"))
     with Traffic(session, "rw") as traffic:
         snapshot = api.snapshot(volume)

@@ -34,7 +34,9 @@ def test_a_volume_goes_to_another_group_with_its_bytes_and_its_modes(
 ) -> None:
     there = {"volume_driver": "lvm", "volume_group": other_group}
     node = daemon(
-        node={"enabled_backends": "lvm,there"}, backend=_THICK, others={"there": there}
+        node={"enabled_backends": "lvm,there"},
+        backend={**_THICK, "wipe_rate": 0},
+        others={"there": there},
     ).start()
     api, writer = node.api, host("writer")
     volume = api.volume(volume_type=api.shared_type("lvm"))
