@@ -16,6 +16,7 @@ from tests.system.waiting import wait_until
 
 pytestmark = pytest.mark.system
 
+_PAUSE_SECONDS = 1.0
 _READ_CAPACITY_10 = bytes([0x25, *bytes(9)])  # SBC-4 5.20
 
 
@@ -83,10 +84,13 @@ def test_copies_are_of_their_moment_while_a_host_goes_on_writing(
         traffic.goes_on()
         traffic.stop()
     session.write(0, block("second"))
-    copies = [
-        api.volume(volume_type=kind, snapshot_id=snapshot),
-        api.volume(volume_type=kind, source_volid=volume),
-    ]
+    with Traffic(session, "rw", pause=_PAUSE_SECONDS) as traffic:
+        copies = [
+            api.volume(volume_type=kind, snapshot_id=snapshot),
+            api.volume(volume_type=kind, source_volid=volume),
+        ]
+        traffic.goes_on()
+        traffic.stop()
     session.write(0, block("third"))
     found = [first_block(api, looks, each) for each in copies]
     assert found == [block("first"), block("second")]
