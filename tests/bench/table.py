@@ -17,6 +17,7 @@ _BEGIN, _END = "<!-- figures: made by `make bench` -->", "<!-- end of figures --
 _PARTS = (
     ("host", "The control plane alone: this machine, fake backend"),
     ("lab", "Attaching on a real kernel: the lab's guest"),
+    ("lvm", "Knowing how full LVM is: the lab's guest"),
 )
 
 
