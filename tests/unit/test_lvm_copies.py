@@ -177,8 +177,8 @@ def test_a_revert_that_was_killed_is_finished_by_check():
     vgs = VG % (9, claim.tag())
     root = Answering(HALF_FULL, vgs=vgs, lvs=text, lvrename="", lvchange="")
     driver(root).check()
-    renamed = [argv for argv in root.commands if argv[0] == "lvrename"]
-    assert renamed == [("lvrename", GROUP, f"volume-{UUID}.revert", f"volume-{UUID}")]
+    (renamed,) = (argv for argv in root.commands if argv[0] == "lvrename")
+    assert renamed[-3:] == (GROUP, f"volume-{UUID}.revert", f"volume-{UUID}")
 
 
 def test_a_thick_revert_goes_on_with_its_own_merge_only():
