@@ -18,7 +18,7 @@ from typing import Any
 from oslo_config import cfg
 from oslo_log import log
 
-from agent.conf import opts
+from agent.conf import opts, written
 from agent.errors import (
     AgentError,
     BackendFailed,
@@ -250,6 +250,14 @@ def load(conf: cfg.ConfigOpts, root: Root) -> Backends:
     return Backends({name: _load_one(conf, name, root, share) for name in names})
 
 
+def _check_written(conf: cfg.ConfigOpts, name: str) -> None:
+    if strange := written.unknown(conf, name):
+        raise ValueError(
+            f"{', '.join(strange)}: no such option; its drivers know"
+            f" {', '.join(sorted(conf[name]))}"
+        )
+
+
 def share_of(threads: int) -> int:
     """How many of the threads one thing that hangs may hold."""
     return int(max(2, threads // 3))
@@ -268,6 +276,7 @@ def _load_one(conf: cfg.ConfigOpts, name: str, root: Root, share: int) -> NodeBa
         target = registry.target_driver(conf[name].target_driver)
         opts.register_backend(conf, name, [*volumes.OPTIONS, *target.OPTIONS])
         options = dict(conf[name])
+        _check_written(conf, name)
         driver = Backend(volumes(name, options, root), target(name, options, root))
     except (driver_errors.DriverError, cfg.Error, ValueError) as error:
         raise StartupError(f"backend section [{name}]: {error}") from error

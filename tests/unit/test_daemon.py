@@ -139,6 +139,11 @@ def test_its_threads_share_one_processor_unless_told(
             "choose one of: fake, lio",
         ),
         (
+            "enabled_backends = a\n[a]\nvolume_driver = fake\ntarget_driver = fake\n"
+            "fake-wipe = true\nfake_whipe = true",
+            "[a]: fake_whipe: no such option; its drivers know ",
+        ),
+        (
             "enabled_backends = a\nmixed_modes_per_host = both\n[a]",
             "mixed_modes_per_host",
         ),
