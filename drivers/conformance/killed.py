@@ -45,7 +45,11 @@ class KilledContract(CopiesContract):
             assert abs(after.free - room.free) <= self.tables
             assert foreign() == theirs
 
-        yield lambda: tried(foreign(), build().capacity())
+        def begin() -> Iterator[Life[VolumeDriver]]:
+            self.settle(driver)  # what earlier work has left takes room until then
+            return tried(foreign(), build().capacity())
+
+        yield begin
         for snapshot_id in driver.snapshots():
             driver.delete_snapshot(snapshot_id)
         for disk in driver.disks():

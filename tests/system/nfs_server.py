@@ -22,6 +22,7 @@ from tests.system.waiting import wait_until
 SIZE = 512 * MIB
 BASE = Path("/run/lunshare/mnt")  # as rootwrap.d/nfs.filters has it
 _CONF = Path("/etc/nfs.conf.d/lunshare-kit.conf")
+_END_GRACE = Path("/proc/fs/nfsd/v4_end_grace")
 _EXPORTS = Path("/etc/exports.d/lunshare-kit.exports")
 
 
@@ -44,6 +45,8 @@ class NfsServer:
         _CONF.write_text("[nfsd]\nlease-time=10\ngrace-time=10\n")
         self.export()
         self.start()
+        # Nobody has anything to claim of a new server; until then it removes nothing.
+        _END_GRACE.write_text("Y")
 
     def export(self, *options: str, moved: int = 0) -> None:
         """Let this node in, by default as root and to write."""
