@@ -21,8 +21,9 @@ from drivers.lvm import LvmVolumes
 from drivers.values import Snapshot, Volume
 from tests.system.lio_node import HelperProcess, run
 
-# Not the daemon's: what a node keeps there meanwhile is no part of these tests.
-GROUP, GROUP_SIZE = "lunshare-kit", 1024 * MIB
+# Not the daemon's: what a node keeps there meanwhile is no part of these tests. And
+# by process, for another may work with the kit at the same time.
+GROUP, GROUP_SIZE = f"lunshare-kit-{os.getpid()}", 1024 * MIB
 POOL, POOL_SIZE = f"{GROUP}-pool", 64 * MIB
 FOREIGN = "volume-of-somebody-else"
 

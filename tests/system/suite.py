@@ -3,8 +3,8 @@
 """The system tests in two lanes beside each other; then how many there were.
 
 ``python -m tests.system.suite DIRECTORY`` leaves both lanes' reports (JUnit XML)
-in the directory. The drivers' tests have disks, helpers and names of their own,
-so that they may run beside those of the installed node.
+in the directory. LVM's tests, which are the longest, have disks, helpers and names
+of their own, so that they may run beside those of the installed node.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from xml.etree import ElementTree
 HERE = Path(__file__).parent
 _PYTEST = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
 _AFTER = "test_after_"  # of a reboot and of a power cut: tests/system/run
-_DRIVERS = ("test_lvm_", "test_lio_", "test_nfs_")
+_LVM = "test_lvm_"
 _OUTCOMES = ("failure", "error", "skipped")
 
 
 def main(argv: list[str]) -> int:
-    """Run both, show the drivers' output last; 0 when every test has passed."""
+    """Run both, show LVM's output last; 0 when every test has passed."""
     directory = Path(argv[0])
     files = [f for f in sorted(HERE.glob("test_*.py")) if not f.name.startswith(_AFTER)]
-    drivers = [each for each in files if each.name.startswith(_DRIVERS)]
-    node = [each for each in files if each not in drivers]
-    reports = [directory / "system-drivers.xml", directory / "system-node.xml"]
-    with (directory / "system-drivers.log").open("w+") as log:
-        beside = subprocess.Popen(_lane(drivers, reports[0]), stdout=log, stderr=log)
+    lvm = [each for each in files if each.name.startswith(_LVM)]
+    node = [each for each in files if each not in lvm]
+    reports = [directory / "system-lvm.xml", directory / "system-node.xml"]
+    with (directory / "system-lvm.log").open("w+") as log:
+        beside = subprocess.Popen(_lane(lvm, reports[0]), stdout=log, stderr=log)
         codes = [subprocess.run(_lane(node, reports[1]), check=False).returncode]
         codes.append(beside.wait())
         log.seek(0)
