@@ -45,8 +45,8 @@ class NfsServer:
         _CONF.write_text("[nfsd]\nlease-time=10\ngrace-time=10\n")
         self.export()
         self.start()
-        # Nobody has anything to claim of a new server; until then it removes nothing.
-        _END_GRACE.write_text("Y")
+        # It waits for clients of the last one, and removes nothing until then.
+        wait_until(lambda: _END_GRACE.read_text().strip() == "Y")
 
     def export(self, *options: str, moved: int = 0) -> None:
         """Let this node in, by default as root and to write."""
