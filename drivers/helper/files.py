@@ -124,6 +124,8 @@ def copy(share: Share, asked: Copied) -> int | None:
             with _half_made(share, asked.name, asked.mode) as file:
                 _fill(share, source, file, asked)
                 filling.grow(file, size, whole, asked.preallocate, share.clock)
+                if asked.preallocate and asked.name.startswith("volume-"):
+                    filling.hold_room(file, whole)
         except _NoClones:
             return None
     return whole

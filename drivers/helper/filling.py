@@ -49,6 +49,14 @@ def grow(file: int, old: int, new: int, preallocate: bool, clock: Clock) -> None
         raise
 
 
+def hold_room(file: int, size: int) -> None:
+    """Take room for what is a hole in a file of data, where the server offers that.
+
+    A clone of a preallocated file is not one: unwritten extents are not shared.
+    """
+    _fallocate(file, 0, size)
+
+
 def clone(source: int, file: int) -> bool:
     """Share the source's bytes with an empty file; False where that cannot be."""
     try:
