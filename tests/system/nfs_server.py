@@ -23,7 +23,7 @@ SIZE = 512 * MIB
 BASE = Path("/run/lunshare/mnt")  # as rootwrap.d/nfs.filters has it
 _CONF = Path("/etc/nfs.conf.d/lunshare-kit.conf")
 _END_GRACE = Path("/proc/fs/nfsd/v4_end_grace")
-_LOCKD_GRACE = Path("/proc/sys/fs/nfs/nlm_grace_period")
+_NFS = Path("/proc/sys/fs/nfs")
 _EXPORTS = Path("/etc/exports.d/lunshare-kit.exports")
 
 
@@ -44,10 +44,11 @@ class NfsServer:
             path.parent.mkdir(exist_ok=True)
         # After a restart clients may claim what they had for so long: 90 s else.
         _CONF.write_text("[nfsd]\nlease-time=10\ngrace-time=10\n")
-        # lockd has a grace time of its own, of 50 s, and nfsd tells nobody of a lock
-        # meanwhile (Linux 6.1 nfsd4_lockt).
+        # lockd has a grace time of its own, five times nlm_timeout, and nfsd tells
+        # nobody of a lock meanwhile (Linux 6.1 nfsd4_lockt, get_lockd_grace_period).
         run("modprobe", "lockd")
-        _LOCKD_GRACE.write_text("1")
+        for name, seconds in (("nlm_timeout", "3"), ("nlm_grace_period", "1")):
+            (_NFS / name).write_text(seconds)
         self.export()
         self.start()
         # It waits for clients of the last one, and removes nothing until then.
