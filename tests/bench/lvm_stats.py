@@ -28,7 +28,7 @@ from tests.bench.figures import Figure, median_ms, say, timed, write
 
 _SOCKET = "/run/lunshare/helper.sock"
 _LEVELS = (10, 1_000, 5_000)
-_ROUNDS = 11
+_ROUNDS = 5
 _GIB = 1024**3
 _EXTENT = "4m"
 #: 5,000 volumes are 3 MB of text, of which LVM keeps two.
