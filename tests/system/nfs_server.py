@@ -9,9 +9,12 @@ for the wire.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import random
 import shutil
+import struct
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,8 +25,7 @@ from tests.system.waiting import wait_until
 SIZE = 512 * MIB
 BASE = Path("/run/lunshare/mnt")  # as rootwrap.d/nfs.filters has it
 _CONF = Path("/etc/nfs.conf.d/lunshare-kit.conf")
-_END_GRACE = Path("/proc/fs/nfsd/v4_end_grace")
-_NFS = Path("/proc/sys/fs/nfs")
+_WHOLE = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
 _EXPORTS = Path("/etc/exports.d/lunshare-kit.exports")
 
 
@@ -44,15 +46,8 @@ class NfsServer:
             path.parent.mkdir(exist_ok=True)
         # After a restart clients may claim what they had for so long: 90 s else.
         _CONF.write_text("[nfsd]\nlease-time=10\ngrace-time=10\n")
-        # lockd has a grace time of its own, five times nlm_timeout, and nfsd tells
-        # nobody of a lock meanwhile (Linux 6.1 nfsd4_lockt, get_lockd_grace_period).
-        run("modprobe", "lockd")
-        for name, seconds in (("nlm_timeout", "3"), ("nlm_grace_period", "1")):
-            (_NFS / name).write_text(seconds)
         self.export()
         self.start()
-        # It waits for clients of the last one, and removes nothing until then.
-        wait_until(lambda: _END_GRACE.read_text().strip() == "Y")
 
     def export(self, *options: str, moved: int = 0) -> None:
         """Let this node in, by default as root and to write."""
@@ -63,7 +58,20 @@ class NfsServer:
         run("exportfs", "-f")
 
     def start(self) -> None:
+        """Come back when it tells of locks again, as removing a file needs.
+
+        lockd has a grace time beside nfsd's, during which LOCKT is answered GRACE
+        (Linux 6.1 nfsd4_lockt); the client asks again until it is over.
+        """
         run("systemctl", "start", "nfs-server")
+        with tempfile.TemporaryDirectory() as point:
+            run("mount", "-t", "nfs", "-o", "vers=4.2", self.share.source, point)
+            try:
+                with open(f"{point}/.kit-lock", "w") as file:
+                    fcntl.fcntl(file, fcntl.F_OFD_GETLK, _WHOLE)
+                os.unlink(file.name)
+            finally:
+                run("umount", point)
 
     def stop(self) -> None:
         """No request is answered from here on."""
