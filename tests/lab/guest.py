@@ -22,8 +22,8 @@ BOOT_SECONDS = 240  # 20 alone on two cores under TCG; but a machine may be busy
 BOOTS = 3
 STOP_SECONDS = 120
 READY = b"lab: the guest is up"  # said on the console by lab-ready.service
-# Under TCG a halted processor is at times not woken by its timer any more (QEMU 10.0,
-# Linux 6.1, about one boot in a hundred). What waits for it then waits for ever.
+# Under TCG a halted processor may not be woken by its timer any more (QEMU 10.0, Linux
+# 6.1, seen once, in a boot after a power cut). What waits for it then waits for ever.
 LOST = b"rcu_preempt kthread timer wakeup didn't happen"
 UP_OR_LOST = re.compile(re.escape(READY) + b"|" + re.escape(LOST))
 # Guests run nothing hostile, and without the mitigations a system call is far cheaper
