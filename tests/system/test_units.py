@@ -25,7 +25,7 @@ _PAUSE_SECONDS = 0.5
 
 
 class Working:
-    """A volume with a host that writes and one that reads, without a pause."""
+    """A volume with a host that writes and one that reads, all the time."""
 
     def __init__(self, api: Api, volume: str, hosts: tuple[Host, Host]) -> None:
         self.live = Live(volume)
