@@ -9,6 +9,7 @@ holds the two together. Sizes are bytes; LVM rounds them up to whole extents.
 from __future__ import annotations
 
 from drivers.base import Root
+from drivers.errors import CommandFailed
 from drivers.lvm import report
 
 _JSON = ("--reportformat", "json", "--units", "b", "--nosuffix")
@@ -38,47 +39,64 @@ class Lvm:
     """The commands on one volume group. All raise what ``Root.run`` raises."""
 
     def __init__(self, root: Root, group: str, timeout: float) -> None:
-        self._root, self._group, self._timeout = root, group, timeout
+        self._root, self.name, self._timeout = root, group, timeout
 
     # Questions
 
     def group(self) -> report.VolumeGroup:
         """How large the volume group is, what is free, its tags and its commit."""
         fields = "vg_size,vg_free,vg_extent_size,vg_tags,vg_seqno"
-        text = self._run("vgs", *_JSON, "-o", fields, self._group)
-        return report.volume_groups(text)[0]
+        disks = "pv_name,pv_mda_used_count"
+        text = self._run("vgs", *_JSON, "-o", f"{fields},{disks}", self.name)
+        return report.volume_group(text)
+
+    def commit(self, device: str) -> report.Commit | None:
+        """Whose a disk is and at which commit, without a look at the volumes."""
+        return report.commit(self._run("pvck", "--dump", "headers", device))
 
     def pool(self, name: str) -> report.Pool | None:
         """The thin pool of that name; None if the name is something else."""
         levels = "data_percent,metadata_percent,lv_health_status"
-        fields = f"lv_size,segtype,zero,{levels},vg_seqno"
-        text = self._run("lvs", *_JSON, "-o", fields, f"{self._group}/{name}")
+        fields = f"lv_size,segtype,zero,{levels}"
+        text = self._run("lvs", *_JSON, "-o", fields, f"{self.name}/{name}")
         found = report.pools(text)
         return found[0] if found else None
+
+    def levels(self, name: str) -> report.Levels | None:
+        """How full an active thin pool is, from the kernel; None of anything else."""
+        # Once it has volumes, the pool itself is below a layer of LVM's own.
+        for layer in ("-tpool", ""):
+            device = _dm_name(self.name, name) + layer
+            try:
+                argv = ("dmsetup", "status", "--target", "thin-pool", device)
+                return report.levels(self._run(*argv))
+            except CommandFailed:
+                continue
+        return None
 
     def volumes(self) -> tuple[report.LogicalVolume, ...]:
         """Every logical volume of the group. These fields need no ioctl per row."""
         fields = "lv_name,lv_size,pool_lv"
-        text = self._run("lvs", *_JSON, "-o", fields, self._group)
+        text = self._run("lvs", *_JSON, "-o", fields, self.name)
         return report.logical_volumes(text)
 
     def looked(self) -> tuple[report.Looked, ...]:
         """Every logical volume of the group; these fields need ioctls for each row."""
-        text = self._run("lvs", *_JSON, "-o", _LOOKED, self._group)
+        text = self._run("lvs", *_JSON, "-o", _LOOKED, self.name)
         return report.looked(text)
 
     def around(self, volume: str, *snapshots: str) -> dict[str, report.Looked]:
         """By name: a volume, its half-made parts and snapshots, and ``snapshots``."""
         words = [f'lv_name=~"^{volume}"', f'origin="{volume}"']
         select = " || ".join(words + [f'lv_name="{name}"' for name in snapshots])
-        text = self._run("lvs", *_JSON, "-o", _LOOKED, "--select", select, self._group)
+        text = self._run("lvs", *_JSON, "-o", _LOOKED, "--select", select, self.name)
         return {lv.name: lv for lv in report.looked(text)}
 
     def segments(self, name: str) -> tuple[report.Segment, ...]:
         """On which extents of which physical volumes it lies."""
         fields = "seg_size,seg_pe_ranges"
         text = self._run(
-            "lvs", *_JSON, "--segments", "-o", fields, f"{self._group}/{name}"
+            "lvs", *_JSON, "--segments", "-o", fields, f"{self.name}/{name}"
         )
         return report.segments(text)
 
@@ -86,11 +104,11 @@ class Lvm:
 
     def create_thick(self, name: str, size: int) -> None:
         """Make a linear volume; its bytes are whatever the extents held."""
-        self._change("lvcreate", "--yes", "-n", name, "-L", _sectors(size), self._group)
+        self._change("lvcreate", "--yes", "-n", name, "-L", _sectors(size), self.name)
 
     def create_thin(self, name: str, size: int, pool: str) -> None:
         """Make a thin volume; it reads as zeros."""
-        where = f"{self._group}/{pool}"
+        where = f"{self.name}/{pool}"
         virtual = ("--thin", "--virtualsize", _sectors(size))
         self._change("lvcreate", "--yes", *virtual, "-n", name, where)
 
@@ -100,67 +118,67 @@ class Lvm:
         Of a reserve in percent LVM would take less where it has less (lvm2
         2.03.16); of one that is larger than it can use it takes what it can.
         """
-        room, where = ("-L", _sectors(reserve)), f"{self._group}/{volume}"
+        room, where = ("-L", _sectors(reserve)), f"{self.name}/{volume}"
         self._change("lvcreate", "--yes", "--snapshot", "-n", name, *room, where)
 
     def snapshot_thin(self, name: str, of: str, asleep: bool) -> None:
         """Make a thin volume of another's bytes; ``asleep``: not active after boot."""
-        skip, where = "-ky" if asleep else "-kn", f"{self._group}/{of}"
+        skip, where = "-ky" if asleep else "-kn", f"{self.name}/{of}"
         self._change("lvcreate", "--yes", "--snapshot", skip, "-n", name, where)
 
     def remove(self, name: str) -> None:
         """Remove one that is not open."""
-        self._change("lvremove", "--yes", f"{self._group}/{name}")
+        self._change("lvremove", "--yes", f"{self.name}/{name}")
 
     def remove_any(self, name: str, part: str) -> None:
         """Remove those of these that are there; none is success."""
         select = f'lv_name="{name}" || lv_name="{part}"'
-        self._change("lvremove", "--yes", "--select", select, self._group)
+        self._change("lvremove", "--yes", "--select", select, self.name)
 
     def rename(self, old: str, new: str) -> None:
         """Give it another name, in one commit of LVM's metadata, open or not."""
-        self._change("lvrename", self._group, old, new)
+        self._change("lvrename", self.name, old, new)
 
     def extend(self, name: str, size: int, *extents: str) -> None:
         """Grow it to ``size``, onto these ``extents`` alone if given."""
-        where = f"{self._group}/{name}"
+        where = f"{self.name}/{name}"
         self._change("lvextend", "-L", _sectors(size), where, *extents)
 
     def reduce(self, name: str, size: int) -> None:
         """Give up what a deleted volume has beyond ``size``."""
-        where = f"{self._group}/{name}"
+        where = f"{self.name}/{name}"
         self._change("lvreduce", "--yes", "--force", "-L", _sectors(size), where)
 
     def activate(self, name: str) -> None:
         """Make its node appear; ``-K`` also those marked to be skipped."""
-        self._change("lvchange", "-ay", "-K", f"{self._group}/{name}")
+        self._change("lvchange", "-ay", "-K", f"{self.name}/{name}")
 
     def activate_all(self) -> None:
         """Make the nodes of all our volumes appear, in one command."""
-        self._change("lvchange", "-ay", "-K", "--select", _OURS, self._group)
+        self._change("lvchange", "-ay", "-K", "--select", _OURS, self.name)
 
     def deactivate(self, name: str) -> None:
         """Take its node away, if nobody has it open; udev's own look is waited for."""
-        self._change("lvchange", "-an", f"{self._group}/{name}")
+        self._change("lvchange", "-an", f"{self.name}/{name}")
 
     def tag(self, name: str, tag: str) -> None:
         """Write on a volume what is being done to it."""
-        self._change("lvchange", "--addtag", tag, f"{self._group}/{name}")
+        self._change("lvchange", "--addtag", tag, f"{self.name}/{name}")
 
     def untag(self, name: str, tag: str) -> None:
         """It is done. A tag that is not there is success."""
-        self._change("lvchange", "--deltag", tag, f"{self._group}/{name}")
+        self._change("lvchange", "--deltag", tag, f"{self.name}/{name}")
 
     def claim(self, tag: str) -> None:
         """Write on the group whose it is."""
-        self._change("vgchange", "--addtag", tag, self._group)
+        self._change("vgchange", "--addtag", tag, self.name)
 
     def merge(self, snapshot: str, size: int) -> None:
         """Give a thick volume its snapshot's bytes; the snapshot is then no more.
 
         Where the volume is open, LVM puts it off to the next activation.
         """
-        where, seconds = f"{self._group}/{snapshot}", self._long(size)
+        where, seconds = f"{self.name}/{snapshot}", self._long(size)
         argv = ("--yes", "--interval", "1", "--mergesnapshot", where)
         self._root.run("lvconvert", *_NO_ARCHIVE, *argv, timeout=seconds)
 
@@ -190,7 +208,7 @@ class Lvm:
 
     def path(self, name: str) -> str:
         """Where udev puts its node."""
-        return f"/dev/{self._group}/{name}"
+        return f"/dev/{self.name}/{name}"
 
     def _run(self, *argv: str) -> str:
         return self._root.run(*argv, timeout=self._timeout)
@@ -212,6 +230,11 @@ class Lvm:
 def work_seconds(size: int) -> float:
     """How long the wipe or the copy of so many bytes may take."""
     return size / _FLOOR
+
+
+def _dm_name(group: str, name: str) -> str:
+    """What LVM calls it in the kernel: two hyphens for one, and one between."""
+    return "-".join(each.replace("-", "--") for each in (group, name))
 
 
 def _sectors(size: int) -> str:

@@ -54,17 +54,17 @@ class LvmVolumes(VolumeDriver):
             self._kind = thin = Thin(self._lvm, self._listing, options)
             self._copies = ThinCopies(self._lvm, thin)
         else:
-            self._kind = thick = Thick(self._lvm, self._group, self._timeout)
+            self._kind = thick = Thick(self._lvm, self._listing, self._timeout)
             reserve = options["lvm_snapshot_reserve"]
             self._copies = ThickCopies(self._lvm, thick, reserve, self._timeout)
         self._handing = Handing(self._lvm, self._kind)
 
     def check(self) -> None:
         with self._there():
-            group = self._lvm.group()
-            self._claim(group.tags)
-            self._kind.check()
-            found = self._listing.at(group.seqno)
+            listed = self._listing.now()
+            self._claim(listed.group.tags)
+            self._kind.check(listed)
+            found = listed.volumes
             mended = isinstance(self._copies, ThinCopies) and self._copies.mend(found)
             ready = {disk.path for disk in self._ours(found)} <= self._nodes()
             if mended or not ready:

@@ -9,11 +9,14 @@ per row, every value a string (lvmreport(7)). Tested with lvm2 2.03.16.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
 from drivers.errors import DriverError
+
+_HEALTH = {"out_of_data_space": "out_of_data", "ro": "metadata_read_only"}
 
 _Row = dict[str, str]
 _Made = TypeVar("_Made")
@@ -23,7 +26,8 @@ _Made = TypeVar("_Made")
 class VolumeGroup:
     """One row of vgs; ``extent`` is the unit of allocation.
 
-    ``seqno`` counts the commits of the group's metadata.
+    ``seqno`` counts the commits of the group's metadata, ``device`` is a disk that
+    keeps it; empty if LVM knows none.
     """
 
     size: int
@@ -31,6 +35,16 @@ class VolumeGroup:
     extent: int
     tags: tuple[str, ...]
     seqno: int
+    device: str
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """Which metadata of which group a disk holds; ``checksum`` is of the text."""
+
+    group: str
+    seqno: int
+    checksum: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +59,15 @@ class Pool:
     metadata_percent: float
     zeroes: bool
     health: str
-    seqno: int
+
+
+@dataclass(frozen=True, slots=True)
+class Levels:
+    """How full a thin pool is, and its health, as in ``Pool``."""
+
+    data_percent: float
+    metadata_percent: float
+    health: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +109,36 @@ class Segment:
     extents: str
 
 
-def volume_groups(text: str) -> tuple[VolumeGroup, ...]:
-    """Read a report of vgs."""
-    return _read(text, "vg", _group)
+def volume_group(text: str) -> VolumeGroup:
+    """Read a report of vgs on one group, which has a row for each of its disks."""
+    rows = _read(text, "vg", _group)
+    return next((row for row in rows if row.device), rows[0])
+
+
+def commit(text: str) -> Commit | None:
+    """The commit in what pvck shows of a disk's headers, if there is one."""
+    found = re.search(r"crc (\S+) # vgname (\S+) seqno (\d+)", text)
+    return Commit(found[2], int(found[3]), found[1]) if found else None
+
+
+def levels(text: str) -> Levels | None:
+    """Read the kernel's status of a thin pool.
+
+    Its form: Documentation/admin-guide/device-mapper/thin-provisioning.rst. The
+    words for its health are LVM's (lvs(8), lv_health_status).
+    """
+    words = text.split()[3:]
+    if not words:
+        return None
+    if words[0] in ("Fail", "Error"):
+        return Levels(100, 100, "failed")
+    try:
+        metadata, data = (_percent(word) for word in words[1:3])
+        return Levels(data, metadata, _HEALTH.get(words[4], ""))
+    except (ValueError, IndexError) as error:
+        raise DriverError(
+            f"a pool's status is not of the known form: {text}"
+        ) from error
 
 
 def logical_volumes(text: str) -> tuple[LogicalVolume, ...]:
@@ -116,7 +165,15 @@ def _group(row: _Row) -> VolumeGroup:
     size, free, extent = (
         int(row[key]) for key in ("vg_size", "vg_free", "vg_extent_size")
     )
-    return VolumeGroup(size, free, extent, _words(row["vg_tags"]), int(row["vg_seqno"]))
+    keeps = int(row["pv_mda_used_count"] or 0)
+    return VolumeGroup(
+        size,
+        free,
+        extent,
+        _words(row["vg_tags"]),
+        int(row["vg_seqno"]),
+        row["pv_name"] if keeps else "",
+    )
 
 
 def _volume(row: _Row) -> LogicalVolume:
@@ -146,11 +203,17 @@ def _pool(row: _Row) -> Pool | None:
     # The levels are empty while the pool is not active.
     levels = float(row["data_percent"] or 0), float(row["metadata_percent"] or 0)
     zeroes, health = row["zero"] != "", row["lv_health_status"]
-    return Pool(int(row["lv_size"]), *levels, zeroes, health, int(row["vg_seqno"]))
+    return Pool(int(row["lv_size"]), *levels, zeroes, health)
 
 
 def _segment(row: _Row) -> Segment:
     return Segment(int(row["seg_size"]), row["seg_pe_ranges"])
+
+
+def _percent(text: str) -> float:
+    """``used/total``, to two digits as LVM tells it."""
+    used, total = (int(each) for each in text.split("/"))
+    return round(100 * used / total, 2)
 
 
 def _words(text: str) -> tuple[str, ...]:

@@ -23,6 +23,7 @@ from drivers import devices
 from drivers.errors import CommandFailed, DiskBusy, UnknownDisk, Unsupported
 from drivers.lvm import commands, names, saying
 from drivers.lvm.commands import Lvm
+from drivers.lvm.listing import Listed, Listing
 from drivers.lvm.names import NEW, TAIL
 from drivers.lvm.report import LogicalVolume, Looked
 from drivers.lvm.wiping import Wiping
@@ -34,14 +35,15 @@ _PAUSE_SECONDS = 1.0
 class Thick:
     """Linear volumes in one group."""
 
-    def __init__(self, lvm: Lvm, group: str, timeout: float) -> None:
-        self._lvm, self._timeout, self.room = lvm, timeout, group
-        self._wiping = Wiping(lvm, timeout)
+    def __init__(self, lvm: Lvm, listing: Listing, timeout: float) -> None:
+        self._lvm, self._listing, self._timeout = lvm, listing, timeout
+        self.room = lvm.name
+        self._wiping = Wiping(lvm, listing, timeout)
         # Held where extents change hands, so that no other volume of ours
         # takes a tail's extents between its removal and the growth onto them.
         self.extents = threading.Lock()
 
-    def check(self) -> None:
+    def check(self, listed: Listed) -> None:
         """There is nothing beyond the group."""
 
     def create(self, volume: Volume) -> None:
@@ -86,8 +88,8 @@ class Thick:
         return ""
 
     def capacity(self) -> Capacity:
-        """One command. What others keep in the group counts as provisioned."""
-        group = self._lvm.group()
+        """What others keep in the group counts as provisioned."""
+        group = self._listing.now().group
         closed = "" if group.free else "all its extents are taken; delete volumes"
         taken = group.size - group.free
         return Capacity(group.size, group.free, taken, thin=False, closed=closed)

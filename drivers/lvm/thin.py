@@ -10,12 +10,13 @@ wiped when one is deleted.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict, replace
 from typing import Any
 
 from drivers.errors import CommandFailed, Misconfigured, NoSpace
 from drivers.lvm import names, saying
 from drivers.lvm.commands import Lvm
-from drivers.lvm.listing import Listing
+from drivers.lvm.listing import Listed, Listing
 from drivers.lvm.report import LogicalVolume, Looked, Pool
 from drivers.values import Capacity, Volume, Wipe
 
@@ -34,10 +35,11 @@ class Thin:
         # in a pool with 100.00% data.
         self._data_limit: float = options["lvm_pool_data_limit"]
         self._metadata_limit: float = options["lvm_pool_metadata_limit"]
+        self._known: tuple[Listed | None, Pool | None] = (None, None)
 
-    def check(self) -> None:
+    def check(self, listed: Listed) -> None:
         """:raises Misconfigured: the pool is missing or does not clear chunks."""
-        pool = self._find()
+        pool = self._standing(listed)
         where = f"{self._group}/{self.room}"
         if pool is None:
             raise Misconfigured(
@@ -83,15 +85,18 @@ class Thin:
         return ""
 
     def capacity(self) -> Capacity:
-        """One command for the pool's level; the sizes promised are in the listing.
+        """The kernel tells the levels; the sizes promised are in the listing.
 
         No command of LVM's tells their sum; it is one row of a report for each.
         """
-        pool = self._find()
+        listed = self._listing.now()
+        pool = self._standing(listed)
         if pool is None:
-            self.check()
+            self.check(listed)
             raise AssertionError("check() names the missing pool")
-        promised = sum(v.size for v in self._listing.at(pool.seqno) if self.owns(v))
+        if now := self._lvm.levels(self.room):
+            pool = replace(pool, **asdict(now))
+        promised = sum(v.size for v in listed.volumes if self.owns(v))
         return Capacity(
             pool.size,
             free=int(pool.size * (100 - pool.data_percent) / 100),
@@ -134,6 +139,14 @@ class Thin:
         except CommandFailed as error:
             if not saying.large_enough(error):
                 raise
+
+    def _standing(self, listed: Listed) -> Pool | None:
+        """The pool at the group's commit; its levels may be older."""
+        known, pool = self._known
+        if known is not listed:
+            pool = self._find()
+            self._known = listed, pool
+        return pool
 
     def _find(self) -> Pool | None:
         try:

@@ -16,6 +16,7 @@ from drivers import devices
 from drivers.errors import CommandFailed
 from drivers.lvm import names, saying
 from drivers.lvm.commands import Lvm
+from drivers.lvm.listing import Listing
 from drivers.values import Wipe
 
 # What may tell of a file system: lvm2 2.03.17 and later refuse to cut one off.
@@ -25,15 +26,15 @@ _HEAD = 1024**2
 class Wiping:
     """What is left of deleted volumes."""
 
-    def __init__(self, lvm: Lvm, timeout: float) -> None:
-        self._lvm, self._timeout = lvm, timeout
+    def __init__(self, lvm: Lvm, listing: Listing, timeout: float) -> None:
+        self._lvm, self._listing, self._timeout = lvm, listing, timeout
         self._unit = 0
 
     def wipes(self) -> tuple[Wipe, ...]:
-        """All of them, by one command."""
+        """All of them."""
         return tuple(
             Wipe(found.name, size, found.size)
-            for found in self._lvm.volumes()
+            for found in self._listing.now().volumes
             if (size := names.deleted_size(found.name)) is not None
         )
 

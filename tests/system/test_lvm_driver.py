@@ -103,7 +103,9 @@ def test_activation_leaves_other_volumes_asleep(thin, volume):
         run("lvremove", "-y", f"{GROUP}/volume-asleep")
 
 
-def test_questions_cost_the_same_number_of_commands_with_more_volumes(root, thin):
+def test_questions_cost_the_same_number_of_commands_with_more_volumes(
+    root, thin, volume
+):
     def commands() -> list[str]:
         counting = Counting(root)
         driver = build_lvm(counting)
@@ -112,11 +114,19 @@ def test_questions_cost_the_same_number_of_commands_with_more_volumes(root, thin
         return [argv[0] for argv in counting.commands]
 
     before, more = commands(), [new_volume(MIB) for _ in range(3)]
-    for volume in more:
-        thin.create(volume)
-    assert commands() == before == ["lvs"] * 3
-    for volume in more:
-        thin.delete(volume.id)
+    for each in more:
+        thin.create(each)
+    assert commands() == before == ["vgs", "pvck", "lvs", "lvs", "dmsetup", "lvs"]
+    counting = Counting(root)
+    standing = build_lvm(counting)
+    standing.check()
+    standing.capacity()
+    counting.commands.clear()
+    standing.check()
+    standing.capacity()
+    assert [argv[0] for argv in counting.commands] == ["pvck", "pvck", "dmsetup"]
+    for each in more:
+        thin.delete(each.id)
 
 
 def test_a_missing_pool_is_named_with_its_remedy(root):

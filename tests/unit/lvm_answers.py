@@ -41,7 +41,7 @@ POOL = """
               "lv": [
                   {"lv_size":"8589934592", "segtype":"%s", "zero":"%s",
                    "data_percent":"%s", "metadata_percent":"%s",
-                   "lv_health_status":"%s", "vg_seqno":"7"}
+                   "lv_health_status":"%s"}
               ]
           }
       ]
@@ -49,7 +49,10 @@ POOL = """
 """
 HALF_FULL = POOL % ("thin-pool", "zero", "50.00", "10.79", "")
 VG = """{"report":[{"vg":[{"vg_size":"100", "vg_free":"%s", "vg_extent_size":"4",
- "vg_tags":"%s", "vg_seqno":"7"}]}]}"""
+ "vg_tags":"%s", "vg_seqno":"7", "pv_name":"/dev/loop9", "pv_mda_used_count":"1"}]}]}"""
+PVCK = """  label_header at 512
+  metadata text at 8192 crc 0x2fe42bd1 # vgname %s seqno %d
+"""
 GONE = f'  Failed to find logical volume "{GROUP}/volume-{UUID}"\n'
 
 
@@ -57,7 +60,9 @@ class Scripted:
     """A door to root that gives answers by the name of the program."""
 
     def __init__(self, **answers: str | Exception) -> None:
-        self._answers = answers
+        there = {"vgs": VG % (50, ""), "pvck": PVCK % (GROUP, 7)}
+        asleep = failed("Device does not exist.")
+        self._answers = {**there, "dmsetup": asleep, **answers}
         self.commands: list[tuple[str, ...]] = []
 
     def run(self, *argv: str, timeout: float = 60.0) -> str:

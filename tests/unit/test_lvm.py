@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from drivers.errors import (
@@ -23,9 +25,11 @@ from tests.unit.lvm_answers import (
     HALF_FULL,
     LVS,
     POOL,
+    PVCK,
     SNAPSHOT,
     UUID,
     VG,
+    Answering,
     Scripted,
     driver,
     failed,
@@ -50,7 +54,7 @@ def test_a_report_of_segments_is_read():
 
 def test_an_inactive_pool_has_no_levels():
     (pool,) = report.pools(POOL % ("thin-pool", "", "", "", ""))
-    assert pool == report.Pool(8589934592, 0.0, 0.0, zeroes=False, health="", seqno=7)
+    assert pool == report.Pool(8589934592, 0.0, 0.0, zeroes=False, health="")
 
 
 @pytest.mark.parametrize(
@@ -73,12 +77,7 @@ def test_disks_are_ours_and_in_our_pool():
 
 
 def test_capacity_of_a_pool_counts_promises_of_others_too():
-    class Root(Scripted):
-        def run(self, *argv: str, timeout: float = 60.0) -> str:
-            super().run(*argv)
-            return LVS if argv[-1] == GROUP else HALF_FULL
-
-    found = driver(Root(lvs="")).capacity()
+    found = driver(Answering(HALF_FULL, lvs=LVS)).capacity()
     assert found == Capacity(
         1 << 33,
         1 << 32,
@@ -91,28 +90,98 @@ def test_capacity_of_a_pool_counts_promises_of_others_too():
 
 
 def test_volumes_are_listed_again_only_when_lvm_has_changed_the_group():
-    class Root(Scripted):
-        seqno = 7
-
-        def run(self, *argv: str, timeout: float = 60.0) -> str:
-            super().run(*argv)
-            text = LVS if argv[-1] == GROUP else HALF_FULL
-            return text.replace('"7"', f'"{self.seqno}"')
-
-    root = Root(lvs="")
+    root = Standing()
     made = driver(root)
-    for seqno, commands in ((7, 2), (7, 1), (8, 2), (8, 1)):
-        root.seqno = seqno
-        root.commands.clear()
-        assert made.capacity().provisioned == 8388608 + 4194304
-        assert len(root.commands) == commands
+    asked = ["vgs", "pvck", "lvs", "lvs", "dmsetup"]
+    assert _asked(root, made.capacity) == asked
+    assert _asked(root, made.capacity) == ["pvck", "dmsetup"]
+    assert _asked(root, made.check) == ["pvck", "vgchange", "vgs", "lvchange"]
+    root.seqno = 8
+    assert _asked(root, made.capacity) == ["pvck", *asked]
+    assert _asked(root, made.capacity) == ["pvck", "dmsetup"]
 
 
-def test_capacity_of_a_group_is_one_command():
-    root = Scripted(vgs=VG % (30, ""))
-    found = driver(root, lvm_type="default").capacity()
-    assert found == Capacity(100, 30, 70, thin=False)
-    assert len(root.commands) == 1
+@pytest.mark.parametrize(
+    "answer", ["", PVCK % ("other", 7), PVCK % (GROUP, 8), failed("no device")]
+)
+def test_a_disk_that_does_not_tell_the_same_commit_is_no_answer(answer):
+    given: dict[str, str | Exception] = {"lvs": LVS, "pvck": answer}
+    root = Scripted(vgs=VG % (30, ""), **given)
+    made = driver(root, lvm_type="default")
+    for _ in range(2):
+        assert made.capacity() == Capacity(100, 30, 70, thin=False)
+    assert [argv[0] for argv in root.commands] == ["vgs", "pvck", "lvs"] * 2
+
+
+def test_metadata_that_was_restored_is_read_though_its_number_was_there_before():
+    root = Standing()
+    made = driver(root)
+    made.capacity()
+    root.checksum = "0x00000001"
+    assert _asked(root, made.capacity).count("lvs") == 2
+    assert "lvs" not in _asked(root, made.capacity)
+
+
+def test_a_group_without_metadata_on_a_known_disk_is_asked_each_time():
+    group = (VG % (30, "")).replace('count":"1"', 'count":"0"')
+    root = Scripted(vgs=group, lvs=LVS)
+    made = driver(root, lvm_type="default")
+    assert _asked(root, made.capacity) == _asked(root, made.capacity) == ["vgs", "lvs"]
+
+
+def test_the_kernel_tells_how_full_an_active_pool_is():
+    found = driver(Standing()).capacity()
+    assert (found.data_percent, found.metadata_percent) == (43.75, 1.03)
+    assert found.free == (1 << 33) * 5625 // 10000
+
+
+@pytest.mark.parametrize(
+    ("status", "levels"),
+    [
+        ("0 8 thin-pool 3 1/4 2/4 - rw discard_passdown queue_if_no_space - 1024", ""),
+        ("0 8 thin-pool 3 1/4 4/4 - out_of_data_space no_discard_pass", "out_of_data"),
+        ("0 8 thin-pool 3 1/4 2/4 - ro discard_passdown", "metadata_read_only"),
+        ("0 8 thin-pool Fail", "failed"),
+        ("0 8 thin-pool Error", "failed"),
+    ],
+)
+def test_the_kernels_word_for_a_pool_is_lvms(status, levels):
+    found = report.levels(status)
+    assert found
+    assert found.health == levels
+    assert found.metadata_percent in (25.0, 100)
+
+
+def test_what_is_no_pool_has_no_levels():
+    assert report.levels("") is None
+    with pytest.raises(DriverError, match="not of the known form: 0 8 thin-pool 3"):
+        report.levels("0 8 thin-pool 3 half full")
+
+
+class Standing(Answering):
+    """A group with an active pool that has volumes."""
+
+    seqno, checksum = 7, "0x2fe42bd1"
+
+    def __init__(self) -> None:
+        status = "0 16777216 thin-pool 9 21/2048 7/16 - rw discard_passdown"
+        changes = {"vgchange": "", "lvchange": ""}
+        super().__init__(HALF_FULL, lvs=LVS, dmsetup=status, **changes)
+
+    def run(self, *argv: str, timeout: float = 60.0) -> str:
+        text = super().run(*argv)
+        tagged = text.replace('vg_tags":""', f'vg_tags":"{claim.tag()}"')
+        text = tagged if ("vgchange",) in {each[:1] for each in self.commands} else text
+        text = text.replace('seqno":"7"', f'seqno":"{self.seqno}"')
+        text = text.replace("0x2fe42bd1", self.checksum)
+        return text.replace("seqno 7", f"seqno {self.seqno}")
+
+
+def _asked(root: Scripted, call: Callable[[], object]) -> list[str]:
+    """The programs that a call has run."""
+    root.commands.clear()
+    call()
+    return [argv[0] for argv in root.commands]
 
 
 # what LVM says
@@ -175,7 +244,7 @@ def test_any_other_failure_is_passed_on():
 
 def test_a_pool_that_is_no_pool_is_named():
     group, pool = VG % (9, claim.tag()), POOL % ("linear", "", "", "", "")
-    root = Scripted(vgs=group, lvs=pool)
+    root = Answering(pool, vgs=group, lvs=LVS)
     with pytest.raises(Misconfigured, match="lvcreate --type thin-pool"):
         driver(root).check()
 
@@ -200,12 +269,8 @@ def test_a_node_that_does_not_appear_ends_at_the_deadline():
     ],
 )
 def test_a_pool_says_why_it_is_closed(levels, options, word):
-    class Root(Scripted):
-        def run(self, *argv: str, timeout: float = 60.0) -> str:
-            super().run(*argv)
-            return LVS if argv[-1] == GROUP else POOL % ("thin-pool", "zero", *levels)
-
-    closed = driver(Root(lvs=""), **options).capacity().closed
+    root = Answering(POOL % ("thin-pool", "zero", *levels), lvs=LVS)
+    closed = driver(root, **options).capacity().closed
     assert word in closed
     assert bool(word) is bool(closed)
 
@@ -220,7 +285,8 @@ def test_a_pool_that_is_nearly_full_takes_no_copy(call):
 
 
 def test_a_group_without_a_free_extent_is_closed():
-    found = driver(Scripted(vgs=VG % (0, "")), lvm_type="default").capacity()
+    root = Scripted(vgs=VG % (0, ""), lvs=LVS)
+    found = driver(root, lvm_type="default").capacity()
     assert "all its extents are taken" in found.closed
 
 

@@ -34,10 +34,10 @@ def test_a_group_is_tagged_once():
 
 def test_a_group_of_another_node_is_refused():
     tag = f"lunshare:{'0' * 32}:storage-2"
-    root = Scripted(vgs=VG % (9, tag))
+    root = Scripted(vgs=VG % (9, tag), lvs=rows())
     with pytest.raises(Misconfigured, match=f"storage-2.*--deltag {tag} {GROUP}"):
         driver(root).check()
-    assert [argv[0] for argv in root.commands] == ["vgs"]
+    assert [argv[0] for argv in root.commands] == ["vgs", "pvck", "lvs"]
 
 
 def test_a_node_that_was_renamed_keeps_its_group():
