@@ -102,7 +102,9 @@ def test_volumes_are_listed_again_only_when_lvm_has_changed_the_group():
 
 
 @pytest.mark.parametrize(
-    "answer", ["", PVCK % ("other", 7), PVCK % (GROUP, 8), failed("no device")]
+    "answer",
+    ["", PVCK % ("other", 7), PVCK % (GROUP, 8), failed("no device")],
+    ids=["nothing", "another group", "another commit", "no disk"],
 )
 def test_a_disk_that_does_not_tell_the_same_commit_is_no_answer(answer):
     given: dict[str, str | Exception] = {"lvs": LVS, "pvck": answer}
