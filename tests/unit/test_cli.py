@@ -179,7 +179,7 @@ class Other(BaseHTTPRequestHandler):
 def other() -> Iterator[str]:
     """Where the other service listens."""
     server = HTTPServer(("127.0.0.1", 0), Other)
-    thread = threading.Thread(target=server.serve_forever)
+    thread = threading.Thread(target=server.serve_forever, args=(0.05,))
     thread.start()
     yield f"http://127.0.0.1:{server.server_port}/v3"
     server.shutdown()
