@@ -34,6 +34,8 @@ _E = TypeVar("_E", bound=enum.StrEnum)
 
 #: No command and no verb may hold a thread for longer than this.
 MAX_SECONDS = 86400.0
+# Below /dev, but not where anyone may write.
+_DEVICE = re.compile(r"/dev/(?!shm/|mqueue/)([A-Za-z0-9_+:-][A-Za-z0-9_+.:-]*/?)+")
 _ADDRESS = re.compile("[0-9a-fA-F:.]+")
 _TAG = re.compile(r"(?!NULL)[A-Za-z0-9._:-]{0,63}")
 # The kernel takes a value that begins with NULL for "not set" and keeps less
@@ -84,6 +86,14 @@ def two_disks(arguments: Mapping[str, Any]) -> tuple[Disk, Disk]:
     given = only(arguments, "source", "target")
     source, target = (_named_disk(name, given[name]) for name in ("source", "target"))
     return source, target
+
+
+def device(arguments: Mapping[str, Any]) -> str:
+    """The one argument of lvm.commit: a disk as LVM names it."""
+    path = typed("device", only(arguments, "device")["device"], str)
+    if not _DEVICE.fullmatch(path):
+        raise InvalidValue("device", path, "give a device's path below /dev")
+    return path
 
 
 def volume_id(arguments: Mapping[str, Any]) -> str:

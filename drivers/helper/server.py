@@ -27,6 +27,7 @@ from drivers.errors import DriverError, HelperRefused, Misconfigured
 from drivers.helper import frames, requests
 from drivers.helper.commands import Commands
 from drivers.helper.copying import Copying
+from drivers.helper.headers import Headers
 from drivers.helper.lio import Lio
 from drivers.helper.mounts import Mounts
 from drivers.helper.shares import Shares
@@ -78,6 +79,7 @@ def verbs(commands: Commands, lio: Lio, shares: Shares) -> dict[str, Verb]:
 
     return {
         "disk.copy": Copying().copy,
+        "lvm.commit": Headers().commit,
         "run": lambda given, left: commands.run(requests.argv(given), left),
         "lio.check": lambda given, _: bare(given, lio.check),
         "lio.apply": lambda given, left: lio.apply(requests.apply(given), left),

@@ -44,15 +44,19 @@ class Lvm:
     # Questions
 
     def group(self) -> report.VolumeGroup:
-        """How large the volume group is, what is free, its tags and its commit."""
-        fields = "vg_size,vg_free,vg_extent_size,vg_tags,vg_seqno"
+        """How large the volume group is, what is free, its tags, a disk of it."""
+        fields = "vg_size,vg_free,vg_extent_size,vg_tags"
         disks = "pv_name,pv_mda_used_count"
         text = self._run("vgs", *_JSON, "-o", f"{fields},{disks}", self.name)
         return report.volume_group(text)
 
-    def commit(self, device: str) -> report.Commit | None:
-        """Whose a disk is and at which commit, without a look at the volumes."""
-        return report.commit(self._run("pvck", "--dump", "headers", device))
+    def commit(self, device: str) -> list[int] | None:
+        """What tells one commit of the metadata on a disk from every other.
+
+        No process is started, and no more is read than the disk's headers.
+        """
+        found = self._root.call("lvm.commit", timeout=self._timeout, device=device)
+        return found if isinstance(found, list) else None
 
     def pool(self, name: str) -> report.Pool | None:
         """The thin pool of that name; None if the name is something else."""

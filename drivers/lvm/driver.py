@@ -7,7 +7,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
-from pathlib import Path
 from typing import Any, ClassVar
 
 from oslo_config import cfg
@@ -18,7 +17,7 @@ from drivers.errors import DiskBusy, UnknownDisk
 from drivers.lvm import claim, names, saying
 from drivers.lvm.commands import Lvm
 from drivers.lvm.handing import Handing
-from drivers.lvm.listing import Listing
+from drivers.lvm.listing import Drawn, Listed, Listing
 from drivers.lvm.options import OPTIONS
 from drivers.lvm.report import LogicalVolume
 from drivers.lvm.thick import Thick
@@ -58,16 +57,16 @@ class LvmVolumes(VolumeDriver):
             reserve = options["lvm_snapshot_reserve"]
             self._copies = ThickCopies(self._lvm, thick, reserve, self._timeout)
         self._handing = Handing(self._lvm, self._kind)
+        self._mended = Drawn(self._mend)
+        self._paths = Drawn(lambda listed: {d.path for d in self._ours(listed.volumes)})
 
     def check(self) -> None:
         with self._there():
             listed = self._listing.now()
             self._claim(listed.group.tags)
             self._kind.check(listed)
-            found = listed.volumes
-            mended = isinstance(self._copies, ThinCopies) and self._copies.mend(found)
-            ready = {disk.path for disk in self._ours(found)} <= self._nodes()
-            if mended or not ready:
+            mended = self._mended.of(listed)
+            if mended or not self._paths.of(listed) <= self._nodes():
                 self._lvm.activate_all()
 
     def create(self, volume: Volume) -> Disk:
@@ -168,6 +167,10 @@ class LvmVolumes(VolumeDriver):
         with self._there():
             return self._kind.wipe(name, most)
 
+    def _mend(self, listed: Listed) -> bool:
+        copies = self._copies
+        return isinstance(copies, ThinCopies) and copies.mend(listed.volumes)
+
     def _claim(self, tags: tuple[str, ...]) -> None:
         claim.hold_on_node(self._group)
         if claim.is_mine(self._group, tags):
@@ -178,9 +181,9 @@ class LvmVolumes(VolumeDriver):
 
     def _nodes(self) -> set[str]:
         """The paths that udev has made for the group, read at once."""
-        directory = Path(self._lvm.path(""))
+        directory = self._lvm.path("")
         try:
-            return {str(directory / name) for name in os.listdir(directory)}
+            return {directory + name for name in os.listdir(directory)}
         except FileNotFoundError:  # nothing of the group is active
             return set()
 

@@ -4,33 +4,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
-from drivers.errors import CommandFailed
+from drivers.errors import DeadlineExceeded, DriverError, HelperUnreachable
 from drivers.lvm.commands import Lvm
-from drivers.lvm.report import Commit, LogicalVolume, VolumeGroup
+from drivers.lvm.report import LogicalVolume, VolumeGroup
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """The volumes are those of the group's commit, or of a later one.
-
-    ``commit`` is None while no disk tells of the group's.
-    """
+    """``commit`` is that of what is listed, or of what was there just before."""
 
     group: VolumeGroup
     volumes: tuple[LogicalVolume, ...]
-    commit: Commit | None
+    commit: list[int] | None
 
 
 class Listing:
     """What a periodic look needs, at a cost that stands still while nothing changes.
 
-    LVM counts the commits of a group's metadata (vg_seqno, vgs(8)); every way to
-    make, remove, rename or grow a logical volume is one. The number is read off one
-    disk of the group, with the metadata's checksum, for vgcfgrestore(8) gives
-    numbers a second time. vgs and lvs build every volume of the group before they
-    answer anything (5,000: 5 s in the lab). Threads may share it.
+    Every way to make, remove, rename or grow a logical volume is a commit of the
+    group's metadata, which the header of a disk of the group tells. vgs and lvs
+    build every volume of the group before they answer anything (5,000: 5 s in the
+    lab). Threads may share it.
     """
 
     def __init__(self, lvm: Lvm) -> None:
@@ -38,27 +38,38 @@ class Listing:
         self._seen: Listed | None = None
 
     def now(self) -> Listed:
-        """As LVM has it now.
+        """As LVM has it now; the same object while that is so.
 
-        A commit that comes between the reading of the group and of its volumes is
-        seen again by the next call, whose number is another one.
+        A commit that comes while it is read is seen by the next call.
         """
         seen = self._seen
-        if (
-            seen is None
-            or seen.commit is None
-            or self._commit(seen.group) != seen.commit
-        ):
-            group = self._lvm.group()
-            commit = self._commit(group)
-            seen = self._seen = Listed(group, self._lvm.volumes(), commit)
+        disk = seen.group.device if seen else ""
+        commit = self._commit(disk)
+        if seen is None or commit is None or commit != seen.commit:
+            group, volumes = self._lvm.group(), self._lvm.volumes()
+            known = commit if group.device == disk else None
+            seen = self._seen = Listed(group, volumes, known)
         return seen
 
-    def _commit(self, group: VolumeGroup) -> Commit | None:
-        """That of the group, if a disk tells of it."""
+    def _commit(self, disk: str) -> list[int] | None:
         try:
-            found = self._lvm.commit(group.device) if group.device else None
-        except CommandFailed:  # the disk may be gone: LVM itself says so better
+            return self._lvm.commit(disk) if disk else None
+        except (DeadlineExceeded, HelperUnreachable):
+            raise
+        except DriverError:  # it may be gone, or another's: LVM itself says so better
             return None
-        told = found and (found.group, found.seqno) == (self._lvm.name, group.seqno)
-        return found if told else None
+
+
+class Drawn(Generic[_T]):
+    """What follows from a listing, drawn from each once."""
+
+    def __init__(self, draw: Callable[[Listed], _T]) -> None:
+        self._draw = draw
+        self._last: tuple[Listed, _T] | None = None
+
+    def of(self, listed: Listed) -> _T:
+        """What follows from this one."""
+        last = self._last
+        if last is None or last[0] is not listed:
+            last = self._last = listed, self._draw(listed)
+        return last[1]

@@ -9,7 +9,6 @@ per row, every value a string (lvmreport(7)). Tested with lvm2 2.03.16.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
@@ -26,25 +25,14 @@ _Made = TypeVar("_Made")
 class VolumeGroup:
     """One row of vgs; ``extent`` is the unit of allocation.
 
-    ``seqno`` counts the commits of the group's metadata, ``device`` is a disk that
-    keeps it; empty if LVM knows none.
+    ``device`` is a disk that keeps the group's metadata; empty if LVM knows none.
     """
 
     size: int
     free: int
     extent: int
     tags: tuple[str, ...]
-    seqno: int
     device: str
-
-
-@dataclass(frozen=True, slots=True)
-class Commit:
-    """Which metadata of which group a disk holds; ``checksum`` is of the text."""
-
-    group: str
-    seqno: int
-    checksum: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,12 +103,6 @@ def volume_group(text: str) -> VolumeGroup:
     return next((row for row in rows if row.device), rows[0])
 
 
-def commit(text: str) -> Commit | None:
-    """The commit in what pvck shows of a disk's headers, if there is one."""
-    found = re.search(r"crc (\S+) # vgname (\S+) seqno (\d+)", text)
-    return Commit(found[2], int(found[3]), found[1]) if found else None
-
-
 def levels(text: str) -> Levels | None:
     """Read the kernel's status of a thin pool.
 
@@ -171,7 +153,6 @@ def _group(row: _Row) -> VolumeGroup:
         free,
         extent,
         _words(row["vg_tags"]),
-        int(row["vg_seqno"]),
         row["pv_name"] if keeps else "",
     )
 

@@ -16,7 +16,7 @@ from typing import Any
 from drivers.errors import CommandFailed, Misconfigured, NoSpace
 from drivers.lvm import names, saying
 from drivers.lvm.commands import Lvm
-from drivers.lvm.listing import Listed, Listing
+from drivers.lvm.listing import Drawn, Listed, Listing
 from drivers.lvm.report import LogicalVolume, Looked, Pool
 from drivers.values import Capacity, Volume, Wipe
 
@@ -35,11 +35,12 @@ class Thin:
         # in a pool with 100.00% data.
         self._data_limit: float = options["lvm_pool_data_limit"]
         self._metadata_limit: float = options["lvm_pool_metadata_limit"]
-        self._known: tuple[Listed | None, Pool | None] = (None, None)
+        self._pool = Drawn(lambda _: self._find())
+        self._promised = Drawn(self._sum)
 
     def check(self, listed: Listed) -> None:
         """:raises Misconfigured: the pool is missing or does not clear chunks."""
-        pool = self._standing(listed)
+        pool = self._pool.of(listed)
         where = f"{self._group}/{self.room}"
         if pool is None:
             raise Misconfigured(
@@ -90,17 +91,16 @@ class Thin:
         No command of LVM's tells their sum; it is one row of a report for each.
         """
         listed = self._listing.now()
-        pool = self._standing(listed)
+        pool = self._pool.of(listed)
         if pool is None:
             self.check(listed)
             raise AssertionError("check() names the missing pool")
         if now := self._lvm.levels(self.room):
             pool = replace(pool, **asdict(now))
-        promised = sum(v.size for v in listed.volumes if self.owns(v))
         return Capacity(
             pool.size,
             free=int(pool.size * (100 - pool.data_percent) / 100),
-            provisioned=promised,
+            provisioned=self._promised.of(listed),
             thin=True,
             closed=self._closed(pool),
             data_percent=pool.data_percent,
@@ -140,13 +140,8 @@ class Thin:
             if not saying.large_enough(error):
                 raise
 
-    def _standing(self, listed: Listed) -> Pool | None:
-        """The pool at the group's commit; its levels may be older."""
-        known, pool = self._known
-        if known is not listed:
-            pool = self._find()
-            self._known = listed, pool
-        return pool
+    def _sum(self, listed: Listed) -> int:
+        return sum(found.size for found in listed.volumes if self.owns(found))
 
     def _find(self) -> Pool | None:
         try:

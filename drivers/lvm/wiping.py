@@ -16,7 +16,7 @@ from drivers import devices
 from drivers.errors import CommandFailed
 from drivers.lvm import names, saying
 from drivers.lvm.commands import Lvm
-from drivers.lvm.listing import Listing
+from drivers.lvm.listing import Drawn, Listed, Listing
 from drivers.values import Wipe
 
 # What may tell of a file system: lvm2 2.03.17 and later refuse to cut one off.
@@ -28,15 +28,12 @@ class Wiping:
 
     def __init__(self, lvm: Lvm, listing: Listing, timeout: float) -> None:
         self._lvm, self._listing, self._timeout = lvm, listing, timeout
+        self._wipes = Drawn(_deleted)
         self._unit = 0
 
     def wipes(self) -> tuple[Wipe, ...]:
         """All of them."""
-        return tuple(
-            Wipe(found.name, size, found.size)
-            for found in self._listing.now().volumes
-            if (size := names.deleted_size(found.name)) is not None
-        )
+        return self._wipes.of(self._listing.now())
 
     def wipe(self, name: str, most: int) -> Wipe | None:
         """Wipe up to ``most`` bytes of it, but one extent at least."""
@@ -73,6 +70,14 @@ class Wiping:
             raise
         devices.wait_for(path, self._timeout)
         return devices.block_size(path)
+
+
+def _deleted(listed: Listed) -> tuple[Wipe, ...]:
+    return tuple(
+        Wipe(found.name, size, found.size)
+        for found in listed.volumes
+        if (size := names.deleted_size(found.name)) is not None
+    )
 
 
 def next_start(left: int, most: int, extent: int) -> int:

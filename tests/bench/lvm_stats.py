@@ -29,6 +29,8 @@ from tests.bench.figures import Figure, median_ms, say, timed, write
 _SOCKET = "/run/lunshare/helper.sock"
 _LEVELS = (10, 1_000, 5_000)
 _ROUNDS = 5
+#: The names of the nodes in /dev are counted, and nothing else of a volume.
+_GROWTH = 1.5
 _GIB = 1024**3
 _EXTENT = "4m"
 #: 5,000 volumes are 3 MB of text, of which LVM keeps two.
@@ -122,17 +124,20 @@ class Group:
 def figures(directory: Path) -> Iterator[Figure]:
     """Thin, then thick."""
     for kind in _LIES:
-        group = Group(kind, directory)
+        group, looks = Group(kind, directory), []
         for count in _LEVELS:
             group.fill(count)
             firsts = [group.first_look() for _ in range(_ROUNDS)]
             steady = [timed(group.look) for _ in range(_ROUNDS)]
             where = f"{_WORDS[kind]}, {count:,} volumes"
             yield Figure(f"a look after a change, {where}", median_ms(firsts), "ms")
-            yield Figure(f"a look, {where}", median_ms(steady), "ms")
+            looks.append(median_ms(steady))
+            yield Figure(f"a look, {where}", looks[-1], "ms")
             alone = (timed(group.alone) for _ in range(_ROUNDS))
             yield Figure(f"vgs alone, {where}", median_ms(alone), "ms")
         group.close()
+        name = f"a look, {_WORDS[kind]}, most volumes / fewest"
+        yield Figure(name, looks[-1] / looks[0], "", most=_GROWTH)
 
 
 _WORDS = {"thin": "LVM thin", "default": "LVM thick"}

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import os
+import re
 import threading
 import uuid
 from collections.abc import Iterator
@@ -116,17 +117,40 @@ def test_questions_cost_the_same_number_of_commands_with_more_volumes(
     before, more = commands(), [new_volume(MIB) for _ in range(3)]
     for each in more:
         thin.create(each)
-    assert commands() == before == ["vgs", "pvck", "lvs", "lvs", "dmsetup", "lvs"]
-    counting = Counting(root)
-    standing = build_lvm(counting)
-    standing.check()
-    standing.capacity()
-    counting.commands.clear()
-    standing.check()
-    standing.capacity()
-    assert [argv[0] for argv in counting.commands] == ["pvck", "pvck", "dmsetup"]
+    assert commands() == before == ["vgs", "lvs", "lvs", "dmsetup", "lvs"]
     for each in more:
         thin.delete(each.id)
+
+
+def test_a_look_at_a_group_that_has_not_changed_asks_lvm_nothing(root, thin, volume):
+    counting = Counting(root)
+    looking = build_lvm(counting)
+    for _ in range(3):
+        counting.commands.clear()
+        looking.check()
+        known = looking.capacity()
+    assert [argv[0] for argv in counting.commands] == ["dmsetup"]
+    more = new_volume(8 * MIB)
+    thin.create(more)
+    assert looking.capacity().provisioned == known.provisioned + more.size
+    thin.delete(more.id)
+    assert looking.capacity() == known
+
+
+def test_the_commit_read_off_a_disk_is_the_one_that_lvm_shows(root):
+    (disk,) = run("vgs", "--noheadings", "-o", "pv_name", GROUP).split()
+
+    def shown() -> list[int]:
+        text = run("pvck", "--dump", "headers", disk)
+        found = re.findall(r"raw_locn\[0\]\.(offset|size|checksum) (\S+)", text)
+        return [int(value, 0) for _, value in found]
+
+    seen = []
+    for tag in ("--addtag", "--deltag"):
+        run("vgchange", tag, "changed", GROUP)
+        seen.append(root.call("lvm.commit", device=disk))
+        assert seen[-1] == shown()
+    assert seen[0] != seen[1]
 
 
 def test_a_missing_pool_is_named_with_its_remedy(root):

@@ -49,10 +49,7 @@ POOL = """
 """
 HALF_FULL = POOL % ("thin-pool", "zero", "50.00", "10.79", "")
 VG = """{"report":[{"vg":[{"vg_size":"100", "vg_free":"%s", "vg_extent_size":"4",
- "vg_tags":"%s", "vg_seqno":"7", "pv_name":"/dev/loop9", "pv_mda_used_count":"1"}]}]}"""
-PVCK = """  label_header at 512
-  metadata text at 8192 crc 0x2fe42bd1 # vgname %s seqno %d
-"""
+ "vg_tags":"%s", "pv_name":"/dev/loop9", "pv_mda_used_count":"1"}]}]}"""
 GONE = f'  Failed to find logical volume "{GROUP}/volume-{UUID}"\n'
 
 
@@ -60,9 +57,9 @@ class Scripted:
     """A door to root that gives answers by the name of the program."""
 
     def __init__(self, **answers: str | Exception) -> None:
-        there = {"vgs": VG % (50, ""), "pvck": PVCK % (GROUP, 7)}
         asleep = failed("Device does not exist.")
-        self._answers = {**there, "dmsetup": asleep, **answers}
+        self._answers = {"vgs": VG % (50, ""), "dmsetup": asleep, **answers}
+        self.commit: list[int] | Exception | None = [8192, 512, 7]
         self.commands: list[tuple[str, ...]] = []
 
     def run(self, *argv: str, timeout: float = 60.0) -> str:
@@ -73,7 +70,11 @@ class Scripted:
         raise answer
 
     def call(self, verb: str, *, timeout: float = 30.0, **arguments: Any) -> Any:
-        raise AssertionError(verb)
+        assert (verb, arguments) == ("lvm.commit", {"device": "/dev/loop9"})
+        self.commands.append((verb,))
+        if isinstance(self.commit, Exception):
+            raise self.commit
+        return self.commit
 
 
 def failed(stderr: str) -> CommandFailed:

@@ -25,7 +25,6 @@ from tests.unit.lvm_answers import (
     HALF_FULL,
     LVS,
     POOL,
-    PVCK,
     SNAPSHOT,
     UUID,
     VG,
@@ -92,36 +91,38 @@ def test_capacity_of_a_pool_counts_promises_of_others_too():
 def test_volumes_are_listed_again_only_when_lvm_has_changed_the_group():
     root = Standing()
     made = driver(root)
-    asked = ["vgs", "pvck", "lvs", "lvs", "dmsetup"]
-    assert _asked(root, made.capacity) == asked
-    assert _asked(root, made.capacity) == ["pvck", "dmsetup"]
-    assert _asked(root, made.check) == ["pvck", "vgchange", "vgs", "lvchange"]
-    root.seqno = 8
-    assert _asked(root, made.capacity) == ["pvck", *asked]
-    assert _asked(root, made.capacity) == ["pvck", "dmsetup"]
+    asked = ["vgs", "lvs", "lvs", "dmsetup"]
+    assert _asked(root, made.capacity) == asked  # which disks it has is not known yet
+    assert _asked(root, made.capacity) == ["lvm.commit", *asked]
+    assert _asked(root, made.capacity) == ["lvm.commit", "dmsetup"]
+    assert _asked(root, made.check) == ["lvm.commit", "lvchange"]
+    root.commit = [12288, 512, 8]
+    assert _asked(root, made.capacity) == ["lvm.commit", *asked]
+    assert _asked(root, made.capacity) == ["lvm.commit", "dmsetup"]
 
 
 @pytest.mark.parametrize(
-    "answer",
-    ["", PVCK % ("other", 7), PVCK % (GROUP, 8), failed("no device")],
-    ids=["nothing", "another group", "another commit", "no disk"],
+    "answer", [None, DriverError("no such device")], ids=["nothing", "no disk"]
 )
-def test_a_disk_that_does_not_tell_the_same_commit_is_no_answer(answer):
-    given: dict[str, str | Exception] = {"lvs": LVS, "pvck": answer}
-    root = Scripted(vgs=VG % (30, ""), **given)
+def test_a_disk_that_tells_no_commit_is_no_answer(answer):
+    root = Scripted(vgs=VG % (30, ""), lvs=LVS)
+    root.commit = answer
     made = driver(root, lvm_type="default")
-    for _ in range(2):
+    for _ in range(3):
+        root.commands.clear()
         assert made.capacity() == Capacity(100, 30, 70, thin=False)
-    assert [argv[0] for argv in root.commands] == ["vgs", "pvck", "lvs"] * 2
+        assert [argv[0] for argv in root.commands][-2:] == ["vgs", "lvs"]
 
 
-def test_metadata_that_was_restored_is_read_though_its_number_was_there_before():
-    root = Standing()
-    made = driver(root)
+def test_a_disk_that_hangs_is_waited_for_once():
+    root = Scripted(vgs=VG % (30, ""), lvs=LVS)
+    made = driver(root, lvm_type="default")
     made.capacity()
-    root.checksum = "0x00000001"
-    assert _asked(root, made.capacity).count("lvs") == 2
-    assert "lvs" not in _asked(root, made.capacity)
+    root.commit = DeadlineExceeded("a look at /dev/loop9", 60)
+    root.commands.clear()
+    with pytest.raises(DeadlineExceeded):
+        made.capacity()
+    assert root.commands == [("lvm.commit",)]
 
 
 def test_a_group_without_metadata_on_a_known_disk_is_asked_each_time():
@@ -163,20 +164,10 @@ def test_what_is_no_pool_has_no_levels():
 class Standing(Answering):
     """A group with an active pool that has volumes."""
 
-    seqno, checksum = 7, "0x2fe42bd1"
-
     def __init__(self) -> None:
         status = "0 16777216 thin-pool 9 21/2048 7/16 - rw discard_passdown"
-        changes = {"vgchange": "", "lvchange": ""}
-        super().__init__(HALF_FULL, lvs=LVS, dmsetup=status, **changes)
-
-    def run(self, *argv: str, timeout: float = 60.0) -> str:
-        text = super().run(*argv)
-        tagged = text.replace('vg_tags":""', f'vg_tags":"{claim.tag()}"')
-        text = tagged if ("vgchange",) in {each[:1] for each in self.commands} else text
-        text = text.replace('seqno":"7"', f'seqno":"{self.seqno}"')
-        text = text.replace("0x2fe42bd1", self.checksum)
-        return text.replace("seqno 7", f"seqno {self.seqno}")
+        group = VG % (50, claim.tag())
+        super().__init__(HALF_FULL, vgs=group, lvs=LVS, dmsetup=status, lvchange="")
 
 
 def _asked(root: Scripted, call: Callable[[], object]) -> list[str]:

@@ -1,0 +1,103 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""Which metadata an LVM disk holds, from its headers alone.
+
+Every command of LVM's reads and builds the whole text: a second for a thousand
+volumes in the lab. A header says where the current text lies, its length and its
+checksum (lvm2 2.03.16: lib/label/label.h, lib/format_text/layout.h); each commit
+writes the text elsewhere, so all three together are one commit's and no other's.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import stat
+import struct
+from collections.abc import Mapping
+from typing import Any
+
+from drivers.errors import DriverError
+from drivers.helper import requests
+from drivers.helper.locks import Locks
+
+# One of the first four sectors is the label. It says where the list of areas is.
+_LABEL, _SECTOR, _SECTORS = b"LABELONE", 512, 4
+_OFFSET, _TYPE = 20, b"LVM2 001"
+# After the disk's own id and size: data areas and metadata areas, as offset and
+# size, each list ended by zeros.
+_AREAS, _AREA = 40, struct.Struct("<QQ")
+_MAGIC, _MAGIC_AT = b" LVM2 x[5A%r0N*>", 4
+# Where the text is: offset, size, checksum, flags.
+_TEXT_AT, _TEXT = 40, struct.Struct("<QQLL")
+_BLOCK = 4096  # what O_DIRECT wants of offsets, lengths and memory (open(2))
+
+
+class Headers:
+    """The one verb. A second look at a disk that hangs waits for the first."""
+
+    def __init__(self) -> None:
+        self._locks = Locks()
+
+    def commit(self, given: Mapping[str, Any], seconds: float) -> list[int] | None:
+        """Offset, size and checksum of the current text; None if there is none.
+
+        :raises DriverError: it cannot be read.
+        :raises DeadlineExceeded: it hangs.
+        """
+        device, found = requests.device(given), []  # type: str, list[list[int] | None]
+        what = f"a look at {device}"
+        with self._locks.hold(device, seconds) as hold:
+            hold.patiently(what, lambda: found.append(_looked(device)))
+        return found[0]
+
+
+def _looked(device: str) -> list[int] | None:
+    try:
+        # LVM writes past the page cache, which may hold what was there before.
+        flags = os.O_RDONLY | os.O_DIRECT | os.O_NONBLOCK | os.O_CLOEXEC
+        file = os.open(device, flags)
+        try:
+            if not stat.S_ISBLK(os.fstat(file).st_mode):
+                raise DriverError(f"{device}: it is no block device")
+            return commit(file)
+        finally:
+            os.close(file)
+    except OSError as error:
+        raise DriverError(f"{device}: {error.strerror}") from None
+
+
+def commit(file: int) -> list[int] | None:
+    """The same of an open disk."""
+    area = _metadata_area(_block(file, 0))
+    if not area or area % _BLOCK:
+        return None
+    header = _block(file, area)
+    if header[_MAGIC_AT : _MAGIC_AT + len(_MAGIC)] != _MAGIC:
+        return None
+    offset, size, checksum, _ = _TEXT.unpack_from(header, _TEXT_AT)
+    return [offset, size, checksum] if offset else None
+
+
+def _metadata_area(start: bytes) -> int:
+    """Where the first one is; 0 if the disk has none."""
+    labels = range(0, _SECTOR * _SECTORS, _SECTOR)
+    label = next((at for at in labels if start[at:].startswith(_LABEL)), None)
+    if label is None or start[label + 24 : label + 32] != _TYPE:
+        return 0
+    (header,) = struct.unpack_from("<L", start, label + _OFFSET)
+    lists = 0
+    for at in range(label + header + _AREAS, len(start) - _AREA.size, _AREA.size):
+        offset, _ = _AREA.unpack_from(start, at)
+        if offset and lists:
+            return int(offset)
+        lists += not offset
+        if lists > 1:
+            break
+    return 0
+
+
+def _block(file: int, at: int) -> bytes:
+    with mmap.mmap(-1, _BLOCK) as memory:
+        os.preadv(file, [memory], at)
+        return memory[:]

@@ -1,0 +1,79 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""What the helper reads off an LVM disk: tests/system shows that LVM says the same."""
+
+from __future__ import annotations
+
+import os
+import struct
+from pathlib import Path
+
+import pytest
+
+from drivers.errors import DriverError, InvalidValue
+from drivers.helper import headers
+
+MAGIC = b" LVM2 x[5A%r0N*>"
+
+
+def disk(
+    path: Path, areas: list[int], text: tuple[int, int, int], label: bytes = b"LABELONE"
+) -> int:
+    """A disk that begins as LVM's do, with its text in the last of these areas."""
+    data = bytearray(1 << 20)
+    struct.pack_into("<8sQLL8s", data, 512, label, 1, 0, 32, b"LVM2 001")
+    lists = [(1 << 19, 0), (0, 0), *((area, 4096) for area in areas), (0, 0)]
+    for at, entry in enumerate(lists):
+        struct.pack_into("<QQ", data, 544 + 40 + 16 * at, *entry)
+    for area in areas[-1:]:
+        start = struct.pack("<L16sLQQ", 0, MAGIC, 1, area, 4096)
+        data[area : area + len(start)] = start
+        struct.pack_into("<QQLL", data, area + 40, *text, 0)
+    path.write_bytes(data)
+    return os.open(path, os.O_RDONLY)
+
+
+def test_a_commit_is_where_its_text_lies_how_long_it_is_and_its_checksum(tmp_path):
+    file = disk(tmp_path / "disk", [8192], (512, 1000, 0xDEADBEEF))
+    assert headers.commit(file) == [512, 1000, 0xDEADBEEF]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"areas": []},
+        {"areas": [8192], "label": b"LABELTWO"},
+        {"areas": [8192], "text": (0, 0, 0)},
+        {"areas": [8192, 16384]},
+        {"areas": [100]},
+    ],
+    ids=["no area", "no label", "no text", "the first is another's", "odd area"],
+)
+def test_a_disk_without_a_commit_has_none(tmp_path, given):
+    file = disk(tmp_path / "disk", **{"text": (512, 1000, 1), **given})
+    assert headers.commit(file) is None
+
+
+def test_an_empty_disk_has_none(tmp_path):
+    path = tmp_path / "disk"
+    path.write_bytes(b"")
+    assert headers.commit(os.open(path, os.O_RDONLY)) is None
+
+
+@pytest.mark.parametrize(
+    "device",
+    [
+        *("", "sda", "/etc/shadow", "/dev/../etc/shadow", "/dev/shm/x", "/dev/.x", 7),
+        *("/dev/sda\n", "/dev//sda", "/dev/a/./b", "/dev/mqueue/x"),
+    ],
+)
+def test_only_what_may_be_a_disk_is_looked_at(device):
+    with pytest.raises(InvalidValue, match="device"):
+        headers.Headers().commit({"device": device}, 1)
+
+
+def test_what_is_no_disk_is_told():
+    with pytest.raises(DriverError, match="/dev/null: "):
+        headers.Headers().commit({"device": "/dev/null"}, 10)
+    with pytest.raises(DriverError, match="/dev/nowhere: No such file"):
+        headers.Headers().commit({"device": "/dev/nowhere"}, 10)
