@@ -28,8 +28,9 @@ _OFFSET, _TYPE = 20, b"LVM2 001"
 # size, each list ended by zeros.
 _AREAS, _AREA = 40, struct.Struct("<QQ")
 _MAGIC, _MAGIC_AT = b" LVM2 x[5A%r0N*>", 4
-# Where the text is: offset, size, checksum, flags.
-_TEXT_AT, _TEXT = 40, struct.Struct("<QQLL")
+# Where the text is: offset, size, checksum, flags. The metadata of a disk that LVM is
+# told to pass over (pvchange --metadataignore) is not written any more.
+_TEXT_AT, _TEXT, _IGNORED = 40, struct.Struct("<QQLL"), 1
 _BLOCK = 4096  # what O_DIRECT wants of offsets, lengths and memory (open(2))
 
 
@@ -75,8 +76,8 @@ def commit(file: int) -> list[int] | None:
     header = _block(file, area)
     if header[_MAGIC_AT : _MAGIC_AT + len(_MAGIC)] != _MAGIC:
         return None
-    offset, size, checksum, _ = _TEXT.unpack_from(header, _TEXT_AT)
-    return [offset, size, checksum] if offset else None
+    offset, size, checksum, flags = _TEXT.unpack_from(header, _TEXT_AT)
+    return [offset, size, checksum] if offset and not flags & _IGNORED else None
 
 
 def _metadata_area(start: bytes) -> int:

@@ -17,7 +17,11 @@ MAGIC = b" LVM2 x[5A%r0N*>"
 
 
 def disk(
-    path: Path, areas: list[int], text: tuple[int, int, int], label: bytes = b"LABELONE"
+    path: Path,
+    areas: list[int],
+    text: tuple[int, int, int] = (512, 1000, 1),
+    flags: int = 0,
+    label: bytes = b"LABELONE",
 ) -> int:
     """A disk that begins as LVM's do, with its text in the last of these areas."""
     data = bytearray(1 << 20)
@@ -28,7 +32,7 @@ def disk(
     for area in areas[-1:]:
         start = struct.pack("<L16sLQQ", 0, MAGIC, 1, area, 4096)
         data[area : area + len(start)] = start
-        struct.pack_into("<QQLL", data, area + 40, *text, 0)
+        struct.pack_into("<QQLL", data, area + 40, *text, flags)
     path.write_bytes(data)
     return os.open(path, os.O_RDONLY)
 
@@ -44,13 +48,21 @@ def test_a_commit_is_where_its_text_lies_how_long_it_is_and_its_checksum(tmp_pat
         {"areas": []},
         {"areas": [8192], "label": b"LABELTWO"},
         {"areas": [8192], "text": (0, 0, 0)},
+        {"areas": [8192], "flags": 1},
         {"areas": [8192, 16384]},
         {"areas": [100]},
     ],
-    ids=["no area", "no label", "no text", "the first is another's", "odd area"],
+    ids=[
+        "no area",
+        "no label",
+        "no text",
+        "ignored",
+        "the first is another's",
+        "odd area",
+    ],
 )
 def test_a_disk_without_a_commit_has_none(tmp_path, given):
-    file = disk(tmp_path / "disk", **{"text": (512, 1000, 1), **given})
+    file = disk(tmp_path / "disk", **given)
     assert headers.commit(file) is None
 
 
