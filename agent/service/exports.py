@@ -16,9 +16,13 @@ from agent.records import Attachment
 from agent.states import WANTED
 from drivers.values import Auth, Connector, Mode
 
-_ALPHABET = string.ascii_letters + string.digits
+# In iSCSI's text a value that begins with 0x or 0b is a number, hex or base64 (RFC 7143
+# section 6.1), and LIO takes a CHAP_N that begins so for one (extract_param in
+# drivers/target/iscsi/iscsi_target_nego.c, 6.1): nobody can log in by such a name.
+_FIRST = string.ascii_letters
+_ALPHABET = _FIRST + string.digits
 # RFC 7143 section 9.2.1 wants at least 96 random bits in a CHAP secret, and
-# Windows takes no more than 16 characters: 16 of 62 are 95.3 bits.
+# Windows takes no more than 16 characters: 16 of these are 95 bits.
 _SECRET_LENGTH = 16
 _USERNAME_LENGTH = 20
 
@@ -60,4 +64,5 @@ def credentials(rows: Iterable[Attachment]) -> tuple[str, str]:
 
 
 def _random(length: int) -> str:
-    return "".join(secrets.choice(_ALPHABET) for _ in range(length))
+    rest = (secrets.choice(_ALPHABET) for _ in range(length - 1))
+    return secrets.choice(_FIRST) + "".join(rest)

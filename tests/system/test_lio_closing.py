@@ -180,6 +180,11 @@ session.write(0, b"1" * BLOCK)
 """
 
 
+def asleep(pid: int) -> bool:
+    """Whether a process waits for something: proc_pid_stat(5), the third field."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "S"
+
+
 def test_the_writes_of_a_dead_host_are_waited_for(node: Node) -> None:
     node.apply(a="rw", b="rw")
     portal = f"127.0.0.1:{PORT}"
@@ -194,6 +199,8 @@ def test_the_writes_of_a_dead_host_are_waited_for(node: Node) -> None:
             host.stdin.write("go\n")
             host.stdin.flush()
             wait_until(lambda: node.commands() > before)
+            # libiscsi sends a command and its data by two calls, and then waits.
+            wait_until(lambda: asleep(host.pid))
             host.kill()
             host.wait()
             closing = Later(node.apply, "a")

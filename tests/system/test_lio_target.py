@@ -148,6 +148,17 @@ def test_a_host_proves_itself_with_its_own_secret(node: Node) -> None:
     assert not refused(node, "b", keys["b"])
 
 
+@pytest.mark.parametrize("first", ["0x", "0X", "0b", "0B"])
+def test_by_a_name_that_reads_as_a_number_nobody_can_log_in(
+    node: Node, first: str
+) -> None:
+    """Why we never make such a name; the same behind a letter will do."""
+    for name, comes_in in ((f"{first}eMc3", False), (f"a{first}eMc3", True)):
+        key = Auth(name, f"{first}secret-of-a")
+        node.driver.apply(Export(node.id, node.disk, (node.connector("a", "rw", key),)))
+        assert refused(node, "a", key) != comes_in
+
+
 def test_an_export_on_ipv6(helper: HelperProcess, node: Node) -> None:
     driver = target(helper, address="::1")
     driver.apply(node.export(a="rw"))

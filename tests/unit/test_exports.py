@@ -71,3 +71,9 @@ def test_new_credentials_are_long_and_never_the_same() -> None:
         assert len(username) == 20
         assert len(password) == 16
         assert set(username + password) <= set(string.ascii_letters + string.digits)
+
+
+def test_no_credential_reads_as_a_number() -> None:
+    """0x and 0b at its beginning: tests/system/test_lio_target tells what that does."""
+    made = [each for _ in range(1000) for each in exports.credentials([])]
+    assert {each[0] for each in made} <= set(string.ascii_letters)
