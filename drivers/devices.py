@@ -33,6 +33,14 @@ def block_size(path: str) -> int:
     return int(sectors) * _SECTOR
 
 
+def changed(path: str) -> int:
+    """When an entry of the directory came or went, in ns; 0 if there is none."""
+    try:
+        return os.stat(path).st_mtime_ns
+    except FileNotFoundError:
+        return 0
+
+
 def wait_for(path: str, seconds: float) -> None:
     """Return once ``path`` exists; udev's events say when to look again.
 

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from typing import Any, ClassVar
@@ -35,6 +36,8 @@ from drivers.values import (
     volume_uuid,
 )
 
+_SETTLED_NS = 10**9
+
 
 class LvmVolumes(VolumeDriver):
     """Logical volumes of one group, in a thin pool or thick."""
@@ -59,6 +62,7 @@ class LvmVolumes(VolumeDriver):
         self._handing = Handing(self._lvm, self._kind)
         self._mended = Drawn(self._mend)
         self._paths = Drawn(lambda listed: {d.path for d in self._ours(listed.volumes)})
+        self._all_there: tuple[Listed, int] | None = None
 
     def check(self) -> None:
         with self._there():
@@ -66,7 +70,7 @@ class LvmVolumes(VolumeDriver):
             self._claim(listed.group.tags)
             self._kind.check(listed)
             mended = self._mended.of(listed)
-            if mended or not self._paths.of(listed) <= self._nodes():
+            if mended or not self._awake(listed):
                 self._lvm.activate_all()
 
     def create(self, volume: Volume) -> Disk:
@@ -178,6 +182,18 @@ class LvmVolumes(VolumeDriver):
         self._lvm.claim(claim.tag())
         # Another node may have done so meanwhile: then both see both, and refuse.
         claim.is_mine(self._group, self._lvm.group().tags)
+
+    def _awake(self, listed: Listed) -> bool:
+        """Whether each volume has its node; their directory is read when it changes."""
+        changed = devices.changed(self._lvm.path(""))
+        there = self._all_there
+        if there and there[0] is listed and there[1] == changed:
+            return True
+        awake = self._paths.of(listed) <= self._nodes()
+        # Times have steps of some ms: a change may not be the last one of its step.
+        settled = time.time_ns() - changed > _SETTLED_NS
+        self._all_there = (listed, changed) if awake and settled else None
+        return awake
 
     def _nodes(self) -> set[str]:
         """The paths that udev has made for the group, read at once."""

@@ -130,6 +130,10 @@ def test_a_look_at_a_group_that_has_not_changed_asks_lvm_nothing(root, thin, vol
         looking.check()
         known = looking.capacity()
     assert [argv[0] for argv in counting.commands] == ["dmsetup"]
+    # Nothing of this is a commit.
+    run("lvchange", "-an", f"{GROUP}/{volume.name}")
+    looking.check()
+    assert Path(f"/dev/{GROUP}/{volume.name}").exists()
     more = new_volume(8 * MIB)
     thin.create(more)
     assert looking.capacity().provisioned == known.provisioned + more.size

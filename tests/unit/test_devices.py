@@ -40,3 +40,13 @@ def test_libraries_are_loaded_when_needed_only():
         [sys.executable, "-c", code], check=True, capture_output=True, text=True
     )
     assert done.stdout.strip() == "set()"
+
+
+def test_a_directory_tells_when_something_came_or_went(tmp_path):
+    path = str(tmp_path / "group")
+    assert devices.changed(path) == 0
+    (tmp_path / "group").mkdir()
+    os.utime(path, ns=(7, 7))
+    assert devices.changed(path) == 7
+    (tmp_path / "group" / "volume").touch()
+    assert devices.changed(path) > 7
