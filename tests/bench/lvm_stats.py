@@ -29,7 +29,7 @@ from tests.bench.figures import Figure, median_ms, say, timed, write
 _SOCKET = "/run/lunshare/helper.sock"
 _LEVELS = (10, 1_000, 5_000)
 _ROUNDS = 5
-#: The names of the nodes in /dev are counted, and nothing else of a volume.
+#: Nothing of a volume is looked at while nothing has changed.
 _GROWTH = 1.5
 _GIB = 1024**3
 _EXTENT = "4m"
