@@ -15,9 +15,8 @@ from pathlib import Path
 from tests.lab import cache, qemu
 from tests.lab.steps import step
 
-# Emulation pays for what a processor can: with "max" the kernel walks page tables of
-# five levels at each miss, and libc picks vector instructions that are emulated too.
-# 30 LVM commands took 17 to 21 s, here 12 to 14.
+# A plain processor, for the kernel and libc use what they find and all of it is
+# emulated: on "max" 30 LVM commands took 17 to 21 s, here 12 to 14.
 TCG = ["-accel", "tcg,thread=multi,tb-size=1024", "-cpu", "Nehalem"]
 KVM = ["-accel", "kvm", "-cpu", "host"]
 PROBE_SECONDS = 5  # a kernel says its first word within one, where KVM works

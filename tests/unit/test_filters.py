@@ -339,5 +339,5 @@ def _with_no_archive(line: str) -> list[str]:
     words = shlex.split(line)
     program = Path(words[0]).name
     if program.startswith(("lv", "vg")) and program not in (*QUESTIONS, "lvm"):
-        words[1:1] = [] if "--config" in words else ["--config", NO_ARCHIVE]
+        words[1:1] = [] if words[1] == "--config" else ["--config", NO_ARCHIVE]
     return words
