@@ -16,7 +16,7 @@ import pytest
 from drivers.values import Auth
 from tests.system.api import Api
 from tests.system.hosts import Host, Info, own
-from tests.system.kernel import Foreign, Live
+from tests.system.kernel import PREFIX, Foreign, Live
 from tests.system.units import Journal, run
 from tests.system.volumes import MakeHost, Take
 
@@ -174,7 +174,11 @@ def _judged(host: Host, info: Info, suite: str) -> tuple[int, set[str]]:
 
 
 def _discovered(host: Host, portal: str) -> set[str]:
-    """The volumes whose targets SendTargets tells the host of."""
+    """The volumes of this node whose targets SendTargets tells the host of.
+
+    It tells of all targets in the kernel, whatever their portal: those too that the
+    drivers' tests hold open to everybody meanwhile (test_lio_closing).
+    """
     done = subprocess.run(
         ["iscsi-ls", "-i", host.initiator, f"iscsi://{portal}"],
         check=True,
@@ -182,7 +186,7 @@ def _discovered(host: Host, portal: str) -> set[str]:
         text=True,
         timeout=60,
     )
-    return set(re.findall(r"Target:\S*:volume-(\S+)", done.stdout))
+    return set(re.findall(rf"Target:{re.escape(PREFIX)}(\S+)", done.stdout))
 
 
 @contextlib.contextmanager
