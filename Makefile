@@ -24,7 +24,7 @@ check: $(VENV)/.ready ## the fast loop, under a minute: format, lint, types, imp
 test: check restart outside scheduler ## everything: check, the outside driver, a real scheduler, then the system tests on a real kernel in the lab
 	tests/system/run
 
-restart: $(VENV)/.ready ## the node killed at every step of every operation, on the fake backend
+restart: $(VENV)/.ready ## the daemon's lives: how it starts or refuses to, killed at every step, on the fake backend
 	$(PYTEST) -q -n 2 tests/restart
 
 scheduler: $(VENV)/.ready ## the real cinder-scheduler against our reports, on loopback: RabbitMQ, Cinder 29.0.0

@@ -18,8 +18,8 @@ import pytest
 from agent import listener
 from agent.cli import main as cli
 from tests.api.calls import Api
+from tests.daemon import ROOT, free_port
 from tests.node import Node
-from tests.unit.test_daemon import ROOT, free_port
 
 Said = tuple[int, str, str]
 

@@ -21,7 +21,7 @@ from agent import reporter
 from agent.outbox import Outbox, Sender
 from agent.reporter import Reporter
 from tests.api.calls import until
-from tests.unit.test_daemon import DAEMON, FAKE, ROOT, answered, free_port, refused
+from tests.daemon import DAEMON, FAKE, ROOT, answered, free_port, refused
 
 # Says that it has begun, then keeps what it is told.
 CHILD = """
