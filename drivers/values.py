@@ -8,6 +8,7 @@ Sizes are bytes. Nothing here does I/O.
 from __future__ import annotations
 
 import enum
+import functools
 import ipaddress
 import re
 from dataclasses import dataclass, field
@@ -48,14 +49,23 @@ def iscsi_name(text: object, name: str = "initiator") -> str:
     kernel keeps ACLs in lower case.
     """
     if isinstance(text, str) and len(text) <= _ISCSI_NAME_MAX:
-        lowered = text.lower()
-        # Beyond ASCII the kernel's names and ours could differ, and a name is
-        # part of a path and of log lines.
-        if text.isascii() and text.isprintable() and _ISCSI_NAME.fullmatch(lowered):
+        lowered = _lowered(text)
+        if lowered is not None:
             return lowered
     raise InvalidValue(
         name, text, "give an iSCSI name such as iqn.1994-05.com.example:host1"
     )
+
+
+@functools.lru_cache(maxsize=1024)
+def _lowered(text: str) -> str | None:
+    """None when it is no iSCSI name. The hosts of a node come again and again."""
+    lowered = text.lower()
+    # Beyond ASCII the kernel's names and ours could differ, and a name is part of a
+    # path and of log lines.
+    if text.isascii() and text.isprintable() and _ISCSI_NAME.fullmatch(lowered):
+        return lowered
+    return None
 
 
 @dataclass(frozen=True, slots=True)

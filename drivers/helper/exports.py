@@ -111,10 +111,10 @@ def build(target: Target, disk: Disk, portals: Iterable[Portal], hold: Hold) -> 
 
 def grow(target: Target, disk: Disk, hold: Hold) -> list[str]:
     """Show hosts the size that a file has now; they see it when they ask again."""
-    path = target.backstore()
-    if disk.kind is not DiskKind.FILE or path is None:
+    if disk.kind is not DiskKind.FILE:
         return []
-    if backstores.shows(path) >= disk.size:
+    path = target.backstore()
+    if path is None or backstores.shows(path) >= disk.size:
         return []
     size = examine(disk, hold)
     backstores.show(path, size)

@@ -60,6 +60,12 @@ class Direct:
         nobody = socket.socket(socket.AF_UNIX)
         table = verbs(Commands(_FILTERS, []), Lio(prefix), Shares(Mounts()))
         self._server = Server(nobody, table, ())
+        self._seconds = 0.0
+
+    def clock(self, work: Callable[[], object]) -> float:
+        """Seconds from the frame to the answer of the one call that is the work."""
+        work()
+        return self._seconds
 
     def run(self, *argv: str, timeout: float = 60.0) -> str:
         """No command is run in this comparison."""
@@ -67,11 +73,13 @@ class Direct:
 
     def call(self, verb: str, *, timeout: float = 30.0, **arguments: Any) -> Any:
         """Ask the helper's server, without asking through its socket."""
-        # As frames carry it: JSON knows no tuples.
-        message = orjson.loads(
-            orjson.dumps({"verb": verb, "timeout": timeout, "arguments": arguments})
+        asked = {"verb": verb, "timeout": timeout, "arguments": arguments}
+        frame = orjson.dumps(asked)
+        answers: list[dict[str, Any]] = []
+        self._seconds = timed(
+            lambda: answers.append(self._server.answer(orjson.loads(frame)))
         )
-        answer = self._server.answer(message)
+        answer = answers[0]
         if "error" in answer:
             raise RuntimeError(answer)
         return answer["value"]
@@ -84,7 +92,8 @@ class Node:
         self.api = Client(_PORT)
         options = {each.dest: each.default for each in LioTarget.OPTIONS}
         self.target = LioTarget("bench", options, Helper(_SOCKET))
-        self.direct = LioTarget("bench", options, Direct(options["target_prefix"]))
+        self.helper = Direct(options["target_prefix"])
+        self.direct = LioTarget("bench", options, self.helper)
         self._directory = directory
         self._filling: list[str] = []
         # Another host has it all the time: its target is there, as the peer's is.
@@ -101,15 +110,17 @@ class Node:
             self._export(volume_id, _host("keeper", Mode.RO))
             self._filling.append(volume_id)
 
-    def apply(self, target: LioTarget) -> tuple[float, float]:
+    def apply(
+        self, target: LioTarget, clock: Callable[[Callable[[], object]], float] = timed
+    ) -> tuple[float, float]:
         """Seconds of the helper's apply for a new host, and for its removal."""
         host = _host("bench", Mode.RW)
         # The daemon's own volume, asked for as the daemon asks for it.
         disk = Disk(self.volume, f"/dev/lunshare/volume-{self.volume}", 1024 * _MIB)
         wanted = Export(self.volume, disk, (host,))
         only = [host.initiator]
-        opened = timed(lambda: target.apply(wanted, only))
-        closed = timed(lambda: target.apply(Export(self.volume), only))
+        opened = clock(lambda: target.apply(wanted, only))
+        closed = clock(lambda: target.apply(Export(self.volume), only))
         return opened, closed
 
     def attach(self, volume_id: str) -> tuple[float, float]:
@@ -183,7 +194,7 @@ def _level(node: Node, count: int) -> Times:
     for _ in range(_ROUNDS):
         for name, make in (("bare", floor.bare), ("full", floor.full)):
             keep(name, *_floor(make, acl, lun))
-        keep("direct", *node.apply(node.direct))
+        keep("direct", *node.apply(node.direct, node.helper.clock))
         keep("apply", *node.apply(node.target))
         keep("attach", *node.attach(node.volume))
         keep("first", *node.attach(node.plain))
