@@ -148,6 +148,29 @@ def test_a_stale_share_is_mounted_anew(driver, node, mounts, files) -> None:
     assert mounts.mounted == {str(files): found}
 
 
+def test_an_unmount_that_does_not_end_is_not_waited_for(
+    driver, node, mounts, files
+) -> None:
+    """Linux 6.12: nothing is mounted there, but the old server is still asked."""
+    found = mounts.mounted[str(files)]
+
+    class Waiting(Node):
+        def run(self, *argv: str, timeout: float = 60.0) -> str:
+            said = super().run(*argv, timeout=timeout)
+            if argv[0] == "umount":
+                raise DeadlineExceeded(" ".join(argv), timeout)
+            return said
+
+    def server(source: str) -> None:
+        if node.commands.count("umount") == 0:
+            raise OSError(errno.ESTALE, "Stale file handle")
+
+    node.__class__, mounts.server = Waiting, server
+    driver.check()
+    assert node.commands == ["mkdir", "mount", "umount", "mkdir", "mount"]
+    assert mounts.mounted == {str(files): found}
+
+
 def test_a_stale_share_that_is_in_use_is_told(driver, node, mounts) -> None:
     class Busy(Node):
         def run(self, *argv: str, timeout: float = 60.0) -> str:
