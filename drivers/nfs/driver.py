@@ -234,9 +234,10 @@ class NfsVolumes(VolumeDriver):
     def _unmounted(self, files: Files) -> None:
         """Take a stale share away, so that it can be mounted anew."""
         with contextlib.suppress(CommandFailed, DeadlineExceeded):
-            # It fails while something uses it: then what was found before is told.
-            # It waits for a server that gives back nothing (6.12: umount.nfs4 sleeps
-            # in the kernel), but by then nothing is mounted there any more.
+            # The caller looks again at what is there. It fails while something uses the
+            # share, which is then found stale as before. It may wait long for a server
+            # that knows its files no more (6.12: umount.nfs4 sleeps in the kernel), but
+            # by then nothing is mounted there.
             self._mounting.unmount(files.share)
 
     def _need_sound(self, files: Files, found: Mapping[str, str]) -> None:

@@ -176,8 +176,8 @@ def _judged(host: Host, info: Info, suite: str) -> tuple[int, set[str]]:
 def _discovered(host: Host, portal: str) -> set[str]:
     """The volumes of this node whose targets SendTargets tells the host of.
 
-    It tells of all targets in the kernel, whatever their portal: those too that the
-    drivers' tests hold open to everybody meanwhile (test_lio_closing).
+    It tells of all targets in the kernel, whatever their portal and whosever they are:
+    one that a test of a driver holds open to everybody is told of too.
     """
     done = subprocess.run(
         ["iscsi-ls", "-i", host.initiator, f"iscsi://{portal}"],
