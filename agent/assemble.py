@@ -25,6 +25,7 @@ from agent.service.access import Access
 from agent.service.attachments import Attachments
 from agent.service.extending import Extending
 from agent.service.handing import Handing
+from agent.service.hosts import Hosts
 from agent.service.jobs import Jobs
 from agent.service.making import Making
 from agent.service.messages import Messages
@@ -137,6 +138,7 @@ def assemble(conf: cfg.ConfigOpts, root: Root | None = None) -> Assembly:
         ),
         scheduler=scheduler,
         messages=messages,
+        hosts=Hosts(database, backends),
     )
     reconcile = Reconcile(
         database,

@@ -253,6 +253,46 @@ class ServiceState:
 
 
 @dataclass(frozen=True, slots=True)
+class HostAccess:
+    """One host's access to one volume: what the rows ask for, what the target has.
+
+    ``attachment_id`` is None where the target has an access that no attachment asks
+    for. ``allowed`` is the mode that the target enforces, None where it lets the
+    host in not at all. ``sessions`` is None where the target could not be asked.
+    ``problem`` says in one sentence where the two disagree, or is empty.
+    """
+
+    volume_id: str
+    volume_name: str | None
+    backend: str
+    initiator: str
+    host: str | None = None
+    attachment_id: str | None = None
+    mode: str | None = None
+    status: str | None = None
+    allowed: str | None = None
+    sessions: int | None = None
+    addresses: tuple[str, ...] = ()
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Orphan:
+    """Something of ours on a backend that no row knows.
+
+    ``kind`` is export, disk or snapshot; ``where`` is what an operator calls it.
+    """
+
+    kind: str
+    id: str
+    backend: str
+    where: str
+
+    def __str__(self) -> str:
+        return f"{self.where} has no row"
+
+
+@dataclass(frozen=True, slots=True)
 class WipeState:
     """A deleted disk whose bytes are still being wiped: its bytes, and those left."""
 

@@ -164,12 +164,17 @@ class Export:
 
 @dataclass(frozen=True, slots=True)
 class LiveConnector:
-    """One ACL as the target has it now. ``mode`` is None when nothing is mapped."""
+    """One ACL as the target has it now. ``mode`` is None when nothing is mapped.
+
+    ``addresses`` are those that the host's sessions come from, as far as the
+    target tells.
+    """
 
     initiator: str
     mode: Mode | None
     attachment_id: str = ""
     sessions: int = 0
+    addresses: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,6 +42,17 @@ def boolean(name: str, text: str) -> bool:
     raise Invalid(f"{name} must be true or false.")
 
 
+def only(asked: Mapping[str, str], *known: str) -> Mapping[str, str]:
+    """The parameters, if they are among these.
+
+    :raises Invalid: names the one that is not.
+    """
+    strange = sorted(asked.keys() - set(known))
+    if strange:
+        raise Invalid(f"{strange[0][:64]} is not known here: leave it out.")
+    return asked
+
+
 def flag(asked: Mapping[str, str], name: str, default: bool) -> bool:
     """A yes or no parameter.
 

@@ -16,6 +16,7 @@ from agent.api.handlers import (
     attachments,
     discovery,
     health,
+    hosts,
     manageable,
     messages,
     services,
@@ -102,6 +103,7 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", "/v3/messages/{id}", _MESSAGES, messages.show),
     Route("DELETE", "/v3/messages/{id}", _MESSAGES, messages.delete),
     Route("GET", "/v3/lunshare/wipes", _V0, wipes.index),
+    Route("GET", "/v3/lunshare/hosts", _V0, hosts.index),
 )
 
 _PREFIX = "/v3/"

@@ -7,16 +7,19 @@ Each gives the node's own answer, for ``--json``, the text, and the exit code.
 
 from __future__ import annotations
 
+import re
 from argparse import Namespace
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
-from agent.cli.client import Node
+from agent.cli.client import Node, Refused
 from agent.cli.table import table
 
 _GIB = 1024**3
 
-DONE, REFUSED, USAGE, UNREACHABLE, NO_BACKEND = 0, 1, 2, 3, 4
+DONE, REFUSED, USAGE, UNREACHABLE, NO_BACKEND, DISAGREEMENT = 0, 1, 2, 3, 4, 5
+
+_UUID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 _VERDICT = {True: "passes", False: "FAILS"}
@@ -76,6 +79,48 @@ def explain(node: Node, asked: Namespace) -> Told:
         head = ("POOL", "WEIGHER", "VALUE", "MULTIPLIER", "WEIGHT")
         said += ["", table(head, numbers)]
     return Told(found, "\n".join(said), DONE if found["chosen"] else NO_BACKEND)
+
+
+def hosts(node: Node, asked: Namespace) -> Told:
+    """Which host has which volume, in which mode, with which live session."""
+    which = {"volume_id": _volume(node, asked.volume)} if asked.volume else {}
+    query = urlencode(which)
+    found = node.get(f"/lunshare/hosts?{query}")["hosts"]
+    rows = [_host(each) for each in found]
+    head = ("VOLUME", "HOST", "INITIATOR", "MODE", "STATUS", "SESSIONS", "ADDRESS")
+    text = table((*head, "KERNEL", "PROBLEM"), rows)
+    wrong = any(each["problem"] for each in found)
+    return Told(found, text, DISAGREEMENT if wrong else DONE)
+
+
+def _volume(node: Node, name: str) -> str:
+    """The id of a volume that is given by its id or its name."""
+    if _UUID.fullmatch(name):
+        return name
+    query = urlencode({"name": name, "all_tenants": 1})
+    found = node.get(f"/volumes?{query}")["volumes"]
+    if len(found) == 1:
+        return str(found[0]["id"])
+    raise Refused(
+        f"{len(found)} volumes are named {name!r}; give an id of: "
+        + ", ".join(each["id"] for each in found)
+        if found
+        else f"no volume has the id or the name {name!r}"
+    )
+
+
+def _host(shown: dict[str, Any]) -> list[Any]:
+    return [
+        shown["volume_name"] or shown["volume_id"],
+        shown["host"],
+        shown["initiator"],
+        shown["mode"],
+        shown["status"],
+        shown["sessions"],
+        ",".join(shown["addresses"]),
+        shown["allowed"],
+        shown["problem"],
+    ]
 
 
 def wipes(node: Node, asked: Namespace) -> Told:

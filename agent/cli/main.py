@@ -22,6 +22,7 @@ exit codes:
   2  the command line is wrong
   3  no node answers at the endpoint
   4  explain: no backend would take such a volume
+  5  hosts: the target does not have what the database says
 """
 
 
@@ -68,6 +69,7 @@ def _parser() -> argparse.ArgumentParser:
     made = {}
     for command in (
         commands.pools,
+        commands.hosts,
         commands.explain,
         commands.wipes,
         commands.messages,
@@ -79,6 +81,9 @@ def _parser() -> argparse.ArgumentParser:
         verb.set_defaults(command=command)
         made[command.__name__] = verb
     _explain(made["explain"])
+    made["hosts"].add_argument(
+        "volume", nargs="?", metavar="VOLUME", help="id or name (default: every one)"
+    )
     made["messages"].add_argument(
         "--limit", type=_count, default=20, help="at most so many (default: 20)"
     )

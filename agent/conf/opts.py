@@ -8,7 +8,8 @@ from collections.abc import Sequence
 
 from oslo_config import cfg
 
-from agent.conf import api, backends, database, helper, node, scheduler
+from agent.conf import api, backends, database, helper, node, scheduler, written
+from agent.errors import StartupError
 
 Options = Sequence[cfg.Opt]
 
@@ -26,7 +27,14 @@ def check(conf: cfg.ConfigOpts) -> None:
     """Read every option once: oslo.config checks a value only when it is read.
 
     :raises oslo_config.cfg.Error: names the option and what it may be.
+    :raises StartupError: a section has an option that does not exist.
     """
+    for section in ("DEFAULT", "database", "helper", "scheduler"):
+        if strange := written.unknown(conf, section):
+            raise StartupError(
+                f"[{section}]: {', '.join(strange)}: no such option; correct or remove"
+                " it, share/lunshare/etc/lunshare.conf.sample describes all of them"
+            )
     for option in node.CLI_OPTIONS + node.OPTIONS + api.OPTIONS:
         getattr(conf, option.dest)
     for option in scheduler.OPTIONS:

@@ -14,7 +14,7 @@ from oslo_config import cfg
 
 def unknown(conf: cfg.ConfigOpts, section: str) -> list[str]:
     """The options of a section that nobody has registered."""
-    known = set(conf[section])
+    known = set(conf if section == "DEFAULT" else conf[section])
     written = (name for file in _files(conf) for name in _section(file, section))
     # oslo.config takes a hyphen for an underscore.
     return sorted({name for name in written if name.replace("-", "_") not in known})

@@ -154,6 +154,12 @@ def of_initiator(
     return [_record(row) for row in connection.execute(_OF_INITIATOR, which)]
 
 
+def connected(connection: sa.Connection) -> list[Attachment]:
+    """Every attachment that has an initiator, of every volume; oldest first, whole."""
+    query = _ALL.where(_HERE, _A.initiator.is_not(None)).order_by(*_AGE)
+    return [_record(row) for row in connection.execute(query)]
+
+
 def any_wanted(connection: sa.Connection, volume_id: str) -> bool:
     """Whether the volume shall be exported to anyone."""
     found = connection.execute(_ANY_WANTED, {"volume_id": volume_id})

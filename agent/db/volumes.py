@@ -207,6 +207,15 @@ def page(connection: sa.Connection, page: Page, detail: bool = True) -> list[Vol
     return _filled(connection, rows) if detail else [_record(row) for row in rows]
 
 
+def several(connection: sa.Connection, volume_ids: Sequence[str]) -> list[Volume]:
+    """Those of these volumes that there are, without their attachments."""
+    found: list[Volume] = []
+    for some in paging.chunks(volume_ids):
+        query = _ROWS.where(_HERE, _V.id.in_(list(some.values())))
+        found += [_record(row) for row in connection.execute(query)]
+    return found
+
+
 def count(connection: sa.Connection, page: Page) -> int:
     """How many volumes the page's filters let through, on all pages."""
     query = sa.select(sa.func.count()).select_from(VOLUMES).where(_HERE)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from agent.service.attachments import Attachments
 from agent.service.extending import Extending
 from agent.service.handing import Handing
+from agent.service.hosts import Hosts
 from agent.service.messages import Messages
 from agent.service.moving import Moving
 from agent.service.node import Node
@@ -36,3 +37,4 @@ class Services:
     moving: Moving
     scheduler: Scheduler
     messages: Messages
+    hosts: Hosts

@@ -75,6 +75,15 @@ def test_its_threads_share_one_processor_unless_told(
     [
         ("", "enabled_backends is empty"),
         ("enabled_backends = a,a", "names a backend twice"),
+        (
+            "enabled_backends = a\nreconcle_interval = 9\n[a]\nvolume_driver = fake",
+            "[DEFAULT]: reconcle_interval: no such option",
+        ),
+        (
+            "enabled_backends = a\n[a]\nvolume_driver = fake\n"
+            "[database]\nconection = a",
+            "[database]: conection: no such option",
+        ),
         ("enabled_backends = a", "backend section [a] is missing"),
         ("enabled_backends = a\n[a]\nvolume_driver = no", "choose one of: fake, lvm"),
         (

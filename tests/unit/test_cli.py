@@ -17,9 +17,10 @@ import pytest
 
 from agent import listener
 from agent.cli import main as cli
+from drivers.values import Mode
 from tests.api.calls import Api
 from tests.daemon import ROOT, free_port
-from tests.node import Node
+from tests.node import Node, connector, initiator
 
 Said = tuple[int, str, str]
 
@@ -238,7 +239,9 @@ def test_help_tells_the_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:
     assert ended.value.code == 0
     out = capsys.readouterr().out
     assert "exit codes:" in out
-    assert all(verb in out for verb in ("pools", "explain", "wipes", "messages"))
+    assert all(
+        verb in out for verb in ("pools", "hosts", "explain", "wipes", "messages")
+    )
 
 
 def test_it_loads_nothing_of_the_daemon_and_takes_the_endpoint_from_outside(
@@ -259,3 +262,43 @@ def test_it_loads_nothing_of_the_daemon_and_takes_the_endpoint_from_outside(
     )
     assert done.returncode == 0
     assert "@cli#cli" in done.stdout
+
+
+def test_hosts_of_a_volume_by_its_name_with_disagreements_marked(
+    run, node: Node
+) -> None:
+    api = Api(node.assembly.app)
+    volume = api.volume(name="disk1")
+    api.attachment(volume["id"], mode="ro", connector=connector("host1"))
+    code, out, err = run("hosts", "disk1")
+    head, line = out.splitlines()
+    assert (code, err) == (0, "")
+    assert head.split()[:5] == ["VOLUME", "HOST", "INITIATOR", "MODE", "STATUS"]
+    assert line.split() == [
+        "disk1",
+        "host1",
+        initiator("host1"),
+        "ro",
+        "attaching",
+        "0",
+        "-",
+        "ro",
+        "-",
+    ]
+    assert run("hosts")[1] == run("hosts", volume["id"])[1] == out
+    acls = node.target(volume_backend(api, volume)).storage.exports[volume["id"]]
+    acls[initiator("host1")].mode = Mode.RW
+    code, out, _ = run("hosts", "disk1")
+    assert code == 5
+    assert "the database says ro, the target allows rw" in out
+    assert run("hosts", "disk2")[0::2] == (
+        1,
+        "lunshare: no volume has the id or the name 'disk2'\n",
+    )
+    api.volume(name="disk1")
+    assert "2 volumes are named 'disk1'; give an id of: " in run("hosts", "disk1")[2]
+
+
+def volume_backend(api: Api, volume: dict[str, Any]) -> str:
+    host = str(api.shown(volume["id"])["os-vol-host-attr:host"])
+    return host.partition("@")[2].partition("#")[0]

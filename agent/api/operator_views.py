@@ -1,0 +1,39 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""What lunshare alone shows an operator, as plain dictionaries."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from agent.records import HostAccess, Orphan
+
+View = dict[str, Any]
+
+
+def host(shown: HostAccess) -> View:
+    """One host's access to one volume, as the rows have it and as the target has it."""
+    return {
+        "volume_id": shown.volume_id,
+        "volume_name": shown.volume_name,
+        "backend": shown.backend,
+        "host": shown.host,
+        "initiator": shown.initiator,
+        "attachment_id": shown.attachment_id,
+        "mode": shown.mode,
+        "status": shown.status,
+        "allowed": shown.allowed,
+        "sessions": shown.sessions,
+        "addresses": list(shown.addresses),
+        "problem": shown.problem or None,
+    }
+
+
+def orphan(shown: Orphan) -> View:
+    """An export, disk or snapshot of ours that no row knows."""
+    return {
+        "kind": shown.kind,
+        "id": shown.id,
+        "backend": shown.backend,
+        "where": shown.where,
+    }

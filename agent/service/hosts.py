@@ -1,0 +1,144 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""Which host has which volume: the attachments beside what the target has live."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from agent.backends import Backends, NodeBackend
+from agent.db import attachments, volumes
+from agent.db.engine import Database
+from agent.errors import AgentError, BackendUnavailable, NotFound
+from agent.records import Attachment, Context, HostAccess, Volume
+from agent.service import exports
+from agent.states import WANTED
+from drivers.values import LiveConnector, LiveExport
+
+#: Live exports by volume id, and of each backend that could not be asked why.
+Live = tuple[dict[str, LiveExport], dict[str, str]]
+
+ByVolume = dict[str, list[Attachment]]
+Names = list[str]
+Volumes = list[Volume]
+Lines = list[HostAccess]
+
+
+class Hosts:
+    """Every host of this node's volumes."""
+
+    def __init__(self, db: Database, backends: Backends) -> None:
+        self._db, self._backends = db, backends
+
+    def list(self, ctx: Context, volume_id: str | None = None) -> Lines:
+        """The hosts of one volume, or of all; a line for each attachment.
+
+        A backend that does not answer is named in the lines of its volumes.
+
+        :raises NotFound: the volume.
+        """
+        rows, names = self._rows(volume_id)
+        live, silent = self._live(names, volume_id)
+        found: Lines = []
+        for volume in self._volumes(rows.keys() | live.keys()):
+            export, why = live.get(volume.id), silent.get(volume.backend)
+            found += compared(volume, rows.get(volume.id, ()), export, why)
+        return found
+
+    def _rows(self, volume_id: str | None) -> tuple[ByVolume, Names]:
+        """Attachments by volume, and the backends that have to be asked."""
+        with self._db.reading() as connection:
+            if volume_id is None:
+                rows, names = attachments.connected(connection), [*self._backends]
+            else:
+                volume = volumes.get(connection, volume_id)
+                if volume is None:
+                    raise NotFound("volume", volume_id)
+                rows = attachments.of_volume(connection, volume_id)
+                names = [volume.backend]
+        found: ByVolume = {volume_id: []} if volume_id else {}
+        for row in rows:
+            found.setdefault(row.volume_id, []).append(row)
+        return found, names
+
+    def _volumes(self, ids: Iterable[str]) -> Volumes:
+        """Those of them that have a row: an orphan's export has a list of its own."""
+        with self._db.reading() as connection:
+            known = volumes.several(connection, [*ids])
+        return sorted(known, key=lambda volume: volume.id)
+
+    def _live(self, names: Iterable[str], volume_id: str | None) -> Live:
+        live: dict[str, LiveExport] = {}
+        silent: dict[str, str] = {}
+        for name in names:
+            try:
+                for export in _observed(self._backends[name], volume_id):
+                    live[export.volume_id] = export
+            except AgentError as error:
+                silent[name] = f"backend {name} does not answer: {error}"
+        return live, silent
+
+
+def _observed(backend: NodeBackend, volume_id: str | None) -> tuple[LiveExport, ...]:
+    if backend.problem is not None:
+        raise BackendUnavailable(backend.problem)
+    with backend.working() as driver:
+        if volume_id is None:
+            return driver.target.observe()
+        one = driver.target.live(volume_id)
+        return (one,) if one else ()
+
+
+def compared(
+    volume: Volume,
+    rows: Iterable[Attachment],
+    export: LiveExport | None,
+    silent: str | None,
+) -> Iterator[HostAccess]:
+    """A line for each attachment, then for each access without one. Pure."""
+    rows = [row for row in rows if row.initiator]
+    wanted = {each.initiator: each.mode for each in exports.connectors(rows)}
+    live = {each.initiator: each for each in export.connectors} if export else {}
+    for row in rows:
+        initiator = str(row.initiator)
+        line = _live_line(volume, initiator, live.get(initiator), silent)
+        mode = wanted.get(initiator)
+        yield replace(
+            line,
+            host=row.attached_host,
+            attachment_id=row.id,
+            mode=row.mode,
+            status=row.status,
+            problem=silent or _disagreement(row, mode, line.allowed, export),
+        )
+    for initiator in sorted(live.keys() - {row.initiator for row in rows}):
+        problem = "no attachment asks for this access; the next reconcile closes it"
+        line = _live_line(volume, initiator, live[initiator], silent)
+        yield replace(line, problem=problem)
+
+
+def _disagreement(
+    row: Attachment, mode: str | None, allowed: str | None, export: LiveExport | None
+) -> str:
+    if row.status not in WANTED and mode is None:
+        return "" if allowed is None else f"still open ({allowed}) in the target"
+    if allowed != mode:
+        return f"the database says {mode}, the target allows {allowed or 'nothing'}"
+    if export is not None and not export.enabled:
+        return "the target is disabled: nobody can log in"
+    return ""
+
+
+def _live_line(
+    volume: Volume, initiator: str, seen: LiveConnector | None, silent: str | None
+) -> HostAccess:
+    return HostAccess(
+        volume_id=volume.id,
+        volume_name=volume.name,
+        backend=volume.backend,
+        initiator=initiator,
+        allowed=seen.mode if seen else None,
+        sessions=None if silent else seen.sessions if seen else 0,
+        addresses=seen.addresses if seen else (),
+    )

@@ -1,0 +1,108 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""Which host has which volume, as one answer: rows beside what the target has live."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+from drivers.errors import TargetFailed
+from drivers.values import Auth, Mode
+from tests.api.calls import Api
+from tests.node import Node, connector, initiator
+
+
+def name() -> str:
+    """A host that no other test has."""
+    return f"h{uuid.uuid4().hex[:12]}"
+
+
+def shown(api: Api, volume: dict[str, Any]) -> list[dict[str, Any]]:
+    """What one request says of the hosts of a volume."""
+    found: list[dict[str, Any]] = api(
+        "GET", f"/lunshare/hosts?volume_id={volume['id']}"
+    )["hosts"]
+    return found
+
+
+def attached(api: Api, volume: dict[str, Any], host: str, mode: str) -> dict[str, Any]:
+    """An attachment with its connection."""
+    return api.attachment(volume["id"], mode=mode, connector=connector(host))
+
+
+def test_a_line_says_host_mode_status_session_and_what_the_kernel_allows(
+    api: Api, node: Node
+) -> None:
+    volume, writer, reader = api.shared_volume(name="disk1"), name(), name()
+    row = attached(api, volume, writer, "rw")
+    attached(api, volume, reader, "ro")
+    info = row["connection_info"]
+    auth = Auth(info["auth_username"], info["auth_password"])
+    session = node.target("api").login(volume["id"], initiator(writer), auth)
+    lines = {line["host"]: line for line in shown(api, volume)}
+    assert lines[writer] == {
+        "volume_id": volume["id"],
+        "volume_name": "disk1",
+        "backend": "api",
+        "host": writer,
+        "initiator": initiator(writer),
+        "attachment_id": row["id"],
+        "mode": "rw",
+        "status": "attaching",
+        "allowed": "rw",
+        "sessions": 1,
+        "addresses": [],
+        "problem": None,
+    }
+    assert lines[reader]["allowed"] == lines[reader]["mode"] == "ro"
+    assert lines[reader]["sessions"] == 0
+    session.close()
+    everything = api("GET", "/lunshare/hosts")["hosts"]
+    assert [line for line in everything if line["volume_id"] == volume["id"]] == shown(
+        api, volume
+    )
+
+
+def test_a_disagreement_of_rows_and_target_is_named(api: Api, node: Node) -> None:
+    volume, host, stranger = api.shared_volume(), name(), name()
+    attached(api, volume, host, "ro")
+    acls = node.target("api").storage.exports[volume["id"]]
+    acls[initiator(host)].mode = Mode.RW
+    (line,) = shown(api, volume)
+    assert line["problem"] == "the database says ro, the target allows rw"
+    acls[initiator(stranger)] = acls.pop(initiator(host))
+    missing, extra = shown(api, volume)
+    assert missing["problem"] == "the database says ro, the target allows nothing"
+    assert (extra["initiator"], extra["attachment_id"]) == (initiator(stranger), None)
+    assert "no attachment asks for this access" in extra["problem"]
+
+
+def test_an_access_that_could_not_be_closed_is_shown_as_open(
+    api: Api, node: Node
+) -> None:
+    volume, host = api.shared_volume(), name()
+    row = attached(api, volume, host, "rw")
+    broken = TargetFailed(volume["id"], "because of the test")
+    with node.target("api").failures.fail("remove.before", broken):
+        api.fault(500, "DELETE", f"/attachments/{row['id']}")
+    (line,) = shown(api, volume)
+    assert line["status"] == "error_detaching"
+    assert line["problem"] == "still open (rw) in the target"
+    api("DELETE", f"/attachments/{row['id']}")
+    assert shown(api, volume) == []
+
+
+def test_a_target_that_does_not_answer_hides_no_row(api: Api, node: Node) -> None:
+    volume, host = api.shared_volume(), name()
+    attached(api, volume, host, "ro")
+    with node.target("api").failures.fail("observe", TargetFailed("v", "gone")):
+        (line,) = shown(api, volume)
+    assert (line["host"], line["mode"], line["sessions"]) == (host, "ro", None)
+    assert line["problem"].startswith("backend api does not answer: ")
+
+
+def test_an_unknown_volume_and_an_unknown_parameter_are_refused(api: Api) -> None:
+    api.fault(404, "GET", f"/lunshare/hosts?volume_id={uuid.uuid4()}")
+    said = api.fault(400, "GET", "/lunshare/hosts?volume=x")
+    assert said == "volume is not known here: leave it out."
