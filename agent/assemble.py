@@ -31,6 +31,7 @@ from agent.service.making import Making
 from agent.service.messages import Messages
 from agent.service.moving import Moving
 from agent.service.node import Node
+from agent.service.orphans import Orphans
 from agent.service.places import Places
 from agent.service.reconcile import Reconcile
 from agent.service.resume import Resume
@@ -139,6 +140,15 @@ def assemble(conf: cfg.ConfigOpts, root: Root | None = None) -> Assembly:
         scheduler=scheduler,
         messages=messages,
         hosts=Hosts(database, backends),
+        orphans=Orphans(
+            database,
+            backends,
+            locks,
+            types=types,
+            node=node,
+            places=places,
+            wiping=wiping,
+        ),
     )
     reconcile = Reconcile(
         database,

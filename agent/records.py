@@ -293,6 +293,15 @@ class Orphan:
 
 
 @dataclass(frozen=True, slots=True)
+class Recovered:
+    """A checked request to give an orphaned disk its row again."""
+
+    volume_id: str
+    name: str | None = None
+    volume_type: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class WipeState:
     """A deleted disk whose bytes are still being wiped: its bytes, and those left."""
 

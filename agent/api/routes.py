@@ -19,6 +19,7 @@ from agent.api.handlers import (
     hosts,
     manageable,
     messages,
+    orphans,
     services,
     snapshots,
     types,
@@ -104,6 +105,9 @@ ROUTES: tuple[Route, ...] = (
     Route("DELETE", "/v3/messages/{id}", _MESSAGES, messages.delete),
     Route("GET", "/v3/lunshare/wipes", _V0, wipes.index),
     Route("GET", "/v3/lunshare/hosts", _V0, hosts.index),
+    Route("GET", "/v3/lunshare/orphans", _V0, orphans.index),
+    Route("POST", "/v3/lunshare/orphans", _V0, orphans.recover),
+    Route("DELETE", "/v3/lunshare/orphans/{kind}/{id}", _V0, orphans.delete),
 )
 
 _PREFIX = "/v3/"

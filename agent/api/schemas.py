@@ -248,6 +248,19 @@ MIGRATE = _action(
 )
 REVERT = _action("revert", _object({"snapshot_id": _UUID}, ("snapshot_id",)))
 
+RECOVER = Form(
+    {
+        microversions.MIN: _object(
+            {
+                "volume": _object(
+                    {"id": _UUID, "name": _text(), "volume_type": _text()}, ("id",)
+                )
+            },
+            ("volume",),
+        )
+    }
+)
+
 # What else a connector holds is the host's business; the service judges the
 # initiator's form.
 _CONNECTOR_KEYS = {

@@ -56,6 +56,10 @@ class Node:
         """What is answered; raises as ``get`` does."""
         return self._ask("POST", path, json.dumps(body))
 
+    def delete(self, path: str) -> None:
+        """Delete what is there; raises as ``get`` does."""
+        self._ask("DELETE", path, None)
+
     def _ask(self, method: str, path: str, body: str | None) -> Any:
         try:
             connection, root = self._connection()
@@ -101,7 +105,7 @@ def _read(status: int, raw: bytes) -> Any:
 
     :raises ValueError: it is none of ours.
     """
-    answer = json.loads(raw)
+    answer = json.loads(raw) if raw else None
     if status < 300:
         return answer
     (fault,) = answer.values()

@@ -123,6 +123,36 @@ def _host(shown: dict[str, Any]) -> list[Any]:
     ]
 
 
+def orphans(node: Node, asked: Namespace) -> Told:
+    """Exports, disks and snapshots that carry our names and have no row."""
+    found = node.get("/lunshare/orphans")["orphans"]
+    rows = [[each[key] for key in ("kind", "id", "backend", "where")] for each in found]
+    return Told(found, table(("KIND", "ID", "BACKEND", "WHERE"), rows))
+
+
+def recover(node: Node, asked: Namespace) -> Told:
+    """Give an orphaned disk its row again: an available volume of the same id."""
+    body = {"id": asked.volume, "name": asked.name, "volume_type": asked.type}
+    made = node.post("/lunshare/orphans", {"volume": body})["volume"]
+    return Told(made, f"volume {made['id']} of {made['size']} GiB is recovered")
+
+
+def delete_orphan(node: Node, asked: Namespace) -> Told:
+    """Delete one orphan. Without --yes it only says what would be deleted."""
+    for each in node.get("/lunshare/orphans")["orphans"]:
+        if (each["kind"], each["id"]) == (asked.kind, asked.id):
+            break
+    else:
+        raise Refused(
+            f"there is no orphaned {asked.kind} {asked.id}: see lunshare orphans"
+        )
+    if not asked.yes:
+        text = f"would delete: {each['where']}\nnothing is deleted without --yes"
+        return Told(each, text)
+    node.delete(f"/lunshare/orphans/{asked.kind}/{asked.id}")
+    return Told(each, f"deleted: {each['where']}")
+
+
 def wipes(node: Node, asked: Namespace) -> Told:
     """Deleted disks whose bytes are still being wiped; sizes in GiB."""
     found = node.get("/lunshare/wipes")["wipes"]

@@ -73,21 +73,33 @@ def _parser() -> argparse.ArgumentParser:
         commands.explain,
         commands.wipes,
         commands.messages,
+        commands.orphans,
+        commands.recover,
+        commands.delete_orphan,
     ):
         text = (command.__doc__ or "").strip()
-        verb = verbs.add_parser(
-            command.__name__, parents=[common], help=text, description=text
-        )
+        name = command.__name__.replace("_", "-")
+        verb = verbs.add_parser(name, parents=[common], help=text, description=text)
         verb.set_defaults(command=command)
-        made[command.__name__] = verb
+        made[name] = verb
     _explain(made["explain"])
     made["hosts"].add_argument(
         "volume", nargs="?", metavar="VOLUME", help="id or name (default: every one)"
     )
+    _orphans(made["recover"], made["delete-orphan"])
     made["messages"].add_argument(
         "--limit", type=_count, default=20, help="at most so many (default: 20)"
     )
     return parser
+
+
+def _orphans(recover: argparse.ArgumentParser, delete: argparse.ArgumentParser) -> None:
+    recover.add_argument("volume", metavar="ID", help="of lunshare orphans, kind disk")
+    recover.add_argument("--name", help="the volume's name")
+    recover.add_argument("--type", help="name or id of its volume type")
+    delete.add_argument("kind", choices=("export", "disk", "snapshot"))
+    delete.add_argument("id", metavar="ID")
+    delete.add_argument("--yes", action="store_true", help="do it")
 
 
 def _explain(verb: argparse.ArgumentParser) -> None:

@@ -13,6 +13,7 @@ from agent.service.hosts import Hosts
 from agent.service.messages import Messages
 from agent.service.moving import Moving
 from agent.service.node import Node
+from agent.service.orphans import Orphans
 from agent.service.reverting import Reverting
 from agent.service.scheduler import Scheduler
 from agent.service.snapshots import Snapshots
@@ -38,3 +39,4 @@ class Services:
     scheduler: Scheduler
     messages: Messages
     hosts: Hosts
+    orphans: Orphans

@@ -8,6 +8,7 @@ import json
 import subprocess
 import sys
 import threading
+import uuid
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -17,7 +18,7 @@ import pytest
 
 from agent import listener
 from agent.cli import main as cli
-from drivers.values import Mode
+from drivers.values import GIB, Mode, Volume
 from tests.api.calls import Api
 from tests.daemon import ROOT, free_port
 from tests.node import Node, connector, initiator
@@ -302,3 +303,29 @@ def test_hosts_of_a_volume_by_its_name_with_disagreements_marked(
 def volume_backend(api: Api, volume: dict[str, Any]) -> str:
     host = str(api.shown(volume["id"])["os-vol-host-attr:host"])
     return host.partition("@")[2].partition("#")[0]
+
+
+def test_an_orphan_is_deleted_only_with_yes(run, node: Node) -> None:
+    ident = str(uuid.uuid4())
+    node.driver("cli").create(Volume(ident, GIB))
+    assert ["disk", ident, "cli"] in listed(run)
+    code, out, _ = run("delete-orphan", "disk", ident)
+    assert (code, out.splitlines()[1]) == (0, "nothing is deleted without --yes")
+    assert node.driver("cli").disk(ident)
+    code, out, _ = run("delete-orphan", "disk", ident, "--yes")
+    assert (code, out.split()[0]) == (0, "deleted:")
+    code, _, err = run("delete-orphan", "disk", ident, "--yes")
+    assert (code, err.count("\n")) == (1, 1)
+
+
+def test_an_orphaned_disk_is_recovered_by_its_id(run, node: Node) -> None:
+    ident = str(uuid.uuid4())
+    node.driver("other").create(Volume(ident, 3 * GIB))
+    said = run("recover", ident, "--name", "back")
+    assert said == (0, f"volume {ident} of 3 GiB is recovered\n", "")
+    assert ident not in [line[1] for line in listed(run)]
+
+
+def listed(run) -> list[list[str]]:
+    """Kind, id and backend of each orphan; the fake storage outlives a node."""
+    return [line.split()[:3] for line in run("orphans")[1].splitlines()[1:]]

@@ -1,0 +1,36 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""What carries our names and has no row. Ours alone: Cinder has no such page."""
+
+from __future__ import annotations
+
+from agent.api import operator_views, schemas, views
+from agent.api.exchange import Answer, Call
+from agent.errors import NotFound
+from agent.records import Recovered
+
+_KINDS = ("export", "disk", "snapshot")
+
+
+def index(call: Call) -> Answer:
+    """GET /lunshare/orphans"""
+    found = call.services.orphans.list(call.ctx)
+    return Answer(200, {"orphans": [operator_views.orphan(each) for each in found]})
+
+
+def recover(call: Call) -> Answer:
+    """POST /lunshare/orphans: give a disk without a row its row again"""
+    asked = schemas.RECOVER.read(call)["volume"]
+    new = Recovered(asked["id"], asked.get("name"), asked.get("volume_type") or None)
+    made = call.services.orphans.recover(call.ctx, new)
+    look = views.Look(call.version, call.root, call.project, call.services.node.host_of)
+    return Answer(202, {"volume": views.written_volume(made, look)})
+
+
+def delete(call: Call) -> Answer:
+    """DELETE /lunshare/orphans/{kind}/{id}"""
+    kind, ident = call.args["kind"], call.args["id"]
+    if kind not in _KINDS:
+        raise NotFound("kind of orphan", kind)
+    call.services.orphans.delete(call.ctx, kind, ident)
+    return Answer(204)

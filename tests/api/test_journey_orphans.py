@@ -1,0 +1,102 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""What has no row: listed, recovered under its own id, deleted when asked."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+from drivers.values import GIB, Connector, Export, Mode, Snapshot, Volume
+from tests.api.calls import Api
+from tests.node import Node, connector, initiator
+
+
+def stray_disk(node: Node, size: int = GIB, data: bytes = b"") -> str:
+    """A disk of ours that no row knows, as a restored database leaves them."""
+    driver, made = node.driver("api"), Volume(str(uuid.uuid4()), size)
+    driver.create(made)
+    if data:
+        driver.storage.write(made.id, 0, data)
+    return made.id
+
+
+def export(node: Node, volume_id: str) -> None:
+    """Export it to a host."""
+    disk = node.driver("api").disk(volume_id)
+    host = Connector(initiator("stray"), Mode.RW)
+    node.target("api").apply(Export(volume_id, disk, (host,)))
+
+
+def orphans(api: Api, ident: str) -> list[dict[str, Any]]:
+    """Those of this id."""
+    found = api("GET", "/lunshare/orphans")["orphans"]
+    return [each for each in found if each["id"] == ident]
+
+
+def test_a_disk_without_a_row_is_recovered_with_its_bytes_and_id(
+    api: Api, node: Node
+) -> None:
+    kind = api.type(multiattach="<is> True")
+    ident = stray_disk(node, 2 * GIB, b"kept")
+    (found,) = orphans(api, ident)
+    assert (found["kind"], found["backend"]) == ("disk", "api")
+    asked = {"volume": {"id": ident, "name": "back", "volume_type": kind["id"]}}
+    made = api("POST", "/lunshare/orphans", asked, 202)["volume"]
+    assert (made["id"], made["size"], made["status"]) == (ident, 2, "available")
+    assert api.shown(ident)["multiattach"] is True
+    assert orphans(api, ident) == []
+    api.attachment(ident, mode="ro", connector=connector("reader"))
+    assert node.driver("api").storage.read(ident, 0, 4) == b"kept"
+    assert "has a row" in api.fault(409, "POST", "/lunshare/orphans", asked)
+
+
+def test_a_volume_whose_row_was_deleted_comes_back_too(api: Api, node: Node) -> None:
+    volume = api.volume()
+    row = api.attachment(volume["id"], connector=connector("once"))
+    api("DELETE", f"/attachments/{row['id']}")
+    api("DELETE", f"/volumes/{volume['id']}", status=202)
+    api.gone(f"/volumes/{volume['id']}")
+    node.driver("api").create(Volume(volume["id"], GIB))
+    asked = {"volume": {"id": volume["id"]}}
+    api("POST", "/lunshare/orphans", asked, 202)
+    assert api.shown(volume["id"])["status"] == "available"
+
+
+def test_an_export_without_a_row_goes_before_its_disk(api: Api, node: Node) -> None:
+    ident = stray_disk(node)
+    export(node, ident)
+    assert {each["kind"] for each in orphans(api, ident)} == {"disk", "export"}
+    recover = {"volume": {"id": ident}}
+    said = api.fault(409, "POST", "/lunshare/orphans", recover)
+    assert "is exported still: delete the orphaned export first" in said
+    assert said == api.fault(409, "DELETE", f"/lunshare/orphans/disk/{ident}")
+    api("DELETE", f"/lunshare/orphans/export/{ident}", status=204)
+    assert node.target("api").live(ident) is None
+    api("DELETE", f"/lunshare/orphans/disk/{ident}", status=204)
+    assert orphans(api, ident) == []
+    api.fault(404, "DELETE", f"/lunshare/orphans/disk/{ident}")
+    api.fault(404, "POST", "/lunshare/orphans", recover)
+
+
+def test_a_snapshot_without_a_row_is_deleted_its_volume_stays(
+    api: Api, node: Node
+) -> None:
+    volume = api.volume()
+    stray = Snapshot(str(uuid.uuid4()), volume["id"], GIB)
+    node.driver("api").create_snapshot(stray)
+    (found,) = orphans(api, stray.id)
+    assert found["kind"] == "snapshot"
+    api("DELETE", f"/lunshare/orphans/snapshot/{stray.id}", status=204)
+    assert orphans(api, stray.id) == []
+    assert api.shown(volume["id"])["status"] == "available"
+
+
+def test_what_has_a_row_cannot_be_deleted_as_an_orphan(api: Api, node: Node) -> None:
+    volume = api.volume()
+    snapshot = api.snapshot(volume["id"])
+    for kind, ident in (("disk", volume), ("export", volume), ("snapshot", snapshot)):
+        path = f"/lunshare/orphans/{kind}/{ident['id']}"
+        assert "has a row" in api.fault(409, "DELETE", path)
+    api.fault(404, "DELETE", f"/lunshare/orphans/pool/{volume['id']}")
+    assert node.driver("api").disk(volume["id"]).size == GIB
