@@ -80,7 +80,7 @@ def assemble(conf: cfg.ConfigOpts, root: Root | None = None) -> Assembly:
     """
     root = root or Helper(conf.helper.socket)
     backends = load(conf, root)
-    database = Database(_url(conf), connections=_CONNECTIONS)
+    database = Database(database_url(conf), connections=_CONNECTIONS)
     migrations.upgrade(database)
     locks = Locks(conf.volume_lock_timeout, share_of(conf.osapi_threads), MOMENT)
     access = Access(database, backends)
@@ -169,7 +169,8 @@ def assemble(conf: cfg.ConfigOpts, root: Root | None = None) -> Assembly:
     return Assembly(app, services, reconcile, backends, loops, database, jobs)
 
 
-def _url(conf: cfg.ConfigOpts) -> str:
+def database_url(conf: cfg.ConfigOpts) -> str:
+    """The database's SQLAlchemy URL: as configured, else the file in state_path."""
     default = f"sqlite:///{os.path.join(conf.state_path, 'lunshare.sqlite')}"
     return str(conf.database.connection or default)
 

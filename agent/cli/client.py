@@ -105,7 +105,7 @@ def _read(status: int, raw: bytes) -> Any:
 
     :raises ValueError: it is none of ours.
     """
-    answer = json.loads(raw) if raw else None
+    answer: Any = json.loads(raw) if raw else None
     if status < 300:
         return answer
     (fault,) = answer.values()

@@ -1,0 +1,92 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""One consistent copy of an SQLite database, while others write to it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+from datetime import UTC, datetime
+from pathlib import Path
+
+import sqlalchemy as sa
+
+from agent.errors import DatabaseFailed, Invalid
+
+_PREFIX, _SUFFIX = "lunshare-", ".sqlite"
+_WAIT_SECONDS = 30.0
+
+
+def path_of(url: str) -> Path:
+    """The file of an SQLite URL.
+
+    :raises Invalid: another kind of database, or one in memory.
+    """
+    parsed = sa.engine.make_url(url)
+    if parsed.get_backend_name() != "sqlite" or not parsed.database:
+        raise Invalid(
+            "[database] connection is not an SQLite file: use that database's own"
+            " backup, such as pg_dump"
+        )
+    return Path(parsed.database)
+
+
+def copy(source: Path, directory: Path) -> Path:
+    """Write a copy into ``directory``, named after the moment (UTC); return its path.
+
+    The copy is whole, checked and on the disk when this returns; mode 0600, for it
+    has CHAP secrets in it. When it raises, nothing is left behind.
+
+    :raises DatabaseFailed: the source cannot be read, or the copy not be written.
+    """
+    moment = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
+    whole = directory / f"{_PREFIX}{moment}{_SUFFIX}"
+    part = whole.with_suffix(".part")
+    old = os.umask(0o077)
+    try:
+        _vacuum(source, part)
+        _check(part)
+        _sync(part)
+        part.rename(whole)
+        _sync(directory)
+    except (sqlite3.Error, OSError) as error:
+        with contextlib.suppress(OSError):
+            part.unlink(missing_ok=True)
+        raise DatabaseFailed(
+            f"the backup of {source} to {directory} failed: {error}"
+        ) from error
+    finally:
+        os.umask(old)
+    return whole
+
+
+def expire(directory: Path, keep: int) -> list[Path]:
+    """Delete the oldest copies beyond ``keep``; return those that went."""
+    copies = sorted(directory.glob(f"{_PREFIX}*{_SUFFIX}"))
+    gone = copies[: max(0, len(copies) - keep)]
+    for each in gone:
+        each.unlink()
+    return gone
+
+
+def _vacuum(source: Path, part: Path) -> None:
+    # mode=rw: a wrong path must not make an empty database.
+    url = f"{source.resolve().as_uri()}?mode=rw"
+    with contextlib.closing(sqlite3.connect(url, _WAIT_SECONDS, uri=True)) as opened:
+        opened.execute("VACUUM INTO ?", (str(part),))
+
+
+def _check(part: Path) -> None:
+    with contextlib.closing(sqlite3.connect(part)) as opened:
+        (said,) = opened.execute("PRAGMA integrity_check").fetchone()
+    if said != "ok":
+        raise sqlite3.DatabaseError(f"the copy is damaged: {said}")
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

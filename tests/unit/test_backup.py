@@ -1,0 +1,123 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""A copy of the database while the daemon works, and the way back from one."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from pathlib import Path
+
+import pytest
+
+from agent import backup as command
+from agent.db import backup
+from agent.errors import DatabaseFailed
+from agent.records import Recovered
+from agent.states import VolumeStatus
+from tests.node import CTX, Node
+
+
+def run(node: Node, to: Path, *more: str) -> int:
+    """The command, on this node's database."""
+    config = node.path / "backup.conf"
+    config.write_text(
+        f"[database]\nconnection = sqlite:///{node.path / 'lunshare.sqlite'}\n"
+    )
+    return command.main(["--config-file", str(config), "--to", str(to), *more])
+
+
+def test_a_copy_made_under_load_is_one_consistent_state(tmp_path: Path) -> None:
+    node = Node(tmp_path, backends="backup").start()
+    stop, made = threading.Event(), []
+
+    def create() -> None:
+        while not stop.is_set():
+            made.append(node.plain_volume().id)
+
+    load = threading.Thread(target=create)
+    load.start()
+    try:
+        while len(made) < 3:
+            assert load.is_alive()
+        before = set(made)
+        copy = backup.copy(tmp_path / "lunshare.sqlite", tmp_path)
+    finally:
+        stop.set()
+        load.join()
+        node.close()
+    assert copy.stat().st_mode & 0o777 == 0o600
+    with sqlite3.connect(copy) as opened:
+        held = {row[0] for row in opened.execute("SELECT id FROM volumes")}
+    opened.close()
+    assert before <= held <= set(made)
+    assert list(tmp_path.glob("*.part")) == []
+
+
+def test_the_oldest_copies_go(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    node = Node(tmp_path, backends="backup")
+    node.close()
+    to = tmp_path / "copies"
+    to.mkdir()
+    for _ in range(3):
+        assert run(node, to, "--keep", "2") == 0
+    made = capsys.readouterr().out.split()
+    assert sorted(map(str, to.iterdir())) == made[1:]
+
+
+@pytest.mark.parametrize("missing", ["directory", "database"])
+def test_what_cannot_be_copied_is_one_sentence_and_leaves_nothing(
+    missing: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    node = Node(tmp_path, backends="backup")
+    node.close()
+    to = tmp_path / "copies"
+    if missing == "database":
+        to.mkdir()
+        (tmp_path / "lunshare.sqlite").unlink()
+    assert run(node, to) == 1
+    said = capsys.readouterr().err
+    assert said.startswith("lunshare-backup: the backup of ")
+    assert said.count("\n") == 1
+    assert not to.exists() or list(to.iterdir()) == []
+    assert missing != "database" or not (tmp_path / "lunshare.sqlite").exists()
+
+
+def test_a_damaged_database_is_not_a_backup(tmp_path: Path) -> None:
+    node = Node(tmp_path, backends="backup").start()
+    node.plain_volume()
+    node.close()
+    file = tmp_path / "lunshare.sqlite"
+    data = bytearray(file.read_bytes())
+    data[4096:] = b"\xff" * (len(data) - 4096)
+    file.write_bytes(data)
+    with pytest.raises(DatabaseFailed, match=r"the backup of .* failed"):
+        backup.copy(file, tmp_path)
+    assert list(tmp_path.glob("lunshare-*")) == []
+
+
+def test_disks_newer_than_a_restored_database_come_back(tmp_path: Path) -> None:
+    """As docs/operations.md has it: stop, restore, start, recover."""
+    node = Node(tmp_path, backends="newer").start()
+    old = node.plain_volume()
+    copy = backup.copy(tmp_path / "lunshare.sqlite", tmp_path)
+    new = node.plain_volume(2)
+    node.driver("newer").storage.write(new.id, 0, b"written after the copy")
+    node.close()
+    for each in tmp_path.glob("lunshare.sqlite*"):
+        each.unlink()
+    copy.rename(tmp_path / "lunshare.sqlite")
+
+    node = Node(tmp_path, backends="newer").start()
+    try:
+        assert [o.id for o in node.services.orphans.list(CTX)] == [new.id]
+        back = node.services.orphans.recover(CTX, Recovered(new.id, "back"))
+        assert (back.id, back.size) == (new.id, 2)
+        assert back.own_status is VolumeStatus.AVAILABLE
+        assert node.driver("newer").storage.read(new.id, 0, 7) == b"written"
+        assert node.services.volumes.get(CTX, old.id).size == old.size
+        assert node.services.orphans.list(CTX) == []
+    finally:
+        node.close()
