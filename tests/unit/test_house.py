@@ -46,4 +46,6 @@ def test_every_file_that_a_node_needs_is_packaged() -> None:
         for d in ("systemd", "rootwrap.d", "etc")
         for f in (ROOT / d).iterdir()
     }
-    assert packaged == needed | {"README.md", "docs/operations.md"}
+    pages = {"README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "LICENSE"}
+    pages |= {"docs/*.md", "docs/decisions/*.md", "docs/loopback-workflow.yml"}
+    assert packaged == needed | pages
