@@ -51,6 +51,9 @@ _FAMILIES: tuple[tuple[type[driver_errors.DriverError], type[AgentError]], ...] 
 #: Seconds after which what is under way is taken for something that hangs.
 MOMENT = 3.0
 
+# An operation's failure starts a check of its backend, but no more often than this.
+_SUSPECT_SECONDS = 1.0
+
 #: Seconds after which a backend whose check is under way counts as down. An LVM
 #: command may wait for a good part of it behind others.
 LATE = 30.0
@@ -151,7 +154,7 @@ class NodeBackend:
                 " later, and see whether its storage hangs"
             )
         try:
-            with translated():
+            with self._watched():
                 yield self.driver
         finally:
             self.slots.release()
@@ -159,8 +162,23 @@ class NodeBackend:
     @contextmanager
     def working_alone(self) -> Iterator[Backend]:
         """As ``working``, for a worker that holds no request's thread."""
-        with translated():
+        with self._watched():
             yield self.driver
+
+    @contextmanager
+    def _watched(self) -> Iterator[None]:
+        """Errors become ours; storage that failed is checked at once.
+
+        So the next request and /readyz need not wait for the next check on the
+        timer to learn that a volume group is gone.
+        """
+        try:
+            with translated():
+                yield
+        except BackendFailed:
+            if time.time() - self.checked_at > _SUSPECT_SECONDS:
+                self.look()
+            raise
 
     def look(self) -> Look:
         """Begin to refresh it, in a thread of its own, unless that is under way."""
@@ -177,7 +195,7 @@ class NodeBackend:
         try:
             self.driver.volumes.check()
             self.driver.target.check()
-            self.capacity = self.driver.volumes.capacity()
+            self._note_capacity(self.driver.volumes.capacity())
             self.wipes = self.driver.volumes.wipes()
             self._settle(None)
         except driver_errors.DriverError as error:
@@ -185,6 +203,15 @@ class NodeBackend:
         except Exception:
             LOG.exception("[%s] CHECK failed unexpectedly", self.name)
             self._settle("its driver failed unexpectedly; see the journal")
+
+    def _note_capacity(self, found: Capacity) -> None:
+        """Remember it; the log says when the pool closes, and when it opens again."""
+        before = self.capacity.closed if self.capacity else ""
+        if found.closed and found.closed != before:
+            LOG.warning("[%s] POOL closed: %s", self.name, found.closed)
+        elif before and not found.closed:
+            LOG.info("[%s] POOL open again", self.name)
+        self.capacity = found
 
     def _settle(self, problem: str | None) -> None:
         if problem != self._found:

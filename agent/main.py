@@ -16,7 +16,7 @@ from oslo_concurrency import lockutils
 from oslo_config import cfg
 from oslo_log import log
 
-from agent import listener, systemd
+from agent import listener, logs, systemd
 from agent.assemble import Assembly, assemble
 from agent.conf import opts
 from agent.errors import StartupError
@@ -45,10 +45,7 @@ def configure(argv: Sequence[str]) -> cfg.ConfigOpts:
     opts.register(conf)
     log.register_options(conf)
     conf(args=list(argv), project="lunshare", prog="lunshared")
-    log.set_defaults(
-        default_log_levels=["alembic=WARN", "sqlalchemy=WARN", "stevedore=WARN"]
-    )
-    log.setup(conf, "lunshare")
+    logs.setup(conf)
     opts.check(conf)
     return conf
 

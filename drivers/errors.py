@@ -37,7 +37,10 @@ class UnknownDisk(DriverError):
     code = "unknown-disk"
 
     def __init__(self, volume_id: str) -> None:
-        super().__init__(f"volume {volume_id} has no disk on this backend")
+        super().__init__(
+            f"volume {volume_id} has no disk on this backend: bring its disk back, or"
+            " delete its attachments and then the volume"
+        )
         self.volume_id = volume_id
 
 
@@ -144,7 +147,8 @@ class HelperUnreachable(DriverError):
     def __init__(self, path: str, why: str) -> None:
         super().__init__(
             f"the root helper does not answer at {path} ({why}):"
-            " start lunshare-helper.socket and see its journal"
+            " systemctl restart lunshare-helper.socket lunshare-helper.service, and see"
+            " their journal"
         )
         self.path, self.why = path, why
 

@@ -17,7 +17,7 @@ from oslo_log import log
 from agent.backends import Backends
 from agent.db import attachments, volumes
 from agent.db.engine import Database, now
-from agent.errors import NotFound
+from agent.errors import BackendFailed, NotFound
 from agent.records import Attachment, Snapshot, Volume
 from agent.service import exports
 from agent.states import WANTED, AttachStatus
@@ -130,8 +130,10 @@ class Access:
         try:
             for initiator in _initiators(row):
                 self.settle(volume, initiator)
-        except Exception:
+        except Exception as error:
             self._failed(row, AttachStatus.DETACHING, AttachStatus.ERROR_DETACHING)
+            if isinstance(error, BackendFailed):
+                raise _still_open(row, error) from error
             raise
         return self._forget(row, frozenset({AttachStatus.DETACHING}))
 
@@ -224,3 +226,13 @@ def _told(row: Attachment, info: Mapping[str, Any]) -> dict[str, Any]:
         "enforce_multipath": bool(connector.get("enforce_multipath", False)),
         "qos_specs": None,
     }
+
+
+def _still_open(row: Attachment, error: BackendFailed) -> BackendFailed:
+    """What an operator has to know of a detach that failed."""
+    return type(error)(
+        f"attachment {row.id} of volume {row.volume_id} is error_detaching, and host"
+        f" {row.attached_host} may still have access; each reconcile tries again, or"
+        f" repeat the DELETE: {error}",
+        **error.fields,
+    )

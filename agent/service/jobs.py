@@ -58,7 +58,9 @@ class Jobs:
 
     def leave(self, step: Step, ident: str, backend: str) -> None:
         """Have it done; if it fails, the log says so."""
-        self.start(step, ident, backend).add_done_callback(_log_failure)
+        self.start(step, ident, backend).add_done_callback(
+            _logged(step, ident, backend)
+        )
 
     def attempt(
         self, step: Step, ident: str, backend: str, copies: bool = False
@@ -68,7 +70,7 @@ class Jobs:
         if wait([job], self._patience).done:
             job.result()
         else:
-            job.add_done_callback(_log_failure)
+            job.add_done_callback(_logged(step, ident, backend))
 
     def _pool(self, backend: str, copies: bool) -> ThreadPoolExecutor:
         key = (backend, copies)
@@ -79,9 +81,28 @@ class Jobs:
         return self._pools[key]
 
 
-def _log_failure(job: Future[None]) -> None:
-    error = job.exception()
-    if isinstance(error, AgentError):
-        LOG.error("JOB failed: %s", error)
-    elif error is not None:
-        LOG.error("JOB failed unexpectedly", exc_info=error)
+def _logged(step: Step, ident: str, backend: str) -> Callable[[Future[None]], None]:
+    """What says in the log that a step has failed: of what, where, and what now."""
+    name = getattr(step, "__name__", "step")
+
+    def log_failure(job: Future[None]) -> None:
+        error = job.exception()
+        if isinstance(error, AgentError):
+            LOG.error(
+                "[%s] JOB failed step=%s id=%s: %s; a reconcile tries it again where"
+                " the status says that it is under way",
+                backend,
+                name,
+                ident,
+                error,
+            )
+        elif error is not None:
+            LOG.error(
+                "[%s] JOB failed unexpectedly step=%s id=%s",
+                backend,
+                name,
+                ident,
+                exc_info=error,
+            )
+
+    return log_failure

@@ -54,7 +54,7 @@ def test_a_missing_thin_pool_is_one_sentence_with_the_remedy(
 def test_a_daemon_without_its_helper_says_what_to_start(daemon: MakeDaemon) -> None:
     said = _last_words(daemon, helper="/run/nowhere.sock")
     assert "/run/nowhere.sock" in said
-    assert "start lunshare-helper.socket" in said
+    assert "restart lunshare-helper.socket" in said
 
 
 @pytest.fixture

@@ -11,12 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from agent.errors import BackendUnavailable, Busy
+from agent.errors import BackendFailed, BackendUnavailable, Busy
 from agent.locks import Locks
 from agent.records import NewVolume, Page
 from agent.states import VolumeStatus
 from drivers import fake_storage
-from drivers.errors import CommandFailed, TargetFailed
+from drivers.errors import CommandFailed, DeadlineExceeded, TargetFailed
+from tests.api.calls import until
 from tests.node import CTX, Node, attach, initiator
 
 BOTH = "fake,second"
@@ -158,4 +159,82 @@ def test_a_failed_creation_whose_undo_fails_goes_with_the_next_reconcile(
     node.assembly.reconcile.run()
     assert node.services.volumes.list(CTX, Page(None, 10)) == []
     assert node.driver().disks() == ()
+    node.close()
+
+
+def test_an_operation_that_fails_has_its_backend_checked_at_once(path: Path) -> None:
+    node = Node(path).start()
+    backend = node.assembly.backends["fake"]
+    backend.checked_at -= 60  # the timer's last check was a while ago
+    gone = CommandFailed(("lvcreate",), 5, "Volume group lunshare not found")
+    failures = node.driver().failures
+    with failures.fail("create.before", gone), failures.fail("check", gone):
+        with pytest.raises(BackendFailed):
+            node.plain_volume()
+        until(lambda: not backend.up)
+    assert "Volume group lunshare not found" in str(backend.problem)
+    assert node.services.node.health().problems
+    node.close()
+
+
+def test_the_log_says_when_a_pool_closes_and_when_it_opens_again(
+    path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    node = Node(path).start()
+    storage = node.driver().storage
+    storage.foreign = node.driver().capacity().total  # others have filled the pool
+    for _ in range(2):
+        node.services.node.refresh()
+    said = [line for line in capsys.readouterr().out.splitlines() if "POOL" in line]
+    assert len(said) == 1
+    assert said[0].endswith("[fake] POOL closed: the pool has no room left")
+    storage.foreign = 0
+    node.services.node.refresh()
+    assert "[fake] POOL open again" in capsys.readouterr().out
+    node.close()
+
+
+def test_a_detach_that_fails_names_what_is_still_open_and_what_to_do(
+    path: Path,
+) -> None:
+    node = Node(path).start()
+    row = attach(node, node.plain_volume(), "host1")
+    with (
+        node.target().failures.fail("remove.before", DeadlineExceeded("it", 30.0)),
+        pytest.raises(BackendUnavailable) as failed,
+    ):
+        node.services.attachments.delete(CTX, row.id)
+    said = failed.value.message
+    assert said.startswith(f"attachment {row.id} of volume {row.volume_id} is error_")
+    assert "host host1 may still have access" in said
+    assert "repeat the DELETE" in said
+    node.close()
+
+
+def test_work_that_fails_after_its_answer_names_its_object_in_the_log(
+    path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    node = Node(path, extra="create_wait = 0").start()
+    gone = CommandFailed(("lvcreate",), 5, "no such group")
+    said: list[str] = []
+
+    def logged() -> bool:
+        said.append(capsys.readouterr().out)
+        return f"[fake] JOB failed step=make id={volume.id}: lvcreate" in "".join(said)
+
+    with node.driver().failures.fail("create.before", gone):
+        volume = node.plain_volume()
+        until(logged)
+    node.close()
+
+
+def test_an_error_is_in_a_line_of_the_log_once(
+    path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gone = CommandFailed(("vgs",), 5, "because of the test")
+    node = Node(path)
+    with node.driver().failures.fail("check", gone):
+        node.start()
+    (line,) = (each for each in capsys.readouterr().out.splitlines() if "STATE" in each)
+    assert line.count("because of the test") == 1
     node.close()
