@@ -82,6 +82,17 @@ _IS_WANTED = (
 )
 
 
+_READERS = (
+    sa.select(_V.id)
+    .where(
+        _V.snapshot_id == sa.bindparam("id"),
+        _V.deleted == sa.false(),
+        _V.status == VolumeStatus.CREATING,
+    )
+    .limit(1)
+)
+
+
 def insert(connection: sa.Connection, snapshot: Snapshot) -> None:
     """Write a new row."""
     connection.execute(
@@ -112,6 +123,11 @@ def of_volume(connection: sa.Connection, volume_id: str) -> list[Snapshot]:
     """The snapshots of one volume, oldest first."""
     found = connection.execute(_OF_VOLUME, {"volume_id": volume_id})
     return [_record(row) for row in found]
+
+
+def reader(connection: sa.Connection, snapshot_id: str) -> str | None:
+    """A volume that is being made of this snapshot, or None."""
+    return connection.execute(_READERS, {"id": snapshot_id}).scalar()
 
 
 def page(connection: sa.Connection, page: Page) -> list[Snapshot]:

@@ -9,7 +9,7 @@ transaction. ``move`` is the only writer of a status.
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -66,6 +66,16 @@ _ONE = (
     .where(_V.id == sa.bindparam("volume_id"), _HERE)
     .order_by(_A.created_at, _A.id)
 )
+
+#: The fields of a volume that decide what may be done to it, and their columns.
+DECISIVE: Mapping[str, sa.Column[Any]] = {
+    "own_status": _V.status,
+    "size": _V.size,
+    "backend": _V.backend,
+    "multiattach": _V.multiattach,
+    "volume_type_id": _V.volume_type_id,
+    "leaving": _V.leaving,
+}
 
 _FIELDS = {
     "name": "display_name",
@@ -238,8 +248,7 @@ def update(
 
 def move(
     connection: sa.Connection,
-    volume_id: str,
-    old: Collection[VolumeStatus],
+    seen: Volume,
     new: VolumeStatus,
     *,
     reason: str | None = None,
@@ -248,24 +257,30 @@ def move(
     uncloned: bool = False,
     **values: Any,
 ) -> bool:
-    """Compare and swap the status; False when the row is not in ``old`` any more.
+    """Compare and swap; False when the row is not as it was ``seen`` any more.
 
-    With ``unattached`` it also fails while the volume has any attachment, with
+    What is compared is all that a decision may rest on: DECISIVE. With
+    ``unattached`` it also fails while the volume has any attachment, with
     ``unsnapped`` while it has snapshots, with ``uncloned`` while it has clones
     that are not whole yet. ``values`` are other columns, written with it.
     """
-    if not all(may_move_volume(status, new) for status in old):
-        raise AssertionError(f"agent.states has no move from {sorted(old)} to {new}")
-    where = [_V.id == volume_id, _HERE, _V.status.in_(old)]
-    if unattached:
-        where.append(~_has())
-    if unsnapped:
-        where.append(~_HAS_SNAPSHOTS)
-    if uncloned:
-        where.append(~_HAS_CLONES)
+    if not may_move_volume(seen.own_status, new):
+        raise AssertionError(
+            f"agent.states has no move from {seen.own_status} to {new}"
+        )
     values |= {"status": new, "status_reason": reason, "updated_at": now()}
-    done = connection.execute(sa.update(VOLUMES).where(*where).values(values))
-    return done.rowcount == 1
+    guards = (unattached, unsnapped, uncloned)
+    statement = _moved(frozenset(values), guards)
+    expected = {f"_{name}": getattr(seen, name) for name in DECISIVE}
+    which = {"_id": seen.id, **expected}
+    return connection.execute(statement, {**values, **which}).rowcount == 1
+
+
+def same(seen: Volume, found: Volume | None) -> bool:
+    """Whether a decision that rests on ``seen`` would be the same on ``found``."""
+    return found is not None and all(
+        getattr(seen, name) == getattr(found, name) for name in (*DECISIVE, "intent")
+    )
 
 
 def note(connection: sa.Connection, volume_id: str, **values: Any) -> None:
@@ -347,6 +362,19 @@ def uses_type(connection: sa.Connection, type_id: str) -> bool:
     of_it = sa.or_(_V.volume_type_id == type_id, retyping)
     query = sa.select(_V.id).where(_HERE, of_it).limit(1)
     return connection.execute(query).first() is not None
+
+
+@functools.lru_cache
+def _moved(columns: frozenset[str], guards: tuple[bool, bool, bool]) -> sa.Update:
+    """The statement that writes these columns of the row ``_id``; made once each."""
+    none_of = (_has(), _HAS_SNAPSHOTS, _HAS_CLONES)
+    where = [_V.id == sa.bindparam("_id"), _HERE]
+    for name, column in DECISIVE.items():
+        value = sa.bindparam(f"_{name}", type_=column.type)
+        where.append(column.is_not_distinct_from(value))
+    where += [~each for each, wanted in zip(none_of, guards, strict=True) if wanted]
+    values: dict[str, Any] = {name: sa.bindparam(name) for name in columns}
+    return sa.update(VOLUMES).where(*where).values(values)
 
 
 @functools.lru_cache(maxsize=paging.SORTS)

@@ -9,14 +9,14 @@ from oslo_log import log
 from agent.backends import Backends
 from agent.db import volumes
 from agent.db.engine import Database
-from agent.errors import Busy, Exhausted, Invalid
+from agent.errors import Exhausted, Invalid
 from agent.locks import Locks
 from agent.records import Context, Volume
 from agent.service.access import Access
 from agent.service.jobs import Jobs
 from agent.service.node import Node
 from agent.service.places import Places
-from agent.service.rows import Rows, refused, unfit
+from agent.service.rows import Rows, changed, found, refused, unfit
 from agent.states import VolumeStatus
 from drivers.values import GIB
 from drivers.values import Volume as DriverVolume
@@ -24,7 +24,6 @@ from drivers.values import Volume as DriverVolume
 LOG = log.getLogger(__name__)
 
 _GOING = (VolumeStatus.EXTENDING, VolumeStatus.ERROR_EXTENDING)
-_STARTS = frozenset({VolumeStatus.AVAILABLE, VolumeStatus.ERROR_EXTENDING})
 
 
 class Extending:
@@ -63,16 +62,15 @@ class Extending:
         _check_hosts(volume, in_use, open_too)
         self._check_room(ctx, volume, size)
         with self._db.writing() as connection:
-            accepted = volumes.move(
+            now = found(connection, volume_id)
+            if not volumes.same(volume, now) or not volumes.move(
                 connection,
-                volume_id,
-                _STARTS,
+                volume,
                 VolumeStatus.EXTENDING,
                 unattached=not open_too,
                 intent={"size": size},
-            )
-        if not accepted:
-            raise Busy(f"volume {volume_id} has just changed: try again")
+            ):
+                raise changed(volume_id)
         self._jobs.attempt(self.grow, volume_id, volume.backend)
         return len(volume.attachments)
 

@@ -11,7 +11,7 @@ from oslo_log import log
 from agent.backends import Backends
 from agent.db import volumes
 from agent.db.engine import Database, now
-from agent.errors import Busy, Invalid
+from agent.errors import Invalid
 from agent.locks import Locks
 from agent.records import Context, ForeignDisk, NewManaged, Volume, VolumeType
 from agent.service.access import driver_volume
@@ -19,7 +19,7 @@ from agent.service.jobs import Jobs
 from agent.service.making import Making
 from agent.service.node import Node
 from agent.service.places import Places
-from agent.service.rows import Rows, found, needed, refused, unfit
+from agent.service.rows import Rows, changed, found, needed, refused, unfit
 from agent.service.types import Types
 from agent.states import VolumeStatus
 from drivers.values import GIB
@@ -117,20 +117,17 @@ class Handing:
         """
         with self._db.writing() as connection:
             volume = found(connection, volume_id)
-            if volume.leaving or not volumes.move(
+            if (unfit := _unfit(volume)) is not None:
+                raise unfit
+            if not volumes.move(
                 connection,
-                volume_id,
-                {VolumeStatus.AVAILABLE},
+                volume,
                 VolumeStatus.UNMANAGING,
                 unattached=True,
                 unsnapped=True,
                 uncloned=True,
             ):
-                raise (
-                    _unfit(volume)
-                    or needed(connection, volume)
-                    or Busy(f"volume {volume_id} has just changed: try again")
-                )
+                raise needed(connection, volume) or changed(volume_id)
         self._jobs.attempt(self.release, volume_id, volume.backend)
 
     def release(self, volume_id: str) -> None:

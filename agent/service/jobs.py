@@ -22,6 +22,15 @@ _COPIERS = 4
 Step = Callable[[str], None]
 
 
+class _Job:
+    """One run of a step; ``again`` is the run that is to follow it, if any."""
+
+    def __init__(self, pool: tuple[str, bool]) -> None:
+        self.pool, self.future = pool, Future[None]()
+        self.begun = False
+        self.again: _Job | None = None
+
+
 class Jobs:
     """Runs the steps of operations in threads that are no request's.
 
@@ -35,7 +44,7 @@ class Jobs:
         self._patience = patience
         self._mutex = threading.Lock()
         self._pools: dict[tuple[str, bool], ThreadPoolExecutor] = {}
-        self._jobs: dict[tuple[Step, str], Future[None]] = {}
+        self._jobs: dict[tuple[Step, str], _Job] = {}
 
     def end(self) -> None:
         """Let what is under way end; what waits for a thread is left to a restart."""
@@ -47,14 +56,44 @@ class Jobs:
     def start(
         self, step: Step, ident: str, backend: str, copies: bool = False
     ) -> Future[None]:
-        """Have it done on a backend, unless that is under way already."""
+        """Have it done on a backend by a run that begins from now on.
+
+        A run that has begun may have read the row before the caller wrote it: then
+        another one follows it. One that has not is the caller's as well.
+        """
         key = (step, ident)
         with self._mutex:
             job = self._jobs.get(key)
             if job is None:
-                job = self._jobs[key] = self._pool(backend, copies).submit(step, ident)
-                job.add_done_callback(lambda _: self._jobs.pop(key, None))
-            return job
+                job = self._jobs[key] = _Job((backend, copies))
+                self._submit(key, job)
+            elif job.begun:
+                job.again = job = job.again or _Job((backend, copies))
+            return job.future
+
+    def _submit(self, key: tuple[Step, str], job: _Job) -> None:
+        try:
+            self._pool(*job.pool).submit(self._run, key, job)
+        except RuntimeError:  # it is shut down: a restart goes on with it
+            job.future.cancel()
+
+    def _run(self, key: tuple[Step, str], job: _Job) -> None:
+        with self._mutex:
+            job.begun = True
+        error: BaseException | None = None
+        try:
+            key[0](key[1])
+        except BaseException as raised:  # as an executor does, for whoever waits
+            error = raised
+        with self._mutex:
+            del self._jobs[key]
+            if job.again is not None:
+                self._jobs[key] = job.again
+                self._submit(key, job.again)
+        if error is None:
+            job.future.set_result(None)
+        else:
+            job.future.set_exception(error)
 
     def leave(self, step: Step, ident: str, backend: str) -> None:
         """Have it done; if it fails, the log says so."""

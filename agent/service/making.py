@@ -29,6 +29,15 @@ from drivers.values import GIB, Snapshot
 
 LOG = log.getLogger(__name__)
 
+_FAILED = frozenset(
+    {
+        VolumeStatus.ERROR,
+        VolumeStatus.CREATING,
+        VolumeStatus.ERROR_MANAGING,
+        VolumeStatus.MANAGING,
+    }
+)
+
 
 class Making:
     """Steps that make and remove disks. Repeat-safe."""
@@ -83,22 +92,19 @@ class Making:
 
     def drop(self, volume: Volume) -> None:
         """Forget a creation that failed; what the driver left goes with it."""
-        failed = {
-            VolumeStatus.ERROR,
-            VolumeStatus.CREATING,
-            VolumeStatus.ERROR_MANAGING,
-            VolumeStatus.MANAGING,
-        }
-        with self._db.writing() as connection:
-            volumes.move(connection, volume.id, failed, VolumeStatus.DELETING)
+        self._want_gone(volume.id, _FAILED)
         try:
             self.unmake(volume.id)
         except Exception as error:
             LOG.error("[%s] DROP volume=%s: %s", volume.backend, volume.id, error)
             # Nobody was told its id: the next reconcile tries again.
-            stayed = {VolumeStatus.ERROR_DELETING}
-            with self._db.writing() as connection:
-                volumes.move(connection, volume.id, stayed, VolumeStatus.DELETING)
+            self._want_gone(volume.id, frozenset({VolumeStatus.ERROR_DELETING}))
+
+    def _want_gone(self, volume_id: str, states: frozenset[VolumeStatus]) -> None:
+        with self._db.writing() as connection:
+            volume = volumes.get(connection, volume_id)
+            if volume is not None and volume.own_status in states:
+                volumes.move(connection, volume, VolumeStatus.DELETING)
 
     def _fill(self, backend: Backend, volume: Volume) -> None:
         """Make the disk, with the bytes that the row names."""

@@ -16,13 +16,13 @@ from oslo_log import log
 from agent.backends import Backends
 from agent.db import volumes
 from agent.db.engine import Database
-from agent.errors import AgentError, Busy, Conflict, Invalid, NotFound
+from agent.errors import AgentError, Conflict, Invalid, NotFound
 from agent.locks import Locks
 from agent.records import Context, Volume, VolumeType
 from agent.service.jobs import Jobs
 from agent.service.node import Node
 from agent.service.places import Places
-from agent.service.rows import Rows, found, needed, unfit
+from agent.service.rows import Rows, changed, found, needed, unfit
 from agent.service.types import Types
 from agent.states import VolumeStatus
 from drivers.errors import UnknownDisk
@@ -118,8 +118,10 @@ class Moving:
         with self._locks.volume(volume_id, "its move"):
             volume = self._rows.when(volume_id, _MOVING)
             if volume is None:
-                return
+                return None
             intent = volume.intent or {}
+            if intent["backend"] == volume.backend:
+                return self._stay(volume)
             try:
                 self._copy(volume, intent["backend"])
             except Exception as error:
@@ -141,12 +143,24 @@ class Moving:
         with self._locks.volume(volume_id, "the end of its move"):
             volume = self._rows.when(volume_id, frozenset(VolumeStatus))
             if volume is None or volume.leaving is None:
-                return
+                return None
+            if volume.leaving == volume.backend:
+                return self._stay(volume)
             with self._backends[volume.leaving].working_alone() as backend:
                 # Not its export: that goes by the volume's id, and is by now of
                 # the backend that the volume is on.
                 backend.volumes.delete(volume_id)
             self._rows.note(volume_id, leaving=None)
+
+    def _stay(self, volume: Volume) -> None:
+        """Delete nothing: a row that was written by an earlier lunshare is wrong."""
+        LOG.error(
+            "[%s] KEPT volume=%s: its row says both that it is there and that it is"
+            " to leave that backend",
+            volume.backend,
+            volume.id,
+        )
+        self._rows.move(volume, VolumeStatus.AVAILABLE, intent=None, leaving=None)
 
     def _named(self, ident: str) -> VolumeType:
         kind = self._types.resolve(ident)
@@ -155,19 +169,19 @@ class Moving:
         return kind
 
     def _retype_here(self, volume: Volume, kind: VolumeType) -> None:
-        flips = kind.multiattach != volume.multiattach
+        if volume.own_status is not VolumeStatus.AVAILABLE:
+            raise unfit(volume, "retyped", "available")
         with self._db.writing() as connection:
             self._types.unchanged(connection, kind)
             if not volumes.move(
                 connection,
-                volume.id,
-                {VolumeStatus.AVAILABLE},
+                volume,
                 VolumeStatus.AVAILABLE,
-                unattached=flips,
+                unattached=kind.multiattach != volume.multiattach,
                 volume_type_id=kind.id,
                 multiattach=kind.multiattach,
             ):
-                raise _unfit(connection, found(connection, volume.id), "retyped")
+                raise _unfit(connection, volume, "retyped")
 
     def _begin(
         self,
@@ -179,17 +193,14 @@ class Moving:
         changes: dict[str, Any] = {}
         if kind:
             changes = {"type_id": kind.id, "multiattach": kind.multiattach}
-        if volume.own_status is not VolumeStatus.AVAILABLE:
-            raise unfit(volume, "moved", "available")
-        if volume.leaving is None:  # or else the sentence below says more
+        _check_free(volume)
+        with self._rows.unless_changed(volume):
             self._check_way(volume, backend)
         with self._db.writing() as connection:
             self._types.unchanged(connection, kind)
-            now = found(connection, volume.id)
-            if now.leaving or not volumes.move(
+            if not volumes.move(
                 connection,
-                volume.id,
-                {VolumeStatus.AVAILABLE},
+                volume,
                 status,
                 unattached=True,
                 unsnapped=True,
@@ -197,7 +208,7 @@ class Moving:
                 intent={"backend": backend, **changes},
                 migration_status="migrating",
             ):
-                raise _unfit(connection, now, "moved")
+                raise _unfit(connection, volume, "moved")
         self._jobs.attempt(self.carry, volume.id, volume.backend, copies=True)
 
     def _check_way(self, volume: Volume, name: str) -> None:
@@ -241,7 +252,7 @@ class Moving:
         **changes: Any,
     ) -> None:
         """Say how it ended; what is on the other backend goes."""
-        self._rows.move(
+        if not self._rows.move(
             volume,
             VolumeStatus.AVAILABLE,
             reason,
@@ -249,23 +260,35 @@ class Moving:
             leaving=leaving,
             migration_status=outcome,
             **changes,
-        )
+        ):
+            # Nothing is deleted on the word of a row that nobody wrote.
+            raise changed(volume.id)
         self._jobs.leave(self.clear, volume.id, leaving)
 
 
-def _unfit(connection: Any, volume: Volume, what: str) -> AgentError:
+def _check_free(volume: Volume) -> None:
+    """Whether the volume's row lets it move.
+
+    :raises Invalid: its status.
+    :raises Conflict: its last move has left a disk.
+    """
     if volume.own_status is not VolumeStatus.AVAILABLE:
-        return unfit(volume, what, "available")
+        raise unfit(volume, "moved", "available")
+    if volume.leaving:
+        raise Conflict(
+            f"volume {volume.id} still has a disk on backend {volume.leaving} from its"
+            " last move: try again when that is deleted"
+        )
+
+
+def _unfit(connection: Any, seen: Volume, what: str) -> AgentError:
+    """Why a volume that may be ``what`` by its own row was not."""
+    volume = found(connection, seen.id)
+    if not volumes.same(seen, volume):
+        return changed(volume.id)
     if volume.attachments:
         return Invalid(
             f"Invalid volume: volume {volume.id} has {len(volume.attachments)}"
             f" attachments and cannot be {what} like this; delete those first"
         )
-    if volume.leaving:
-        return Conflict(
-            f"volume {volume.id} still has a disk on backend {volume.leaving} from its"
-            " last move: try again when that is deleted"
-        )
-    return needed(connection, volume) or Busy(
-        f"volume {volume.id} has just changed: try again"
-    )
+    return needed(connection, volume) or changed(volume.id)

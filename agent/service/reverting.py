@@ -47,11 +47,11 @@ class Reverting:
         with self._db.writing() as connection:
             volume = rows.found(connection, volume_id)
             _check(volume, snapshots.of_volume(connection, volume_id), snapshot_id)
+            _check_unread(snapshots.reader(connection, snapshot_id), snapshot_id)
             old = _from(volume)
             if old is None or not volumes.move(
                 connection,
-                volume_id,
-                {old},
+                volume,
                 VolumeStatus.REVERTING,
                 unattached=True,
                 intent={"snapshot_id": snapshot_id},
@@ -113,6 +113,15 @@ def _check(volume: Volume, kept: list[Snapshot], snapshot_id: str) -> None:
         raise Invalid(
             f"revert.snapshot_id: volume {volume.id} has {volume.size} GiB and the"
             f" snapshot {latest.size}; make a volume of the snapshot instead."
+        )
+
+
+def _check_unread(reader: str | None, snapshot_id: str) -> None:
+    """A driver may take the snapshot anew, from under whoever reads it."""
+    if reader is not None:
+        raise Conflict(
+            f"snapshot {snapshot_id} is being copied into volume {reader}: revert when"
+            " that one is whole"
         )
 
 

@@ -4,12 +4,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from agent.db import snapshots, volumes
 from agent.db.engine import Database
-from agent.errors import AgentError, Conflict, Exhausted, Invalid, NotFound
+from agent.errors import AgentError, Busy, Conflict, Exhausted, Invalid, NotFound
 from agent.records import Volume
 from agent.states import VolumeStatus
 
@@ -56,16 +57,24 @@ class Rows:
         reason: str | None = None,
         **values: Any,
     ) -> bool:
-        """Go on from the status that ``volume`` has; see agent.db.volumes.move."""
+        """Go on from ``volume`` as it was read; see agent.db.volumes.move."""
         with self._db.writing() as connection:
-            return volumes.move(
-                connection,
-                volume.id,
-                {volume.own_status},
-                new,
-                reason=reason,
-                **values,
-            )
+            return volumes.move(connection, volume, new, reason=reason, **values)
+
+    @contextmanager
+    def unless_changed(self, seen: Volume) -> Iterator[None]:
+        """What fails inside says nothing if the volume is not as it was ``seen``.
+
+        :raises Busy: instead of any error, if it has changed meanwhile.
+        """
+        try:
+            yield
+        except AgentError as error:
+            with self._db.reading() as connection:
+                now = volumes.get(connection, seen.id)
+            if volumes.same(seen, now):
+                raise
+            raise changed(seen.id) from error
 
     def note(self, volume_id: str, **values: Any) -> None:
         """Write columns that are not the status."""
@@ -87,6 +96,11 @@ def found(connection: Any, volume_id: str) -> Volume:
     if volume is None:
         raise NotFound("volume", volume_id)
     return volume
+
+
+def changed(volume_id: str) -> Busy:
+    """The 409 of a decision whose ground has moved."""
+    return Busy(f"volume {volume_id} has just changed: try again")
 
 
 def refused(error: Exception) -> bool:

@@ -39,10 +39,7 @@ class Snapshots:
         :raises NotFound: there is none, or not any more.
         """
         with self._db.reading() as connection:
-            found = snapshots.get(connection, snapshot_id)
-        if found is None:
-            raise NotFound("snapshot", snapshot_id)
-        return found
+            return _found(connection, snapshot_id)
 
     def list(self, ctx: Context, page: Page) -> list[Snapshot]:
         """A page of snapshots."""
@@ -93,18 +90,18 @@ class Snapshots:
         :raises Invalid: a volume is being made of it or taken back to it, or its
             status does not allow it.
         """
-        found = self.get(ctx, snapshot_id)
         with self._db.writing() as connection:
-            accepted = snapshots.move(
+            found = _found(connection, snapshot_id)
+            backend = rows.found(connection, found.volume_id).backend
+            if not snapshots.move(
                 connection,
                 snapshot_id,
                 DELETABLE_SNAPSHOT,
                 SnapshotStatus.DELETING,
                 unread=True,
-            )
-        if not accepted:
-            raise _undeletable(found)
-        self._jobs.leave(self.unmake, snapshot_id, self._backend(found))
+            ):
+                raise _undeletable(found)
+        self._jobs.leave(self.unmake, snapshot_id, backend)
 
     @property
     def steps(self) -> Mapping[SnapshotStatus, Step]:
@@ -187,6 +184,13 @@ class Snapshots:
     def _want_gone(self, row: Snapshot, old: Collection[SnapshotStatus]) -> None:
         with self._db.writing() as connection:
             snapshots.move(connection, row.id, old, SnapshotStatus.DELETING)
+
+
+def _found(connection: Any, snapshot_id: str) -> Snapshot:
+    found = snapshots.get(connection, snapshot_id)
+    if found is None:
+        raise NotFound("snapshot", snapshot_id)
+    return found
 
 
 def _row(ctx: Context, new: NewSnapshot, volume: Volume) -> Snapshot:

@@ -27,7 +27,8 @@ class Plan:
     """What a new volume's row will say of where it comes from and goes to.
 
     ``kind`` is the type it asked for or gets by default, None if it has none
-    or takes its source's.
+    or takes its source's. ``origin`` is the volume whose bytes it gets, as it was
+    when this was planned.
     """
 
     size: int
@@ -36,6 +37,7 @@ class Plan:
     type_id: str | None
     multiattach: bool
     intent: Mapping[str, Any] | None = None
+    origin: Volume | None = None
 
 
 class Sources:
@@ -66,17 +68,21 @@ class Sources:
             type_id=kind.id if kind else origin.volume_type_id,
             multiattach=kind.multiattach if kind else origin.multiattach,
             intent={"moment": least} if new.source_volid else None,
+            origin=origin,
         )
 
-    def hold(self, connection: Any, new: NewVolume) -> None:
-        """Keep the source as it is while the row comes into being.
+    def hold(self, connection: Any, new: NewVolume, plan: Plan) -> None:
+        """Keep the source as it was planned with while the row comes into being.
 
         :raises Invalid: it is not to be had.
+        :raises Busy: it has changed since.
         """
         if new.snapshot_id:
             _whole(snapshots.get(connection, new.snapshot_id), new.snapshot_id)
         elif new.source_volid and not volumes.hold(connection, new.source_volid):
             raise _unready(rows.found(connection, new.source_volid))
+        if plan.origin is not None:
+            _check_steady(plan.origin, rows.found(connection, plan.origin.id))
 
     def _plain(self, ctx: Context, new: NewVolume) -> Plan:
         if new.size is None:
@@ -105,6 +111,17 @@ class Sources:
                     raise _unready(origin)
                 return origin, origin.size
         return None, 0
+
+
+def _check_steady(seen: Volume, found: Volume) -> None:
+    """Whether all that a plan takes from its source is as it was.
+
+    While a volume is reverted, a driver may take its snapshot anew.
+    """
+    taken = ("backend", "size", "volume_type_id", "multiattach")
+    steady = all(getattr(seen, name) == getattr(found, name) for name in taken)
+    if not steady or found.own_status is VolumeStatus.REVERTING:
+        raise rows.changed(found.id)
 
 
 def _size(new: NewVolume, least: int) -> int:

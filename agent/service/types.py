@@ -99,13 +99,13 @@ class Types:
 
         :raises Invalid: it is in use, or it is the default.
         """
-        kind = self.get(ctx, type_id)
-        if kind.name == self._default_name:
-            raise Invalid(
-                f"volume_type {kind.name} is default_volume_type: change that option"
-                " first"
-            )
         with self._db.writing() as connection:
+            kind = _found(connection, type_id, by_name=False)
+            if kind.name == self._default_name:
+                raise Invalid(
+                    f"volume_type {kind.name} is default_volume_type: change that"
+                    " option first"
+                )
             self._unused(connection, kind)
             types.delete(connection, type_id)
 
@@ -116,10 +116,9 @@ class Types:
 
         :raises Invalid: it is in use: its volumes would lie about themselves.
         """
-        kind = self.get(ctx, type_id)
-        _checked({**kind.extra_specs, **specs})
         with self._db.writing() as connection:
-            self.unchanged(connection, kind)
+            kind = _found(connection, type_id, by_name=False)
+            _checked({**kind.extra_specs, **specs})
             self._unused(connection, kind)
             types.set_specs(connection, type_id, specs)
         return self.get(ctx, type_id)
@@ -130,18 +129,15 @@ class Types:
         :raises NotFound: the spec.
         :raises Invalid: the type is in use.
         """
-        kind = self.get(ctx, type_id)
         with self._db.writing() as connection:
+            kind = _found(connection, type_id, by_name=False)
             self._unused(connection, kind)
             if not types.delete_spec(connection, type_id, key):
                 raise NotFound(f"extra spec of volume_type {kind.name}:", key)
 
     def _find(self, ident: str, by_name: bool) -> VolumeType:
         with self._db.reading() as connection:
-            found = types.find(connection, ident, by_name)
-        if found is None:
-            raise NotFound("volume_type", ident)
-        return found
+            return _found(connection, ident, by_name)
 
     def _unused(self, connection: Any, kind: VolumeType) -> None:
         if volumes.uses_type(connection, kind.id):
@@ -149,6 +145,13 @@ class Types:
                 f"volume_type {kind.name} is in use by volumes: delete them first, or"
                 " create another type"
             )
+
+
+def _found(connection: Any, ident: str, by_name: bool) -> VolumeType:
+    found = types.find(connection, ident, by_name)
+    if found is None:
+        raise NotFound("volume_type", ident)
+    return found
 
 
 def _checked(specs: Mapping[str, str]) -> Mapping[str, str]:

@@ -10,13 +10,13 @@ from typing import Any
 
 from agent.db import snapshots, volumes
 from agent.db.engine import Database, now
-from agent.errors import AgentError, Busy, Invalid
+from agent.errors import AgentError, Invalid
 from agent.records import Context, NewVolume, Page, Volume
 from agent.service.jobs import Jobs
 from agent.service.making import Making
 from agent.service.node import Node
 from agent.service.places import Places
-from agent.service.rows import Rows, needed
+from agent.service.rows import Rows, changed, found, needed
 from agent.service.sources import Plan, Sources
 from agent.service.types import Types
 from agent.states import DELETABLE_SNAPSHOT, SnapshotStatus, VolumeStatus
@@ -83,7 +83,7 @@ class Volumes:
         volume = self._row(ctx, new, plan)
         with self._db.writing() as connection:
             self._types.unchanged(connection, plan.kind)
-            self._sources.hold(connection, new)
+            self._sources.hold(connection, new, plan)
             volumes.insert(connection, volume)
         self._node.promise(volume.backend, 1, volume.size)
         copies = bool(new.snapshot_id or new.source_volid)
@@ -118,21 +118,21 @@ class Volumes:
         :raises Invalid: it has attachments or snapshots, a clone of it is not
             whole yet, or its status does not allow it.
         """
-        volume = self.get(ctx, volume_id)
         allowed = _DELETABLE | ({VolumeStatus.CREATING} if force else set())
         with self._db.writing() as connection:
+            volume = found(connection, volume_id)
+            if volume.own_status not in allowed:
+                raise _undeletable(connection, volume)
             if cascade:
                 _give_up_snapshots(connection, volume_id)
-            accepted = volumes.move(
+            if not volumes.move(
                 connection,
-                volume_id,
-                allowed,
+                volume,
                 VolumeStatus.DELETING,
                 unattached=True,
                 unsnapped=not cascade,
                 uncloned=True,
-            )
-            if not accepted:
+            ):
                 raise _undeletable(connection, volume)
         self._jobs.leave(self._making.unmake, volume_id, volume.backend)
 
@@ -185,6 +185,4 @@ def _undeletable(connection: Any, volume: Volume) -> AgentError:
             f"Invalid volume: volume {volume.id} is {volume.status} and cannot be"
             f" deleted; it must be one of {', '.join(sorted(_DELETABLE))}"
         )
-    return needed(connection, volume) or Busy(
-        f"volume {volume.id} has just changed: try again"
-    )
+    return needed(connection, volume) or changed(volume.id)

@@ -25,20 +25,80 @@ def jobs() -> Iterator[Jobs]:
 
 
 def test_a_step_is_under_way_once(jobs: Jobs) -> None:
-    gate, passed = threading.Event(), []
+    gate, begun, passed = threading.Event(), threading.Semaphore(0), []
 
     def step(ident: str) -> None:
-        gate.wait(20)
+        begun.release()
+        assert gate.wait(20)
         passed.append(ident)
 
     first = jobs.start(step, "a", "one")
-    assert jobs.start(step, "a", "one") is first
+    assert begun.acquire(timeout=20)
+    # It has begun, and may have read the row before: one more run, for all of these.
+    second = jobs.start(step, "a", "one")
+    assert second is not first
+    assert jobs.start(step, "a", "one") is second
     other = jobs.start(step, "b", "one")
+    assert begun.acquire(timeout=20)
+    assert not begun.acquire(blocking=False)
     gate.set()
+    for job in (first, second, other):
+        job.result(20)
+    assert sorted(passed) == ["a", "a", "b"]
+
+
+def test_a_run_that_has_not_begun_is_shared(jobs: Jobs) -> None:
+    gate, passed = threading.Event(), []
+
+    def step(ident: str) -> None:
+        assert gate.wait(20)
+        passed.append(ident)
+
+    busy = [jobs.start(step, str(number), "one") for number in range(8)]
+    first = jobs.start(step, "waits", "one")
+    assert jobs.start(step, "waits", "one") is first
+    gate.set()
+    for job in (*busy, first):
+        job.result(20)
+    assert passed.count("waits") == 1
+
+
+def test_what_is_written_while_a_run_ends_is_done(jobs: Jobs) -> None:
+    """The run has closed its row, and is not yet over, when there is more to do."""
+    closed, go = threading.Event(), threading.Event()
+    row, done = ["first"], []
+
+    def step(_ident: str) -> None:
+        done.append(row.pop() if row else None)
+        closed.set()
+        assert go.wait(20)
+
+    jobs.start(step, "a", "one")
+    assert closed.wait(20)
+    row.append("second")
+    second = jobs.start(step, "a", "one")
+    go.set()
+    second.result(20)
+    assert done == ["first", "second"]
+
+
+def test_runs_that_no_thread_was_left_for_end_with_the_daemon() -> None:
+    jobs, gate, begun = Jobs(0.0), threading.Event(), threading.Event()
+
+    def step(_ident: str) -> None:
+        begun.set()
+        assert gate.wait(20)
+
+    first = jobs.start(step, "a", "one")
+    assert begun.wait(20)
+    second = jobs.start(step, "a", "one")
+    ending = threading.Thread(target=jobs.end)
+    ending.start()
+    until(lambda: jobs._pools[("one", False)]._shutdown)
+    gate.set()
+    ending.join(20)
     first.result(20)
-    other.result(20)
-    assert sorted(passed) == ["a", "b"]
-    assert jobs.start(step, "a", "one") is not first
+    assert second.cancelled()
 
 
 def test_what_fails_late_is_in_the_log(
