@@ -15,6 +15,7 @@ from oslo_config import cfg
 
 from drivers.base import Root, VolumeDriver
 from drivers.errors import (
+    CommandFailed,
     DiskBusy,
     Misconfigured,
     NoSpace,
@@ -213,6 +214,7 @@ class FakeVolumes(VolumeDriver):
         self._write(volume.id, blocks[:half])
         self.failures.at("fill.half")
         self._write(volume.id, blocks[half:])
+        self._prove(volume.id, found)
         self.failures.at("fill.after")
 
     def manageable(self) -> tuple[Manageable, ...]:
@@ -282,6 +284,15 @@ class FakeVolumes(VolumeDriver):
             for number, block in blocks:
                 self.storage.write(volume_id, number * BLOCK, bytes(block))
 
+    def _prove(self, volume_id: str, source: FakeDisk) -> None:
+        """Compare every byte, and what was never written, with the source's."""
+        with self.storage.lock:
+            made = self._whole(volume_id)
+            if made.size < source.size or _bytes(made) != _bytes(source):
+                raise CommandFailed(
+                    ("fill", volume_id), 1, "the copy has not its source's bytes"
+                )
+
     def _kept(self, snapshot: Snapshot) -> FakeDisk:
         kept = self.storage.snapshots.get(snapshot.id)
         if kept is None:
@@ -311,3 +322,10 @@ class FakeVolumes(VolumeDriver):
     def _free(self) -> int:
         used = self.storage.written if self._thin else self.storage.promised
         return self._total - self.storage.foreign - used
+
+
+def _bytes(disk: FakeDisk) -> dict[int, bytes]:
+    """The blocks that are not all zero."""
+    empty = bytes(BLOCK)
+    blocks = {number: bytes(block) for number, block in (disk.blocks or {}).items()}
+    return {number: block for number, block in blocks.items() if block != empty}

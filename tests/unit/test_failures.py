@@ -11,7 +11,7 @@ import pytest
 from drivers import fake_storage
 from drivers.conformance.fixtures import MIB, defaults, new_volume
 from drivers.conformance.root import NoRoot
-from drivers.errors import UnknownDisk
+from drivers.errors import CommandFailed, UnknownDisk
 from drivers.fake import FakeVolumes
 from drivers.targets.fake import FakeTarget
 from drivers.values import Connector, Disk, Export, Mode, Snapshot
@@ -125,3 +125,20 @@ def test_reset_begins_with_nothing(volumes):
     assert len(again.disks()) == 1
     fake_storage.reset()
     assert FakeVolumes(volumes.name, volumes.options, NoRoot()).disks() == ()
+
+
+def test_a_fill_proves_what_it_has_written(volumes, request):
+    """A write that is lost on the way makes it fail, and its source is not deleted."""
+    other = FakeVolumes(f"{request.node.name}-other", defaults(FakeVolumes), NoRoot())
+    volume = new_volume(MIB)
+    disk = volumes.create(volume)
+    volumes.storage.write(volume.id, 0, b"some bytes")
+    other.create(volume)
+
+    def lose(point: str) -> None:
+        if point == "fill.half":
+            other.storage.write(volume.id, MIB - 4096, b"not the source's")
+
+    other.failures.watch(lose)
+    with pytest.raises(CommandFailed, match="not its source's bytes"):
+        other.fill(volume, disk)
