@@ -14,16 +14,15 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from agent.db import attachments, paging
+from agent.db import attachments, moves, paging
 from agent.db.engine import now
-from agent.db.schema import SNAPSHOTS, VOLUME_ATTACHMENT, VOLUME_TYPES, VOLUMES
+from agent.db.schema import VOLUME_ATTACHMENT, VOLUME_TYPES, VOLUMES
 from agent.records import Attachment, Page, Volume
 from agent.states import (
     ATTACHMENT_PRIORITY,
     UNFINISHED,
     AttachStatus,
     VolumeStatus,
-    may_move_volume,
 )
 
 _V = VOLUMES.c
@@ -67,16 +66,6 @@ _ONE = (
     .order_by(_A.created_at, _A.id)
 )
 
-#: The fields of a volume that decide what may be done to it, and their columns.
-DECISIVE: Mapping[str, sa.Column[Any]] = {
-    "own_status": _V.status,
-    "size": _V.size,
-    "backend": _V.backend,
-    "multiattach": _V.multiattach,
-    "volume_type_id": _V.volume_type_id,
-    "leaving": _V.leaving,
-}
-
 _FIELDS = {
     "name": "display_name",
     "description": "display_description",
@@ -84,39 +73,11 @@ _FIELDS = {
 }
 
 
-def _has(*where: sa.ColumnElement[bool]) -> sa.ColumnElement[bool]:
-    """Whether the volume of this row has an attachment like that."""
-    return (
-        sa.select(sa.literal(1))
-        .select_from(VOLUME_ATTACHMENT)
-        .where(_A.volume_id == _V.id, _A.deleted == sa.false(), *where)
-        .correlate(VOLUMES)
-        .exists()
-    )
-
-
-_HAS_SNAPSHOTS = (
-    sa.select(sa.literal(1))
-    .select_from(SNAPSHOTS)
-    .where(SNAPSHOTS.c.volume_id == _V.id, SNAPSHOTS.c.deleted == sa.false())
-    .correlate(VOLUMES)
-    .exists()
-)
-
-# Volumes beside the one of the row: its clones.
-_MADE = VOLUMES.alias("made")
-_CLONES = (
-    sa.select(_MADE.c.id)
-    .where(_MADE.c.deleted == sa.false(), _MADE.c.intent.is_not(None))
-    .limit(1)
-)
-_HAS_CLONES = _CLONES.where(_MADE.c.source_volid == _V.id).correlate(VOLUMES).exists()
-
 #: agent.states.volume_status, in SQL, for filters and sorting.
 STATUS: sa.ColumnElement[Any] = sa.case(
     (_V.status != VolumeStatus.AVAILABLE, _V.status),
     *(
-        (_has(_A.attach_status == attached), sa.literal(str(seen)))
+        (moves.has(_A.attach_status == attached), sa.literal(str(seen)))
         for attached, seen in ATTACHMENT_PRIORITY
     ),
     else_=sa.literal(str(VolumeStatus.AVAILABLE)),
@@ -158,9 +119,9 @@ _CLAIM = (
         _V.status == VolumeStatus.AVAILABLE,
         sa.or_(
             _V.multiattach == sa.true(),
-            ~_has(_TAKEN),
+            ~moves.has(_TAKEN),
             # NULL, the instance of a caller without one, equals nothing.
-            _has(_A.instance_uuid == sa.bindparam("_instance", type_=sa.String)),
+            moves.has(_A.instance_uuid == sa.bindparam("_instance", type_=sa.String)),
         ),
     )
     .values(updated_at=sa.bindparam("_now"))
@@ -246,43 +207,6 @@ def update(
     )
 
 
-def move(
-    connection: sa.Connection,
-    seen: Volume,
-    new: VolumeStatus,
-    *,
-    reason: str | None = None,
-    unattached: bool = False,
-    unsnapped: bool = False,
-    uncloned: bool = False,
-    **values: Any,
-) -> bool:
-    """Compare and swap; False when the row is not as it was ``seen`` any more.
-
-    What is compared is all that a decision may rest on: DECISIVE. With
-    ``unattached`` it also fails while the volume has any attachment, with
-    ``unsnapped`` while it has snapshots, with ``uncloned`` while it has clones
-    that are not whole yet. ``values`` are other columns, written with it.
-    """
-    if not may_move_volume(seen.own_status, new):
-        raise AssertionError(
-            f"agent.states has no move from {seen.own_status} to {new}"
-        )
-    values |= {"status": new, "status_reason": reason, "updated_at": now()}
-    guards = (unattached, unsnapped, uncloned)
-    statement = _moved(frozenset(values), guards)
-    expected = {f"_{name}": getattr(seen, name) for name in DECISIVE}
-    which = {"_id": seen.id, **expected}
-    return connection.execute(statement, {**values, **which}).rowcount == 1
-
-
-def same(seen: Volume, found: Volume | None) -> bool:
-    """Whether a decision that rests on ``seen`` would be the same on ``found``."""
-    return found is not None and all(
-        getattr(seen, name) == getattr(found, name) for name in (*DECISIVE, "intent")
-    )
-
-
 def note(connection: sa.Connection, volume_id: str, **values: Any) -> None:
     """Write columns that are not the status."""
     connection.execute(
@@ -299,7 +223,9 @@ def hold(connection: sa.Connection, volume_id: str) -> bool:
 
 def clone_under_way(connection: sa.Connection, volume_id: str) -> str | None:
     """A clone of this volume that is not whole yet, or None."""
-    return connection.execute(_CLONES.where(_MADE.c.source_volid == volume_id)).scalar()
+    return connection.execute(
+        moves.CLONES.where(moves.MADE.c.source_volid == volume_id)
+    ).scalar()
 
 
 def claim(connection: sa.Connection, volume_id: str, instance_uuid: str | None) -> bool:
@@ -362,19 +288,6 @@ def uses_type(connection: sa.Connection, type_id: str) -> bool:
     of_it = sa.or_(_V.volume_type_id == type_id, retyping)
     query = sa.select(_V.id).where(_HERE, of_it).limit(1)
     return connection.execute(query).first() is not None
-
-
-@functools.lru_cache
-def _moved(columns: frozenset[str], guards: tuple[bool, bool, bool]) -> sa.Update:
-    """The statement that writes these columns of the row ``_id``; made once each."""
-    none_of = (_has(), _HAS_SNAPSHOTS, _HAS_CLONES)
-    where = [_V.id == sa.bindparam("_id"), _HERE]
-    for name, column in DECISIVE.items():
-        value = sa.bindparam(f"_{name}", type_=column.type)
-        where.append(column.is_not_distinct_from(value))
-    where += [~each for each, wanted in zip(none_of, guards, strict=True) if wanted]
-    values: dict[str, Any] = {name: sa.bindparam(name) for name in columns}
-    return sa.update(VOLUMES).where(*where).values(values)
 
 
 @functools.lru_cache(maxsize=paging.SORTS)

@@ -7,7 +7,7 @@ from __future__ import annotations
 from oslo_log import log
 
 from agent.backends import Backends
-from agent.db import volumes
+from agent.db import moves
 from agent.db.engine import Database
 from agent.errors import Exhausted, Invalid
 from agent.locks import Locks
@@ -63,7 +63,7 @@ class Extending:
         self._check_room(ctx, volume, size)
         with self._db.writing() as connection:
             now = found(connection, volume_id)
-            if not volumes.same(volume, now) or not volumes.move(
+            if not moves.same(volume, now) or not moves.move(
                 connection,
                 volume,
                 VolumeStatus.EXTENDING,

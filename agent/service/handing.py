@@ -9,7 +9,7 @@ import uuid
 from oslo_log import log
 
 from agent.backends import Backends
-from agent.db import volumes
+from agent.db import moves, volumes
 from agent.db.engine import Database, now
 from agent.errors import Invalid
 from agent.locks import Locks
@@ -119,7 +119,7 @@ class Handing:
             volume = found(connection, volume_id)
             if (unfit := _unfit(volume)) is not None:
                 raise unfit
-            if not volumes.move(
+            if not moves.move(
                 connection,
                 volume,
                 VolumeStatus.UNMANAGING,

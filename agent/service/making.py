@@ -13,7 +13,7 @@ import contextlib
 from oslo_log import log
 
 from agent.backends import Backends
-from agent.db import snapshots, volumes
+from agent.db import moves, snapshots, volumes
 from agent.db.engine import Database
 from agent.errors import Busy
 from agent.locks import Locks
@@ -104,7 +104,7 @@ class Making:
         with self._db.writing() as connection:
             volume = volumes.get(connection, volume_id)
             if volume is not None and volume.own_status in states:
-                volumes.move(connection, volume, VolumeStatus.DELETING)
+                moves.move(connection, volume, VolumeStatus.DELETING)
 
     def _fill(self, backend: Backend, volume: Volume) -> None:
         """Make the disk, with the bytes that the row names."""

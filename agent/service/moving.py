@@ -14,7 +14,7 @@ from typing import Any
 from oslo_log import log
 
 from agent.backends import Backends
-from agent.db import volumes
+from agent.db import moves
 from agent.db.engine import Database
 from agent.errors import AgentError, Conflict, Invalid, NotFound
 from agent.locks import Locks
@@ -173,7 +173,7 @@ class Moving:
             raise unfit(volume, "retyped", "available")
         with self._db.writing() as connection:
             self._types.unchanged(connection, kind)
-            if not volumes.move(
+            if not moves.move(
                 connection,
                 volume,
                 VolumeStatus.AVAILABLE,
@@ -198,7 +198,7 @@ class Moving:
             self._check_way(volume, backend)
         with self._db.writing() as connection:
             self._types.unchanged(connection, kind)
-            if not volumes.move(
+            if not moves.move(
                 connection,
                 volume,
                 status,
@@ -284,7 +284,7 @@ def _check_free(volume: Volume) -> None:
 def _unfit(connection: Any, seen: Volume, what: str) -> AgentError:
     """Why a volume that may be ``what`` by its own row was not."""
     volume = found(connection, seen.id)
-    if not volumes.same(seen, volume):
+    if not moves.same(seen, volume):
         return changed(volume.id)
     if volume.attachments:
         return Invalid(

@@ -7,7 +7,7 @@ from __future__ import annotations
 from oslo_log import log
 
 from agent.backends import Backends
-from agent.db import snapshots, volumes
+from agent.db import moves, snapshots
 from agent.db.engine import Database
 from agent.errors import AgentError, Conflict, Invalid, NotFound
 from agent.locks import Locks
@@ -49,7 +49,7 @@ class Reverting:
             _check(volume, snapshots.of_volume(connection, volume_id), snapshot_id)
             _check_unread(snapshots.reader(connection, snapshot_id), snapshot_id)
             old = _from(volume)
-            if old is None or not volumes.move(
+            if old is None or not moves.move(
                 connection,
                 volume,
                 VolumeStatus.REVERTING,

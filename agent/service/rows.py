@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from agent.db import snapshots, volumes
+from agent.db import moves, snapshots, volumes
 from agent.db.engine import Database
 from agent.errors import AgentError, Busy, Conflict, Exhausted, Invalid, NotFound
 from agent.records import Volume
@@ -57,9 +57,9 @@ class Rows:
         reason: str | None = None,
         **values: Any,
     ) -> bool:
-        """Go on from ``volume`` as it was read; see agent.db.volumes.move."""
+        """Go on from ``volume`` as it was read; see agent.db.moves.move."""
         with self._db.writing() as connection:
-            return volumes.move(connection, volume, new, reason=reason, **values)
+            return moves.move(connection, volume, new, reason=reason, **values)
 
     @contextmanager
     def unless_changed(self, seen: Volume) -> Iterator[None]:
@@ -72,7 +72,7 @@ class Rows:
         except AgentError as error:
             with self._db.reading() as connection:
                 now = volumes.get(connection, seen.id)
-            if volumes.same(seen, now):
+            if moves.same(seen, now):
                 raise
             raise changed(seen.id) from error
 

@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Mapping
 from typing import Any
 
-from agent.db import snapshots, volumes
+from agent.db import moves, snapshots, volumes
 from agent.db.engine import Database, now
 from agent.errors import AgentError, Invalid
 from agent.records import Context, NewVolume, Page, Volume
@@ -125,7 +125,7 @@ class Volumes:
                 raise _undeletable(connection, volume)
             if cascade:
                 _give_up_snapshots(connection, volume_id)
-            if not volumes.move(
+            if not moves.move(
                 connection,
                 volume,
                 VolumeStatus.DELETING,

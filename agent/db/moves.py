@@ -1,0 +1,109 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""How the status of a volume's row is written: by ``move``, and by nothing else."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+import sqlalchemy as sa
+
+from agent.db.engine import now
+from agent.db.schema import SNAPSHOTS, VOLUME_ATTACHMENT, VOLUMES
+from agent.records import Volume
+from agent.states import VolumeStatus, may_move_volume
+
+_V = VOLUMES.c
+_A = VOLUME_ATTACHMENT.c
+_HERE = _V.deleted == sa.false()
+
+#: The fields of a volume that decide what may be done to it, and their columns.
+DECISIVE: Mapping[str, sa.Column[Any]] = {
+    "own_status": _V.status,
+    "size": _V.size,
+    "backend": _V.backend,
+    "multiattach": _V.multiattach,
+    "volume_type_id": _V.volume_type_id,
+    "leaving": _V.leaving,
+}
+
+
+def has(*where: sa.ColumnElement[bool]) -> sa.ColumnElement[bool]:
+    """Whether the volume of this row has an attachment like that."""
+    return (
+        sa.select(sa.literal(1))
+        .select_from(VOLUME_ATTACHMENT)
+        .where(_A.volume_id == _V.id, _A.deleted == sa.false(), *where)
+        .correlate(VOLUMES)
+        .exists()
+    )
+
+
+_HAS_SNAPSHOTS = (
+    sa.select(sa.literal(1))
+    .select_from(SNAPSHOTS)
+    .where(SNAPSHOTS.c.volume_id == _V.id, SNAPSHOTS.c.deleted == sa.false())
+    .correlate(VOLUMES)
+    .exists()
+)
+
+# Volumes beside the one of the row: its clones.
+MADE = VOLUMES.alias("made")
+CLONES = (
+    sa.select(MADE.c.id)
+    .where(MADE.c.deleted == sa.false(), MADE.c.intent.is_not(None))
+    .limit(1)
+)
+_HAS_CLONES = CLONES.where(MADE.c.source_volid == _V.id).correlate(VOLUMES).exists()
+
+
+def move(
+    connection: sa.Connection,
+    seen: Volume,
+    new: VolumeStatus,
+    *,
+    reason: str | None = None,
+    unattached: bool = False,
+    unsnapped: bool = False,
+    uncloned: bool = False,
+    **values: Any,
+) -> bool:
+    """Compare and swap; False when the row is not as it was ``seen`` any more.
+
+    What is compared is all that a decision may rest on: DECISIVE. With
+    ``unattached`` it also fails while the volume has any attachment, with
+    ``unsnapped`` while it has snapshots, with ``uncloned`` while it has clones
+    that are not whole yet. ``values`` are other columns, written with it.
+    """
+    if not may_move_volume(seen.own_status, new):
+        raise AssertionError(
+            f"agent.states has no move from {seen.own_status} to {new}"
+        )
+    values |= {"status": new, "status_reason": reason, "updated_at": now()}
+    guards = (unattached, unsnapped, uncloned)
+    statement = _moved(frozenset(values), guards)
+    expected = {f"_{name}": getattr(seen, name) for name in DECISIVE}
+    which = {"_id": seen.id, **expected}
+    return connection.execute(statement, {**values, **which}).rowcount == 1
+
+
+def same(seen: Volume, found: Volume | None) -> bool:
+    """Whether a decision that rests on ``seen`` would be the same on ``found``."""
+    return found is not None and all(
+        getattr(seen, name) == getattr(found, name) for name in (*DECISIVE, "intent")
+    )
+
+
+@functools.lru_cache
+def _moved(columns: frozenset[str], guards: tuple[bool, bool, bool]) -> sa.Update:
+    """The statement that writes these columns of the row ``_id``; made once each."""
+    none_of = (has(), _HAS_SNAPSHOTS, _HAS_CLONES)
+    where = [_V.id == sa.bindparam("_id"), _HERE]
+    for name, column in DECISIVE.items():
+        value = sa.bindparam(f"_{name}", type_=column.type)
+        where.append(column.is_not_distinct_from(value))
+    where += [~each for each, wanted in zip(none_of, guards, strict=True) if wanted]
+    values: dict[str, Any] = {name: sa.bindparam(name) for name in columns}
+    return sa.update(VOLUMES).where(*where).values(values)
