@@ -125,7 +125,7 @@ def _logged(step: Step, ident: str, backend: str) -> Callable[[Future[None]], No
     name = getattr(step, "__name__", "step")
 
     def log_failure(job: Future[None]) -> None:
-        error = job.exception()
+        error = None if job.cancelled() else job.exception()
         if isinstance(error, AgentError):
             LOG.error(
                 "[%s] JOB failed step=%s id=%s: %s; a reconcile tries it again where"
