@@ -1,0 +1,86 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""The drivers that a daemon loads: every verb is done in the storage's process."""
+
+from __future__ import annotations
+
+import inspect
+import uuid
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
+
+from oslo_config import cfg
+from storm_storage.door import Door
+
+from drivers.base import Root, TargetDriver, VolumeDriver
+from drivers.fake import FakeVolumes
+from drivers.targets.fake import FakeTarget
+
+SOCKET = cfg.StrOpt("storm_socket", help="Where the storage's process listens.")
+PATIENCE = cfg.FloatOpt(
+    "storm_patience",
+    default=60.0,
+    help="Seconds after which a call to the storage fails with DeadlineExceeded.",
+)
+CLOSED = cfg.BoolOpt(
+    "storm_extends_open",
+    default=True,
+    help="Whether a volume that hosts have can grow.",
+)
+
+
+def _remote(verb: str) -> Callable[..., Any]:
+    def call(self: Any, *given: object, **named: object) -> Any:
+        return self.door.call(self.ROLE, self.key, verb, *given, **named)
+
+    call.__name__ = verb
+    return call
+
+
+def _verbs(contract: type, *local: str) -> dict[str, Callable[..., Any]]:
+    """A method for each verb of the contract, done by the storage's process."""
+    return {
+        name: _remote(name)
+        for name, _ in inspect.getmembers(contract, inspect.isfunction)
+        if not name.startswith("_") and name not in local
+    }
+
+
+def _key(name: str, options: Mapping[str, Any], known: list[cfg.Opt]) -> object:
+    """What the storage's process makes the same driver from, once for each of ours."""
+    kept = {option.dest: options[option.dest] for option in known}
+    return str(uuid.uuid4()), name, tuple(sorted(kept.items()))
+
+
+class StormVolumes(FakeVolumes):
+    """``FakeVolumes`` in the storage's process."""
+
+    ROLE = "volumes"
+    OPTIONS: ClassVar[list[cfg.Opt]] = [*FakeVolumes.OPTIONS, SOCKET, PATIENCE, CLOSED]
+
+    def __init__(self, name: str, options: Mapping[str, Any], root: Root) -> None:
+        VolumeDriver.__init__(self, name, options, root)
+        self.door = Door(options["storm_socket"], options["storm_patience"])
+        self.key = _key(name, options, FakeVolumes.OPTIONS)
+
+    @property
+    def extends_open(self) -> bool:
+        return bool(self.options["storm_extends_open"])
+
+
+class StormTarget(FakeTarget):
+    """``FakeTarget`` in the storage's process; what needs no storage stays here."""
+
+    ROLE = "target"
+    OPTIONS: ClassVar[list[cfg.Opt]] = [*FakeTarget.OPTIONS, SOCKET, PATIENCE]
+
+    def __init__(self, name: str, options: Mapping[str, Any], root: Root) -> None:
+        super().__init__(name, options, root)
+        self.door = Door(options["storm_socket"], options["storm_patience"])
+        self.key = _key(name, options, FakeTarget.OPTIONS)
+
+
+for _name, _verb in _verbs(VolumeDriver).items():
+    setattr(StormVolumes, _name, _verb)
+for _name, _verb in _verbs(TargetDriver, "connection").items():
+    setattr(StormTarget, _name, _verb)

@@ -1,0 +1,139 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""The storage as others than the daemon use it: hosts, owners of disks, the storm."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from typing import Any
+
+from storm_storage.faults import Fault, Faults
+from storm_storage.twins import Twins
+
+from drivers.conformance.interruption import Countdown
+from drivers.conformance.root import NoRoot
+from drivers.fake_storage import BLOCK, FakeDisk, storage
+from drivers.targets.fake import FakeSession, FakeTarget
+from drivers.values import Auth
+
+_TARGET_OPTIONS = {option.dest: option.default for option in FakeTarget.OPTIONS}
+
+
+class Machine:
+    """Verbs for tests; a backend is given by its name."""
+
+    def __init__(self, faults: Faults, twins: Twins) -> None:
+        self._faults, self._twins = faults, twins
+        self._numbers = itertools.count(1)
+        self._sessions: dict[int, FakeSession] = {}
+        self._dying: dict[str, Countdown] = {}
+        self._mutex = threading.Lock()
+
+    # hosts
+
+    def login(
+        self, backend: str, volume_id: str, initiator: str, auth: Auth | None
+    ) -> int:
+        """Log a host in; the number of its session. Raises as ``FakeTarget.login``."""
+        target = FakeTarget(backend, _TARGET_OPTIONS, NoRoot())
+        session, number = target.login(volume_id, initiator, auth), next(self._numbers)
+        self._sessions[number] = session
+        return number
+
+    def session(self, number: int, verb: str, *given: Any) -> Any:
+        """Read, write, close, or one of the properties of a session."""
+        found = getattr(self._sessions[number], verb)
+        return found(*given) if callable(found) else found
+
+    # owners of disks
+
+    def read(self, backend: str, volume_id: str, offset: int, length: int) -> bytes:
+        """Bytes of a disk."""
+        return storage(backend).read(volume_id, offset, length)
+
+    def write(self, backend: str, volume_id: str, offset: int, data: bytes) -> None:
+        """Write to a disk."""
+        storage(backend).write(volume_id, offset, data)
+
+    def discard(self, backend: str, volume_id: str, offset: int, length: int) -> None:
+        """Discard bytes of a disk."""
+        storage(backend).discard(volume_id, offset, length)
+
+    def hold(self, backend: str, volume_id: str, is_open: bool) -> None:
+        """Have a disk open, or not any more."""
+        held = storage(backend).open
+        (held.add if is_open else held.discard)(volume_id)
+
+    def occupy(self, backend: str, size: int) -> None:
+        """Take so many bytes of the pool, or give them back."""
+        storage(backend).foreign += size
+
+    def put_foreign(
+        self, backend: str, reference: str, size: int, blocks: dict[int, bytes]
+    ) -> None:
+        """Put somebody's disk into the pool; ``blocks`` by their number."""
+        disk, held = FakeDisk(size), storage(backend)
+        for number, data in blocks.items():
+            disk.write(number * BLOCK, data)
+        with held.lock:
+            held.foreign_disks[reference] = disk
+            held.foreign += size
+
+    def put_foreign_export(self, backend: str, name: str, acls: dict[str, Any]) -> None:
+        """Export something under a name that is not ours."""
+        storage(backend).foreign_exports[name] = acls
+
+    def foreign_exports(self, backend: str) -> Any:
+        """What others export."""
+        return [
+            (name, initiator, acl.mode, len(acl.sessions))
+            for name, acls in storage(backend).foreign_exports.items()
+            for initiator, acl in acls.items()
+        ]
+
+    # the storm
+
+    def state(self, backend: str, width: int) -> dict[str, Any]:
+        """All there is: the first ``width`` bytes of each block that was written."""
+        held = storage(backend)
+        with held.lock:
+            return {
+                "disks": {k: _disk(d, width) for k, d in held.disks.items()},
+                "snapshots": {k: _disk(d, width) for k, d in held.snapshots.items()},
+                "foreign": {k: _disk(d, width) for k, d in held.foreign_disks.items()},
+                "leaving": list(held.leaving),
+                "exports": {
+                    volume_id: {
+                        name: (str(acl.mode), acl.attachment_id)
+                        for name, acl in acls.items()
+                    }
+                    for volume_id, acls in held.exports.items()
+                },
+            }
+
+    def arm(self, kind: str, backend: str, point: str, times: int, sec: float) -> None:
+        """Have something go wrong; see ``Fault``."""
+        self._faults.arm(Fault(kind, backend, point, times, sec))
+
+    def clear(self) -> None:
+        """Nothing goes wrong any more."""
+        self._faults.clear()
+
+    def twins(self) -> list[str]:
+        """What was done twice at once to one volume."""
+        return list(self._twins.seen)
+
+    def die_after(self, ident: str, steps: int) -> None:
+        """The driver of that key dies at this many points from now."""
+        self._dying[ident] = Countdown(steps)
+
+    def count(self, ident: str, point: str) -> None:
+        """A driver passes a point."""
+        if countdown := self._dying.get(ident):
+            countdown(point)
+
+
+def _disk(disk: FakeDisk, width: int) -> tuple[int, bool, dict[int, bytes]]:
+    blocks = disk.blocks or {}
+    return disk.size, disk.whole, {n: bytes(b[:width]) for n, b in blocks.items()}

@@ -1,0 +1,120 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""The storage's process: disks, exports, and the hosts that are logged in.
+
+    python -m storm_storage.server SOCKET SEED DELAY
+
+It ends when its standard input does, so it never outlives who started it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import threading
+from collections.abc import Callable
+from multiprocessing.connection import Connection, Listener
+from typing import Any
+
+from storm_storage.door import parts
+from storm_storage.faults import Faults
+from storm_storage.machine import Machine
+from storm_storage.twins import Twins
+
+from drivers.base import TargetDriver, VolumeDriver
+from drivers.conformance.interruption import Killed
+from drivers.conformance.root import NoRoot
+from drivers.fake import FakeVolumes
+from drivers.targets.fake import FakeTarget
+
+_CLASSES: dict[str, type[FakeVolumes] | type[FakeTarget]] = {
+    "volumes": FakeVolumes,
+    "target": FakeTarget,
+}
+#: A verb that has lost its caller ends at its next point as often as this.
+_DIES = 0.5
+
+
+class Server:
+    """Every connection has a thread; a driver of the daemon has its twin here."""
+
+    def __init__(self, seed: int, delay: float) -> None:
+        self.faults = Faults(seed, delay)
+        self.twins = Twins()
+        self.machine = Machine(self.faults, self.twins)
+        self._drivers: dict[object, VolumeDriver | TargetDriver] = {}
+        self._mutex, self._caller = threading.Lock(), threading.local()
+
+    def serve(self, path: str) -> None:
+        """Answer whoever connects; never returns."""
+        with Listener(path, "AF_UNIX", backlog=128) as listener:
+            while True:
+                connection = listener.accept()
+                threading.Thread(
+                    target=self._answer, args=(connection,), daemon=True
+                ).start()
+
+    def _answer(self, connection: Connection) -> None:
+        self._caller.connection = connection
+        with connection, contextlib.suppress(EOFError, OSError):
+            while True:
+                connection.send(self._done(*connection.recv()))
+
+    def _done(
+        self,
+        role: str,
+        key: Any,
+        verb: str,
+        given: tuple[Any, ...],
+        named: dict[str, Any],
+    ) -> tuple[bool, Any]:
+        # A verb whose caller has died goes on, as in a helper, or dies with it.
+        self._caller.mortal = self.faults.chance() < _DIES
+        try:
+            if role == "machine":
+                return True, getattr(self.machine, verb)(*given, **named)
+            method = getattr(self._driver(role, key), verb)
+            caller = self._caller.connection
+            with self.twins.working(key[0], verb, given, lambda: not _ended(caller)):
+                return True, method(*given, **named)
+        except BaseException as error:
+            return False, parts(error)
+
+    def _driver(self, role: str, key: Any) -> VolumeDriver | TargetDriver:
+        with self._mutex:
+            if key not in self._drivers:
+                _, name, options = key
+                made = _CLASSES[role](name, dict(options), NoRoot())
+                made.failures.watch(self._watcher(name, key[0]))
+                self._drivers[key] = made
+            return self._drivers[key]
+
+    def _watcher(self, backend: str, ident: str) -> Callable[[str], None]:
+        def passed(point: str) -> None:
+            self.machine.count(ident, point)
+            if self._caller.mortal and _ended(self._caller.connection):
+                raise Killed(point)
+            self.faults.at(backend, point)
+
+        return passed
+
+
+def _ended(connection: Connection) -> bool:
+    """Whether the caller has gone: before its answer there is nothing else to read."""
+    try:
+        return connection.poll(0)
+    except OSError:
+        return True
+
+
+def main(argv: list[str]) -> int:
+    """Serve until the standard input ends."""
+    path, seed, delay = argv
+    server = Server(int(seed), float(delay))
+    threading.Thread(target=server.serve, args=(path,), daemon=True).start()
+    sys.stdin.read()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
