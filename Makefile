@@ -4,7 +4,7 @@ PYTHON := $(VENV)/bin/python
 LAB    := tests/lab/run
 PYTEST := $(PYTHON) -m pytest
 
-.PHONY: help demo test test-kernels test-loopback outside check restart scheduler bench run states sample clean
+.PHONY: help demo test test-kernels test-loopback outside check restart storm scheduler bench run states sample clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -21,11 +21,15 @@ demo: $(VENV)/.ready ## the main job on a real kernel: one volume, three hosts, 
 check: $(VENV)/.ready ## the fast loop, under a minute: format, lint, types, imports, unit, API, conformance
 	tests/check
 
-test: check restart outside scheduler ## everything: check, the outside driver, a real scheduler, then the system tests on a real kernel in the lab
+test: check restart storm outside scheduler ## everything: check, a storm, the outside driver, a real scheduler, then the system tests on a real kernel in the lab
 	tests/system/run
 
 restart: $(VENV)/.ready ## the daemon's lives: how it starts or refuses to, killed at every step, on the fake backend
 	$(PYTEST) -q -n 2 tests/restart
+
+storm: $(VENV)/.ready ## 60 s of many clients, faults and kill -9 against a daemon, then the invariants
+	$(PYTEST) -q -n 2 tests/storm
+	tests/storm/run
 
 scheduler: $(VENV)/.ready ## the real cinder-scheduler against our reports, on loopback: RabbitMQ, Cinder 29.0.0
 	tests/scheduler/run

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -35,7 +36,7 @@ def environment(work: Path, tree: Path) -> dict[str, str]:
     )
     (known / "entry_points.txt").write_text(ENTRY_POINTS)
     path = os.pathsep.join(map(str, (tree, HERE, known.parent)))
-    return {**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
+    return {**os.environ, "PYTHONPATH": path, "PYTHONFAULTHANDLER": "1"}
 
 
 class Storage:
@@ -85,6 +86,7 @@ class Daemon:
             [*words, "--state-path", state, "--listen", self._listen],
             cwd=self._tree,
             env=environment(self._work, self._tree),
+            stdout=self.log,
             stderr=self.log,
         )
 
@@ -110,6 +112,7 @@ class Daemon:
         try:
             self._process.wait(seconds)
         except subprocess.TimeoutExpired:
-            self.kill()
+            self._process.send_signal(signal.SIGABRT)  # its log gets every stack
+            self._process.wait()
             raise Failed(f"SIGTERM did not end the daemon in {seconds:g} s") from None
         return time.monotonic() - began

@@ -15,8 +15,6 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 import pytest
-from storm_storage.door import Door
-from storm_storage.driver import StormTarget, StormVolumes
 
 from drivers.base import TargetDriver, VolumeDriver
 from drivers.conformance.fakes import FakeTargetFixtures, FakeVolumeFixtures
@@ -27,6 +25,8 @@ from drivers.conformance.target import TargetContract
 from drivers.conformance.volume import VolumeContract
 from drivers.fake_storage import FakeAcl
 from drivers.values import GIB, Auth, Disk, Mode, Snapshot, Volume
+from storm_storage.door import Door
+from storm_storage.driver import StormTarget, StormVolumes
 from tests.storm.processes import ROOT, Storage
 
 

@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 from oslo_config import cfg
-from storm_storage.door import Door
 
 from drivers.base import Root, TargetDriver, VolumeDriver
 from drivers.fake import FakeVolumes
 from drivers.targets.fake import FakeTarget
+from storm_storage.door import Door
 
 SOCKET = cfg.StrOpt("storm_socket", help="Where the storage's process listens.")
 PATIENCE = cfg.FloatOpt(

@@ -11,12 +11,20 @@ from __future__ import annotations
 
 import random
 import threading
+import time
 from dataclasses import dataclass
 
 from drivers import errors
 
 #: Where an error may be raised that promises that nothing was done.
 _BEFORE = ".before"
+#: Verbs that are slow at times; what moves depend on is so more often.
+_SLOW = (
+    *("disk",) * 6,
+    *("create", "create_snapshot", "create_from", "fill", "extend", "revert"),
+    *("delete", "apply", "remove", "unmanage", "none"),
+)
+_DAYS = 0.7  # seconds for which one verb is slow
 _ROOM = ("create", "extend", "create_snapshot", "create_from")
 _TARGET = ("apply", "remove")
 
@@ -40,6 +48,7 @@ class Faults:
         self._random, self.delay = random.Random(seed), delay
         self._mutex, self._armed = threading.Lock(), list[Fault]()
         self._released = threading.Event()
+        self._slow, self._slow_until = "", 0.0
 
     def arm(self, fault: Fault) -> None:
         """Have it happen."""
@@ -57,13 +66,26 @@ class Faults:
         """A driver of that backend passes the point."""
         with self._mutex:
             fault, released = self._due(backend, point), self._released
-            pause = self._random.random() ** 4 * self.delay
         if fault is None:
-            released.wait(pause)
+            self.pause(point.partition(".")[0])
         elif fault.kind == "hang":
             released.wait(fault.seconds)
         else:
             raise _error(backend, point)
+
+    def pause(self, verb: str) -> None:
+        """Take a moment; a long one for the verb that is slow these days.
+
+        It is so four times of ten: what was begun earlier is overtaken by the next.
+        """
+        with self._mutex:
+            if time.monotonic() > self._slow_until:
+                self._slow = self._random.choice(_SLOW)
+                self._slow_until = time.monotonic() + _DAYS
+            slow = verb == self._slow and self._random.random() < 0.4
+            longest = self.delay if slow else self.delay / 1000
+            seconds, released = self._random.random() * longest, self._released
+        released.wait(seconds)
 
     def chance(self) -> float:
         """A number from 0 to 1."""

@@ -6,16 +6,16 @@ from __future__ import annotations
 
 import itertools
 import threading
+from collections.abc import Collection
 from typing import Any
-
-from storm_storage.faults import Fault, Faults
-from storm_storage.twins import Twins
 
 from drivers.conformance.interruption import Countdown
 from drivers.conformance.root import NoRoot
 from drivers.fake_storage import BLOCK, FakeDisk, storage
 from drivers.targets.fake import FakeSession, FakeTarget
 from drivers.values import Auth
+from storm_storage.faults import Fault, Faults
+from storm_storage.twins import Twins
 
 _TARGET_OPTIONS = {option.dest: option.default for option in FakeTarget.OPTIONS}
 
@@ -111,6 +111,10 @@ class Machine:
                     for volume_id, acls in held.exports.items()
                 },
             }
+
+    def where(self, volume_id: str, backends: Collection[str]) -> list[str]:
+        """The backends that have a disk of that volume."""
+        return [name for name in backends if volume_id in storage(name).disks]
 
     def arm(self, kind: str, backend: str, point: str, times: int, sec: float) -> None:
         """Have something go wrong; see ``Fault``."""

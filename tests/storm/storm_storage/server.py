@@ -16,16 +16,15 @@ from collections.abc import Callable
 from multiprocessing.connection import Connection, Listener
 from typing import Any
 
-from storm_storage.door import parts
-from storm_storage.faults import Faults
-from storm_storage.machine import Machine
-from storm_storage.twins import Twins
-
 from drivers.base import TargetDriver, VolumeDriver
 from drivers.conformance.interruption import Killed
 from drivers.conformance.root import NoRoot
 from drivers.fake import FakeVolumes
 from drivers.targets.fake import FakeTarget
+from storm_storage.door import parts
+from storm_storage.faults import Faults
+from storm_storage.machine import Machine
+from storm_storage.twins import Twins
 
 _CLASSES: dict[str, type[FakeVolumes] | type[FakeTarget]] = {
     "volumes": FakeVolumes,
@@ -68,17 +67,25 @@ class Server:
         given: tuple[Any, ...],
         named: dict[str, Any],
     ) -> tuple[bool, Any]:
+        answer: tuple[bool, Any]
         # A verb whose caller has died goes on, as in a helper, or dies with it.
         self._caller.mortal = self.faults.chance() < _DIES
         try:
             if role == "machine":
                 return True, getattr(self.machine, verb)(*given, **named)
-            method = getattr(self._driver(role, key), verb)
-            caller = self._caller.connection
-            with self.twins.working(key[0], verb, given, lambda: not _ended(caller)):
-                return True, method(*given, **named)
+            answer = True, self._worked(role, key, verb, given, named)
         except BaseException as error:
-            return False, parts(error)
+            answer = False, parts(error)
+        self.faults.pause(verb)
+        return answer
+
+    def _worked(
+        self, role: str, key: Any, verb: str, given: Any, named: dict[str, Any]
+    ) -> Any:
+        """A verb of a driver."""
+        method, caller = getattr(self._driver(role, key), verb), self._caller.connection
+        with self.twins.working(key[0], verb, given, lambda: not _ended(caller)):
+            return method(*given, **named)
 
     def _driver(self, role: str, key: Any) -> VolumeDriver | TargetDriver:
         with self._mutex:

@@ -1,0 +1,147 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""What makes a storm of the clients' work: duels, faults of the storage, kills."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tests.storm import asking, hosts, volumes
+from tests.storm.client import Client, Duel
+from tests.storm.world import BACKENDS, World
+
+Work = volumes.Work
+
+
+def on_any(work: Work) -> Callable[[Client], None]:
+    """The work on a volume by chance."""
+
+    def done(client: Client) -> None:
+        volume_id = client.world.pick(client.chance)
+        if volume_id is not None:
+            work(client, volume_id)
+
+    return done
+
+
+#: What a client does of its own accord, and how often.
+OPERATIONS: list[tuple[Callable[[Client], None], int]] = [
+    (volumes.create, 8),
+    (on_any(volumes.delete), 4),
+    (on_any(volumes.extend), 4),
+    (on_any(volumes.snapshot), 4),
+    (on_any(volumes.delete_snapshot), 6),
+    (on_any(volumes.clone), 3),
+    (on_any(volumes.from_snapshot), 3),
+    (on_any(volumes.revert), 4),
+    (on_any(volumes.retype), 4),
+    (on_any(volumes.flip), 4),
+    (on_any(volumes.migrate), 4),
+    (on_any(volumes.rename), 4),
+    (on_any(volumes.unmanage), 1),
+    (volumes.manage, 3),
+    (on_any(hosts.attach), 10),
+    (hosts.connect, 5),
+    (hosts.complete, 6),
+    (hosts.detach, 12),
+    (hosts.write, 18),
+    (asking.lists, 5),
+    (asking.types, 1),
+    (asking.health, 1),
+    (asking.manageable, 1),
+]
+
+#: Several migrations to the same backend.
+_MOVE = "move"
+#: What several clients do to one volume at one moment. The first word: whether it
+#: must be free of hosts and snapshots, or most of it is refused.
+DUELS: list[tuple[bool, Sequence[Work | str]]] = [
+    (True, (_MOVE, _MOVE)),
+    (True, (_MOVE, _MOVE)),
+    (True, (_MOVE, _MOVE, _MOVE)),
+    (True, (_MOVE, _MOVE, volumes.clone)),
+    (True, (volumes.migrate, volumes.retype, volumes.snapshot, hosts.attach)),
+    (True, (volumes.share, hosts.attach, volumes.reserve_for_one, hosts.attach)),
+    (True, (volumes.share, volumes.reserve_for_one, *(hosts.attach,) * 4)),
+    (True, (volumes.share, volumes.reserve_for_one, *(hosts.attach,) * 4)),
+    (True, (volumes.flip, hosts.attach, volumes.retype, hosts.attach, volumes.flip)),
+    (True, (volumes.unmanage, hosts.attach, volumes.migrate)),
+    (True, (volumes.delete, hosts.attach, volumes.clone, volumes.snapshot)),
+    (False, (volumes.extend,) * 2),
+    (False, (volumes.extend,) * 4),
+    (False, (volumes.extend,) * 6),
+    (False, (volumes.extend, volumes.extend, volumes.snapshot, volumes.clone)),
+    (False, (volumes.revert, volumes.revert, volumes.extend, hosts.attach)),
+    (False, (volumes.revert,) * 4),
+    (False, (volumes.revert, volumes.delete_snapshot, volumes.from_snapshot)),
+    (False, (volumes.delete, volumes.snapshot, volumes.revert, hosts.attach)),
+    (False, (hosts.attach,) * 3),
+]
+
+_POINTS = (
+    "create.before", "create.half", "create.after", "delete.before", "delete.after",
+    "extend.before", "extend.after", "create_snapshot.before", "create_snapshot.after",
+    "delete_snapshot.before", "delete_snapshot.after", "create_from.before",
+    "create_from.half", "create_from.after", "revert.before", "revert.after",
+    "fill.before", "fill.half", "fill.after", "manage.before", "manage.after",
+    "unmanage.before", "unmanage.after", "apply.before", "apply.exported",
+    "apply.closed", "apply.born", "apply.opened", "apply.after", "remove.before",
+    "remove.after", "disk", "disks", "capacity", "check", "observe",
+)  # fmt: skip
+
+
+class Chaos:
+    """Chances of its own, so that clients stay as the seed has them."""
+
+    def __init__(self, seed: int, director: Client, clients: Sequence[Client]) -> None:
+        self._chance = random.Random(f"{seed}/chaos")
+        self._director, self._clients = director, clients
+
+    def duels(self) -> None:
+        """Have clients do something to one volume at one moment, several to each."""
+        answer = self._director.get("volumes/detail")
+        rows = answer.body["volumes"] if answer.status == 200 else []
+        self._chance.shuffle(rows)
+        clients = [client for client in self._clients if client.duels.empty()]
+        self._chance.shuffle(clients)
+        while rows and len(clients) > 1:
+            free, works = self._chance.choice(DUELS)
+            row = self._one(rows, free)
+            if row is None:
+                volumes.make(self._director, "create", {"size": 1})
+                return
+            several, clients = clients[: len(works)], clients[len(works) :]
+            self._begin(row, several, works)
+
+    def _begin(
+        self, row: dict[str, Any], several: list[Client], works: Sequence[Work | str]
+    ) -> None:
+        barrier = threading.Barrier(len(several))
+        here = row["os-vol-host-attr:host"].partition("#")[2]
+        to = volumes.migrate_to(self._chance.choice([b for b in BACKENDS if b != here]))
+        for client, work in zip(several, works, strict=False):
+            chosen = to if isinstance(work, str) else work
+            client.duels.put(Duel(chosen, row["id"], barrier))
+
+    def _one(self, rows: list[dict[str, Any]], free: bool) -> dict[str, Any] | None:
+        """Take a volume out of the list, one that nobody has where it must be free."""
+        world: World = self._director.world
+        for row in rows:
+            idle = row["status"] == "available" and not world.snapshots(row["id"])
+            if idle or not free:
+                rows.remove(row)
+                return row
+        return None
+
+    def fault(self) -> str:
+        """Have something fail, or hang for a moment; says what."""
+        kind = self._chance.choice(["fail", "fail", "hang"])
+        backend = self._chance.choice(BACKENDS)
+        point = self._chance.choice(_POINTS)
+        times, seconds = self._chance.randint(1, 2), self._chance.uniform(0.3, 2.5)
+        door = self._director.door
+        door.call("machine", None, "arm", kind, backend, point, times, seconds)
+        return f"{kind} {backend} {point}"

@@ -1,0 +1,283 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""The invariants, one function each: a sentence for everything that contradicts it.
+
+All of them compare what clients were answered, what the API shows and what the
+storage holds, at a time when nothing is under way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from drivers.values import GIB
+from tests.storm import marks, model
+from tests.storm.journal import Journal
+from tests.storm.model import Model, Register
+from tests.storm.seen import Seen
+
+Found = Iterator[tuple[str, tuple[str, ...]]]
+_NEW = ("create", "clone", "from-snapshot", "manage")
+_HALF = frozenset({"error", "error_managing", "error_deleting"})
+_WANTED = frozenset({"attaching", "attached"})
+
+
+def each_row_has_its_disk(seen: Seen, journal: Journal) -> Found:
+    """Exactly once, on the backend of the row, whole, and of its size."""
+    for ident, row in seen.volumes.items():
+        disks = seen.disks(ident)
+        if row["status"] in _HALF:
+            continue
+        if list(disks) != [seen.backend(ident)]:
+            said = f"its row says {seen.backend(ident)}, its disks are on {list(disks)}"
+            yield said, (ident,)
+            continue
+        [(size, whole, _)] = disks.values()
+        if size != row["size"] * GIB and row["status"] != "error_extending":
+            yield f"it has {row['size']} GiB, its disk {size / GIB:g}", (ident,)
+        if not whole:
+            yield "its disk is half-made", (ident,)
+
+
+def each_disk_has_its_row(seen: Seen, journal: Journal) -> Found:
+    """Nothing is left of what is gone, or never came to be."""
+    for name, held in seen.storage.items():
+        for ident in held["disks"].keys() - seen.volumes.keys():
+            yield f"a disk on {name} has no row", (ident,)
+        for ident in held["snapshots"].keys() - seen.snapshots.keys():
+            yield f"a snapshot on {name} has no row", (ident,)
+
+
+def each_snapshot_is_kept(seen: Seen, journal: Journal) -> Found:
+    """Where its volume is."""
+    for ident, row in seen.snapshots.items():
+        if row["status"] == "available":
+            volume_id = row["volume_id"]
+            if volume_id not in seen.volumes:
+                yield f"its volume {volume_id} has no row", (ident, volume_id)
+            elif ident not in seen.storage[seen.backend(volume_id)]["snapshots"]:
+                yield "its bytes are not kept", (ident, volume_id)
+
+
+def a_plain_volume_has_one_host(seen: Seen, journal: Journal) -> Found:
+    """One attachment, unless those of one instance; and one access at the target."""
+    for ident, row in seen.volumes.items():
+        rows = seen.of_volume(ident)
+        held = {
+            attached["instance"] or key
+            for key, attached in rows.items()
+            if attached["status"] != "error_attaching"
+        }
+        if not row["multiattach"] and len(held) > 1:
+            yield f"it has {len(held)} attachments", (ident, *rows)
+
+
+def the_live_target_equals_the_rows(seen: Seen, journal: Journal) -> Found:
+    """Every access that a row wants is open in its mode, and no other."""
+    wanted: dict[tuple[str, str], dict[str, str]] = {}
+    for ident, row in seen.attachments.items():
+        if row["status"] in _WANTED and row["connection_info"]:
+            key = (seen.backend(row["volume_id"]), row["volume_id"])
+            initiator = _initiator(journal, ident)
+            wanted.setdefault(key, {})[initiator] = row["attach_mode"]
+    live = {
+        (name, volume_id): {who: mode for who, (mode, _) in acls.items()}
+        for name, held in seen.storage.items()
+        for volume_id, acls in held["exports"].items()
+    }
+    for key in wanted.keys() | live.keys():
+        rows, open_now = wanted.get(key, {}), live.get(key, {})
+        if rows != open_now:
+            yield f"on {key[0]} the rows want {rows}, open is {open_now}", (key[1],)
+
+
+def _initiator(journal: Journal, attachment_id: str) -> str:
+    """The initiator that the attachment was last given."""
+    given = [
+        op.given["initiator"]
+        for op in journal.of(attachment_id, "attach", "connect")
+        if op.accepted
+    ]
+    return given[-1] if given else f"nobody was told of {attachment_id}"
+
+
+def somebody_knows_each_attachment(seen: Seen, journal: Journal) -> Found:
+    """A client was told of it, and has not been told of its end."""
+    for ident, row in seen.attachments.items():
+        if not any(op.given.get("id") == ident for op in journal.of(ident, "attach")):
+            said = f"it is {row['status']}, and nobody was told of it"
+            yield said, (ident, row["volume_id"])
+        for op in journal.of(ident, "detach"):
+            if op.accepted:
+                yield "its end was acknowledged", (ident, row["volume_id"])
+
+
+def what_was_acknowledged_is_there(seen: Seen, journal: Journal) -> Found:
+    """Until somebody asks for its end."""
+    yield from _volumes_are_there(seen, journal)
+    yield from _snapshots_are_there(seen, journal)
+    for op in journal.every("attach"):
+        ident = op.given.get("id", "")
+        gone = ident and op.accepted and ident not in seen.attachments
+        if gone and not journal.of(ident, "detach"):
+            yield "this attachment is gone", (ident,)
+    for op in journal.every("type"):
+        ident = op.given.get("id", "")
+        if ident and ident not in seen.types and not journal.of(ident, "delete-type"):
+            yield "this type is gone", (ident,)
+
+
+def _volumes_are_there(seen: Seen, journal: Journal) -> Found:
+    for op in journal.every(*_NEW):
+        ident = op.given.get("id", "")
+        ends = journal.of(ident, "delete", "unmanage")
+        if ident and ident not in seen.volumes and all(end.refused for end in ends):
+            # A creation that fails after its answer leaves a row in error.
+            yield f"this volume is gone ({op.what})", (ident,)
+        row = seen.volumes.get(ident)
+        for end in ends if row and row["status"] not in _HALF else []:
+            if end.accepted and (end.what == "delete" or end.certain):
+                yield f"its {end.what} was acknowledged", (ident,)
+
+
+def _snapshots_are_there(seen: Seen, journal: Journal) -> Found:
+    for op in journal.every("snapshot"):
+        ident = op.given.get("id")
+        if ident is None or ident in seen.snapshots:
+            continue
+        ends = journal.of(ident, "delete-snapshot")
+        ends += journal.of(op.given["volume"], "delete")
+        if all(end.refused for end in ends):
+            yield "this snapshot is gone", (ident, op.given["volume"])
+
+
+def what_was_refused_left_nothing(seen: Seen, journal: Journal) -> Found:
+    """A request that has failed has made nothing."""
+    names = {row["name"]: ident for ident, row in seen.volumes.items()}
+    names |= {row["name"]: ident for ident, row in seen.snapshots.items()}
+    for op in journal.every(*_NEW, "snapshot"):
+        if op.status is not None and not op.accepted and op.given["name"] in names:
+            ident = names[op.given["name"]]
+            yield f"its {op.what} was answered {op.status}: {op.said}", (ident,)
+
+
+def volumes_grow_as_acknowledged(seen: Seen, journal: Journal) -> Found:
+    """An extend that was seen to end well is not lost."""
+    for op in journal.every("extend"):
+        [ident] = op.objects
+        row = seen.volumes.get(ident)
+        grown = op.accepted and op.result in ("available", "in-use", "attaching")
+        if row and grown and op.given["calm"] and row["size"] < op.given["size"]:
+            yield f"it was extended to {op.given['size']}, has {row['size']}", (ident,)
+
+
+def bytes_are_those_that_were_written(seen: Seen, journal: Journal) -> Found:
+    """Through snapshots, clones, reverts, moves, and hands of others."""
+    known, registers = Model(journal), list(every_register(journal))
+    for ident, row in seen.volumes.items():
+        disks = seen.disks(ident)
+        if row["status"] in _HALF or seen.backend(ident) not in disks:
+            continue
+        blocks = disks[seen.backend(ident)][2]
+        for register in registers:
+            may = known.volume(ident, register, seen.at, seen.at)
+            yield from _differs(journal, blocks, register, may, ident)
+    for held in seen.storage.values():
+        for ident, (_, _, blocks) in held["snapshots"].items():
+            for register in registers:
+                may = known.snapshot(ident, register)
+                yield from _differs(journal, blocks, register, may, ident)
+
+
+def _differs(
+    journal: Journal,
+    blocks: dict[int, bytes],
+    register: Register,
+    may: frozenset[int],
+    ident: str,
+) -> Found:
+    found = marks.number_in(blocks, register.client, register.place)
+    if may and found not in may:
+        wanted = ", ".join(map(str, sorted(may)))
+        yield (
+            f"at place {register.place} client-{register.client} wrote {wanted}, there"
+            f" is {found}",
+            (ident,),
+        )
+
+
+def every_register(journal: Journal) -> Iterator[Register]:
+    """Those that were written at all."""
+    ops = journal.every("write", "put")
+    clients = {op.given["client"] for op in ops}
+    for client in sorted(clients):
+        for place in range(len(marks.PLACES)):
+            yield Register(client, place)
+
+
+def descriptions_are_those_written_last(seen: Seen, journal: Journal) -> Found:
+    """And metadata is of the same request."""
+    for ident, row in seen.volumes.items():
+        may = model.descriptions(journal, ident, seen.at)
+        text = row["description"] or ""
+        if text not in may:
+            yield f"its description is {text!r}, it may be {sorted(may)}", (ident,)
+        if row["metadata"].get("by", "") != text:
+            yield f"description {text!r}, metadata {row['metadata']}", (ident,)
+
+
+def what_is_given_away_is_there(seen: Seen, journal: Journal) -> Found:
+    """A disk of which the end as a volume was acknowledged is somebody's again."""
+    foreign = {name for held in seen.storage.values() for name in held["foreign"]}
+    for op in journal.every("unmanage"):
+        [ident] = op.objects
+        name = f"unmanaged-{ident}"
+        if op.certain and name not in foreign and not journal.of(name, "manage"):
+            yield f"{name} is nowhere", (ident,)
+
+
+INVARIANTS: dict[str, Callable[[Seen, Journal], Found]] = {
+    "each row has its disk exactly once": each_row_has_its_disk,
+    "each disk has its row": each_disk_has_its_row,
+    "each snapshot is kept": each_snapshot_is_kept,
+    "a plain volume has one host": a_plain_volume_has_one_host,
+    "the live target equals the rows": the_live_target_equals_the_rows,
+    "somebody knows each attachment": somebody_knows_each_attachment,
+    "what was acknowledged is there": what_was_acknowledged_is_there,
+    "what was refused left nothing": what_was_refused_left_nothing,
+    "volumes grow as acknowledged": volumes_grow_as_acknowledged,
+    "bytes are those that were written": bytes_are_those_that_were_written,
+    "descriptions are those written last": descriptions_are_those_written_last,
+    "what is given away is there": what_is_given_away_is_there,
+}
+
+
+def check(seen: Seen, journal: Journal) -> int:
+    """Note whatever contradicts an invariant; how many were checked."""
+    for name, holds in INVARIANTS.items():
+        for said, objects in holds(seen, journal):
+            journal.find(name, f"{objects[0]}: {said}", *objects)
+    return len(INVARIANTS)
+
+
+def remember(seen: Seen, journal: Journal) -> None:
+    """From here on the bytes are what was seen: what came before no longer counts."""
+    registers = list(every_register(journal))
+    for ident in seen.volumes:
+        for _, _, blocks in seen.disks(ident).values():
+            _remember(journal, ident, blocks, registers)
+    for held in seen.storage.values():
+        for ident, (_, _, blocks) in held["snapshots"].items():
+            _remember(journal, ident, blocks, registers)
+
+
+def _remember(
+    journal: Journal, ident: str, blocks: dict[int, bytes], of: list[Register]
+) -> None:
+    class Marks(dict[Register, int]):
+        def __missing__(self, key: Register) -> int:
+            return 0  # of a client that had not written by then
+
+    found = {r: marks.number_in(blocks, r.client, r.place) or 0 for r in of}
+    with journal.mark("storm", "seen", ident) as op:
+        op.given["marks"], op.certain = Marks(found), True

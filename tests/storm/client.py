@@ -1,0 +1,171 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""One client: a thread that does one operation after another, all by chance.
+
+Its chances come from the seed and its number alone. What it was not answered it
+asks again until it is, as clients are to do.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import random
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from storm_storage.door import Door
+from tests.storm.api import Answer, Api
+from tests.storm.journal import Journal, Op
+from tests.storm.world import BACKENDS, WORKING, World
+
+#: Seconds for which a client watches what it has asked for come to be.
+_WATCHED = 1.5
+_POLL = 0.03
+_REST = 0.2
+_TOGETHER = 2.0
+
+
+@dataclass(frozen=True)
+class Shared:
+    """What all clients have in common."""
+
+    seed: int
+    listen: str
+    socket: str
+    journal: Journal
+    world: World
+
+
+@dataclass
+class Duel:
+    """One operation on one volume, begun by several clients at one moment."""
+
+    work: Callable[[Client, str], None]
+    volume_id: str
+    barrier: threading.Barrier
+
+
+class Client:
+    """Its hosts have initiators that no other client uses."""
+
+    def __init__(self, number: int, shared: Shared) -> None:
+        self.number, self.name = number, f"client-{number}"
+        self.chance = random.Random(f"{shared.seed}/{number}")
+        self.journal, self.world = shared.journal, shared.world
+        self.api = Api(shared.listen, shared.journal)
+        self.door = Door(shared.socket)
+        self.duels: queue.SimpleQueue[Duel] = queue.SimpleQueue()
+        self.debts: list[Callable[[], bool]] = []
+        self.attached: list[Any] = []
+        self.unsure: set[tuple[str, str]] = set()
+        self.writes = 0
+
+    def uuid(self) -> str:
+        """One by chance of the seed."""
+        return str(uuid.UUID(int=self.chance.getrandbits(128), version=4))
+
+    @staticmethod
+    def now() -> float:
+        """The clock of the journal."""
+        return time.monotonic()
+
+    def begin(self, what: str, *objects: str, **given: Any) -> Op:
+        """An operation is about to be asked for."""
+        return self.journal.begin(self.name, what, *objects, **given)
+
+    def post(self, op: Op, path: str, body: object) -> Answer:
+        return self.api.ask(op, "POST", f"/v3/{path}", body)
+
+    def act(self, op: Op, volume_id: str, action: str, body: object) -> Answer:
+        return self.post(op, f"volumes/{volume_id}/action", {action: body})
+
+    def delete(self, op: Op, path: str) -> Answer:
+        return self.api.ask(op, "DELETE", f"/v3/{path}")
+
+    def get(self, path: str) -> Answer:
+        return self.api.ask(None, "GET", f"/v3/{path}")
+
+    def volume(self, volume_id: str) -> dict[str, Any] | None:
+        """The volume as it is now; what every look at one must show is checked."""
+        asked = time.monotonic()
+        answer = self.get(f"volumes/{volume_id}")
+        if answer.status == 404:
+            self.world.drop(volume_id)
+        if answer.status != 200:
+            return None
+        volume: dict[str, Any] = answer.body["volume"]
+        self.check(volume, asked)
+        return volume
+
+    def check(self, volume: dict[str, Any], asked: float) -> None:
+        """A volume in an answer to a request of that moment."""
+        if larger := self.world.shrunk(volume, asked, time.monotonic()):
+            said = f"{volume['id']} has {volume['size']} GiB and had {larger}"
+            self.journal.find("the size of a volume never shrinks", said, volume["id"])
+        hosts = volume["attachments"]
+        servers = {host["server_id"] for host in hosts if host["server_id"]}
+        if not volume["multiattach"] and len(hosts) > 1 and len(servers) != 1:
+            said = f"{volume['id']} takes one host and has {len(hosts)}"
+            self.journal.find("a plain volume has one host", said, volume["id"])
+
+    def watch(self, op: Op, volume_id: str) -> None:
+        """Wait until nothing is under way with it; note in ``op`` how it ended."""
+        deadline = time.monotonic() + _WATCHED
+        while time.monotonic() < deadline:
+            found = self.volume(volume_id)
+            if found is None:
+                return
+            if found["status"] not in WORKING:
+                op.done, op.result = time.monotonic(), found["status"]
+                return self._check_disk(volume_id, found["status"])
+            time.sleep(_POLL)
+
+    def _check_disk(self, volume_id: str, status: str) -> None:
+        """A volume that is there and well has a disk somewhere, at any moment."""
+        if "error" in status or self.where(volume_id):
+            return
+        again = self.volume(volume_id)
+        if again and again["status"] not in WORKING and "error" not in again["status"]:
+            said = f"{volume_id} is {again['status']}, and no backend has its disk"
+            self.journal.find("each row has its disk exactly once", said, volume_id)
+
+    def where(self, volume_id: str) -> list[str]:
+        """The backends that have a disk of that volume now."""
+        found = self.door.call("machine", None, "where", volume_id, BACKENDS)
+        return list(found)
+
+    def run(self, stop: threading.Event, table: Any, pause: float, alone: Any) -> None:
+        """Work until it is stopped; ``alone`` is what it does without a daemon."""
+        works, weights = zip(*table, strict=True)
+        try:
+            while not stop.is_set():
+                if not self.world.alive.is_set():
+                    alone(self)
+                    self.world.alive.wait(_REST)
+                    continue
+                self._duel()
+                self.pay()
+                self.chance.choices(works, weights)[0](self)
+                stop.wait(self.chance.random() * pause)
+        except Exception as error:
+            said = f"{self.name}: {type(error).__name__}: {error}"
+            self.journal.find("the storm itself works", said)
+            raise
+
+    def pay(self) -> None:
+        """Ask again what was not answered, once each."""
+        self.debts = [debt for debt in self.debts if not debt()]
+
+    def _duel(self) -> None:
+        try:
+            duel = self.duels.get_nowait()
+        except queue.Empty:
+            return
+        with contextlib.suppress(threading.BrokenBarrierError):
+            duel.barrier.wait(_TOGETHER)  # who is alone by then goes alone
+        duel.work(self, duel.volume_id)

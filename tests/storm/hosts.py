@@ -1,0 +1,239 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""What clients do as hosts: attach, log in, write, read, detach.
+
+A host needs the storage alone to do I/O, so what it was given must work at any
+moment until it asks for the end of it: also while the daemon is dead.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from drivers.fake_storage import BLOCK
+from drivers.values import Auth
+from tests.storm import marks
+from tests.storm.api import Answer
+from tests.storm.client import Client
+from tests.storm.journal import Op
+from tests.storm.world import BACKENDS
+
+_MOST = 4
+
+
+@dataclass
+class Attached:
+    """One attachment of this client. ``session`` is a number, once logged in."""
+
+    id: str
+    volume_id: str
+    initiator: str
+    mode: str
+    info: dict[str, Any] | None
+    instance: str | None
+    session: int | None = None
+    ending: bool = False
+
+
+def attach(client: Client, volume_id: str) -> None:
+    """With a connector at once, or reserved first."""
+    if len(client.attached) >= _MOST:
+        return
+    mode = client.chance.choice(["rw", "ro"])
+    initiator = f"iqn.2020-01.org.storm:h{client.number}{client.chance.choice('ab')}"
+    instance = client.chance.choice([None, client.uuid()])
+    body: dict[str, Any] = {"volume_uuid": volume_id, "mode": mode}
+    if instance:
+        body["instance_uuid"] = instance
+    if client.chance.random() < 0.75:
+        body["connector"] = connector(initiator)
+    row = Attached("", volume_id, initiator, mode, None, instance)
+    _attach(client, row, {"attachment": body})
+
+
+def connector(initiator: str) -> dict[str, Any]:
+    return {"initiator": initiator, "host": initiator.rpartition(":")[2], "ip": "::1"}
+
+
+def _attach(client: Client, row: Attached, body: dict[str, Any]) -> None:
+    given = {"initiator": row.initiator, "mode": row.mode, "instance": row.instance}
+    connects = "connector" in body["attachment"]
+    op = client.begin("attach", row.volume_id, **given, connects=connects)
+
+    def asked() -> bool:
+        answer = client.post(op, "attachments", body)
+        if not answer.good:
+            _doubt(client, row.volume_id, row.initiator, answer)
+            return answer.status is not None
+        shown = answer.body["attachment"]
+        row.id, row.info = shown["id"], shown["connection_info"] or None
+        op.given["id"], op.done = row.id, op.answered
+        client.journal.about(op, row.id)
+        client.attached.append(row)
+        if row.info:
+            log_in(client, row)
+        return True
+
+    if not asked():
+        client.debts.append(asked)
+
+
+def _doubt(client: Client, volume_id: str, initiator: str, answer: Answer) -> None:
+    """Without a clear answer an access may stay open for a while."""
+    if answer.status is None or answer.status >= 500:
+        client.unsure.add((volume_id, initiator))
+
+
+def log_in(client: Client, row: Attached) -> None:
+    """The storage must let in whom the daemon says that it has let in."""
+    try:
+        row.session = _login(client, row)
+    except PermissionError as error:
+        if not row.ending:
+            said = f"attachment {row.id} was acknowledged, and its login fails: {error}"
+            client.journal.find(
+                "an acknowledged attachment works", said, row.id, row.volume_id
+            )
+
+
+def _login(client: Client, row: Attached) -> int:
+    info, refused = row.info or {}, PermissionError("no backend exports it")
+    auth = Auth(info["auth_username"], info["auth_password"])
+    for backend in BACKENDS:
+        try:
+            return int(
+                client.door.call(
+                    "machine",
+                    None,
+                    "login",
+                    backend,
+                    row.volume_id,
+                    row.initiator,
+                    auth,
+                )
+            )
+        except PermissionError as error:
+            refused = error
+    raise refused
+
+
+def connect(client: Client) -> None:
+    """Give a reserved attachment a connector, or another one to an open one."""
+    if not client.attached:
+        return
+    row = client.chance.choice(client.attached)
+    if row.ending or (row.info and client.chance.random() < 0.7):
+        return
+    letter = client.chance.choice("ab")
+    initiator = f"iqn.2020-01.org.storm:h{client.number}{letter}"
+    given = {"initiator": initiator, "mode": row.mode}
+    op = client.begin("connect", row.id, row.volume_id, **given)
+    body = {"attachment": {"connector": connector(initiator)}}
+    before = (row.initiator, row.info, row.session)
+    row.info = row.session = None
+
+    def asked() -> bool:
+        answer = client.api.ask(op, "PUT", f"/v3/attachments/{row.id}", body)
+        if answer.good:
+            row.info = answer.body["attachment"]["connection_info"]
+            row.initiator, op.done = initiator, op.answered
+            if not row.ending:
+                log_in(client, row)
+        elif op.refused and answer.status != 404:
+            row.initiator, row.info, row.session = before
+        _doubt(client, row.volume_id, before[0], answer)
+        _doubt(client, row.volume_id, initiator, answer)
+        return answer.status is not None
+
+    if not asked():
+        client.debts.append(asked)
+
+
+def complete(client: Client) -> None:
+    ready = [row for row in client.attached if row.info and not row.ending]
+    if ready:
+        row = client.chance.choice(ready)
+        op = client.begin("complete", row.id, row.volume_id)
+        client.post(op, f"attachments/{row.id}/action", {"os-complete": None})
+        client.volume(row.volume_id)
+
+
+def detach(client: Client) -> None:
+    ready = [row for row in client.attached if not row.ending]
+    if ready:
+        end(client, client.chance.choice(ready))
+
+
+def end(client: Client, row: Attached) -> None:
+    """When the answer is there, the host must be out."""
+    row.ending = True
+    op = client.begin("detach", row.id, row.volume_id)
+
+    def asked() -> bool:
+        answer = client.delete(op, f"attachments/{row.id}")
+        if not (answer.good or answer.status == 404):
+            return False
+        op.done = op.answered
+        client.attached.remove(row)
+        _check_closed(client, row)
+        return True
+
+    if not asked():
+        client.debts.append(asked)
+
+
+def _check_closed(client: Client, row: Attached) -> None:
+    same = (row.volume_id, row.initiator)
+    others = {(other.volume_id, other.initiator) for other in client.attached}
+    if row.info is None or same in others | client.unsure:
+        return
+    if row.session is not None and client.door.call(
+        "machine", None, "session", row.session, "alive"
+    ):
+        said = f"attachment {row.id} is detached, and its session goes on"
+        client.journal.find("a detached host is out", said, row.id, row.volume_id)
+
+
+def write(client: Client) -> None:
+    """A mark of its own in a block of its own: who wrote it, and its number."""
+    row = _open(client)
+    if row is None:
+        return
+    place = client.chance.randrange(len(marks.PLACES))
+    client.writes += 1
+    mark = marks.made(client.number, client.writes)
+    offset = marks.block(client.number, place) * BLOCK
+    given = {"number": client.writes, "place": place, "client": client.number}
+    op = client.begin("write", row.volume_id, **given)
+    try:
+        client.door.call("machine", None, "session", row.session, "write", offset, mark)
+    except (PermissionError, ConnectionError, OSError) as error:
+        op.answered, op.status, op.said = client.now(), 403, str(error)
+        if row.mode == "rw":
+            _lost(client, row, op)
+        return
+    op.answered = op.done = client.now()
+    op.status, op.certain = 200, True
+    if row.mode == "ro":
+        said = f"attachment {row.id} is read-only, and its host has written"
+        client.journal.find(
+            "a read-only host cannot write", said, row.id, row.volume_id
+        )
+
+
+def _open(client: Client) -> Attached | None:
+    """An attachment through which there may be I/O."""
+    ready = [
+        row for row in client.attached if row.session is not None and not row.ending
+    ]
+    if not ready:
+        return None
+    row = client.chance.choice(ready)
+    # Most of what a read-only host is asked to write tells nothing new.
+    return row if row.mode == "rw" or client.chance.random() < 0.2 else None
+
+
+def _lost(client: Client, row: Attached, op: Op) -> None:
+    said = f"attachment {row.id} was acknowledged rw, and its write fails: {op.said}"
+    client.journal.find("an acknowledged attachment works", said, row.id, row.volume_id)

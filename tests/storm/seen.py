@@ -1,0 +1,101 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""One look at both sides when nothing is under way: the API's rows, the storage."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from storm_storage.door import Door
+from tests.storm.api import Api
+from tests.storm.marks import WIDTH
+from tests.storm.world import BACKENDS, GOING
+
+Rows = dict[str, dict[str, Any]]
+#: Size in bytes, whether it is whole, and what each block begins with.
+Disk = tuple[int, bool, dict[int, bytes]]
+
+
+@dataclass
+class Seen:
+    """Rows by id, and the storage by backend."""
+
+    volumes: Rows
+    snapshots: Rows
+    attachments: Rows
+    types: Rows
+    storage: dict[str, dict[str, Any]]
+    ready: dict[str, Any] = field(default_factory=dict)
+    at: float = field(default_factory=time.monotonic)
+
+    @property
+    def going(self) -> dict[str, str]:
+        """What is in the middle of something, and in what."""
+        rows = [*self.volumes.items(), *self.snapshots.items()]
+        rows += self.attachments.items()
+        return {
+            ident: row["status"]
+            for ident, row in rows
+            if row["status"] in GOING and not opened(row)
+        }
+
+    @property
+    def broken(self) -> dict[str, str]:
+        """What waits for somebody."""
+        rows = [*self.volumes.items(), *self.snapshots.items()]
+        rows += self.attachments.items()
+        return {k: row["status"] for k, row in rows if "error" in row["status"]}
+
+    def backend(self, volume_id: str) -> str:
+        """Where the volume's row says that it is."""
+        host: str = self.volumes[volume_id]["os-vol-host-attr:host"]
+        return host.partition("@")[2].partition("#")[0]
+
+    def disks(self, volume_id: str) -> dict[str, Disk]:
+        """The volume's disks by backend."""
+        return {
+            name: held["disks"][volume_id]
+            for name, held in self.storage.items()
+            if volume_id in held["disks"]
+        }
+
+    def of_volume(self, volume_id: str) -> Rows:
+        """The attachments of a volume."""
+        return {
+            k: row
+            for k, row in self.attachments.items()
+            if row["volume_id"] == volume_id
+        }
+
+
+def opened(row: dict[str, Any]) -> bool:
+    """Whether it is attaching only because its host has not said that it is ready.
+
+    A volume is attaching as long as one of its attachments is.
+    """
+    if "connection_info" in row:
+        return row["status"] == "attaching" and bool(row["connection_info"])
+    return row["status"] == "attaching" and "os-vol-host-attr:host" in row
+
+
+def look(api: Api, door: Door) -> Seen | None:
+    """See everything; None when the daemon does not answer."""
+    found = []
+    for path, key in (
+        ("volumes/detail", "volumes"),
+        ("snapshots/detail", "snapshots"),
+        ("attachments/detail", "attachments"),
+        ("types", "volume_types"),
+    ):
+        answer = api.ask(None, "GET", f"/v3/{path}")
+        if answer.status != 200:
+            return None
+        found.append({row["id"]: row for row in answer.body[key]})
+    storage = {
+        name: door.call("machine", None, "state", name, WIDTH) for name in BACKENDS
+    }
+    ready = api.ask(None, "GET", "/readyz")
+    volumes, snapshots, attachments, types = found
+    return Seen(volumes, snapshots, attachments, types, storage, ready.body or {})

@@ -1,0 +1,294 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""A storm, epoch by epoch: work, stillness, the invariants, and work again.
+
+A calm epoch has neither faults nor kills, and no reconcile on a timer: what stays in
+the middle of something then was forgotten by whoever began it. The others have all
+of them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from drivers.values import GIB
+from tests.daemon import free_port
+from tests.storm import checks, hosts, marks
+from tests.storm.chaos import OPERATIONS, Chaos
+from tests.storm.client import Client, Shared
+from tests.storm.journal import Journal
+from tests.storm.model import Register
+from tests.storm.processes import Daemon, Failed, Storage
+from tests.storm.seen import Seen, look
+from tests.storm.world import BACKENDS, BOUND, TYPES, World
+
+CONFIG = """\
+[DEFAULT]
+host = storm
+enabled_backends = {backends}
+reconcile_interval = {reconcile}
+create_wait = {wait}
+volume_lock_timeout = 5
+"""
+BACKEND = """
+[{name}]
+volume_driver = storm
+target_driver = storm
+storm_socket = {socket}
+storm_patience = {patience}
+wipe_rate = 0
+wipe_step = 4096
+"""
+#: How the backends differ.
+DIFFERENT = {
+    "thin": "",
+    "thick": "fake_thin = false\nfake_capacity_gb = 120\nfake_wipe = true\n",
+    "plain": "storm_extends_open = false\n",
+}
+_NEVER = 100_000
+_START = 120.0  # seconds in which a daemon must answer; a busy machine is slow
+_LENGTH = 6.0  # seconds of work in an epoch
+_PAUSE = 0.02  # the longest that a client rests
+_DELAY = 1.0  # the longest that the storage takes for a step
+
+
+@dataclass(frozen=True)
+class Options:
+    """As the command line has them."""
+
+    seed: int
+    seconds: float
+    clients: int
+    tree: Path
+    work: Path
+    calm: bool
+    go_on: bool
+
+
+class Storm:
+    """All of it, in one process with the clients' threads."""
+
+    def __init__(self, options: Options) -> None:
+        self.options, self.journal = options, Journal()
+        self.chance = random.Random(f"{options.seed}/storm")
+        self.storage = Storage(options.work, options.tree, options.seed, _DELAY)
+        listen = f"127.0.0.1:{free_port()}"
+        self.daemon = Daemon(options.work, options.tree, listen)
+        self.world = World("storm")
+        shared = Shared(
+            options.seed, listen, self.storage.socket, self.journal, self.world
+        )
+        self.clients = [Client(number, shared) for number in range(options.clients)]
+        self.director = Client(options.clients, shared)
+        self.chaos = Chaos(options.seed, self.director, self.clients)
+        self.checked = self.epochs = self.kills = self.faults = 0
+
+    def run(self) -> None:
+        """Until the time is over, or something was found."""
+        end = time.monotonic() + self.options.seconds
+        self._begin_life(calm=True)
+        self._prepare()
+        while not self._over():
+            self._epoch(calm=self.options.calm or self.epochs % 2 == 0)
+            if time.monotonic() + _LENGTH > end:
+                break
+        self._last_words()
+
+    def _over(self) -> bool:
+        """Whether enough was found."""
+        return bool(self.journal.findings) and not self.options.go_on
+
+    def close(self) -> None:
+        """End every process."""
+        try:
+            with contextlib.suppress(Failed):  # that was noted, or comes of a finding
+                self.daemon.stop(BOUND)
+        finally:
+            self.storage.close()
+
+    def _last_words(self) -> None:
+        """SIGTERM is heard, and nothing was done twice at once."""
+        if not self.journal.findings:
+            try:
+                self.daemon.stop(2 * BOUND)
+            except Failed as error:
+                self.journal.find("SIGTERM ends the daemon", str(error))
+        for said in self.director.door.call("machine", None, "twins"):
+            self.journal.find("one verb at a time on a volume", said)
+
+    def _begin_life(self, calm: bool) -> None:
+        """A configuration by chance; what was killed comes back with another one."""
+        often = not calm and self.chance.random() < 0.5
+        text = CONFIG.format(
+            backends=",".join(BACKENDS),
+            reconcile=1 if often else _NEVER,
+            wait=self.chance.choice([3.0, 3.0, 0.05]),
+        )
+        patience = _NEVER if calm else 1.0
+        for name in BACKENDS:
+            socket = self.storage.socket
+            text += BACKEND.format(name=name, socket=socket, patience=patience)
+            text += DIFFERENT[name]
+        config = self.options.work / "lunshare.conf"
+        config.write_text(text)
+        self.daemon.start(config)
+        self._until_it_answers()
+
+    def _until_it_answers(self) -> None:
+        deadline = time.monotonic() + _START
+        while self.director.get("types").status != 200:
+            if (code := self.daemon.ended()) is not None:
+                raise Failed(f"the daemon ended by itself with {code}")
+            if time.monotonic() > deadline:
+                raise Failed(f"the daemon did not answer within {_START:g} s")
+            time.sleep(0.05)
+        self.world.alive.set()
+
+    def _prepare(self) -> None:
+        """The types, and disks that are not ours yet."""
+        for name, specs in TYPES.items():
+            op = self.director.begin("type", name=name)
+            asked = {"volume_type": {"name": name, "extra_specs": specs}}
+            answer = self.director.post(op, "types", asked)
+            op.given["id"] = answer.body["volume_type"]["id"]
+        for number, backend in enumerate(BACKENDS, 1):
+            self._put(f"somebodys-{number}", backend, number)
+
+    def _put(self, reference: str, backend: str, number: int) -> None:
+        client, places = self.director.number, range(len(marks.PLACES))
+        blocks = {marks.block(client, p): marks.made(client, number) for p in places}
+        size = 3 * GIB // 2 if number == 1 else 2 * GIB
+        self.director.door.call(
+            "machine", None, "put_foreign", backend, reference, size, blocks
+        )
+        with self.journal.mark("storm", "put", reference) as op:
+            op.given["marks"] = {Register(client, place): number for place in places}
+            op.given["client"] = client
+        self.world.offer(backend, reference)
+
+    def _epoch(self, calm: bool) -> None:
+        self.epochs += 1
+        self.world.calm = calm
+        with self.journal.mark("storm", f"epoch {self.epochs}, calm: {calm}"):
+            self._restart(calm)
+            self._work(calm)
+            seen = self._still(calm)
+        if seen is not None and not self._over():
+            self.checked += checks.check(seen, self.journal)
+            checks.remember(seen, self.journal)
+            self._adopt(seen)
+
+    def _restart(self, calm: bool) -> None:
+        """A life of the right kind; every one but the first begins with a kill."""
+        if self.epochs > 1 and not self.options.calm:
+            self._kill(calm)
+
+    def _kill(self, calm: bool) -> None:
+        self.kills += 1
+        with self.journal.mark("storm", "kill -9"):
+            self.daemon.kill()
+            self.world.alive.clear()
+        self._begin_life(calm)
+
+    def _work(self, calm: bool) -> None:
+        stop = threading.Event()
+        threads = [
+            threading.Thread(
+                target=client.run, args=(stop, OPERATIONS, _PAUSE, hosts.write)
+            )
+            for client in self.clients
+        ]
+        for thread in threads:
+            thread.start()
+        try:
+            self._stir(calm, time.monotonic() + _LENGTH)
+        finally:
+            stop.set()
+            self.director.door.call("machine", None, "clear")
+            for thread in threads:
+                thread.join()
+
+    def _stir(self, calm: bool, end: float) -> None:
+        kills = [] if calm else sorted(self.chance.uniform(1, _LENGTH) for _ in "ab")
+        while time.monotonic() < end and not self._over():
+            self.chaos.duels()
+            if not calm and self.chance.random() < 0.25:
+                self.faults += 1
+                with self.journal.mark("storm", self.chaos.fault()):
+                    pass
+            if kills and time.monotonic() > end - kills[-1]:
+                kills.pop()
+                self._kill(calm)
+            time.sleep(self.chance.uniform(0.1, 0.4))
+
+    def _still(self, calm: bool) -> Seen | None:
+        """See the end of all that was begun; what does not end is a finding."""
+        if not calm and self.chance.random() < 0.5:
+            self._kill(calm=True)
+        deadline, seen = time.monotonic() + BOUND, None
+        mend = time.monotonic() + 1.0
+        while time.monotonic() < deadline:
+            for client in self.clients:
+                client.pay()
+            seen = look(self.director.api, self.director.door)
+            debts = any(client.debts for client in self.clients)
+            if seen and not debts and not seen.going and not seen.broken:
+                return seen
+            if seen and not seen.going and time.monotonic() > mend:
+                self._mend(seen)
+                mend = time.monotonic() + 5.0
+            time.sleep(0.05)
+        self._stuck(seen)
+        return None
+
+    def _mend(self, seen: Seen) -> None:
+        """What an operator does with what is in error: have it gone."""
+        for ident, status in seen.broken.items():
+            if ident in seen.volumes:
+                op = self.director.begin("delete", ident, was=status)
+                self.director.delete(op, f"volumes/{ident}?cascade=true")
+            elif ident in seen.snapshots:
+                op = self.director.begin("delete-snapshot", ident, was=status)
+                self.director.delete(op, f"snapshots/{ident}")
+            else:
+                self._detach(ident)
+
+    def _detach(self, ident: str) -> None:
+        for client in self.clients:
+            for row in [row for row in client.attached if row.id == ident]:
+                if not row.ending:
+                    hosts.end(client, row)
+
+    def _stuck(self, seen: Seen | None) -> None:
+        name = f"nothing is in between for longer than {BOUND:g} s"
+        if seen is None:
+            self.journal.find(name, "the daemon does not show its rows")
+            return
+        for ident, status in {**seen.going, **seen.broken}.items():
+            row = seen.attachments.get(ident)
+            if row and not self.journal.of(ident):
+                said = f"{ident} is {status}, and nobody was told of it"
+                volume_id = row["volume_id"]
+                self.journal.find("somebody knows each attachment", said, volume_id)
+            else:
+                self.journal.find(name, f"{ident} is {status}", ident)
+        for client in self.clients:
+            if client.debts:
+                said = f"{client.name} still waits for {len(client.debts)} answers"
+                self.journal.find(
+                    name, said, *(r.id for r in client.attached if r.ending)
+                )
+
+    def _adopt(self, seen: Seen) -> None:
+        """Volumes whose creation was not answered are like any other from here on."""
+        for ident, row in seen.volumes.items():
+            for op in self.journal.every("create", "clone", "from-snapshot", "manage"):
+                if op.given["name"] == row["name"] and "id" not in op.given:
+                    op.given["id"] = ident
+                    self.journal.about(op, ident)
+            self.world.add(ident)

@@ -1,0 +1,120 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""What the clients share: which volumes and snapshots there are to do something to."""
+
+from __future__ import annotations
+
+import random
+import threading
+from dataclasses import dataclass, field
+from typing import Any
+
+BACKENDS = ("thin", "thick", "plain")
+#: What a type's volumes may be: name, backend, and whether several hosts may have it.
+TYPES: dict[str, dict[str, str]] = {
+    "shared": {"multiattach": "<is> True"},
+    "single": {},
+    "shared-thin": {"volume_backend_name": "thin", "multiattach": "<is> True"},
+    "single-thick": {"volume_backend_name": "thick"},
+    "shared-thick": {"volume_backend_name": "thick", "multiattach": "<is> True"},
+    "single-plain": {"volume_backend_name": "plain"},
+}
+#: Seconds within which work that nothing keeps from it is done.
+BOUND = 30.0
+
+#: Statuses of a volume's own in which something is under way.
+WORKING = frozenset(
+    {
+        "creating", "deleting", "extending", "reverting", "managing", "unmanaging",
+        "retyping", "maintenance",
+    }
+)  # fmt: skip
+#: And those of attachments, which a volume shows as its own.
+GOING = WORKING | {"attaching", "detaching"}
+
+
+@dataclass(slots=True)
+class Known:
+    """One volume as clients have heard of it."""
+
+    id: str
+    snapshots: list[str] = field(default_factory=list)
+
+
+class World:
+    """For any number of threads. It may be behind: that is what races are."""
+
+    def __init__(self, host: str) -> None:
+        self.host, self.calm = host, True
+        self.alive = threading.Event()  # the daemon is
+        self._mutex = threading.Lock()
+        self._volumes: dict[str, Known] = {}
+        self._sizes: dict[str, tuple[int, float]] = {}
+        self._references: set[tuple[str, str]] = set()
+
+    def place(self, backend: str) -> str:
+        """host@backend#pool, as the API has it."""
+        return f"{self.host}@{backend}#{backend}"
+
+    def add(self, volume_id: str) -> None:
+        with self._mutex:
+            self._volumes.setdefault(volume_id, Known(volume_id))
+
+    def drop(self, volume_id: str) -> None:
+        with self._mutex:
+            self._volumes.pop(volume_id, None)
+
+    def volumes(self) -> list[str]:
+        with self._mutex:
+            return list(self._volumes)
+
+    def pick(self, chance: random.Random) -> str | None:
+        """Any volume; the oldest are taken more often, so that clients meet."""
+        found = self.volumes()
+        return found[int(chance.random() ** 2 * len(found))] if found else None
+
+    def add_snapshot(self, volume_id: str, snapshot_id: str) -> None:
+        with self._mutex:
+            if volume_id in self._volumes:
+                self._volumes[volume_id].snapshots.append(snapshot_id)
+
+    def drop_snapshot(self, snapshot_id: str) -> None:
+        with self._mutex:
+            for known in self._volumes.values():
+                if snapshot_id in known.snapshots:
+                    known.snapshots.remove(snapshot_id)
+
+    def snapshots(self, volume_id: str | None = None) -> list[str]:
+        """Oldest first; of one volume, or of all."""
+        with self._mutex:
+            found = [v for v in self._volumes.values() if volume_id in (None, v.id)]
+            return [snapshot for known in found for snapshot in known.snapshots]
+
+    def offer(self, backend: str, reference: str) -> None:
+        """A disk that could be taken over."""
+        with self._mutex:
+            self._references.add((backend, reference))
+
+    def take_reference(self, chance: random.Random) -> tuple[str, str] | None:
+        """One of them; it stays on offer, for somebody else may try as well."""
+        with self._mutex:
+            found = sorted(self._references)
+        return chance.choice(found) if found else None
+
+    def drop_reference(self, reference: str) -> None:
+        with self._mutex:
+            kept = {each for each in self._references if each[1] != reference}
+            self._references = kept
+
+    def shrunk(
+        self, volume: dict[str, Any], asked: float, answered: float
+    ) -> int | None:
+        """The size that was seen before this request and is larger, or None."""
+        ident, size = volume["id"], volume["size"]
+        with self._mutex:
+            seen, at = self._sizes.get(ident, (0, answered))
+            if seen > size:
+                return seen if at < asked else None
+            if size > seen:
+                self._sizes[ident] = (size, answered)
+            return None
