@@ -30,7 +30,8 @@ from agent.errors import (
 )
 from drivers import errors as driver_errors
 from drivers import registry
-from drivers.base import Backend, Root
+from drivers.backend import Backend
+from drivers.base import Root
 from drivers.values import Capacity, Wipe
 
 LOG = log.getLogger(__name__)

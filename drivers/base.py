@@ -8,22 +8,29 @@ the caller holds that volume's lock. Every verb is repeat-safe: the caller may
 have been killed half-way and will call again with the same arguments, and a
 driver must recognise and finish its own half-done work. A driver keeps no
 state beyond caches that it can lose.
+
+How the contract grows: ``CONTRACT`` is its number. Within one number a driver that
+was written earlier goes on working unchanged: a new method has a body here that
+refuses or does nothing, a new ability is a no, a new field of a value or argument
+has a default, and a new behaviour of the kit tests a promise that already stands
+here or goes with a new ability. Whatever else changes gets the next number, and a
+driver of another number is refused when it is loaded, with both numbers.
 """
 
 from __future__ import annotations
 
 import abc
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, ClassVar, Protocol
 
 from oslo_config import cfg
 
+from drivers.abilities import TargetAbilities, VolumeAbilities
 from drivers.errors import Unsupported
 from drivers.values import (
     Capacity,
     Connector,
     Disk,
-    DiskKind,
     Export,
     LiveExport,
     Manageable,
@@ -31,6 +38,9 @@ from drivers.values import (
     Volume,
     Wipe,
 )
+
+#: The contract of this file; a driver's class says for which it was written.
+CONTRACT = 1
 
 
 class Root(Protocol):
@@ -49,11 +59,22 @@ class Root(Protocol):
         """Call a typed verb of the root helper; raises as ``run`` does."""
 
 
+def _need(driver: Any, kind: type) -> None:
+    if not isinstance(driver.ABILITIES, kind):
+        raise TypeError(f"ABILITIES of {driver.__name__} must be {kind.__name__}(...)")
+
+
 class VolumeDriver(abc.ABC):
     """Makes, finds and removes disks, one per volume, named from the volume id.
 
     Disks that do not carry our name are never listed, opened or changed.
     """
+
+    #: The contract it was written for. A driver that does not say was for the first.
+    CONTRACT: ClassVar[int] = 1
+
+    #: What it can do; what is not named here it cannot.
+    ABILITIES: ClassVar[VolumeAbilities] = VolumeAbilities()
 
     #: Options of a backend section that this driver reads.
     OPTIONS: ClassVar[list[cfg.Opt]] = []
@@ -61,6 +82,14 @@ class VolumeDriver(abc.ABC):
     def __init__(self, name: str, options: Mapping[str, Any], root: Root) -> None:
         """Keep the arguments; do no I/O. ``name`` is the backend's section."""
         self.name, self.options, self.root = name, options, root
+
+    def __init_subclass__(cls) -> None:
+        _need(cls, VolumeAbilities)
+
+    @property
+    def abilities(self) -> VolumeAbilities:
+        """``ABILITIES``, or what of them the options leave. Asks no storage."""
+        return self.ABILITIES
 
     @abc.abstractmethod
     def check(self) -> None:
@@ -127,23 +156,8 @@ class VolumeDriver(abc.ABC):
         more room with NoSpace, and says so here before anybody asks.
         """
 
-    @property
-    def shareable(self) -> bool:
-        """Whether one volume may be exported to several hosts at once."""
-        return True
-
-    @property
-    def extends_open(self) -> bool:
-        """Whether ``extend`` works, and is seen, while hosts have the volume open."""
-        return True
-
-    @property
-    def fills(self) -> frozenset[DiskKind]:
-        """The kinds of disks whose bytes ``fill`` can take; none if it is not done."""
-        return frozenset()
-
     # What a driver need not do: these refuse, and a driver that can overrides
-    # them. The kit asks for each whether it is done or refused.
+    # them and says so in ABILITIES. The kit holds the one against the other.
 
     def create_snapshot(self, snapshot: Snapshot) -> None:
         """Keep the volume's bytes as they are now; hosts may go on writing.
@@ -199,7 +213,7 @@ class VolumeDriver(abc.ABC):
         volume's disk is deleted.
 
         :raises UnknownDisk: the volume has none.
-        :raises Unsupported: the other's kind is not among ``fills``, or it is
+        :raises Unsupported: the other's kind is not among ``abilities.fills``, or it is
             where this driver cannot read it.
         :raises NoSpace: the pool is full; the disk has some of the bytes.
         """
@@ -257,6 +271,13 @@ class TargetDriver(abc.ABC):
     wanted state grants.
     """
 
+    #: The contract it was written for. A driver that does not say was for the first.
+    CONTRACT: ClassVar[int] = 1
+
+    #: What it can do; what is not named here it cannot.
+    ABILITIES: ClassVar[TargetAbilities] = TargetAbilities()
+
+    #: Options of a backend section that this driver reads.
     OPTIONS: ClassVar[list[cfg.Opt]] = []
 
     #: How hosts reach a volume, in the words of a pool's report.
@@ -265,6 +286,14 @@ class TargetDriver(abc.ABC):
     def __init__(self, name: str, options: Mapping[str, Any], root: Root) -> None:
         """Keep the arguments; do no I/O. ``name`` is the backend's section."""
         self.name, self.options, self.root = name, options, root
+
+    def __init_subclass__(cls) -> None:
+        _need(cls, TargetAbilities)
+
+    @property
+    def abilities(self) -> TargetAbilities:
+        """``ABILITIES``, or what of them the options leave. Asks nothing."""
+        return self.ABILITIES
 
     @abc.abstractmethod
     def check(self) -> None:
@@ -319,65 +348,3 @@ class TargetDriver(abc.ABC):
         ``target_lun``, their plural forms with several portals, and
         ``auth_method``, ``auth_username``, ``auth_password`` with CHAP.
         """
-
-
-class Backend:
-    """A volume driver and a target driver under one name, in Cinder's verbs.
-
-    This is what a control plane uses. Arguments and errors are those of the
-    two drivers; each verb is repeat-safe because theirs are.
-    """
-
-    def __init__(self, volumes: VolumeDriver, target: TargetDriver) -> None:
-        self.volumes, self.target = volumes, target
-        self.name = volumes.name
-
-    def create(self, volume: Volume) -> Disk:
-        """Make the volume's disk; it is exported to nobody."""
-        return self.volumes.create(volume)
-
-    def clone(self, volume: Volume, source: Volume) -> Disk:
-        """Make the volume with the bytes that the source has at one moment.
-
-        A snapshot that goes by the new volume's id keeps that moment until
-        the copy is made. The source is held for no longer than that takes, so
-        a caller with locks takes the three steps by itself.
-        """
-        moment = Snapshot(volume.id, source.id, source.size)
-        self.volumes.create_snapshot(moment)
-        disk = self.volumes.create_from(volume, moment)
-        self.volumes.delete_snapshot(moment.id)
-        return disk
-
-    def delete(self, volume_id: str) -> None:
-        """Take away the export, then the disk."""
-        self.target.remove(volume_id)
-        self.volumes.delete(volume_id)
-
-    def initialize_connection(
-        self, volume: Volume, connector: Connector
-    ) -> dict[str, Any]:
-        """Open the volume to one host, in the connector's mode; others see nothing.
-
-        Returns connection_info in os-brick's words.
-        """
-        disk = self.volumes.disk(volume.id)
-        export = Export(volume.id, disk, (connector,))
-        self.target.apply(export, only={connector.initiator})
-        return self.target.connection(volume, connector)
-
-    def terminate_connection(self, volume: Volume, connector: Connector) -> None:
-        """Close the volume to one host; its writes have landed when this returns."""
-        self.target.apply(Export(volume.id), only={connector.initiator})
-
-    def apply(self, volume: Volume, connectors: Iterable[Connector]) -> tuple[str, ...]:
-        """Make the live export of one volume equal to these connectors.
-
-        With none, the export is taken away.
-        """
-        wanted = tuple(connectors)
-        if not wanted:
-            return self.target.remove(volume.id)
-        return self.target.apply(
-            Export(volume.id, self.volumes.disk(volume.id), wanted)
-        )

@@ -6,10 +6,7 @@ from __future__ import annotations
 
 from drivers.base import Root
 from drivers.errors import TargetFailed, Unsupported
-from drivers.values import Disk, DiskKind
-
-#: The disks that the helper opens.
-KINDS = frozenset(DiskKind)
+from drivers.values import Disk
 
 # A copy slower than this is taken for hung. A worn disk does five times more.
 _FLOOR = 10 * 1024**2

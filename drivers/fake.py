@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from oslo_config import cfg
 
+from drivers.abilities import VolumeAbilities
 from drivers.base import Root, VolumeDriver
 from drivers.errors import (
     CommandFailed,
     DiskBusy,
+    LostSnapshot,
     Misconfigured,
     NoSpace,
     UnknownDisk,
@@ -59,6 +62,17 @@ class FakeVolumes(VolumeDriver):
     """Disks in memory. ``failures`` makes any step fail or stand still."""
 
     OPTIONS: ClassVar[list[cfg.Opt]] = _OPTIONS
+    ABILITIES: ClassVar[VolumeAbilities] = VolumeAbilities(
+        shares=True,
+        keeps_snapshots=True,
+        snapshots_open=True,
+        extends_open=True,
+        extends_under_snapshots=True,
+        takes_over=True,
+        fills_from_blocks=True,
+        discards=True,
+        loses_snapshots=True,
+    )
 
     #: "create.half" is passed when a half-made disk is there.
     POINTS: ClassVar[tuple[str, ...]] = (
@@ -101,8 +115,12 @@ class FakeVolumes(VolumeDriver):
         self._total: int = options["fake_capacity_gb"] * GIB
 
     @property
-    def fills(self) -> frozenset[DiskKind]:
-        return frozenset({DiskKind.BLOCK})
+    def abilities(self) -> VolumeAbilities:
+        return replace(
+            self.ABILITIES,
+            reserves_space=not self._thin,
+            wipes_deleted=self.options["fake_wipe"],
+        )
 
     def check(self) -> None:
         self.failures.at("check")
@@ -114,7 +132,7 @@ class FakeVolumes(VolumeDriver):
         with self.storage.lock:
             made = self.storage.disks.get(volume.id)
             self._need(volume.size - (made.size if made else 0))
-            made = self.storage.make(volume.id, volume.size)
+            made = self._made(volume)
         self.failures.at("create.half")
         made.whole = True
         self.failures.at("create.after")
@@ -137,7 +155,7 @@ class FakeVolumes(VolumeDriver):
         with self.storage.lock:
             made = self._whole(volume.id)
             self._need(volume.size - made.size)
-            self.storage.make(volume.id, volume.size)
+            self._made(volume)
         self.failures.at("extend.after")
         return self._seen(volume.id, made)
 
@@ -189,7 +207,7 @@ class FakeVolumes(VolumeDriver):
                 self.storage.put(self.storage.disks, volume.id, made)
         self.failures.at("create_from.half")
         with self.storage.lock:
-            self.storage.make(volume.id, volume.size).whole = True
+            self._made(volume).whole = True
         self.failures.at("create_from.after")
         return self._seen(volume.id, made)
 
@@ -199,14 +217,15 @@ class FakeVolumes(VolumeDriver):
             self._whole(snapshot.volume_id)
             self._closed(snapshot.volume_id)
             again = self._kept(snapshot).copy()
-            again.whole = True
+            again.whole, again.allocated = True, 0 if self._thin else again.size
             self.storage.put(self.storage.disks, snapshot.volume_id, again)
         self.failures.at("revert.after")
         return self._seen(snapshot.volume_id, again)
 
     def fill(self, volume: Volume, source: Disk) -> None:
         self.failures.at("fill.before")
-        found = disk_at(source.path)
+        kinds = self.abilities.fills
+        found = disk_at(source.path) if source.kind in kinds else None
         if found is None:
             raise self._unsupported(f"a copy of {source.path}")
         blocks = sorted((found.blocks or {}).items())
@@ -229,12 +248,14 @@ class FakeVolumes(VolumeDriver):
         with self.storage.lock:
             made = self.storage.disks.get(volume.id)
             if made is None:
-                made = self._taken(reference)
+                made = self._taken(volume, reference)
                 self.storage.put(self.storage.disks, volume.id, made)
         self.failures.at("manage.after")
         return self._seen(volume.id, made)
 
-    def _taken(self, reference: str) -> FakeDisk:
+    def _taken(self, volume: Volume, reference: str) -> FakeDisk:
+        if reference in self.storage.open:
+            raise DiskBusy(volume.id, f"{reference} is open; end its use first")
         disk = self.storage.foreign_disks.pop(reference, None)
         if disk is None:
             raise UnknownReference(reference, "there is no such disk")
@@ -278,6 +299,13 @@ class FakeVolumes(VolumeDriver):
         self.storage.take(self.storage.leaving, name)
         return None
 
+    def _made(self, volume: Volume) -> FakeDisk:
+        """The disk, made or grown; a thick one gets its room at once."""
+        made = self.storage.make(volume.id, volume.size)
+        if not self._thin:
+            made.allocated = made.size
+        return made
+
     def _write(self, volume_id: str, blocks: list[tuple[int, bytearray]]) -> None:
         with self.storage.lock:
             self._whole(volume_id)
@@ -297,6 +325,8 @@ class FakeVolumes(VolumeDriver):
         kept = self.storage.snapshots.get(snapshot.id)
         if kept is None:
             raise UnknownSnapshot(snapshot.id)
+        if kept.lost:
+            raise LostSnapshot(snapshot.id, "a test took them")
         return kept
 
     def _closed(self, volume_id: str) -> None:
@@ -304,7 +334,7 @@ class FakeVolumes(VolumeDriver):
             raise DiskBusy(volume_id, "its disk is open; remove its export first")
 
     def _seen(self, volume_id: str, disk: FakeDisk) -> Disk:
-        path = f"/fake/{self.name}/volume-{volume_id}"
+        path = f"/dev/fake-{self.name}/volume-{volume_id}"
         return Disk(volume_id, path, disk.size, DiskKind.BLOCK)
 
     def _whole(self, volume_id: str) -> FakeDisk:

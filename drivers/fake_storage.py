@@ -9,6 +9,7 @@ call ``reset`` to begin with nothing. Everything is guarded by ``lock``.
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -23,10 +24,12 @@ _SECTOR = 512
 class FakeDisk:
     """A disk whose bytes exist once they are written."""
 
-    __slots__ = ("blocks", "size", "whole", "wiped")
+    __slots__ = ("allocated", "blocks", "lost", "size", "whole", "wiped")
 
     def __init__(self, size: int) -> None:
         self.size = size
+        self.allocated = 0  # bytes, of one that has its room from the beginning
+        self.lost = False  # a snapshot that has lost its bytes
         self.whole = False  # a half-made disk is finished by the next create
         self.wiped = 0  # bytes, of a deleted one
         self.blocks: dict[int, bytearray] | None = None
@@ -160,13 +163,13 @@ def storage(name: str) -> FakeStorage:
 
 def disk_at(path: str) -> FakeDisk | None:
     """A copy of the disk that a fake shows at this path, or None."""
-    root, fake, name, disk = path.rsplit("/", 3) if path.count("/") == 3 else [""] * 4
-    if (root, fake) != ("", "fake"):
+    found = re.fullmatch("/dev/fake-([^/]+)/volume-([^/]+)", path)
+    if found is None:
         return None
-    held = storage(name)
+    held = storage(found[1])
     with held.lock:
-        found = held.disks.get(disk.removeprefix("volume-"))
-        return found.copy() if found else None
+        disk = held.disks.get(found[2])
+        return disk.copy() if disk else None
 
 
 def reset() -> None:

@@ -14,6 +14,7 @@ from typing import Any
 from stevedore.driver import DriverManager
 from stevedore.exception import NoMatches
 
+from drivers import base
 from drivers.base import TargetDriver, VolumeDriver
 from drivers.errors import Misconfigured
 
@@ -50,6 +51,12 @@ def _driver(group: str, name: str, contract: type) -> Any:
         raise Misconfigured(
             f"driver {name!r} of {group} is no {contract.__name__}",
             "ask the package that installed it",
+        )
+    if found.CONTRACT != base.CONTRACT:  # type: ignore[attr-defined]
+        raise Misconfigured(
+            f"driver {name!r} of {group} was written for contract {found.CONTRACT},"  # type: ignore[attr-defined]
+            f" and this lunshare has contract {base.CONTRACT}",
+            "install a version of its package for this lunshare, or upgrade lunshare",
         )
     return found
 

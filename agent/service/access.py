@@ -19,7 +19,7 @@ from agent.db import attachments, volumes
 from agent.db.engine import Database, now
 from agent.errors import BackendFailed, NotFound
 from agent.records import Attachment, Snapshot, Volume
-from agent.service import exports
+from agent.service import abilities, exports
 from agent.states import WANTED, AttachStatus
 from drivers.values import GIB, Connector, Mode
 from drivers.values import Snapshot as DriverSnapshot
@@ -74,6 +74,19 @@ class Access:
         wanted = exports.connectors(rows)
         with self._backends[volume.backend].working() as backend:
             return backend.apply(driver_volume(volume), wanted)
+
+    def need(
+        self, volume: Volume, mode: str | None, leaving: str | None = None
+    ) -> None:
+        """Refuse what the target of its backend cannot do.
+
+        :raises Conflict: it does not enforce the mode, or cannot end the access of
+            the initiator that is ``leaving``.
+        """
+        backend = self._backends[volume.backend]
+        abilities.need_mode(backend, mode)
+        if leaving is not None:
+            abilities.need_fence(backend, leaving)
 
     def open(self, volume: Volume, row: Attachment) -> Attachment:
         """Open an attachment whose intent is committed; note what the host is told.
@@ -135,6 +148,14 @@ class Access:
             if isinstance(error, BackendFailed):
                 raise _still_open(row, error) from error
             raise
+        if not self._backends[volume.backend].driver.target.abilities.fences:
+            LOG.warning(
+                "[%s] UNFENCED attachment=%s volume=%s: its target ends no session, so"
+                " the host may still have the volume open",
+                row.attached_host,
+                row.id,
+                row.volume_id,
+            )
         return self._forget(row, frozenset({AttachStatus.DETACHING}))
 
     def abandon(self, row: Attachment) -> None:

@@ -68,7 +68,7 @@ class Attachments:
         with self._locks.volume(new.volume_id, f"the attach of host {host.name}"):
             with self._db.writing() as connection:
                 volume, row = self._reserve(connection, new)
-                row = self._intend(connection, row, host)
+                row = self._intend(connection, volume, row, host)
             try:
                 return with_secrets(self._access.open(volume, row))
             except Exception:
@@ -101,7 +101,7 @@ class Attachments:
             with self._db.writing() as connection:
                 volume = self._healthy(connection, row)
                 self._keep_to_one(connection, volume, row)
-                intent = self._intend(connection, row, host)
+                intent = self._intend(connection, volume, row, host)
             if intent.leaving is not None:
                 self._access.replace(volume, intent)
                 intent = replace(intent, leaving=None)
@@ -159,6 +159,7 @@ class Attachments:
             raise NotFound("volume", new.volume_id)
         if not free:
             raise _taken(volume)
+        self._access.need(volume, new.mode)
         row = Attachment(
             id=str(uuid.uuid4()),
             volume_id=volume.id,
@@ -172,7 +173,11 @@ class Attachments:
         return volume, row
 
     def _intend(
-        self, connection: Any, row: Attachment, host: connecting.Host
+        self,
+        connection: Any,
+        volume: Volume,
+        row: Attachment,
+        host: connecting.Host,
     ) -> Attachment:
         """Commit to an access before it is opened."""
         same = attachments.of_initiator(connection, row.volume_id, host.initiator)
@@ -180,6 +185,8 @@ class Attachments:
         other = connecting.mixed(same, row.id, mode)
         if other is not None and not self._widen:
             raise connecting.refuse_mixed(other, mode)
+        leaving = None if row.initiator == host.initiator else row.initiator
+        self._access.need(volume, mode, leaving)
         username, password = exports.credentials(same)
         values: dict[str, Any] = {
             "mode": mode,
@@ -188,7 +195,7 @@ class Attachments:
             "connector": dict(host.connector),
             "connection_info": None,
             "initiator": host.initiator,
-            "leaving": None if row.initiator == host.initiator else row.initiator,
+            "leaving": leaving,
             "auth_username": username,
             "auth_password": password,
         }

@@ -57,7 +57,7 @@ class Extending:
             error_extending, and both a repeat and the next reconcile retry.
         """
         volume = self._rows.get(volume_id)
-        open_too = self._backends[volume.backend].driver.volumes.extends_open
+        open_too = self._backends[volume.backend].driver.extends_open
         _check(volume, size)
         _check_hosts(volume, in_use, open_too)
         self._check_room(ctx, volume, size)

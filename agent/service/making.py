@@ -23,7 +23,7 @@ from agent.service.node import Node
 from agent.service.rows import Rows
 from agent.service.wiping import Wiping
 from agent.states import VolumeStatus
-from drivers.base import Backend
+from drivers.backend import Backend
 from drivers.errors import Unsupported
 from drivers.values import GIB, Snapshot
 

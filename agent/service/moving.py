@@ -216,7 +216,7 @@ class Moving:
         with self._backends[volume.backend].working() as backend:
             kind = backend.volumes.disk(volume.id).kind
         with self._backends[name].working() as backend:
-            if kind not in backend.volumes.fills:
+            if kind not in backend.volumes.abilities.fills:
                 raise Invalid(
                     f"backend {name} cannot take the bytes of a {kind} disk, such as"
                     f" those of backend {volume.backend}: make a new volume there and"

@@ -13,6 +13,7 @@ from typing import Any
 
 from agent.backends import NodeBackend
 from agent.records import Pool
+from drivers.abilities import TargetAbilities
 from drivers.values import GIB, Capacity
 
 _UNSEEN = Capacity(total=0, free=0, provisioned=0, thin=False)
@@ -55,8 +56,9 @@ def capabilities(
         "thin_provisioning_support": seen.thin,
         "thick_provisioning_support": not seen.thin,
         "total_volumes": volumes_here,
-        "multiattach": driver.volumes.shareable,
-        "online_extend_support": driver.volumes.extends_open,
+        "multiattach": driver.volumes.abilities.shares,
+        "online_extend_support": driver.extends_open,
+        **_target(driver.target.abilities),
         "QoS_support": False,
         "replication_enabled": False,
         "shared_targets": False,
@@ -81,6 +83,11 @@ def for_scheduler(pool: Pool) -> dict[str, Any]:
     if pool.problem or pool.closed or not pool.enabled or _full(caps):
         caps |= _nothing(caps)
     return {**{key: caps[key] for key in _WHOLE}, "pools": [caps]}
+
+
+def _target(can: TargetAbilities) -> dict[str, bool]:
+    """What a type may ask of the way to the hosts, as capabilities:fences."""
+    return {"fences": can.fences, "enforces_read_only": can.enforces_read_only}
 
 
 def _nothing(caps: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from drivers.base import TargetDriver, VolumeDriver
+from drivers.conformance.claims import asks, lacks
 from drivers.conformance.fixtures import TargetFixtures, new_volume
 from drivers.conformance.shared import (
     PAGE,
@@ -59,11 +60,13 @@ class AccessContract(TargetFixtures):
 
     # who gets in
 
+    @lacks("keeps_others_out")
     def test_a_host_without_an_attachment_is_refused(self, one: Shared) -> None:
         one.apply(a=RW)
         assert refuses(one, "b")
         assert one.login("a").alive
 
+    @lacks("keeps_others_out")
     def test_access_to_one_volume_opens_no_other(self, share: Share) -> None:
         first, second = share(), share()
         first.apply(a=RW)
@@ -81,6 +84,7 @@ class AccessContract(TargetFixtures):
 
     # modes
 
+    @asks("enforces_read_only")
     def test_a_read_only_host_reads_and_cannot_write(self, one: Shared) -> None:
         one.apply(a=RO)
         session = one.login("a")
@@ -92,6 +96,7 @@ class AccessContract(TargetFixtures):
         one.apply(a=RW)
         assert can_write(one.login("a"), "a")
 
+    @asks("enforces_read_only")
     def test_hosts_see_each_others_writes(self, one: Shared) -> None:
         one.apply(a=RW, b=RO, c=RW)
         a, b, c = (one.login(letter) for letter in "abc")
@@ -100,6 +105,7 @@ class AccessContract(TargetFixtures):
         c.write(PAGE, data("c"))
         assert a.read(0, 2 * PAGE) == b.read(0, 2 * PAGE) == data("a") + data("c")
 
+    @asks("enforces_read_only")
     def test_many_hosts_each_in_their_own_mode(self, one: Shared) -> None:
         modes = {letter: RW if n % 3 else RO for n, letter in enumerate("abcdefghij")}
         one.apply(**modes)
@@ -107,6 +113,7 @@ class AccessContract(TargetFixtures):
         writers = {k for k, session in sessions.items() if can_write(session, k)}
         assert writers == {letter for letter, mode in modes.items() if mode is RW}
 
+    @asks("enforces_read_only")
     def test_a_host_has_a_mode_for_each_volume(self, share: Share) -> None:
         first, second = share(), share()
         first.apply(a=RW, b=RO)
@@ -116,6 +123,7 @@ class AccessContract(TargetFixtures):
         assert not can_write(second.login("a"), "a")
         assert can_write(second.login("b"), "b")
 
+    @asks("enforces_read_only")
     def test_a_host_that_comes_back_has_its_new_mode(self, one: Shared) -> None:
         one.apply(a=RW, b=RW)
         one.login("a")
@@ -123,6 +131,7 @@ class AccessContract(TargetFixtures):
         one.apply(a=RO, b=RW)
         assert not can_write(one.login("a"), "a")
 
+    @asks("enforces_read_only")
     def test_a_host_may_log_in_twice_and_leave_once(self, one: Shared) -> None:
         one.apply(a=RW, b=RO)
         first, second, other = one.login("a"), one.login("a"), one.login("b")
@@ -131,8 +140,16 @@ class AccessContract(TargetFixtures):
         assert other.alive
         assert can_write(second, "a")
 
+    def test_writers_see_each_others_writes(self, one: Shared) -> None:
+        one.apply(a=RW, b=RW)
+        a, b = one.login("a"), one.login("b")
+        a.write(0, data("a"))
+        b.write(PAGE, data("b"))
+        assert a.read(0, 2 * PAGE) == b.read(0, 2 * PAGE) == data("a") + data("b")
+
     # changes, and whom they reach
 
+    @asks("enforces_read_only")
     def test_apply_again_changes_nothing(self, one: Shared) -> None:
         assert one.apply(a=RW, b=RO)
         a, b = one.login("a"), one.login("b")
@@ -141,6 +158,7 @@ class AccessContract(TargetFixtures):
         assert a.alive
         assert b.alive
 
+    @asks("enforces_read_only")
     def test_a_host_that_is_added_disturbs_nobody(self, one: Shared) -> None:
         one.apply(a=RW, b=RO)
         a, b = one.login("a"), one.login("b")
@@ -149,6 +167,8 @@ class AccessContract(TargetFixtures):
         assert b.alive
         assert can_write(one.login("c"), "c")
 
+    @asks("enforces_read_only")
+    @lacks("fences")
     def test_a_host_that_is_removed_is_out_at_once(self, one: Shared) -> None:
         one.apply(a=RW, b=RW, c=RO)
         a, b, c = (one.login(letter) for letter in "abc")
@@ -159,6 +179,8 @@ class AccessContract(TargetFixtures):
         assert c.alive
         assert can_write(a, "a")
 
+    @asks("enforces_read_only")
+    @lacks("fences")
     def test_a_removed_host_cannot_go_on_writing(self, one: Shared) -> None:
         one.apply(a=RW, b=RO)
         a, b = one.login("a"), one.login("b")
@@ -168,6 +190,7 @@ class AccessContract(TargetFixtures):
             a.write(0, data("x"))
         assert b.read(0, PAGE) == data("a")
 
+    @lacks("fences")
     def test_writes_of_others_go_on_while_a_host_is_removed(self, one: Shared) -> None:
         one.apply(a=RW, b=RW)
         a, b, removed = one.login("a"), one.login("b"), threading.Event()
@@ -179,6 +202,7 @@ class AccessContract(TargetFixtures):
         assert not a.alive
         assert b.read(PAGE, PAGE) == data("b")
 
+    @lacks("fences")
     def test_every_session_of_a_removed_host_ends(self, one: Shared) -> None:
         one.apply(a=RW, b=RW)
         first, second, other = one.login("a"), one.login("a"), one.login("b")
@@ -187,6 +211,8 @@ class AccessContract(TargetFixtures):
         assert not second.alive
         assert other.alive
 
+    @asks("enforces_read_only")
+    @lacks("fences")
     def test_a_host_made_read_only_loses_write_and_session(self, one: Shared) -> None:
         one.apply(a=RW, b=RW, c=RO)
         a, b, c = (one.login(letter) for letter in "abc")
@@ -197,6 +223,7 @@ class AccessContract(TargetFixtures):
         assert c.alive
         assert can_write(b, "b")
 
+    @asks("enforces_read_only")
     def test_a_host_made_read_write_gets_it_and_disturbs_nobody(
         self, one: Shared
     ) -> None:
@@ -207,6 +234,7 @@ class AccessContract(TargetFixtures):
         assert b.alive
         assert not can_write(b, "b")
 
+    @asks("enforces_read_only")
     def test_a_handover_swaps_two_hosts(self, one: Shared) -> None:
         one.apply(a=RW, b=RO)
         one.login("a").write(0, data("a"))
@@ -216,6 +244,8 @@ class AccessContract(TargetFixtures):
 
     # only=
 
+    @asks("enforces_read_only")
+    @lacks("observes")
     def test_only_opens_one_and_leaves_the_others(self, one: Shared) -> None:
         one.apply(a=RW)
         a = one.login("a")
@@ -223,6 +253,8 @@ class AccessContract(TargetFixtures):
         assert one.live() == {"a": RW, "b": RO}
         assert a.alive
 
+    @asks("enforces_read_only")
+    @lacks("fences")
     def test_only_closes_one_and_leaves_the_others(self, one: Shared) -> None:
         one.apply(a=RW, b=RO)
         a, b = one.login("a"), one.login("b")
@@ -231,6 +263,7 @@ class AccessContract(TargetFixtures):
         assert not b.alive
         assert a.alive
 
+    @asks("enforces_read_only")
     def test_only_opens_no_connector_outside_it(self, one: Shared) -> None:
         one.apply("a", a=RO, b=RW)
         assert one.live() == {"a": RO}
@@ -241,6 +274,8 @@ class AccessContract(TargetFixtures):
         one.target.apply(Export(one.volume.id), only={name("a").upper()})
         assert one.live() == {}
 
+    @asks("enforces_read_only")
+    @lacks("keeps_others_out")
     def test_without_only_everything_unwanted_is_closed(self, one: Shared) -> None:
         one.apply(a=RW, b=RO)
         one.target.apply(Export(one.volume.id))

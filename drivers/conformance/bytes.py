@@ -1,47 +1,55 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of volumes share: volumes that go away again, and their bytes."""
+"""What the tests of volumes share: volumes that go away again, and all their bytes."""
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any, TypeVar
 
 import pytest
 
 from drivers.base import VolumeDriver
-from drivers.conformance.fixtures import VolumeFixtures, new_volume
-from drivers.errors import Unsupported
+from drivers.conformance.fixtures import MIB, VolumeFixtures, new_volume
 from drivers.values import Capacity, Disk, Volume
 
 Make = Callable[[], Volume]
-_Test = TypeVar("_Test", bound=Callable[..., None])
 
 PAGE = 4096
 
 
-def asks(ability: str) -> Callable[[_Test], _Test]:
-    """A test of what not every driver offers.
+def places(size: int, length: int) -> list[int]:
+    """Where a disk of that size gets bytes: both ends, and islands among holes.
 
-    Where the fixtures class says no to ``ability``, the driver must refuse the
-    first call of it with Unsupported: no test is left out.
+    At both sides of each 64 KiB from the ends, of each whole MiB, and of the middle:
+    what copies by pieces, or only what it thinks of, misses one of them.
     """
+    inside = [64 * 1024, size // 2 - length // 2, size - 64 * 1024 - length]
+    inside += [at - PAGE for at in range(MIB, size - MIB, MIB)]
+    return sorted({0, *inside, size - length})
 
-    def decorated(test: _Test) -> _Test:
-        @functools.wraps(test)
-        def run(self: object, *args: Any, **named: Any) -> None:
-            if getattr(self, ability):
-                return test(self, *args, **named)
-            with pytest.raises(Unsupported) as raised:
-                test(self, *args, **named)
-            assert raised.value.remedy
-            return None
 
-        return run  # type: ignore[return-value]
+def image(size: int, data: bytes, used: int) -> bytearray:
+    """All bytes of a disk of which ``fill`` has filled the first ``used``."""
+    wanted = bytearray(size)
+    for at in places(used, len(data)):
+        wanted[at : at + len(data)] = data
+    return wanted
 
-    return decorated
+
+def damage(found: bytes | bytearray, wanted: bytes | bytearray) -> str:
+    """Where bytes differ first, as a sentence; empty where none does."""
+    if found == wanted:
+        return ""
+    if len(found) != len(wanted):
+        return f"it has {len(found)} bytes, not {len(wanted)}"
+    pages = ((n, found[n : n + PAGE], wanted[n : n + PAGE]) for n in _starts(found))
+    at, has, should = next(each for each in pages if each[1] != each[2])
+    return f"from byte {at} it has {bytes(has[:32])!r}, not {bytes(should[:32])!r}"
+
+
+def _starts(data: bytes | bytearray) -> range:
+    return range(0, len(data), PAGE)
 
 
 class VolumeBytes(VolumeFixtures):
@@ -86,13 +94,14 @@ class VolumeBytes(VolumeFixtures):
         return (volume.id.encode() + b"!").ljust(64, b"+") * (2 * PAGE // 64)
 
     def fill(self, driver: VolumeDriver, disk: Disk, data: bytes) -> None:
-        """Write at both ends of a disk."""
-        self.write(driver, disk, 0, data)
-        self.write(driver, disk, self.size - len(data), data)
+        """Write at both ends of a disk, and here and there between."""
+        for at in places(self.size, len(data)):
+            self.write(driver, disk, at, data)
 
-    def ends(self, driver: VolumeDriver, disk: Disk, length: int) -> list[bytes]:
-        """Read at both ends of what was asked for."""
-        return [
-            self.read(driver, disk, 0, length),
-            self.read(driver, disk, self.size - length, length),
-        ]
+    def damaged(self, driver: VolumeDriver, disk: Disk, data: bytes) -> str:
+        """What is wrong with a disk that was filled with ``data``; all of it is read.
+
+        Without ``data``, with a disk that reads as zeros.
+        """
+        found = self.read(driver, disk, 0, disk.size)
+        return damage(found, image(disk.size, data, self.size))

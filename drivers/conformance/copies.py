@@ -11,12 +11,14 @@ from contextlib import AbstractContextManager
 import pytest
 
 from drivers.base import VolumeDriver
-from drivers.conformance.bytes import PAGE, Make, asks
+from drivers.conformance.bytes import PAGE, Make
+from drivers.conformance.claims import asks
 from drivers.conformance.fixtures import new_volume
 from drivers.conformance.handing import HandingContract
 from drivers.errors import (
     DiskBusy,
     InvalidValue,
+    LostSnapshot,
     NoSpace,
     UnknownDisk,
     UnknownSnapshot,
@@ -28,7 +30,7 @@ Full = Callable[[], AbstractContextManager[None]]
 Keep = Callable[[Volume], Snapshot]
 State = Callable[[], object]
 
-_OTHER = b"-other-bytes-than-before-" * 200
+_OTHER = b"-other-bytes-than-before-" * 400
 
 
 class CopiesContract(HandingContract):
@@ -45,13 +47,12 @@ class CopiesContract(HandingContract):
             return kept[-1]
 
         yield take
-        for snapshot in kept if self.keeps_snapshots else ():
+        for snapshot in kept if self.can.keeps_snapshots else ():
             driver.delete_snapshot(snapshot.id)
 
-    def holds(self, driver: VolumeDriver, volume: Volume, data: bytes) -> bool:
-        """Whether a volume has these bytes at both ends of the usual size."""
-        disk = driver.disk(volume.id)
-        return self.ends(driver, disk, len(data)) == [data] * 2
+    def harmed(self, driver: VolumeDriver, volume: Volume, data: bytes) -> str:
+        """What is wrong with a volume that was filled with ``data``; all is read."""
+        return self.damaged(driver, driver.disk(volume.id), data)
 
     def filled(self, driver: VolumeDriver, made: Make) -> tuple[Volume, bytes]:
         """A volume with bytes of its own."""
@@ -70,7 +71,7 @@ class CopiesContract(HandingContract):
 
     def overwrite(self, driver: VolumeDriver, volume: Volume) -> bytes:
         """Put other bytes over both ends."""
-        other = _OTHER[:PAGE]
+        other = _OTHER[: 2 * PAGE]
         self.fill(driver, driver.disk(volume.id), other)
         return other
 
@@ -84,8 +85,8 @@ class CopiesContract(HandingContract):
         snapshot = keep(origin)
         other = self.overwrite(driver, origin)
         driver.create_from(volume, snapshot)
-        assert self.holds(driver, volume, data)
-        assert self.holds(driver, origin, other)
+        assert not self.harmed(driver, volume, data)
+        assert not self.harmed(driver, origin, other)
 
     @asks("keeps_snapshots")
     def test_a_snapshot_taken_again_keeps_its_moment(
@@ -97,7 +98,7 @@ class CopiesContract(HandingContract):
         driver.create_snapshot(snapshot)
         assert driver.snapshots() == (snapshot.id,)
         driver.create_from(volume, snapshot)
-        assert self.holds(driver, volume, data)
+        assert not self.harmed(driver, volume, data)
 
     @asks("keeps_snapshots")
     def test_a_snapshot_of_an_open_disk(
@@ -105,14 +106,14 @@ class CopiesContract(HandingContract):
     ) -> None:
         origin, data = self.filled(driver, made)
         with self.held_open(driver, driver.disk(origin.id)):
-            if not self.snapshots_open:
+            if not self.can.snapshots_open:
                 with pytest.raises(DiskBusy):
                     keep(origin)
                 assert driver.snapshots() == ()
                 return
             snapshot = keep(origin)
         driver.create_from(volume, snapshot)
-        assert self.holds(driver, volume, data)
+        assert not self.harmed(driver, volume, data)
 
     @asks("keeps_snapshots")
     def test_snapshots_outlive_a_restart(
@@ -125,7 +126,7 @@ class CopiesContract(HandingContract):
         again.check()
         assert again.snapshots() == (snapshot.id,)
         again.create_from(volume, snapshot)
-        assert self.holds(again, volume, data)
+        assert not self.harmed(again, volume, data)
 
     @asks("keeps_snapshots")
     def test_snapshots_are_no_disks(
@@ -153,7 +154,7 @@ class CopiesContract(HandingContract):
         driver.delete_snapshot(gone.id)
         driver.delete_snapshot(gone.id)
         assert driver.snapshots() == (kept.id,)
-        assert self.holds(driver, origin, data)
+        assert not self.harmed(driver, origin, data)
 
     @asks("keeps_snapshots")
     def test_delete_snapshot_of_the_unknown_is_success(
@@ -185,7 +186,7 @@ class CopiesContract(HandingContract):
             with pytest.raises(NoSpace):
                 keep(origin)
             assert driver.snapshots() == ()
-            assert self.holds(driver, origin, data)
+            assert not self.harmed(driver, origin, data)
         assert driver.snapshots() == ()
 
     # volumes made of another's bytes
@@ -199,11 +200,11 @@ class CopiesContract(HandingContract):
         driver.create_from(volume, snapshot)
         other = self.overwrite(driver, volume)
         driver.create_from(second, snapshot)
-        assert self.holds(driver, second, data)
+        assert not self.harmed(driver, second, data)
         driver.delete(second.id)
         driver.delete_snapshot(snapshot.id)
-        assert self.holds(driver, volume, other)
-        assert self.holds(driver, origin, data)
+        assert not self.harmed(driver, volume, other)
+        assert not self.harmed(driver, origin, data)
 
     @asks("keeps_snapshots")
     def test_a_clone_goes_its_own_way(
@@ -212,9 +213,9 @@ class CopiesContract(HandingContract):
         source, data = self.filled(driver, made)
         self.clone(driver, volume, source)
         other = self.overwrite(driver, source)
-        assert self.holds(driver, volume, data)
+        assert not self.harmed(driver, volume, data)
         driver.delete(source.id)
-        assert self.holds(driver, volume, data)
+        assert not self.harmed(driver, volume, data)
         assert driver.snapshots() == ()
         assert other != data
 
@@ -224,13 +225,13 @@ class CopiesContract(HandingContract):
     ) -> None:
         source, data = self.filled(driver, made)
         with self.held_open(driver, driver.disk(source.id)):
-            if not self.snapshots_open:
+            if not self.can.snapshots_open:
                 with pytest.raises(DiskBusy):
                     self.clone(driver, volume, source)
                 assert [disk.volume_id for disk in driver.disks()] == [source.id]
                 return
             self.clone(driver, volume, source)
-            assert self.holds(driver, volume, data)
+            assert not self.harmed(driver, volume, data)
 
     @asks("keeps_snapshots")
     def test_a_larger_copy_has_zeros_behind(
@@ -241,7 +242,7 @@ class CopiesContract(HandingContract):
         disk = driver.create_from(larger, keep(origin))
         assert disk.size >= larger.size
         assert disk == driver.disk(larger.id)
-        assert self.holds(driver, larger, data)
+        assert not self.harmed(driver, larger, data)
         added = self.read(driver, disk, size, 2 * self.size - size)
         assert added.count(0) == len(added)
         driver.delete(larger.id)
@@ -255,7 +256,7 @@ class CopiesContract(HandingContract):
         disk = driver.create_from(volume, snapshot)
         other = self.overwrite(driver, volume)
         assert driver.create_from(volume, snapshot) == disk
-        assert self.holds(driver, volume, other)
+        assert not self.harmed(driver, volume, other)
 
     @asks("keeps_snapshots")
     def test_a_half_made_copy_is_finished(
@@ -267,7 +268,7 @@ class CopiesContract(HandingContract):
         again = build()
         again.check()
         again.create_from(volume, snapshot)
-        assert self.holds(again, volume, data)
+        assert not self.harmed(again, volume, data)
 
     @asks("keeps_snapshots")
     def test_a_half_made_copy_is_deleted_wholly(
@@ -309,7 +310,7 @@ class CopiesContract(HandingContract):
                 driver.create_from(volume, snapshot)
             assert [disk.volume_id for disk in driver.disks()] == [origin.id]
         driver.create_from(volume, snapshot)
-        assert self.holds(driver, volume, data)
+        assert not self.harmed(driver, volume, data)
 
     # the way back
 
@@ -322,7 +323,7 @@ class CopiesContract(HandingContract):
         for _ in range(2):
             self.overwrite(driver, origin)
             assert driver.revert(snapshot) == before
-            assert self.holds(driver, origin, data)
+            assert not self.harmed(driver, origin, data)
             assert driver.snapshots() == (snapshot.id,)
 
     @asks("keeps_snapshots")
@@ -334,7 +335,7 @@ class CopiesContract(HandingContract):
         before, snapshot = driver.disk(origin.id), keep(origin)
         driver.extend(Volume(origin.id, 2 * self.size))
         assert driver.revert(snapshot) == before
-        assert self.holds(driver, origin, data)
+        assert not self.harmed(driver, origin, data)
 
     @asks("keeps_snapshots")
     def test_revert_keeps_other_snapshots(
@@ -344,10 +345,10 @@ class CopiesContract(HandingContract):
         first, other = keep(origin), self.overwrite(driver, origin)
         second = keep(origin)
         driver.revert(first)
-        assert self.holds(driver, origin, data)
+        assert not self.harmed(driver, origin, data)
         assert set(driver.snapshots()) == {first.id, second.id}
         driver.revert(second)
-        assert self.holds(driver, origin, other)
+        assert not self.harmed(driver, origin, other)
 
     @asks("keeps_snapshots")
     def test_revert_of_an_open_disk_changes_nothing(
@@ -360,7 +361,7 @@ class CopiesContract(HandingContract):
             pytest.raises(DiskBusy),
         ):
             driver.revert(snapshot)
-        assert self.holds(driver, origin, other)
+        assert not self.harmed(driver, origin, other)
 
     @asks("keeps_snapshots")
     def test_revert_to_the_unknown_changes_nothing(
@@ -369,7 +370,27 @@ class CopiesContract(HandingContract):
         origin, data = self.filled(driver, made)
         with pytest.raises(UnknownSnapshot):
             driver.revert(Snapshot(str(uuid.uuid4()), origin.id, self.size))
-        assert self.holds(driver, origin, data)
+        assert not self.harmed(driver, origin, data)
+
+    @asks("keeps_snapshots")
+    def test_a_snapshot_that_has_lost_its_bytes_is_no_source(
+        self, driver: VolumeDriver, made: Make, keep: Keep, volume: Volume
+    ) -> None:
+        origin, data = self.filled(driver, made)
+        snapshot = keep(origin)
+        if not self.can.loses_snapshots:
+            return
+        self.lose(driver, snapshot)
+        with pytest.raises(LostSnapshot) as raised:
+            driver.create_from(volume, snapshot)
+        assert raised.value.snapshot_id == snapshot.id
+        with pytest.raises(LostSnapshot):
+            driver.revert(snapshot)
+        assert [disk.volume_id for disk in driver.disks()] == [origin.id]
+        found = self.read(driver, driver.disk(origin.id), 0, len(data))
+        assert found == data
+        driver.delete_snapshot(snapshot.id)
+        assert driver.snapshots() == ()
 
     @asks("keeps_snapshots")
     def test_foreign_disks_are_not_touched_by_copies(

@@ -96,7 +96,7 @@ class DataContract(VolumeBytes):
         self, driver: VolumeDriver, disk: Disk, offset: int, length: int
     ) -> None:
         """Discard, or see it refused where the fixtures class says so."""
-        if self.discards:
+        if self.can.discards:
             self.discard(driver, disk, offset, length)
             return
         with pytest.raises(OSError, match="not supported"):

@@ -18,13 +18,14 @@ import pytest
 
 from drivers.base import Root, TargetDriver, VolumeDriver
 from drivers.conformance.fixtures import (
+    MIB,
     Host,
     Session,
     TargetFixtures,
     VolumeFixtures,
     defaults,
 )
-from drivers.conformance.interruption import Countdown
+from drivers.conformance.interruption import Passed
 from drivers.conformance.root import NoRoot
 from drivers.fake import FakeVolumes
 from drivers.fake_storage import FakeAcl, FakeDisk, storage
@@ -39,7 +40,7 @@ class FakeVolumeFixtures(VolumeFixtures):
 
     volume_class: type[FakeVolumes] = FakeVolumes
     options: Mapping[str, Any] = {"fake_thin": False, "fake_capacity_gb": 1}
-    fills_disks = True
+    size = 4 * MIB
 
     @pytest.fixture
     def name(self) -> str:
@@ -78,10 +79,11 @@ class FakeVolumeFixtures(VolumeFixtures):
         ]
 
     @pytest.fixture
-    def stranger(self, name: str) -> Callable[[], str]:
-        def put() -> str:
+    def stranger(self, name: str) -> Callable[[bytes], str]:
+        def put(data: bytes) -> str:
             held, reference = storage(name), f"disk-{uuid.uuid4()}"
-            held.foreign_disks[reference] = FakeDisk(self.size)
+            held.foreign_disks[reference] = disk = FakeDisk(self.size)
+            disk.write(0, data)
             held.foreign += self.size
             return reference
 
@@ -108,9 +110,22 @@ class FakeVolumeFixtures(VolumeFixtures):
         yield
         held.open.remove(disk.volume_id)
 
-    def dying(self, driver: VolumeDriver, steps: int) -> VolumeDriver:
+    @contextlib.contextmanager
+    def held_reference(self, driver: VolumeDriver, reference: str) -> Iterator[None]:
+        held = storage(driver.name)
+        held.open.add(reference)
+        yield
+        held.open.remove(reference)
+
+    def lose(self, driver: VolumeDriver, snapshot: Snapshot) -> None:
+        storage(driver.name).snapshots[snapshot.id].lost = True
+
+    def allocated(self, driver: VolumeDriver, disk: Disk) -> int:
+        return storage(driver.name).disks[disk.volume_id].allocated
+
+    def watched(self, driver: VolumeDriver, passed: Passed) -> VolumeDriver:
         assert isinstance(driver, FakeVolumes)
-        driver.failures.watch(Countdown(steps))
+        driver.failures.watch(passed)
         return driver
 
     def leave_half_copied(
@@ -152,6 +167,7 @@ class FakeTargetFixtures(TargetFixtures):
     """Exports in memory."""
 
     target_class: type[FakeTarget] = FakeTarget
+    options: Mapping[str, Any] = {}
 
     @pytest.fixture
     def name(self) -> str:
@@ -164,12 +180,12 @@ class FakeTargetFixtures(TargetFixtures):
 
     @pytest.fixture
     def build(self, name: str) -> Callable[[], TargetDriver]:
-        options = defaults(self.target_class)
+        options = defaults(self.target_class, **self.options)
         return lambda: self.target_class(name, options, _ROOT)
 
-    def dying(self, target: TargetDriver, steps: int) -> TargetDriver:
+    def watched(self, target: TargetDriver, passed: Passed) -> TargetDriver:
         assert isinstance(target, FakeTarget)
-        target.failures.watch(Countdown(steps))
+        target.failures.watch(passed)
         return target
 
     @pytest.fixture

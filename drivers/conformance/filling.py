@@ -4,40 +4,71 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from drivers.base import VolumeDriver
-from drivers.conformance.bytes import Make, asks
+from drivers.conformance.bytes import Make
 from drivers.conformance.data import DataContract
-from drivers.errors import UnknownDisk
-from drivers.values import Volume
+from drivers.errors import UnknownDisk, Unsupported
+from drivers.values import Disk, DiskKind, Volume
 
 
 class FillingContract(DataContract):
     """What a move between two backends asks of the one it goes to."""
 
-    def test_it_says_whether_it_fills_disks(self, driver: VolumeDriver) -> None:
-        assert bool(driver.fills) is self.fills_disks
-
-    @asks("fills_disks")
     def test_a_disk_gets_all_bytes_of_another(
         self, driver: VolumeDriver, made: Make
     ) -> None:
         source, target = made(), made()
         data, other = self.pattern(source), self.pattern(target)
-        self.fill(driver, driver.disk(source.id), data)
+        disk = driver.disk(source.id)
+        self.fill(driver, disk, data)
+        if disk.kind not in self.can.fills:
+            return self.is_refused(driver, target, disk)
         for _ in range(2):
-            driver.fill(target, driver.disk(source.id))
-            disk = driver.disk(target.id)
-            assert self.ends(driver, disk, len(data)) == [data] * 2
-        self.fill(driver, disk, other)
-        kept = self.ends(driver, driver.disk(source.id), len(data))
-        assert kept == [data] * 2
+            driver.fill(target, disk)
+            assert not self.damaged(driver, driver.disk(target.id), data)
+        self.fill(driver, driver.disk(target.id), other)
+        return self.is_whole(driver, source, data)
 
-    @asks("fills_disks")
+    @pytest.mark.parametrize("kind", list(DiskKind))
+    def test_a_disk_that_cannot_be_read_here_fills_none(
+        self, driver: VolumeDriver, made: Make, kind: DiskKind
+    ) -> None:
+        target, away = made(), made()
+        disk = driver.disk(away.id)
+        path = f"/nowhere/at/all/volume-{away.id}"
+        if kind is DiskKind.BLOCK:
+            path = f"/dev/nowhere/volume-{away.id}"
+        self.is_refused(driver, target, replace(disk, kind=kind, path=path))
+
+    def test_a_disk_of_another_kind_than_its_own_fills_none(
+        self, driver: VolumeDriver, made: Make
+    ) -> None:
+        """A file that says it is a block device, or a block device that says file."""
+        source, target = made(), made()
+        self.fill(driver, driver.disk(source.id), self.pattern(source))
+        disk = driver.disk(source.id)
+        (other,) = set(DiskKind) - {disk.kind}
+        self.is_refused(driver, target, replace(disk, kind=other))
+
     def test_a_disk_that_is_not_there_is_not_filled(
         self, driver: VolumeDriver, made: Make, volume: Volume
     ) -> None:
-        source = made()
-        with pytest.raises(UnknownDisk):
-            driver.fill(volume, driver.disk(source.id))
+        disk = driver.disk(made().id)
+        wanted = UnknownDisk if disk.kind in self.can.fills else Unsupported
+        with pytest.raises(wanted):
+            driver.fill(volume, disk)
+
+    def is_refused(self, driver: VolumeDriver, target: Volume, source: Disk) -> None:
+        """The driver refuses to fill the target, and it has zeros still."""
+        with pytest.raises(Unsupported) as raised:
+            driver.fill(target, source)
+        assert raised.value.remedy
+        assert not self.damaged(driver, driver.disk(target.id), b"")
+
+    def is_whole(self, driver: VolumeDriver, volume: Volume, data: bytes) -> None:
+        """The volume has these bytes still."""
+        assert not self.damaged(driver, driver.disk(volume.id), data)

@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a driver gives to the kit: how to build it, and how to reach its bytes.
 
-Fixtures that raise must be overridden; the others may be. Class attributes
-are abilities: a yes or no to the sentence beside it, never a driver's name.
-A "no" makes the kit expect the opposite; it leaves no test out.
+Fixtures that raise must be overridden; the others may be. What the driver can do is
+asked of the driver (drivers.abilities): a "no" makes the kit expect the opposite, it
+leaves no test out. What a binding does not let the kit try is printed at the end of
+the run, in capitals.
 """
 
 from __future__ import annotations
@@ -19,9 +20,13 @@ from typing import Any, Protocol
 
 import pytest
 
+from drivers import paths
 from drivers.base import TargetDriver, VolumeDriver
 from drivers.conformance import interruption, raw
-from drivers.values import Disk, Snapshot, Volume
+from drivers.conformance.interruption import Passed
+from drivers.conformance.tried import Tried
+from drivers.fake_storage import Gate
+from drivers.values import Disk, DiskKind, Snapshot, Volume
 
 MIB = 1024**2
 
@@ -73,38 +78,8 @@ class Host(Protocol):
         """
 
 
-class VolumeFixtures:
+class VolumeFixtures(Tried):
     """Bind ``VolumeContract`` with a subclass of this."""
-
-    #: A volume takes all its room at creation, so the pool refuses one that is
-    #: larger than what is free.
-    reserves_space = True
-
-    #: The bytes of a volume can be kept as they were (snapshots), given back to it,
-    #: and made into another volume.
-    keeps_snapshots = True
-
-    #: A volume that has snapshots can grow.
-    extends_under_snapshots = True
-
-    #: A disk that is not ours can become a volume, and a volume can be given away.
-    takes_over = True
-
-    #: A disk can be given all bytes of another, for a volume that moves.
-    fills_disks = False
-
-    #: A deleted disk takes room until its bytes are wiped, step by step.
-    wipes_deleted = False
-
-    #: A disk that somebody has open can be kept as it is at that moment. If not, a
-    #: snapshot of it is refused with DiskBusy, for a copy would take too long.
-    snapshots_open = True
-
-    #: Bytes of a volume can be discarded: nobody needs them any longer.
-    discards = True
-
-    #: A disk is made in steps, between which the driver can be killed.
-    works_in_steps = True
 
     #: A size that is cheap to make, in bytes.
     size = 8 * MIB
@@ -160,14 +135,26 @@ class VolumeFixtures:
         )
 
     @pytest.fixture
-    def stranger(self) -> Callable[[], str]:
+    def stranger(self) -> Callable[[bytes], str]:
         """A function that puts a disk into the pool which is not ours.
 
-        It has the usual size, and ``manage`` takes what the function returns
-        as its reference. Whatever is left of it afterwards is yours to remove.
-        Not called where ``takes_over`` is False.
+        It has the usual size and the bytes that are given, and ``manage`` takes what
+        the function returns as its reference. Whatever is left of it afterwards is
+        yours to remove. Not called where ``takes_over`` is no.
         """
-        return lambda: "nothing"
+        return lambda data: "nothing"
+
+    @pytest.fixture
+    def neighbour(self) -> Callable[[], VolumeDriver] | None:
+        """A function that builds another backend's driver on the same pool.
+
+        None where two backends cannot share one.
+        """
+        return None
+
+    @pytest.fixture(autouse=True)
+    def _asked(self, build: Callable[[], VolumeDriver]) -> None:
+        self.can = build().abilities
 
     @pytest.fixture
     def driver(self, build: Callable[[], VolumeDriver]) -> VolumeDriver:
@@ -221,13 +208,41 @@ class VolumeFixtures:
     def power_cycle(self, driver: VolumeDriver) -> None:
         """Bring disks to where a reboot leaves them: there, but perhaps not active."""
 
-    def dying(self, driver: VolumeDriver, steps: int) -> VolumeDriver:
-        """The same driver in a life that is killed right after its nth step.
+    def power_cut(self, driver: VolumeDriver) -> bool:
+        """Lose what was not flushed, and come back; False if that cannot be done."""
+        return False
 
-        A step is what it asks of root. Override it where the work is done by
-        other means; ``interruption`` has what it takes, ``fakes`` an example.
+    def held_reference(
+        self, driver: VolumeDriver, reference: str
+    ) -> AbstractContextManager[object] | None:
+        """A time in which somebody has open what ``stranger`` made; None: cannot be.
+
+        Needed where ``takes_over`` is yes.
         """
-        return interruption.dying(driver, steps, self.asking)
+        return None
+
+    def lose(self, driver: VolumeDriver, snapshot: Snapshot) -> None:
+        """Let a snapshot lose its bytes. Needed where ``loses_snapshots`` is yes."""
+        raise NotImplementedError("override `lose`: let that snapshot lose its bytes")
+
+    def allocated(self, driver: VolumeDriver, disk: Disk) -> int | None:
+        """The bytes that the storage has allocated for a disk; None: cannot be told."""
+        if disk.kind is DiskKind.FILE:
+            return os.stat(disk.path).st_blocks * 512
+        return None
+
+    def refused_path(self, disk: Disk) -> str:
+        """Why the target's side would not export what the driver shows, or nothing."""
+        return paths.refused(disk)
+
+    def watched(self, driver: VolumeDriver, passed: Passed) -> VolumeDriver:
+        """The same driver, which calls ``passed`` right after each of its steps.
+
+        A step is what it asks of root. One that asks nothing of root works in this
+        process, and the kit counts the lines of its code. Override it where the work
+        is done by other means; ``fakes`` is an example.
+        """
+        return interruption.watched(driver, passed, self.asking)
 
 
 @contextlib.contextmanager
@@ -240,17 +255,25 @@ def open_disk(disk: Disk, flags: int) -> Iterator[int]:
         os.close(file)
 
 
-class TargetFixtures:
+class TargetFixtures(Tried):
     """Bind ``TargetContract`` with a subclass of this."""
-
-    #: An access is changed in steps, between which the driver can be killed.
-    works_in_steps = True
 
     #: Size of the volumes that are exported, in bytes.
     size = 8 * MIB
 
     #: Commands and verbs of root that change nothing.
     asking: Collection[str] = ("lio.check", "lio.observe")
+
+    #: What ``connection`` must have: its driver_volume_type, and further keys. Needed
+    #: where the target's PROTOCOL is not in ``target.WORDS``.
+    words: tuple[str, ...] = ()
+
+    #: Seconds after which the driver gives up a closing that does not end.
+    deadline: float = 30.0
+
+    @pytest.fixture(autouse=True)
+    def _asked(self, build: Callable[[], TargetDriver]) -> None:
+        self.can = build().abilities
 
     @pytest.fixture
     def volumes(self) -> VolumeDriver:
@@ -292,12 +315,16 @@ class TargetFixtures:
         target.check()
         return target
 
-    def dying(self, target: TargetDriver, steps: int) -> TargetDriver:
-        """The same driver in a life that is killed right after its nth step.
+    def watched(self, target: TargetDriver, passed: Passed) -> TargetDriver:
+        """As ``VolumeFixtures.watched``."""
+        return interruption.watched(target, passed, self.asking)
 
-        As ``VolumeFixtures.dying``.
+    def slow(self, disk: Disk) -> AbstractContextManager[Gate] | None:
+        """A time in which writes to the disk stand still until the gate is opened.
+
+        ``reached`` of the gate is set when one does. None: cannot be done.
         """
-        return interruption.dying(target, steps, self.asking)
+        return None
 
 
 def new_volume(size: int) -> Volume:

@@ -11,13 +11,14 @@ from collections.abc import Callable
 import pytest
 
 from drivers.base import VolumeDriver
-from drivers.conformance.bytes import PAGE, Make, asks
+from drivers.conformance.bytes import Make, image
+from drivers.conformance.claims import asks
 from drivers.conformance.filling import FillingContract
 from drivers.errors import DiskBusy, InvalidValue, UnknownDisk, UnknownReference
 from drivers.values import Volume
 
 Build = Callable[[], VolumeDriver]
-Stranger = Callable[[], str]
+Stranger = Callable[[bytes], str]
 State = Callable[[], object]
 
 
@@ -37,7 +38,8 @@ class HandingContract(FillingContract):
     def test_a_strangers_disk_becomes_a_volume_with_its_bytes(
         self, driver: VolumeDriver, stranger: Stranger, volume: Volume
     ) -> None:
-        reference, data = stranger(), self.pattern(volume)
+        data = self.pattern(volume)
+        reference = stranger(bytes(image(self.size, data, self.size)))
         assert reference in {found.reference for found in driver.manageable()}
         for _ in range(2):
             disk = driver.manage(volume, reference)
@@ -45,17 +47,34 @@ class HandingContract(FillingContract):
             assert disk.size >= volume.size
         assert reference not in {found.reference for found in driver.manageable()}
         assert driver.disks() == (disk,)
-        self.fill(driver, disk, data)
-        assert self.ends(driver, disk, len(data)) == [data] * 2
+        assert not self.damaged(driver, disk, data)
+        other = self.pattern(volume).swapcase()
+        self.fill(driver, disk, other)
+        assert not self.damaged(driver, disk, other)
 
     @asks("takes_over")
     def test_a_disk_that_is_listed_has_its_size(
         self, driver: VolumeDriver, stranger: Stranger, volume: Volume
     ) -> None:
-        reference = stranger()
+        reference = stranger(b"")
         found = {found.reference: found for found in driver.manageable()}[reference]
-        assert found.size >= self.size
         assert not found.why_not
+        assert driver.manage(volume, reference).size == found.size >= self.size
+
+    @asks("takes_over")
+    def test_a_disk_that_somebody_has_open_is_not_taken_over(
+        self, driver: VolumeDriver, stranger: Stranger, volume: Volume
+    ) -> None:
+        reference = stranger(b"")
+        held = self.held_reference(driver, reference)
+        if held is None:
+            self.not_tried("taking over an open disk", "override `held_reference`")
+        else:
+            before = driver.manageable()
+            with held, pytest.raises(DiskBusy):
+                driver.manage(volume, reference)
+            assert driver.disks() == ()
+            assert driver.manageable() == before
         driver.manage(volume, reference)
 
     @asks("takes_over")
@@ -100,7 +119,7 @@ class HandingContract(FillingContract):
         with pytest.raises(UnknownDisk):
             driver.disk(volume.id)
         disk = driver.manage(volume, self.given_away(driver, volume))
-        assert self.ends(driver, disk, len(data)) == [data] * 2
+        assert not self.damaged(driver, disk, data)
 
     @asks("takes_over")
     def test_a_volume_that_is_open_is_not_given_away(
@@ -119,7 +138,7 @@ class HandingContract(FillingContract):
     def test_giving_away_a_name_that_is_no_uuid_is_refused(
         self, driver: VolumeDriver, stranger: Stranger, volume: Volume
     ) -> None:
-        reference = stranger()
+        reference = stranger(b"")
         with pytest.raises(InvalidValue):
             driver.unmanage("../lv-root")
         assert reference in {found.reference for found in driver.manageable()}
@@ -131,7 +150,7 @@ class HandingContract(FillingContract):
     def test_a_strangers_disk_is_not_wiped(
         self, driver: VolumeDriver, stranger: Stranger, volume: Volume
     ) -> None:
-        reference = stranger()
+        reference = stranger(b"")
         before = driver.manageable()
         with contextlib.suppress(InvalidValue):
             assert driver.wipe(reference, self.size) is None
@@ -148,7 +167,7 @@ class HandingContract(FillingContract):
         self.fill(driver, driver.create(volume), self.pattern(volume))
         driver.delete(volume.id)
         left = driver.wipes()
-        assert len(left) == int(self.wipes_deleted)
+        assert len(left) == int(self.can.wipes_deleted)
         for wipe in left:
             assert wipe.size == wipe.left >= self.size
             part = driver.wipe(wipe.name, wipe.size // 2)
@@ -163,18 +182,18 @@ class HandingContract(FillingContract):
         self.settle(driver)
         assert driver.wipes() == ()
         assert driver.capacity().provisioned == before.provisioned
-        assert self.ends(driver, driver.disk(kept.id), len(data)) == [data] * 2
+        assert not self.damaged(driver, driver.disk(kept.id), data)
 
     def test_a_volume_can_be_made_again_while_the_old_one_is_wiped(
         self, driver: VolumeDriver, volume: Volume
     ) -> None:
         for _ in range(2):
             disk = driver.create(volume)
-            assert self.ends(driver, disk, PAGE) == [bytes(PAGE)] * 2
+            assert not self.damaged(driver, disk, b"")
             self.fill(driver, disk, self.pattern(volume))
             driver.delete(volume.id)
             driver.delete(volume.id)
-        assert len(driver.wipes()) == 2 * int(self.wipes_deleted)
+        assert len(driver.wipes()) == 2 * int(self.can.wipes_deleted)
         assert driver.disks() == ()
 
     def test_wiping_the_unknown_is_success(self, driver: VolumeDriver) -> None:

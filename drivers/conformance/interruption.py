@@ -1,6 +1,10 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""A driver that is killed between two of its steps, as kill -9 kills a daemon."""
+"""A driver's steps, and a driver that is killed between two, as kill -9 kills a daemon.
+
+A step is what the driver asks of root. A driver that asks nothing of root works in
+this process: its steps are the lines of its own code (``drivers.conformance.lines``).
+"""
 
 from __future__ import annotations
 
@@ -12,6 +16,8 @@ from drivers.base import Root, TargetDriver, VolumeDriver
 #: More steps than any verb of a driver has.
 MOST_STEPS = 100
 
+#: Called with a step's name right after that step was done.
+Passed = Callable[[str], None]
 
 Driver = TypeVar("Driver", bound=VolumeDriver | TargetDriver)
 
@@ -32,27 +38,39 @@ class Countdown:
         :raises Killed: it was the last.
         """
         self.left -= 1
-        self.alive(step)
-
-    def alive(self, step: str = "") -> None:
-        """A step begins.
-
-        :raises Killed: the last one is over.
-        """
         if self.left <= 0:
             raise Killed(step)
 
 
-class DyingRoot:
-    """A door to root whose user is killed right after its last step.
+class Once:
+    """Does something after one step, the first time that it is passed."""
+
+    def __init__(self, step: int, act: Callable[[], object]) -> None:
+        self._left, self._act = step, act
+
+    @property
+    def acted(self) -> bool:
+        """Whether the verb got so far."""
+        return self._left <= 0
+
+    def __call__(self, step: str = "") -> None:
+        self._left -= 1
+        if self._left == 0:
+            self._act()
+
+
+class WatchedRoot:
+    """A door to root that tells after each step, and stays shut to a killed driver.
 
     Programs in ``asking`` change nothing, so they are no steps. A command that
-    fails is one: the driver does not live to see the error.
+    fails is one: a killed driver does not live to see the error.
     """
 
-    def __init__(self, root: Root, steps: int, asking: Collection[str] = ()) -> None:
-        self._root, self._asking = root, asking
-        self._done = Countdown(steps)
+    def __init__(
+        self, root: Root, passed: Passed, asking: Collection[str] = ()
+    ) -> None:
+        self._root, self._asking, self._passed = root, asking, passed
+        self._end: Killed | None = None
 
     def run(self, *argv: str, timeout: float = 60.0) -> str:
         """See drivers.base.Root."""
@@ -69,19 +87,28 @@ class DyingRoot:
         )
 
     def _step(self, name: str, work: Callable[[], Any]) -> Any:
-        self._done.alive(name)
+        if self._end:
+            raise self._end
+        try:
+            answer = self._done(name, work)
+        except Killed as end:
+            self._end = end
+            raise
+        return answer
+
+    def _done(self, name: str, work: Callable[[], Any]) -> Any:
         try:
             answer = work()
         except Exception:  # what ends the test itself, such as ^C, is no step
-            self._done(name)
+            self._passed(name)
             raise
-        self._done(name)
+        self._passed(name)
         return answer
 
 
-def dying(driver: Driver, steps: int, asking: Collection[str] = ()) -> Driver:
-    """The same driver in a life that ends with its ``steps``-th step of root's."""
-    root = DyingRoot(driver.root, steps, asking)
+def watched(driver: Driver, passed: Passed, asking: Collection[str] = ()) -> Driver:
+    """The same driver, which says when it has passed a step of root's."""
+    root = WatchedRoot(driver.root, passed, asking)
     return type(driver)(driver.name, driver.options, root)
 
 
@@ -114,16 +141,16 @@ class Life(Generic[Driver]):
 
 
 def lives(
-    dying: Callable[[int], Driver], build: Callable[[], Driver]
+    dying: Callable[[int], Driver], build: Callable[[], Driver], most: int = MOST_STEPS
 ) -> Iterator[Life[Driver]]:
     """Lives that end with their first step, their second, and so on.
 
     The last is the first one that gets through: so a verb of ``n`` steps
     is tried ``n + 1`` times.
     """
-    for steps in range(1, MOST_STEPS):
+    for steps in range(1, most):
         life = Life(dying(steps), build)
         yield life
         if not life.killed:
             return
-    raise AssertionError(f"after {MOST_STEPS} steps there was no end to the work")
+    raise AssertionError(f"after {most} steps there was no end to the work")

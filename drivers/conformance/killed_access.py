@@ -10,8 +10,10 @@ import pytest
 
 from drivers.base import TargetDriver
 from drivers.conformance.access import RO, RW, AccessContract, Share
-from drivers.conformance.interruption import Life, lives
-from drivers.conformance.shared import Shared, can_write, refuses
+from drivers.conformance.claims import asks, lacks
+from drivers.conformance.interruption import Life
+from drivers.conformance.shared import can_write, refuses
+from drivers.conformance.tried import Stepping
 
 Build = Callable[[], TargetDriver]
 Lives = Callable[[], Iterator[Life[TargetDriver]]]
@@ -21,15 +23,14 @@ class KilledAccessContract(AccessContract):
     """Each life is killed one step later than the one before it."""
 
     @pytest.fixture
-    def each(self, build: Build) -> Lives:
+    def each(self, build: Build, share: Share) -> Lives:
         """Lives to change an access in."""
-        return lambda: lives(lambda steps: self.dying(build(), steps), build)
+        stepping, shared = Stepping(build, self.watched, self.counted), share()
+        export = shared.export(a=RW)
+        stepping.probe(lambda target: target.apply(export), lambda: False)
+        return stepping.lives
 
-    def test_an_access_is_changed_in_steps(self, build: Build, one: Shared) -> None:
-        life = Life(self.dying(build(), 1), build)
-        life.ends("apply", one.export(a=RW))
-        assert life.killed is self.works_in_steps
-
+    @asks("enforces_read_only")
     def test_a_killed_apply_has_opened_nothing_before_it_closed(
         self, each: Lives, share: Share
     ) -> None:
@@ -42,15 +43,18 @@ class KilledAccessContract(AccessContract):
                 assert "a" not in live
                 assert live["b"] is live["c"] is RO
 
+    @asks("enforces_read_only")
     def test_a_killed_apply_gives_no_more_than_is_wanted(
         self, each: Lives, share: Share
     ) -> None:
+        share().apply(a=RO)
         for life in each():
             shared = share()
             life.ends("apply", shared.export(a=RO, b=RW))
             assert shared.live().get("a") in (None, RO)
             assert refuses(shared, "c")
 
+    @asks("enforces_read_only")
     def test_a_killed_apply_is_finished_by_the_next(
         self, each: Lives, share: Share
     ) -> None:
@@ -63,6 +67,7 @@ class KilledAccessContract(AccessContract):
             assert unchanged.alive
             assert can_write(shared.login("d"), "d")
 
+    @lacks("fences")
     def test_a_killed_remove_is_finished_by_the_next(
         self, each: Lives, share: Share
     ) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 
 from drivers.base import TargetDriver
 from drivers.conformance.fixtures import Host, Session
+from drivers.errors import TargetFailed
 from drivers.values import Auth, Connector, Disk, Export, LiveExport, Mode, Volume
 
 PAGE = 4096
@@ -84,7 +85,7 @@ def refuses(shared: Shared, letter: str, auth: Auth | None = None) -> bool:
     """Whether the target refuses a login of that host."""
     try:
         shared.login(letter, auth).close()
-    except PermissionError:
+    except (PermissionError, TargetFailed):
         return True
     return False
 

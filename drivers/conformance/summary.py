@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a run of the kit says at its end: each driver, and how many behaviours it has.
 
+Below it stands in capitals what its binding did not let the kit try, and why.
+
 A pytest plugin: ``pytest_plugins = ["drivers.conformance.summary"]`` in the
 conftest.py above your tests. Works with pytest-xdist too.
 """
@@ -13,6 +15,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pytest
+
+from drivers.conformance.tried import COUNTED, NOT_TRIED
 
 #: Where an item and its report keep which binding of the kit they belong to.
 _PROPERTY = "conformance"
@@ -34,8 +38,11 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if not totals:
         return
     terminalreporter.section("conformance kit")
+    untried = _untried(terminalreporter.stats)
     for binding, counts in sorted(totals.items()):
         terminalreporter.write_line(f"{binding:<24} {_told(counts)}")
+        for what, why in sorted(untried[binding]):
+            terminalreporter.write_line(f"    NOT TRIED: {what}: {why}", yellow=True)
 
 
 def properties(stats: dict[str, list[object]], name: str) -> Iterator[tuple[str, Any]]:
@@ -51,12 +58,21 @@ def _totals(stats: dict[str, list[object]]) -> dict[str, Counter[str]]:
     totals: dict[str, Counter[str]] = defaultdict(Counter)
     for outcome, binding in properties(stats, _PROPERTY):
         totals[str(binding)][outcome] += 1
+    for _, (binding, what, how_many) in properties(stats, COUNTED):
+        totals[binding][what] += how_many
     return totals
+
+
+def _untried(stats: dict[str, list[object]]) -> dict[str, set[tuple[str, str]]]:
+    found: dict[str, set[tuple[str, str]]] = defaultdict(set)
+    for _, (binding, what, why) in properties(stats, NOT_TRIED):
+        found[binding].add((what, why))
+    return found
 
 
 def _told(counts: Counter[str]) -> str:
     kept = f"{counts['passed']} behaviours kept"
-    return ", ".join([kept, *_others(counts, ("failed", "error"))])
+    return ", ".join([kept, *_others(counts, ("failed", "error", "kills"))])
 
 
 def _others(counts: Counter[str], outcomes: Iterable[str]) -> Iterator[str]:

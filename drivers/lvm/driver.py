@@ -8,11 +8,13 @@ import os
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from oslo_config import cfg
 
 from drivers import copying, devices
+from drivers.abilities import VolumeAbilities
 from drivers.base import Root, VolumeDriver
 from drivers.errors import DiskBusy, UnknownDisk
 from drivers.lvm import claim, names, saying
@@ -28,7 +30,6 @@ from drivers.lvm.thin_copies import ThinCopies
 from drivers.values import (
     Capacity,
     Disk,
-    DiskKind,
     Manageable,
     Snapshot,
     Volume,
@@ -43,6 +44,18 @@ class LvmVolumes(VolumeDriver):
     """Logical volumes of one group, in a thin pool or thick."""
 
     OPTIONS: ClassVar[list[cfg.Opt]] = OPTIONS
+    #: Thin; ``abilities`` has what thick volumes do otherwise.
+    ABILITIES: ClassVar[VolumeAbilities] = VolumeAbilities(
+        shares=True,
+        keeps_snapshots=True,
+        snapshots_open=True,
+        extends_open=True,
+        extends_under_snapshots=True,
+        takes_over=True,
+        fills_from_blocks=True,
+        fills_from_files=True,
+        discards=True,
+    )
 
     def __init__(self, name: str, options: Mapping[str, Any], root: Root) -> None:
         super().__init__(name, options, root)
@@ -63,6 +76,18 @@ class LvmVolumes(VolumeDriver):
         self._mended = Drawn(self._mend)
         self._paths = Drawn(lambda listed: {d.path for d in self._ours(listed.volumes)})
         self._all_there: tuple[Listed, int] | None = None
+
+    @property
+    def abilities(self) -> VolumeAbilities:
+        if self.options["lvm_type"] == "thin":
+            return self.ABILITIES
+        return replace(
+            self.ABILITIES,
+            reserves_space=True,
+            wipes_deleted=True,
+            extends_under_snapshots=False,
+            loses_snapshots=True,
+        )
 
     def check(self) -> None:
         with self._there():
@@ -141,10 +166,6 @@ class LvmVolumes(VolumeDriver):
         with self._told(snapshot.volume_id):
             self._copies.revert(snapshot)
         return self.disk(snapshot.volume_id)
-
-    @property
-    def fills(self) -> frozenset[DiskKind]:
-        return copying.KINDS
 
     def fill(self, volume: Volume, source: Disk) -> None:
         copying.fill(self.root, self.disk(volume.id), source, self._timeout)

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from oslo_config import cfg
 
 from drivers import copying, shares
+from drivers.abilities import VolumeAbilities
 from drivers.base import Root, VolumeDriver
 from drivers.errors import (
     CommandFailed,
@@ -82,6 +84,16 @@ class NfsVolumes(VolumeDriver):
     """Files named volume-UUID on one or more shares, which form one pool."""
 
     OPTIONS: ClassVar[list[cfg.Opt]] = [*shares.OPTIONS, *_OPTIONS]
+    ABILITIES: ClassVar[VolumeAbilities] = VolumeAbilities(
+        shares=True,
+        keeps_snapshots=True,
+        extends_open=True,
+        extends_under_snapshots=True,
+        takes_over=True,
+        fills_from_blocks=True,
+        fills_from_files=True,
+        discards=True,
+    )
 
     def __init__(self, name: str, options: Mapping[str, Any], root: Root) -> None:
         super().__init__(name, options, root)
@@ -96,9 +108,11 @@ class NfsVolumes(VolumeDriver):
         self._read: tuple[Files, ...] = ()
 
     @property
-    def extends_open(self) -> bool:
-        """A host that mounts the share by itself is not told that a file grew."""
-        return self.options.get("target_driver") != "nfs"
+    def abilities(self) -> VolumeAbilities:
+        clones: bool = self.options["nfs_clone"]
+        return replace(
+            self.ABILITIES, reserves_space=not self._thin, snapshots_open=clones
+        )
 
     def check(self) -> None:
         for files in self._shares():
@@ -180,10 +194,6 @@ class NfsVolumes(VolumeDriver):
         files, held = self._kept(snapshot)
         size = files.copy(snapshot.name, name, 0, held, replace=True)
         return self._disk(snapshot.volume_id, files, size)
-
-    @property
-    def fills(self) -> frozenset[DiskKind]:
-        return copying.KINDS
 
     def fill(self, volume: Volume, source: Disk) -> None:
         copying.fill(self.root, self.disk(volume.id), source, self._timeout)

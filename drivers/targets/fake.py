@@ -3,7 +3,8 @@
 """A complete target in memory, with initiators that log in, read and write.
 
 It exports disks of ``FakeVolumes`` of the same backend name, and answers hosts
-as LIO does: refused without an ACL, write-protected where read-only.
+as LIO does: refused without an ACL, write-protected where read-only. With
+``fake_enforces = False`` it is as a share that hosts mount by themselves.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ from typing import Any, ClassVar
 
 from oslo_config import cfg
 
+from drivers.abilities import TargetAbilities
 from drivers.base import Root, TargetDriver
-from drivers.errors import TargetFailed
+from drivers.errors import TargetFailed, Unsupported
 from drivers.fake_storage import Failures, FakeAcl, FakeStorage, storage
 from drivers.values import (
     Auth,
@@ -41,6 +43,12 @@ _OPTIONS = [
         help="The address that hosts are told; nothing listens there.",
     ),
     cfg.PortOpt("target_port", default=3260, help="The port that hosts are told."),
+    cfg.BoolOpt(
+        "fake_enforces",
+        default=True,
+        help="Whether the target stands between hosts and disks. If not, anybody"
+        " reads and writes, and no session is ended, as where hosts mount a share.",
+    ),
 ]
 
 
@@ -101,6 +109,14 @@ class FakeTarget(TargetDriver):
     """Exports in memory. ``failures`` makes any step fail or stand still."""
 
     OPTIONS: ClassVar[list[cfg.Opt]] = _OPTIONS
+    ABILITIES: ClassVar[TargetAbilities] = TargetAbilities(
+        enforces_read_only=True,
+        fences=True,
+        keeps_others_out=True,
+        checks_credentials=True,
+        observes=True,
+        shows_growth=True,
+    )
 
     #: Each apply.* but the first and the last is passed once per connector,
     #: right after that step was done to it.
@@ -123,6 +139,13 @@ class FakeTarget(TargetDriver):
         self.failures = Failures(self.POINTS)
         self._portal = Portal(options["target_ip_address"], options["target_port"])
         self._prefix: str = options["target_prefix"]
+        self._enforces: bool = options["fake_enforces"]
+
+    @property
+    def abilities(self) -> TargetAbilities:
+        if self._enforces:
+            return self.ABILITIES
+        return TargetAbilities(shows_growth=True)
 
     def check(self) -> None:
         self.failures.at("check")
@@ -131,6 +154,8 @@ class FakeTarget(TargetDriver):
         self, export: Export, only: Collection[str] | None = None
     ) -> tuple[str, ...]:
         self.failures.at("apply.before")
+        if not self._enforces:
+            return self._unenforced(export)
         acls = self._exported(export)
         if acls is None:
             return ()
@@ -165,7 +190,7 @@ class FakeTarget(TargetDriver):
             "target_portal": str(self._portal),
             "target_lun": 0,
         }
-        if connector.auth:
+        if connector.auth and self._enforces:
             info["auth_method"] = "CHAP"
             info["auth_username"] = connector.auth.username
             info["auth_password"] = connector.auth.password
@@ -180,6 +205,10 @@ class FakeTarget(TargetDriver):
         """
         with self.storage.lock:
             acl = self.storage.exports.get(volume_id, {}).get(iscsi_name(initiator))
+            if not self._enforces:
+                self._need_disk(volume_id)
+                acl = FakeAcl("", None)
+                acl.mode = Mode.RW
             if acl is None:
                 raise PermissionError(f"{initiator} has no access to {volume_id}")
             if acl.auth is not None and acl.auth != auth:
@@ -190,15 +219,28 @@ class FakeTarget(TargetDriver):
         """The volume id in a target's name, as ``connection`` gave it."""
         return target_iqn.removeprefix(f"{self._prefix}volume-")
 
+    def _unenforced(self, export: Export) -> tuple[str, ...]:
+        for connector in export.connectors:
+            if connector.mode is Mode.RO:
+                raise Unsupported(
+                    f"ro for {connector.initiator} by this target", "attach it rw"
+                )
+        if export.connectors:
+            self._need_disk(export.volume_id)
+        return ()
+
+    def _need_disk(self, volume_id: str) -> None:
+        disk = self.storage.disks.get(volume_id)
+        if disk is None or not disk.whole:
+            raise TargetFailed(volume_id, "its disk is not there")
+
     def _exported(self, export: Export) -> dict[str, FakeAcl] | None:
         """The live ACLs of the volume; made for a first host, None without one."""
         with self.storage.lock:
             acls = self.storage.exports.get(export.volume_id)
             if not export.connectors:
                 return acls
-            disk = self.storage.disks.get(export.volume_id)
-            if disk is None or not disk.whole:
-                raise TargetFailed(export.volume_id, "its disk is not there")
+            self._need_disk(export.volume_id)
             if acls is None:
                 acls = self.storage.exports[export.volume_id] = {}
         self.failures.at("apply.exported")

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from oslo_config import cfg
 
+from drivers.abilities import TargetAbilities
 from drivers.base import Root, TargetDriver
 from drivers.errors import Misconfigured
 from drivers.values import (
@@ -33,6 +35,15 @@ _LUN = 0
 
 class LioTarget(TargetDriver):
     """The kernel enforces each host's mode (write_protect of its mapped LUN)."""
+
+    ABILITIES: ClassVar[TargetAbilities] = TargetAbilities(
+        enforces_read_only=True,
+        fences=True,
+        keeps_others_out=True,
+        checks_credentials=True,
+        observes=True,
+        shows_growth=True,
+    )
 
     OPTIONS: ClassVar[list[cfg.Opt]] = [
         cfg.StrOpt(
@@ -135,6 +146,10 @@ class LioTarget(TargetDriver):
             told["auth_username"] = connector.auth.username
             told["auth_password"] = connector.auth.password
         return told
+
+    @property
+    def abilities(self) -> TargetAbilities:
+        return replace(self.ABILITIES, checks_credentials=self._chap)
 
     @property
     def _chap(self) -> bool:

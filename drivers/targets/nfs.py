@@ -18,6 +18,7 @@ from typing import Any, ClassVar
 from oslo_config import cfg
 
 from drivers import shares
+from drivers.abilities import TargetAbilities
 from drivers.base import Root, TargetDriver
 from drivers.errors import TargetFailed, Unsupported
 from drivers.shares import Share
@@ -37,6 +38,8 @@ class NfsTarget(TargetDriver):
 
     OPTIONS: ClassVar[list[cfg.Opt]] = shares.OPTIONS
     PROTOCOL: ClassVar[str] = "NFS"
+    #: None of them: a host that mounts the share is nobody's to hold back.
+    ABILITIES: ClassVar[TargetAbilities] = TargetAbilities()
 
     def __init__(self, name: str, options: Mapping[str, Any], root: Root) -> None:
         super().__init__(name, options, root)

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -106,7 +107,8 @@ def test_some_drivers_extend_no_volume_that_hosts_have(
     made = api.volume()
     row = api.attachment(made["id"], connector=connector("h"))
     api.complete(row["id"])
-    monkeypatch.setattr(type(node.driver("api")), "extends_open", False)
+    unable = replace(node.driver("api").ABILITIES, extends_open=False)
+    monkeypatch.setattr(type(node.driver("api")), "ABILITIES", unable)
     assert "attachments" in api.refused(400, made["id"], extend(2))
     api("DELETE", f"/attachments/{row['id']}")
     api.act(made["id"], extend(2))

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from drivers import fake_storage
+from drivers.abilities import VolumeAbilities
 from drivers.errors import CommandFailed, DiskBusy, NoSpace, Unsupported
 from drivers.values import GIB
 from tests.api.calls import Api, until
@@ -174,7 +175,8 @@ def test_a_driver_that_fills_no_disk_is_400_and_nothing_is_made(
     api.act(made["id"], retype(api.type()))
     passed: list[str] = []
     node.driver("there").failures.watch(passed.append)
-    monkeypatch.setattr(type(node.driver("there")), "fills", frozenset())
+    nothing = VolumeAbilities(keeps_snapshots=True)
+    monkeypatch.setattr(type(node.driver("there")), "ABILITIES", nothing)
     told = api.refused(400, made["id"], migrate(node, "there"))
     assert "block disk" in told
     node.driver("there").failures.watch(lambda _: None)

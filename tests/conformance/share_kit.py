@@ -20,7 +20,7 @@ from drivers.base import Root, VolumeDriver
 from drivers.conformance.fixtures import MIB, VolumeFixtures, defaults, open_disk
 from drivers.nfs import NfsVolumes
 from drivers.shares import Share
-from drivers.values import Disk, Snapshot, Volume
+from drivers.values import Disk, DiskKind, Snapshot, Volume
 from tests.conformance.shares import Directories, ShareHelper
 
 _WHOLE = struct.pack("hhqqi4x", fcntl.F_RDLCK, os.SEEK_SET, 0, 0, 0)
@@ -29,7 +29,6 @@ _WHOLE = struct.pack("hhqqi4x", fcntl.F_RDLCK, os.SEEK_SET, 0, 0, 0)
 class ShareFixtures(VolumeFixtures):
     """One share; ``point`` is where it is mounted, ``root`` the door to root."""
 
-    fills_disks = True
     options: dict[str, Any] = {}
     share: Share
 
@@ -54,12 +53,13 @@ class ShareFixtures(VolumeFixtures):
         theirs.unlink()
 
     @pytest.fixture
-    def stranger(self, point: Path) -> Iterator[Callable[[], str]]:
+    def stranger(self, point: Path) -> Iterator[Callable[[bytes], str]]:
         made: list[Path] = []
 
-        def put() -> str:
+        def put(data: bytes) -> str:
             made.append(point / f"disk-{uuid.uuid4()}.img")
             with made[-1].open("wb") as file:
+                file.write(data)
                 file.truncate(self.size)
             return made[-1].name
 
@@ -73,6 +73,13 @@ class ShareFixtures(VolumeFixtures):
         with open_disk(disk, os.O_RDWR) as file:
             fcntl.fcntl(file, fcntl.F_OFD_SETLK, _WHOLE)
             yield
+
+    def held_reference(
+        self, driver: VolumeDriver, reference: str
+    ) -> AbstractContextManager[object]:
+        base = Path(driver.options["nfs_mount_point_base"])
+        path = str(base / self.share.digest / reference)
+        return self.held_open(driver, Disk("", path, self.size, DiskKind.FILE))
 
     def leave_half_made(self, driver: VolumeDriver, volume: Volume) -> None:
         """Killed while it was filled: it has bytes, and another name."""
@@ -93,8 +100,7 @@ class DirectoryFixtures(ShareFixtures):
     """A plain directory that clones nothing and is 64 MiB large."""
 
     share = Share("nas", "/srv/kit")
-    snapshots_open = False
-    reserves_space = False
+    tables = 64 * 1024  # ext4 counts the blocks that list a file's extents with it
     options = {"nfs_clone": False}
 
     @pytest.fixture

@@ -12,7 +12,6 @@ class TestFakeThick(FakeVolumeFixtures, VolumeContract):
 
 
 class TestFakeThin(FakeVolumeFixtures, VolumeContract):
-    reserves_space = False
     options = {"fake_thin": True, "fake_capacity_gb": 1}
 
 
@@ -20,6 +19,9 @@ class TestFakeTarget(FakeTargetFixtures, TargetContract):
     pass
 
 
+class TestFakeUnenforced(FakeTargetFixtures, TargetContract):
+    options = {"fake_enforces": False}
+
+
 class TestFakeWiped(FakeVolumeFixtures, VolumeContract):
-    wipes_deleted = True
     options = {"fake_thin": False, "fake_capacity_gb": 1, "fake_wipe": True}

@@ -50,7 +50,8 @@ def told(report: pytest.TestReport | pytest.CollectReport) -> bool:
 def test_the_kit_notices_every_broken_promise(
     pytester: pytest.Pytester, record_property: Callable[[str, object], None]
 ):
-    bound = (binding(number, mutant) for number, (mutant, _) in enumerate(MUTANTS))
+    first = {mutant: number for number, (mutant, _) in reversed([*enumerate(MUTANTS)])}
+    bound = (binding(number, mutant) for mutant, number in first.items())
     path = pytester.makepyfile(test_bound=HEAD + "".join(bound))
     wanted = {f"Test{mutant.__name__}::test_{name}" for mutant, name in MUTANTS}
     result = pytester.inline_run(

@@ -2,7 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """NFS volumes keep the promises, on a directory; tests/system has a real server."""
 
+from drivers.conformance.target import TargetContract
 from drivers.conformance.volume import VolumeContract
+from tests.conformance.share_hosts import ShareTargetFixtures
 from tests.conformance.share_kit import DirectoryFixtures
 
 
@@ -11,5 +13,8 @@ class TestSparse(DirectoryFixtures, VolumeContract):
 
 
 class TestPreallocated(DirectoryFixtures, VolumeContract):
-    reserves_space = True
     options = {"nfs_clone": False, "nfs_sparsed_volumes": False}
+
+
+class TestShareTarget(ShareTargetFixtures, TargetContract):
+    """It enforces nothing, and says so."""

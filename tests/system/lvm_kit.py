@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 from drivers.base import Root, VolumeDriver
-from drivers.conformance.fixtures import MIB, VolumeFixtures, defaults
+from drivers.conformance.fixtures import MIB, VolumeFixtures, defaults, open_disk
 from drivers.lvm import LvmVolumes
-from drivers.values import Snapshot, Volume
+from drivers.values import Disk, Snapshot, Volume
 from tests.system.lio_node import HelperProcess, run
 
 # Not the daemon's: what a node keeps there meanwhile is no part of these tests. And
@@ -61,8 +61,6 @@ def build_lvm(root: Root, **given: Any) -> LvmVolumes:
 class LvmFixtures(VolumeFixtures):
     """What thin and thick have in common."""
 
-    fills_disks = True
-
     @pytest.fixture
     def misconfigured(self, root: Root) -> VolumeDriver:
         return build_lvm(root, volume_group="lunshare-nowhere")
@@ -76,6 +74,11 @@ class LvmFixtures(VolumeFixtures):
         for disk in driver.disks():
             run("lvchange", "-an", disk.path)
 
+    def held_reference(
+        self, driver: VolumeDriver, reference: str
+    ) -> AbstractContextManager[object]:
+        return open_disk(Disk("", f"/dev/{GROUP}/{reference}", self.size), os.O_RDONLY)
+
     def stranger_name(self) -> str:
         """A name that is not ours."""
         return f"kit-stranger-{uuid.uuid4().hex[:8]}"
@@ -83,8 +86,6 @@ class LvmFixtures(VolumeFixtures):
 
 class ThinFixtures(LvmFixtures):
     """Thin volumes in a small pool."""
-
-    reserves_space = False
 
     @pytest.fixture
     def build(self, root: Root) -> Callable[[], VolumeDriver]:
@@ -109,10 +110,11 @@ class ThinFixtures(LvmFixtures):
             yield lambda: state(FOREIGN)
 
     @pytest.fixture
-    def stranger(self) -> Callable[[], str]:
-        def put() -> str:
+    def stranger(self) -> Callable[[bytes], str]:
+        def put(data: bytes) -> str:
             name, size = self.stranger_name(), f"-V{self.size}b"
             run("lvcreate", "-y", size, "--thin", "-n", name, f"{GROUP}/{POOL}")
+            fill(name, data)
             return name
 
         return put
@@ -132,9 +134,6 @@ class ThinFixtures(LvmFixtures):
 
 class ThickFixtures(LvmFixtures):
     """Linear volumes beside whatever else the group holds."""
-
-    wipes_deleted = True
-    extends_under_snapshots = False
 
     @pytest.fixture
     def build(self, root: Root) -> Callable[[], VolumeDriver]:
@@ -158,10 +157,11 @@ class ThickFixtures(LvmFixtures):
         run("lvremove", "-y", f"{GROUP}/{FOREIGN}")
 
     @pytest.fixture
-    def stranger(self) -> Callable[[], str]:
-        def put() -> str:
+    def stranger(self) -> Callable[[bytes], str]:
+        def put(data: bytes) -> str:
             name, size = self.stranger_name(), f"-L{self.size}b"
             run("lvcreate", "-y", "-Wn", size, "-n", name, GROUP)
+            fill(name, data)
             return name
 
         return put
@@ -171,6 +171,21 @@ class ThickFixtures(LvmFixtures):
         size = f"-L{volume.size}b"
         run("lvcreate", "-y", "-Wn", size, "-n", f"{volume.name}.new", GROUP)
         fill(f"{volume.name}.new", b"an earlier owner's" * 1000)
+
+    def allocated(self, driver: VolumeDriver, disk: Disk) -> int:
+        """What device-mapper maps to extents of disks, one to one."""
+        rows = [
+            line.split() for line in run("dmsetup", "table", disk.path).splitlines()
+        ]
+        return sum(
+            int(length) * 512 for _, length, kind, *_ in rows if kind == "linear"
+        )
+
+    def lose(self, driver: VolumeDriver, snapshot: Snapshot) -> None:
+        """More is written to its origin than the snapshot has room for."""
+        run("lvreduce", "-y", "-qq", "-f", "-L4m", f"{GROUP}/{snapshot.name}")
+        disk = driver.disk(snapshot.volume_id)
+        self.write(driver, disk, MIB, b"x" * (self.size - MIB))
 
     def leave_half_copied(
         self, driver: VolumeDriver, volume: Volume, snapshot: Snapshot

@@ -37,7 +37,7 @@ Build = Callable[..., NfsVolumes]
 
 
 class TestSparse(NfsFixtures, VolumeContract):
-    reserves_space = False
+    pass
 
 
 class TestPreallocated(NfsFixtures, VolumeContract):

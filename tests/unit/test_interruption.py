@@ -13,10 +13,11 @@ from drivers.base import Root
 from drivers.conformance.fixtures import defaults
 from drivers.conformance.interruption import (
     MOST_STEPS,
-    DyingRoot,
+    Countdown,
     Killed,
-    dying,
+    WatchedRoot,
     lives,
+    watched,
 )
 from drivers.conformance.root import NoRoot
 from drivers.errors import CommandFailed
@@ -47,7 +48,7 @@ def root() -> Recording:
 
 
 def test_the_step_is_done_and_then_the_life_ends(root):
-    dying = DyingRoot(root, 2)
+    dying = WatchedRoot(root, Countdown(2))
     assert dying.run("one") == "one"
     with pytest.raises(Killed):
         dying.call("two")
@@ -55,7 +56,7 @@ def test_the_step_is_done_and_then_the_life_ends(root):
 
 
 def test_the_dead_do_nothing(root):
-    dying = DyingRoot(root, 1)
+    dying = WatchedRoot(root, Countdown(1))
     for _ in range(3):
         with pytest.raises(Killed):
             dying.run("one")
@@ -64,18 +65,18 @@ def test_the_dead_do_nothing(root):
 
 def test_a_step_that_fails_is_one(root):
     with pytest.raises(Killed):
-        DyingRoot(root, 1).run("false")
+        WatchedRoot(root, Countdown(1)).run("false")
     with pytest.raises(CommandFailed):
-        DyingRoot(root, 2).run("false")
+        WatchedRoot(root, Countdown(2)).run("false")
 
 
 def test_what_ends_the_run_is_not_hidden(root):
     with pytest.raises(KeyboardInterrupt):
-        DyingRoot(root, 1).run("stop")
+        WatchedRoot(root, Countdown(1)).run("stop")
 
 
 def test_questions_are_no_steps(root):
-    dying = DyingRoot(root, 1, asking=("lvs", "lio.observe"))
+    dying = WatchedRoot(root, Countdown(1), asking=("lvs", "lio.observe"))
     assert [dying.run("lvs"), dying.call("lio.observe")] == ["lvs", "lio.observe"]
     with pytest.raises(Killed):
         dying.run("lvremove")
@@ -100,7 +101,7 @@ def tried(root: Recording, steps: int) -> list[bool]:
     killed = []
     walking: Any = partial(Walking, steps)
     for life in lives(
-        lambda last: walking(DyingRoot(root, last)), lambda: walking(root)
+        lambda last: walking(WatchedRoot(root, Countdown(last))), lambda: walking(root)
     ):
         life.repeats("walk")
         killed.append(life.killed)
@@ -119,7 +120,7 @@ def test_work_without_an_end_is_told(root):
 
 def test_a_driver_that_is_killed_is_of_the_same_class_and_options():
     options = defaults(FakeVolumes)
-    driver = dying(FakeVolumes("one", options, NoRoot()), 1)
+    driver = watched(FakeVolumes("one", options, NoRoot()), Countdown(1))
     assert type(driver) is FakeVolumes
     assert (driver.name, driver.options) == ("one", options)
     with pytest.raises(Killed):

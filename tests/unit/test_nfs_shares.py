@@ -26,6 +26,8 @@ from drivers.errors import (
 from drivers.helper.shares import MAX_WAITING
 from drivers.nfs import NfsVolumes
 from drivers.shares import Share
+from drivers.targets.lio import LioTarget
+from drivers.targets.nfs import NfsTarget
 from drivers.values import Volume
 from tests.conformance.shares import Directories, Node
 from tests.unit.nfs_fixtures import ONE, TWO, build, driver, files, mounts, node
@@ -367,5 +369,6 @@ def test_what_somebody_removed_is_noticed_by_the_next_listing(driver, files) -> 
 
 
 def test_only_lio_shows_a_growing_disk_to_its_hosts(build) -> None:
-    assert build(target_driver="lio").extends_open
-    assert not build(target_driver="nfs").extends_open
+    assert build().abilities.extends_open
+    assert LioTarget.ABILITIES.shows_growth
+    assert not NfsTarget.ABILITIES.shows_growth

@@ -13,7 +13,9 @@ from tests.conformance.mutants.copies import COPIES
 from tests.conformance.mutants.disks import DISKS
 from tests.conformance.mutants.handing import HANDING
 from tests.conformance.mutants.killed import KILLED
+from tests.conformance.mutants.middle import MIDDLE
 from tests.conformance.mutants.targets import TARGETS
+from tests.conformance.mutants.words import WORDS
 
 Mutant = type[FakeVolumes] | type[FakeTarget]
 
@@ -22,5 +24,7 @@ MUTANTS: list[tuple[Mutant, str]] = [
     *COPIES,
     *HANDING,
     *KILLED,
+    *MIDDLE,
+    *WORDS,
     *TARGETS,
 ]

@@ -82,7 +82,7 @@ class DiskOfTheUnknownIsMadeUp(FakeVolumes):
         try:
             return super().disk(volume_id)
         except UnknownDisk:
-            return Disk(volume_id, "/fake/none", 0)
+            return Disk(volume_id, "/dev/fake-none/volume-none", 0)
 
 
 class DisksAreRememberedNotLookedUp(FakeVolumes):
@@ -122,7 +122,6 @@ class CapacityKeepsWhatWasDeleted(FakeVolumes):
 
 class CapacityIsNeverClosed(FakeVolumes):
     bound = {
-        "reserves_space": False,
         "options": {"fake_thin": True, "fake_capacity_gb": 1},
     }
 

@@ -30,8 +30,8 @@ class ManageableHasNoSizes(FakeVolumes):
 
 
 class ManageEmptiesTheDisk(FakeVolumes):
-    def _taken(self, reference):
-        disk = super()._taken(reference)
+    def _taken(self, volume, reference):
+        disk = super()._taken(volume, reference)
         disk.blocks = None
         return disk
 
@@ -64,7 +64,6 @@ class Wiping(FakeVolumes):
     """Not broken; what is made of it is."""
 
     bound = {
-        "wipes_deleted": True,
         "options": {"fake_thin": False, "fake_capacity_gb": 1, "fake_wipe": True},
     }
 

@@ -85,8 +85,8 @@ class RevertTakesTheDiskAwayFirst(FakeVolumes):
 
 
 class ManageLosesItOnTheWay(FakeVolumes):
-    def _taken(self, reference):
-        disk = super()._taken(reference)
+    def _taken(self, volume, reference):
+        disk = super()._taken(volume, reference)
         self.failures.at("taken")
         return disk
 

@@ -38,9 +38,6 @@ def filters_for(pool: Path | str, directory: Path) -> str:
 class DirsFixtures(VolumeFixtures):
     """An empty directory for each test."""
 
-    keeps_snapshots = False
-    takes_over = False
-
     @pytest.fixture
     def pool(self, tmp_path: Path) -> Path:
         """The directory; only we can change it."""

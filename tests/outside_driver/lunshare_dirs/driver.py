@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 
 from oslo_config import cfg
 
+from drivers.abilities import VolumeAbilities
 from drivers.base import Root, VolumeDriver
 from drivers.errors import CommandFailed, DiskBusy, Misconfigured, NoSpace, UnknownDisk
 from drivers.values import GIB, Capacity, Disk, DiskKind, Volume
@@ -23,6 +24,11 @@ _NAME = re.compile("volume-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})")
 
 class DirsVolumes(VolumeDriver):
     """Files named volume-UUID, and volume-UUID.new until one has all its room."""
+
+    CONTRACT: ClassVar[int] = 1
+    ABILITIES: ClassVar[VolumeAbilities] = VolumeAbilities(
+        shares=True, reserves_space=True, extends_open=True, discards=True
+    )
 
     OPTIONS: ClassVar[list[cfg.Opt]] = [
         cfg.StrOpt(

@@ -1,0 +1,33 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""What a backend's target cannot do is refused before anything is committed."""
+
+from __future__ import annotations
+
+from agent.backends import NodeBackend
+from agent.errors import Conflict
+from drivers.values import Mode
+
+
+def need_mode(backend: NodeBackend, mode: str | None) -> None:
+    """:raises Conflict: it is ro, and the target does not enforce read-only."""
+    if mode == Mode.RO and not backend.driver.target.abilities.enforces_read_only:
+        raise Conflict(
+            f"attachment mode ro: {_target(backend)} does not enforce read-only, and"
+            " the host could write; attach it rw, or keep the volume on a backend whose"
+            " target does, such as target_driver = lio"
+        )
+
+
+def need_fence(backend: NodeBackend, initiator: str) -> None:
+    """:raises Conflict: the target cannot end the access of the first host."""
+    if not backend.driver.target.abilities.fences:
+        raise Conflict(
+            f"connector.initiator: the attachment is of {initiator}, and"
+            f" {_target(backend)} does not end a host's access; delete the attachment"
+            " when that host has let go of the volume, and create another one"
+        )
+
+
+def _target(backend: NodeBackend) -> str:
+    return f"target_driver {backend.options['target_driver']} of backend {backend.name}"

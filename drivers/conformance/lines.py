@@ -1,0 +1,133 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""The steps of a driver that works in this process: the lines of its own code.
+
+Python says before each line that it is about to run (sys.settrace). A driver whose
+storage is outside this process is killed in a child of it, by SIGKILL. One whose
+storage is this process gets an exception instead; its ``finally`` blocks still run,
+which is as near as a life that shares its storage's process comes to a kill.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import signal
+import sys
+import traceback
+import warnings
+from collections.abc import Callable
+from types import FrameType
+from typing import Any, Generic
+
+from drivers.conformance.interruption import Countdown, Driver, Killed, Passed
+
+#: More lines than any verb of a driver runs.
+MOST_LINES = 2000
+
+_CONTRACT = "drivers"
+
+
+def own_code(driver: type) -> tuple[str, ...]:
+    """Where the code of a driver is: the package of each of its classes."""
+    found = set()
+    for each in driver.__mro__:
+        module = sys.modules[each.__module__]
+        file = getattr(module, "__file__", None)
+        if file is None or each.__module__ in ("abc", "typing", f"{_CONTRACT}.base"):
+            continue
+        alone = module.__package__ in ("", None, _CONTRACT)
+        found.add(file if alone else os.path.dirname(file) + os.sep)
+    return tuple(found)
+
+
+class Lines:
+    """A time in which ``passed`` is called before each line of a driver's own code."""
+
+    def __init__(self, driver: object, passed: Passed) -> None:
+        self._own, self._passed = own_code(type(driver)), passed
+
+    def __enter__(self) -> None:
+        self._before = sys.gettrace()
+        sys.settrace(self._entered)
+
+    def __exit__(self, *_: object) -> None:
+        sys.settrace(self._before)
+
+    def _entered(self, frame: FrameType, event: str, arg: object) -> Any:
+        own = frame.f_code.co_filename.startswith(self._own)
+        return self._line if own else None
+
+    def _line(self, frame: FrameType, event: str, arg: object) -> Any:
+        if event == "line":
+            self._passed(f"line {frame.f_lineno}")
+        return self._line
+
+
+class _Proxy(Generic[Driver]):
+    """A driver whose every verb is run otherwise."""
+
+    def __init__(self, driver: Driver, passed: Passed) -> None:
+        self._driver, self._passed = driver, passed
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._driver, name)
+        if not inspect.ismethod(found):
+            return found
+        return lambda *given, **named: self._run(lambda: found(*given, **named))
+
+    def _run(self, verb: Callable[[], Any]) -> Any:
+        raise NotImplementedError
+
+
+class Here(_Proxy[Driver]):
+    """Run in this process."""
+
+    def _run(self, verb: Callable[[], Any]) -> Any:
+        with Lines(self._driver, self._passed):
+            return verb()
+
+
+class InAChild(_Proxy[Driver]):
+    """Run in a child, which is killed when ``passed`` raises Killed."""
+
+    def _run(self, verb: Callable[[], Any]) -> Any:
+        with warnings.catch_warnings():
+            # Python 3.12 warns that other threads are not in the child. None is needed.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            child = os.fork()
+        if child == 0:
+            self._live(verb)
+        _, status = os.waitpid(child, 0)
+        if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL:
+            raise Killed
+        assert status == 0, "the verb failed in a child of this process; see stderr"
+
+    def _live(self, verb: Callable[[], Any]) -> None:
+        def passed(step: str) -> None:
+            try:
+                self._passed(step)
+            except Killed:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        try:
+            with Lines(self._driver, passed):
+                verb()
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+        os._exit(0)
+
+
+def outside(
+    driver: Driver, verb: Callable[[Driver], object], seen: Callable[[], bool]
+) -> bool:
+    """Whether what a child of this process does with the driver is seen from here."""
+    child: Any = InAChild(driver, lambda step: None)
+    verb(child)
+    return seen()
+
+
+def dying(driver: Driver, steps: int, apart: bool) -> Any:
+    """The same driver in a life that ends before its ``steps``-th line."""
+    return (InAChild if apart else Here)(driver, Countdown(steps))

@@ -1,0 +1,108 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""What a run of the kit has tried, what it could not, and where it counts steps.
+
+Both are kept with the test's report, and ``summary`` prints them at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Generic
+
+import pytest
+
+from drivers.conformance import lines
+from drivers.conformance.interruption import (
+    MOST_STEPS,
+    Countdown,
+    Driver,
+    Life,
+    Passed,
+    lives,
+)
+
+NOT_TRIED = "conformance-not-tried"
+COUNTED = "conformance-counted"
+
+
+class Tried:
+    """A base of the fixtures classes."""
+
+    #: What this driver says it can do; see drivers.abilities.
+    can: Any
+
+    def __init_subclass__(cls) -> None:
+        """:raises TypeError: a yes or no that nobody asks for; it may be misspelt."""
+        known = {name for base in cls.__mro__[1:] for name in vars(base)}
+        for name, value in vars(cls).items():
+            if isinstance(value, bool) and name not in known:
+                raise TypeError(
+                    f"{cls.__name__}.{name}: the kit asks for no such yes or no; what a"
+                    " driver can do stands in its ABILITIES (drivers/abilities.py)"
+                )
+
+    @pytest.fixture(autouse=True)
+    def _reported(self, request: pytest.FixtureRequest) -> None:
+        self._properties = request.node.user_properties
+
+    def not_tried(self, what: str, why: str) -> None:
+        """Say that a part of a behaviour could not be tried, and what would help."""
+        self._properties.append((NOT_TRIED, [type(self).__name__, what.upper(), why]))
+
+    def counted(self, what: str, how_many: int) -> None:
+        """Say how often something was done to the driver."""
+        self._properties.append((COUNTED, [type(self).__name__, what, how_many]))
+
+
+class Stepping(Generic[Driver]):
+    """How the steps of one driver are counted, and the lives that end at each."""
+
+    def __init__(
+        self,
+        build: Callable[[], Driver],
+        watched: Callable[[Driver, Passed], Driver],
+        counted: Callable[[str, int], None],
+    ) -> None:
+        self._build, self._watched, self._counted = build, watched, counted
+        self.by_lines, self.apart = False, False
+
+    def probe(
+        self, verb: Callable[[Driver], object], seen: Callable[[], bool]
+    ) -> Stepping[Driver]:
+        """Find out by a verb that changes something, and leaves what ``seen`` sees."""
+        steps: list[str] = []
+        verb(self._watched(self._build(), steps.append))
+        if not steps:
+            self.by_lines = True
+            self.apart = lines.outside(self._build(), verb, seen)
+        return self
+
+    def watched(self, passed: Passed) -> Driver:
+        """A new instance that calls ``passed`` after each of its steps."""
+        if self.by_lines:
+            here: Any = lines.Here(self._build(), passed)
+            return here  # type: ignore[no-any-return]
+        return self._watched(self._build(), passed)
+
+    def lives(self, *, idle: bool = False) -> Iterator[Life[Driver]]:
+        """Lives that end at the first step of a verb, the second, and so on.
+
+        With ``idle`` the verb may have nothing to do. Otherwise one that makes no
+        step has not been tried, and that is an error.
+        """
+        most, kills = (lines.MOST_LINES if self.by_lines else MOST_STEPS), 0
+        for life in lives(self._dying, self._build, most):
+            yield life
+            kills += life.killed
+        assert kills or idle, (
+            "the verb made no step that the kit has seen, so it was never killed in"
+            " it: override `watched`"
+        )
+        self._counted("kills", kills)
+
+    def _dying(self, steps: int) -> Driver:
+        if self.by_lines:
+            ends: Driver = lines.dying(self._build(), steps, self.apart)
+            return ends
+        return self._watched(self._build(), Countdown(steps))

@@ -1,0 +1,95 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""What a driver says it can do: names are checked, and the agent goes by them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from agent.errors import Conflict
+from agent.records import NewAttachment
+from drivers import base
+from drivers.abilities import TargetAbilities, VolumeAbilities, sentence
+from drivers.fake import FakeVolumes
+from tests.node import CTX, Node, attach, connector, initiator, rows
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[Node]:
+    """Its hosts reach the disks by themselves."""
+    made = Node(tmp_path, backends="share", section="fake_enforces = False").start()
+    yield made
+    made.close()
+
+
+def test_a_misspelt_ability_is_an_error_when_the_driver_is_imported():
+    with pytest.raises(TypeError, match="keeps_snapshot"):
+        VolumeAbilities(keeps_snapshot=True)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="ABILITIES of Odd"):
+
+        class Odd(FakeVolumes):
+            ABILITIES = {"keeps_snapshots": True}  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize("kind", [VolumeAbilities, TargetAbilities])
+def test_every_ability_is_a_sentence_and_a_no_until_a_driver_says_yes(kind):
+    for each in fields(kind):
+        assert sentence(kind(), each.name).endswith(".")
+        assert getattr(kind(), each.name) is False
+
+
+def test_a_driver_of_another_contract_is_refused(monkeypatch: pytest.MonkeyPatch):
+    from drivers import registry
+    from drivers.errors import Misconfigured
+
+    assert FakeVolumes.CONTRACT == base.CONTRACT == 1
+    monkeypatch.setattr(FakeVolumes, "CONTRACT", 2)
+    with pytest.raises(Misconfigured, match=r"contract 2, and this lunshare has .* 1"):
+        registry.volume_driver("fake")
+
+
+def test_read_only_on_a_target_that_does_not_enforce_it_is_refused(node: Node):
+    volume = node.plain_volume()
+    for new in (
+        NewAttachment(volume.id, mode="ro"),
+        NewAttachment(volume.id, mode="ro", connector=connector("a")),
+        NewAttachment(volume.id, connector=connector("a", mode="ro")),
+    ):
+        with pytest.raises(Conflict, match="target_driver fake of backend share does"):
+            node.services.attachments.create(CTX, new)
+    assert rows(node) == []
+    assert attach(node, volume, "a", "rw").connection_info
+
+
+def test_read_only_is_refused_to_a_connector_that_comes_later(node: Node):
+    volume = node.plain_volume()
+    row = node.services.attachments.create(CTX, NewAttachment(volume.id))
+    late = connector("a", mode="ro")
+    with pytest.raises(Conflict, match="does not enforce read-only"):
+        node.services.attachments.connect(CTX, row.id, late)
+    assert [(each.status, each.initiator) for each in rows(node)] == [
+        ("reserved", None)
+    ]
+
+
+def test_a_host_that_cannot_be_fenced_is_not_replaced_by_another(
+    node: Node, capfd: pytest.CaptureFixture[str]
+):
+    volume = node.plain_volume()
+    row = attach(node, volume, "a")
+    with pytest.raises(Conflict, match="does not end a host's access; delete"):
+        node.services.attachments.connect(CTX, row.id, connector("b"))
+    [left] = rows(node)
+    assert (left.initiator, left.leaving) == (initiator("a"), None)
+    node.services.attachments.delete(CTX, row.id)
+    assert rows(node) == []
+
+
+def test_the_report_says_what_the_drivers_say(node: Node):
+    [pool] = node.services.node.pools(CTX)
+    assert pool.capabilities["enforces_read_only"] is False
+    assert pool.capabilities["fences"] is False
