@@ -212,6 +212,10 @@ class FakeVolumes(VolumeDriver):
         return self._seen(volume.id, made)
 
     def revert(self, snapshot: Snapshot) -> Disk:
+        with self.storage.working(snapshot.volume_id):
+            return self._reverted(snapshot)
+
+    def _reverted(self, snapshot: Snapshot) -> Disk:
         self.failures.at("revert.before")
         with self.storage.lock:
             self._whole(snapshot.volume_id)
@@ -223,6 +227,10 @@ class FakeVolumes(VolumeDriver):
         return self._seen(snapshot.volume_id, again)
 
     def fill(self, volume: Volume, source: Disk) -> None:
+        with self.storage.working(volume.id):
+            self._filled(volume, source)
+
+    def _filled(self, volume: Volume, source: Disk) -> None:
         self.failures.at("fill.before")
         kinds = self.abilities.fills
         found = disk_at(source.path) if source.kind in kinds else None

@@ -13,6 +13,7 @@ import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from drivers.values import Auth, Mode
 
@@ -24,12 +25,13 @@ _SECTOR = 512
 class FakeDisk:
     """A disk whose bytes exist once they are written."""
 
-    __slots__ = ("allocated", "blocks", "lost", "size", "whole", "wiped")
+    __slots__ = ("allocated", "blocks", "lost", "size", "unflushed", "whole", "wiped")
 
     def __init__(self, size: int) -> None:
         self.size = size
         self.allocated = 0  # bytes, of one that has its room from the beginning
         self.lost = False  # a snapshot that has lost its bytes
+        self.unflushed: set[int] = set()  # blocks that a power cut takes
         self.whole = False  # a half-made disk is finished by the next create
         self.wiped = 0  # bytes, of a deleted one
         self.blocks: dict[int, bytearray] | None = None
@@ -103,12 +105,26 @@ class FakeStorage:
         self.leaving: dict[str, FakeDisk] = {}  # deleted, and not wiped yet
         self.exports: dict[str, dict[str, FakeAcl]] = {}
         self.open: set[str] = set()  # volume ids that a process has open
+        self._at_work: dict[str, Any] = {}
         # Kept as running sums, so that no call adds up all disks. In bytes.
         self.promised, self.written = 0, 0
         # What others keep here: neither listed nor touched by the fakes.
         self.foreign = 0
         self.foreign_disks: dict[str, FakeDisk] = {}
         self.foreign_exports: dict[str, dict[str, FakeAcl]] = {}
+
+    def working(self, volume_id: str) -> Any:
+        """A lock that is held by what takes several steps on one disk's bytes."""
+        with self.lock:
+            return self._at_work.setdefault(volume_id, threading.RLock())
+
+    def power_cut(self) -> None:
+        """Lose what was written and not flushed."""
+        with self.lock:
+            for disk in (*self.disks.values(), *self.snapshots.values()):
+                for number in disk.unflushed:
+                    (disk.blocks or {}).pop(number, None)
+                disk.unflushed.clear()
 
     def make(self, volume_id: str, size: int) -> FakeDisk:
         """Add a disk of ``size`` in whole sectors, or let the one there grow to it."""

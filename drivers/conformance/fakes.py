@@ -120,6 +120,10 @@ class FakeVolumeFixtures(VolumeFixtures):
     def lose(self, driver: VolumeDriver, snapshot: Snapshot) -> None:
         storage(driver.name).snapshots[snapshot.id].lost = True
 
+    def power_cut(self, driver: VolumeDriver) -> bool:
+        storage(driver.name).power_cut()
+        return True
+
     def allocated(self, driver: VolumeDriver, disk: Disk) -> int:
         return storage(driver.name).disks[disk.volume_id].allocated
 

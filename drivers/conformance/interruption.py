@@ -8,10 +8,13 @@ this process: its steps are the lines of its own code (``drivers.conformance.lin
 
 from __future__ import annotations
 
+import contextlib
+import threading
 from collections.abc import Callable, Collection, Iterator
 from typing import Any, Generic, TypeVar
 
 from drivers.base import Root, TargetDriver, VolumeDriver
+from drivers.errors import DeadlineExceeded, DriverError
 
 #: More steps than any verb of a driver has.
 MOST_STEPS = 100
@@ -47,23 +50,84 @@ class Once:
 
     def __init__(self, step: int, act: Callable[[], object]) -> None:
         self._left, self._act = step, act
-
-    @property
-    def acted(self) -> bool:
-        """Whether the verb got so far."""
-        return self._left <= 0
+        self.acted = False
 
     def __call__(self, step: str = "") -> None:
         self._left -= 1
         if self._left == 0:
+            self.acted = True
             self._act()
+
+    def over(self) -> bool:
+        """Do nothing from here on; whether it was done."""
+        self._left = 0
+        return self.acted
+
+
+class Late(Once):
+    """The nth step is not done within its deadline. What asks root does it never."""
+
+    def __init__(self, step: int) -> None:
+        super().__init__(step, self._late)
+
+    def perform(self, name: str, work: Callable[[], Any]) -> Any:
+        """A step of root's; see ``WatchedRoot``."""
+        self(name)
+        return work()
+
+    def _late(self) -> None:
+        raise DeadlineExceeded("a step of this test", 0)
+
+
+class Twin:
+    """A life that ends in its nth step, while that step is still under way.
+
+    ``begun`` is set when it is. What asks root has a thread that goes on with it;
+    other drivers stand still there until ``go_on``, and do that one step then.
+    """
+
+    def __init__(self, step: int) -> None:
+        self._left = step
+        self.begun, self._gate = threading.Event(), threading.Event()
+        self._working: threading.Thread | None = None
+
+    def __call__(self, step: str = "") -> None:
+        self._left -= 1
+        if self._left == 0:
+            self.begun.set()
+            self._gate.wait(60)
+        elif self._left < 0:
+            raise Killed(step)
+
+    def perform(self, name: str, work: Callable[[], Any]) -> Any:
+        """A step of root's; see ``WatchedRoot``."""
+        self._left -= 1
+        if self._left > 0:
+            return work()
+        if self._left == 0:
+            self._working = threading.Thread(target=_quietly, args=(work,))
+            self._working.start()
+            self.begun.set()
+        raise Killed(name)
+
+    def go_on(self) -> None:
+        """Let the step end; back when it has."""
+        self._gate.set()
+        if self._working:
+            self._working.join(60)
+
+
+def _quietly(work: Callable[[], Any]) -> None:
+    with contextlib.suppress(DriverError):  # nobody is there to see it
+        work()
 
 
 class WatchedRoot:
     """A door to root that tells after each step, and stays shut to a killed driver.
 
     Programs in ``asking`` change nothing, so they are no steps. A command that
-    fails is one: a killed driver does not live to see the error.
+    fails is one: a killed driver does not live to see the error. A watcher that has
+    ``perform`` is given the step to do.
     """
 
     def __init__(
@@ -97,6 +161,8 @@ class WatchedRoot:
         return answer
 
     def _done(self, name: str, work: Callable[[], Any]) -> Any:
+        if perform := getattr(self._passed, "perform", None):
+            return perform(name, work)
         try:
             answer = work()
         except Exception:  # what ends the test itself, such as ^C, is no step

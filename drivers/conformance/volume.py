@@ -14,7 +14,7 @@ from drivers.base import VolumeDriver
 from drivers.conformance.bytes import Make
 from drivers.conformance.claims import asks
 from drivers.conformance.fixtures import MIB, new_volume
-from drivers.conformance.killed import KilledContract
+from drivers.conformance.troubled import TroubledContract
 from drivers.errors import (
     DiskBusy,
     InvalidValue,
@@ -29,7 +29,7 @@ Full = Callable[[], AbstractContextManager[None]]
 State = Callable[[], object]
 
 
-class VolumeContract(KilledContract):
+class VolumeContract(TroubledContract):
     """A behaviour a test; bind them with a subclass named ``Test...``."""
 
     # check
