@@ -73,11 +73,14 @@ class KilledContract(CopiesContract):
         made = Stepping(build, self.watched, self.counted)
         if known is None:
             volume = new_volume(self.size)
-            made.probe(
-                lambda driver: driver.create(volume), lambda: bool(build().disks())
-            )
-            build().delete(volume.id)
-            self.settle(build())
+
+            def undone() -> bool:
+                there = bool(build().disks())
+                build().delete(volume.id)
+                self.settle(build())
+                return there
+
+            made.probe(lambda driver: driver.create(volume), undone)
             type(self)._how = known = (made.by_lines, made.apart)
         made.by_lines, made.apart = known
         return made

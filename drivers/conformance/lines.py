@@ -120,12 +120,12 @@ class InAChild(_Proxy[Driver]):
 
 
 def outside(
-    driver: Driver, verb: Callable[[Driver], object], seen: Callable[[], bool]
+    driver: Driver, verb: Callable[[Driver], object], undone: Callable[[], bool]
 ) -> bool:
     """Whether what a child of this process does with the driver is seen from here."""
     child: Any = InAChild(driver, lambda step: None)
     verb(child)
-    return seen()
+    return undone()
 
 
 def dying(driver: Driver, steps: int, apart: bool) -> Any:

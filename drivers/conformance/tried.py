@@ -68,14 +68,18 @@ class Stepping(Generic[Driver]):
         self.by_lines, self.apart = False, False
 
     def probe(
-        self, verb: Callable[[Driver], object], seen: Callable[[], bool]
+        self, verb: Callable[[Driver], object], undone: Callable[[], bool]
     ) -> Stepping[Driver]:
-        """Find out by a verb that changes something, and leaves what ``seen`` sees."""
+        """Find out by a verb that changes something.
+
+        ``undone`` undoes it, and says whether there was anything to undo.
+        """
         steps: list[str] = []
         verb(self._watched(self._build(), steps.append))
+        undone()
         if not steps:
             self.by_lines = True
-            self.apart = lines.outside(self._build(), verb, seen)
+            self.apart = lines.outside(self._build(), verb, undone)
         return self
 
     def watched(self, passed: Passed) -> Driver:

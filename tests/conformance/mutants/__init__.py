@@ -15,6 +15,7 @@ from tests.conformance.mutants.handing import HANDING
 from tests.conformance.mutants.killed import KILLED
 from tests.conformance.mutants.middle import MIDDLE
 from tests.conformance.mutants.targets import TARGETS
+from tests.conformance.mutants.trouble import TROUBLE
 from tests.conformance.mutants.words import WORDS
 
 Mutant = type[FakeVolumes] | type[FakeTarget]
@@ -26,5 +27,6 @@ MUTANTS: list[tuple[Mutant, str]] = [
     *KILLED,
     *MIDDLE,
     *WORDS,
+    *TROUBLE,
     *TARGETS,
 ]
