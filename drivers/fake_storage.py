@@ -87,12 +87,13 @@ class FakeDisk:
 class FakeAcl:
     """One host's access. Its sessions are ended with it."""
 
-    __slots__ = ("attachment_id", "auth", "mode", "sessions")
+    __slots__ = ("attachment_id", "auth", "landing", "mode", "sessions")
 
     def __init__(self, attachment_id: str, auth: Auth | None) -> None:
         self.mode = Mode.RO
         self.attachment_id, self.auth = attachment_id, auth
         self.sessions: tuple[object, ...] = ()
+        self.landing = 0  # writes that the target has taken, and not ended
 
 
 class FakeStorage:
@@ -100,6 +101,8 @@ class FakeStorage:
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
+        self.landed = threading.Condition(self.lock)
+        self.slow: dict[str, Gate] = {}  # by volume id: its writes stand still there
         self.disks: dict[str, FakeDisk] = {}
         self.snapshots: dict[str, FakeDisk] = {}
         self.leaving: dict[str, FakeDisk] = {}  # deleted, and not wiped yet

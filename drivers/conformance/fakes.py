@@ -28,7 +28,7 @@ from drivers.conformance.fixtures import (
 from drivers.conformance.interruption import Passed
 from drivers.conformance.root import NoRoot
 from drivers.fake import FakeVolumes
-from drivers.fake_storage import FakeAcl, FakeDisk, storage
+from drivers.fake_storage import FakeAcl, FakeDisk, Gate, storage
 from drivers.targets.fake import FakeTarget
 from drivers.values import Auth, Disk, Mode, Snapshot, Volume
 
@@ -172,11 +172,13 @@ class FakeTargetFixtures(TargetFixtures):
 
     target_class: type[FakeTarget] = FakeTarget
     options: Mapping[str, Any] = {}
+    deadline = 0.6
 
     @pytest.fixture
     def name(self) -> str:
         """Every test has a storage of its own."""
-        return f"kit-{uuid.uuid4()}"
+        self.backend = f"kit-{uuid.uuid4()}"
+        return self.backend
 
     @pytest.fixture
     def volumes(self, name: str) -> VolumeDriver:
@@ -184,13 +186,21 @@ class FakeTargetFixtures(TargetFixtures):
 
     @pytest.fixture
     def build(self, name: str) -> Callable[[], TargetDriver]:
-        options = defaults(self.target_class, **self.options)
+        given = {"fake_deadline": self.deadline, **self.options}
+        options = defaults(self.target_class, **given)
         return lambda: self.target_class(name, options, _ROOT)
 
     def watched(self, target: TargetDriver, passed: Passed) -> TargetDriver:
         assert isinstance(target, FakeTarget)
         target.failures.watch(passed)
         return target
+
+    @contextlib.contextmanager
+    def slow(self, disk: Disk) -> Iterator[Gate]:
+        held, gate = storage(self.backend), Gate()
+        held.slow[disk.volume_id] = gate
+        yield gate
+        del held.slow[disk.volume_id]
 
     @pytest.fixture
     def host(self, target: TargetDriver) -> Callable[[str], Host]:

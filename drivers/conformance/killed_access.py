@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from drivers.base import TargetDriver
-from drivers.conformance.access import RO, RW, AccessContract, Share
+from drivers.conformance.access import RO, RW, Share
 from drivers.conformance.claims import asks, lacks
+from drivers.conformance.closing import ClosingContract
 from drivers.conformance.interruption import Life
 from drivers.conformance.shared import can_write, refuses
 from drivers.conformance.tried import Stepping
@@ -19,7 +20,7 @@ Build = Callable[[], TargetDriver]
 Lives = Callable[[], Iterator[Life[TargetDriver]]]
 
 
-class KilledAccessContract(AccessContract):
+class KilledAccessContract(ClosingContract):
     """Each life is killed one step later than the one before it."""
 
     @pytest.fixture

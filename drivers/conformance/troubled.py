@@ -12,8 +12,9 @@ import contextlib
 import itertools
 import uuid
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager
+from typing import Any
 
 import pytest
 
@@ -198,7 +199,8 @@ class TroubledContract(KilledContract):
             with ThreadPoolExecutor(2) as pool:
                 life = pool.submit(_to_its_end, verb, first)
                 begun = pool.submit(twin.begun.wait, 60)
-                wait([life, begun], return_when="FIRST_COMPLETED")
+                both: list[Future[Any]] = [life, begun]
+                wait(both, return_when="FIRST_COMPLETED")
                 alone = not twin.begun.is_set()
                 twin.begun.set()
                 repeat = pool.submit(_succeeds, verb, build())

@@ -16,7 +16,7 @@ from oslo_config import cfg
 
 from drivers.abilities import TargetAbilities
 from drivers.base import Root, TargetDriver
-from drivers.errors import TargetFailed, Unsupported
+from drivers.errors import DeadlineExceeded, TargetFailed, Unsupported
 from drivers.fake_storage import Failures, FakeAcl, FakeStorage, storage
 from drivers.values import (
     Auth,
@@ -43,6 +43,11 @@ _OPTIONS = [
         help="The address that hosts are told; nothing listens there.",
     ),
     cfg.PortOpt("target_port", default=3260, help="The port that hosts are told."),
+    cfg.FloatOpt(
+        "fake_deadline",
+        default=30.0,
+        help="Seconds that the closing of an access waits for its writes under way.",
+    ),
     cfg.BoolOpt(
         "fake_enforces",
         default=True,
@@ -87,12 +92,25 @@ class FakeSession:
             return self._storage.read(self._volume_id, offset, length)
 
     def write(self, offset: int, data: bytes) -> None:
-        """Write ``data`` at ``offset``."""
+        """Write ``data`` at ``offset``.
+
+        A write that the target has taken lands, whatever becomes of the session.
+        """
         with self._storage.lock:
             self._need_alive()
             if self._acl.mode is not Mode.RW:
                 raise PermissionError("the LUN is write-protected")
+            gate = self._storage.slow.get(self._volume_id)
+            self._acl.landing += 1
+        try:
+            if gate:
+                gate.wait()
             self._storage.write(self._volume_id, offset, data)
+        finally:
+            with self._storage.landed:
+                self._acl.landing -= 1
+                self._storage.landed.notify_all()
+        self._need_alive()
 
     def close(self) -> None:
         """Log out; closing twice is fine."""
@@ -140,6 +158,7 @@ class FakeTarget(TargetDriver):
         self._portal = Portal(options["target_ip_address"], options["target_port"])
         self._prefix: str = options["target_prefix"]
         self._enforces: bool = options["fake_enforces"]
+        self._deadline: float = options["fake_deadline"]
 
     @property
     def abilities(self) -> TargetAbilities:
@@ -169,9 +188,12 @@ class FakeTarget(TargetDriver):
     def remove(self, volume_id: str) -> tuple[str, ...]:
         self.failures.at("remove.before")
         with self.storage.lock:
-            acls = self.storage.exports.pop(volume_uuid(volume_id), None)
+            acls = self.storage.exports.get(volume_uuid(volume_id))
             for acl in (acls or {}).values():
-                acl.sessions = ()
+                acl.mode, acl.sessions = Mode.RO, ()
+            for acl in (acls or {}).values():
+                self._need_landed(acl)
+            self.storage.exports.pop(volume_id, None)
         self.failures.at("remove.after")
         return () if acls is None else ("removed the export",)
 
@@ -254,16 +276,22 @@ class FakeTarget(TargetDriver):
             acl, want = acls[initiator], wanted.get(initiator)
             if want is None:
                 done.append(f"closed {initiator}")
-            elif acl.mode is Mode.RW and want.mode is Mode.RO:
+            elif want.mode is Mode.RO and (acl.mode is Mode.RW or acl.landing):
                 done.append(f"made {initiator} read-only")
             else:
                 continue
             with self.storage.lock:
                 acl.mode, acl.sessions = Mode.RO, ()
+                self._need_landed(acl)
                 if want is None:
                     del acls[initiator]
             self.failures.at("apply.closed")
         return done
+
+    def _need_landed(self, acl: FakeAcl) -> None:
+        """Wait for the writes that were under way when the session was ended."""
+        if not self.storage.landed.wait_for(lambda: not acl.landing, self._deadline):
+            raise DeadlineExceeded("the closing of an access", self._deadline)
 
     def _open(self, acls: dict[str, FakeAcl], wanted: list[Connector]) -> list[str]:
         done = []

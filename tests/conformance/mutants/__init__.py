@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from drivers.fake import FakeVolumes
 from drivers.targets.fake import FakeTarget
+from tests.conformance.mutants.closing import CLOSING
 from tests.conformance.mutants.copies import COPIES
 from tests.conformance.mutants.disks import DISKS
 from tests.conformance.mutants.handing import HANDING
@@ -29,4 +30,5 @@ MUTANTS: list[tuple[Mutant, str]] = [
     *WORDS,
     *TROUBLE,
     *TARGETS,
+    *CLOSING,
 ]

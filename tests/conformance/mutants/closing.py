@@ -1,0 +1,106 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""Target drivers that close an access over a write under way, or say what is not."""
+
+from __future__ import annotations
+
+from drivers.abilities import TargetAbilities
+from drivers.errors import DeadlineExceeded
+from drivers.fake_storage import Gate
+from drivers.targets.fake import FakeTarget
+from drivers.values import Mode
+
+
+class ClosesOverAWrite(FakeTarget):
+    def _need_landed(self, acl):
+        pass
+
+
+class DemotesOverAWrite(FakeTarget):
+    """Read-only is set, and what was under way lands later."""
+
+    def apply(self, export, only=None):
+        for connector in export.connectors:
+            acl = self.storage.exports.get(export.volume_id, {}).get(
+                connector.initiator
+            )
+            if acl and connector.mode is Mode.RO:
+                acl.mode, acl.sessions, acl.landing = Mode.RO, (), 0
+        return super().apply(export, only)
+
+
+class RemovesOverAWrite(FakeTarget):
+    def remove(self, volume_id):
+        for acl in self.storage.exports.get(volume_id, {}).values():
+            acl.landing = 0
+        return super().remove(volume_id)
+
+
+class TooSlowAClosingIsDone(FakeTarget):
+    def _need_landed(self, acl):
+        try:
+            super()._need_landed(acl)
+        except DeadlineExceeded:
+            acl.landing = 0
+
+
+class AClosingIsWaitedForOnce(FakeTarget):
+    """The repeat sees that nothing is open, and says that all is done."""
+
+    def _need_landed(self, acl):
+        try:
+            super()._need_landed(acl)
+        except DeadlineExceeded:
+            acl.landing = 0
+            raise
+
+
+class AClosingStopsOtherVolumes(FakeTarget):
+    def _need_landed(self, acl):
+        if acl.landing:
+            for volume_id in self.storage.disks:
+                self.storage.slow.setdefault(volume_id, Gate())
+            self.storage.exports.clear()
+        super()._need_landed(acl)
+
+
+class SaysNoFenceAndFences(FakeTarget):
+    ABILITIES = TargetAbilities(
+        enforces_read_only=True, keeps_others_out=True, observes=True
+    )
+
+
+class SaysNoReadOnlyAndEnforcesIt(FakeTarget):
+    ABILITIES = TargetAbilities(fences=True, keeps_others_out=True, observes=True)
+
+
+class SaysItIsSomethingElse(FakeTarget):
+    """Its hosts are told to log in by iSCSI, and its reports say NVMe."""
+
+    PROTOCOL = "NVMe-oF"
+
+
+class SilentlyReadWrite(FakeTarget):
+    """Nothing is enforced, and a read-only host is let in to write."""
+
+    bound = {"options": {"fake_enforces": False}}
+
+    def _unenforced(self, export):
+        return ()
+
+
+CLOSING = [
+    (ClosesOverAWrite, "a_write_under_way_lands_before_its_host_is_removed"),
+    (DemotesOverAWrite, "a_write_under_way_lands_before_its_host_is_read_only"),
+    (RemovesOverAWrite, "a_write_under_way_lands_before_the_export_is_gone"),
+    (TooSlowAClosingIsDone, "a_closing_that_hangs_is_told_and_finished_by_the_next"),
+    (AClosingIsWaitedForOnce, "a_closing_that_hangs_is_told_and_finished_by_the_next"),
+    (
+        AClosingStopsOtherVolumes,
+        "a_closing_that_hangs_is_told_and_finished_by_the_next",
+    ),
+    (SaysNoFenceAndFences, "every_session_of_a_removed_host_ends"),
+    (SaysNoReadOnlyAndEnforcesIt, "a_read_only_host_reads_and_cannot_write"),
+    (SaysItIsSomethingElse, "connection_speaks_os_bricks_words"),
+    (SilentlyReadWrite, "a_read_only_host_reads_and_cannot_write"),
+]
