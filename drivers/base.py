@@ -6,7 +6,9 @@ A ``VolumeDriver`` makes disks; a ``TargetDriver`` exports them. Both are
 called from several threads at once, but never twice at once for one volume:
 the caller holds that volume's lock. Every verb is repeat-safe: the caller may
 have been killed half-way and will call again with the same arguments, and a
-driver must recognise and finish its own half-done work. A driver keeps no
+driver must recognise and finish its own half-done work. What the first call asked of
+root may still run when the repeat comes, and must do no harm to what that has made. A
+step that was not done in time is DeadlineExceeded, never a success. A driver keeps no
 state beyond caches that it can lose.
 
 How the contract grows: ``CONTRACT`` is its number. Within one number a driver that
@@ -104,10 +106,12 @@ class VolumeDriver(abc.ABC):
     def create(self, volume: Volume) -> Disk:
         """Make the disk, at least ``volume.size`` bytes, reading as zeros.
 
-        Its size is a multiple of 512 bytes. Repeat-safe: a disk of that name and
-        size is success.
+        Its size is a multiple of 512 bytes. Repeat-safe: a disk of that name that is
+        large enough is success, and a smaller one grows; its bytes stay. What a
+        killed call began is finished, or begun anew.
 
-        :raises NoSpace: nothing was left behind.
+        :raises NoSpace: nothing was left behind, also where it was the storage that
+            said so in the middle of the work (ENOSPC, EDQUOT, a command's text).
         """
 
     @abc.abstractmethod
@@ -137,14 +141,20 @@ class VolumeDriver(abc.ABC):
     def disk(self, volume_id: str) -> Disk:
         """Return the disk, activated; ``path`` exists when this returns.
 
-        On the attach path: starts no process when the disk is active already.
+        The path is of a form that the target's side exports (drivers.paths): absolute,
+        and showing whose it is. On the attach path: starts no process when the disk is
+        active already.
 
         :raises UnknownDisk: there is none.
         """
 
     @abc.abstractmethod
     def disks(self) -> tuple[Disk, ...]:
-        """Every disk of ours, known to the caller or not. Cost: one query."""
+        """Every disk of ours, known to the caller or not. Cost: one query.
+
+        One that is half made is not among them until ``disk`` finds it; its room
+        counts as taken. Snapshots are not disks.
+        """
 
     @abc.abstractmethod
     def capacity(self) -> Capacity:
@@ -153,7 +163,12 @@ class VolumeDriver(abc.ABC):
         That is the number of questions asked: where the storage itself reads
         all it knows to answer any of them, as LVM does, its time is not ours.
         A pool that is nearly full is ``closed``: it refuses what would take
-        more room with NoSpace, and says so here before anybody asks.
+        more room with NoSpace, and says so here before anybody asks. What "nearly"
+        is, the driver decides: it closes while there is room for the writes that
+        hosts have under way and for its own tables (a thin pool of LVM:
+        ``lvm_pool_data_limit`` and ``lvm_pool_metadata_limit``; NFS: the last 2 %, at
+        most 10 GiB). One whose volumes reserve their room may stay open and let
+        ``free`` say it.
         """
 
     # What a driver need not do: these refuse, and a driver that can overrides
@@ -166,6 +181,8 @@ class VolumeDriver(abc.ABC):
         snapshot that is there is success, and keeps its moment.
 
         :raises UnknownDisk: there is no such volume.
+        :raises DiskBusy: somebody has it open, and ``snapshots_open`` is no. The
+            driver sees to that, for the caller may not know who has it.
         :raises NoSpace: nothing was left behind.
         """
         raise self._unsupported("a snapshot")
@@ -182,7 +199,8 @@ class VolumeDriver(abc.ABC):
         """Make the disk with the snapshot's bytes, and zeros behind them.
 
         From then on neither sees what is done to the other, and the snapshot
-        may go. Repeat-safe: a disk of that name is success.
+        may go. Repeat-safe: a disk of that name is success. The bytes are on the
+        medium when this returns.
 
         :raises UnknownSnapshot: there is no such snapshot, or (LostSnapshot) its
             bytes are lost.
@@ -193,8 +211,10 @@ class VolumeDriver(abc.ABC):
     def revert(self, snapshot: Snapshot) -> Disk:
         """Give its volume the snapshot's bytes and size; the snapshot stays.
 
-        Nobody has the volume open: the caller sees to that. Killed half-way,
-        the volume has the old bytes or the snapshot's when this is repeated.
+        The caller has ended every access to the volume; the driver looks once more,
+        and refuses where somebody has it open all the same. Killed half-way, the
+        volume has the old bytes or the snapshot's when this is repeated. The bytes
+        are on the medium when this returns.
 
         :raises UnknownDisk: there is no such volume.
         :raises UnknownSnapshot: there is no such snapshot, or (LostSnapshot) its
@@ -225,6 +245,8 @@ class VolumeDriver(abc.ABC):
 
     def manage(self, volume: Volume, reference: str) -> Disk:
         """Make somebody's disk the volume's: it gets our name, and keeps its bytes.
+
+        It has the size that ``manageable`` gives, which may be more than the volume's.
 
         Repeat-safe: a disk of the volume's name is success.
 

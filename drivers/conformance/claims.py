@@ -16,20 +16,21 @@ from drivers.errors import Unsupported
 _Test = TypeVar("_Test", bound=Callable[..., None])
 
 
-def asks(ability: str) -> Callable[[_Test], _Test]:
+def asks(*abilities: str) -> Callable[[_Test], _Test]:
     """A test of what not every driver offers.
 
-    Where the driver says no to ``ability``, it must refuse the first call of it with
+    Where the driver says no to one of these, it must refuse the first call of it with
     Unsupported: no test is left out.
     """
 
     def decorated(test: _Test) -> _Test:
         @functools.wraps(test)
         def run(self: Any, *args: Any, **named: Any) -> None:
-            if getattr(self.can, ability):
-                _does(self.can, ability, lambda: test(self, *args, **named))
+            noes = [each for each in abilities if not getattr(self.can, each)]
+            if noes:
+                _refuses(self.can, noes[0], lambda: test(self, *args, **named))
             else:
-                _refuses(self.can, ability, lambda: test(self, *args, **named))
+                _does(self.can, abilities[0], lambda: test(self, *args, **named))
 
         return run  # type: ignore[return-value]
 

@@ -17,9 +17,9 @@ import pytest
 from drivers.base import VolumeDriver
 from drivers.conformance.bytes import Make
 from drivers.conformance.claims import asks
-from drivers.conformance.copies import CopiesContract
 from drivers.conformance.fixtures import MIB, new_volume
 from drivers.conformance.interruption import Life
+from drivers.conformance.reverting import RevertingContract
 from drivers.conformance.tried import Stepping
 from drivers.errors import UnknownDisk
 from drivers.values import Capacity, Snapshot, Volume
@@ -29,7 +29,7 @@ State = Callable[[], object]
 Lives = Callable[..., Iterator[Life[VolumeDriver]]]
 
 
-class KilledContract(CopiesContract):
+class KilledContract(RevertingContract):
     """A verb a test; what others have in the pool is looked at in each."""
 
     _how: tuple[bool, bool]

@@ -30,6 +30,26 @@ def discard(file: int, offset: int, length: int) -> None:
         raise OSError(code, os.strerror(code))
 
 
+def mount_small(path: str, size: int) -> None:
+    """Mount a file system of that many bytes, in memory, over an empty directory.
+
+    It is how a pool without a device of its own meets real ENOSPC.
+
+    :raises PermissionError: that is root's to do, and we are not; see
+        ``unshare -Urm`` for a way to be root of mounts of our own.
+    """
+    call = ctypes.CDLL(None, use_errno=True).mount
+    options = f"size={size},mode=0755".encode()
+    if call(b"lunshare-kit", path.encode(), b"tmpfs", 0, options):
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code), path)
+
+
+def unmount_small(path: str) -> None:
+    """Take it away again."""
+    ctypes.CDLL(None, use_errno=True).umount2(path.encode(), 2)  # MNT_DETACH
+
+
 def block_sizes(file: int) -> tuple[int, int]:
     """The logical and the physical block size, in bytes; a file has any."""
     found = os.fstat(file)

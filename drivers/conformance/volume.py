@@ -12,9 +12,8 @@ import pytest
 
 from drivers.base import VolumeDriver
 from drivers.conformance.bytes import Make
-from drivers.conformance.claims import asks
 from drivers.conformance.fixtures import MIB, new_volume
-from drivers.conformance.troubled import TroubledContract
+from drivers.conformance.growing import GrowingContract
 from drivers.errors import (
     DiskBusy,
     InvalidValue,
@@ -29,7 +28,7 @@ Full = Callable[[], AbstractContextManager[None]]
 State = Callable[[], object]
 
 
-class VolumeContract(TroubledContract):
+class VolumeContract(GrowingContract):
     """A behaviour a test; bind them with a subclass named ``Test...``."""
 
     # check
@@ -95,6 +94,17 @@ class VolumeContract(TroubledContract):
         before = driver.disk(volume.id)
         assert driver.create(Volume(volume.id, MIB)).size == before.size
         assert driver.disk(volume.id) == before
+
+    def test_create_again_larger_grows_it(
+        self, driver: VolumeDriver, made: Make
+    ) -> None:
+        volume = made()
+        data = self.pattern(volume)
+        self.fill(driver, driver.disk(volume.id), data)
+        larger = driver.create(Volume(volume.id, 2 * self.size))
+        assert larger.size >= 2 * self.size
+        assert driver.disk(volume.id) == larger
+        assert not self.damaged(driver, larger, data)
 
     def test_create_finishes_what_was_half_made(
         self, build: Build, driver: VolumeDriver, volume: Volume
@@ -188,60 +198,6 @@ class VolumeContract(TroubledContract):
         for call in (driver.delete, driver.disk):
             with pytest.raises(InvalidValue):
                 call("../lv-root")
-
-    # extend
-
-    def test_extend_keeps_bytes_and_adds_zeros(
-        self, driver: VolumeDriver, made: Make
-    ) -> None:
-        volume = made()
-        data, old = self.pattern(volume), driver.disk(volume.id)
-        self.fill(driver, old, data)
-        grown = driver.extend(Volume(volume.id, 2 * self.size))
-        assert grown.size >= 2 * self.size
-        assert grown.path == old.path
-        assert driver.disk(volume.id) == grown
-        assert not self.damaged(driver, grown, data)
-
-    def test_extend_onto_freed_room_shows_nothing_of_it(
-        self, driver: VolumeDriver, made: Make
-    ) -> None:
-        volume, other = made(), made()
-        self.fill(driver, driver.disk(other.id), self.pattern(other))
-        driver.delete(other.id)
-        self.settle(driver)
-        old = driver.disk(volume.id).size
-        grown = driver.extend(Volume(volume.id, 2 * self.size))
-        added = self.read(driver, grown, old, 2 * self.size - old)
-        assert added.count(0) == len(added)
-
-    @asks("extends_open")
-    def test_a_disk_that_somebody_has_open_grows(
-        self, driver: VolumeDriver, made: Make
-    ) -> None:
-        volume = made()
-        data, disk = self.pattern(volume), driver.disk(volume.id)
-        self.fill(driver, disk, data)
-        with self.held_open(driver, disk):
-            grown = driver.extend(Volume(volume.id, 2 * self.size))
-            assert grown.size >= 2 * self.size
-            assert not self.damaged(driver, grown, data)
-
-    def test_extend_again_changes_nothing(
-        self, driver: VolumeDriver, made: Make
-    ) -> None:
-        larger = Volume(made().id, 2 * self.size)
-        assert driver.extend(larger) == driver.extend(larger)
-
-    def test_extend_never_shrinks(self, driver: VolumeDriver, made: Make) -> None:
-        volume = made()
-        before = driver.disk(volume.id)
-        assert driver.extend(Volume(volume.id, MIB)) == before
-
-    def test_extend_of_the_unknown_is_refused(self, driver: VolumeDriver) -> None:
-        with pytest.raises(UnknownDisk):
-            driver.extend(new_volume(self.size))
-        assert driver.disks() == ()
 
     # disk, disks, capacity
 

@@ -42,6 +42,14 @@ def test_every_ability_is_a_sentence_and_a_no_until_a_driver_says_yes(kind):
         assert getattr(kind(), each.name) is False
 
 
+@pytest.mark.parametrize("kind", [VolumeAbilities, TargetAbilities])
+def test_the_page_for_authors_has_every_ability(kind):
+    page = Path(__file__).parents[2].joinpath("docs/adding-a-driver.md").read_text()
+    for each in fields(kind):
+        says = each.metadata["sentence"].replace("``", "`")
+        assert f"| `{each.name}` | {says} |" in page
+
+
 def test_a_driver_of_another_contract_is_refused(monkeypatch: pytest.MonkeyPatch):
     from drivers import registry
     from drivers.errors import Misconfigured

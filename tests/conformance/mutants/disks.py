@@ -39,6 +39,14 @@ class CreateTakesHalfMadeForWhole(FakeVolumes):
         return super().create(volume)
 
 
+class CreateAgainIsTooSmall(FakeVolumes):
+    def create(self, volume):
+        made = self.storage.disks.get(volume.id)
+        if made is not None and made.whole:
+            return self._seen(volume.id, made)
+        return super().create(volume)
+
+
 class DeleteKeepsTheBytes(FakeVolumes):
     attic: dict[str, Any] = {}
 
@@ -208,6 +216,7 @@ DISKS = [
     (CreateRoundsDown, "create_rounds_an_odd_size_up"),
     (CreateLeavesRubbishInAFullPool, "create_in_a_full_pool_leaves_nothing"),
     (CreateTakesHalfMadeForWhole, "create_finishes_what_was_half_made"),
+    (CreateAgainIsTooSmall, "create_again_larger_grows_it"),
     (DeleteKeepsTheBytes, "a_later_volume_shows_nothing_of_a_deleted_one"),
     (DeleteOfTheUnknownFails, "delete_of_the_unknown_is_success"),
     (DeleteIgnoresWhoHasItOpen, "delete_refuses_a_disk_that_is_open"),

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from drivers.base import Root, VolumeDriver
+from drivers.conformance import raw
 from drivers.conformance.fixtures import MIB, VolumeFixtures, defaults
 from drivers.conformance.root import OwnRoot
 from drivers.values import GIB, Volume
@@ -39,11 +40,18 @@ class DirsFixtures(VolumeFixtures):
     """An empty directory for each test."""
 
     @pytest.fixture
-    def pool(self, tmp_path: Path) -> Path:
-        """The directory; only we can change it."""
+    def pool(self, tmp_path: Path) -> Iterator[Path]:
+        """The directory; only we can change it. A file system of its own where we may.
+
+        Then a full pool is one that the kernel says is full. Else it is one by the
+        driver's own count, and the kit says at its end what was not tried.
+        """
         pool = tmp_path / "pool"
         pool.mkdir(mode=0o755)
-        return pool
+        with contextlib.suppress(PermissionError):
+            raw.mount_small(str(pool), POOL)
+        yield pool
+        raw.unmount_small(str(pool))
 
     @pytest.fixture
     def build(self, pool: Path, tmp_path: Path) -> Callable[[], VolumeDriver]:
@@ -66,7 +74,12 @@ class DirsFixtures(VolumeFixtures):
         def full() -> Iterator[None]:
             filler = pool / f"filler-{uuid.uuid4()}"
             filler.touch()
-            os.truncate(filler, driver.capacity().free)
+            free = driver.capacity().free
+            if os.path.ismount(pool):
+                with filler.open("r+b") as file:
+                    os.posix_fallocate(file.fileno(), 0, free)
+            else:
+                os.truncate(filler, free)
             yield
             filler.unlink()
 

@@ -28,6 +28,9 @@ REFUSED = [
     f"mv {VOLUME}.new {VOLUME}",
     f"rm -f {VOLUME} {POOL_PATH}/volume-of-somebody-else",
     f"rm -rf {POOL_PATH}",
+    "sync",
+    f"sync {POOL_PATH}/volume-of-somebody-else",
+    f"sync -f {VOLUME}",
     f"rm -f {VOLUME}",
 ]
 

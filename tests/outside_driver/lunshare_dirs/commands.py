@@ -35,9 +35,15 @@ class Commands:
         self._root.run("fallocate", "-l", str(size), self.path(name))
 
     def finish(self, name: str) -> None:
-        """NAME.new becomes NAME."""
+        """NAME.new becomes NAME, and a power cut does not take it back."""
         path = self.path(name)
+        self._root.run("sync", f"{path}.new")
         self._root.run("mv", "-T", f"{path}.new", path)
+        self._root.run("sync", self._directory)
+
+    def flush(self, name: str) -> None:
+        """Let the medium have a file's size and room."""
+        self._root.run("sync", self.path(name))
 
     def remove(self, name: str) -> None:
         """Remove NAME and NAME.new; neither need be there."""

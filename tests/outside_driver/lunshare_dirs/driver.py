@@ -61,7 +61,7 @@ class DirsVolumes(VolumeDriver):
 
     def create(self, volume: Volume) -> Disk:
         try:
-            return self.disk(volume.id)
+            return self.extend(volume)
         except UnknownDisk:
             self._need(_whole(volume.size))
         self._commands.begin(volume.name)
@@ -84,6 +84,7 @@ class DirsVolumes(VolumeDriver):
         if volume.size > disk.size:
             self._need(_whole(volume.size) - disk.size)
             self._size(volume.name, volume.size)
+            self._commands.flush(volume.name)
         return self.disk(volume.id)
 
     def disk(self, volume_id: str) -> Disk:
