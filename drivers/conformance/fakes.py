@@ -103,6 +103,11 @@ class FakeVolumeFixtures(VolumeFixtures):
     def block_sizes(self, driver: VolumeDriver, disk: Disk) -> tuple[int, int]:
         return 512, 4096
 
+    @pytest.fixture
+    def neighbour(self, name: str) -> Callable[[], VolumeDriver]:
+        options = defaults(FakeVolumes, **self.options)
+        return lambda: FakeVolumes(f"{name}-beside", options, _ROOT)
+
     @contextlib.contextmanager
     def held_open(self, driver: VolumeDriver, disk: Disk) -> Iterator[None]:
         held = storage(driver.name)

@@ -268,9 +268,6 @@ class TargetFixtures(Tried):
     #: where the target's PROTOCOL is not in ``target.WORDS``.
     words: tuple[str, ...] = ()
 
-    #: Seconds after which the driver gives up a closing that does not end.
-    deadline: float = 30.0
-
     @pytest.fixture(autouse=True)
     def _asked(self, build: Callable[[], TargetDriver]) -> None:
         self.can = build().abilities
@@ -322,7 +319,8 @@ class TargetFixtures(Tried):
     def slow(self, disk: Disk) -> AbstractContextManager[Gate] | None:
         """A time in which writes to the disk stand still until the gate is opened.
 
-        ``reached`` of the gate is set when one does. None: cannot be done.
+        ``reached`` of the gate is set when one does. None: cannot be done. Give the
+        driver a deadline of a few seconds then: one closing is left to pass it.
         """
         return None
 

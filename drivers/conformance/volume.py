@@ -11,9 +11,9 @@ from contextlib import AbstractContextManager
 import pytest
 
 from drivers.base import VolumeDriver
+from drivers.conformance.beside import BesideContract
 from drivers.conformance.bytes import Make
 from drivers.conformance.fixtures import MIB, new_volume
-from drivers.conformance.growing import GrowingContract
 from drivers.errors import (
     DiskBusy,
     InvalidValue,
@@ -28,7 +28,7 @@ Full = Callable[[], AbstractContextManager[None]]
 State = Callable[[], object]
 
 
-class VolumeContract(GrowingContract):
+class VolumeContract(BesideContract):
     """A behaviour a test; bind them with a subclass named ``Test...``."""
 
     # check

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -12,11 +14,14 @@ import pytest
 from drivers.base import Root, TargetDriver, VolumeDriver
 from drivers.conformance.fixtures import Host, TargetFixtures, defaults
 from drivers.conformance.target import TargetContract
+from drivers.fake_storage import Gate
 from drivers.targets.lio import LioTarget
+from drivers.values import Disk
 from tests.conformance.real_hosts import RealHost
 from tests.system.lio_node import CONFIGFS, PORT, PREFIX, run
 from tests.system.lvm_kit import root
 from tests.system.mapper_volumes import MapperVolumes
+from tests.system.waiting import wait_until
 
 __all__ = ["root"]
 pytestmark = pytest.mark.system
@@ -45,7 +50,8 @@ class LioFixtures(TargetFixtures):
 
     @pytest.fixture
     def build(self, root: Root, mapper: MapperVolumes) -> Callable[[], TargetDriver]:
-        options = defaults(LioTarget, target_prefix=PREFIX, target_port=PORT)
+        named = {"target_prefix": PREFIX, "target_port": PORT, "lio_deadline": 4.0}
+        options = defaults(LioTarget, **named)
         return lambda: LioTarget("kit", options, root)
 
     @pytest.fixture
@@ -76,4 +82,28 @@ def live_state(target: Path) -> list[tuple[str, str]]:
 
 
 class TestLio(LioFixtures, TargetContract):
-    pass
+    @contextlib.contextmanager
+    def slow(self, disk: Disk) -> Iterator[Gate]:
+        """The device is suspended: what the target passes to it stands still."""
+        gate, before = Gate(), commands()
+        run("dmsetup", "suspend", "--noflush", "--nolockfs", disk.path)
+
+        def resume() -> None:
+            wait_until(lambda: gate.open.is_set() or commands() > before)
+            gate.reached.set()
+            gate.open.wait()
+            run("dmsetup", "resume", disk.path)
+
+        thread = threading.Thread(target=resume)
+        thread.start()
+        try:
+            yield gate
+        finally:
+            gate.open.set()
+            thread.join()
+
+
+def commands() -> int:
+    """How many commands the target has passed to disks so far."""
+    counts = CONFIGFS.glob("core/*/*/statistics/scsi_lu/num_cmds")
+    return sum(int(each.read_text()) for each in counts)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from drivers.fake import FakeVolumes
 from drivers.targets.fake import FakeTarget
+from tests.conformance.mutants.beside import BESIDE
 from tests.conformance.mutants.closing import CLOSING
 from tests.conformance.mutants.copies import COPIES
 from tests.conformance.mutants.disks import DISKS
@@ -29,6 +30,7 @@ MUTANTS: list[tuple[Mutant, str]] = [
     *MIDDLE,
     *WORDS,
     *TROUBLE,
+    *BESIDE,
     *TARGETS,
     *CLOSING,
 ]
