@@ -62,7 +62,8 @@ class BesideContract(GrowingContract):
         with self.theirs(neighbour) as found:
             if found is None:
                 return
-            assert driver.disks() == driver.snapshots() == ()
+            assert driver.disks() == ()
+            assert driver.snapshots() == ()
             if self.can.takes_over:
                 listed = [each.reference for each in driver.manageable()]
                 assert not [each for each in listed if found[0].id in each]
