@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from drivers.base import Root
-from drivers.errors import TargetFailed, Unsupported
+from drivers.errors import HelperRefused, TargetFailed, Unsupported
 from drivers.values import Disk
 
 # A copy slower than this is taken for hung. A worn disk does five times more.
@@ -24,7 +24,7 @@ def fill(root: Root, target: Disk, source: Disk, timeout: float) -> None:
             source=_told(source),
             target=_told(target),
         )
-    except TargetFailed as error:
+    except (TargetFailed, HelperRefused) as error:
         raise Unsupported(
             f"copying {source.path} to {target.path}: {error}",
             "make a new volume there, and copy the bytes on a host",

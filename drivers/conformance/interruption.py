@@ -64,16 +64,20 @@ class Once:
         return self.acted
 
 
-class Late(Once):
-    """The nth step is not done within its deadline. What asks root does it never."""
-
-    def __init__(self, step: int) -> None:
-        super().__init__(step, self._late)
+class Before(Once):
+    """As that, but right before the step where the step is one of root's."""
 
     def perform(self, name: str, work: Callable[[], Any]) -> Any:
         """A step of root's; see ``WatchedRoot``."""
         self(name)
         return work()
+
+
+class Late(Before):
+    """The nth step is not done within its deadline. What asks root does it never."""
+
+    def __init__(self, step: int) -> None:
+        super().__init__(step, self._late)
 
     def _late(self) -> None:
         raise DeadlineExceeded("a step of this test", 0)

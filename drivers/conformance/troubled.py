@@ -22,7 +22,7 @@ from drivers.base import VolumeDriver
 from drivers.conformance.bytes import Make
 from drivers.conformance.claims import asks
 from drivers.conformance.fixtures import new_volume
-from drivers.conformance.interruption import Killed, Late, Once, Twin
+from drivers.conformance.interruption import Before, Killed, Late, Twin
 from drivers.conformance.killed import KilledContract
 from drivers.conformance.tried import Stepping
 from drivers.errors import DeadlineExceeded, DriverError, NoSpace, UnknownDisk
@@ -58,7 +58,7 @@ class TroubledContract(KilledContract):
         refused = 0
         for step in itertools.count(1):
             with contextlib.ExitStack() as full:
-                filling = Once(step, lambda: full.enter_context(exhausted()))
+                filling = Before(step, lambda: full.enter_context(exhausted()))
                 done = _has_room(verb, stepping.watched(filling))
                 acted = filling.over()
             refused += not done
