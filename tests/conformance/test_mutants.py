@@ -12,7 +12,7 @@ from collections.abc import Callable
 import pytest
 
 from drivers.targets.fake import FakeTarget
-from tests.conformance.mutants import MUTANTS, Mutant
+from tests.conformance.mutants import TABLES, Mutant
 
 pytest_plugins = ["pytester"]
 
@@ -20,22 +20,22 @@ HEAD = """
 from drivers.conformance.fakes import FakeTargetFixtures, FakeVolumeFixtures
 from drivers.conformance.target import TargetContract
 from drivers.conformance.volume import VolumeContract
-from tests.conformance.mutants import MUTANTS
+from tests.conformance.mutants import TABLES
 """
 
 BINDING = """
 class Test{name}(Fake{kind}Fixtures, {kind}Contract):
-    {attribute} = MUTANTS[{number}][0]
+    {attribute} = TABLES["{table}"][{number}][0]
     vars().update(getattr({attribute}, "bound", {{}}))
 """
 
 
-def binding(number: int, mutant: Mutant) -> str:
+def binding(table: str, number: int, mutant: Mutant) -> str:
     """The kit bound to that mutant, as source."""
     kind = "Target" if issubclass(mutant, FakeTarget) else "Volume"
     attribute = f"{kind.lower()}_class"
     return BINDING.format(
-        name=mutant.__name__, kind=kind, attribute=attribute, number=number
+        name=mutant.__name__, kind=kind, attribute=attribute, table=table, number=number
     )
 
 
@@ -47,13 +47,17 @@ def told(report: pytest.TestReport | pytest.CollectReport) -> bool:
     return not message.startswith(("TypeError", "AttributeError", "NameError"))
 
 
+@pytest.mark.parametrize("table", TABLES)
 def test_the_kit_notices_every_broken_promise(
-    pytester: pytest.Pytester, record_property: Callable[[str, object], None]
+    pytester: pytest.Pytester,
+    record_property: Callable[[str, object], None],
+    table: str,
 ):
-    first = {mutant: number for number, (mutant, _) in reversed([*enumerate(MUTANTS)])}
-    bound = (binding(number, mutant) for mutant, number in first.items())
+    mutants = TABLES[table]
+    first = {mutant: number for number, (mutant, _) in reversed([*enumerate(mutants)])}
+    bound = (binding(table, number, mutant) for mutant, number in first.items())
     path = pytester.makepyfile(test_bound=HEAD + "".join(bound))
-    wanted = {f"Test{mutant.__name__}::test_{name}" for mutant, name in MUTANTS}
+    wanted = {f"Test{mutant.__name__}::test_{name}" for mutant, name in mutants}
     result = pytester.inline_run(
         "-p", "no:cacheprovider", "-q", *(f"{path}::{test}" for test in sorted(wanted))
     )
