@@ -46,8 +46,8 @@ OPTIONS: list[cfg.Opt] = [
         default="/run/lunshare/mnt",
         regex="/[A-Za-z0-9._/-]+",
         help="Directory below which shares are mounted. Nobody but root may be able"
-        " to change it or what is above it, or root could be led astray; the lines of"
-        " rootwrap.d/nfs.filters name it too, so change both.",
+        " to change it or what is above it, or root could be led astray."
+        " /etc/lunshare/helper.conf has to name the same.",
     ),
 ]
 

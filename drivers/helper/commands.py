@@ -2,8 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Run a command as root, if a line in rootwrap.d allows it. Never a shell.
 
-The rules are oslo.rootwrap's own files and matcher, used inside this process,
-so that a command costs no start of a Python interpreter.
+Which line that is, ``rules`` knows.
 """
 
 from __future__ import annotations
@@ -12,36 +11,34 @@ import logging
 import os
 import shlex
 import signal
-import stat
 import subprocess
 import threading
 import time
 from collections.abc import Sequence
 
-from oslo_rootwrap import filters, wrapper
-
-from drivers.errors import (
-    CommandFailed,
-    DeadlineExceeded,
-    HelperRefused,
-    Misconfigured,
-)
+from drivers.errors import CommandFailed, DeadlineExceeded
+from drivers.helper.rules import Rules
+from drivers.helper.served import NOTHING, Served
 
 LOG = logging.getLogger(__name__)
 
 #: After SIGKILL a process that is not stuck in the kernel is gone well within this.
 _KILL_SECONDS = 0.5
 
+#: So many may hang in the kernel before no further one is started.
+MAX_HUNG = 64
+
 
 class Commands:
-    """The commands that the filter files in ``directory`` allow.
+    """The commands that the filter files in ``directory`` allow on what is served.
 
     :raises Misconfigured: someone other than root could change the rules.
     """
 
-    def __init__(self, directory: str, exec_dirs: Sequence[str]) -> None:
-        self._exec_dirs = list(exec_dirs)
-        self._filters = _load(directory)
+    def __init__(
+        self, directory: str, exec_dirs: Sequence[str], served: Served = NOTHING
+    ) -> None:
+        self._rules = Rules(directory, exec_dirs, served)
         # LVM tells about every descriptor it finds open; nobody reads that here.
         self._environment = {
             "LC_ALL": "C",
@@ -52,25 +49,15 @@ class Commands:
         self._mutex = threading.Lock()
 
     def __len__(self) -> int:
-        return len(self._filters)
+        return len(self._rules)
 
     def command(self, argv: Sequence[str]) -> list[str]:
         """What would be executed for ``argv``.
 
         :raises HelperRefused: no filter allows it, or its program is missing.
+        :raises Unsupported: root does not want disks of others to be taken over.
         """
-        shown = shlex.join(argv)
-        if not all(word.isprintable() for word in argv):
-            raise HelperRefused(shown, "an argument has a control character")
-        try:
-            match = wrapper.match_filter(self._filters, list(argv), self._exec_dirs)
-        except wrapper.NoFilterMatched:
-            raise HelperRefused(shown, "no line in rootwrap.d allows it") from None
-        except wrapper.FilterMatchNotExecutable:
-            raise HelperRefused(
-                shown, f"the program is not in {':'.join(self._exec_dirs)}"
-            ) from None
-        return list(match.get_command(list(argv), self._exec_dirs))
+        return self._rules.command(argv)
 
     def run(self, argv: Sequence[str], timeout: float) -> str:
         """Run it for at most ``timeout`` seconds and return its stdout.
@@ -97,6 +84,9 @@ class Commands:
 
     def _start(self, command: Sequence[str]) -> subprocess.Popen[bytes]:
         self._reap()
+        if len(self._unreaped) >= MAX_HUNG:
+            why = f"{MAX_HUNG} commands hang in the kernel; see dmesg"
+            raise CommandFailed(tuple(command), 126, why)
         try:
             return subprocess.Popen(
                 command,
@@ -138,46 +128,6 @@ class Commands:
     def _reap(self) -> None:
         with self._mutex:
             self._unreaped = [p for p in self._unreaped if p.poll() is None]
-
-
-def _load(directory: str) -> list[filters.CommandFilter]:
-    """The filters, without the one that oslo.rootwrap adds to every set.
-
-    load_filters appends a CommandFilter for privsep-helper (oslo.rootwrap 7.2
-    to 7.10), which would let the caller run any privsep context it likes.
-    """
-    paths = [directory, *(entry.path for entry in _scan(directory))]
-    for path in paths:
-        _refuse_writable(path)
-    loaded = wrapper.load_filters([directory])
-    kept = [rule for rule in loaded if rule.exec_path != "privsep-helper"]
-    for rule in kept:
-        if rule.run_as != "root" or isinstance(rule, filters.ChainingFilter):
-            raise Misconfigured(
-                f"filter {rule.name} in {directory}",
-                "only filters that run one command as root are supported",
-            )
-    return kept
-
-
-def _scan(directory: str) -> list[os.DirEntry[str]]:
-    try:
-        return list(os.scandir(directory))
-    except OSError as error:
-        raise Misconfigured(
-            f"filter directory {directory}: {error.strerror}",
-            "install rootwrap.d there or name it with --filters",
-        ) from None
-
-
-def _refuse_writable(path: str) -> None:
-    found = os.stat(path)
-    writable = stat.S_IMODE(found.st_mode) & (stat.S_IWGRP | stat.S_IWOTH)
-    if writable or found.st_uid not in (0, os.geteuid()):
-        raise Misconfigured(
-            f"{path} can be changed by others than root",
-            "chown root and chmod go-w, for it says what runs as root",
-        )
 
 
 def _text(data: bytes) -> str:

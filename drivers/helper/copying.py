@@ -14,10 +14,11 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from drivers.errors import DriverError, InvalidValue, NoSpace
+from drivers.errors import DiskBusy, DriverError, InvalidValue, NoSpace
 from drivers.helper import disks, filling, requests
 from drivers.helper.filling import Clock
 from drivers.helper.locks import Hold, Locks
+from drivers.helper.mounts import KERNEL, Mounts
 from drivers.values import Disk, DiskKind
 
 _STEP = 1024**2
@@ -33,8 +34,8 @@ _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 class Copying:
     """The one verb. A second copy onto the same disk waits for the first."""
 
-    def __init__(self) -> None:
-        self._locks = Locks()
+    def __init__(self, mounts: Mounts = KERNEL) -> None:
+        self._mounts, self._locks = mounts, Locks()
 
     def copy(self, given: Mapping[str, Any], seconds: float) -> None:
         """Give ``target`` all bytes of ``source``; its own were zeros or these.
@@ -49,13 +50,17 @@ class Copying:
         source, target = requests.two_disks(given)
         with self._locks.hold(target.path, seconds) as hold:
             what = f"a copy onto {target.path}"
-            hold.patiently(what, _copied, source, target, hold)
+            hold.patiently(what, _copied, self._mounts, source, target, hold)
 
 
-def _copied(source: Disk, target: Disk, hold: Hold) -> None:
+def _copied(mounts: Mounts, source: Disk, target: Disk, hold: Hold) -> None:
     clock = hold.clock(f"a copy onto {target.path}")
     try:
-        with _open(source, os.O_RDONLY) as old, _open(target, os.O_RDWR) as new:
+        reading, writing = os.O_RDONLY, os.O_RDWR
+        with (
+            _open(mounts, source, reading) as old,
+            _open(mounts, target, writing) as new,
+        ):
             size = os.lseek(old, 0, os.SEEK_END)
             if os.lseek(new, 0, os.SEEK_END) < size:
                 raise InvalidValue("target", target.path, f"give {size} bytes or more")
@@ -70,15 +75,25 @@ def _copied(source: Disk, target: Disk, hold: Hold) -> None:
 
 
 @contextlib.contextmanager
-def _open(disk: Disk, flags: int) -> Iterator[int]:
+def _open(mounts: Mounts, disk: Disk, flags: int) -> Iterator[int]:
     # LIO writes to a block device past its page cache, which may hold old bytes.
-    direct = os.O_DIRECT if disk.kind is DiskKind.BLOCK else 0
-    with disks.opened(disk) as found:
-        file = os.open(found.path, flags | direct | os.O_CLOEXEC)
+    # O_EXCL: EBUSY if the kernel's target, a file system or LVM has it (open(2)).
+    block = os.O_DIRECT | os.O_EXCL if disk.kind is DiskKind.BLOCK else 0
+    with disks.opened(disk, mounts) as found:
+        file = _opened(disk, found.path, flags | block | os.O_CLOEXEC)
         try:
             yield file
         finally:
             os.close(file)
+
+
+def _opened(disk: Disk, path: str, flags: int) -> int:
+    try:
+        return os.open(path, flags)
+    except OSError as error:
+        if error.errno != errno.EBUSY:
+            raise
+        raise DiskBusy(disk.volume_id, "something on this node has it open") from None
 
 
 def _used(source: Disk, file: int, size: int) -> Iterator[tuple[int, int]]:

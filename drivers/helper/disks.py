@@ -17,9 +17,9 @@ from dataclasses import dataclass
 
 from drivers.errors import TargetFailed
 from drivers.helper import mounts
+from drivers.helper.mounts import KERNEL, Mount, Mounts
+from drivers.helper.served import POINT, doubled, group_of
 from drivers.values import Disk, DiskKind
-
-_GROUP = r"[A-Za-z0-9_+][A-Za-z0-9_+.-]*"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +31,10 @@ class Found:
 
 
 @contextlib.contextmanager
-def opened(disk: Disk) -> Iterator[Found]:
+def opened(disk: Disk, mounts: Mounts = KERNEL) -> Iterator[Found]:
     """Find what is at ``disk.path``, if the volume's export may open it.
+
+    Whether its group or directory is served at all, ``served`` has seen before.
 
     The kernel opens a path once more. A file's directories may be others' to
     change, its server's for one, so the kernel gets the descriptor that was
@@ -44,7 +46,7 @@ def opened(disk: Disk) -> Iterator[Found]:
     if disk.kind is DiskKind.BLOCK:
         yield Found(disk.path, _block(disk))
         return
-    file = _file(disk)
+    file = _file(disk, mounts)
     try:
         yield Found(f"/proc/self/fd/{file}", os.fstat(file))
     finally:
@@ -70,21 +72,20 @@ def discards(found: os.stat_result) -> bool:
 
 def _block(disk: Disk) -> os.stat_result:
     name = f"volume-{disk.volume_id}"
-    plain = re.fullmatch(f"/dev/({_GROUP})/{name}", disk.path)
-    mapped = re.fullmatch(rf"/dev/mapper/({_GROUP}-{_doubled(name)})", disk.path)
-    if plain is None and mapped is None:
+    group = group_of(disk.path, name)
+    if group is None:
         raise _refused(disk, f"a block device is /dev/GROUP/{name}")
     found = _stat(disk)
     if not stat.S_ISBLK(found.st_mode):
         raise _refused(disk, "it is no block device")
     kernel = _kernel_name(found)
-    wanted = mapped[1] if mapped else f"{_doubled(plain[1])}-{_doubled(name)}"  # type: ignore[index]
+    wanted = f"{doubled(group)}-{doubled(name)}"
     if kernel != wanted:
         raise _refused(disk, f"device-mapper calls it {kernel!r}, not {wanted!r}")
     return found
 
 
-def _file(disk: Disk) -> int:
+def _file(disk: Disk, kernel: Mounts) -> int:
     """Open a file by its name in its directory; no link is followed on the way."""
     form = rf"volume-{disk.volume_id}(\.[A-Za-z0-9_.-]+)?"
     above, name = os.path.split(disk.path)
@@ -93,11 +94,20 @@ def _file(disk: Disk) -> int:
     try:
         directory = mounts.directory(above)
         try:
+            _need_share(disk, directory, kernel.find(above))
             return _regular(disk, directory, name)
         finally:
             os.close(directory)
     except OSError as error:
         raise _refused(disk, error.strerror or str(error)) from None
+
+
+def _need_share(disk: Disk, directory: int, mount: Mount | None) -> None:
+    """A share's directory is one only while the share is mounted on it."""
+    if not re.fullmatch(f".*/{POINT}", os.path.dirname(disk.path)):
+        return
+    if mount is None or os.fstat(directory).st_dev != mount.device:
+        raise _refused(disk, "no NFS share is mounted there")
 
 
 def _regular(disk: Disk, directory: int, name: str) -> int:
@@ -133,11 +143,6 @@ def _stat(disk: Disk) -> os.stat_result:
         return os.stat(disk.path)
     except OSError as error:
         raise _refused(disk, error.strerror or str(error)) from None
-
-
-def _doubled(name: str) -> str:
-    """device-mapper joins group and volume with one hyphen and doubles their own."""
-    return name.replace("-", "--")
 
 
 def _refused(disk: Disk, why: str) -> TargetFailed:

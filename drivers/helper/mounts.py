@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 _KINDS = ("nfs", "nfs4")
-_ESCAPE = re.compile(r"\\([0-7]{3})")
+_ESCAPE = re.compile(rb"\\([0-3][0-7]{2})")
 
 # A pool with less free than this part of it, or than so many bytes, takes nothing
 # new: as in a thin pool of LVM, what is written to its volumes needs some room.
@@ -51,7 +51,8 @@ class Mounts:
 
     def table(self) -> Iterable[Mount]:
         """Every NFS mount of the node; the topmost of one point comes last."""
-        with open("/proc/self/mountinfo", encoding="utf-8") as lines:
+        # Bytes: a mount point or a server's path need not be UTF-8.
+        with open("/proc/self/mountinfo", "rb") as lines:
             for line in lines:
                 mount = of_line(line)
                 if mount.kind in _KINDS:
@@ -82,6 +83,10 @@ class Mounts:
             os.close(share)
 
 
+#: This node's own.
+KERNEL = Mounts()
+
+
 def directory(path: str) -> int:
     """Open an absolute path's directory, following no link on the way.
 
@@ -104,15 +109,15 @@ def directory(path: str) -> int:
     return here
 
 
-def of_line(line: str) -> Mount:
+def of_line(line: bytes) -> Mount:
     """Read a line as proc(5) has it: fields, tags, a hyphen, kind and source."""
-    before, _, after = line.partition(" - ")
-    fields, (kind, source) = before.split(" "), after.split(" ")[:2]
-    major, minor = fields[2].split(":")
-    return Mount(
-        _plain(fields[4]), os.makedev(int(major), int(minor)), kind, _plain(source)
-    )
+    before, _, after = line.partition(b" - ")
+    fields, (kind, source) = before.split(b" "), after.split(b" ")[:2]
+    major, minor = fields[2].split(b":")
+    device = os.makedev(int(major), int(minor))
+    return Mount(_plain(fields[4]), device, _plain(kind), _plain(source))
 
 
-def _plain(text: str) -> str:
-    return _ESCAPE.sub(lambda octal: chr(int(octal[1], 8)), text)
+def _plain(text: bytes) -> str:
+    """As a path of ours; what is not UTF-8 becomes surrogates, as everywhere."""
+    return os.fsdecode(_ESCAPE.sub(lambda octal: bytes([int(octal[1], 8)]), text))

@@ -58,6 +58,11 @@ def foreign(name: str) -> bool:
     return _FOREIGN.fullmatch(name) is not None and not ours(name.removesuffix(NEW))
 
 
+def given(name: str) -> bool:
+    """Whether it is what a volume of ours is called that was given away."""
+    return name.startswith(GIVEN) and ours(name.removeprefix(GIVEN))
+
+
 def identity(name: str) -> str:
     """The id in a name of ours."""
     found = _OURS.fullmatch(name)

@@ -34,8 +34,11 @@ _E = TypeVar("_E", bound=enum.StrEnum)
 
 #: No command and no verb may hold a thread for longer than this.
 MAX_SECONDS = 86400.0
-# Below /dev, but not where anyone may write.
-_DEVICE = re.compile(r"/dev/(?!shm/|mqueue/)([A-Za-z0-9_+:-][A-Za-z0-9_+.:-]*/?)+")
+#: Values that one list may hold: the hosts of one volume, and more than any node has
+#: addresses. And characters of a text: a path's most (PATH_MAX).
+MAX_CONNECTORS, MAX_PORTALS, MAX_TEXT = 10_000, 16, 4096
+# A part of a path below /dev; in the first two anyone may write.
+_PART = re.compile("(?!(?:shm|mqueue|fd)$)[A-Za-z0-9_+:-][A-Za-z0-9_+.:-]*")
 _ADDRESS = re.compile("[0-9a-fA-F:.]+")
 _TAG = re.compile(r"(?!NULL)[A-Za-z0-9._:-]{0,63}")
 # The kernel takes a value that begins with NULL for "not set" and keeps less
@@ -91,7 +94,8 @@ def two_disks(arguments: Mapping[str, Any]) -> tuple[Disk, Disk]:
 def device(arguments: Mapping[str, Any]) -> str:
     """The one argument of lvm.commit: a disk as LVM names it."""
     path = typed("device", only(arguments, "device")["device"], str)
-    if not _DEVICE.fullmatch(path):
+    below, name = path[:5], path[5:]
+    if below != "/dev/" or not all(map(_PART.fullmatch, name.split("/"))):
         raise InvalidValue("device", path, "give a device's path below /dev")
     return path
 
@@ -129,7 +133,7 @@ def _some_disk(identity: str, given: object) -> Disk:
     return Disk(
         identity,
         _printable("disk path", typed("disk path", path, str)),
-        typed("disk size", size, int),
+        _size(typed("disk size", size, int)),
         _one_of("disk kind", kind, DiskKind),
     )
 
@@ -184,6 +188,12 @@ def _initiators(given: object) -> tuple[str, ...]:
     return _each("only", given, iscsi_name)
 
 
+def _size(size: int) -> int:
+    if not 0 <= size < 2**63:
+        raise InvalidValue("disk size", size, "give bytes, fewer than 2**63")
+    return size
+
+
 def _printable(name: str, text: str) -> str:
     if not text.isascii() or not text.isprintable():
         raise InvalidValue(name, text, "give printable ASCII")
@@ -207,11 +217,15 @@ def only(given: Mapping[str, Any], *wanted: str) -> Mapping[str, Any]:
 
 
 def _each(name: str, given: object, make: Any) -> tuple[Any, ...]:
-    return tuple(make(item) for item in typed(name, given, list))
+    items = typed(name, given, list)
+    most = MAX_PORTALS if name == "portals" else MAX_CONNECTORS
+    if len(items) > most:
+        raise InvalidValue(name, f"{len(items)} values", f"give at most {most}")
+    return tuple(make(item) for item in items)
 
 
 def _texts(name: str, given: object) -> tuple[str, ...]:
-    return tuple(typed(name, item, str) for item in typed(name, given, list))
+    return _each(name, given, lambda item: typed(name, item, str))
 
 
 def _list(name: str, given: object, length: int) -> list[Any]:
@@ -223,6 +237,9 @@ def _list(name: str, given: object, length: int) -> list[Any]:
 
 def typed(name: str, given: object, kind: type[_T]) -> _T:
     """The value, if it is of that type."""
-    if isinstance(given, kind) and not (kind is int and isinstance(given, bool)):
-        return given
-    raise InvalidValue(name, type(given).__name__, f"give a {kind.__name__}")
+    if not isinstance(given, kind) or (kind is int and isinstance(given, bool)):
+        raise InvalidValue(name, type(given).__name__, f"give a {kind.__name__}")
+    if isinstance(given, str) and len(given) > MAX_TEXT:
+        much = f"{len(given)} characters"
+        raise InvalidValue(name, much, f"give at most {MAX_TEXT}")
+    return given

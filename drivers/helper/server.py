@@ -19,19 +19,18 @@ import socket
 import struct
 import sys
 import threading
-import uuid
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from drivers.errors import DriverError, HelperRefused, Misconfigured
-from drivers.helper import frames, requests
+from drivers.helper import configuration, frames, requests
 from drivers.helper.commands import Commands
 from drivers.helper.copying import Copying
 from drivers.helper.headers import Headers
 from drivers.helper.lio import Lio
 from drivers.helper.mounts import Mounts
+from drivers.helper.served import PATH, Served
 from drivers.helper.shares import Shares
-from drivers.values import iscsi_name
 
 LOG = logging.getLogger(__name__)
 
@@ -39,8 +38,6 @@ LOG = logging.getLogger(__name__)
 MAX_CONNECTIONS = 128
 _CREDENTIALS = struct.Struct("3i")  # struct ucred: pid, uid, gid
 _FIRST_PASSED = 3  # sd_listen_fds(3)
-
-_NO_VOLUME = f"volume-{uuid.UUID(int=0)}"
 
 Verb = Callable[[Mapping[str, Any], float], Any]
 
@@ -51,15 +48,13 @@ def main(argv: list[str] | None = None) -> int:
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s")
     try:
         account = _account(options.user)
-        commands = Commands(options.filters, options.exec_dirs.split(","))
-        lio = Lio(iscsi_name(options.iqn_prefix + _NO_VOLUME)[: -len(_NO_VOLUME)])
+        served = configuration.read(options.config)
+        commands = Commands(options.filters, options.exec_dirs.split(","), served)
         listener = _passed() or _listen(options.socket, account.pw_gid)
     except DriverError as error:
         LOG.error("%s", error)
         return 1
-    server = Server(
-        listener, verbs(commands, lio, Shares(Mounts())), {0, account.pw_uid}
-    )
+    server = Server(listener, verbs(served, commands, Mounts()), {0, account.pw_uid})
     signal.signal(signal.SIGTERM, _stop)
     signal.signal(signal.SIGINT, _stop)
     LOG.info("serving %s with %d filters", options.user, len(commands))
@@ -70,22 +65,37 @@ def main(argv: list[str] | None = None) -> int:
     return 0
 
 
-def verbs(commands: Commands, lio: Lio, shares: Shares) -> dict[str, Verb]:
-    """All that can be asked of the helper."""
+def verbs(served: Served, commands: Commands, mounts: Mounts) -> dict[str, Verb]:
+    """All that can be asked of the helper; each checks what it is about.
+
+    docs/border.md has a line for each: what it can touch, and who tries to break it.
+    """
+    lio, headers, copying = Lio(served.prefix), Headers(served), Copying(mounts)
 
     def bare(given: Mapping[str, Any], verb: Callable[[], Any]) -> Any:
         requests.nothing(given)
         return verb()
 
+    def apply(given: Mapping[str, Any], left: float) -> Any:
+        wanted = requests.apply(given)
+        if wanted.export.disk is not None:
+            served.disk(wanted.export.disk)
+        return lio.apply(wanted, left)
+
+    def copy(given: Mapping[str, Any], left: float) -> Any:
+        for disk in requests.two_disks(given):
+            served.disk(disk)
+        return copying.copy(given, left)
+
     return {
-        "disk.copy": Copying().copy,
-        "lvm.commit": Headers().commit,
+        "disk.copy": copy,
+        "lvm.commit": headers.commit,
         "run": lambda given, left: commands.run(requests.argv(given), left),
         "lio.check": lambda given, _: bare(given, lio.check),
-        "lio.apply": lambda given, left: lio.apply(requests.apply(given), left),
+        "lio.apply": apply,
         "lio.remove": lambda given, left: lio.remove(requests.volume_id(given), left),
         "lio.observe": lambda given, _: bare(given, lio.observe),
-        **shares.verbs(),
+        **Shares(mounts, served).verbs(),
     }
 
 
@@ -236,10 +246,7 @@ def _options(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--filters", default="/etc/lunshare/rootwrap.d")
     parser.add_argument("--exec-dirs", default="/usr/sbin,/usr/bin,/sbin,/bin")
     parser.add_argument(
-        "--iqn-prefix",
-        default="iqn.2026-11.io.lunshare:",
-        help="what the names of our targets begin with; as target_prefix in the"
-        " daemon's configuration",
+        "--config", default=PATH, help="what of this node is served; root's file"
     )
     return parser.parse_args(argv)
 

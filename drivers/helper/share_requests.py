@@ -11,12 +11,13 @@ from typing import Any
 
 from drivers.errors import InvalidValue
 from drivers.helper import names, requests
+from drivers.helper.served import POINT
 
 #: Of a file: owner alone, owner and group, everybody. Never executable.
 _MODES = {"0600": 0o600, "0660": 0o660, "0666": 0o666}
 
-# A share that the driver has mounted; what else the node mounts is not ours.
-_POINT = re.compile("/(.+/)?[0-9a-f]{32}")
+# Below which directory, ``served`` says; what else the node mounts is not ours.
+_POINT = re.compile(f"/[ -~]*/{POINT}")
 
 # The kernel's loff_t, less a page.
 _MOST = 2**63 - 4096

@@ -17,11 +17,19 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from drivers.errors import DeadlineExceeded, DriverError, Misconfigured, NoSpace
-from drivers.helper import files, share_requests
+from drivers.errors import (
+    DeadlineExceeded,
+    DriverError,
+    Misconfigured,
+    NoSpace,
+    Unsupported,
+)
+from drivers.helper import files, names, share_requests
 from drivers.helper.files import Share
 from drivers.helper.locks import Hold, Locks
 from drivers.helper.mounts import Mount, Mounts
+from drivers.helper.served import PATH, Served
+from drivers.helper.share_requests import Taken
 
 #: Operations that one share may have under way. More than a daemon starts at
 #: once; far fewer than the helper has connections.
@@ -58,8 +66,8 @@ class Shares:
     :raises DeadlineExceeded: the server does not answer; it may still be done.
     """
 
-    def __init__(self, mounts: Mounts) -> None:
-        self._mounts, self._locks = mounts, Locks()
+    def __init__(self, mounts: Mounts, served: Served) -> None:
+        self._mounts, self._served, self._locks = mounts, served, Locks()
         self._waiting: Counter[str] = Counter()
         self._mutex = threading.Lock()
 
@@ -82,6 +90,7 @@ class Shares:
     def _verb(self, verb: str, form: Callable[..., Any], step: Step) -> Verb:
         def ask(given: Mapping[str, Any], seconds: float) -> Any:
             asked = form(given)
+            self._need_served(asked)
             mount = self._mounts.find(asked.point)
             if mount is None:
                 raise Misconfigured(
@@ -99,9 +108,11 @@ class Shares:
     def _look(self, given: Mapping[str, Any], seconds: float) -> dict[str, Any]:
         """What is mounted there and whether it can be written; by a file of ours."""
         asked = share_requests.point(given)
+        self._need_served(asked)
         mount = self._mounts.find(asked.point)
         if mount is None:
             return {"source": "", "trouble": ""}
+        source = mount.source.encode(errors="replace").decode()
         try:
             self._patiently(mount, _PROBE, "share.look", seconds, _probe)
             trouble = ""
@@ -110,10 +121,18 @@ class Shares:
                 raise DriverError(f"share {mount.source}: {error.strerror}") from None
             trouble = _TROUBLE.get(error.errno, "")  # one that is full is no trouble
         return {
-            "source": mount.source,
+            "source": source,
             "trouble": trouble,
             "remedy": _REMEDY.get(trouble, ""),
         }
+
+    def _need_served(self, asked: Any) -> None:
+        self._served.point(asked.point)
+        if self._served.manage or not isinstance(asked, Taken):
+            return
+        if not names.given(asked.reference):
+            what = "taking over a file that is not lunshare's"
+            raise Unsupported(what, f"set manage_foreign_disks = yes in {PATH}")
 
     def _patiently(
         self,

@@ -14,7 +14,8 @@ OPTIONS: list[cfg.Opt] = [
         help="The LVM volume group that holds this backend's volumes. Logical"
         " volumes in it that are not named volume-<uuid>, _snapshot-<uuid> or"
         " deleted-<uuid>.<bytes> are left alone. One lunshare works with it: the"
-        " node is noted among the group's tags.",
+        " node is noted among the group's tags. /etc/lunshare/helper.conf has to name"
+        " it too.",
     ),
     cfg.StrOpt(
         "lvm_type",

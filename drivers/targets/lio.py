@@ -69,8 +69,8 @@ class LioTarget(TargetDriver):
             "target_prefix",
             default="iqn.2026-11.io.lunshare:",
             help="What the names of this node's targets begin with; 'volume-' and"
-            " the volume's id follow. Must be the --iqn-prefix of"
-            " lunshare-helper. Targets under another prefix are not ours.",
+            " the volume's id follow. /etc/lunshare/helper.conf has to name the"
+            " same. Targets under another prefix are not ours.",
         ),
         cfg.BoolOpt(
             "use_chap_auth",

@@ -27,11 +27,11 @@ from typing import Any
 import orjson
 
 from drivers.execute import Helper
+from drivers.helper import configuration
 from drivers.helper.commands import Commands
-from drivers.helper.lio import Lio
 from drivers.helper.mounts import Mounts
+from drivers.helper.served import PATH
 from drivers.helper.server import Server, verbs
-from drivers.helper.shares import Shares
 from drivers.targets.lio import LioTarget
 from drivers.values import Auth, Connector, Disk, DiskKind, Export, Mode
 from tests.bench import floor
@@ -58,7 +58,9 @@ class Direct:
 
     def __init__(self, prefix: str) -> None:
         nobody = socket.socket(socket.AF_UNIX)
-        table = verbs(Commands(_FILTERS, []), Lio(prefix), Shares(Mounts()))
+        served = configuration.read(PATH)
+        assert served.prefix == prefix
+        table = verbs(served, Commands(_FILTERS, []), Mounts())
         self._server = Server(nobody, table, ())
         self._seconds = 0.0
 

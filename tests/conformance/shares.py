@@ -20,6 +20,7 @@ from drivers.base import Root
 from drivers.execute import Helper
 from drivers.helper.copying import Copying
 from drivers.helper.mounts import Mount, Mounts, Room
+from drivers.helper.served import Served
 from drivers.helper.server import Server
 from drivers.helper.shares import Shares
 
@@ -85,7 +86,8 @@ class ShareHelper:
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         listener.bind(str(path))
         listener.listen()
-        verbs = {**Shares(mounts).verbs(), "disk.copy": Copying().copy}
+        served = Served(base=str(path.parent / "mnt"), manage=True)
+        verbs = {**Shares(mounts, served).verbs(), "disk.copy": Copying(mounts).copy}
         self._server = Server(listener, verbs, {os.getuid()})
         self._thread = threading.Thread(target=self._server.serve)
         self._thread.start()

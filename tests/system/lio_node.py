@@ -25,6 +25,7 @@ GROUP = "mapper"
 # Not the installed daemon's: what a node exports meanwhile is no part of these tests.
 PREFIX = "iqn.2026-11.io.lunshare.test:"
 PORT = 3270
+_SERVED = Path(__file__).with_name("helper.conf")
 CONFIGFS = Path("/sys/kernel/config/target")
 MIB = 1024**2
 SIZE = 64 * MIB
@@ -48,7 +49,7 @@ class HelperProcess:
             notify.settimeout(60)
             line = [sys.executable, "-m", "drivers.helper.server", "--user", "root"]
             line += ["--socket", self.path, "--filters", str(self._filters)]
-            line += ["--iqn-prefix", PREFIX]
+            line += ["--config", str(_SERVED)]
             self._process = subprocess.Popen(
                 line, env={**os.environ, "NOTIFY_SOCKET": "@" + name}
             )

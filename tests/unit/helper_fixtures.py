@@ -25,6 +25,15 @@ def filters(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
+def served(tmp_path: Path) -> Path:
+    """The file that says what is served."""
+    file = tmp_path / "helper.conf"
+    file.write_text("[helper]\nvolume_groups = vg\n")
+    file.chmod(0o644)
+    return file
+
+
+@pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "helper.sock"
 

@@ -11,10 +11,9 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 
 from drivers.helper.commands import Commands
-from drivers.helper.lio import Lio
 from drivers.helper.mounts import Mounts
+from drivers.helper.served import Served
 from drivers.helper.server import Server, verbs
-from drivers.helper.shares import Shares
 
 FILTERS = """
 [Filters]
@@ -22,6 +21,7 @@ echo: RegExpFilter, echo, root, echo, [a-z]+
 sleep: RegExpFilter, sleep, root, sleep, [0-9]+
 false: CommandFilter, sh, root
 """
+SERVED = Served("iqn.2026-11.io.test:", groups=("vg",))
 EXEC_DIRS = ("/usr/bin", "/bin")
 
 
@@ -33,8 +33,8 @@ class Life:
         path.unlink(missing_ok=True)
         listener.bind(str(path))
         listener.listen()
-        commands, lio = Commands(str(filters), EXEC_DIRS), Lio("iqn.2026-11.io.test:")
-        table = verbs(commands, lio, Shares(Mounts()))
+        commands = Commands(str(filters), EXEC_DIRS, SERVED)
+        table = verbs(SERVED, commands, Mounts())
         self.server = Server(listener, table, allowed)
         self._thread = threading.Thread(target=self.server.serve)
         self._thread.start()

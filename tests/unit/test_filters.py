@@ -17,6 +17,7 @@ import pytest
 
 from drivers.errors import HelperRefused
 from drivers.helper.commands import Commands
+from drivers.helper.served import Served
 from drivers.lvm.commands import Lvm
 from drivers.nfs.mounting import Mounting
 from drivers.shares import FLAGS, VALUED, Share
@@ -255,8 +256,20 @@ REFUSED = [
 ]
 
 
+SERVED = Served(
+    groups=("lunshare", "lun-share.1", "other-*"),
+    shares=("nas:/srv", "nas.example.com:/srv/a", "192.0.2.1:/", "[2001:db8::1]:/"),
+    manage=True,
+)
+
+
 @pytest.fixture
-def commands(tmp_path: Path) -> Commands:
+def served() -> Served:
+    return SERVED
+
+
+@pytest.fixture
+def commands(tmp_path: Path, served: Served) -> Commands:
     """The filters over programs that exist but are never run."""
     for program in PROGRAMS.split():
         (tmp_path / program).touch(0o755)
@@ -266,7 +279,7 @@ def commands(tmp_path: Path) -> Commands:
     for source in FILTERS.iterdir():
         shutil.copyfile(source, rules / source.name)
         rules.joinpath(source.name).chmod(0o644)
-    return Commands(str(rules), [str(tmp_path)])
+    return Commands(str(rules), [str(tmp_path)], served)
 
 
 class Asking:

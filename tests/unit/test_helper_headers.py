@@ -12,6 +12,7 @@ import pytest
 
 from drivers.errors import DriverError, InvalidValue
 from drivers.helper import headers
+from drivers.helper.served import Served
 
 MAGIC = b" LVM2 x[5A%r0N*>"
 
@@ -32,6 +33,9 @@ def disk(
     for area in areas[-1:]:
         start = struct.pack("<L16sLQQ", 0, MAGIC, 1, area, 4096)
         data[area : area + len(start)] = start
+        data[area + text[0] : area + text[0] + 20] = b"a-group {\nid = 1234"[:20].ljust(
+            20
+        )
         struct.pack_into("<QQLL", data, area + 40, *text, flags)
     path.write_bytes(data)
     return os.open(path, os.O_RDONLY)
@@ -39,7 +43,7 @@ def disk(
 
 def test_a_commit_is_where_its_text_lies_how_long_it_is_and_its_checksum(tmp_path):
     file = disk(tmp_path / "disk", [8192], (512, 1000, 0xDEADBEEF))
-    assert headers.commit(file) == [512, 1000, 0xDEADBEEF]
+    assert headers.commit(file) == ("a-group", 512, 1000, 0xDEADBEEF)
 
 
 @pytest.mark.parametrize(
@@ -81,11 +85,11 @@ def test_an_empty_disk_has_none(tmp_path):
 )
 def test_only_what_may_be_a_disk_is_looked_at(device):
     with pytest.raises(InvalidValue, match="device"):
-        headers.Headers().commit({"device": device}, 1)
+        headers.Headers(Served(groups=("vg",))).commit({"device": device}, 1)
 
 
 def test_what_is_no_disk_is_told():
     with pytest.raises(DriverError, match="/dev/null: "):
-        headers.Headers().commit({"device": "/dev/null"}, 10)
+        headers.Headers(Served(groups=("vg",))).commit({"device": "/dev/null"}, 10)
     with pytest.raises(DriverError, match="/dev/nowhere: No such file"):
-        headers.Headers().commit({"device": "/dev/nowhere"}, 10)
+        headers.Headers(Served(groups=("vg",))).commit({"device": "/dev/nowhere"}, 10)

@@ -200,7 +200,7 @@ def test_an_error_arrives_as_it_was_raised(
 
 
 def test_the_process_says_when_it_is_ready_and_stops_on_sigterm(
-    tmp_path: Path, path: Path, filters: Path
+    tmp_path: Path, path: Path, filters: Path, served: Path
 ) -> None:
     user = pwd.getpwuid(os.getuid()).pw_name
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notify:
@@ -208,6 +208,7 @@ def test_the_process_says_when_it_is_ready_and_stops_on_sigterm(
         notify.settimeout(30)
         line = [sys.executable, "-m", "drivers.helper.server", "--user", user]
         line += ["--socket", str(path), "--filters", str(filters)]
+        line += ["--config", str(served)]
         environment = {**os.environ, "NOTIFY_SOCKET": str(tmp_path / "notify")}
         process = subprocess.Popen(line, env=environment, stderr=subprocess.DEVNULL)
         try:

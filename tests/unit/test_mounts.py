@@ -16,20 +16,20 @@ from drivers.values import GIB
 
 def test_a_line_of_the_kernels_table() -> None:
     line = (
-        r"90 28 0:55 / /run/lunshare/mnt/a\040b rw,nosuid shared:9 master:1 - nfs4"
-        r" nas:/srv/with\040blank rw,vers=4.2,addr=192.0.2.1"
+        rb"90 28 0:55 / /run/lunshare/mnt/a\040b rw,nosuid shared:9 master:1 - nfs4"
+        rb" nas:/srv/with\040blank rw,vers=4.2,addr=192.0.2.1"
     )
     device = os.makedev(0, 55)
     wanted = Mount("/run/lunshare/mnt/a b", device, "nfs4", "nas:/srv/with blank")
     assert mounts.of_line(line) == wanted
-    bare = "22 1 8:1 / / rw,relatime - ext4 /dev/sda1 rw"
+    bare = b"22 1 8:1 / / rw,relatime - ext4 /dev/sda1 rw"
     assert mounts.of_line(bare) == Mount("/", os.makedev(8, 1), "ext4", "/dev/sda1")
 
 
 def test_only_nfs_is_a_share() -> None:
     assert Mounts().find("/") is None
     assert Mounts().find("/proc") is None
-    for line in Path("/proc/self/mountinfo").read_text().splitlines():
+    for line in Path("/proc/self/mountinfo").read_bytes().splitlines():
         assert mounts.of_line(line).point.startswith("/")
 
 

@@ -55,7 +55,7 @@ def qcow2(backing: Path) -> bytes:
 
 
 def test_an_image_header_in_a_volume_stays_bytes(
-    driver: NfsVolumes, volume: Volume, secret: Path
+    driver: NfsVolumes, volume: Volume, secret: Path, mounts: Directories
 ) -> None:
     """CVE-2024-32498: whoever believes the header opens the backing file."""
     header = qcow2(secret)
@@ -70,7 +70,7 @@ def test_an_image_header_in_a_volume_stays_bytes(
     assert driver.revert(snapshot) == grown
     driver.unmanage(volume.id)
     managed = driver.manage(new_volume(2 * SIZE), f"unmanaged-{volume.name}")
-    with disks.opened(managed) as found:
+    with disks.opened(managed, mounts) as found:
         assert found.stat.st_size == managed.size == 2 * SIZE
         exported = Path(found.path).read_bytes()
 
@@ -265,12 +265,14 @@ def test_the_helper_makes_no_file_of_another_mode(driver, files, node, mode) -> 
 
 
 def test_the_helper_works_on_no_directory_that_is_no_share(tmp_path, node) -> None:
-    point, name = tmp_path / ("0" * 32), f"volume-{uuid.uuid4()}"
-    point.mkdir()
-    (point / name).write_bytes(SECRET)
-    with pytest.raises(DriverError, match="is not mounted"):
-        node.call("share.drop", point=str(point), name=name)
-    assert (point / name).read_bytes() == SECRET
+    name, why = f"volume-{uuid.uuid4()}", ("is not mounted", "are mounted below")
+    for base, said in zip((tmp_path / "mnt", tmp_path), why, strict=True):
+        point = base / ("0" * 32)
+        point.mkdir(parents=True)
+        (point / name).write_bytes(SECRET)
+        with pytest.raises(DriverError, match=said):
+            node.call("share.drop", point=str(point), name=name)
+        assert (point / name).read_bytes() == SECRET
 
 
 def test_a_share_that_was_mounted_by_others_is_not_ours(

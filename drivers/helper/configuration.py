@@ -1,0 +1,142 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""Reading helper.conf, and whether nobody but root could have written it."""
+
+from __future__ import annotations
+
+import configparser
+import os
+import re
+import stat
+import uuid
+from collections.abc import Callable, Iterable
+
+from drivers.errors import InvalidValue, Misconfigured
+from drivers.helper.served import BASE, Served
+from drivers.values import iscsi_name
+
+_SECTION = "helper"
+_MOST_BYTES = 64 * 1024
+_NO_VOLUME = f"volume-{uuid.UUID(int=0)}"
+_PREFIX = "iqn.2026-11.io.lunshare:"
+
+# "shm" and "mqueue" are directories of /dev in which anyone may write.
+_GROUP = re.compile(r"(?!(?:shm|mqueue|mapper)$)[A-Za-z0-9_+][A-Za-z0-9_+.-]*\*?")
+_SHARE = re.compile(r"(?:[A-Za-z0-9][A-Za-z0-9.-]*|\[[0-9a-fA-F:.]+\]):/[!-~]*")
+_ESCAPE = re.compile(r"\\([0-7]{3})")
+_SWITCH = {"yes": True, "no": False}
+
+_KEYS = (
+    "volume_groups",
+    "target_prefix",
+    "nfs_mount_point_base",
+    "nfs_shares",
+    "directories",
+    "manage_foreign_disks",
+)
+
+
+def read(path: str) -> Served:
+    """What is served.
+
+    :raises Misconfigured: it is missing, has a mistake, or is not root's alone.
+    """
+    refuse_writable(path)
+    given = _given(path)
+    for key in given:
+        if key not in _KEYS:
+            raise _wrong(path, key, f"no such option; there are {', '.join(_KEYS)}")
+
+    def each(key: str, separators: str, form: Callable[[str], str]) -> tuple[str, ...]:
+        return tuple(_formed(path, key, _split(given.get(key, ""), separators), form))
+
+    return Served(
+        prefix=_one(path, "target_prefix", given.get("target_prefix", _PREFIX), prefix),
+        groups=each("volume_groups", r"[\s,]+", _group),
+        base=_one(path, _KEYS[2], given.get("nfs_mount_point_base", BASE), _directory),
+        shares=each("nfs_shares", r"\s+", _share),
+        directories=each("directories", r"[\s,]+", _directory),
+        manage=_switch(path, given),
+    )
+
+
+def refuse_writable(path: str) -> None:
+    """:raises Misconfigured: others than root could change it."""
+    try:
+        found = os.stat(path)
+    except OSError as error:
+        raise Misconfigured(
+            f"{path}: {error.strerror}", "run systemd/install, which makes it"
+        ) from None
+    writable = stat.S_IMODE(found.st_mode) & (stat.S_IWGRP | stat.S_IWOTH)
+    if writable or found.st_uid not in (0, os.geteuid()):
+        raise Misconfigured(
+            f"{path} can be changed by others than root",
+            "chown root and chmod go-w, for it says what runs as root",
+        )
+
+
+def prefix(text: str) -> str:
+    """What the names of our targets begin with."""
+    name = iscsi_name(text + _NO_VOLUME, "target_prefix")
+    return name[: -len(_NO_VOLUME)]
+
+
+def _given(path: str) -> dict[str, str]:
+    parser = configparser.RawConfigParser(default_section="")
+    try:
+        with open(path, encoding="utf-8") as file:
+            parser.read_string(file.read(_MOST_BYTES), path)
+    except (configparser.Error, UnicodeDecodeError) as error:
+        raise Misconfigured(f"{path}: {error}", "mend that line") from None
+    for section in parser.sections():
+        if section != _SECTION:
+            raise _wrong(path, f"[{section}]", f"there is only [{_SECTION}]")
+    return dict(parser[_SECTION]) if parser.has_section(_SECTION) else {}
+
+
+def _split(text: str, separators: str) -> list[str]:
+    return [each for each in re.split(separators, text.strip()) if each]
+
+
+def _formed(
+    path: str, key: str, values: Iterable[str], form: Callable[[str], str]
+) -> Iterable[str]:
+    return (_one(path, key, value, form) for value in values)
+
+
+def _one(path: str, key: str, value: str, form: Callable[[str], str]) -> str:
+    try:
+        return form(value)
+    except InvalidValue as error:
+        raise _wrong(path, f"{key} {value!r}", error.remedy) from None
+
+
+def _group(text: str) -> str:
+    if _GROUP.fullmatch(text):
+        return text
+    raise InvalidValue("", text, "give names of volume groups; one may end in *")
+
+
+def _directory(text: str) -> str:
+    plain = text.isascii() and text.isprintable() and os.path.normpath(text) == text
+    if plain and text.startswith("/") and text != "/":
+        return text
+    raise InvalidValue("", text, "give an absolute path without . or .. or // in it")
+
+
+def _share(text: str) -> str:
+    if _SHARE.fullmatch(text) and not {".", ".."} & set(text.split("/")):
+        return _ESCAPE.sub(lambda octal: chr(int(octal[1], 8)), text)
+    raise InvalidValue("", text, "give HOST:/PATH; a blank in a path is \\040")
+
+
+def _switch(path: str, given: dict[str, str]) -> bool:
+    text = given.get("manage_foreign_disks", "no")
+    if text not in _SWITCH:
+        raise _wrong(path, f"manage_foreign_disks {text!r}", "give yes or no")
+    return _SWITCH[text]
+
+
+def _wrong(path: str, what: str, remedy: str) -> Misconfigured:
+    return Misconfigured(f"{path}: {what}", remedy)

@@ -1,0 +1,212 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""What helper.conf does not name, the helper does not touch, whoever asks."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from drivers import errors
+from drivers.execute import Helper
+from drivers.helper import configuration, served
+from drivers.helper.served import Served
+from drivers.values import Disk, DiskKind
+from tests.unit.helper_process import HelperProcess
+
+ID = "0a1b2c3d-0000-4000-8000-000000000001"
+OTHER = "0a1b2c3d-0000-4000-8000-000000000002"
+NAME = f"volume-{ID}"
+ROOT = Path(__file__).parents[2]
+POINT = "0" * 32
+SECRET = b"root's own" * 1000
+
+
+@pytest.fixture
+def process(tmp_path: Path) -> Iterator[HelperProcess]:
+    """The helper with the filters of the tree, over programs that do nothing."""
+    made = HelperProcess(tmp_path, programs="lvs vgs lvrename lvremove mount umount")
+    yield made
+    made.stop()
+
+
+@pytest.fixture(scope="module")
+def helper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Helper]:
+    process = HelperProcess(tmp_path_factory.mktemp("helper"), "lvs lvrename mount")
+    process.start("volume_groups = lunshare other*\nnfs_shares = nas:/srv")
+    yield process.client()
+    process.stop()
+
+
+def rename(group: str, old: str) -> tuple[str, ...]:
+    return ("lvrename", "--config", "backup/archive=0", group, old, NAME)
+
+
+def test_a_command_on_another_volume_group_is_refused(helper: Helper) -> None:
+    lvs = shlex.split("lvs --reportformat json --units b --nosuffix -o lv_name")
+    for group in ("lunshare", "other", "other-2"):
+        helper.run(*lvs, group)
+    for group in ("rootvg", "lunshare2", "xlunshare", "othe", "-a", "."):
+        with pytest.raises(errors.HelperRefused, match="conf serves"):
+            helper.run(*lvs, group)
+        with pytest.raises(errors.HelperRefused):
+            helper.run(*rename(group, f"{NAME}.new"))
+
+
+def test_a_foreign_volume_is_taken_over_only_when_root_allows_it(
+    process: HelperProcess,
+) -> None:
+    """Renamed to a volume's name, the node's root disk could be read and written."""
+    process.start("volume_groups = lunshare")
+    client = process.client()
+    with pytest.raises(errors.Unsupported, match="manage_foreign_disks = yes in"):
+        client.run(*rename("lunshare", "root"))
+    client.run(*rename("lunshare", f"unmanaged-{OTHER}"))  # it was ours
+    process.stop()
+    process.start("volume_groups = lunshare\nmanage_foreign_disks = yes")
+    client = process.client()
+    client.run(*rename("lunshare", "root"))
+    for group, old in (("rootvg", "root"), ("lunshare", f"volume-{OTHER}")):
+        with pytest.raises(errors.HelperRefused):
+            client.run(*rename(group, old))
+
+
+def test_another_share_is_not_mounted_and_not_elsewhere(helper: Helper) -> None:
+    always, point = "nosuid,nodev,noexec", f"/run/lunshare/mnt/{POINT}"
+    for source in ("nas:/srv", "nas:/srv/below", "nas:/srv/a b"):
+        helper.run("mount", "-t", "nfs", "-o", always, source, point)
+    refused = [(f"nas:/srv{more}", point) for more in ("2", "/../etc", "/..", "/a/.")]
+    refused += [("evil:/srv", point), ("nas:/srv", f"/run/lunshare/mnt2/{POINT}")]
+    refused += [("nas:/srv", f"/run/lunshare/mnt/x/{POINT}"), ("nas:/srv\n", point)]
+    for source, where in refused:
+        with pytest.raises(errors.HelperRefused):
+            helper.run("mount", "-t", "nfs", "-o", always, source, where)
+
+
+def test_a_file_outside_every_share_is_not_copied(
+    process: HelperProcess, tmp_path: Path
+) -> None:
+    """A root-owned 0600 file that is named like a volume was read and overwritten."""
+    base = tmp_path / "mnt"
+    process.start(f"nfs_mount_point_base = {base}")
+    places = [tmp_path, base / POINT, base / "x" / POINT]
+    for place in places:
+        place.mkdir(parents=True, exist_ok=True)
+        for name, data in ((NAME, SECRET), (f"volume-{OTHER}", bytes(16384))):
+            (place / name).write_bytes(data)
+            (place / name).chmod(0o600)
+    for place in places:
+        files = [_file(place, ID), _file(place, OTHER)]
+        for source, target in (files, reversed(files)):
+            with pytest.raises(errors.DriverError) as caught:
+                process.client().call("disk.copy", source=source, target=target)
+            assert isinstance(
+                caught.value, (errors.HelperRefused, errors.TargetFailed)
+            ), caught.value
+        assert (place / NAME).read_bytes() == SECRET
+        assert (place / f"volume-{OTHER}").read_bytes() == bytes(16384)
+
+
+def _file(place: Path, identity: str) -> list[Any]:
+    return [identity, f"{place}/volume-{identity}", 16384, "file"]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        f"/dev/rootvg/{NAME}",
+        f"/dev/lunshare2/{NAME}",
+        f"/dev/mapper/rootvg-{served.doubled(NAME)}",
+        # the logical volume x-volume-ID of the group lunshare, and of x
+        f"/dev/mapper/lunshare-x--{served.doubled(NAME)}",
+        f"/dev/mapper/x-lunshare-{served.doubled(NAME)}",
+        f"/dev/mapper/lunshare-{NAME}",
+        f"/dev/shm/{NAME}",
+        f"/dev/../lunshare/{NAME}",
+    ],
+)
+def test_a_disk_of_another_group_is_neither_exported_nor_copied(
+    helper: Helper, path: str
+) -> None:
+    host = ["iqn.1994-05.com.example:host1", "rw", "a", None]
+    asked = {"portals": [], "only": None, "connectors": [host]}
+    with pytest.raises(errors.HelperRefused, match="/dev/"):
+        helper.call("lio.apply", volume_id=ID, disk=[path, 8, "block"], **asked)
+    disks = [
+        [ID, path, 8, "block"],
+        [OTHER, f"/dev/lunshare/volume-{OTHER}", 8, "block"],
+    ]
+    for source, target in (disks, disks[::-1]):
+        with pytest.raises(errors.HelperRefused, match="/dev/"):
+            helper.call("disk.copy", source=source, target=target)
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [
+        (f"/dev/lunshare/{NAME}", DiskKind.BLOCK),
+        (f"/dev/mapper/lunshare-{served.doubled(NAME)}", DiskKind.BLOCK),
+        (f"/dev/mapper/lun--share-{served.doubled(NAME)}", DiskKind.BLOCK),
+        (f"/run/lunshare/mnt/{POINT}/{NAME}", DiskKind.FILE),
+        (f"/srv/pool/{NAME}", DiskKind.FILE),
+        (f"/srv/pool/below/{NAME}", DiskKind.FILE),
+    ],
+)
+def test_what_is_named_is_served(path: str, kind: DiskKind) -> None:
+    named = Served(groups=("lunshare", "lun-*"), directories=("/srv/pool",))
+    disk = Disk(ID, path, 8, kind)
+    assert named.disk(disk) is disk
+    with pytest.raises(errors.HelperRefused):
+        Served(base="/x").disk(disk)
+
+
+# the file
+
+
+def test_the_sample_is_what_a_node_begins_with(tmp_path: Path) -> None:
+    file = tmp_path / "helper.conf"
+    shutil.copyfile(ROOT / "etc" / "helper.conf.sample", file)
+    file.chmod(0o644)
+    wanted = Served("iqn.2026-11.io.lunshare:", ("lunshare",))
+    assert configuration.read(str(file)) == wanted
+    assert not wanted.manage
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[helper]\nvolume_groups = a/b", "volume_groups 'a/b'"),
+        ("[helper]\nvolume_groups = *", r"volume_groups '\*'"),
+        ("[helper]\nvolume_groups = shm", "volume_groups 'shm'"),
+        ("[helper]\nvolume_group = a", "volume_group: no such option; there are vol"),
+        ("[helper]\ntarget_prefix = naa.1", "target_prefix 'naa.1'"),
+        ("[helper]\nnfs_mount_point_base = /run/../x", "absolute path without"),
+        ("[helper]\nnfs_shares = nas", "nfs_shares 'nas'"),
+        ("[helper]\nnfs_shares = nas:/a/../b", "nfs_shares 'nas:/a/../b'"),
+        ("[helper]\ndirectories = /", "directories '/'"),
+        ("[helper]\nmanage_foreign_disks = 1", "manage_foreign_disks '1': give yes"),
+        ("[others]\na = 1", r"\[others\]"),
+        ("volume_groups = a", "no section headers"),
+    ],
+)
+def test_a_mistake_in_it_is_one_sentence(tmp_path: Path, text: str, said: str) -> None:
+    file = tmp_path / "helper.conf"
+    file.write_text(text)
+    file.chmod(0o644)
+    with pytest.raises(errors.Misconfigured, match=said):
+        configuration.read(str(file))
+
+
+def test_a_file_that_others_may_write_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "helper.conf"
+    with pytest.raises(errors.Misconfigured, match="run systemd/install"):
+        configuration.read(str(file))
+    file.write_text("[helper]\n")
+    file.chmod(0o664)
+    with pytest.raises(errors.Misconfigured, match="can be changed by others"):
+        configuration.read(str(file))
