@@ -44,6 +44,7 @@ _FAMILIES: tuple[tuple[type[driver_errors.DriverError], type[AgentError]], ...] 
     (driver_errors.NoSpace, Exhausted),
     (driver_errors.DiskBusy, Conflict),
     (driver_errors.HelperUnreachable, BackendUnavailable),
+    (driver_errors.HelperBusy, BackendUnavailable),
     (driver_errors.DeadlineExceeded, BackendUnavailable),
     (driver_errors.DriverError, BackendFailed),
 )

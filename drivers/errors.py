@@ -153,6 +153,16 @@ class HelperUnreachable(DriverError):
         self.path, self.why = path, why
 
 
+class HelperBusy(DriverError):
+    """The root helper has all its hands full; it has begun nothing. Try again later."""
+
+    code = "helper-busy"
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"the root helper is busy: {why}; try again later")
+        self.why = why
+
+
 class DeadlineExceeded(DriverError):
     """The kernel or a command did not finish in time; it may still finish.
 

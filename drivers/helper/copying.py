@@ -48,7 +48,8 @@ class Copying:
         :raises NoSpace: its pool is full; it has some of the bytes.
         """
         source, target = requests.two_disks(given)
-        with self._locks.hold(target.path, seconds) as hold:
+        medium = os.path.dirname(target.path)
+        with self._locks.hold(target.path, seconds, medium) as hold:
             what = f"a copy onto {target.path}"
             hold.patiently(what, _copied, self._mounts, source, target, hold)
 

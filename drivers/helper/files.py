@@ -14,12 +14,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from drivers.errors import DiskBusy, NoSpace, UnknownReference
+from drivers.errors import DiskBusy, DriverError, NoSpace, UnknownReference
 from drivers.helper import filling, mounts, names
 from drivers.helper.filling import Clock
 from drivers.helper.mounts import Mount, Mounts
 from drivers.helper.names import GIVEN, NEW
 from drivers.helper.share_requests import Copied, Made, Place, Taken
+
+#: Names that a share may have. A server may send them without an end.
+MAX_FILES = 100_000
 
 # Hosts see blocks of 512 bytes, and page caches 4096.
 _UNIT = 4096
@@ -56,9 +59,13 @@ def listed(share: Share, _asked: Place) -> list[list[Any]]:
     Hidden ones are left out, and names that no text can hold: anybody's server
     may send any bytes.
     """
-    found = []
+    found: list[list[Any]] = []
     with os.scandir(share.directory) as entries:
-        for entry in entries:
+        for number, entry in enumerate(entries):
+            share.clock()
+            if number >= MAX_FILES:
+                source = share.mount.source
+                raise DriverError(f"share {source} has more than {MAX_FILES} names")
             if entry.name.isprintable() and not entry.name.startswith("."):
                 with contextlib.suppress(FileNotFoundError):
                     seen = entry.stat(follow_symlinks=False)

@@ -12,14 +12,18 @@ from __future__ import annotations
 
 import socket
 import struct
+import time
+from collections.abc import Callable
 from typing import Any
 
 import orjson
 
-#: A wanted state with 10,000 connectors is about 2.5 MB.
-MAX_REQUEST = 4 * 1024 * 1024
+#: A wanted state with 10,000 connectors is about 2.5 MB, of 70,000 values.
+MAX_REQUEST, MAX_VALUES = 4 * 1024 * 1024, 200_000
+#: A frame of more bytes is a large one.
+LARGE = 64 * 1024
 _LENGTH = struct.Struct(">I")
-_CHUNK = 4096  # most frames; a longer one is asked for whole, once it is known
+_CHUNK = 4096  # most frames; a longer one gets a buffer of its size, once it is known
 
 
 class BadFrame(Exception):
@@ -40,35 +44,91 @@ def send(connection: socket.socket, message: object) -> None:
     connection.sendall(_LENGTH.pack(len(body)) + body)
 
 
-def receive(connection: socket.socket, limit: int | None = None) -> Any:
+def receive(
+    connection: socket.socket,
+    limit: int | None = None,
+    seconds: float | None = None,
+    large: Callable[[float], None] | None = None,
+) -> Any:
     """Return the next frame's content.
 
+    The first byte is waited for; all others have to come within ``seconds``, and the
+    connection's own timeout is how often that is looked at. ``large`` is called with
+    the seconds that are left before a large frame is read.
+
     :raises Closed: there is none, or not all of it.
-    :raises BadFrame: it is longer than ``limit`` bytes or no JSON.
+    :raises BadFrame: it is longer than ``limit`` bytes, no JSON, or does not come.
     """
-    data = _more(connection, _LENGTH.size, b"")
-    (length,) = _LENGTH.unpack_from(data)
+    frame = _Frame(connection, seconds)
+    frame.read(_LENGTH.size)
+    (length,) = _LENGTH.unpack_from(frame.buffer)
     if limit is not None and length > limit:
         raise BadFrame(f"a frame of {length} bytes; the limit is {limit}")
-    data = _more(connection, _LENGTH.size + length, data)
+    if large and length > LARGE:
+        large(frame.left())
+    frame.read(_LENGTH.size + length)
+    body = memoryview(frame.buffer)[_LENGTH.size : _LENGTH.size + length]
+    if limit is not None and length > LARGE:
+        _need_few(frame.buffer)
     try:
-        return orjson.loads(data[_LENGTH.size : _LENGTH.size + length])
+        return orjson.loads(body)
     except ValueError:
         raise BadFrame("a frame that is not JSON") from None
 
 
-def _more(connection: socket.socket, wanted: int, data: bytes) -> bytes:
-    """Read until ``data`` has ``wanted`` bytes.
+class _Frame:
+    """One buffer, filled as the bytes come.
 
     The two sides take turns, so nothing of a next frame can follow.
     """
-    if len(data) >= wanted:
-        return data
-    chunks, held = [data], len(data)
-    while held < wanted:
-        chunk = connection.recv(max(_CHUNK, wanted - held))
-        if not chunk:
-            raise Closed(clean=held == 0)
-        chunks.append(chunk)
-        held += len(chunk)
-    return b"".join(chunks)
+
+    def __init__(self, connection: socket.socket, seconds: float | None) -> None:
+        self._connection, self._seconds = connection, seconds
+        self.buffer = bytearray(_CHUNK)
+        self._held = 0
+        self._until: float | None = None
+
+    def left(self) -> float:
+        """Seconds until all of it has to be there."""
+        if self._until is None:
+            return self._seconds or 0.0
+        return max(0.0, self._until - time.monotonic())
+
+    def read(self, wanted: int) -> None:
+        """Read until so many bytes are there."""
+        if wanted > len(self.buffer):
+            # Memory comes with the bytes: a page that nobody wrote to is none.
+            whole = bytearray(wanted)
+            whole[: self._held] = self.buffer[: self._held]
+            self.buffer = whole
+        with memoryview(self.buffer) as room:
+            while self._held < wanted:
+                self._held += self._piece(room[self._held :])
+
+    def _piece(self, room: memoryview) -> int:
+        while True:
+            try:
+                found = self._connection.recv_into(room)
+            except BlockingIOError:  # SO_RCVTIMEO
+                self._need_time()
+                continue
+            if not found:
+                raise Closed(clean=self._held == 0)
+            self._need_time()
+            return found
+
+    def _need_time(self) -> None:
+        """A frame begins with its first byte; before it nobody is in a hurry."""
+        if self._seconds is None:
+            return
+        if self._until is None and self._held:
+            self._until = time.monotonic() + self._seconds
+        elif self._until is not None and not self.left():
+            raise BadFrame(f"a frame took longer than {self._seconds:g} seconds")
+
+
+def _need_few(text: bytearray) -> None:
+    """A list in JSON is two bytes, and sixty and more in memory."""
+    values = sum(text.count(mark) for mark in (b",", b"[", b"{"))
+    if values > MAX_VALUES:
+        raise BadFrame(f"a frame of {values} values; the limit is {MAX_VALUES}")

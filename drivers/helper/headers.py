@@ -58,7 +58,7 @@ class Headers:
         """
         device, found = requests.device(given), []  # type: str, list[list[int] | None]
         what = f"a look at {device}"
-        with self._locks.hold(device, seconds) as hold:
+        with self._locks.hold(device, seconds, "headers") as hold:
             hold.patiently(what, lambda: found.append(self._looked(device)))
         return found[0]
 

@@ -50,7 +50,9 @@ class Lio:
     def apply(self, wanted: Apply, seconds: float) -> list[str]:
         """Make the live export equal to the wanted one; return what was changed."""
         target = Target(self._prefix, wanted.export.volume_id)
-        with self._locks.hold(target.name, seconds) as hold:
+        disk = wanted.export.disk
+        medium = os.path.dirname(disk.path) if disk else ""
+        with self._locks.hold(target.name, seconds, medium) as hold:
             return _guarded(target, lambda: _apply(target, wanted, hold))
 
     def remove(self, volume_id: str, seconds: float) -> list[str]:

@@ -17,7 +17,8 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
-from drivers.errors import DeadlineExceeded
+from drivers.errors import DeadlineExceeded, HelperBusy
+from drivers.helper.bounds import THREADS
 
 LOG = logging.getLogger(__name__)
 
@@ -31,9 +32,12 @@ class Locks:
         self._mutex = threading.Lock()
         self._held: dict[str, tuple[threading.Lock, int]] = {}
 
-    def hold(self, name: str, seconds: float) -> Hold:
-        """A hold on one target, to be entered with ``with``."""
-        return Hold(self, name, seconds)
+    def hold(self, name: str, seconds: float, medium: str = "") -> Hold:
+        """A hold on one target, to be entered with ``with``.
+
+        ``medium`` is what it waits for when that hangs, if it is known (bounds).
+        """
+        return Hold(self, name, seconds, medium)
 
     def take(self, name: str, seconds: float) -> None:
         """Lock ``name``, or raise DeadlineExceeded after so many seconds."""
@@ -62,8 +66,11 @@ class Locks:
 class Hold:
     """One target, locked, and the time that is left for it."""
 
-    def __init__(self, locks: Locks, name: str, seconds: float) -> None:
+    def __init__(
+        self, locks: Locks, name: str, seconds: float, medium: str = ""
+    ) -> None:
         self._locks, self._name, self.seconds = locks, name, seconds
+        self._medium = medium
         self._deadline = time.monotonic() + seconds
         self._mutex = threading.Lock()
         self._handed_over = False
@@ -89,9 +96,10 @@ class Hold:
         """Run a step that may wait in the kernel for as long as the disk hangs.
 
         :raises DeadlineExceeded: it still waits, and keeps the target locked.
+        :raises HelperBusy: too many wait already; nothing was begun.
         """
         waiting = _Waiting(self, step, given)
-        threading.Thread(target=waiting.run, name=what, daemon=True).start()
+        self._start(what, waiting)
         if not waiting.done.wait(self.left()):
             with self._mutex:
                 self._handed_over = not waiting.done.is_set()
@@ -99,6 +107,14 @@ class Hold:
                 raise DeadlineExceeded(what, self.seconds)
         if waiting.error:
             raise waiting.error
+
+    def _start(self, what: str, waiting: _Waiting) -> None:
+        THREADS.enter(self._medium, self.left())
+        try:
+            threading.Thread(target=waiting.run, name=what, daemon=True).start()
+        except RuntimeError:  # "can't start new thread": pids or memory are used up
+            THREADS.leave(self._medium)
+            raise HelperBusy("the system lets it have no further thread") from None
 
     def until(self, what: str, ready: Callable[[], bool]) -> None:
         """Ask the kernel again and again; it has no event for what we wait for.
@@ -123,6 +139,7 @@ class Hold:
 
     def finished(self, waiting: _Waiting) -> None:
         """Called by the step's thread at its end."""
+        THREADS.leave(self._medium)
         with self._mutex:
             waiting.done.set()
             if self._handed_over:

@@ -49,10 +49,13 @@ def nearly_full(total: int, free: int) -> bool:
 class Mounts:
     """The kernel's view. Tests stand a plain directory in for a share."""
 
+    def __init__(self, table: str = "/proc/self/mountinfo") -> None:
+        self._table = table
+
     def table(self) -> Iterable[Mount]:
         """Every NFS mount of the node; the topmost of one point comes last."""
         # Bytes: a mount point or a server's path need not be UTF-8.
-        with open("/proc/self/mountinfo", "rb") as lines:
+        with open(self._table, "rb") as lines:
             for line in lines:
                 mount = of_line(line)
                 if mount.kind in _KINDS:
@@ -115,9 +118,9 @@ def of_line(line: bytes) -> Mount:
     fields, (kind, source) = before.split(b" "), after.split(b" ")[:2]
     major, minor = fields[2].split(b":")
     device = os.makedev(int(major), int(minor))
-    return Mount(_plain(fields[4]), device, _plain(kind), _plain(source))
+    shown = _plain(source).decode(errors="replace")  # it is said in answers
+    return Mount(os.fsdecode(_plain(fields[4])), device, kind.decode(), shown)
 
 
-def _plain(text: bytes) -> str:
-    """As a path of ours; what is not UTF-8 becomes surrogates, as everywhere."""
-    return os.fsdecode(_ESCAPE.sub(lambda octal: bytes([int(octal[1], 8)]), text))
+def _plain(text: bytes) -> bytes:
+    return _ESCAPE.sub(lambda octal: bytes([int(octal[1], 8)]), text)

@@ -19,12 +19,21 @@ import socket
 import struct
 import sys
 import threading
+import time
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from drivers.errors import DriverError, HelperRefused, Misconfigured
+from drivers.errors import (
+    DriverError,
+    HelperBusy,
+    HelperRefused,
+    InvalidValue,
+    Misconfigured,
+    Unsupported,
+)
 from drivers.helper import configuration, frames, requests
 from drivers.helper.commands import Commands
+from drivers.helper.connections import MAX_CONNECTIONS, Connections, Peer
 from drivers.helper.copying import Copying
 from drivers.helper.headers import Headers
 from drivers.helper.lio import Lio
@@ -34,8 +43,15 @@ from drivers.helper.shares import Shares
 
 LOG = logging.getLogger(__name__)
 
-#: More than any client's pool; one is held for as long as a disk hangs.
-MAX_CONNECTIONS = 128
+# What is to be seen in the log: somebody asked for what no driver asks for.
+_REFUSALS = (HelperRefused, InvalidValue, Unsupported)
+_MOST_SHOWN = 500
+# Descriptors or memory are used up: what is under way gives some back.
+_FOR_A_WHILE = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
+_FOR_A_WHILE |= {errno.ECONNABORTED, errno.EINTR}
+_PAUSE_SECONDS = 0.1
+# Connections that wait to be accepted; the next one would be refused by the kernel.
+_BACKLOG = 1024
 _CREDENTIALS = struct.Struct("3i")  # struct ucred: pid, uid, gid
 _FIRST_PASSED = 3  # sd_listen_fds(3)
 
@@ -109,7 +125,7 @@ class Server:
         allowed: Collection[int],
     ) -> None:
         self._listener, self._table, self._allowed = listener, table, allowed
-        self._room = threading.Semaphore(MAX_CONNECTIONS)
+        self._connections = Connections()
 
     def serve(self) -> None:
         """Accept connections; return when ``close`` is called."""
@@ -119,8 +135,12 @@ class Server:
             except OSError as error:
                 if error.errno in (errno.EBADF, errno.EINVAL):
                     return  # closed
-                raise
-            self._admit(connection)
+                if error.errno not in _FOR_A_WHILE:
+                    raise
+                LOG.error("no connection can be accepted: %s", error.strerror)
+                time.sleep(_PAUSE_SECONDS)
+            else:
+                self._admit(connection)
 
     def close(self) -> None:
         """Take no more connections."""
@@ -132,39 +152,82 @@ class Server:
         if uid not in self._allowed:
             LOG.warning("refused a connection of uid %d", uid)
             connection.close()
-        elif not self._room.acquire(blocking=False):
-            LOG.error("refused a connection: %d are open", MAX_CONNECTIONS)
-            connection.close()
-        else:
-            threading.Thread(target=self._talk, args=(connection,), daemon=True).start()
+            return
+        peer = self._connections.admit(connection, uid)
+        if peer is None:
+            _turn_away(connection, f"{MAX_CONNECTIONS} connections have its hands full")
+            return
+        try:
+            threading.Thread(target=self._talk, args=(peer,), daemon=True).start()
+        except RuntimeError:  # "can't start new thread": pids or memory are used up
+            self._connections.leave(peer)
+            _turn_away(connection, "the system lets it have no further thread")
 
-    def _talk(self, connection: socket.socket) -> None:
+    def _talk(self, peer: Peer) -> None:
         """Answer one request after the other until the client goes away."""
         try:
-            with connection:
-                while True:
-                    message = frames.receive(connection, frames.MAX_REQUEST)
-                    frames.send(connection, self.answer(message))
+            with peer.socket:
+                while self._exchange(peer):
+                    pass
         except frames.BadFrame as error:
-            LOG.warning("a connection is ended: %s", error)
+            LOG.warning("a connection of uid %d is ended: %s", peer.uid, error)
         except (frames.Closed, OSError):
             pass  # the client is gone; what it asked for is done all the same
         finally:
-            self._room.release()
+            self._connections.leave(peer)
+
+    def _exchange(self, peer: Peer) -> bool:
+        message = peer.receive()
+        if not self._connections.begin(peer):
+            return False
+        try:
+            answer = self.answer(message)
+        finally:
+            self._connections.done(peer)
+        _answer(peer.socket, answer)
+        return True
 
     def answer(self, message: object) -> dict[str, Any]:
         """Do what a request asks; every outcome is an answer."""
+        name = ""
         try:
             asked = requests.request(message)
-            verb = self._table.get(asked.verb)
+            name = asked.verb
+            verb = self._table.get(name)
             if verb is None:
-                raise HelperRefused(asked.verb, f"verbs are {', '.join(self._table)}")
+                raise HelperRefused(name, f"verbs are {', '.join(self._table)}")
             return {"value": verb(asked.arguments, asked.timeout)}
         except DriverError as error:
+            if isinstance(error, _REFUSALS):
+                LOG.warning("REFUSED %s: %s", _shown(name), _shown(str(error)))
             return {"error": error.code, "fields": _fields(error)}
         except Exception:
             LOG.exception("a fault in the helper")
             return {"error": DriverError.code, "fields": ["see the helper's journal"]}
+
+
+def _answer(connection: socket.socket, answer: dict[str, Any]) -> None:
+    """Send it; what JSON cannot hold is a fault of ours, and an answer too."""
+    try:
+        frames.send(connection, answer)
+    except TypeError:
+        LOG.exception("a fault in the helper: an answer that is not JSON")
+        fields = ["see the helper's journal"]
+        frames.send(connection, {"error": DriverError.code, "fields": fields})
+
+
+def _turn_away(connection: socket.socket, why: str) -> None:
+    """Answer what was not asked yet, and end the connection."""
+    LOG.error("refused a connection: %s", why)
+    error = HelperBusy(why)
+    with contextlib.suppress(OSError), connection:
+        connection.setblocking(False)
+        frames.send(connection, {"error": error.code, "fields": _fields(error)})
+
+
+def _shown(text: str) -> str:
+    """A line of the log, whatever somebody sent."""
+    return ascii(text[:_MOST_SHOWN])[1:-1]
 
 
 def notify(state: str) -> None:
@@ -224,7 +287,7 @@ def _listen(path: str, group: int) -> socket.socket:
         ) from None
     finally:
         os.umask(old)
-    listener.listen(MAX_CONNECTIONS)
+    listener.listen(_BACKLOG)
     return listener
 
 

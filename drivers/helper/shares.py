@@ -20,6 +20,7 @@ from typing import Any
 from drivers.errors import (
     DeadlineExceeded,
     DriverError,
+    HelperBusy,
     Misconfigured,
     NoSpace,
     Unsupported,
@@ -112,7 +113,6 @@ class Shares:
         mount = self._mounts.find(asked.point)
         if mount is None:
             return {"source": "", "trouble": ""}
-        source = mount.source.encode(errors="replace").decode()
         try:
             self._patiently(mount, _PROBE, "share.look", seconds, _probe)
             trouble = ""
@@ -121,7 +121,7 @@ class Shares:
                 raise DriverError(f"share {mount.source}: {error.strerror}") from None
             trouble = _TROUBLE.get(error.errno, "")  # one that is full is no trouble
         return {
-            "source": source,
+            "source": mount.source,
             "trouble": trouble,
             "remedy": _REMEDY.get(trouble, ""),
         }
@@ -153,9 +153,14 @@ class Shares:
             finally:
                 self._count(mount, -1)
 
-        with self._locks.hold(f"{mount.point}/{name}", seconds) as hold:
+        where = f"{mount.point}/{name}"
+        with self._locks.hold(where, seconds, mount.point) as hold:
             self._admit(mount, what, seconds)
-            hold.patiently(f"{what} on {mount.source}", run, hold)
+            try:
+                hold.patiently(f"{what} on {mount.source}", run, hold)
+            except HelperBusy:  # it has not begun
+                self._count(mount, -1)
+                raise
         return answers[0]
 
     def _admit(self, mount: Mount, what: str, seconds: float) -> None:

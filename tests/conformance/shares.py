@@ -31,6 +31,7 @@ class Directories(Mounts):
     """Directories as shares: ``mounted`` says what is where."""
 
     def __init__(self, total: int) -> None:
+        super().__init__()
         self.total, self.taken = total, 0
         self.mounted: dict[str, str] = {}
         #: Called with the source before a share is entered: what its server does.

@@ -134,7 +134,7 @@ def test_a_disk_of_another_group_is_neither_exported_nor_copied(
     helper: Helper, path: str
 ) -> None:
     host = ["iqn.1994-05.com.example:host1", "rw", "a", None]
-    asked = {"portals": [], "only": None, "connectors": [host]}
+    asked: dict[str, Any] = {"portals": [], "only": None, "connectors": [host]}
     with pytest.raises(errors.HelperRefused, match="/dev/"):
         helper.call("lio.apply", volume_id=ID, disk=[path, 8, "block"], **asked)
     disks = [

@@ -1,0 +1,306 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""Whoever holds the daemon's user keeps root out of nothing: every queue has an end."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import struct
+import threading
+import time
+import tracemalloc
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from drivers import errors
+from drivers.execute import Helper
+from drivers.helper import bounds, connections, files, frames
+from drivers.helper.connections import FOR_ROOT, MAX_CONNECTIONS, Connections
+from drivers.helper.files import Share
+from drivers.helper.locks import Locks
+from drivers.helper.mounts import KERNEL, Mount
+from drivers.helper.server import Server
+from drivers.helper.share_requests import Place
+from tests.unit.helper_process import HelperProcess
+
+CHECK = {"verb": "lio.check", "timeout": 5, "arguments": {}}
+
+
+@pytest.fixture(scope="module")
+def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HelperProcess]:
+    made = HelperProcess(tmp_path_factory.mktemp("helper"), "lvs")
+    made.start("volume_groups = lunshare")
+    yield made
+    made.stop()
+
+
+def answered(connection: socket.socket) -> bool:
+    frames.send(connection, CHECK)
+    return "value" in frames.receive(connection)
+
+
+# connections
+
+
+def test_more_than_all_connections_idle_keep_nobody_out(process: HelperProcess) -> None:
+    with contextlib.ExitStack() as stack:
+        idle = [stack.enter_context(process.knock()) for _ in range(MAX_CONNECTIONS)]
+        idle += [stack.enter_context(process.knock()) for _ in range(40)]
+        assert answered(idle[-1])
+        with process.knock() as late:
+            assert answered(late)
+        # Those that were idle for the longest were ended.
+        assert idle[0].recv(1) == b""
+        assert answered(idle[MAX_CONNECTIONS])
+
+
+@pytest.fixture
+def pairs() -> Iterator[list[tuple[socket.socket, socket.socket]]]:
+    made = [socket.socketpair() for _ in range(MAX_CONNECTIONS + 2)]
+    yield made
+    for pair in made:
+        for each in pair:
+            each.close()
+
+
+def test_the_last_connections_are_roots(pairs) -> None:
+    """The daemon's user has all of its own at work, and root is let in."""
+    known = Connections()
+    mine = MAX_CONNECTIONS - FOR_ROOT
+    busy = [known.admit(ours, 1000) for ours, _ in pairs[:mine]]
+    for peer in filter(None, busy):
+        assert known.begin(peer)
+    assert peer is busy[-1]
+    assert known.admit(pairs[mine][0], 1000) is None
+    roots = [known.admit(ours, 0) for ours, _ in pairs[mine:MAX_CONNECTIONS]]
+    assert all(roots)
+    # One that has its answer makes room for its own user; its client sees an end.
+    assert known.admit(pairs[-1][0], 1000) is None
+    known.done(peer)
+    assert known.admit(pairs[-1][0], 1000)
+    assert pairs[mine - 1][1].recv(1) == b""
+    assert not known.begin(peer)
+
+
+def test_a_client_that_reads_no_answer_is_idle(process: HelperProcess) -> None:
+    """Its answer does not fit into the socket: the next ones need its place."""
+    with contextlib.ExitStack() as stack:
+        deaf = [stack.enter_context(process.knock()) for _ in range(MAX_CONNECTIONS)]
+        long = {"verb": "x" * 4000, "timeout": 1, "arguments": {}}
+        for each in deaf:
+            frames.send(each, long)
+        for _ in range(20):
+            with process.knock() as late:
+                assert answered(late)
+
+
+# frames
+
+
+def test_small_pieces_cost_no_more_than_one_buffer() -> None:
+    """Kept as a list of pieces, 4 MiB that dripped cost 234 MiB."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    pieces = 20_000
+
+    def drip() -> None:
+        theirs.sendall(struct.pack(">I", 2 * pieces))
+        for piece in (b'"a', *[b"aa"] * (pieces - 2), b'a"'):
+            theirs.sendall(piece)
+
+    with ours, theirs:
+        sender = threading.Thread(target=drip)
+        sender.start()
+        tracemalloc.start()
+        assert len(frames.receive(ours, frames.MAX_REQUEST)) == 2 * pieces - 2
+        _, most = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        sender.join()
+    assert most < 1024**2
+
+
+def test_a_frame_has_a_deadline(
+    process: HelperProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours, theirs = socket.socketpair()
+    monkeypatch.setattr(connections, "FRAME_SECONDS", 0.2)
+    monkeypatch.setattr(connections, "_LOOK", struct.pack("ll", 0, 50_000))
+    with ours, theirs:
+        peer = Connections().admit(ours, 1000)
+        assert peer
+        theirs.sendall(struct.pack(">I", 100) + b"[")
+        started = time.monotonic()
+        with pytest.raises(frames.BadFrame, match="longer than"):
+            peer.receive()
+        assert time.monotonic() - started < 5
+
+
+@pytest.mark.parametrize("mark", [b"[", b",", b"{"])
+def test_a_frame_of_too_many_values_is_not_read(mark: bytes) -> None:
+    """Four MiB of brackets would be ninety in memory."""
+    ours, theirs = socket.socketpair()
+    body = mark * (frames.MAX_VALUES + 1)
+    with ours, theirs:
+        sender = threading.Thread(
+            target=lambda: theirs.sendall(struct.pack(">I", len(body)) + body)
+        )
+        sender.start()
+        with pytest.raises(frames.BadFrame, match="values"):
+            frames.receive(ours, frames.MAX_REQUEST)
+        sender.join()
+
+
+# threads
+
+
+@pytest.fixture
+def hanging(tmp_path: Path) -> Iterator[tuple[Helper, threading.Event]]:
+    """A helper with a verb that hangs in the kernel until the event comes."""
+    path, let_go, locks = tmp_path / "helper.sock", threading.Event(), Locks()
+
+    def hang(given: Mapping[str, Any], seconds: float) -> str:
+        name, medium = given["name"], given["medium"]
+        with locks.hold(f"{medium}/{name}", seconds, medium) as hold:
+            if not given["well"]:
+                hold.patiently("hanging", let_go.wait)
+            hold.patiently("working", lambda: None)
+        return "done"
+
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listener.bind(str(path))
+    listener.listen()
+    server = Server(listener, {"hang": hang}, {os.getuid()})
+    thread = threading.Thread(target=server.serve)
+    thread.start()
+    helper = Helper(str(path))
+    yield helper, let_go
+    let_go.set()
+    helper.close()
+    server.close()
+    thread.join(10)
+    _until(lambda: not bounds.THREADS._waiting)
+
+
+def test_a_thousand_requests_on_what_hangs_leave_a_few_threads(hanging) -> None:
+    helper, let_go = hanging
+    said: Counter[str] = Counter()
+
+    def ask(numbers: range) -> None:
+        for number in numbers:
+            given = {"name": f"v{number}", "medium": "share", "well": False}
+            try:
+                helper.call("hang", timeout=0.02, **given)
+            except errors.DriverError as error:
+                said[error.code] += 1
+
+    before = threading.active_count()
+    clients = [
+        threading.Thread(target=ask, args=(range(n, 1000, 8),)) for n in range(8)
+    ]
+    for client in clients:
+        client.start()
+    for client in clients:
+        client.join()
+    assert said == {
+        "deadline-exceeded": bounds.MAX_EACH,
+        "helper-busy": 1000 - bounds.MAX_EACH,
+    }
+    left = threading.active_count() - before
+    assert left <= bounds.MAX_EACH + MAX_CONNECTIONS
+    # What does not hang goes on, and so does the share when its server is back.
+    well = {"name": "w", "medium": "other", "well": True}
+    assert helper.call("hang", timeout=5, **well) == "done"
+    let_go.set()
+    again = {"name": "v1", "medium": "share", "well": True}
+    assert helper.call("hang", timeout=5, **again) == "done"
+
+
+def test_no_thread_left_is_an_answer_and_no_end(tmp_path: Path) -> None:
+    """With a low pids limit the helper died of it; here its memory is what ends."""
+    made = HelperProcess(tmp_path, "lvs")
+    made.start("", "sh", "-c", 'ulimit -v 500000 && MALLOC_ARENA_MAX=1 exec "$@"', "sh")
+    try:
+        with contextlib.ExitStack() as stack:
+            many = [stack.enter_context(made.knock()) for _ in range(MAX_CONNECTIONS)]
+            turned_away = 0
+            for each in many:
+                with contextlib.suppress(OSError):
+                    frames.send(each, CHECK)
+                turned_away += frames.receive(each).get("error") == "helper-busy"
+            assert turned_away
+        assert made.process
+        assert made.process.poll() is None
+        _until(lambda: _serves(made))
+        assert "no further thread" in made.said()
+    finally:
+        made.stop()
+
+
+def _serves(process: HelperProcess) -> bool:
+    with process.knock() as connection, contextlib.suppress(OSError):
+        return answered(connection)
+    return False
+
+
+def _until(ready) -> None:
+    deadline = time.monotonic() + 10
+    while not ready():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+# a hostile server
+
+
+def _share(directory: Path, clock) -> Share:
+    mount = Mount(str(directory), 0, "nfs4", "nas:/srv")
+    return Share(os.open(directory, os.O_DIRECTORY), mount, KERNEL, clock)
+
+
+def test_an_endless_directory_has_an_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "MAX_FILES", 10)
+    for number in range(11):
+        share, asked = _share(tmp_path, lambda: None), Place(str(tmp_path))
+        assert len(files.listed(share, asked)) == number
+        os.close(share.directory)
+        (tmp_path / f"file-{number}").touch()
+    with pytest.raises(errors.DriverError, match="more than 10 names"):
+        files.listed(_share(tmp_path, lambda: None), asked)
+
+
+def test_a_slow_directory_ends_at_the_deadline(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+
+    def late() -> None:
+        raise errors.DeadlineExceeded("share.list", 1)
+
+    with pytest.raises(errors.DeadlineExceeded):
+        files.listed(_share(tmp_path, late), Place(str(tmp_path)))
+
+
+# the log
+
+
+def test_what_is_refused_is_in_the_log(process: HelperProcess) -> None:
+    asked = [
+        ("no.such\nverb", {}),
+        ("run", {"argv": ["sh", "-c", "id"]}),
+        ("lvm.commit", {"device": "/etc/shadow"}),
+        ("share.list", {"point": f"/home/{'0' * 32}"}),
+    ]
+    for verb, arguments in asked:
+        with process.knock() as connection:
+            frames.send(
+                connection, {"verb": verb, "timeout": 1, "arguments": arguments}
+            )
+            assert frames.receive(connection)["error"]
+    lines = [line for line in process.said().splitlines() if "REFUSED" in line]
+    for word in (r"no.such\nverb", "sh -c id", "/etc/shadow", "/home/000"):
+        assert any(word in line for line in lines), word
