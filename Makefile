@@ -4,7 +4,7 @@ PYTHON := $(VENV)/bin/python
 LAB    := tests/lab/run
 PYTEST := $(PYTHON) -m pytest
 
-.PHONY: help demo test test-kernels test-loopback outside check restart storm scheduler bench run states sample clean
+.PHONY: help demo test test-kernels test-loopback outside check restart storm fuzz scheduler bench run states sample clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -30,6 +30,10 @@ restart: $(VENV)/.ready ## the daemon's lives: how it starts or refuses to, kill
 storm: $(VENV)/.ready ## 60 s of many clients, faults and kill -9 against a daemon, then the invariants
 	$(PYTEST) -q -n 2 tests/storm
 	tests/storm/run
+
+EXAMPLES ?= 20000
+fuzz: $(VENV)/.ready ## random frames, verbs and commands against the root helper; EXAMPLES=20000
+	$(PYTEST) -q tests/unit/test_border_fuzz.py --timeout 3600 --fuzz-examples $(EXAMPLES) $(if $(SEED),--fuzz-seed $(SEED))
 
 scheduler: $(VENV)/.ready ## the real cinder-scheduler against our reports, on loopback: RabbitMQ, Cinder 29.0.0
 	tests/scheduler/run

@@ -9,6 +9,24 @@ pytest.register_assert_rewrite("drivers.conformance")
 pytest_plugins = ["drivers.conformance.summary"]
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """How long random input is tried; a seed that was printed tries the same again."""
+    group = parser.getgroup("fuzzing")
+    group.addoption("--fuzz-examples", type=int, default=100)
+    group.addoption("--fuzz-seed", type=int, default=None)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """What was tried with random input, and how often."""
+    from drivers.conformance.summary import properties
+
+    tried = [each for _, each in properties(terminalreporter.stats, "fuzz")]
+    if tried:
+        terminalreporter.section("random input")
+    for each in tried:
+        terminalreporter.write_line(str(each))
+
+
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """A skip anywhere is a failure."""
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")

@@ -1,0 +1,410 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""Random frames, verbs and commands: nothing of the node is hit that is not served.
+
+Short here; longer with `make fuzz EXAMPLES=20000`. Counts and the seed are printed, and
+`--fuzz-seed` does the same again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import re
+import struct
+from collections.abc import Callable, Iterator
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, seed, settings
+from hypothesis import strategies as st
+
+from drivers import errors
+from drivers.errors import DriverError
+from drivers.helper import frames
+from drivers.helper.commands import Commands
+from drivers.helper.mounts import Mounts
+from drivers.helper.server import verbs
+from drivers.lvm.commands import Lvm
+from drivers.nfs.mounting import Mounting
+from drivers.shares import FLAGS, VALUED
+from tests.unit.helper_process import HelperProcess
+from tests.unit.test_filters import (
+    CALLS,
+    MOUNTING,
+    SERVED,
+    SHARES,
+    Asking,
+    commands,
+    served,
+)
+
+__all__ = ["commands", "served"]
+
+ID, OTHER = (
+    f"{'0' * 8}-0000-4000-8000-{'0' * 12}",
+    f"{'1' * 8}-0000-4000-8000-{'0' * 12}",
+)
+NAME = f"volume-{ID}"
+POINT = "0" * 32
+
+Fuzz = Callable[[Any], Callable[..., None]]
+
+
+@pytest.fixture
+def fuzz(
+    request: pytest.FixtureRequest, record_property: Callable[[str, object], None]
+) -> Fuzz:
+    """Runs a check with so many examples, and says how many and from which seed."""
+    wanted: int = request.config.getoption("--fuzz-examples")
+    number = request.config.getoption("--fuzz-seed")
+    number = int.from_bytes(os.urandom(4), "big") if number is None else number
+
+    def run(check: Callable[[Any], None], *strategies: Any) -> None:
+        done = 0
+
+        def counted(drawn: tuple[Any, ...]) -> None:
+            nonlocal done
+            done += 1
+            check(*drawn)
+
+        limits = settings(
+            max_examples=wanted,
+            deadline=None,
+            database=None,
+            suppress_health_check=list(HealthCheck),
+        )
+        try:
+            seed(number)(limits(given(st.tuples(*strategies))(counted)))()
+        finally:
+            name = request.node.name.removeprefix("test_")
+            record_property("fuzz", f"{name}: {done} examples, seed {number}")
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def canaries(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What is not served: files that are named like volumes, outside every share."""
+    place = tmp_path_factory.mktemp("canaries")
+    for where in (place, place / POINT):
+        where.mkdir(exist_ok=True)
+        for identity in (ID, OTHER):
+            (where / f"volume-{identity}").write_bytes(os.urandom(8192))
+    return place
+
+
+@pytest.fixture(scope="module")
+def process(
+    tmp_path_factory: pytest.TempPathFactory, canaries: Path
+) -> Iterator[HelperProcess]:
+    made = HelperProcess(
+        tmp_path_factory.mktemp("helper"), "lvs lvrename lvremove mount"
+    )
+    made.start(f"volume_groups = lunshare\nnfs_mount_point_base = {canaries}/mnt")
+    yield made
+    made.stop()
+
+
+def state(place: Path) -> str:
+    """Names, bytes, modes of all files below."""
+    digest = hashlib.sha256()
+    for path in sorted(place.rglob("*")):
+        found = path.stat()
+        digest.update(f"{path} {found.st_mode} {found.st_size}".encode())
+        digest.update(path.read_bytes() if path.is_file() else b"")
+    return digest.hexdigest()
+
+
+def is_well(process: HelperProcess) -> None:
+    """It answers a good request, and met no fault of its own."""
+    with process.knock() as connection:
+        frames.send(connection, {"verb": "lio.check", "timeout": 5, "arguments": {}})
+        assert "value" in frames.receive(connection)
+    assert "Traceback" not in process.said(), process.said()[-3000:]
+
+
+# frames
+
+HEADER = st.one_of(st.integers(0, 300), st.integers(0, 2**32 - 1)).map(
+    lambda length: struct.pack(">I", length)
+)
+NEAR = {"verb": "lio.check", "timeout": 1, "arguments": {}}
+FRAMES = st.lists(
+    st.one_of(
+        HEADER,
+        st.binary(max_size=200),
+        st.sampled_from(
+            [b"[" * 5000, b'{"verb":', b"\0" * 70_000, b"1e999", b'"\\ud800"']
+        ),
+        st.just(struct.pack(">I", 48) + json.dumps(NEAR).encode().ljust(48)),
+    ),
+    max_size=6,
+)
+
+
+def test_random_frames(fuzz, process: HelperProcess) -> None:
+    def check(pieces: list[bytes]) -> None:
+        with process.knock() as connection, contextlib.suppress(OSError, frames.Closed):
+            connection.settimeout(0.005)
+            for piece in pieces:
+                connection.sendall(piece)
+            connection.shutdown(1)
+            while "error" in frames.receive(connection, 10**6):
+                pass
+
+    fuzz(check, FRAMES)
+    is_well(process)
+
+
+# verbs
+
+WORDS = st.sampled_from(
+    [
+        *(
+            ID,
+            OTHER,
+            NAME,
+            "volume",
+            "rw",
+            "ro",
+            "block",
+            "file",
+            "0600",
+            "a",
+            "..",
+            "",
+        ),
+        *("iqn.1994-05.com.example:host1", "192.0.2.1", "::1", "NULL", "\0", "\n", "/"),
+        *(f"/dev/lunshare/{NAME}", f"/dev/rootvg/{NAME}", "/dev/null", "/dev/zero"),
+        *(f"/dev/mapper/lunshare-x--{NAME}", "/dev/mem", "/dev/tty", "/etc/shadow"),
+        *("lvs", "lvrename", "rootvg", "lunshare", "x" * 5000, "\ud800", "é"),
+        *(
+            "{canaries}/" + each
+            for each in (NAME, f"{POINT}/{NAME}", POINT, f"mnt/{POINT}")
+        ),
+    ]
+)
+SCALARS = st.one_of(
+    *(WORDS, st.text(max_size=20), st.none(), st.booleans(), st.integers()),
+    *(
+        st.integers(-1, 2**63),
+        st.floats(),
+        st.sampled_from([0, 1, 3260, 2**64, -(2**63)]),
+    ),
+)
+VALUES = st.recursive(
+    SCALARS,
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=5),
+        st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    ),
+    max_leaves=8,
+)
+DISK = st.tuples(WORDS, SCALARS, st.sampled_from(["block", "file", "x"])).map(list)
+SIDE = st.tuples(st.sampled_from([ID, OTHER]), DISK).map(
+    lambda each: [each[0], *each[1]]
+)
+HOST = st.tuples(WORDS, WORDS, WORDS, st.one_of(st.none(), VALUES)).map(list)
+KNOWN: dict[str, Any] = {
+    "volume_id": st.one_of(st.sampled_from([ID, OTHER]), VALUES),
+    "disk": st.one_of(st.none(), DISK, VALUES),
+    "connectors": st.one_of(st.lists(HOST, max_size=3), VALUES),
+    "portals": st.one_of(st.lists(st.tuples(WORDS, SCALARS).map(list)), VALUES),
+    "only": st.one_of(st.none(), st.lists(WORDS), VALUES),
+    "source": st.one_of(SIDE, WORDS, VALUES),
+    "target": st.one_of(SIDE, VALUES),
+    "size": SCALARS,
+}
+WANTS = {
+    "disk.copy": ("source", "target"),
+    "lvm.commit": ("device",),
+    "run": ("argv",),
+    "lio.apply": ("volume_id", "disk", "connectors", "portals", "only"),
+    "lio.remove": ("volume_id",),
+    "share.make": ("point", "name", "size", "preallocate", "mode"),
+    "share.grow": ("point", "name", "size", "preallocate"),
+    "share.take": ("point", "name", "reference", "size", "mode"),
+    "share.copy": (
+        *("point", "name", "source", "size", "mode", "preallocate", "replace", "clone"),
+    ),
+    **dict.fromkeys(("share.find", "share.give", "share.drop"), ("point", "name")),
+    **dict.fromkeys(("share.look", "share.room", "share.list"), ("point",)),
+    **dict.fromkeys(("lio.check", "lio.observe"), ()),
+}
+CODES = {kind.code for kind in vars(errors).values() if hasattr(kind, "code")}
+
+
+@st.composite
+def asked(draw: st.DrawFn) -> dict[str, Any]:
+    """A request that is nearly right, or anything."""
+    verb = draw(st.sampled_from(sorted(WANTS)))
+    given_ = {
+        name: draw(
+            KNOWN.get(name, st.one_of(WORDS, st.lists(WORDS, max_size=8), VALUES))
+        )
+        for name in WANTS[verb]
+    }
+    if draw(st.integers(0, 9)) == 0:
+        given_ = draw(st.dictionaries(st.text(max_size=8), VALUES, max_size=4))
+    return {"verb": verb, "timeout": 1, "arguments": given_}
+
+
+def test_random_verbs(fuzz, process: HelperProcess, canaries: Path) -> None:
+    before = state(canaries)
+
+    def check(request: dict[str, Any]) -> None:
+        text = json.dumps(request, allow_nan=True).replace("{canaries}", str(canaries))
+        body = text.encode(errors="surrogatepass")
+        with process.knock() as connection:
+            connection.sendall(struct.pack(">I", len(body)) + body)
+            try:
+                answer = frames.receive(connection)
+            except (frames.Closed, ConnectionError):
+                return  # it was no JSON: Infinity, half a surrogate
+            assert answer.keys() in ({"value"}, {"error", "fields"})
+            assert answer.get("error", "unsupported") in CODES
+            assert "journal" not in str(answer), answer
+
+    fuzz(check, asked())
+    assert state(canaries) == before
+    is_well(process)
+
+
+def test_every_verb_is_fuzzed(commands: Commands) -> None:
+    assert verbs(SERVED, commands, Mounts()).keys() == WANTS.keys()
+
+
+# filters
+
+GROUP, BASE = "lun-share.1", "/run/lunshare/mnt"
+ADDED = st.sampled_from(
+    [
+        *(
+            "rootvg",
+            "root",
+            "/etc",
+            "..",
+            "/",
+            "/dev/sda",
+            "exec",
+            "suid",
+            "",
+            "x",
+            "a",
+        ),
+        *(
+            "--config",
+            "-a",
+            "--force",
+            "-o",
+            "lunshare2",
+            "\n",
+            "\0",
+            ";",
+            "`",
+            " ",
+            ",",
+        ),
+        *(NAME, f"{NAME}.new", f"lunshare/{NAME}", "lunshare/root", "lunshare"),
+    ]
+)
+UUID = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
+OURS = re.compile(rf"(volume|_snapshot|deleted|unmanaged)-{UUID}(\.[a-z0-9]+)?")
+
+
+@pytest.fixture
+def allowed(commands: Commands) -> list[list[str]]:
+    """Every command of the drivers."""
+    root = Asking(commands)
+    for method, given_ in CALLS:
+        getattr(Lvm(root, GROUP, 60), method)(*given_)
+    for method, share in product(MOUNTING, SHARES):
+        getattr(Mounting(root, BASE, 60), method)(share)
+    return [[Path(words[0]).name, *words[1:]] for words in root.allowed]
+
+
+def test_random_commands(fuzz, commands: Commands, allowed: list[list[str]]) -> None:
+    """What the filters let through, a second reading of it finds harmless too."""
+    options = {word for words in allowed for word in words if word.startswith("-")}
+    settings_ = {after(words, "--config") for words in allowed}
+    for words in allowed:
+        assert_harmless(words, options, settings_)
+
+    def check(number: int, at: int, place: int, word: str, how: str) -> None:
+        argv = list(allowed[number % len(allowed)])
+        at %= len(argv)
+        if how == "insert":
+            argv.insert(at, word)
+        elif how == "replace":
+            argv[at] = word
+        elif how == "splice":
+            place %= len(argv[at]) + 1
+            argv[at] = argv[at][:place] + word + argv[at][place:]
+        else:
+            argv[at] = allowed[place % len(allowed)][-1]
+        try:
+            commands.command(argv)
+        except DriverError:
+            return
+        assert_harmless(argv, options, settings_)
+
+    fuzz(
+        check,
+        st.integers(0, 10**6),
+        st.integers(0, 100),
+        st.integers(0, 10**6),
+        ADDED,
+        st.sampled_from(["insert", "replace", "splice", "swap"]),
+    )
+
+
+def after(words: list[str], option: str) -> str | None:
+    return words[words.index(option) + 1] if option in words else None
+
+
+def assert_harmless(argv: list[str], options: set[str], known: set[str | None]) -> None:
+    """No option but the drivers', nothing outside the served groups and shares."""
+    program, words = argv[0], argv[1:]
+    assert all(word.isprintable() for word in words), argv
+    assert {word for word in words if word.startswith("-")} <= options, argv
+    assert after(words, "--config") in known, argv
+    if program in ("mkdir", "mount", "umount"):
+        assert re.fullmatch(f"{BASE}/[0-9a-f]{{32}}", words[-1]), argv
+    if program == "mount":
+        source, chosen = words[-2], (after(words, "-o") or "").split(",")
+        assert any(source.startswith(each) for each in SERVED.shares), argv
+        assert ".." not in source.split("/"), argv
+        assert chosen[-3:] == ["nosuid", "nodev", "noexec"], argv
+        assert all(o.split("=")[0] in NFS_OPTIONS for o in chosen[:-3]), argv
+    if program in (
+        "lvrename",
+        "lvremove",
+        "lvcreate",
+        "lvchange",
+        "lvextend",
+        "lvreduce",
+    ):
+        changed = [word for word in words if not word.startswith("/dev/")]
+        group, _, name = (
+            changed[-1] if program != "lvrename" else words[-3]
+        ).partition("/")
+        assert SERVED.group(group), argv
+        assert program == "lvcreate" or not name or OURS.fullmatch(name), argv
+        if program == "lvrename":
+            assert OURS.fullmatch(words[-1]), argv
+        if program == "lvcreate":
+            assert OURS.fullmatch(str(after(words, "-n"))), argv
+    for word in words:
+        path = word.partition("=")[2] if program == "dd" else word
+        if program in ("dd", "blkdiscard", "sync") and path.startswith("/"):
+            group, name = path.removeprefix("/dev/").split("/")
+            assert SERVED.group(group), argv
+            assert OURS.fullmatch(name), argv
+
+
+NFS_OPTIONS = {*FLAGS.split("|"), *VALUED.split("|")}
