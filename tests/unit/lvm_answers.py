@@ -6,16 +6,20 @@ from __future__ import annotations
 
 import json
 import os
+import tempfile
+from pathlib import Path
 from typing import Any
 
 from drivers.conformance.fixtures import defaults
 from drivers.errors import CommandFailed
-from drivers.lvm import LvmVolumes
+from drivers.lvm import LvmVolumes, claim
 from drivers.values import Snapshot
 
 UUID = "11111111-2222-4333-8444-555555555555"
 OTHER = "11111111-2222-4333-8444-666666666666"
 SNAPSHOT = Snapshot(OTHER, UUID, 8 << 20)
+# Where a node has its claims, only root and the daemon's user may write.
+claim.CLAIMS = Path(tempfile.mkdtemp(prefix="lunshare-claims-"))
 # No such group is on the machine of a test, so no disk is ever found active. A
 # process claims its group, and tests run in several.
 GROUP = f"lunshare-unit-{os.getpid()}"

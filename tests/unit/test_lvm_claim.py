@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import socket
+import stat
 import subprocess
 import sys
 
@@ -48,13 +50,32 @@ def test_a_node_that_was_renamed_keeps_its_group():
 
 def test_a_second_process_is_refused_until_the_first_has_ended():
     group = f"{GROUP}-2"
-    hold = f"from drivers.lvm import claim; claim.hold_on_node({group!r})"
-    line = [sys.executable, "-c", f"{hold}; print('held', flush=True); input()"]
+    where = f"claim.CLAIMS = pathlib.Path({str(claim.CLAIMS)!r})"
+    hold = f"import pathlib; from drivers.lvm import claim; {where}"
+    hold += f"; claim.hold_on_node({group!r}); print('held', flush=True); input()"
+    line = [sys.executable, "-c", hold]
     with subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as first:
         assert first.stdout is not None
         assert first.stdout.readline() == b"held\n"
         with pytest.raises(Misconfigured, match="another process"):
             claim.hold_on_node(group)
+        assert stat.S_IMODE((claim.CLAIMS / group).stat().st_mode) == 0o600
         first.kill()
     for _ in range(2):
         claim.hold_on_node(group)
+
+
+def test_a_socket_of_another_user_claims_nothing():
+    """Any user of the node can bind a name that is in no file system."""
+    group = f"{GROUP}-3"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as theirs:
+        theirs.bind(f"\0lunshare/lvm/{group}")
+        claim.hold_on_node(group)
+
+
+def test_a_link_in_the_place_of_a_claim_is_not_followed(tmp_path):
+    group, other = f"{GROUP}-4", tmp_path / "other"
+    (claim.CLAIMS / group).symlink_to(other)
+    with pytest.raises(Misconfigured, match="claim on volume_group"):
+        claim.hold_on_node(group)
+    assert not other.exists()
