@@ -9,6 +9,7 @@ being opened are that user's to choose.
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,7 +19,7 @@ from oslo_config import cfg
 from agent.assemble import database_url
 from agent.conf import opts
 from agent.db import backup
-from agent.errors import AgentError
+from agent.errors import AgentError, Invalid
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -29,6 +30,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         conf(args=["--config-file", asked.config_file], project="lunshare")
         source = backup.path_of(database_url(conf))
+        _need_owner(source)
         made = backup.copy(source, asked.to)
         backup.expire(asked.to, asked.keep)
     except (AgentError, cfg.Error, OSError) as error:
@@ -36,6 +38,19 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     print(made)
     return 0
+
+
+def _need_owner(source: Path) -> None:
+    """Root opens nothing in a directory whose owner may put links and journals there.
+
+    :raises Invalid: says how to run it.
+    """
+    owner = source.parent.stat().st_uid
+    if os.geteuid() == 0 and owner:
+        raise Invalid(
+            f"root does not open {source}, which user {owner} may have planted:"
+            f" run it as that user, as the unit does"
+        )
 
 
 def _parser() -> argparse.ArgumentParser:

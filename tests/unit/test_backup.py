@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import threading
 from pathlib import Path
@@ -121,3 +122,19 @@ def test_disks_newer_than_a_restored_database_come_back(tmp_path: Path) -> None:
         assert node.services.orphans.list(CTX) == []
     finally:
         node.close()
+
+
+def test_root_opens_no_database_of_another_user(tmp_path: Path, capsys) -> None:
+    """A journal that its owner planted made root's sqlite3 delete a file."""
+    (tmp_path / "state").mkdir()
+    node = Node(tmp_path / "state", backends="backup").start()
+    node.close()
+    copies = tmp_path / "copies"
+    copies.mkdir()
+    if os.geteuid() == 0:
+        os.chown(tmp_path / "state", 12345, -1)
+        assert run(node, copies) == 1
+        assert "run it as that user" in capsys.readouterr().err
+        assert not list(copies.iterdir())
+        os.chown(tmp_path / "state", 0, -1)
+    assert run(node, copies) == 0
