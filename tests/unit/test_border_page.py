@@ -1,0 +1,66 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""docs/border.md names every verb of the helper, and tests that are there."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from drivers.helper import bounds, connections, files, frames, requests
+from drivers.helper.commands import MAX_HUNG, Commands
+from drivers.helper.mounts import Mounts
+from drivers.helper.server import verbs
+from tests.unit.test_filters import SERVED, commands, served
+
+__all__ = ["commands", "served"]
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "border.md").read_text()
+TESTS = ROOT / "tests" / "unit"
+
+_ROW = re.compile(r"^\| `([a-z.]+)` \| (.+) \| (.+) \|$", re.MULTILINE)
+
+
+def test_the_page_has_every_verb(commands: Commands) -> None:
+    assert {row[0] for row in _ROW.findall(PAGE)} == set(
+        verbs(SERVED, commands, Mounts())
+    )
+
+
+def test_each_test_that_it_names_is_there_and_names_the_verb() -> None:
+    for verb, _, named in _ROW.findall(PAGE):
+        tests = re.findall(r"`(test_\w+\.py)`", named)
+        assert tests, verb
+        for each in tests:
+            text = (TESTS / each).read_text()
+            assert verb in text or _indirect(verb) in text, (verb, each)
+
+
+def _indirect(verb: str) -> str:
+    """How a test asks for it that does not write its name."""
+    kind, _, what = verb.partition(".")
+    if kind == "run":
+        return "command"
+    return f'("{what}"' if kind == "share" else what
+
+
+def test_the_bounds_are_those_of_the_code() -> None:
+    for number in (
+        connections.MAX_CONNECTIONS,
+        connections.FOR_ROOT,
+        connections.MAX_LARGE,
+        connections.FRAME_SECONDS,
+        frames.MAX_VALUES,
+        requests.MAX_CONNECTORS,
+        requests.MAX_PORTALS,
+        requests.MAX_TEXT,
+        bounds.MAX_WAITING,
+        bounds.MAX_EACH,
+        files.MAX_FILES,
+        MAX_HUNG,
+    ):
+        assert re.search(rf"\b{int(number):,}\b", PAGE), number
+    assert f"{frames.MAX_REQUEST // 1024**2} MiB" in PAGE
+    unit = (ROOT / "systemd" / "lunshare-helper.service").read_text()
+    assert "MemoryMax=2G" in unit
+    assert "TasksMax=1024" in unit

@@ -1,0 +1,155 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""No expression that root's helper matches takes much longer than its text is long.
+
+A quantifier in what another one repeats can backtrack for ever, and it holds the
+interpreter meanwhile: one frame of 70 bytes kept the helper from everybody.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from re import _constants as ops  # type: ignore[attr-defined]
+from re import _parser as parser  # type: ignore[attr-defined]
+from typing import Any
+
+import pytest
+
+from drivers.helper import requests
+from drivers.helper.rules import Rules
+from tests.unit.test_filters import FILTERS, SERVED
+
+ROOT = Path(__file__).parents[2]
+SOURCES = [*ROOT.glob("drivers/helper/*.py"), ROOT / "drivers" / "values.py"]
+_FUNCTIONS = {"compile", "match", "fullmatch", "search", "sub", "split", "findall"}
+_FUNCTIONS |= {"finditer", "subn"}
+# Names in an f-string stand for text; the expressions among them are looked at alone.
+_HOLE = "x"
+
+
+def nested(pattern: str | bytes) -> bool:
+    """Whether something that repeats, in a way that can vary, repeats again.
+
+    What never backtracks (*+, (?>...)) is no repetition inside another one.
+    """
+    return _nested(parser.parse(pattern), inside=False)
+
+
+def _nested(parsed: Any, inside: bool) -> bool:
+    for op, given in parsed:
+        if op in (ops.MAX_REPEAT, ops.MIN_REPEAT):
+            least, most, inner = given
+            varies = least != most and most > 1
+            if (inside and varies) or _nested(inner, inside or varies):
+                return True
+        elif any(_nested(inner, inside) for inner in _inner(op, given)):
+            return True
+    return False
+
+
+def _inner(op: Any, given: Any) -> Iterator[Any]:
+    if op is ops.POSSESSIVE_REPEAT:
+        # It gives nothing back; what it repeats must be well by itself.
+        yield given[2]
+    elif op is ops.SUBPATTERN:
+        yield given[3]
+    elif op is ops.BRANCH:
+        yield from given[1]
+    elif op in (ops.ASSERT, ops.ASSERT_NOT):
+        yield given[1]
+    elif op is ops.ATOMIC_GROUP:
+        yield given
+
+
+def literals(source: Path) -> Iterator[tuple[int, str | bytes]]:
+    """Every text of a module that goes into an expression, by itself and in its place.
+
+    Also those that are kept in a name first: all texts of modules that import re.
+    """
+    tree = ast.parse(source.read_text())
+    docs = {id(text) for node in ast.walk(tree) for text in _docstring(node)}
+    for node in ast.walk(tree):
+        text = _text(node)
+        if text is not None and id(node) not in docs:
+            yield node.lineno, text  # type: ignore[attr-defined]
+
+
+def _docstring(node: ast.AST) -> Iterator[ast.AST]:
+    match node:
+        case (
+            ast.Module(body=body) | ast.ClassDef(body=body) | ast.FunctionDef(body=body)
+        ):
+            if body and isinstance(body[0], ast.Expr):
+                yield body[0].value
+
+
+def _text(node: ast.AST) -> str | bytes | None:
+    match node:
+        case ast.Constant(value=str(text)) | ast.Constant(value=bytes(text)):
+            return text
+        case ast.JoinedStr(values=values):
+            return "".join(str(_text(each) or _HOLE) for each in values)
+    return None
+
+
+@pytest.mark.parametrize(
+    ("pattern", "wrong"),
+    [
+        (r"/dev/([A-Za-z0-9_+:-][A-Za-z0-9_+.:-]*/?)+", True),
+        ("(a+)+", True),
+        ("(a|b*)*", True),
+        ("((ab?)*c)+", True),
+        ("(?:a{1,3}){0,9}", True),
+        ("(?=(a*)*)", True),
+        ("(?:(?:a+)*+)*", True),
+        ("(a+)?", False),
+        ("(?:-[0-9a-f]{4}){3}", False),
+        ("[a-z]*b+c{2,5}", False),
+        ("(?:ab++c)*+", False),
+    ],
+)
+def test_a_nested_quantifier_is_found(pattern: str, wrong: bool) -> None:
+    assert nested(pattern) is wrong
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=lambda each: each.name)
+def test_no_expression_of_the_helper_repeats_what_repeats(source: Path) -> None:
+    for line, text in literals(source):
+        try:
+            assert not nested(text), f"{source.name}:{line}: {text!r}"
+        except re.error:
+            continue  # part of one, or none
+
+
+@pytest.fixture(scope="module")
+def patterns(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """Every expression of the filters, as the helper asks it."""
+    directory = tmp_path_factory.mktemp("rootwrap.d")
+    directory.chmod(0o755)
+    for source in FILTERS.iterdir():
+        (directory / source.name).write_text(source.read_text())
+        (directory / source.name).chmod(0o644)
+    rules = Rules(str(directory), [], SERVED)
+    return sorted({each for rule in rules._filters for each in rule.args})
+
+
+def test_no_filter_repeats_what_repeats(patterns: list[str]) -> None:
+    assert len(patterns) > 30
+    for pattern in patterns:
+        assert not nested(pattern), pattern
+
+
+@pytest.mark.parametrize(
+    "unit", ["a", "a-", "0", "/", "a/", "-", "x=4,", "hard,", "volume-"]
+)
+def test_the_longest_text_is_matched_at_once(patterns: list[str], unit: str) -> None:
+    long = (unit * requests.MAX_TEXT)[: requests.MAX_TEXT - 1] + "!"
+    compiled = [re.compile(pattern + "$") for pattern in patterns]
+    started = time.process_time()
+    for pattern in compiled:
+        pattern.match(long)
+    assert time.process_time() - started < 1
