@@ -64,7 +64,11 @@ class Headers:
 
     def _looked(self, device: str) -> list[int] | None:
         with _opened(device) as file:
-            found = commit(file)
+            return self.told(device, file)
+
+    def told(self, device: str, file: int) -> list[int] | None:
+        """The same of an open disk."""
+        found = commit(file)
         if found is None:
             return None
         group, *told = found

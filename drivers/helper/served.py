@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from drivers.errors import HelperRefused
+from drivers.errors import HelperRefused, TargetFailed
 from drivers.values import Disk, DiskKind
 
 #: Where it is read from, unless --config names another file.
@@ -31,6 +31,10 @@ _MAPPED_NAME = "(?:[A-Za-z0-9_+.]|--)"  # device-mapper doubles a name's hyphens
 _FOREIGN = f"[A-Za-z0-9_+.]{_NAME}*"  # of logical volumes
 _GROUP = f"[A-Za-z0-9_+]{_NAME}*"
 _NOTHING = "(?!)"
+
+
+class NotServed(TargetFailed):
+    """The disk is none that this node's root lets the helper touch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +71,7 @@ class Served:
     def disk(self, disk: Disk) -> Disk:
         """The disk, if its path is one that is served.
 
-        :raises HelperRefused: it is another group's, or in another directory.
+        :raises NotServed: it is another group's, or in another directory.
         """
         if disk.kind is DiskKind.BLOCK:
             self._need_group(disk)
@@ -94,9 +98,9 @@ class Served:
         name = f"volume-{disk.volume_id}"
         group = group_of(disk.path, name)
         if group is None:
-            raise _refused(disk.path, f"a volume's disk is /dev/GROUP/{name}")
+            raise _foreign(disk, f"a volume's disk is /dev/GROUP/{name}")
         if not self.group(group):
-            raise _refused(disk.path, self._named("volume_groups", self.groups))
+            raise _foreign(disk, self._named("volume_groups", self.groups))
 
     def _need_directory(self, disk: Disk) -> None:
         above = os.path.dirname(disk.path)
@@ -107,10 +111,10 @@ class Served:
         except HelperRefused:
             named = self._named("directories", self.directories)
             why = f"it is in no share below {self.base}, and {named}"
-            raise _refused(disk.path, why) from None
+            raise _foreign(disk, why) from None
 
     def _named(self, option: str, values: Iterable[str]) -> str:
-        return f"helper.conf has {option} = {', '.join(values) or '(none)'}"
+        return f"{PATH} has {option} = {', '.join(values) or '(none)'}"
 
 
 #: A helper that serves nothing of the node.
@@ -163,6 +167,10 @@ def _share(given: str) -> str:
     """Its source and what is below it; a server may take ``..`` for the one above."""
     plain = r"(?!.*/\.\.?(?:/|$))"
     return plain + re.escape(given.rstrip("/")) + "(?:/[ -~]*)?"
+
+
+def _foreign(disk: Disk, why: str) -> NotServed:
+    return NotServed(disk.volume_id, f"disk {disk.path!r}: {why}")
 
 
 def _refused(what: str, why: str) -> HelperRefused:

@@ -38,13 +38,13 @@ from drivers.helper.copying import Copying
 from drivers.helper.headers import Headers
 from drivers.helper.lio import Lio
 from drivers.helper.mounts import Mounts
-from drivers.helper.served import PATH, Served
+from drivers.helper.served import PATH, NotServed, Served
 from drivers.helper.shares import Shares
 
 LOG = logging.getLogger(__name__)
 
 # What is to be seen in the log: somebody asked for what no driver asks for.
-_REFUSALS = (HelperRefused, InvalidValue, Unsupported)
+_REFUSALS = (HelperRefused, InvalidValue, NotServed, Unsupported)
 _MOST_SHOWN = 500
 # Descriptors or memory are used up: what is under way gives some back.
 _FOR_A_WHILE = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}

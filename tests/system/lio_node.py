@@ -21,7 +21,7 @@ from drivers.targets.lio import LioTarget
 from drivers.values import Auth, Connector, Disk, Export, Mode
 from tests.system.lio_hosts import BLOCK, Session
 
-GROUP = "mapper"
+GROUP = "mapped"
 # Not the installed daemon's: what a node exports meanwhile is no part of these tests.
 PREFIX = "iqn.2026-11.io.lunshare.test:"
 PORT = 3270

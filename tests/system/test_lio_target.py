@@ -234,12 +234,12 @@ def test_only_the_volumes_own_disk_is_exported(node: Node, path: str) -> None:
 
 def test_a_link_to_another_disk_is_not_exported(make: Make) -> None:
     node, other = make(), make()
-    Path("/dev/elsewhere").mkdir(exist_ok=True)
-    link = Path("/dev/elsewhere") / node.name
+    Path("/dev/lunshare-elsewhere").mkdir(exist_ok=True)
+    link = Path("/dev/lunshare-elsewhere") / node.name
     link.symlink_to(other.disk.path)
     try:
         wrong = Disk(node.id, str(link), node.disk.size)
         with pytest.raises(TargetFailed, match="device-mapper calls it"):
             node.driver.apply(Export(node.id, wrong, (node.connector("a", "rw"),)))
     finally:
-        shutil.rmtree("/dev/elsewhere")
+        shutil.rmtree("/dev/lunshare-elsewhere")

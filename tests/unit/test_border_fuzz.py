@@ -52,7 +52,7 @@ ID, OTHER = (
 NAME = f"volume-{ID}"
 POINT = "0" * 32
 
-Fuzz = Callable[[Any], Callable[..., None]]
+Fuzz = Callable[..., None]
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the helper reads off an LVM disk: tests/system shows that LVM says the same."""
+"""What lvm.commit reads off an LVM disk: tests/system shows that LVM says the same."""
 
 from __future__ import annotations
 

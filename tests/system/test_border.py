@@ -1,0 +1,130 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""What the daemon's user cannot reach through the helper, on real LVM."""
+
+from __future__ import annotations
+
+import os
+import stat
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from drivers.base import Root
+from drivers.errors import DiskBusy, HelperRefused, TargetFailed
+from drivers.helper.served import doubled
+from tests.system.lio_node import run
+from tests.system.lvm_kit import GROUP, group, root
+from tests.system.units import systemctl
+
+__all__ = ["group", "root"]
+pytestmark = pytest.mark.system
+
+ELSEWHERE = f"elsewhere-{os.getpid()}"
+MIB = 1024**2
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path) -> Iterator[str]:
+    """A disk of a volume group that helper.conf does not name."""
+    store = tmp_path / "store"
+    with store.open("wb") as file:
+        file.truncate(32 * MIB)
+    loop = run("losetup", "--find", "--show", str(store)).strip()
+    run("vgcreate", "-qq", "--setautoactivation", "n", ELSEWHERE, loop)
+    yield loop
+    run("vgremove", "-qq", "--force", "--yes", ELSEWHERE)
+    run("losetup", "--detach", loop)
+
+
+@pytest.fixture
+def made() -> Iterator[list[str]]:
+    names: list[str] = []
+    yield names
+    for name in names:
+        run("lvremove", "-qq", "--yes", f"{GROUP}/{name}")
+
+
+def volume(made: list[str], prefix: str = "") -> str:
+    """The id of a logical volume that is named as one of ours, after ``prefix``."""
+    identity = str(uuid.uuid4())
+    name = f"{prefix}volume-{identity}"
+    run("lvcreate", "-qq", "--yes", "-Wn", "-L4m", "-n", name, GROUP)
+    made.append(name)
+    return identity
+
+
+def disk(identity: str, path: str) -> list[object]:
+    return [identity, path, 4 * MIB, "block"]
+
+
+def test_a_disk_of_another_group_is_not_told_of(root: Root, elsewhere: str) -> None:
+    own = run("vgs", "--noheadings", "-o", "pv_name", GROUP).strip()
+    assert root.call("lvm.commit", device=own)
+    with pytest.raises(HelperRefused, match=f"of volume group {ELSEWHERE}"):
+        root.call("lvm.commit", device=elsewhere)
+
+
+def test_a_foreign_volume_passes_by_no_name(root: Root, made: list[str]) -> None:
+    """The logical volume x-volume-ID ended like a volume's in /dev/mapper."""
+    identity, own = volume(made, "x-"), volume(made)
+    path = f"/dev/mapper/{doubled(GROUP)}-x--{doubled(f'volume-{identity}')}"
+    assert Path(path).is_block_device()
+    host = ["iqn.1994-05.com.example:host1", "rw", "a", None]
+    asked: dict[str, Any] = {
+        "volume_id": identity,
+        "connectors": [host],
+        "portals": [],
+        "only": None,
+    }
+    with pytest.raises(TargetFailed):
+        root.call("lio.apply", disk=[path, 4 * MIB, "block"], **asked)
+    ours = disk(own, f"/dev/{GROUP}/volume-{own}")
+    for source, target in ((disk(identity, path), ours), (ours, disk(identity, path))):
+        with pytest.raises(TargetFailed):
+            root.call("disk.copy", source=source, target=target)
+
+
+def test_a_disk_in_use_is_neither_read_nor_written(root: Root, made: list[str]) -> None:
+    both = [
+        disk(each, f"/dev/{GROUP}/volume-{each}")
+        for each in (volume(made), volume(made))
+    ]
+    held = os.open(str(both[0][1]), os.O_RDONLY | os.O_EXCL)  # as a mounted one is
+    try:
+        for source, target in (both, both[::-1]):
+            with pytest.raises(DiskBusy):
+                root.call("disk.copy", source=source, target=target)
+    finally:
+        os.close(held)
+    root.call("disk.copy", source=both[0], target=both[1])
+
+
+def test_what_is_installed_is_roots_and_has_bounds() -> None:
+    """The file with a message bus's password is for root and the daemon alone."""
+    conf = Path("/etc/lunshare/lunshare.conf")
+    assert (conf.group(), conf.owner()) == ("lunshare", "root")
+    assert stat.S_IMODE(conf.stat().st_mode) == 0o640
+    served = Path("/etc/lunshare/helper.conf")
+    assert (stat.S_IMODE(served.stat().st_mode), served.owner()) == (0o644, "root")
+    claims = Path("/run/lunshare/claims")
+    assert (stat.S_IMODE(claims.stat().st_mode), claims.owner()) == (0o700, "lunshare")
+    shown = systemctl("show", "lunshare-helper", "-p", "MemoryMax", "-p", "TasksMax")
+    assert set(shown.split()) == {f"MemoryMax={2 * 1024**3}", "TasksMax=1024"}
+
+
+def test_the_first_helper_conf_names_what_the_daemons_does(tmp_path: Path) -> None:
+    script = Path("systemd/install").read_text()
+    functions = script[
+        script.index("named() {") : script.index("install -d -m 0755 /etc")
+    ]
+    conf = tmp_path / "lunshare.conf"
+    conf.write_text("[a]\nvolume_group = one\n[b]\n  volume_group=two\n[c]\n#x = y\n")
+    text = functions.replace("/etc/lunshare/lunshare.conf", str(conf))
+    written = run("sh", "-euc", f"share=.\n{text}\nfirst_helper_conf")
+    sample = Path("etc/helper.conf.sample").read_text()
+    wanted = sample.replace("volume_groups = lunshare\n", "volume_groups = one two\n")
+    assert written == wanted != sample

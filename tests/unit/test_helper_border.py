@@ -1,0 +1,116 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""What lvm.commit opens and tells, and which files share.take makes volumes of."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from drivers.errors import DriverError, HelperRefused, Unsupported
+from drivers.helper import headers
+from drivers.helper.headers import Headers
+from drivers.helper.mounts import Mounts
+from drivers.helper.served import Served
+from drivers.helper.shares import Shares
+from tests.conformance.shares import Directories
+from tests.unit.test_helper_headers import disk
+
+POINT = "0" * 32
+_IN_OPEN = 0x20  # linux/inotify.h; opening with O_PATH is none
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[list[bytes]]:
+    """Collects the events of opening it."""
+    libc, events = ctypes.CDLL(None, use_errno=True), []  # type: ignore[var-annotated]
+    watch = libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+    assert libc.inotify_add_watch(watch, bytes(path), _IN_OPEN) >= 0
+    try:
+        yield events
+    finally:
+        try:
+            events.append(os.read(watch, 4096))
+        except BlockingIOError:
+            pass
+        finally:
+            os.close(watch)
+
+
+def test_a_watch_sees_an_opening(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with opened(tmp_path / "file") as events:
+        os.close(os.open(tmp_path / "file", os.O_RDONLY))
+    assert events
+
+
+def test_what_is_no_block_device_is_not_opened(tmp_path: Path) -> None:
+    """Opening /dev/watchdog starts it, and closing a tape winds it back."""
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "file").touch()
+    (tmp_path / "link").symlink_to(tmp_path / "file")
+    for name in ("fifo", "file", "link"):
+        refused = pytest.raises(DriverError, match="it is no block device")
+        with opened(tmp_path / name) as events, refused:
+            Headers(Served())._looked(str(tmp_path / name))
+        assert not events, name
+
+
+def test_the_header_of_another_group_is_not_told(tmp_path: Path) -> None:
+    file = disk(tmp_path / "disk", [8192], (512, 1000, 7))
+    assert Headers(Served(groups=("a-group",))).told("sda", file) == [512, 1000, 7]
+    with pytest.raises(HelperRefused, match="it is of volume group a-group"):
+        Headers(Served(groups=("a-grou",))).told("sda", file)
+
+
+@pytest.mark.parametrize("area", [2**63, 2**64 - 4096, 2**63 - 8192])
+def test_a_header_that_leads_beyond_every_disk_is_none(
+    tmp_path: Path, area: int
+) -> None:
+    file = disk(tmp_path / "disk", [8192])
+    data = bytearray((tmp_path / "disk").read_bytes())
+    data[616:624] = area.to_bytes(8, "little")
+    (tmp_path / "disk").write_bytes(data)
+
+    assert headers.commit(file) is None
+
+
+def test_a_mount_path_that_is_not_utf8_breaks_no_share(tmp_path: Path) -> None:
+    table = tmp_path / "mountinfo"
+    theirs = b"90 28 0:55 / /mnt/\\377\xff rw - nfs4 nas:/\xfe rw\n"
+    ours = b"91 28 0:56 / /run/lunshare/mnt/x rw shared:1 - nfs4 nas:/srv rw\n"
+    table.write_bytes(theirs + ours)
+    mounts = Mounts(str(table))
+    found = mounts.find("/run/lunshare/mnt/x")
+    assert found
+    assert (found.source, found.device) == ("nas:/srv", os.makedev(0, 56))
+    assert [mount.source for mount in mounts.table()] == ["nas:/\ufffd", "nas:/srv"]
+
+
+def test_share_take_of_a_foreign_file_is_roots_to_allow(tmp_path: Path) -> None:
+    point, name = tmp_path / POINT, f"volume-{uuid.uuid4()}"
+    point.mkdir()
+    mounts = Directories(2**30)
+    mounts.mounted[str(point)] = "nas:/srv"
+
+    def take(reference: str, manage: bool) -> object:
+        served = Served(base=str(tmp_path), manage=manage)
+        given = {"point": str(point), "name": name, "reference": reference}
+        verb = Shares(mounts, served).verbs()["share.take"]
+        return verb({**given, "size": 4096, "mode": "0600"}, 5.0)
+
+    theirs, given_away = "database.img", f"unmanaged-volume-{uuid.uuid4()}"
+    for each in (theirs, given_away, "unmanaged-database"):
+        (point / each).write_bytes(bytes(4096))
+    for each in (theirs, "unmanaged-database"):
+        with pytest.raises(Unsupported, match="manage_foreign_disks"):
+            take(each, False)
+    assert take(given_away, False) == 4096
+    (point / name).unlink()
+    assert take(theirs, True) == 4096
