@@ -33,7 +33,7 @@ storm: $(VENV)/.ready ## 60 s of many clients, faults and kill -9 against a daem
 
 EXAMPLES ?= 20000
 fuzz: $(VENV)/.ready ## random frames, verbs and commands against the root helper; EXAMPLES=20000
-	$(PYTEST) -q tests/unit/test_border_fuzz.py --timeout 3600 --fuzz-examples $(EXAMPLES) $(if $(SEED),--fuzz-seed $(SEED))
+	$(PYTEST) -q tests/unit/test_border_fuzz.py tests/unit/test_filters_fuzz.py --timeout 3600 --fuzz-examples $(EXAMPLES) $(if $(SEED),--fuzz-seed $(SEED))
 
 scheduler: $(VENV)/.ready ## the real cinder-scheduler against our reports, on loopback: RabbitMQ, Cinder 29.0.0
 	tests/scheduler/run

@@ -12,38 +12,24 @@ import contextlib
 import hashlib
 import json
 import os
-import re
 import struct
-from collections.abc import Callable, Iterator
-from itertools import product
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 
 from drivers import errors
-from drivers.errors import DriverError
 from drivers.helper import frames
 from drivers.helper.commands import Commands
 from drivers.helper.mounts import Mounts
 from drivers.helper.server import verbs
-from drivers.lvm.commands import Lvm
-from drivers.nfs.mounting import Mounting
-from drivers.shares import FLAGS, VALUED
+from tests.unit.fuzzing import fuzz
 from tests.unit.helper_process import HelperProcess
-from tests.unit.test_filters import (
-    CALLS,
-    MOUNTING,
-    SERVED,
-    SHARES,
-    Asking,
-    commands,
-    served,
-)
+from tests.unit.test_filters import SERVED, commands, served
 
-__all__ = ["commands", "served"]
+__all__ = ["commands", "fuzz", "served"]
 
 ID, OTHER = (
     f"{'0' * 8}-0000-4000-8000-{'0' * 12}",
@@ -51,40 +37,6 @@ ID, OTHER = (
 )
 NAME = f"volume-{ID}"
 POINT = "0" * 32
-
-Fuzz = Callable[..., None]
-
-
-@pytest.fixture
-def fuzz(
-    request: pytest.FixtureRequest, record_property: Callable[[str, object], None]
-) -> Fuzz:
-    """Runs a check with so many examples, and says how many and from which seed."""
-    wanted: int = request.config.getoption("--fuzz-examples")
-    number = request.config.getoption("--fuzz-seed")
-    number = int.from_bytes(os.urandom(4), "big") if number is None else number
-
-    def run(check: Callable[[Any], None], *strategies: Any) -> None:
-        done = 0
-
-        def counted(drawn: tuple[Any, ...]) -> None:
-            nonlocal done
-            done += 1
-            check(*drawn)
-
-        limits = settings(
-            max_examples=wanted,
-            deadline=None,
-            database=None,
-            suppress_health_check=list(HealthCheck),
-        )
-        try:
-            seed(number)(limits(given(st.tuples(*strategies))(counted)))()
-        finally:
-            name = request.node.name.removeprefix("test_")
-            record_property("fuzz", f"{name}: {done} examples, seed {number}")
-
-    return run
 
 
 @pytest.fixture(scope="module")
@@ -277,134 +229,3 @@ def test_random_verbs(fuzz, process: HelperProcess, canaries: Path) -> None:
 
 def test_every_verb_is_fuzzed(commands: Commands) -> None:
     assert verbs(SERVED, commands, Mounts()).keys() == WANTS.keys()
-
-
-# filters
-
-GROUP, BASE = "lun-share.1", "/run/lunshare/mnt"
-ADDED = st.sampled_from(
-    [
-        *(
-            "rootvg",
-            "root",
-            "/etc",
-            "..",
-            "/",
-            "/dev/sda",
-            "exec",
-            "suid",
-            "",
-            "x",
-            "a",
-        ),
-        *(
-            "--config",
-            "-a",
-            "--force",
-            "-o",
-            "lunshare2",
-            "\n",
-            "\0",
-            ";",
-            "`",
-            " ",
-            ",",
-        ),
-        *(NAME, f"{NAME}.new", f"lunshare/{NAME}", "lunshare/root", "lunshare"),
-    ]
-)
-UUID = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
-OURS = re.compile(rf"(volume|_snapshot|deleted|unmanaged)-{UUID}(\.[a-z0-9]+)?")
-
-
-@pytest.fixture
-def allowed(commands: Commands) -> list[list[str]]:
-    """Every command of the drivers."""
-    root = Asking(commands)
-    for method, given_ in CALLS:
-        getattr(Lvm(root, GROUP, 60), method)(*given_)
-    for method, share in product(MOUNTING, SHARES):
-        getattr(Mounting(root, BASE, 60), method)(share)
-    return [[Path(words[0]).name, *words[1:]] for words in root.allowed]
-
-
-def test_random_commands(fuzz, commands: Commands, allowed: list[list[str]]) -> None:
-    """What the filters let through, a second reading of it finds harmless too."""
-    options = {word for words in allowed for word in words if word.startswith("-")}
-    settings_ = {after(words, "--config") for words in allowed}
-    for words in allowed:
-        assert_harmless(words, options, settings_)
-
-    def check(number: int, at: int, place: int, word: str, how: str) -> None:
-        argv = list(allowed[number % len(allowed)])
-        at %= len(argv)
-        if how == "insert":
-            argv.insert(at, word)
-        elif how == "replace":
-            argv[at] = word
-        elif how == "splice":
-            place %= len(argv[at]) + 1
-            argv[at] = argv[at][:place] + word + argv[at][place:]
-        else:
-            argv[at] = allowed[place % len(allowed)][-1]
-        try:
-            commands.command(argv)
-        except DriverError:
-            return
-        assert_harmless(argv, options, settings_)
-
-    fuzz(
-        check,
-        st.integers(0, 10**6),
-        st.integers(0, 100),
-        st.integers(0, 10**6),
-        ADDED,
-        st.sampled_from(["insert", "replace", "splice", "swap"]),
-    )
-
-
-def after(words: list[str], option: str) -> str | None:
-    return words[words.index(option) + 1] if option in words else None
-
-
-def assert_harmless(argv: list[str], options: set[str], known: set[str | None]) -> None:
-    """No option but the drivers', nothing outside the served groups and shares."""
-    program, words = argv[0], argv[1:]
-    assert all(word.isprintable() for word in words), argv
-    assert {word for word in words if word.startswith("-")} <= options, argv
-    assert after(words, "--config") in known, argv
-    if program in ("mkdir", "mount", "umount"):
-        assert re.fullmatch(f"{BASE}/[0-9a-f]{{32}}", words[-1]), argv
-    if program == "mount":
-        source, chosen = words[-2], (after(words, "-o") or "").split(",")
-        assert any(source.startswith(each) for each in SERVED.shares), argv
-        assert ".." not in source.split("/"), argv
-        assert chosen[-3:] == ["nosuid", "nodev", "noexec"], argv
-        assert all(o.split("=")[0] in NFS_OPTIONS for o in chosen[:-3]), argv
-    if program in (
-        "lvrename",
-        "lvremove",
-        "lvcreate",
-        "lvchange",
-        "lvextend",
-        "lvreduce",
-    ):
-        changed = [word for word in words if not word.startswith("/dev/")]
-        group, _, name = (
-            changed[-1] if program != "lvrename" else words[-3]
-        ).partition("/")
-        assert SERVED.group(group), argv
-        assert program == "lvcreate" or not name or OURS.fullmatch(name), argv
-        if program == "lvrename":
-            assert OURS.fullmatch(words[-1]), argv
-        if program == "lvcreate":
-            assert OURS.fullmatch(str(after(words, "-n"))), argv
-    for word in words:
-        path = word.partition("=")[2] if program == "dd" else word
-        if program in ("dd", "blkdiscard", "sync") and path.startswith("/"):
-            group, name = path.removeprefix("/dev/").split("/")
-            assert SERVED.group(group), argv
-            assert OURS.fullmatch(name), argv
-
-
-NFS_OPTIONS = {*FLAGS.split("|"), *VALUED.split("|")}
