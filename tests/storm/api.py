@@ -13,7 +13,7 @@ from tests.storm.journal import Journal, Op
 
 VERSION = "volume 3.71"
 #: Seconds after which a request without an answer is a finding.
-PATIENCE = 45.0
+PATIENCE = 120.0
 _SUCCESS = frozenset({200, 202, 204})
 _REFUSALS = frozenset({400, 404, 409, 413})
 _UNAVAILABLE = 503
