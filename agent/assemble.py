@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +17,7 @@ from agent.api.settings import ApiSettings
 from agent.api.wsgi import build_app
 from agent.backends import MOMENT, Backends, load, share_of
 from agent.db import migrations
-from agent.db.engine import Database
+from agent.db.engine import PROBE_SECONDS, Database
 from agent.locks import Locks
 from agent.loops import Loop
 from agent.reporter import Reporter
@@ -61,13 +62,33 @@ class Assembly:
     loops: tuple[Loop | Wiping | Reporter, ...]
     database: Database
     jobs: Jobs
+    timer: Loop
 
-    def close(self) -> None:
-        """Stop timers, let running work end, close the database."""
+    def start(self, reconcile_again: bool) -> None:
+        """Start timers. A backend that comes up is reconciled at once."""
         for loop in self.loops:
-            loop.stop()
-        self.jobs.end()
-        self.database.close()
+            loop.start()
+        for backend in self.backends.values():
+            backend.came_up = self.timer.wake
+        if reconcile_again:
+            self.timer.wake()
+
+    def close(self, seconds: float = 60.0) -> bool:
+        """Stop timers, let running work end, close the database.
+
+        Whether all of it ended within so many seconds; else the caller ends the
+        process, and nothing is pulled away from under what is still under way.
+        """
+        until = time.monotonic() + seconds
+        for loop in self.loops:
+            if not isinstance(loop, Reporter):
+                loop.stop(0)
+        for loop in self.loops:
+            loop.stop(max(0.1, until - time.monotonic()))
+        ended = self.jobs.end(until) and not any(loop.alive for loop in self.loops)
+        if ended:
+            self.database.close()
+        return ended
 
 
 def assemble(conf: cfg.ConfigOpts, root: Root | None = None) -> Assembly:
@@ -159,14 +180,16 @@ def assemble(conf: cfg.ConfigOpts, root: Root | None = None) -> Assembly:
         resume=Resume(database, backends, jobs, making, services),
     )
     reports = reporter.make(conf, node.reports)
+    timer = Loop("reconcile", conf.reconcile_interval, reconcile.run)
     loops: tuple[Loop | Wiping | Reporter, ...] = (
-        Loop("reconcile", conf.reconcile_interval, reconcile.run),
+        timer,
+        Loop("database", PROBE_SECONDS, database.probe),
         Loop("stats", conf.backend_stats_polling_interval, node.refresh),
         wiping,
         *([reports] if reports else []),
     )
     app = build_app(services, _api_settings(conf))
-    return Assembly(app, services, reconcile, backends, loops, database, jobs)
+    return Assembly(app, services, reconcile, backends, loops, database, jobs, timer)
 
 
 def database_url(conf: cfg.ConfigOpts) -> str:

@@ -28,6 +28,7 @@ from agent.errors import (
     Invalid,
     StartupError,
 )
+from agent.turns import away
 from drivers import errors as driver_errors
 from drivers import registry
 from drivers.backend import Backend
@@ -76,10 +77,16 @@ class Slots:
         """Whether the calling thread has one."""
         now = time.monotonic()
         oldest = min(list(self._since.values()), default=now)
-        if not self._free.acquire(timeout=max(0.0, oldest + MOMENT - now)):
+        if not self._acquired(max(0.0, oldest + MOMENT - now)):
             return False
         self._since[threading.get_ident()] = time.monotonic()
         return True
+
+    def _acquired(self, wait: float) -> bool:
+        if self._free.acquire(blocking=False):
+            return True
+        with away():
+            return self._free.acquire(timeout=wait)
 
     def release(self) -> None:
         """Give the calling thread's back."""
@@ -118,6 +125,9 @@ class Look:
             self.done.set()
 
 
+_UNSEEN = "its first check is not done yet"
+
+
 @dataclass
 class NodeBackend:
     """One backend with what is known of it."""
@@ -129,7 +139,8 @@ class NodeBackend:
     capacity: Capacity | None = None
     wipes: tuple[Wipe, ...] = ()
     checked_at: float = 0.0
-    _found: str | None = "not checked yet"
+    came_up: Callable[[], None] = lambda: None
+    _found: str | None = _UNSEEN
     _look: Look | None = None
     _mutex: threading.Lock = field(default_factory=threading.Lock)
 
@@ -143,6 +154,11 @@ class NodeBackend:
     def up(self) -> bool:
         """Whether the last check found it working."""
         return self.problem is None
+
+    @property
+    def down(self) -> bool:
+        """Whether it is known not to work; before its first check ends it is not."""
+        return self._found not in (None, _UNSEEN)
 
     @contextmanager
     def working(self) -> Iterator[Backend]:
@@ -175,7 +191,7 @@ class NodeBackend:
         timer to learn that a volume group is gone.
         """
         try:
-            with translated():
+            with away(), translated():
                 yield
         except BackendFailed:
             if time.time() - self.checked_at > _SUSPECT_SECONDS:
@@ -224,7 +240,10 @@ class NodeBackend:
                 problem is None,
                 problem,
             )
+        came_up = problem is None and self._found is not None
         self._found, self.checked_at = problem, time.time()
+        if came_up:
+            self.came_up()
 
 
 @contextmanager

@@ -7,22 +7,32 @@ from __future__ import annotations
 import errno
 import ipaddress
 import os
-import select
 import socket
 import stat
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from cheroot import wsgi
-from cheroot.server import HTTPConnection, HTTPRequest
 
+from agent.connections import Connection, Loop
 from agent.errors import StartupError
+from agent.turns import Workers
 
 _FORM = "give HOST:PORT, [IPV6]:PORT or unix:PATH"
-_FOLLOWS = 2  # milliseconds
+_BACKLOG = 256
+#: Threads that run Python at once: one, but where one waits (agent.turns).
+_AT_ONCE = 1
 _HEADERS_MAX = 64 * 1024
 _OWNER_AND_GROUP = 0o660
+_LANE = tuple(
+    f"{method} {path} HTTP/1.".encode()
+    for method in ("GET", "HEAD")
+    for path in ("/healthz", "/healthcheck", "/readyz")
+)
+
+App = Callable[..., Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,55 +85,44 @@ def _parse(text: str) -> Address:
     return Address((host, int(port)))
 
 
-class Request(HTTPRequest):
-    """A request that is the last of its connection if its body came in chunks.
-
-    Cheroot reads what an answer left of a body of known length, and nothing of
-    a chunked one: the rest of it would be taken for the next request.
-    """
-
-    def parse_request(self) -> None:
-        """Read the head, and decide what becomes of the connection."""
-        super().parse_request()
-        if b"Transfer-Encoding" in self.inheaders:
-            self.close_connection = True
-
-
-class Connection(HTTPConnection):
-    """A connection whose next request stays with the thread that had the last.
-
-    Cheroot gives a connection back to its selector after each request, and two
-    more threads are woken for the next one. With 32 clients that each show a
-    volume again and again: 984 requests/s so, 1,302 this way (medians of four
-    turns each on a busy machine, 2 cores, Python 3.11, cheroot 11.1).
-    """
-
-    RequestHandlerClass = Request
-
-    def communicate(self) -> bool:
-        """Answer requests as long as they follow one another."""
-        while super().communicate():  # type: ignore[no-untyped-call]
-            if not self._follows():
-                return True
-        return False
-
-    def _follows(self) -> bool:
-        """Whether the next request is here in a moment, and no other is waiting."""
-        if self.server.requests.qsize:
-            return False
-        if self.rfile.has_data():
-            return True
-        poll = select.poll()
-        poll.register(self.socket, select.POLLIN)
-        return bool(poll.poll(_FOLLOWS))
-
-
 class Server(wsgi.Server):
-    """A server that takes nobody's place on a unix socket.
+    """A server whose threads never wait for a client, nor take another's socket.
 
-    Cheroot 11.1 removes whatever stands at the path, another daemon's socket or
-    a file, and lets everyone connect to what it makes there.
+    Cheroot reads requests and calls the app; the connections are in our own loop.
+    Its own (11.1) gives a thread to each client that has sent a first byte, and
+    removes whatever stands at the path of a unix socket, another daemon's socket
+    or a file, and lets everyone connect to what it makes there.
     """
+
+    def __init__(self, app: App, address: Address, threads: int, max_body: int) -> None:
+        super().__init__(address.bind, app, request_queue_size=_BACKLOG)
+        self._max_body = max_body
+        self.requests = Workers("request", threads, _AT_ONCE, self._answer)
+
+    def prepare(self) -> None:
+        """Bind, listen, and start the threads.
+
+        :raises OSError: the address cannot be had.
+        """
+        super().prepare()
+        vars(self).pop("_connections").close()  # cheroot's; ours is the loop
+        self.loop = Loop(self.socket, self._connect, self.requests.turns.put, _lane)
+
+    def serve(self) -> None:
+        """Answer requests until ``stop``."""
+        self.loop.run(self.requests.turns.relieve)
+
+    def stop(self, seconds: float = 5.0) -> None:
+        """Wait so many seconds for requests under way, then close what is open.
+
+        Answers that their clients have not fetched by then are lost.
+        """
+        if self.ready:
+            self.ready = False
+            self.loop.refuse()
+            self.requests.stop(time.monotonic() + seconds)
+            self.loop.stop()
+            self.socket.close()
 
     def bind_unix_socket(self, bind_addr: str) -> socket.socket:
         """Bind where nothing is, or where a killed daemon left its socket."""
@@ -134,25 +133,35 @@ class Server(wsgi.Server):
         os.chmod(bind_addr, _OWNER_AND_GROUP)  # whatever the umask took
         return made
 
+    @property
+    def can_add_keepalive_connection(self) -> bool:
+        """Whether this answer is not the last one of its connection."""
+        serving: bool = self.ready
+        return serving
 
-def serve(
-    app: Callable[..., Any], address: Address, threads: int, max_body: int = 2**20
-) -> wsgi.Server:
+    def _connect(self, client: socket.socket, address: Any) -> Connection:
+        made = Connection(self, client, _HEADERS_MAX, self._max_body)
+        if isinstance(address, tuple):
+            made.remote_addr, made.remote_port = address[:2]
+        return made
+
+    def _answer(self, connection: Connection) -> None:
+        """A worker's part."""
+        connection.answer()
+        self.loop.put(connection)
+
+
+def serve(app: App, address: Address, threads: int, max_body: int = 2**20) -> Server:
     """Bind; the caller runs ``serve()`` on what is returned, and ``stop()``.
 
     ``max_body`` is the largest request body in bytes that the app takes.
 
     :raises StartupError: the address cannot be had.
     """
-    server = Server(address.bind, app, numthreads=threads, request_queue_size=256)
+    server = Server(app, address, threads, max_body)
     server.error_log = _quiet  # type: ignore[method-assign,assignment]
-    server.ConnectionClass = Connection
-    # Cheroot's default of 10 makes an eleventh idle client connect anew. Idle
-    # connections are closed after 10 seconds, however many they are.
-    server.keep_alive_conn_limit = None  # type: ignore[assignment]
     server.max_request_header_size = _HEADERS_MAX
-    # The app says 413 itself and reads no further. This is the wall behind it:
-    # without one, cheroot would read the rest of a refused body into memory.
+    # The app says 413 itself and reads no further. This is the wall behind it.
     server.max_request_body_size = 4 * max_body
     try:
         server.prepare()
@@ -161,6 +170,11 @@ def serve(
             f"listen = {address} cannot be bound ({error}): is another daemon there?"
         ) from error
     return server
+
+
+def _lane(request: bytes) -> bool:
+    """Whether nothing may hold this up: it is answered from memory, at once."""
+    return request.startswith(_LANE)
 
 
 def _make_room(path: str) -> None:

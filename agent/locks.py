@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from oslo_concurrency import lockutils
 
 from agent.errors import Busy
+from agent.turns import away
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +61,12 @@ class Locks:
 
     def _acquired(self, lock: threading.Semaphore, volume_id: str, wait: float) -> bool:
         """All wait a moment, which is enough where nothing hangs; a few wait on."""
+        if lock.acquire(blocking=False):
+            return True
+        with away():
+            return self._waited(lock, volume_id, wait)
+
+    def _waited(self, lock: threading.Semaphore, volume_id: str, wait: float) -> bool:
         holder = self._holders.get(volume_id)
         held = time.monotonic() - holder.since if holder else 0.0
         moment = min(wait, max(0.0, self._moment - held))

@@ -4,12 +4,13 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from oslo_concurrency import lockutils
@@ -23,11 +24,13 @@ from agent.errors import StartupError
 
 LOG = log.getLogger(__name__)
 
+_GLANCE = 0.05  # seconds between two looks at a signal
 _STEP = 1.0  # seconds between two words to systemd in a long reconcile
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run lunshared; the answer is the exit code."""
+    code = 0
     try:
         conf = configure(sys.argv[1:] if argv is None else argv)
         with sole_owner(conf.state_path):
@@ -35,8 +38,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (StartupError, cfg.Error) as error:
         print(f"lunshared: {error}", file=sys.stderr)
         systemd.notify(f"STATUS={error}")
-        return 1
-    return 0
+        code = 1
+    if _left_over():
+        # Python would wait for threads that wait for storage. What they do is in
+        # the database as an intent, as it is when the process is killed.
+        logging.shutdown()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    return code
 
 
 def configure(argv: Sequence[str]) -> cfg.ConfigOpts:
@@ -81,35 +91,28 @@ def sole_owner(state_path: str) -> Iterator[None]:
 def run(conf: cfg.ConfigOpts) -> None:
     """From the first reconcile to the last request."""
     address = listener.parse(conf.listen, conf.auth_strategy)
-    if conf.single_processor:
-        keep_to_one_processor()
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     assembly = assemble(conf)
     try:
-        first_reconcile(assembly)
-        serve(conf, assembly, address, stop)
+        late = not first_reconcile(assembly, conf.start_wait, stop)
+        serve(conf, assembly, address, stop, late=late)
     finally:
         # What is exported stays exported: hosts go on while we are away.
-        assembly.close()
+        if not assembly.close(conf.stop_wait):
+            LOG.warning(
+                "[main] STOP left=steps under way after %s s; the next start goes on"
+                " with them",
+                conf.stop_wait,
+            )
 
 
-def keep_to_one_processor() -> None:
-    """Let this thread, and those it starts, run on one of our processors only.
-
-    Python runs one thread at a time. Where a thread that waits for its turn has a
-    processor of its own, each system call of another thread wakes it and hands
-    the turn over: 2.0 ms of CPU for one request instead of 0.7 (32 clients that
-    show a volume, 2 cores, Linux 6.18, Python 3.11). The last processor, because
-    the first gets most interrupts. A processor taken out at run time ends this:
-    the kernel then allows all of them again (cpuset_cpus_allowed_fallback).
-    """
-    os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
-
-
-def first_reconcile(assembly: Assembly) -> None:
+def first_reconcile(assembly: Assembly, wait: float, stop: threading.Event) -> bool:
     """Make the node equal to the database before anyone is listened to.
+
+    Whether that was done within ``wait`` seconds; what takes longer goes on beside
+    the requests. A target is what it was before the start until its turn comes.
 
     :raises StartupError: no backend works.
     """
@@ -124,10 +127,45 @@ def first_reconcile(assembly: Assembly) -> None:
                 f"STATUS=reconciling {done}/{total}", "EXTEND_TIMEOUT_USEC=60000000"
             )
 
-    assembly.reconcile.run(progress)
-    down = [b.problem for b in assembly.backends.values() if not b.up]
+    work = Aside("first reconcile", lambda: assembly.reconcile.run(progress, wait))
+    done = work.wait(wait, stop)
+    down = [b.problem for b in assembly.backends.values() if b.down]
     if len(down) == len(assembly.backends):
         raise StartupError(f"no backend works: {'; '.join(map(str, down))}")
+    if not done:
+        LOG.warning("[main] START reconcile is not done after %s s; it goes on", wait)
+    return done
+
+
+class Aside:
+    """Work in a thread that nobody has to wait for."""
+
+    def __init__(self, name: str, work: Callable[[], object]) -> None:
+        """Begin."""
+        self._work = work
+        self._error: Exception | None = None
+        self._done = threading.Event()
+        threading.Thread(target=self._run, name=name, daemon=True).start()
+
+    def wait(self, seconds: float, stop: threading.Event) -> bool:
+        """Whether it was done before so many seconds, and before ``stop``.
+
+        Raises what the work has raised.
+        """
+        end = time.monotonic() + seconds
+        while time.monotonic() < end and not stop.is_set():
+            if self._done.wait(min(_GLANCE, seconds)):
+                if self._error is not None:
+                    raise self._error
+                return True
+        return False
+
+    def _run(self) -> None:
+        try:
+            self._work()
+        except Exception as error:
+            self._error = error
+        self._done.set()
 
 
 def serve(
@@ -135,14 +173,14 @@ def serve(
     assembly: Assembly,
     address: listener.Address,
     stop: threading.Event,
+    late: bool,
 ) -> None:
     """Answer requests until ``stop``, then let those under way end."""
     names = ",".join(assembly.backends)
     server = listener.serve(
         assembly.app, address, conf.osapi_threads, conf.osapi_max_request_body_size
     )
-    for loop in assembly.loops:
-        loop.start()
+    assembly.start(reconcile_again=late)
     thread = threading.Thread(target=server.serve, name="listener", daemon=True)
     thread.start()
     try:
@@ -151,8 +189,14 @@ def serve(
         stop.wait()
         systemd.notify("STOPPING=1")
     finally:
-        server.stop()
+        server.stop(conf.stop_wait)
         thread.join()
+
+
+def _left_over() -> bool:
+    """Whether there are threads that Python would wait for."""
+    others = threading.enumerate()
+    return any(t for t in others if t is not threading.main_thread())
 
 
 if __name__ == "__main__":

@@ -64,6 +64,11 @@ class Reporter:
             self._process.kill()
             self._thread.join(timeout)
 
+    @property
+    def alive(self) -> bool:
+        """Whether its thread has not ended."""
+        return self._thread.is_alive()
+
     def _run(self) -> None:
         pause = FIRST
         while not self._stopped.is_set():

@@ -108,6 +108,7 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", "/v3/lunshare/orphans", _V0, orphans.index),
     Route("POST", "/v3/lunshare/orphans", _V0, orphans.recover),
     Route("DELETE", "/v3/lunshare/orphans/{kind}/{id}", _V0, orphans.delete),
+    Route("GET", "/v3/lunshare/health", _V0, health.whole),
 )
 
 _PREFIX = "/v3/"

@@ -74,13 +74,20 @@ OPTIONS = [
         help="Seconds for which a user message is kept: why a volume could not be"
         " created. Of more than a thousand the oldest go before that.",
     ),
-    cfg.BoolOpt(
-        "single_processor",
-        default=True,
-        help="Run all threads of the daemon on one processor: the last of those"
-        " that it may use. Python runs one of them at a time, and on several"
-        " processors they cost each other more than they gain. Not the helper, and"
-        " not the commands it starts.",
+    cfg.FloatOpt(
+        "start_wait",
+        default=20.0,
+        min=0.1,
+        help="Seconds that the start waits for backends to answer, and for the first"
+        " comparison of the live targets with the database. What takes longer goes"
+        " on while requests are answered; /readyz says so until it is done.",
+    ),
+    cfg.FloatOpt(
+        "stop_wait",
+        default=5.0,
+        min=0.1,
+        help="Seconds that the end waits for requests and steps that are under way."
+        " What takes longer is left; the next start goes on with it.",
     ),
     cfg.FloatOpt(
         "volume_lock_timeout",

@@ -9,7 +9,8 @@ what lets us acknowledge after it.
 
 from __future__ import annotations
 
-import threading
+import contextlib
+import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -18,17 +19,29 @@ from typing import Any
 import orjson
 import sqlalchemy as sa
 
+from agent.db.condition import Condition
+from agent.db.group import Group
+from agent.db.readers import Readers
+from agent.db.schema import SERVICES
 from agent.errors import DatabaseFailed, StartupError
 
 _PRAGMAS = (
     "PRAGMA journal_mode=WAL",
     "PRAGMA synchronous=FULL",
     "PRAGMA foreign_keys=ON",
-    "PRAGMA busy_timeout=10000",
+    # How long a client waits where another program holds the lock; then it is 503.
+    "PRAGMA busy_timeout=5000",
     # KiB. Each connection has a cache of its own, and the kernel's is behind it:
     # with 1,024 no request was faster (10,000 volumes, 30,000 attachments).
     "PRAGMA cache_size=-256",
 )
+
+
+#: Seconds between two looks at whether the database can be written.
+PROBE_SECONDS = 5.0
+
+# A row that comes and goes in one transaction: its page is written all the same.
+_PROBE = {"host": "", "binary": "probe", "disabled": False}
 
 
 def now() -> datetime:
@@ -48,7 +61,7 @@ class Database:
             self.engine = sa.create_engine(
                 url,
                 pool_size=connections,
-                max_overflow=0,
+                max_overflow=-1,
                 pool_timeout=30,
                 json_deserializer=orjson.loads,
             )
@@ -57,19 +70,24 @@ class Database:
                 f"[database] connection is not usable ({error}):"
                 " give a SQLAlchemy URL such as sqlite:////var/lib/lunshare/x.sqlite"
             ) from error
-        # SQLite has one writer; waiting here is fair and costs nothing, while
-        # its own busy handler sleeps and can starve a thread.
-        self._writer = threading.Lock()
-        self._sqlite = self.engine.dialect.name == "sqlite"
-        if self._sqlite:
+        self.condition = Condition()
+        self._group: Group | None = None
+        self._readers: Readers | None = None
+        if self.engine.dialect.name == "sqlite":
             sa.event.listen(self.engine, "connect", _prepare_sqlite)
+            self._group = Group(self.engine)
+            self._readers = Readers(self.engine, connections)
 
     @contextmanager
     def reading(self) -> Iterator[sa.Connection]:
         """One snapshot; nothing may be written in it."""
-        with self._explained(), self.engine.connect() as connection:
-            self._begin(connection, "BEGIN")
-            yield connection
+        with self._explained():
+            if self._readers is not None:
+                with self._readers.snapshot() as connection:
+                    yield connection
+            else:
+                with self.engine.connect() as connection:
+                    yield connection
 
     @contextmanager
     def writing(self) -> Iterator[sa.Connection]:
@@ -77,42 +95,52 @@ class Database:
 
         Never held while a driver works.
         """
-        with (
-            self._writer,
-            self._explained(),
-            self.engine.connect() as connection,
-            connection.begin(),
-        ):
-            # A deferred writer could fail at its first write with
-            # SQLITE_BUSY_SNAPSHOT.
-            self._begin(connection, "BEGIN IMMEDIATE")
-            yield connection
+        try:
+            with self._explained(), self._transaction() as connection:
+                yield connection
+        except DatabaseFailed as error:
+            self.condition.failed(error.message)
+            raise
+        self.condition.wrote()
+
+    def probe(self) -> None:
+        """Prove that a write reaches the disk, unless one has just now.
+
+        What it finds is in ``condition``.
+        """
+        if self.condition.fresh:
+            return
+        with contextlib.suppress(DatabaseFailed), self.writing() as connection:
+            connection.execute(sa.insert(SERVICES).values(_PROBE))
+            connection.execute(sa.delete(SERVICES).where(SERVICES.c.host == ""))
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sa.Connection]:
+        if self._group is not None:
+            with self._group.transaction() as connection:
+                yield connection
+        else:
+            with self.engine.begin() as connection:
+                yield connection
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
         try:
             yield
-        except (sa.exc.DatabaseError, sa.exc.TimeoutError) as error:
-            if isinstance(error, sa.exc.IntegrityError):
-                raise
+        except (sa.exc.IntegrityError, sqlite3.IntegrityError):
+            raise
+        except (sa.exc.DatabaseError, sa.exc.TimeoutError, sqlite3.Error) as error:
             raise DatabaseFailed(
                 f"the database {self.engine.url!r} cannot be used"
                 f" ({getattr(error, 'orig', None) or error}): check its path, its"
                 " owner and the room on its disk"
             ) from error
 
-    def _begin(self, connection: sa.Connection, statement: str) -> None:
-        """Say BEGIN to SQLite, straight to its driver.
-
-        As a statement of SQLAlchemy's, or from its "begin" event, it costs as
-        much as a query: one listener makes every execute look for others.
-        """
-        if self._sqlite:
-            driver: Any = connection.connection.dbapi_connection
-            driver.execute(statement)
-
     def close(self) -> None:
         """Close the idle connections."""
+        if self._group is not None and self._readers is not None:
+            self._group.close()
+            self._readers.close()
         self.engine.dispose()
 
 

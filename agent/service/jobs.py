@@ -4,13 +4,16 @@
 
 from __future__ import annotations
 
+import math
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 
 from oslo_log import log
 
 from agent.errors import AgentError
+from agent.turns import away
 
 LOG = log.getLogger(__name__)
 
@@ -46,12 +49,18 @@ class Jobs:
         self._pools: dict[tuple[str, bool], ThreadPoolExecutor] = {}
         self._jobs: dict[tuple[Step, str], _Job] = {}
 
-    def end(self) -> None:
-        """Let what is under way end; what waits for a thread is left to a restart."""
+    def end(self, until: float = math.inf) -> bool:
+        """Let what is under way end; what waits for a thread is left to a restart.
+
+        Whether all had ended at ``until``, a moment of time.monotonic().
+        """
         for copies in (True, False):  # a copy that ends leaves work behind
             for (_, kind), pool in list(self._pools.items()):
                 if kind is copies:
-                    pool.shutdown(wait=True, cancel_futures=True)
+                    pool.shutdown(wait=False, cancel_futures=True)
+            left = None if until == math.inf else max(0.0, until - time.monotonic())
+            wait(list(self._jobs.values()), left)
+        return not self._jobs
 
     def start(
         self, step: Step, ident: str, backend: str, copies: bool = False
@@ -106,7 +115,9 @@ class Jobs:
     ) -> None:
         """Have it done, and wait a little: what fails by then is raised here."""
         job = self.start(step, ident, backend, copies)
-        if wait([job], self._patience).done:
+        with away():
+            done = wait([job], self._patience).done
+        if done:
             job.result()
         else:
             job.add_done_callback(_logged(step, ident, backend))

@@ -127,19 +127,18 @@ class Node:
             if self._backends[pool.backend].capacity
         }
 
-    def refresh(self) -> None:
+    def refresh(self, wait: float | None = None) -> None:
         """Look at every backend's state and room again, at all of them at once.
 
-        Whoever does not answer within a moment is left to it: the others are
-        not held up. Before the first reconcile all are waited for, since a
+        Who does not answer within ``wait`` seconds (else a moment) is left to it:
+        the others are not held up. It is longer before the first reconcile, since a
         backend may have to activate every disk of its own after a boot.
         """
         looks = [backend.look() for backend in self._backends.values()]
         self._count()
-        end = time.monotonic() + MOMENT
+        end = time.monotonic() + (MOMENT if wait is None else wait)
         for look in looks:
-            left = max(0.0, end - time.monotonic())
-            look.wait(left if self._reconciled else None)
+            look.wait(max(0.0, end - time.monotonic()))
 
     def _count(self) -> None:
         """Count in SQL what volumes there are on each backend."""
@@ -169,6 +168,8 @@ class Node:
             f"backend {name} has volumes and is not among enabled_backends"
             for name in self._left_out
         ]
+        if self._db.condition.problem is not None:
+            problems.append(self._db.condition.problem)
         if not self._reconciled:
             problems.append("the live targets are not reconciled with the database yet")
         return Health(not problems, tuple(problems), self._failed, self._unknown)

@@ -9,6 +9,7 @@ is reported and left alone: an empty database must not tear down a live node.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import wait
 from dataclasses import dataclass, field
@@ -58,15 +59,24 @@ class Reconcile:
     ) -> None:
         self._db, self._backends, self._locks = db, backends, locks
         self._access, self._node, self._resumed = access, node, resume
+        self._one = threading.Lock()
 
-    def run(self, progress: Progress = lambda done, total: None) -> Outcome:
-        """Check the backends, then bring every volume in line; never raises.
+    def run(
+        self,
+        progress: Progress = lambda done, total: None,
+        wait: float | None = None,
+    ) -> Outcome:
+        """Check the backends, then bring every volume in line.
 
         What a request is working on is left to it. ``progress`` is told how
-        many volumes are done, of how many.
+        many volumes are done, of how many. ``wait`` is agent.service.node's.
         """
+        with self._one:
+            return self._run(progress, wait)
+
+    def _run(self, progress: Progress, wait: float | None) -> Outcome:
         outcome = Outcome()
-        self._node.refresh()
+        self._node.refresh(wait)
         work = self._work(outcome)
         for done, volume_id in enumerate(work):
             progress(done, len(work))

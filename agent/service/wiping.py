@@ -57,6 +57,11 @@ class Wiping:
             if thread.ident is not None:
                 thread.join(max(0.0, end - time.monotonic()))
 
+    @property
+    def alive(self) -> bool:
+        """Whether a step may be under way."""
+        return any(thread.is_alive() for thread in self._threads)
+
     def wake(self, backend: str) -> None:
         """A disk may have been deleted: look at once."""
         if backend in self._more:

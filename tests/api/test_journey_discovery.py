@@ -211,7 +211,25 @@ def test_a_node_that_works_is_ready(client: testing.TestClient):
         "problems": [],
         "failed": [],
         "unknown": [],
+        "counts": {"failed": 0, "unknown": 0},
     }
+
+
+def test_readyz_stays_small_and_all_of_it_is_elsewhere(
+    node: Node, client: testing.TestClient
+):
+    noted = node.services.node.health()
+    lost = [f"disk /dev/x{number} has no row" for number in range(5000)]
+    lost += [f"export of volume {number} has no row" for number in range(3)]
+    node.services.node.note_reconciled(("volume 1: x",), tuple(lost))
+    told = client.simulate_get("/readyz")
+    whole = client.simulate_get("/v3/lunshare/health").json["health"]
+    node.services.node.note_reconciled(noted.failed, noted.unknown)
+    assert len(told.text) < 2000
+    assert told.json["counts"] == {"failed": 1, "unknown": 5003}
+    assert told.json["unknown"] == lost[:5] + lost[-3:]
+    assert whole["unknown"] == lost
+    assert whole["failed"] == ["volume 1: x"]
 
 
 def test_a_node_that_does_not_work_says_why(node: Node, client: testing.TestClient):

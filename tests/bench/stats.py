@@ -11,7 +11,7 @@ what GET get_pools makes of it; a choice is what a create asks before its row.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from drivers import fake_storage
@@ -48,7 +48,7 @@ def figures(state: Path) -> Iterator[Figure]:
 
 
 def _measured(node: Node, where: str) -> Iterator[Figure]:
-    work = {
+    work: dict[str, Callable[[], object]] = {
         "a look at a backend": node.services.node.refresh,
         "a report of its pool": lambda: node.services.node.pools(CTX),
         "a choice": lambda: node.services.scheduler.explain(CTX, 1, None, None),

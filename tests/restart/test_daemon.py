@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -50,24 +49,6 @@ def test_eventlet_is_not_in_the_process(running) -> None:
         "sys.exit('eventlet' in sys.modules or 'greenlet' in sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
-
-
-@pytest.mark.parametrize(
-    ("single", "allowed"),
-    [
-        ("true", {max(os.sched_getaffinity(0))}),
-        ("false", os.sched_getaffinity(0)),
-    ],
-)
-def test_its_threads_share_one_processor_unless_told(
-    single: str, allowed: set[int], tmp_path: Path
-) -> None:
-    (tmp_path / "more.conf").write_text(f"[DEFAULT]\nsingle_processor = {single}\n")
-    with daemon(tmp_path, tmp_path / "more.conf") as (process, url, _):
-        answered(f"{url}/readyz", process)
-        threads = [int(task) for task in os.listdir(f"/proc/{process.pid}/task")]
-        assert len(threads) > 32  # the workers, which were there before READY
-        assert all(os.sched_getaffinity(thread) == allowed for thread in threads)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,116 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""Where an HTTP request ends among the bytes that have come so far.
+
+It decides only when a request is handed to a thread, which then never waits for
+its client. What the request says is read by the HTTP library, from these bytes
+and no others: where both should differ, the connection ends.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+
+from cheroot.server import HeaderReader
+
+_HEAD_END = re.compile(rb"\n\r?\n")
+_SIZE_LINE = 1024  # bytes of a chunk's size with its extensions
+
+
+class TooLarge(Exception):
+    """The body in chunks has more bytes than are taken."""
+
+
+class Framing:
+    """One request; told of ever more of its bytes."""
+
+    def __init__(self, head_max: int, body_max: int) -> None:
+        """Most bytes of a head, and of a body."""
+        self._head_max, self._body_max = head_max, body_max
+        self._seen = 0
+        self._body = 0
+        self._length = 0
+        self._chunked, self._decoded, self._last = False, 0, False
+        #: It waits for "100 Continue" before it sends its body.
+        self.expects = False
+        #: What is behind its end is not known: its connection ends with it.
+        self.broken = False
+
+    def end(self, data: bytearray) -> int | None:
+        """Where it ends, or None: more must come.
+
+        What is too large or makes no sense ends where the bytes end: the library
+        has a word for it.
+
+        :raises TooLarge: 413.
+        """
+        if not self._body and not self._head(data):
+            return self._broken(data) if len(data) > self._head_max else None
+        if self._chunked:
+            return self._chunks(data)
+        if self._length > self._body_max:
+            self.broken = True  # refused by what its head says
+            return self._body
+        end = self._body + self._length
+        return end if len(data) >= end else None
+
+    def _head(self, data: bytearray) -> bool:
+        """Whether the head is whole; then it is read."""
+        found = _HEAD_END.search(data, self._seen)
+        if found is None:
+            self._seen = max(0, len(data) - 3)
+            return False
+        self._body = self._seen = found.end()
+        head = bytes(data[: self._body])
+        lower = head.lower()
+        if b"content-length" in lower or b"transfer-encoding" in lower:
+            self._read(head)
+            self.expects = b"100-continue" in lower
+        return True
+
+    def _read(self, head: bytes) -> None:
+        """Read the head as the library will."""
+        try:
+            fields = HeaderReader()(io.BytesIO(head.lstrip().partition(b"\n")[2]))
+            self._length = max(0, int(fields.get(b"Content-Length", 0)))
+        except ValueError:
+            self.broken = True
+            return
+        self._chunked = b"chunked" in fields.get(b"Transfer-Encoding", b"").lower()
+
+    def _chunks(self, data: bytearray) -> int | None:
+        """Go from chunk to chunk, as far as they are here."""
+        while (stop := data.find(b"\n", self._seen)) >= 0:
+            line = bytes(data[self._seen : stop]).strip()
+            if self._last:
+                self._seen = stop + 1
+                if not line:
+                    return self._seen
+            elif not self._chunk(line, stop, len(data)):
+                return self._broken(data) if self.broken else None
+        if len(data) - self._seen > _SIZE_LINE:
+            return self._broken(data)
+        return None
+
+    def _chunk(self, line: bytes, stop: int, have: int) -> bool:
+        """Whether this chunk is here; then step behind it."""
+        try:
+            size = int(line.partition(b";")[0], 16)
+        except ValueError:
+            size = -1
+        if size < 0:
+            self.broken = True
+            return False
+        if self._decoded + size > self._body_max:
+            raise TooLarge
+        self._last = not size
+        behind = stop + 1 + (size + 2 if size else 0)
+        if behind > have:
+            return False
+        self._seen, self._decoded = behind, self._decoded + size
+        return True
+
+    def _broken(self, data: bytearray) -> int:
+        self.broken = True
+        return len(data)

@@ -1,0 +1,203 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""Threads that answer requests, of which few run at once.
+
+Python runs one thread at a time. Where many are ready to run, each system call
+hands the interpreter to another of them, on another processor: 2.0 ms of CPU for
+a request instead of 0.7 (32 clients that show a volume, 2 cores, Linux 6.18,
+Python 3.11). So a thread takes a turn before it works. It gives the turn back
+while it waits for something (``away``): storage, a lock, a disk. Whoever comes
+back goes first, so that what holds a lock or a transaction is not kept from it
+by requests that have not begun.
+
+A turn is for speed only. One that is kept for longer than a moment does not count
+any more: what hangs keeps nobody from working.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+Item = TypeVar("Item")
+
+#: Seconds after which a turn does not count any more.
+MOMENT = 0.1
+
+
+class _Thread:
+    """A thread of the pool, as others wake it."""
+
+    __slots__ = ("ident", "item", "wake")
+
+    def __init__(self) -> None:
+        self.ident = threading.get_ident()
+        self.item: object = None
+        self.wake = threading.Lock()
+        self.wake.acquire()
+
+
+class Turns(Generic[Item]):
+    """A queue of work, and the turns of the threads that take from it."""
+
+    def __init__(self, at_once: int) -> None:
+        self._at_once = at_once
+        self._mutex = threading.Lock()
+        self._items: deque[Item | None] = deque()
+        self._idle: list[_Thread] = []
+        self._back: deque[_Thread] = deque()
+        self._running: dict[int, float] = {}
+
+    def __len__(self) -> int:
+        """How many items wait."""
+        return len(self._items)
+
+    def put(self, item: Item | None) -> None:
+        """Have it done by one of the threads. None ends the thread that takes it."""
+        with self._mutex:
+            self._items.append(item)
+            self._start()
+
+    def get(self) -> Item | None:
+        """The next item for the calling thread, which is done with its last one."""
+        me = _me(self)
+        with self._mutex:
+            self._running.pop(me.ident, None)
+            self._return()
+            if self._items and self._free():
+                self._running[me.ident] = time.monotonic()
+                return self._items.popleft()
+            self._idle.append(me)
+        me.wake.acquire()
+        return me.item  # type: ignore[return-value]
+
+    def leave(self) -> None:
+        """The calling thread waits for something: another one may run."""
+        with self._mutex:
+            if self._running.pop(threading.get_ident(), None) is not None:
+                self._return()
+                self._start()
+
+    def back(self) -> None:
+        """The calling thread goes on, as soon as one that runs gives its turn."""
+        me = _me(self)
+        with self._mutex:
+            if self._free():
+                self._running[me.ident] = time.monotonic()
+                return
+            self._back.append(me)
+        if not me.wake.acquire(timeout=MOMENT):
+            self._insist(me)
+
+    def relieve(self) -> None:
+        """Count no turn that has been kept for longer than a moment."""
+        late = time.monotonic() - MOMENT
+        with self._mutex:
+            for ident, since in list(self._running.items()):
+                if since < late:
+                    del self._running[ident]
+            self._return()
+            self._start()
+
+    def _insist(self, me: _Thread) -> None:
+        """Run although nobody gave a turn."""
+        with self._mutex:
+            if me in self._back:
+                self._back.remove(me)
+                self._running[me.ident] = time.monotonic()
+                return
+        me.wake.acquire()  # it was given just now
+
+    def _free(self) -> bool:
+        return len(self._running) < self._at_once
+
+    def _return(self) -> None:
+        """Let those go on who have waited for something."""
+        while self._back and self._free():
+            thread = self._back.popleft()
+            self._running[thread.ident] = time.monotonic()
+            thread.wake.release()
+
+    def _start(self) -> None:
+        """Give what waits to threads that have nothing to do, the last one first."""
+        while self._items and self._idle and self._free() and not self._back:
+            thread = self._idle.pop()
+            thread.item = self._items.popleft()
+            self._running[thread.ident] = time.monotonic()
+            thread.wake.release()
+
+
+class _Mine(threading.local):
+    """What a thread of a pool knows of itself."""
+
+    thread: _Thread | None = None
+    turns: Turns[object] | None = None
+
+
+_MINE = _Mine()
+
+
+def _me(turns: Turns[Item]) -> _Thread:
+    if _MINE.thread is None:
+        _MINE.thread, _MINE.turns = _Thread(), turns  # type: ignore[assignment]
+    return _MINE.thread
+
+
+class _Away:
+    """``with away():`` around what waits. Nothing where no turn is kept."""
+
+    def __enter__(self) -> None:
+        if _MINE.turns is not None:
+            _MINE.turns.leave()
+
+    def __exit__(self, *error: object) -> None:
+        if _MINE.turns is not None:
+            _MINE.turns.back()
+
+
+_AWAY = _Away()
+
+
+def away() -> _Away:
+    """A block in which the calling thread waits, and needs no turn."""
+    return _AWAY
+
+
+class Workers(Generic[Item]):
+    """So many threads, each of which does what is put, one after the other."""
+
+    def __init__(
+        self, name: str, threads: int, at_once: int, work: Callable[[Item], None]
+    ) -> None:
+        """``work`` must not raise."""
+        self.turns: Turns[Item] = Turns(at_once)
+        self._work = work
+        self._threads = [
+            threading.Thread(target=self._run, name=f"{name} {number}", daemon=True)
+            for number in range(threads)
+        ]
+
+    def start(self) -> None:
+        """Begin."""
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self, until: float) -> bool:
+        """Let what waits and what is under way end; whether all did in time.
+
+        ``until`` is a moment of time.monotonic().
+        """
+        for _ in self._threads:
+            self.turns.put(None)
+        for thread in self._threads:
+            if thread.ident is not None:
+                thread.join(max(0.0, until - time.monotonic()))
+        return not any(thread.is_alive() for thread in self._threads)
+
+    def _run(self) -> None:
+        while (item := self.turns.get()) is not None:
+            self._work(item)
+        self.turns.leave()

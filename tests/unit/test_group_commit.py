@@ -1,0 +1,178 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""Transactions that share a commit."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from agent.db import migrations
+from agent.db.engine import Database
+from agent.db.schema import SERVICES
+from agent.errors import DatabaseFailed, NotFound
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "x.sqlite"
+
+
+@pytest.fixture
+def database(path: Path) -> Iterator[Database]:
+    made = Database(f"sqlite:///{path}", connections=2)
+    migrations.upgrade(made)
+    yield made
+    made.close()
+
+
+def put(database: Database, name: str, error: Exception | None = None) -> None:
+    with database.writing() as connection:
+        row = {"host": name, "binary": "b", "disabled": True}
+        connection.execute(sa.insert(SERVICES).values(row))
+        if error is not None:
+            raise error
+
+
+def names(path: Path) -> set[str]:
+    """What another program reads: committed, not only seen here."""
+    with sqlite3.connect(path) as other:
+        return {row[0] for row in other.execute("SELECT host FROM services")}
+
+
+def together(
+    database: Database, calls: list[Callable[[], None]]
+) -> list[BaseException | None]:
+    """Do all of these while one writer is under way; what each raised, it last."""
+    raised: list[BaseException | None] = [None] * len(calls)
+
+    def run(number: int) -> None:
+        try:
+            calls[number]()
+        except BaseException as error:
+            raised[number] = error
+
+    threads = [threading.Thread(target=run, args=(n,)) for n in range(len(calls))]
+
+    def leader() -> None:
+        with database.writing() as connection:
+            row = {"host": "first", "binary": "b", "disabled": True}
+            connection.execute(sa.insert(SERVICES).values(row))
+            for thread in threads:
+                thread.start()
+            group = database._group
+            while group is not None and group._waiting < len(threads):
+                time.sleep(0.001)
+
+    calls.append(leader)
+    raised.append(None)
+    run(len(calls) - 1)
+    for thread in threads:
+        thread.join()
+    return raised
+
+
+def commits(database: Database) -> list[str]:
+    """Every COMMIT that SQLite does from now on."""
+    seen: list[str] = []
+    put(database, "opened")
+    assert database._group is not None
+    connection = database._group._connection
+    assert connection is not None
+    driver = connection.connection.dbapi_connection
+    driver.set_trace_callback(lambda said: said == "COMMIT" and seen.append(said))
+    return seen
+
+
+def test_those_who_come_together_share_one_commit(
+    database: Database, path: Path
+) -> None:
+    seen = commits(database)
+    calls = [lambda n=n: put(database, f"n{n}") for n in range(9)]
+    assert together(database, calls) == [None] * 10
+    assert names(path) >= {"first", *(f"n{n}" for n in range(9))}
+    assert len(seen) == 1
+
+
+def test_one_that_raises_is_undone_alone(database: Database, path: Path) -> None:
+    error = NotFound("volume", "x")
+    calls = [lambda: put(database, "yes"), lambda: put(database, "no", error)]
+    calls += [lambda: put(database, "too")]
+    assert together(database, calls) == [None, error, None, None]
+    assert names(path) == {"first", "yes", "too"}
+    with pytest.raises(NotFound):
+        put(database, "alone", error)
+    put(database, "after")
+    assert names(path) == {"first", "yes", "too", "after"}
+
+
+def test_a_commit_that_fails_is_told_to_each_of_them(
+    database: Database, path: Path
+) -> None:
+    def dangling() -> None:
+        with database.writing() as connection:
+            connection.execute(sa.text("PRAGMA defer_foreign_keys=ON"))
+            connection.execute(
+                sa.text(
+                    "INSERT INTO volume_attachment (id, volume_id, attach_status,"
+                    " deleted) VALUES ('a', 'none', 'reserved', 0)"
+                )
+            )
+
+    raised = together(database, [dangling, lambda: put(database, "b")])
+    told = [error is not None for error in raised]
+    assert all(told)
+    assert names(path) == set()
+    put(database, "after")
+    assert names(path) == {"after"}
+
+
+def test_a_disk_that_is_full_takes_what_it_says_and_no_more(
+    database: Database, path: Path
+) -> None:
+    put(database, "before")
+    assert database._group is not None
+    connection = database._group._connection
+    assert connection is not None
+    driver = connection.connection.dbapi_connection
+    (pages,) = driver.execute("PRAGMA page_count").fetchone()
+    driver.execute(f"PRAGMA max_page_count={pages}")
+    calls = [lambda n=n: put(database, f"n{n}" + "x" * 3000) for n in range(6)]
+    raised = together(database, calls)
+    assert any(isinstance(error, DatabaseFailed) for error in raised)
+    assert ("first" in names(path)) is (raised[-1] is None)
+    there = {name.rstrip("x") for name in names(path)}
+    for number, error in enumerate(raised[:-1]):
+        assert (f"n{number}" in there) is (error is None)
+    assert database.condition.problem is None or "full" in database.condition.problem
+
+
+def test_a_database_that_may_only_be_read_says_so(
+    database: Database, path: Path
+) -> None:
+    put(database, "x")
+    database.close()
+    reading = Database(f"sqlite:///file:{path}?mode=ro&uri=true", connections=1)
+    reading.condition.failed("unknown yet")
+    reading.probe()
+    assert "readonly" in str(reading.condition.problem)
+    reading.close()
+
+
+def test_a_probe_leaves_nothing_and_is_not_done_after_a_write(
+    database: Database, path: Path
+) -> None:
+    seen = commits(database)
+    database.probe()
+    assert seen == []
+    database.condition.failed("it was so")
+    database.probe()
+    assert seen == ["COMMIT"]
+    assert database.condition.problem is None
+    assert names(path) == {"opened"}

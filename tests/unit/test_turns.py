@@ -1,0 +1,97 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""Threads that take turns."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+from agent.turns import Workers, away
+
+
+def until(what: Callable[[], bool]) -> None:
+    end = time.monotonic() + 20
+    while not what():
+        assert time.monotonic() < end
+        time.sleep(0.001)
+
+
+def ended(workers: Workers) -> None:
+    assert workers.stop(time.monotonic() + 20)
+
+
+def test_one_runs_at_a_time_and_all_is_done() -> None:
+    mutex, done = threading.Lock(), []
+
+    def work(item: int) -> None:
+        assert mutex.acquire(blocking=False)
+        for _ in range(20):
+            time.sleep(0)  # a system call: the interpreter may change hands
+        mutex.release()
+        done.append(item)
+
+    workers: Workers[int] = Workers("turn", 8, 1, work)
+    workers.start()
+    for item in range(1, 100):
+        workers.turns.put(item)
+    ended(workers)
+    assert sorted(done) == list(range(1, 100))
+
+
+def test_others_run_while_one_waits_and_it_goes_first_when_it_is_back() -> None:
+    gate, order = threading.Event(), []
+
+    def work(item: int) -> None:
+        if item == 1:
+            with away():
+                gate.wait(20)
+        if item == 2:
+            gate.set()
+            until(lambda: bool(workers.turns._back))
+            for other in (3, 4, 5):
+                workers.turns.put(other)
+        order.append(item)
+
+    workers: Workers[int] = Workers("turn", 4, 1, work)
+    workers.start()
+    workers.turns.put(1)
+    workers.turns.put(2)
+    until(lambda: len(order) == 5)
+    ended(workers)
+    assert order == [2, 1, 3, 4, 5]
+
+
+def test_a_turn_that_is_kept_too_long_does_not_count() -> None:
+    gate, done = threading.Event(), []
+
+    def work(item: int) -> None:
+        if item == 1:
+            gate.wait(20)  # without away(): it hangs
+        done.append(item)
+
+    workers: Workers[int] = Workers("turn", 3, 1, work)
+    workers.start()
+    workers.turns.put(1)
+    workers.turns.put(2)
+
+    def relieved() -> bool:
+        workers.turns.relieve()
+        return done == [2]
+
+    until(relieved)
+    gate.set()
+    ended(workers)
+    assert done == [2, 1]
+
+
+def test_an_end_that_something_holds_up_is_said() -> None:
+    gate = threading.Event()
+    workers: Workers[int] = Workers("turn", 2, 1, lambda _: bool(gate.wait(20)))
+    workers.start()
+    workers.turns.put(1)
+    until(lambda: not len(workers.turns))
+    assert not workers.stop(time.monotonic() + 0.05)
+    gate.set()
+    ended(workers)
