@@ -44,6 +44,7 @@ _THIS = _A.volume_id == sa.bindparam("volume_id")
 _INSERT = sa.insert(VOLUME_ATTACHMENT)
 _ONE = _ALL.where(_A.id == sa.bindparam("id"), _HERE)
 _OF_VOLUME = _ALL.where(_THIS, _HERE).order_by(*_AGE)
+_LEFT = sa.select(*BRIEF).where(_THIS, _HERE)
 _OF_INITIATOR = _ALL.where(
     _THIS, _A.initiator == sa.bindparam("initiator"), _HERE
 ).order_by(*_AGE)
@@ -144,6 +145,12 @@ def of_volume(connection: sa.Connection, volume_id: str) -> list[Attachment]:
     """The attachments of one volume, oldest first, whole."""
     found = connection.execute(_OF_VOLUME, {"volume_id": volume_id})
     return [_record(row) for row in found]
+
+
+def left(connection: sa.Connection, volume_id: str, most: int) -> list[Attachment]:
+    """Attachments of one volume in brief, in no order: so many at most."""
+    found = connection.execute(_LEFT.limit(most), {"volume_id": volume_id})
+    return [brief(row) for row in found]
 
 
 def of_initiator(

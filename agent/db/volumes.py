@@ -66,6 +66,8 @@ _ONE = (
     .order_by(_A.created_at, _A.id)
 )
 
+_BARE = _ROWS.where(_V.id == sa.bindparam("volume_id"), _HERE)
+
 _FIELDS = {
     "name": "display_name",
     "description": "display_description",
@@ -163,6 +165,15 @@ def get(connection: sa.Connection, volume_id: str) -> Volume | None:
     hosts = [row[_WIDTH:] for row in rows]
     attached = [attachments.brief(host) for host in hosts if host[0] is not None]
     return _record(rows[0][:_WIDTH], attached)
+
+
+def bare(connection: sa.Connection, volume_id: str) -> Volume | None:
+    """One volume without its attachments, or None: one row, however many hosts it has.
+
+    Its ``status`` is its own: not whether it is attached.
+    """
+    row = connection.execute(_BARE, {"volume_id": volume_id}).first()
+    return None if row is None else _record(row)
 
 
 def page(connection: sa.Connection, page: Page, detail: bool = True) -> list[Volume]:

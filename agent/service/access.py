@@ -223,7 +223,7 @@ def with_secrets(row: Attachment) -> Attachment:
 
 
 def _volume(connection: Any, row: Attachment) -> Volume:
-    volume = volumes.get(connection, row.volume_id)
+    volume = volumes.bare(connection, row.volume_id)
     if volume is None:
         raise NotFound("volume", row.volume_id)
     return volume

@@ -30,6 +30,8 @@ LOG = log.getLogger(__name__)
 _CONNECTABLE = WANTED | {AttachStatus.RESERVED, AttachStatus.ERROR_ATTACHING}
 _COMPLETABLE = WANTED | {AttachStatus.RESERVED}
 
+_LEFT = 100  # attachments in the answer to a detach
+
 Rows = list[Attachment]
 
 
@@ -130,7 +132,8 @@ class Attachments:
     def delete(self, ctx: Context, attachment_id: str) -> Rows:
         """Close the access, end the host's session, forget the attachment.
 
-        Returns the attachments that the volume still has. When this returns,
+        Returns attachments that the volume still has, in brief and a hundred at
+        most, so that it costs the same however many there are. When this returns,
         no write of that host is under way any more and it cannot log in.
 
         :raises NotFound: there is none, or not any more.
@@ -141,7 +144,7 @@ class Attachments:
         with self._locks.volume(volume_id, f"the detach of {attachment_id}"):
             self._access.release(self._row(attachment_id))
         with self._db.reading() as connection:
-            return attachments.of_volume(connection, volume_id)
+            return attachments.left(connection, volume_id, _LEFT)
 
     def _row(self, attachment_id: str) -> Attachment:
         with self._db.reading() as connection:
@@ -154,11 +157,11 @@ class Attachments:
         self, connection: Any, new: NewAttachment
     ) -> tuple[Volume, Attachment]:
         free = volumes.claim(connection, new.volume_id, new.instance_uuid)
-        volume = volumes.get(connection, new.volume_id)
+        volume = volumes.bare(connection, new.volume_id)
         if volume is None:
             raise NotFound("volume", new.volume_id)
         if not free:
-            raise _taken(volume)
+            raise _taken(volumes.get(connection, new.volume_id) or volume)
         self._access.need(volume, new.mode)
         row = Attachment(
             id=str(uuid.uuid4()),
@@ -208,7 +211,7 @@ class Attachments:
         return replace(row, status=attaching, **values)
 
     def _healthy(self, connection: Any, row: Attachment) -> Volume:
-        volume = volumes.get(connection, row.volume_id)
+        volume = volumes.bare(connection, row.volume_id)
         if volume is None:
             raise NotFound("volume", row.volume_id)
         if volume.own_status is not VolumeStatus.AVAILABLE:

@@ -47,6 +47,15 @@ def fill(state: Path, count: int) -> list[str]:
     return ids
 
 
+def hosts(state: Path, volume: Volume, count: int) -> None:
+    """Attach so many hosts to a volume, in rows only."""
+    database = Database(f"sqlite:///{state}/lunshare.sqlite", connections=1)
+    with database.writing() as connection:
+        for host in range(count):
+            attachments.insert(connection, _attached(volume, f"many-{host}"))
+    database.close()
+
+
 def _attached(volume: Volume, host: str) -> Attachment:
     initiator = f"iqn.1994-05.com.example:{host}"
     told = {
