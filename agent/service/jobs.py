@@ -54,13 +54,17 @@ class Jobs:
 
         Whether all had ended at ``until``, a moment of time.monotonic().
         """
+        left = None if until == math.inf else max(0.0, until - time.monotonic())
+        ending = threading.Thread(target=self._shut_down, name="end", daemon=True)
+        ending.start()
+        ending.join(left)
+        return not ending.is_alive()
+
+    def _shut_down(self) -> None:
         for copies in (True, False):  # a copy that ends leaves work behind
             for (_, kind), pool in list(self._pools.items()):
                 if kind is copies:
-                    pool.shutdown(wait=False, cancel_futures=True)
-            left = None if until == math.inf else max(0.0, until - time.monotonic())
-            wait(list(self._jobs.values()), left)
-        return not self._jobs
+                    pool.shutdown(wait=True, cancel_futures=True)
 
     def start(
         self, step: Step, ident: str, backend: str, copies: bool = False

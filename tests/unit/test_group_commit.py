@@ -7,8 +7,10 @@ from __future__ import annotations
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -47,9 +49,10 @@ def names(path: Path) -> set[str]:
 
 
 def together(
-    database: Database, calls: list[Callable[[], None]]
+    database: Database, given: Sequence[Callable[[], None]]
 ) -> list[BaseException | None]:
     """Do all of these while one writer is under way; what each raised, it last."""
+    calls = list(given)
     raised: list[BaseException | None] = [None] * len(calls)
 
     def run(number: int) -> None:
@@ -78,15 +81,20 @@ def together(
     return raised
 
 
+def writer(database: Database) -> Any:
+    """SQLite's driver, as the writers have it."""
+    assert database._group is not None
+    connection = database._group._connection
+    assert connection is not None
+    return connection.connection.dbapi_connection
+
+
 def commits(database: Database) -> list[str]:
     """Every COMMIT that SQLite does from now on."""
     seen: list[str] = []
     put(database, "opened")
-    assert database._group is not None
-    connection = database._group._connection
-    assert connection is not None
-    driver = connection.connection.dbapi_connection
-    driver.set_trace_callback(lambda said: said == "COMMIT" and seen.append(said))
+    driver = writer(database)
+    driver.set_trace_callback(lambda said: seen.extend([said] * (said == "COMMIT")))
     return seen
 
 
@@ -94,7 +102,7 @@ def test_those_who_come_together_share_one_commit(
     database: Database, path: Path
 ) -> None:
     seen = commits(database)
-    calls = [lambda n=n: put(database, f"n{n}") for n in range(9)]
+    calls = [partial(put, database, f"n{n}") for n in range(9)]
     assert together(database, calls) == [None] * 10
     assert names(path) >= {"first", *(f"n{n}" for n in range(9))}
     assert len(seen) == 1
@@ -137,13 +145,10 @@ def test_a_disk_that_is_full_takes_what_it_says_and_no_more(
     database: Database, path: Path
 ) -> None:
     put(database, "before")
-    assert database._group is not None
-    connection = database._group._connection
-    assert connection is not None
-    driver = connection.connection.dbapi_connection
+    driver = writer(database)
     (pages,) = driver.execute("PRAGMA page_count").fetchone()
     driver.execute(f"PRAGMA max_page_count={pages}")
-    calls = [lambda n=n: put(database, f"n{n}" + "x" * 3000) for n in range(6)]
+    calls = [partial(put, database, f"n{n}" + "x" * 3000) for n in range(6)]
     raised = together(database, calls)
     assert any(isinstance(error, DatabaseFailed) for error in raised)
     assert ("first" in names(path)) is (raised[-1] is None)

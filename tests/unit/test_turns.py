@@ -18,7 +18,7 @@ def until(what: Callable[[], bool]) -> None:
         time.sleep(0.001)
 
 
-def ended(workers: Workers) -> None:
+def ended(workers: Workers[int]) -> None:
     assert workers.stop(time.monotonic() + 20)
 
 
@@ -88,7 +88,11 @@ def test_a_turn_that_is_kept_too_long_does_not_count() -> None:
 
 def test_an_end_that_something_holds_up_is_said() -> None:
     gate = threading.Event()
-    workers: Workers[int] = Workers("turn", 2, 1, lambda _: bool(gate.wait(20)))
+
+    def work(_: int) -> None:
+        gate.wait(20)
+
+    workers: Workers[int] = Workers("turn", 2, 1, work)
     workers.start()
     workers.turns.put(1)
     until(lambda: not len(workers.turns))
