@@ -16,6 +16,7 @@ from agent.errors import NotFound
 from agent.records import Context, Health, Pool, ServiceState
 from agent.service import report
 
+_FIRST = 20.0  # seconds; the daemon gives its own, start_wait
 _VOLUME = "cinder-volume"
 _SCHEDULER = "cinder-scheduler"
 
@@ -130,13 +131,14 @@ class Node:
     def refresh(self, wait: float | None = None) -> None:
         """Look at every backend's state and room again, at all of them at once.
 
-        Who does not answer within ``wait`` seconds (else a moment) is left to it:
-        the others are not held up. It is longer before the first reconcile, since a
-        backend may have to activate every disk of its own after a boot.
+        Who does not answer within ``wait`` seconds is left to it: the others are not
+        held up. By default that is a moment; before the first reconcile it is longer,
+        since a backend may have to activate every disk of its own after a boot.
         """
         looks = [backend.look() for backend in self._backends.values()]
         self._count()
-        end = time.monotonic() + (MOMENT if wait is None else wait)
+        usual = MOMENT if self._reconciled else _FIRST
+        end = time.monotonic() + (usual if wait is None else wait)
         for look in looks:
             look.wait(max(0.0, end - time.monotonic()))
 
