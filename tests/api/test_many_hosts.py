@@ -66,8 +66,8 @@ def test_an_attach_and_a_detach_cost_the_same_with_a_thousand_hosts(
     node: Node, tmp_path: Path
 ) -> None:
     few, many = node.shared_volume(), node.shared_volume()
-    hosts(tmp_path, few, 1)
-    hosts(tmp_path, many, HOSTS)
+    hosts(tmp_path, few.id, 1)
+    hosts(tmp_path, many.id, HOSTS)
     costs = []
     for volume in (few, many):
         with counted(node) as cost:

@@ -27,7 +27,7 @@ from pathlib import Path
 from tests.bench import stats
 from tests.bench.daemon import HERE, ROOT, Daemon
 from tests.bench.figures import Figure, median_ms, say, timed, write
-from tests.bench.filling import fill
+from tests.bench.filling import fill, hosts
 from tests.bench.http import Client
 
 _VOLUMES = 10_000
@@ -37,7 +37,17 @@ _CLIENTS = 32
 _TURNS, _SECONDS = 3, 3
 _PROCESSES = 4
 _MEMORY = 80
-_RATE = 1200
+_RATE, _MIXED = 1200, 900
+_HOSTS = 1000
+_HALF_BUSY = """
+import os, time
+os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+while True:
+    until = time.perf_counter() + 0.005
+    while time.perf_counter() < until:
+        pass
+    time.sleep(0.005)
+"""
 
 
 def main() -> int:
@@ -65,8 +75,10 @@ def _measured(daemon: Daemon) -> Iterator[Figure]:
     yield from _latencies(daemon, "empty node")
     ids = fill(daemon.state, _VOLUMES)
     yield from _latencies(daemon, "10,000 volumes, 30,000 attachments")
+    yield from _one_lun(daemon)
     yield from _pages(Client(daemon.port))
     yield from _rates(daemon, ids)
+    yield from _mixed(daemon)
     yield _peak(daemon, "after all of this load, its highest", "VmHWM")
 
 
@@ -93,6 +105,21 @@ def _latencies(daemon: Daemon, where: str) -> Iterator[Figure]:
     words = ("create with connector", "complete", "delete")
     for word, most, found in zip(words, (12, 4.2, 6.6), times, strict=True):
         yield Figure(f"attachment {word}, {where}", median_ms(found), "ms", most=most)
+
+
+def _one_lun(daemon: Daemon) -> Iterator[Figure]:
+    """Attaching to a volume that has a thousand hosts, and to one that has none."""
+    client = Client(daemon.port)
+    empty, full = client.shared_volume(), client.shared_volume()
+    hosts(daemon.state, full, _HOSTS)
+    times: dict[str, list[float]] = {empty: [], full: []}
+    for number in range(_CYCLES):
+        for volume_id, kept in times.items():
+            kept.append(_cycle(client, volume_id, f"one{number}")[0])
+    first, last = median_ms(times[empty]), median_ms(times[full])
+    yield Figure("attach to a volume with no host", first, "ms")
+    yield Figure(f"attach to a volume with {_HOSTS:,} hosts", last, "ms")
+    yield Figure("the one, times the other", last / first, "times", most=1.25)
 
 
 def _cycle(client: Client, volume_id: str, host: str) -> tuple[float, float, float]:
@@ -145,6 +172,22 @@ def _rates(daemon: Daemon, ids: list[str]) -> Iterator[Figure]:
     )
 
 
+def _mixed(daemon: Daemon) -> Iterator[Figure]:
+    """One step in five is an attach cycle; one of two processors is half busy."""
+    client = Client(daemon.port)
+    shared = [client.shared_volume() for _ in range(_CLIENTS)]
+    (daemon.state / "shared").write_text("\n".join(shared))
+    script = [f"-t{_CLIENTS}", "-s", str(HERE / "mixed.lua")]
+    with subprocess.Popen([sys.executable, "-c", _HALF_BUSY]) as other:
+        try:
+            rate, cost = _median_of_wrk(daemon, "/", script)
+        finally:
+            other.kill()
+    what = "one step in five attaches, completes and detaches"
+    yield Figure(f"{what}, {_CLIENTS} clients", rate, "requests/s", least=_MIXED)
+    yield Figure("  CPU of the daemon for one of them", cost, "ms")
+
+
 def _median_of_wrk(daemon: Daemon, path: str, more: list[str]) -> tuple[float, float]:
     return sorted(_wrk(daemon, path, more) for _ in range(_TURNS))[_TURNS // 2]
 
@@ -160,7 +203,11 @@ def _wrk(daemon: Daemon, path: str, more: list[str]) -> tuple[float, float]:
         check=True,
         text=True,
         stdout=subprocess.PIPE,
-        env={**os.environ, "IDS": str(daemon.state / "ids")},
+        env={
+            **os.environ,
+            "IDS": str(daemon.state / "ids"),
+            "SHARED": str(daemon.state / "shared"),
+        },
     )
     used = daemon.cpu() - before
     if "Non-2xx" in ran.stdout or "Socket errors" in ran.stdout:

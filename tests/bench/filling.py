@@ -10,7 +10,7 @@ which lives in the daemon's memory, does not have them.
 from __future__ import annotations
 
 import uuid
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 
 from agent.db import attachments, volumes
@@ -42,43 +42,46 @@ def fill(state: Path, count: int) -> list[str]:
             )
             volumes.insert(connection, volume)
             for host in range(_HOSTS):
-                attachments.insert(connection, _attached(volume, f"host-{host}"))
+                attachments.insert(
+                    connection, _attached(volume_id, f"host-{host}", moment)
+                )
     database.close()
     return ids
 
 
-def hosts(state: Path, volume: Volume, count: int) -> None:
+def hosts(state: Path, volume_id: str, count: int) -> None:
     """Attach so many hosts to a volume, in rows only."""
+    moment = now()
     database = Database(f"sqlite:///{state}/lunshare.sqlite", connections=1)
     with database.writing() as connection:
         for host in range(count):
-            attachments.insert(connection, _attached(volume, f"many-{host}"))
+            attachments.insert(connection, _attached(volume_id, f"many-{host}", moment))
     database.close()
 
 
-def _attached(volume: Volume, host: str) -> Attachment:
+def _attached(volume_id: str, host: str, moment: datetime) -> Attachment:
     initiator = f"iqn.1994-05.com.example:{host}"
     told = {
         "driver_volume_type": "iscsi",
         "target_portal": "127.0.0.1:3260",
-        "target_iqn": f"iqn.2026-11.io.lunshare:volume-{volume.id}",
+        "target_iqn": f"iqn.2026-11.io.lunshare:volume-{volume_id}",
         "target_lun": 0,
         "access_mode": "ro",
     }
     return Attachment(
         id=str(uuid.uuid4()),
-        volume_id=volume.id,
+        volume_id=volume_id,
         status=AttachStatus.ATTACHED,
         mode="ro",
         instance_uuid=str(uuid.uuid4()),
         attached_host=host,
         mountpoint="/dev/vdb",
-        attach_time=volume.created_at,
+        attach_time=moment,
         connector={"initiator": initiator, "host": host},
         connection_info=told,
         initiator=initiator,
         auth_username="u" * 20,
         auth_password="p" * 16,
-        created_at=volume.created_at,
-        updated_at=volume.created_at,
+        created_at=moment,
+        updated_at=moment,
     )
