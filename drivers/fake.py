@@ -118,7 +118,7 @@ class FakeVolumes(VolumeDriver):
     def abilities(self) -> VolumeAbilities:
         return replace(
             self.ABILITIES,
-            reserves_space=not self._thin,
+            reserves_space=not self.options["fake_thin"],
             wipes_deleted=self.options["fake_wipe"],
         )
 

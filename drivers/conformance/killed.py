@@ -17,7 +17,7 @@ import pytest
 from drivers.base import VolumeDriver
 from drivers.conformance.bytes import Make
 from drivers.conformance.claims import asks
-from drivers.conformance.fixtures import MIB, new_volume
+from drivers.conformance.fixtures import MIB, VolumeFixtures, new_volume
 from drivers.conformance.interruption import Life
 from drivers.conformance.reverting import RevertingContract
 from drivers.conformance.tried import Stepping
@@ -70,7 +70,8 @@ class KilledContract(RevertingContract):
     def stepping(self, build: Build) -> Stepping[VolumeDriver]:
         """How this driver's steps are counted; found out once for a binding."""
         known = type(self).__dict__.get("_how")
-        made = Stepping(build, self.watched, self.counted)
+        hooked = type(self).watched is not VolumeFixtures.watched
+        made = Stepping(build, self.watched, self.counted, hooked)
         if known is None:
             volume = new_volume(self.size)
 

@@ -12,6 +12,7 @@ from drivers.base import TargetDriver
 from drivers.conformance.access import RO, RW, Share
 from drivers.conformance.claims import asks, lacks
 from drivers.conformance.closing import ClosingContract
+from drivers.conformance.fixtures import TargetFixtures
 from drivers.conformance.interruption import Life
 from drivers.conformance.shared import can_write, refuses
 from drivers.conformance.tried import Stepping
@@ -26,7 +27,9 @@ class KilledAccessContract(ClosingContract):
     @pytest.fixture
     def each(self, build: Build, share: Share) -> Lives:
         """Lives to change an access in."""
-        stepping, shared = Stepping(build, self.watched, self.counted), share()
+        hooked = type(self).watched is not TargetFixtures.watched
+        stepping = Stepping(build, self.watched, self.counted, hooked)
+        shared = share()
         export = shared.export(a=RW)
         stepping.probe(lambda target: target.apply(export), lambda: False)
         return stepping.lives

@@ -63,7 +63,10 @@ class Stepping(Generic[Driver]):
         build: Callable[[], Driver],
         watched: Callable[[Driver, Passed], Driver],
         counted: Callable[[str, int], None],
+        hooked: bool = False,
     ) -> None:
+        """``hooked``: the binding shows the steps by a ``watched`` of its own."""
+        self._hooked = hooked
         self._build, self._watched, self._counted = build, watched, counted
         self.by_lines, self.apart = False, False
 
@@ -74,6 +77,8 @@ class Stepping(Generic[Driver]):
 
         ``undone`` undoes it, and says whether there was anything to undo.
         """
+        if self._hooked:
+            return self
         steps: list[str] = []
         verb(self._watched(self._build(), steps.append))
         undone()

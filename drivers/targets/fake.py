@@ -162,7 +162,7 @@ class FakeTarget(TargetDriver):
 
     @property
     def abilities(self) -> TargetAbilities:
-        if self._enforces:
+        if self.options["fake_enforces"]:
             return self.ABILITIES
         return TargetAbilities(shows_growth=True)
 
@@ -212,7 +212,7 @@ class FakeTarget(TargetDriver):
             "target_portal": str(self._portal),
             "target_lun": 0,
         }
-        if connector.auth and self._enforces:
+        if connector.auth and self.options["fake_enforces"]:
             info["auth_method"] = "CHAP"
             info["auth_username"] = connector.auth.username
             info["auth_password"] = connector.auth.password

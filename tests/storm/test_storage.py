@@ -18,8 +18,14 @@ import pytest
 
 from drivers.base import TargetDriver, VolumeDriver
 from drivers.conformance.fakes import FakeTargetFixtures, FakeVolumeFixtures
-from drivers.conformance.fixtures import Host, Session, defaults
-from drivers.conformance.interruption import Killed
+from drivers.conformance.fixtures import (
+    Host,
+    Session,
+    TargetFixtures,
+    VolumeFixtures,
+    defaults,
+)
+from drivers.conformance.interruption import Countdown, Killed, Passed
 from drivers.conformance.root import NoRoot
 from drivers.conformance.target import TargetContract
 from drivers.conformance.volume import VolumeContract
@@ -93,13 +99,29 @@ class StormVolumeFixtures(FakeVolumeFixtures):
         return lambda: machine("state", name, 4096)["foreign"]
 
     @pytest.fixture
-    def stranger(self, name: str, machine: Machine) -> Callable[[], str]:
-        def put() -> str:
+    def stranger(self, name: str, machine: Machine) -> Callable[[bytes], str]:
+        def put(data: bytes) -> str:
             reference = f"disk-{uuid.uuid4()}"
-            machine("put_foreign", name, reference, self.size, {})
+            machine("put_foreign", name, reference, self.size, {0: data})
             return reference
 
         return put
+
+    @pytest.fixture
+    def neighbour(self, name: str, process: Storage) -> Callable[[], VolumeDriver]:
+        options = defaults(StormVolumes, storm_socket=process.socket, **self.options)
+        return lambda: StormVolumes(f"{name}-beside", options, NoRoot())
+
+    @contextlib.contextmanager
+    def held_reference(self, driver: VolumeDriver, reference: str) -> Iterator[None]:
+        at(driver)("hold", driver.name, reference, True)
+        yield
+        at(driver)("hold", driver.name, reference, False)
+
+    def power_cut(self, driver: VolumeDriver) -> bool:
+        return False
+
+    allocated = VolumeFixtures.allocated
 
     def read(self, driver: VolumeDriver, disk: Disk, offset: int, length: int) -> bytes:
         read: bytes = at(driver)("read", driver.name, disk.volume_id, offset, length)
@@ -119,9 +141,11 @@ class StormVolumeFixtures(FakeVolumeFixtures):
         yield
         at(driver)("hold", driver.name, disk.volume_id, False)
 
-    def dying(self, driver: VolumeDriver, steps: int) -> VolumeDriver:
-        again: VolumeDriver = killed_after(driver, steps)
-        return again
+    def watched(self, driver: VolumeDriver, passed: Passed) -> VolumeDriver:
+        """The storage's process counts the steps, so it can end a life, and no more."""
+        if isinstance(passed, Countdown):
+            driver = killed_after(driver, passed.left)
+        return driver
 
     def leave_half_made(self, driver: VolumeDriver, volume: Volume) -> None:
         with contextlib.suppress(Killed):
@@ -188,9 +212,12 @@ class StormTargetFixtures(FakeTargetFixtures):
         options = defaults(StormTarget, storm_socket=process.socket)
         return lambda: StormTarget(name, options, NoRoot())
 
-    def dying(self, target: TargetDriver, steps: int) -> TargetDriver:
-        again: TargetDriver = killed_after(target, steps)
-        return again
+    def watched(self, target: TargetDriver, passed: Passed) -> TargetDriver:
+        if isinstance(passed, Countdown):
+            target = killed_after(target, passed.left)
+        return target
+
+    slow = TargetFixtures.slow
 
     @pytest.fixture
     def host(self, target: TargetDriver) -> Callable[[str], Host]:
@@ -211,12 +238,10 @@ class TestStormThick(StormVolumeFixtures, VolumeContract):
 
 
 class TestStormThin(StormVolumeFixtures, VolumeContract):
-    reserves_space = False
     options = {"fake_thin": True, "fake_capacity_gb": 1}
 
 
 class TestStormWiped(StormVolumeFixtures, VolumeContract):
-    wipes_deleted = True
     options = {"fake_thin": False, "fake_capacity_gb": 1, "fake_wipe": True}
 
 

@@ -7,10 +7,12 @@ from __future__ import annotations
 import inspect
 import uuid
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from oslo_config import cfg
 
+from drivers.abilities import VolumeAbilities
 from drivers.base import Root, TargetDriver, VolumeDriver
 from drivers.fake import FakeVolumes
 from drivers.targets.fake import FakeTarget
@@ -64,8 +66,11 @@ class StormVolumes(FakeVolumes):
         self.key = _key(name, options, FakeVolumes.OPTIONS)
 
     @property
-    def extends_open(self) -> bool:
-        return bool(self.options["storm_extends_open"])
+    def abilities(self) -> VolumeAbilities:
+        open_too = bool(self.options["storm_extends_open"])
+        # Nobody can take a snapshot's bytes in the storage's process.
+        can = replace(super().abilities, loses_snapshots=False)
+        return replace(can, extends_open=open_too)
 
 
 class StormTarget(FakeTarget):
