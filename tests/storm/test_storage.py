@@ -121,7 +121,7 @@ class StormVolumeFixtures(FakeVolumeFixtures):
     def power_cut(self, driver: VolumeDriver) -> bool:
         return False
 
-    allocated = VolumeFixtures.allocated
+    allocated = VolumeFixtures.allocated  # type: ignore[assignment]
 
     def read(self, driver: VolumeDriver, disk: Disk, offset: int, length: int) -> bytes:
         read: bytes = at(driver)("read", driver.name, disk.volume_id, offset, length)
@@ -217,7 +217,7 @@ class StormTargetFixtures(FakeTargetFixtures):
             target = killed_after(target, passed.left)
         return target
 
-    slow = TargetFixtures.slow
+    slow = TargetFixtures.slow  # type: ignore[assignment]
 
     @pytest.fixture
     def host(self, target: TargetDriver) -> Callable[[str], Host]:
