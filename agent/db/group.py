@@ -87,12 +87,14 @@ class Group:
     def _begun(self, came: float) -> tuple[_Batch, sa.Connection]:
         if self._connection is None:
             self._connection = self._engine.connect()
-            # SQLAlchemy's own, of which SQLite hears nothing: alembic asks for one.
-            self._connection.begin()
         if self._batch is None:
             # Who waited while another one was refused would wait as long in vain.
             if self._refused and came < self._refused[0]:
                 raise self._refused[1]
+            # SQLAlchemy's own, of which SQLite hears nothing: alembic asks for one,
+            # and its commit is an event at which tests end a life.
+            if not self._connection.in_transaction():
+                self._connection.begin()
             # A deferred writer could fail at its first write with
             # SQLITE_BUSY_SNAPSHOT.
             self._say("BEGIN IMMEDIATE")
@@ -111,10 +113,11 @@ class Group:
 
     def _end(self, batch: _Batch) -> None:
         """Commit for all of the batch."""
+        connection: Any = self._connection
         self._batch = None
         try:
             with away():
-                self._say("COMMIT")
+                connection.commit()
         except BaseException as error:
             batch.error = error
             self._discard()
