@@ -8,10 +8,16 @@ change of the ACL's cmdsn_depth ends its sessions and returns when their writes
 have landed; so does the removal of the ACL. While one waits, no other target
 is held up; but a waiting removal locks the directory of this target's ACLs,
 even for reading, so the removal comes after the change of depth.
+
+A live session never loses its mapped LUN, not for a moment: the kernel answers READ
+of the first 32 KiB of a LUN 0 that is not mapped with GOOD and with whatever is in
+its memory (virt_lun0, an rd_mcp with rd_nullio; seen on 6.1). So who goes from one
+LUN to the other, or goes for good, loses its session first and cannot log in between.
 """
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import re
@@ -51,28 +57,42 @@ def in_session(acl: str) -> bool:
     return not read(acl + "/info").startswith(_NO_SESSION)
 
 
-def close(acl: str, hold: Hold) -> list[str]:
-    """Take the access away; the host's writes have landed when this returns.
+def close(acl: str, hold: Hold) -> bool:
+    """Take the access away but for its empty ACL; return whether there is one.
 
-    :raises DeadlineExceeded: new commands are refused, but writes that were
-        under way may still land. Another ``close`` waits for them again.
+    The host's writes have landed when this returns, and it cannot log in.
+
+    :raises DeadlineExceeded: its connections are gone or go one after the other, and
+        no write is taken, but writes that were under way may still land. Another
+        ``close`` waits for them again.
     """
     if not os.access(acl, os.F_OK):
-        return []
+        return False
     shut(acl)
-    if in_session(acl) or tag(acl) == _FENCING:
-        _lock_out(acl)
-        _end_sessions(acl, hold)
-    drop(acl)
-    return [f"{_host(acl)} closed"]
+    if in_session(acl):
+        write(acl + "/tag", _FENCING)
+    _expel(acl, hold)
+    return True
 
 
 def shut(acl: str) -> None:
-    """Let no further command through; what is under way is not waited for."""
+    """Let no further write through; what is under way is not waited for."""
     for mapping in _mappings(acl):
         if look(mapping + "/write_protect") == "0":
             write(mapping + "/write_protect", "1")
-        _unmap(mapping)
+
+
+def displace(acl: str, hold: Hold) -> None:
+    """Take a host from the LUN that it is given; it cannot log in until ``grant``.
+
+    Its writes under way have landed, as with ``restrict``, and for them alone it is
+    not locked out: an initiator may take a refused login for final. When they have
+    landed it has logged in again or waits (Linux: 2 s), and the rest takes a moment.
+
+    :raises DeadlineExceeded: it is read-only, on the LUN where it was.
+    """
+    restrict(acl, hold)
+    _expel(acl, hold)
 
 
 def restrict(acl: str, hold: Hold) -> None:
@@ -94,6 +114,25 @@ def exceeds(acl: str, wanted: Connector) -> bool:
     return mode(acl) is Mode.RW or look(acl + "/tag") == _FENCING
 
 
+def misplaced(acl: str, lun: str) -> bool:
+    """Whether the host is given another LUN than this one."""
+    return bool(_leads_to(acl)) and not maps(acl, lun)
+
+
+def unguarded(acl: str, writers: str) -> bool:
+    """Whether a host that is write-protected has the writers' LUN all the same.
+
+    Write protection alone does not keep it from all that writes. While it is being
+    moved to the readers' LUN its writes are waited for.
+    """
+    return mode(acl) is Mode.RO and maps(acl, writers) and tag(acl) != _FENCING
+
+
+def maps(acl: str, lun: str) -> bool:
+    """Whether the host is given this LUN."""
+    return _leads_to(acl) == {os.path.basename(lun)}
+
+
 def strays(acl: str) -> list[str]:
     """Mapped LUNs that we never make: a second way to the same disk."""
     return [path for path in _mappings(acl) if not path.endswith("/lun_0")]
@@ -110,11 +149,11 @@ def remove_strays(acl: str) -> None:
 def grant(acl: str, lun: str, wanted: Connector) -> list[str]:
     """Make the access what is wanted, from whatever is there; return the changes.
 
-    Born read-only; write access comes last and is read back.
+    Nobody can log in before the LUN is mapped. Born read-only; write access comes
+    last and is read back.
     """
     new = make(acl)
     changes = [f"ACL of {wanted.initiator} made"] if new else []
-    changes += _authenticate(acl, wanted.auth, new)
     if wanted.attachment_id != ("" if new else tag(acl)):
         write(acl + "/tag", wanted.attachment_id or _NOT_SET)
         changes.append(f"{wanted.initiator} tagged {wanted.attachment_id}")
@@ -122,6 +161,7 @@ def grant(acl: str, lun: str, wanted: Connector) -> list[str]:
     if live is None:
         _map(acl, lun)
         changes.append(f"LUN mapped to {wanted.initiator}, {wanted.mode}")
+    changes += _authenticate(acl, wanted.auth, new)
     if wanted.mode is Mode.RW and live is not Mode.RW:
         write(acl + "/lun_0/write_protect", "0")
         changes += [f"{wanted.initiator} may write"] if live else []
@@ -154,11 +194,27 @@ def _authenticate(acl: str, auth: Auth | None, new: bool) -> list[str]:
     return [f"credentials of {_host(acl)} set"] if changed and not new else []
 
 
+def _expel(acl: str, hold: Hold) -> None:
+    """End the sessions for good, then take the LUNs away.
+
+    A login that was past its CHAP when the host was locked out ends up in a session
+    while the others are ended, so it is looked for again.
+    """
+    _lock_out(acl)
+    _end_sessions(acl, hold)
+    while in_session(acl):
+        _end_sessions(acl, hold)
+    for mapping in _mappings(acl):
+        _unmap(mapping)
+
+
 def _lock_out(acl: str) -> None:
-    """Let nobody log in any more. A live session is not disturbed by that."""
+    """Let nobody log in any more. A live session is not disturbed by that.
+
+    The kernel wants both name and password (chap_server_open, 6.1 and 6.12).
+    """
     write(acl + "/attrib/authentication", "1")
     write(acl + "/auth/userid", _NOT_SET)
-    write(acl + "/auth/password", _NOT_SET)
 
 
 def _end_sessions(acl: str, hold: Hold) -> None:
@@ -187,6 +243,15 @@ def _session(acl: str) -> int:
     """The number of the ACL's latest session; 0 when it has none."""
     found = _SESSION.search(read(acl + "/info"))
     return int(found[1]) if found else 0
+
+
+def _leads_to(acl: str) -> set[str]:
+    """The names of the LUNs that the host's LUN 0 leads to: one, or none."""
+    mapping = acl + "/lun_0"
+    with contextlib.suppress(FileNotFoundError):
+        return {os.path.basename(os.readlink(f"{mapping}/{_LINK}"))}
+    found = (os.readlink(f"{mapping}/{name}") for name in links(mapping))
+    return {os.path.basename(each) for each in found}
 
 
 def _map(acl: str, lun: str) -> None:

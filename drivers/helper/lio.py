@@ -11,16 +11,17 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Collection
 from typing import Any
 
 from drivers.errors import TargetFailed
-from drivers.helper import access, exports
+from drivers.helper import access, backstores, exports, reservations
+from drivers.helper.backstores import Role
 from drivers.helper.configfs import CORE, ISCSI, ROOT, make, names, read
 from drivers.helper.exports import Target
 from drivers.helper.locks import Hold, Locks
 from drivers.helper.requests import Apply
-from drivers.values import Disk, Export
+from drivers.values import Connector, Disk, Export, Mode
 
 _UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 
@@ -59,7 +60,7 @@ class Lio:
         """Take the volume's export away; return what was changed."""
         target = Target(self._prefix, volume_id)
         with self._locks.hold(target.name, seconds) as hold:
-            return _guarded(target, lambda: exports.teardown(target, hold))
+            return _guarded(target, lambda: _remove(target, hold))
 
     def observe(self) -> list[dict[str, Any]]:
         """Every export of ours, as LiveExport has it."""
@@ -80,32 +81,82 @@ def _apply(target: Target, wanted: Apply, hold: Hold) -> list[str]:
     """Closings, then the export itself, then openings, then the switch."""
     export = wanted.export
     changes = _close(target, wanted, hold)
-    disk = export.disk
-    if disk is None or not export.connectors:
+    if export.disk is None or not export.connectors:
         return changes
-    if fresh := not _stands(target, disk, wanted.only is None):
-        exports.examine(disk, hold)  # before anything is taken down for it
-        changes += exports.teardown(target, hold)
-        exports.build(target, disk, wanted.portals, hold)
-        changes.append(f"target of {target.name} made")
-    else:
+    found = exports.look_at(export.disk, hold)
+    if fresh := not _stands(target, export.disk, found, wanted.only is None):
+        found = exports.examine(export.disk, hold)  # before anything is taken down
+        changes += _renew(target, export.disk, wanted, hold)
+    changes += _sort(target, export.disk, found, wanted, hold)
+    if not fresh:
         if wanted.only is None:
-            changes += exports.mend(target, wanted.portals)
-        changes += exports.grow(target, disk, hold)
+            changes += exports.mend(target, export.disk, wanted.portals)
+        changes += exports.grow(target, export.disk, found)
     changes += _open(target, wanted)
     if fresh:
         exports.enable(target)
     return changes
 
 
-def _stands(target: Target, disk: Disk, every: bool) -> bool:
+def _stands(
+    target: Target, disk: Disk, found: os.stat_result | None, every: bool
+) -> bool:
     """Whether the target need not be built.
 
     The serial is compared only when every host is asked about: the kernel keeps
     that of a backstore that a LUN leads to (target_core_configfs.c).
     """
-    look = exports.exports if every else exports.finished
-    return look(target, disk)
+    if found is None:
+        return False
+    identity = backstores.identity(found)
+    if every:
+        return exports.exports(target, disk, identity)
+    return exports.finished(target, identity)
+
+
+def _renew(target: Target, disk: Disk, wanted: Apply, hold: Hold) -> list[str]:
+    """Take down what there is, and build the target with what is saved for it."""
+    changes = exports.teardown(target, hold)
+    path = exports.build(target, disk, wanted.portals, hold)
+    keys = reservations.restore(target, path, _writers(wanted))
+    exports.link(target, Role.WRITERS, path)
+    return [*changes, f"target of {target.name} made", *keys]
+
+
+def _writers(wanted: Apply) -> set[str] | None:
+    """Whose reservations may come back; None when not every host is known."""
+    if wanted.only is not None:
+        return None
+    connectors = wanted.export.connectors
+    return {each.initiator for each in connectors if each.mode is Mode.RW}
+
+
+def _sort(
+    target: Target,
+    disk: Disk,
+    found: os.stat_result | None,
+    wanted: Apply,
+    hold: Hold,
+) -> list[str]:
+    """Have the readers' LUN if it is wanted, and each host on its own one.
+
+    The readers' LUN is made before anybody is moved to it: should that fail, a host
+    that reads goes on reading.
+    """
+    chosen = _chosen(wanted.export, wanted.only)
+    reads, changes = any(each.mode is Mode.RO for each in chosen), []
+    if reads and found is not None:
+        identity, every = backstores.identity(found), wanted.only is None
+        changes += exports.serve_readers(target, disk, identity, every, hold)
+    for each in chosen:
+        acl, lun = target.acl(each.initiator), target.lun_of(each)
+        if access.misplaced(acl, lun):
+            access.displace(acl, hold)
+            reservations.strike(target, each.initiator)
+            changes.append(f"{each.initiator} moved to the {each.mode} hosts' LUN")
+    if wanted.only is None and not reads:
+        changes += exports.dismiss_readers(target, hold)
+    return changes
 
 
 def _close(target: Target, wanted: Apply, hold: Hold) -> list[str]:
@@ -115,7 +166,7 @@ def _close(target: Target, wanted: Apply, hold: Hold) -> list[str]:
     for initiator in target.acls() if wanted.only is None else wanted.only:
         acl = target.acl(initiator)
         if initiator not in connectors:
-            changes += access.close(acl, hold)
+            changes += _leave(target, initiator, hold)
         elif access.exceeds(acl, connectors[initiator]):
             access.restrict(acl, hold)
             changes.append(f"{initiator} may no longer write")
@@ -125,18 +176,35 @@ def _close(target: Target, wanted: Apply, hold: Hold) -> list[str]:
     return changes
 
 
+def _leave(target: Target, initiator: str, hold: Hold) -> list[str]:
+    """Close a host's access. Its ACL goes last: while it is there, this is repeated."""
+    acl = target.acl(initiator)
+    found = access.close(acl, hold)
+    reservations.strike(target, initiator)
+    if found:
+        access.remove(acl)
+    return [f"{initiator} closed"] if found else []
+
+
 def _open(target: Target, wanted: Apply) -> list[str]:
     changes = []
     for connector in _chosen(wanted.export, wanted.only):
         acl = target.acl(connector.initiator)
-        changes += access.grant(acl, target.lun, connector)
+        changes += access.grant(acl, target.lun_of(connector), connector)
     return changes
 
 
-def _chosen(export: Export, only: Iterable[str] | None) -> Iterable[Any]:
+def _chosen(export: Export, only: Collection[str] | None) -> list[Connector]:
     if only is None:
-        return export.connectors
-    return (each for each in export.connectors if each.initiator in only)
+        return list(export.connectors)
+    return [each for each in export.connectors if each.initiator in only]
+
+
+def _remove(target: Target, hold: Hold) -> list[str]:
+    """No host is left, so no reservation is either."""
+    changes = exports.teardown(target, hold)
+    reservations.forget(target)
+    return changes
 
 
 def _live(target: Target, initiator: str) -> list[Any] | None:
@@ -144,6 +212,8 @@ def _live(target: Target, initiator: str) -> list[Any] | None:
     acl = target.acl(initiator)
     try:
         mode = access.mode(acl)
+        if access.unguarded(acl, target.lun(Role.WRITERS)):
+            mode = Mode.RW
         tag, sessions = access.tag(acl), int(access.in_session(acl))
     except FileNotFoundError:
         return None

@@ -34,13 +34,13 @@ class Live:
         return not self.path.exists() and not self.backstores()
 
     def backstores(self) -> list[Path]:
-        """The volume's disk in the target core: one, or none."""
-        return list(CORE.glob(f"*/volume-{self.volume}"))
+        """The volume's disk in the target core: for writers, and for readers."""
+        return sorted(CORE.glob(f"*/volume-{self.volume}*"), key=lambda e: e.name)
 
     @property
     def unmaps(self) -> int:
         """How many blocks one UNMAP may name."""
-        (path,) = self.backstores()
+        path, *_ = self.backstores()
         return int((path / "attrib/max_unmap_lba_count").read_text())
 
     def acl(self, initiator: str) -> Path:
@@ -68,8 +68,8 @@ class Live:
         return _session(self.acl(initiator))
 
     def commands(self) -> int:
-        """How many commands the target has passed to the disk."""
-        (store,) = self.backstores()
+        """How many commands of hosts that may write the target has passed on."""
+        store, *_ = self.backstores()
         return int((store / "statistics/scsi_lu/num_cmds").read_text())
 
     def protect(self, initiator: str, value: str) -> None:

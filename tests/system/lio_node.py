@@ -135,11 +135,16 @@ class Node:
     def __init__(
         self, helper: HelperProcess, driver: LioTarget, backing: Backing
     ) -> None:
+        self._begin(helper, driver)
+        self._backing = backing
+        self._mapped = f"{GROUP}-{self.name.replace('-', '--')}"
+        self._devices = [self._mapped]
+        self.disk = Disk(self.id, backing.cut(self._mapped), SIZE)
+
+    def _begin(self, helper: HelperProcess, driver: LioTarget) -> None:
         self.id = str(uuid.uuid4())
         self.name = f"volume-{self.id}"
         self.helper, self.driver = helper, driver
-        self._mapped = f"{GROUP}-{self.name.replace('-', '--')}"
-        self.disk = Disk(self.id, backing.cut(self._mapped), SIZE)
         self.iqn = PREFIX + self.name
         self.group = CONFIGFS / "iscsi" / self.iqn / "tpgt_1"
         self._sessions: list[Session] = []
@@ -147,10 +152,21 @@ class Node:
     def close(self) -> None:
         """Leave nothing behind."""
         self.resume()
+        self._end()
+        for device in self._devices:
+            run("dmsetup", "remove", device)
+
+    def _end(self) -> None:
         for session in self._sessions:
             session.close()
         self.driver.remove(self.id)
-        run("dmsetup", "remove", self._mapped)
+
+    def remade(self) -> str:
+        """Make the device again, with other blocks; the old one stays as LIO has it."""
+        old = f"{GROUP}-old--{uuid.uuid4().hex}"
+        run("dmsetup", "rename", self._mapped, old)
+        self._devices.append(old)
+        return self._backing.cut(self._mapped)
 
     def connector(self, host: str, mode: str, auth: Auth | None = None) -> Connector:
         return Connector(initiator(host), Mode(mode), f"attachment-{host}", auth)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from drivers.errors import DeadlineExceeded
-from drivers.helper.backstores import path_of
+from drivers.helper.backstores import Role, _numbers, name_of
 from tests.system.lio_checks import ONE, TWO, Make, protected, refused
 from tests.system.lio_node import (
     CONFIGFS,
@@ -35,10 +35,8 @@ pytest_plugins = ["tests.system.lio_fixtures"]
 def _half_backstore(node: Node) -> None:
     """A backstore that is not enabled, and another without its identity."""
     node.driver.remove(node.id)
-    from drivers.helper.backstores import _numbers
-
-    path_number = next(iter(_numbers(node.id)))
-    path = Path(path_of(node.id, f"iblock_{path_number}"))
+    number = next(iter(_numbers(node.id, Role.WRITERS)))
+    path = CONFIGFS / f"core/iblock_{number}" / name_of(node.id, Role.WRITERS)
     path.mkdir(parents=True)
     (path / "control").write_text(f"udev_path={node.disk.path}")
 

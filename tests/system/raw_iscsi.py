@@ -1,0 +1,177 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""A hostile host: an iSCSI session that sends whatever it is given (RFC 7143).
+
+libiscsi sets the R and W flags by the kind of a command and has no commands longer
+than 16 bytes. Here both are the test's to choose.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+from collections.abc import Iterator
+
+_NOP_OUT, _COMMAND, _TASK, _LOGIN, _DATA_OUT = 0x00, 0x01, 0x02, 0x03, 0x05
+_NOP_IN, _RESPONSE, _TASK_RESPONSE, _LOGIN_RESPONSE = 0x20, 0x21, 0x22, 0x23
+_DATA_IN, _R2T, _REJECT = 0x25, 0x31, 0x3F
+_IMMEDIATE, _FINAL, _STATUS_HERE = 0x40, 0x80, 0x01
+_NO_TAG = 0xFFFFFFFF
+_HEADER = 48
+_CDB = 16
+#: The R and W flags of a command, by the name that the table has for them.
+FLAGS = {"R": 0x40, "W": 0x20, "-": 0}
+TASK_FUNCTIONS = {
+    "ABORT TASK SET": 2,
+    "CLEAR ACA": 3,
+    "CLEAR TASK SET": 4,
+    "LUN RESET": 5,
+    "TARGET WARM RESET": 6,
+    "TARGET COLD RESET": 7,
+}
+
+
+class RawSession:
+    """One login, without CHAP; LUN 0. Answers are words: ``GOOD``, ``07/27/00``."""
+
+    def __init__(self, initiator: str, iqn: str, portal: str) -> None:
+        address, _, port = portal.rpartition(":")
+        self._socket = socket.create_connection((address.strip("[]"), int(port)), 30)
+        self._tag, self._status_number, self._command_number = 0, 0, 1
+        try:
+            self._login(initiator, iqn)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Drop the connection."""
+        self._socket.close()
+
+    def command(self, cdb: bytes, flag: str, data: bytes = b"") -> str:
+        """Send a command with one of FLAGS, with its data if it is W; the answer."""
+        self._tag += 1
+        expected = len(data) if flag != "-" else 0
+        more = cdb[_CDB:]
+        extension = struct.pack(">HBx", len(more) + 1, 1) + more if more else b""
+        fields = struct.pack(
+            ">IIII", self._tag, expected, self._command_number, self._status_number
+        )
+        self._command_number += 1
+        flags = _FINAL | FLAGS[flag] | 1
+        header = bytes([_COMMAND, flags]) + bytes(14) + fields
+        sent = data if flag == "W" else b""
+        self._send(header + cdb[:_CDB].ljust(_CDB, b"\0"), extension, sent)
+        try:
+            return next(self._answers(data))
+        except (ConnectionError, TimeoutError) as error:
+            return type(error).__name__
+
+    def task(self, function: str) -> str:
+        """Send one of TASK_FUNCTIONS; the response's number."""
+        self._tag += 1
+        kind = _FINAL | TASK_FUNCTIONS[function]
+        numbers = struct.pack(
+            ">III", _NO_TAG, self._command_number, self._status_number
+        )
+        header = bytes([_TASK | _IMMEDIATE, kind]) + bytes(14)
+        self._send(header + struct.pack(">I", self._tag) + numbers + bytes(16))
+        try:
+            return next(self._answers(b""))
+        except (ConnectionError, TimeoutError) as error:
+            return type(error).__name__
+
+    def _answers(self, data: bytes) -> Iterator[str]:
+        """What comes back, and what the target wants meanwhile."""
+        while True:
+            header, body = self._receive()
+            operation = header[0] & 0x3F
+            if operation == _RESPONSE:
+                yield _status(header[3], body)
+            elif operation == _DATA_IN and header[1] & _STATUS_HERE:
+                yield _status(header[3], b"")
+            elif operation == _TASK_RESPONSE:
+                yield f"response {header[2]}"
+            elif operation == _REJECT:
+                yield f"rejected {header[2]:#04x}"
+            elif operation == _R2T:
+                self._give(header, data)
+            elif operation == _NOP_IN and header[20:24] != b"\xff" * 4:
+                self._pong(header)
+
+    def _give(self, header: bytes, data: bytes) -> None:
+        """Data-Out for a ready-to-transfer."""
+        offset, wanted = struct.unpack(">II", header[40:48])
+        part = data[offset : offset + wanted].ljust(wanted, b"\0")
+        numbers = struct.pack(">I", self._status_number)
+        self._send(
+            bytes([_DATA_OUT, _FINAL])
+            + bytes(14)
+            + header[16:24]
+            + bytes(4)
+            + numbers
+            + bytes(8)
+            + struct.pack(">II", 0, offset),
+            b"",
+            part,
+        )
+
+    def _pong(self, header: bytes) -> None:
+        numbers = struct.pack(">II", self._command_number, self._status_number)
+        first = bytes([_NOP_OUT | _IMMEDIATE, _FINAL]) + bytes(6) + header[8:16]
+        self._send(
+            first + struct.pack(">I", _NO_TAG) + header[20:24] + numbers + bytes(16)
+        )
+
+    def _login(self, initiator: str, iqn: str) -> None:
+        words = [f"InitiatorName={initiator}", f"TargetName={iqn}"]
+        words += ["SessionType=Normal", "HeaderDigest=None", "DataDigest=None"]
+        words += ["InitialR2T=No", "ImmediateData=Yes", "ErrorRecoveryLevel=0"]
+        text = "\0".join([*words, ""]).encode()
+        isid = bytes([0x80, 0, 0, 0, 0, 1])
+        first = bytes([_LOGIN | _IMMEDIATE, 0x87, 0, 0]) + bytes(4) + isid + bytes(2)
+        done = False
+        while not done:
+            numbers = (0, 0, 0, self._command_number, self._status_number)
+            self._send(first + struct.pack(">IHHII", *numbers) + bytes(16), b"", text)
+            header, _ = self._receive()
+            if header[0] != _LOGIN_RESPONSE or header[36]:
+                raise ConnectionError(f"login answered {header[36]}/{header[37]}")
+            # The target may have had something to say before it agrees to go on.
+            done, text = bool(header[1] & _FINAL and header[1] & 3 == 3), b""
+
+    def _send(self, header: bytes, extension: bytes = b"", data: bytes = b"") -> None:
+        padded = extension.ljust(-(-len(extension) // 4) * 4, b"\0")
+        lengths = bytes([len(padded) // 4]) + len(data).to_bytes(3, "big")
+        whole = header[:4] + lengths + header[8:]
+        assert len(whole) == _HEADER, len(whole)
+        self._socket.sendall(whole + padded + data + bytes(-len(data) % 4))
+
+    def _receive(self) -> tuple[bytes, bytes]:
+        header = self._exactly(_HEADER)
+        length = int.from_bytes(header[5:8], "big")
+        body = self._exactly(4 * header[4] + length + -length % 4)
+        if header[0] & 0x3F not in (_DATA_IN, _R2T) or header[1] & _STATUS_HERE:
+            number = int.from_bytes(header[24:28], "big")
+            self._status_number = (number + 1) % 2**32
+        return header, body[:length]
+
+    def _exactly(self, count: int) -> bytes:
+        data = b""
+        while len(data) < count:
+            more = self._socket.recv(count - len(data))
+            if not more:
+                raise ConnectionError("the target has closed the connection")
+            data += more
+        return data
+
+
+def _status(status: int, body: bytes) -> str:
+    if status == 0:
+        return "GOOD"
+    if status != 2 or len(body) < 4:
+        return f"status {status:#04x}"
+    sense = body[2:]
+    if sense[0] & 0x7F >= 0x72:
+        return f"{sense[1] & 15:02x}/{sense[2]:02x}/{sense[3]:02x}"
+    return f"{sense[2] & 15:02x}/{sense[12]:02x}/{sense[13]:02x}"

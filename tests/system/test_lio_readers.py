@@ -1,0 +1,392 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""Read-only against a hostile root on the reading host, and what writers keep.
+
+On a device and on a file of a share; docs/decisions/0011 has the two LUNs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from drivers.targets.lio import LioTarget
+from tests.system.crafted import commands
+from tests.system.hosts import Traffic
+from tests.system.kernel import dismantle
+from tests.system.lio_checks import ONE, TWO
+from tests.system.lio_files import FileNode
+from tests.system.lio_hosts import BLOCK, READ, WRITE, Refused, Session
+from tests.system.lio_node import (
+    CONFIGFS,
+    MIB,
+    PORT,
+    SIZE,
+    HelperProcess,
+    Later,
+    Node,
+    initiator,
+)
+from tests.system.nfs_fixtures import server
+from tests.system.nfs_server import NfsServer
+from tests.system.raw_iscsi import FLAGS, TASK_FUNCTIONS, RawSession
+
+__all__ = ["server"]
+pytestmark = pytest.mark.system
+pytest_plugins = ["tests.system.lio_fixtures"]
+
+_PORTAL = f"127.0.0.1:{PORT}"
+_AT = 4096  # where the writers write, in blocks; nothing crafted aims there
+_CONFLICT = 0x18
+_WERO = 5  # write exclusive, registrants only
+
+
+@pytest.fixture(params=["device", "file"])
+def disk(request: pytest.FixtureRequest) -> Iterator[Node]:
+    """A volume on a device, then one on a file."""
+    if request.param == "device":
+        yield request.getfixturevalue("node")
+        return
+    made = FileNode(
+        request.getfixturevalue("helper"),
+        request.getfixturevalue("driver"),
+        request.getfixturevalue("server"),
+    )
+    yield made
+    made.close()
+
+
+def test_nothing_that_a_read_only_host_sends_changes_or_holds_up(
+    disk: Node, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Every command with each flag, and LUN resets, beside two writers at work."""
+    before = _filled(disk)
+    disk.apply(a="rw", c="rw", d="rw", b="ro")
+    a, c, outsider = (disk.login(host) for host in "acd")
+    for session, key in ((a, b"writer-a"), (c, b"writer-c")):
+        _reserve_out(session, 6, bytes(8) + key)
+    _reserve_out(a, 1, b"writer-a" + bytes(8), _WERO)
+    answers = {}
+    with (
+        Traffic(a, "rw", at=_AT, pause=0.02) as one,
+        Traffic(c, "rw", at=_AT + 8, pause=0.02) as two,
+        contextlib.closing(_Hostile(disk)) as hostile,
+    ):
+        for name, (cdb, data) in commands(disk.id).items():
+            for flag in FLAGS:
+                answers[name, flag] = hostile.command(cdb, flag, data)
+            for traffic in (one, two):
+                traffic.goes_on()
+        for name in TASK_FUNCTIONS:
+            answers[name, "task"] = hostile.task(name)
+            for traffic in (one, two):
+                traffic.goes_on()
+        assert hostile.reads()
+        for traffic in (one, two):
+            traffic.stop()
+    with capsys.disabled():
+        print(_table(disk, answers))
+    assert _outside(_bytes(disk), _AT) == _outside(before, _AT)
+    good = {each for each, answer in answers.items() if answer == "GOOD"}
+    assert not good
+    assert _keys(a) == {b"writer-a", b"writer-c"}
+    with pytest.raises(Refused) as conflict:
+        outsider.write(_AT + 16, ONE)
+    assert conflict.value.status == _CONFLICT
+
+
+def test_writers_keep_what_a_disk_offers_beside_a_reader(disk: Node) -> None:
+    disk.apply(a="rw", b="ro")
+    a, b = disk.login("a"), disk.login("b")
+    a.write(0, ONE + TWO)
+    _caw(a, 0, ONE, TWO)
+    with pytest.raises(Refused):
+        _caw(a, 0, ONE, TWO)
+    assert b.read(0, 2) == TWO * 2
+    a.command(bytes([0x93, 0, *bytes(8), 0, 0, 0, 4, 0, 0]), WRITE, BLOCK, ONE)
+    assert b.read(0, 4) == ONE * 4
+    a.write(0, TWO)
+    with contextlib.closing(RawSession(initiator("a"), disk.iqn, _PORTAL)) as raw:
+        cdb, copy = commands(disk.id)["EXTENDED COPY LID1"]
+        assert raw.command(cdb, "W", copy) == "GOOD"
+    assert b.read(0, 2) == TWO * 2
+    attributes = disk.backstore() / "attrib"
+    discards = not isinstance(disk, FileNode)  # a file's holes are not offered
+    for name in ("emulate_tpu", "emulate_tpws"):
+        assert (attributes / name).read_text().strip() == str(int(discards))
+    if discards:
+        cdb, data = commands(disk.id)["UNMAP"]
+        a.command(cdb, WRITE, len(data), data)
+        a.command(
+            bytes([0x93, 8, *bytes(8), 0, 0, 0, 8, 0, 0]), WRITE, BLOCK, bytes(BLOCK)
+        )
+
+
+def test_a_reader_sees_each_write_at_once(disk: Node) -> None:
+    """By both read paths: what one command wrote, and what is under a page cache."""
+    disk.apply(a="rw", b="ro")
+    a, b = disk.login("a"), disk.login("b")
+    for turn in range(200):
+        data = f"{turn:08}".encode() * (BLOCK // 8) * 8
+        a.write(turn % 8 * 8, data)
+        assert b.read(turn % 8 * 8, 8) == data
+
+
+def test_an_exclusive_reservation_does_not_stop_readers(disk: Node) -> None:
+    disk.apply(a="rw", c="rw", b="ro")
+    a, c, b = (disk.login(host) for host in "acb")
+    a.write(0, ONE)
+    _reserve_out(a, 6, bytes(8) + b"writer-a")
+    _reserve_out(a, 1, b"writer-a" + bytes(8), 3)
+    with pytest.raises(Refused):
+        c.read(0)
+    assert b.read(0) == ONE
+
+
+# iscsi-test-cu
+
+_FAMILIES = ["Pr*", "Reserve6", "CompareAndWrite", "WriteSame1*", "Unmap"]
+#: What LIO itself fails: the same tests with one LUN for all (6.1 and 6.12).
+_KNOWN = {"CompareAndWrite.Simple", "CompareAndWrite.Miscompare"}
+
+
+def test_an_independent_judge_finds_nothing_writable(disk: Node) -> None:
+    """Two refusals have another sense: with max_write_same_len=0 it is 05h/24h."""
+    disk.apply(a="rw", b="ro")
+    output = _judged(disk, "ReadOnly", "b", "b")
+    wrong = set(re.findall(r"\[FAILED\] (\w+) failed with wrong sense\.", output))
+    assert wrong == {"WRITESAME10", "WRITESAME16"}
+    assert output.count("[FAILED]") == len(wrong), output
+
+
+def test_an_independent_judge_finds_what_writers_need(disk: Node) -> None:
+    disk.apply(a="rw", c="rw", b="ro")
+    failed = set()
+    with Traffic(disk.login("b"), "ro", pause=0.05) as reading:
+        for family in _FAMILIES:
+            output = _judged(disk, family, "a", "c")
+            failed |= set(re.findall(r"Suite (\w+), Test (\w+) had failures", output))
+        reading.goes_on()
+        reading.stop()
+    assert {".".join(each) for each in failed} == _KNOWN
+
+
+# which LUN a host has
+
+
+def test_a_reader_of_an_older_version_is_moved_and_nobody_else(disk: Node) -> None:
+    disk.apply(a="rw")
+    _older(disk, "b")
+    a, b = disk.login("a"), disk.login("b")
+    assert disk.live() == {"a": "rw", "b": "rw"}, "write protection is not enough"
+    assert disk.apply(a="rw", b="ro")
+    assert disk.live() == {"a": "rw", "b": "ro"}
+    assert a.alive
+    assert not b.alive
+    assert _lun(disk, "a") == "lun_0"
+    assert _lun(disk, "b") == "lun_1"
+    assert (disk.backstore() / "attrib/emulate_3pc").read_text().strip() == "1"
+    assert disk.login("b").write_protected
+    assert disk.apply(a="rw", b="ro") == ()
+
+
+def test_the_readers_lun_is_there_while_there_are_readers(disk: Node) -> None:
+    disk.apply(a="rw")
+    assert not (disk.group / "lun/lun_1").exists()
+    disk.apply(only="b", b="ro")
+    a, b = disk.login("a"), disk.login("b")
+    disk.apply(only="c", c="ro")
+    assert b.alive
+    disk.apply(a="rw")
+    assert not (disk.group / "lun/lun_1").exists()
+    assert not list(CONFIGFS.glob(f"core/*/{disk.name}-readers"))
+    assert a.alive
+
+
+def test_no_read_is_answered_with_other_bytes_while_a_mode_changes(disk: Node) -> None:
+    """The kernel reads a LUN 0 that is not mapped as GOOD, from its own memory."""
+    before = _filled(disk)[:BLOCK]
+    disk.apply(a="rw", b="ro")
+    seen: set[bytes] = set()
+
+    def reads(session: Session) -> None:
+        with contextlib.suppress(Refused):
+            while True:
+                seen.add(session.read(0))
+
+    for wanted in ({"b": "rw"}, {"b": "ro"}, {}, {"b": "ro"}) * 5:
+        reading = Later(reads, disk.login("b")) if disk.live().get("b") else None
+        disk.apply(a="rw", **wanted)
+        assert reading is None or reading.join() is None
+    assert seen == {before}
+
+
+# which disk a backstore holds
+
+
+def test_a_device_that_was_made_again_is_exported_anew(node: Node) -> None:
+    node.apply(a="rw", b="ro")
+    node.login("a").write(0, ONE)
+    fresh = node.remade()
+    assert node.apply(a="rw", b="ro")
+    with open(fresh, "rb") as device:
+        assert device.read(BLOCK) == bytes(BLOCK)
+    assert node.login("a").read(0) == bytes(BLOCK)
+    assert node.login("b").read(0) == bytes(BLOCK)
+    assert node.apply(a="rw", b="ro") == ()
+
+
+def test_a_file_in_the_place_of_another_is_exported_anew(
+    helper: HelperProcess, driver: LioTarget, server: NfsServer
+) -> None:
+    node = FileNode(helper, driver, server)
+    try:
+        node.apply(a="rw", b="ro")
+        node.login("a").write(0, ONE)
+        other = Path(node.disk.path + ".other")
+        other.write_bytes(bytes(SIZE))
+        os.replace(other, node.disk.path)
+        assert node.apply(only="a", a="rw")
+        assert node.apply(a="rw", b="ro")
+        assert node.login("a").read(0) == bytes(BLOCK)
+        assert node.login("b").read(0) == bytes(BLOCK)
+    finally:
+        node.close()
+
+
+# persistent reservations that outlive the target
+
+
+def test_registrations_come_back_with_the_target_but_for_hosts_that_left(
+    disk: Node,
+) -> None:
+    disk.apply(a="rw", c="rw", d="rw")
+    for host in "acd":
+        key = f"writer-{host}".encode()
+        _reserve_out(disk.login(host), 6, bytes(8) + key, lasting=True)
+    disk.apply(a="rw", c="rw")  # d leaves
+    disk.apply(a="rw", c="rw", d="rw")  # and comes back without a key
+    _lost(disk)
+    disk.apply(a="rw", d="rw")  # c is not known any more
+    assert _keys(disk.login("a")) == {b"writer-a"}
+    disk.apply(a="rw", c="rw", d="rw")
+    assert _keys(disk.login("c")) == {b"writer-a"}
+    disk.driver.remove(disk.id)
+    disk.apply(a="rw")
+    assert _keys(disk.login("a")) == set()
+
+
+class _Hostile:
+    """The read-only host; it logs in again when the target has thrown it out."""
+
+    def __init__(self, node: Node) -> None:
+        self._node, self._session = node, self._login(node)
+
+    def command(self, cdb: bytes, flag: str, data: bytes) -> str:
+        return self._once(lambda: self._session.command(cdb, flag, data))
+
+    def task(self, name: str) -> str:
+        return self._once(lambda: self._session.task(name))
+
+    def reads(self) -> bool:
+        cdb = bytes([0x28, 0, 0, 0, 0, 0, 0, 0, 1, 0])
+        return self._session.command(cdb, "R", bytes(BLOCK)) == "GOOD"
+
+    def close(self) -> None:
+        self._session.close()
+
+    def _once(self, ask: Callable[[], str]) -> str:
+        answer = ask()
+        if answer.startswith(("Connection", "Broken", "Timeout", "rejected")):
+            self._session.close()
+            self._session = self._login(self._node)
+        return answer
+
+    @staticmethod
+    def _login(node: Node) -> RawSession:
+        return RawSession(initiator("b"), node.iqn, _PORTAL)
+
+
+def _table(node: Node, answers: dict[tuple[str, str], str]) -> str:
+    kind = f"{os.uname().release}, a {node.disk.kind}"
+    lines = [f"\n{'command':28} {'flag':5} answer of LIO ({kind})"]
+    lines += [
+        f"{name:28} {flag:5} {answer}" for (name, flag), answer in answers.items()
+    ]
+    return "\n".join(lines)
+
+
+def _filled(node: Node) -> bytes:
+    """Have no block like another."""
+    data = os.urandom(MIB) * (SIZE // MIB)
+    with open(node.disk.path, "r+b") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    return data
+
+
+def _bytes(node: Node) -> bytes:
+    line = ["dd", f"if={node.disk.path}", "bs=1M", "iflag=direct", "status=none"]
+    return subprocess.run(line, check=True, capture_output=True).stdout
+
+
+def _outside(data: bytes, at: int) -> bytes:
+    return data[: at * BLOCK] + data[(at + 64) * BLOCK :]
+
+
+def _reserve_out(
+    session: Session, action: int, keys: bytes, kind: int = 0, lasting: bool = False
+) -> None:
+    data = keys + bytes(4) + bytes([lasting, 0, 0, 0])
+    session.command(bytes([0x5F, action, kind, 0, 0, 0, 0, 0, 24, 0]), WRITE, 24, data)
+
+
+def _keys(session: Session) -> set[bytes]:
+    found = session.command(bytes([0x5E, 0, 0, 0, 0, 0, 0, 0, 255, 0]), READ, 255)
+    length = int.from_bytes(found[4:8], "big")
+    return {found[8 + at : 16 + at] for at in range(0, length, 8)}
+
+
+def _caw(session: Session, at: int, old: bytes, new: bytes) -> None:
+    cdb = bytes([0x89, 0, *at.to_bytes(8, "big"), 0, 0, 0, 1, 0, 0])
+    session.command(cdb, WRITE, 2 * BLOCK, old + new)
+
+
+def _judged(node: Node, family: str, one: str, two: str) -> str:
+    url = f"iscsi://{_PORTAL}/{node.iqn}/0"
+    line = ["iscsi-test-cu", "-n", "-d", "-f", "-i", initiator(one)]
+    line += ["-I", initiator(two), "-t", f"SCSI.{family}", url]
+    done = subprocess.run(line, check=False, capture_output=True, text=True)
+    assert "asserts" in done.stdout, done
+    return done.stdout
+
+
+def _older(node: Node, host: str) -> None:
+    """As a version with one LUN for all left a reader."""
+    acl = node.acl(host)
+    (acl / "lun_0").mkdir(parents=True)
+    (acl / "lun_0/lun").symlink_to(node.group / "lun/lun_0")
+    (acl / "attrib/authentication").write_text("0")
+    (acl / "tag").write_text(f"attachment-{host}")
+    for name in ("emulate_tpws", "emulate_3pc"):
+        (node.backstore() / "attrib" / name).write_text("0")
+
+
+def _lun(node: Node, host: str) -> str:
+    return (node.acl(host) / "lun_0/lun").resolve().name
+
+
+def _lost(node: Node) -> None:
+    """All of the target is gone, as after a power cut."""
+    (node.group / "enable").write_text("0")
+    dismantle(node.group.parent)
+    for store in CONFIGFS.glob(f"core/*/{node.name}*"):
+        store.rmdir()
+        store.parent.rmdir()
