@@ -4,7 +4,7 @@
 
 Hosts that may write reach the disk through the writers' backstore. Hosts that may only
 read reach it through a second one, whose every command that changes or reserves
-something is switched off (docs/decisions/0011). A block device is iblock for writers
+something is switched off (docs/decisions/0013). A block device is iblock for writers
 and fileio with O_DIRECT for readers; a file is fileio twice, over one page cache.
 
 A backstore lives below an HBA directory. Each of ours has its own, because

@@ -252,6 +252,7 @@ def _prepare(database: str) -> list[str]:
             os.makedirs(f"{database}/{name}", mode=0o700, exist_ok=True)
         except OSError as error:
             problems.append(f"{database}/{name}: {error.strerror}: make it")
+    reservations.durable(database)
     if not os.path.isdir(CORE):
         problems.append(f"{CORE} is missing: {_REMEDY}")
     return problems

@@ -16,12 +16,20 @@ write: what that write says of the host is void, and what a later one says is no
 from __future__ import annotations
 
 import contextlib
+import fcntl
+import logging
 import os
 import re
+import sys
 from collections.abc import Collection, Iterator, Mapping
 
 from drivers.helper.configfs import ROOT, read, write
 from drivers.helper.exports import Target
+
+LOG = logging.getLogger(__name__)
+
+# FS_IOC_GETFLAGS, FS_IOC_SETFLAGS, FS_SYNC_FL (linux/fs.h; ioctl_iflags(2)).
+_GET_FLAGS, _SET_FLAGS, _SYNCHRONOUS = 0x80086601, 0x40086602, 0x8
 
 # The lines between PR_REG_START and PR_REG_END (core_scsi3_update_aptpl_buf), each a
 # word that pr/res_aptpl_metadata takes (target_core_configfs.c, 6.1 and 6.12).
@@ -34,6 +42,24 @@ _WORD = re.compile(
 _PLACE = {"mapped_lun": "0", "target_lun": "0", "tpgt": "1"}
 
 Entry = Mapping[str, str]
+
+
+def durable(database: str) -> None:
+    """Have the kernel's files written through to the medium, where that is offered.
+
+    It answers PR OUT when the page cache has them (__core_scsi3_write_aptpl_to_file,
+    6.1); a file in a synchronous directory (chattr +S, as ext4 has it) is synchronous.
+    """
+    directory = os.open(f"{database}/pr", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        flags = bytearray(8)
+        fcntl.ioctl(directory, _GET_FLAGS, flags)
+        wanted = int.from_bytes(flags, sys.byteorder) | _SYNCHRONOUS
+        fcntl.ioctl(directory, _SET_FLAGS, wanted.to_bytes(8, sys.byteorder))
+    except OSError as error:
+        LOG.info("%s/pr: reservations may be lost with the power: %s", database, error)
+    finally:
+        os.close(directory)
 
 
 def restore(

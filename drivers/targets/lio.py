@@ -107,14 +107,19 @@ class LioTarget(TargetDriver):
     def apply(
         self, export: Export, only: Collection[str] | None = None
     ) -> tuple[str, ...]:
+        names = None if only is None else {each.lower() for each in only}
         changes = self.root.call(
             "lio.apply",
             timeout=self._deadline,
             volume_id=export.volume_id,
             disk=_disk(export.disk),
-            connectors=[self._connector(each) for each in export.connectors],
+            connectors=[
+                self._connector(each)
+                for each in export.connectors
+                if names is None or each.initiator in names
+            ],
             portals=[(portal.address, portal.port) for portal in self._portals],
-            only=None if only is None else list(only),
+            only=None if names is None else sorted(names),
         )
         return tuple(changes)
 

@@ -33,15 +33,17 @@ def main() -> int:
         _attached(api, shared, "left-reader", "ro"),
         _attached(api, plain, "left-alone", "rw"),
     ]
+    keyed = _keyed(api)
     gone = api.attach(shared, Host("left-gone"))["id"]
     assert api.detach(gone)[0] == 200
     note = {
         "boot": left.boot(),
-        "volumes": [shared, plain, busy],
+        "volumes": [shared, plain, busy, keyed["volume"]],
         "attached": attached,
         "reserved": api.reserve(shared, "ro"),
         "detached": gone,
         "busy": busy,
+        "keyed": keyed,
     }
     left.written(left.NOTE, json.dumps(note))
     left.written(left.LOG, "")
@@ -57,6 +59,23 @@ def _clear(api: Api) -> None:
         for attachment in api.attachments(volume["id"]):
             assert api.detach(attachment["id"])[0] == 200
         api.delete_volume(volume["id"])
+
+
+def _keyed(api: Api) -> dict[str, Any]:
+    """A reservation that outlives the power, and the key of a host that has left."""
+    volume = api.volume()
+    made = {name: api.attach(volume, Host(name)) for name in left.KEYED}
+    for name, each in made.items():
+        host = Host(name)
+        session = host.login(each["connection_info"])
+        api.complete(each["id"])
+        if name != left.OUTSIDER:
+            left.register(session, left.key(name))
+        if name == left.HOLDER:
+            left.reserve(session, left.key(name))
+        host.leave()
+    assert api.detach(made[left.QUITTER]["id"])[0] == 200
+    return {"volume": volume, "info": made[left.OUTSIDER]["connection_info"]}
 
 
 def _attached(api: Api, volume: str, name: str, mode: str) -> dict[str, Any]:

@@ -18,10 +18,41 @@ import pytest
 from tests.system.api import Api
 from tests.system.hosts import Host, block, write_protected
 from tests.system.kernel import Live, ours
+from tests.system.lio_hosts import READ, WRITE, Refused, Session
 
 NOTE = Path("/var/lib/lunshare-left.json")
 LOG = Path("/var/lib/lunshare-left.log")
 DATA = "written before"
+#: Who holds a reservation, who left with a key, and who never had one.
+KEYED = HOLDER, QUITTER, OUTSIDER = "left-holder", "left-quitter", "left-outsider"
+_CONFLICT = 0x18
+
+
+def key(name: str) -> bytes:
+    """The reservation key of a host."""
+    return name.encode().rjust(8, b".")[-8:]
+
+
+def register(session: Session, mine: bytes) -> None:
+    """PERSISTENT RESERVE OUT, REGISTER AND IGNORE, that outlives the power (APTPL)."""
+    _reserve_out(session, 6, 0, bytes(8) + mine + bytes([0, 0, 0, 0, 1, 0, 0, 0]))
+
+
+def reserve(session: Session, mine: bytes) -> None:
+    """RESERVE, write exclusive for registrants."""
+    _reserve_out(session, 1, 5, mine + bytes(16))
+
+
+def keys(session: Session) -> set[bytes]:
+    """PERSISTENT RESERVE IN, READ KEYS."""
+    found = session.command(bytes([0x5E, 0, 0, 0, 0, 0, 0, 0, 255, 0]), READ, 255)
+    length = int.from_bytes(found[4:8], "big")
+    return {found[8 + at : 16 + at] for at in range(0, length, 8)}
+
+
+def _reserve_out(session: Session, action: int, kind: int, data: bytes) -> None:
+    cdb = bytes([0x5F, action, kind, 0, 0, 0, 0, 0, 24, 0])
+    session.command(cdb, WRITE, len(data), data)
 
 
 def boot() -> str:
@@ -50,6 +81,7 @@ class Left:
         self.reserved: str = note["reserved"]
         self.detached: str = note["detached"]
         self.busy: str = note["busy"]
+        self.keyed: dict[str, Any] = note["keyed"]
 
     def last_words(self) -> dict[str, str | None]:
         """Of the client that was at work to the last: host to what it knows.
@@ -103,6 +135,17 @@ class Survived:
         for _, each in hosts:
             assert nobody.refused(each["info"])
             assert nobody.refused({**each["info"], "auth_method": None})
+
+    def test_a_reservation_is_held_but_not_the_key_of_a_host_that_left(
+        self, left: Left
+    ) -> None:
+        host = Host(OUTSIDER)
+        session = host.login(left.keyed["info"])
+        assert keys(session) == {key(HOLDER)}
+        with pytest.raises(Refused) as conflict:
+            session.write(0, block("not registered"))
+        assert conflict.value.status == _CONFLICT
+        host.leave()
 
     def test_what_was_attached_and_reserved_is_so_and_what_was_detached_is_not(
         self, api: Api, left: Left

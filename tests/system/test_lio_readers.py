@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Read-only against a hostile root on the reading host, and what writers keep.
 
-On a device and on a file of a share; docs/decisions/0011 has the two LUNs.
+On a device and on a file of a share; docs/decisions/0013 has the two LUNs.
 """
 
 from __future__ import annotations

@@ -11,11 +11,25 @@ import pytest
 from drivers.base import Root
 from drivers.errors import InvalidValue
 from drivers.targets.lio import LioTarget
-from drivers.values import Auth, Connector, Mode, Volume
+from drivers.values import Auth, Connector, Disk, Export, Mode, Volume
 
 VOLUME = Volume("0a1b2c3d-0000-4000-8000-000000000001", 1024)
 IQN = f"iqn.2026-11.io.lunshare:{VOLUME.name}"
 HOST = Connector("iqn.1994-05.com.example:h1", Mode.RO, "a", Auth("user", "secret"))
+
+
+class Told(Root):
+    """What the helper was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[dict[str, Any]] = []
+
+    def run(self, *argv: str, timeout: float = 60.0) -> str:
+        raise AssertionError(argv)
+
+    def call(self, verb: str, *, timeout: float = 30.0, **arguments: Any) -> Any:
+        self.asked.append({"verb": verb, **arguments})
+        return []
 
 
 class NoRoot(Root):
@@ -57,6 +71,20 @@ def test_several_portals_are_told_in_parallel_lists() -> None:
     assert told["target_portals"] == ["[2001:db8::1]:3261", "192.0.2.1:3261"]
     assert told["target_iqns"] == [IQN, IQN]
     assert told["target_luns"] == [0, 0]
+
+
+def test_only_the_hosts_that_are_asked_about_are_sent() -> None:
+    root = Told()
+    options = {each.dest: each.default for each in LioTarget.OPTIONS}
+    names = [f"iqn.1994-05.com.example:h{number}" for number in range(1000)]
+    hosts = tuple(Connector(name, Mode.RW) for name in names)
+    made = LioTarget("lvm", options, root)
+    wanted = Export(VOLUME.id, Disk(VOLUME.id, "/dev/group/volume", 1024), hosts)
+    made.apply(wanted, only={names[7].upper()})
+    made.apply(wanted, only={"iqn.1994-05.com.example:gone"})
+    one, none = root.asked
+    assert [each[0] for each in one["connectors"]] == one["only"] == [names[7]]
+    assert none["connectors"] == []
 
 
 @pytest.mark.parametrize("use_chap_auth", [True, False])
