@@ -116,6 +116,8 @@ def exceeds(acl: str, wanted: Connector) -> bool:
 
 def misplaced(acl: str, lun: str) -> bool:
     """Whether the host is given another LUN than this one."""
+    if not os.access(acl, os.F_OK):
+        return False
     return bool(_leads_to(acl)) and not maps(acl, lun)
 
 

@@ -18,6 +18,24 @@ _DATA_IN, _R2T, _REJECT = 0x25, 0x31, 0x3F
 _IMMEDIATE, _FINAL, _STATUS_HERE = 0x40, 0x80, 0x01
 _NO_TAG = 0xFFFFFFFF
 _HEADER = 48
+_FULL_FEATURE, _ROUNDS = 3, 5
+# What one side leaves out the other proposes, and waits for an answer.
+_KEYS = {
+    "InitialR2T": "No",
+    "ImmediateData": "Yes",
+    "MaxRecvDataSegmentLength": 262144,
+    "MaxBurstLength": 262144,
+    "FirstBurstLength": 65536,
+    "MaxConnections": 1,
+    "MaxOutstandingR2T": 1,
+    "DefaultTime2Wait": 2,
+    "DefaultTime2Retain": 0,
+    "DataPDUInOrder": "Yes",
+    "DataSequenceInOrder": "Yes",
+    "ErrorRecoveryLevel": 0,
+    "IFMarker": "No",
+    "OFMarker": "No",
+}
 _CDB = 16
 #: The R and W flags of a command, by the name that the table has for them.
 FLAGS = {"R": 0x40, "W": 0x20, "-": 0}
@@ -126,19 +144,21 @@ class RawSession:
     def _login(self, initiator: str, iqn: str) -> None:
         words = [f"InitiatorName={initiator}", f"TargetName={iqn}"]
         words += ["SessionType=Normal", "HeaderDigest=None", "DataDigest=None"]
-        words += ["InitialR2T=No", "ImmediateData=Yes", "ErrorRecoveryLevel=0"]
+        words += [f"{name}={value}" for name, value in _KEYS.items()]
         text = "\0".join([*words, ""]).encode()
         isid = bytes([0x80, 0, 0, 0, 0, 1])
         first = bytes([_LOGIN | _IMMEDIATE, 0x87, 0, 0]) + bytes(4) + isid + bytes(2)
-        done = False
-        while not done:
+        for _ in range(_ROUNDS):
             numbers = (0, 0, 0, self._command_number, self._status_number)
             self._send(first + struct.pack(">IHHII", *numbers) + bytes(16), b"", text)
             header, _ = self._receive()
             if header[0] != _LOGIN_RESPONSE or header[36]:
                 raise ConnectionError(f"login answered {header[36]}/{header[37]}")
             # The target may have had something to say before it agrees to go on.
-            done, text = bool(header[1] & _FINAL and header[1] & 3 == 3), b""
+            if header[1] & _FINAL and header[1] & 3 == _FULL_FEATURE:
+                return
+            text = b""
+        raise ConnectionError("the login comes to no end")
 
     def _send(self, header: bytes, extension: bytes = b"", data: bytes = b"") -> None:
         padded = extension.ljust(-(-len(extension) // 4) * 4, b"\0")

@@ -8,6 +8,7 @@ import os
 import random
 import signal
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
@@ -52,6 +53,7 @@ def _dying(node: Node, line: int, **wanted: str) -> bool:
 
     try:
         lio, asked = Lio(PREFIX), Apply(node.export(**wanted), _PORTALS)
+        threading.settrace(trace)
         sys.settrace(trace)
         lio.apply(asked, 20)
     finally:
