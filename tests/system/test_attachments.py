@@ -124,6 +124,8 @@ def test_both_modes_may_be_widened_and_the_answer_says_so(
     writing = api.attach(volume, one, "rw")
     assert "lets this host write" in writing["connection_info"]["mixed_modes"]
     assert Live(volume).modes() == {one.initiator: "rw"}
+    assert not session.alive
+    session = one.login(reading["connection_info"])
     session.write(0, block("widened"))
     second = api.attach(volume, one, "ro")["connection_info"]
     assert second["access_mode"] == "ro"
