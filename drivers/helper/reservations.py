@@ -50,16 +50,17 @@ def durable(database: str) -> None:
     It answers PR OUT when the page cache has them (__core_scsi3_write_aptpl_to_file,
     6.1); a file in a synchronous directory (chattr +S, as ext4 has it) is synchronous.
     """
-    directory = os.open(f"{database}/pr", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        flags = bytearray(8)
-        fcntl.ioctl(directory, _GET_FLAGS, flags)
-        wanted = int.from_bytes(flags, sys.byteorder) | _SYNCHRONOUS
-        fcntl.ioctl(directory, _SET_FLAGS, wanted.to_bytes(8, sys.byteorder))
-    except OSError as error:
-        LOG.info("%s/pr: reservations may be lost with the power: %s", database, error)
-    finally:
-        os.close(directory)
+    path = f"{database}/pr"
+    with contextlib.ExitStack() as stack:
+        try:
+            directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            stack.callback(os.close, directory)
+            flags = bytearray(8)
+            fcntl.ioctl(directory, _GET_FLAGS, flags)
+            wanted = int.from_bytes(flags, sys.byteorder) | _SYNCHRONOUS
+            fcntl.ioctl(directory, _SET_FLAGS, wanted.to_bytes(8, sys.byteorder))
+        except OSError as error:
+            LOG.info("%s: reservations may be lost with the power: %s", path, error)
 
 
 def restore(
