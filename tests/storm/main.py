@@ -8,6 +8,7 @@ import argparse
 import os
 import secrets
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -33,6 +34,7 @@ def main(argv: list[str]) -> int:
     options = Options(
         seed, asked.seconds, asked.clients, tree, work, asked.calm, asked.go_on
     )
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # no process is left behind
     began, storm = time.monotonic(), Storm(options)
     try:
         storm.run()

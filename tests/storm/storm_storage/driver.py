@@ -8,15 +8,17 @@ import inspect
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from oslo_config import cfg
 
-from drivers.abilities import VolumeAbilities
 from drivers.base import Root, TargetDriver, VolumeDriver
 from drivers.fake import FakeVolumes
 from drivers.targets.fake import FakeTarget
 from storm_storage.door import Door
+
+if TYPE_CHECKING:  # a tree before these were there can be stormed too
+    from drivers.abilities import VolumeAbilities
 
 SOCKET = cfg.StrOpt("storm_socket", help="Where the storage's process listens.")
 PATIENCE = cfg.FloatOpt(
@@ -67,10 +69,14 @@ class StormVolumes(FakeVolumes):
 
     @property
     def abilities(self) -> VolumeAbilities:
-        open_too = bool(self.options["storm_extends_open"])
         # Nobody can take a snapshot's bytes in the storage's process.
         can = replace(super().abilities, loses_snapshots=False)
-        return replace(can, extends_open=open_too)
+        return replace(can, extends_open=self.extends_open)
+
+    @property
+    def extends_open(self) -> bool:
+        """As a tree asks for it that knows no ``abilities`` yet."""
+        return bool(self.options["storm_extends_open"])
 
 
 class StormTarget(FakeTarget):
