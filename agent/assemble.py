@@ -21,8 +21,9 @@ from agent.db.engine import PROBE_SECONDS, Database
 from agent.locks import Locks
 from agent.loops import Loop
 from agent.reporter import Reporter
-from agent.service import weighers
+from agent.service import answers, weighers
 from agent.service.access import Access
+from agent.service.answers import Answers
 from agent.service.attachments import Attachments
 from agent.service.extending import Extending
 from agent.service.handing import Handing
@@ -34,7 +35,9 @@ from agent.service.moving import Moving
 from agent.service.node import Node
 from agent.service.orphans import Orphans
 from agent.service.places import Places
+from agent.service.purging import Purging
 from agent.service.reconcile import Reconcile
+from agent.service.resetting import Resetting
 from agent.service.resume import Resume
 from agent.service.reverting import Reverting
 from agent.service.scheduler import Scheduler
@@ -49,6 +52,7 @@ from drivers.execute import Helper
 # No transaction outlives a few statements, and Python runs one thread at a
 # time: more of them would be no faster, and each has a cache of its own.
 _CONNECTIONS = 8
+_PURGE_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
@@ -112,6 +116,8 @@ def assemble(conf: cfg.ConfigOpts, root: Root | None = None) -> Assembly:
     messages = Messages(database, conf.message_ttl)
     scheduler = Scheduler(node, types, messages, _multipliers(conf))
     places = Places(node, backends, scheduler, conf.storage_availability_zone)
+    answered = Answers(database)
+    purging = Purging(database, conf.database.deleted_rows_ttl)
     making = Making(database, backends, locks, node=node, wiping=wiping)
     services = Services(
         volumes=Volumes(
@@ -123,7 +129,11 @@ def assemble(conf: cfg.ConfigOpts, root: Root | None = None) -> Assembly:
             places=places,
         ),
         attachments=Attachments(
-            database, access, locks, widen=conf.mixed_modes_per_host == "widen"
+            database,
+            access,
+            locks,
+            answered,
+            widen=conf.mixed_modes_per_host == "widen",
         ),
         types=types,
         node=node,
@@ -149,6 +159,7 @@ def assemble(conf: cfg.ConfigOpts, root: Root | None = None) -> Assembly:
             jobs=jobs,
             places=places,
         ),
+        resetting=Resetting(database, backends, locks),
         moving=Moving(
             database,
             backends,
@@ -157,6 +168,7 @@ def assemble(conf: cfg.ConfigOpts, root: Root | None = None) -> Assembly:
             node=node,
             jobs=jobs,
             places=places,
+            wiping=wiping,
         ),
         scheduler=scheduler,
         messages=messages,
@@ -185,6 +197,8 @@ def assemble(conf: cfg.ConfigOpts, root: Root | None = None) -> Assembly:
         timer,
         Loop("database", PROBE_SECONDS, database.probe),
         Loop("stats", conf.backend_stats_polling_interval, node.refresh),
+        Loop("answers", answers.MOMENT, answered.once),
+        Loop("purge", _PURGE_SECONDS, purging.once),
         wiping,
         *([reports] if reports else []),
     )

@@ -33,6 +33,8 @@ class Attachment:
     ``mode`` is None until it is resolved at connect. ``connection_info`` is
     what the host was told, without its credentials. ``leaving`` is the initiator
     whose place ``initiator`` took, until its access is known to be closed.
+    ``answered`` says that whoever asked for it has had time to learn its id.
+    ``status_reason`` is what went wrong, of an attachment in an error.
     """
 
     id: str
@@ -52,6 +54,8 @@ class Attachment:
     created_at: datetime | None = None
     updated_at: datetime | None = None
     leaving: str | None = None
+    status_reason: str | None = None
+    answered: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +91,7 @@ class Volume:
     intent: Mapping[str, Any] | None = None
     leaving: str | None = None
     migration_status: str | None = None
+    status_reason: str | None = None
     attachments: tuple[Attachment, ...] = ()
 
     @property
@@ -97,7 +102,10 @@ class Volume:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The bytes that a volume had at one moment; ``size`` is the volume's then."""
+    """The bytes that a volume had at one moment; ``size`` is the volume's then.
+
+    ``status_reason`` is what went wrong with it last, as it is of a volume.
+    """
 
     id: str
     volume_id: str
@@ -110,6 +118,7 @@ class Snapshot:
     metadata: Mapping[str, str] = field(default_factory=dict)
     created_at: datetime | None = None
     updated_at: datetime | None = None
+    status_reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

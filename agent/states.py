@@ -27,6 +27,7 @@ class VolumeStatus(enum.StrEnum):
     MANAGING = "managing"
     ERROR_MANAGING = "error_managing"
     UNMANAGING = "unmanaging"
+    ERROR_UNMANAGING = "error_unmanaging"
     RETYPING = "retyping"
     MAINTENANCE = "maintenance"
     # Derived from attachments, never stored.
@@ -82,6 +83,11 @@ VOLUME_MOVES: tuple[tuple[VolumeStatus, VolumeStatus, str], ...] = (
     (VolumeStatus.ERROR_MANAGING, VolumeStatus.DELETING, "a delete gives it back"),
     (VolumeStatus.AVAILABLE, VolumeStatus.UNMANAGING, "the disk is given away"),
     (VolumeStatus.UNMANAGING, VolumeStatus.AVAILABLE, "that was refused"),
+    (VolumeStatus.UNMANAGING, VolumeStatus.ERROR_UNMANAGING, "it is still ours"),
+    (VolumeStatus.ERROR_UNMANAGING, VolumeStatus.UNMANAGING, "it is tried again"),
+    (VolumeStatus.ERROR_UNMANAGING, VolumeStatus.AVAILABLE, "it is reset"),
+    (VolumeStatus.ERROR_EXTENDING, VolumeStatus.AVAILABLE, "it is reset"),
+    (VolumeStatus.ERROR, VolumeStatus.AVAILABLE, "a failed revert is reset"),
     (VolumeStatus.AVAILABLE, VolumeStatus.AVAILABLE, "it is of another type"),
     (VolumeStatus.AVAILABLE, VolumeStatus.RETYPING, "a retype has to move it"),
     (VolumeStatus.RETYPING, VolumeStatus.AVAILABLE, "it is moved, or could not be"),
@@ -117,6 +123,7 @@ ATTACHMENT_MOVES: tuple[tuple[AttachStatus, AttachStatus, str], ...] = (
     (AttachStatus.DETACHING, AttachStatus.DETACHING, "a detach is tried again"),
     (AttachStatus.DETACHING, AttachStatus.DETACHED, "the access is closed"),
     (AttachStatus.DETACHING, AttachStatus.ERROR_DETACHING, "the access may be open"),
+    (AttachStatus.ERROR_DETACHING, AttachStatus.DETACHED, "a forced detach finds none"),
 )
 
 #: A snapshot may be deleted in these.
@@ -124,11 +131,42 @@ DELETABLE_SNAPSHOT = frozenset(
     {SnapshotStatus.AVAILABLE, SnapshotStatus.ERROR, SnapshotStatus.ERROR_DELETING}
 )
 
+#: An operator may reset these to available, when the disk is there.
+RESETTABLE = frozenset(
+    {
+        VolumeStatus.ERROR,
+        VolumeStatus.ERROR_EXTENDING,
+        VolumeStatus.ERROR_UNMANAGING,
+    }
+)
+
+#: The row's backend has a whole disk for a volume in one of these.
+HAS_DISK = frozenset(
+    {
+        VolumeStatus.AVAILABLE,
+        VolumeStatus.EXTENDING,
+        VolumeStatus.ERROR_EXTENDING,
+        VolumeStatus.RETYPING,
+        VolumeStatus.MAINTENANCE,
+    }
+)
+
+#: Work that has failed, and is tried again, less and less often.
+FAILED = frozenset(
+    {
+        VolumeStatus.ERROR_DELETING,
+        VolumeStatus.ERROR_UNMANAGING,
+        SnapshotStatus.ERROR_DELETING,
+    }
+)
+
 #: Work under way, which the next reconcile goes on with.
 UNFINISHED = frozenset(
     {
         VolumeStatus.CREATING,
         VolumeStatus.DELETING,
+        VolumeStatus.ERROR_DELETING,
+        VolumeStatus.ERROR_UNMANAGING,
         VolumeStatus.EXTENDING,
         VolumeStatus.ERROR_EXTENDING,
         VolumeStatus.REVERTING,

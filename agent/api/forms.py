@@ -27,6 +27,10 @@ _Validator = extend(  # type: ignore[no-untyped-call]
 
 _KEY_MAX = 64
 
+#: What every column and every answer can hold: orjson refuses more than 64 bits.
+INT_MAX = 2**63 - 1
+_INT_MIN = -(2**63)
+
 
 class Form:
     """The form of one body from some microversions on, compiled when made."""
@@ -53,6 +57,21 @@ class Form:
         error = next(validator.iter_errors(body), None)
         if error is not None:
             raise Invalid(sentence(error))
+        _check_numbers(body, [])
+
+
+def _check_numbers(value: Any, path: list[str]) -> None:
+    """What nobody's form looks into, such as a connector, must fit all the same."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            _check_numbers(item, [*path, _short(key)])
+    elif isinstance(value, list):
+        for number, item in enumerate(value):
+            _check_numbers(item, [*path, str(number)])
+    elif isinstance(value, int) and not _INT_MIN <= value <= INT_MAX:
+        raise Invalid(
+            f"{'.'.join(path)}: give a number from {_INT_MIN} to {INT_MAX}, or a text."
+        )
 
 
 def sentence(error: ValidationError) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from agent.api import microversions
-from agent.api.forms import Form, Schema
+from agent.api.forms import INT_MAX, Form, Schema
 
 _TEXT_MAX = 255
 
@@ -88,6 +88,7 @@ _NAMING = {
 
 _GIB = {
     "type": ["integer", "string"],
+    "maximum": INT_MAX,
     "description": "a whole number of GiB, 1 or more",
 }
 _VOLUME = {
@@ -123,13 +124,7 @@ VOLUME_CREATE = Form(
 # What a choice of backend depends on; names and such may stay where they are.
 _ASKED = {
     **_NAMING,
-    "size": {
-        "type": ["integer", "string"],
-        "minimum": 1,
-        "maximum": 2**31 - 1,
-        "pattern": "^0*[1-9][0-9]{0,8}$",
-        "description": "a whole number of GiB, 1 or more",
-    },
+    "size": _GIB,
     "volume_type": _text(),
     "availability_zone": _text(),
 }
@@ -182,10 +177,7 @@ _HOST = {
     "description": "host@backend, or host@backend#pool",
 }
 _MANAGED = {
-    "host": {
-        **_text(1, null=False),
-        "description": "host@backend or host@backend#pool",
-    },
+    "host": _HOST,
     "ref": {
         **_object(
             {"source-name": _text(1, null=False)}, ("source-name",), strict=False
@@ -245,6 +237,15 @@ MIGRATE = _action(
         {"host": _HOST, "force_host_copy": _BOOLEAN, "lock_volume": _BOOLEAN},
         ("host",),
     ),
+)
+RESET = _action(
+    "os-reset_status",
+    _object(
+        {"status": {"enum": ["available"], "description": "available"}}, ("status",)
+    ),
+)
+FORCE_DETACH = _action(
+    "os-force_detach", _object({"attachment_id": _UUID}, ("attachment_id",))
 )
 REVERT = _action("revert", _object({"snapshot_id": _UUID}, ("snapshot_id",)))
 

@@ -137,6 +137,8 @@ def volume(shown: Volume, look: Look) -> View:
         "os-vol-host-attr:host": host,
     }
     view.update(look.constants)
+    if shown.status_reason is not None:
+        view["status_reason"] = shown.status_reason
     if look.version >= _SERVICE_UUID:
         view["service_uuid"] = service
     if look.version >= _TYPE_ID:
@@ -202,7 +204,9 @@ def snapshot(shown: Snapshot, version: Version) -> View:
 def snapshot_shown(shown: Snapshot, version: Version) -> View:
     """A snapshot in full."""
     done = shown.status is SnapshotStatus.AVAILABLE
+    why = shown.status_reason
     return {
+        **({} if why is None else {"status_reason": why}),
         **snapshot(shown, version),
         "os-extended-snapshot-attributes:project_id": shown.project_id,
         "os-extended-snapshot-attributes:progress": "100%" if done else "0%",
@@ -224,7 +228,9 @@ def attachment(shown: Attachment) -> View:
 
     The legacy actions nest it below ``data``; os-brick and Nova read either.
     """
+    why = shown.status_reason
     return {
+        **({} if why is None else {"status_reason": why}),
         **attachment_brief(shown),
         "attached_at": _time(shown.attach_time),
         "detached_at": _time(shown.detach_time),

@@ -26,6 +26,9 @@ exit codes:
 """
 
 
+_DIGITS = 18  # of a count; more is nobody's
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; the answer is the exit code."""
     asked = _parser().parse_args(argv)
@@ -109,7 +112,7 @@ def _explain(verb: argparse.ArgumentParser) -> None:
 
 
 def _count(text: str) -> int:
-    if text.isascii() and text.isdigit() and int(text) > 0:
+    if text.isascii() and text.isdigit() and len(text) <= _DIGITS and int(text) > 0:
         return int(text)
     raise argparse.ArgumentTypeError(f"{text!r} is no whole number, 1 or more")
 

@@ -5,6 +5,14 @@
 from oslo_config import cfg
 
 OPTIONS = [
+    cfg.IntOpt(
+        "deleted_rows_ttl",
+        default=604800,
+        min=0,
+        help="Seconds for which the rows of deleted volumes, snapshots and attachments"
+        " are kept, so that who had what and when can be answered from the database."
+        " Lower it on a node where thousands of volumes come and go in an hour.",
+    ),
     cfg.StrOpt(
         "connection",
         secret=True,

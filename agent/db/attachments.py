@@ -59,6 +59,13 @@ _ANY_WANTED = (
     .limit(1)
 )
 
+_UNANSWERED = _ALL.where(_THIS, _A.answered == sa.false(), _HERE).order_by(*_AGE)
+_ANSWER = (
+    sa.update(VOLUME_ATTACHMENT)
+    .where(_A.id == sa.bindparam("_id"))
+    .values(answered=True)
+)
+
 COLUMNS: Mapping[str, sa.ColumnElement[Any]] = {
     "id": _A.id,
     "volume_id": _A.volume_id,
@@ -167,6 +174,17 @@ def connected(connection: sa.Connection) -> list[Attachment]:
     return [_record(row) for row in connection.execute(query)]
 
 
+def unanswered(connection: sa.Connection, volume_id: str) -> list[Attachment]:
+    """The attachments of a volume that nobody may know of yet, oldest first."""
+    found = connection.execute(_UNANSWERED, {"volume_id": volume_id})
+    return [_record(row) for row in found]
+
+
+def note_answered(connection: sa.Connection, ids: Sequence[str]) -> None:
+    """Whoever asked for these attachments has had time to learn of them."""
+    connection.execute(_ANSWER, [{"_id": each} for each in ids])
+
+
 def any_wanted(connection: sa.Connection, volume_id: str) -> bool:
     """Whether the volume shall be exported to anyone."""
     found = connection.execute(_ANY_WANTED, {"volume_id": volume_id})
@@ -201,7 +219,9 @@ def move(
     """
     if not all(may_move_attachment(status, new) for status in old):
         raise AssertionError(f"agent.states has no move from {sorted(old)} to {new}")
-    columns = _columns({**values, "attach_status": new, "updated_at": now()})
+    columns = _columns(
+        {"status_reason": None, **values, "attach_status": new, "updated_at": now()}
+    )
     statement = _update(frozenset(columns), frozenset(old))
     return (
         connection.execute(statement, {**columns, "_id": attachment_id}).rowcount == 1
@@ -279,4 +299,6 @@ def _record(row: Any) -> Attachment:
         created_at=row.created_at,
         updated_at=row.updated_at,
         leaving=row.leaving,
+        status_reason=row.status_reason,
+        answered=row.answered,
     )

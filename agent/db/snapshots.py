@@ -33,10 +33,11 @@ _ROWS = sa.select(
     _S.metadata,
     _S.created_at,
     _S.updated_at,
+    _S.status_reason,
 )
 _ONE = _ROWS.where(_S.id == sa.bindparam("id"), _HERE)
 _OF_VOLUME = _ROWS.where(_S.volume_id == sa.bindparam("volume_id"), _HERE).order_by(
-    _S.created_at, _S.id
+    _S.sequence
 )
 
 _FIELDS = {
@@ -94,7 +95,9 @@ _READERS = (
 
 
 def insert(connection: sa.Connection, snapshot: Snapshot) -> None:
-    """Write a new row."""
+    """Write a new row, behind all others of its volume."""
+    others = sa.select(sa.func.coalesce(sa.func.max(_S.sequence), 0) + 1)
+    here = others.where(_S.volume_id == snapshot.volume_id, _HERE)
     connection.execute(
         sa.insert(SNAPSHOTS).values(
             id=snapshot.id,
@@ -102,6 +105,7 @@ def insert(connection: sa.Connection, snapshot: Snapshot) -> None:
             display_name=snapshot.name,
             display_description=snapshot.description,
             volume_size=snapshot.size,
+            sequence=here.scalar_subquery(),
             status=snapshot.status,
             project_id=snapshot.project_id,
             user_id=snapshot.user_id,
@@ -195,7 +199,11 @@ def remove(connection: sa.Connection, snapshot_id: str) -> None:
 
 def unfinished(connection: sa.Connection) -> list[tuple[Snapshot, str]]:
     """Snapshots whose making or removing was under way, and their backends."""
-    states = (SnapshotStatus.CREATING, SnapshotStatus.DELETING)
+    states = (
+        SnapshotStatus.CREATING,
+        SnapshotStatus.DELETING,
+        SnapshotStatus.ERROR_DELETING,
+    )
     query = (
         _ROWS.add_columns(_V.backend)
         .join_from(SNAPSHOTS, VOLUMES, _V.id == _S.volume_id)

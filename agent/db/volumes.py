@@ -20,6 +20,7 @@ from agent.db.schema import VOLUME_ATTACHMENT, VOLUME_TYPES, VOLUMES
 from agent.records import Attachment, Page, Volume
 from agent.states import (
     ATTACHMENT_PRIORITY,
+    HAS_DISK,
     UNFINISHED,
     AttachStatus,
     VolumeStatus,
@@ -52,6 +53,7 @@ _ROWS = sa.select(
     _V.intent,
     _V.leaving,
     _V.migration_status,
+    _V.status_reason,
 ).join_from(VOLUMES, VOLUME_TYPES, _V.volume_type_id == VOLUME_TYPES.c.id, isouter=True)
 
 # Built once: making a statement costs more than running it. A volume with its
@@ -268,6 +270,14 @@ def unfinished(connection: sa.Connection) -> list[Volume]:
 def ids(connection: sa.Connection) -> set[str]:
     """The id of every volume."""
     return set(connection.execute(sa.select(_V.id).where(_HERE)).scalars())
+
+
+def placed(connection: sa.Connection) -> set[tuple[str, str, int]]:
+    """Backend, id and GiB of every volume that has a whole disk there."""
+    query = sa.select(_V.backend, _V.id, _V.size).where(
+        _HERE, _V.status.in_(sorted(HAS_DISK))
+    )
+    return {(row[0], row[1], row[2]) for row in connection.execute(query)}
 
 
 def moments(connection: sa.Connection) -> set[str]:

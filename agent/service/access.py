@@ -29,6 +29,7 @@ LOG = log.getLogger(__name__)
 
 _SECRETS = ("auth_username", "auth_password")
 _MIXED = "mixed"
+_MOST = 1024  # characters of a reason
 _ENDED = frozenset({AttachStatus.RESERVED, AttachStatus.ERROR_ATTACHING})
 _RELEASABLE = frozenset(AttachStatus) - {AttachStatus.RESERVED, AttachStatus.DETACHED}
 
@@ -102,8 +103,8 @@ class Access:
             }
             with self._db.writing() as connection:
                 attachments.note(connection, row.id, **told)
-        except Exception:
-            self._give_up(row)
+        except Exception as error:
+            self._give_up(row, error)
             raise
         LOG.info(
             "[%s] CONNECTED attachment=%s volume=%s initiator=%s mode=%s",
@@ -121,8 +122,8 @@ class Access:
             if row.leaving is not None:
                 self.settle(volume, row.leaving)
             self.note_left(row)
-        except Exception:
-            self._give_up(row)
+        except Exception as error:
+            self._give_up(row, error)
             raise
 
     def note_left(self, row: Attachment) -> None:
@@ -144,7 +145,8 @@ class Access:
             for initiator in _initiators(row):
                 self.settle(volume, initiator)
         except Exception as error:
-            self._failed(row, AttachStatus.DETACHING, AttachStatus.ERROR_DETACHING)
+            old, new = AttachStatus.DETACHING, AttachStatus.ERROR_DETACHING
+            self._failed(row, old, new, str(error))
             if isinstance(error, BackendFailed):
                 raise _still_open(row, error) from error
             raise
@@ -174,18 +176,21 @@ class Access:
         with self._db.writing() as connection:
             attachments.note(connection, row.id, initiator=None, leaving=None)
 
-    def _give_up(self, row: Attachment) -> None:
+    def _give_up(self, row: Attachment, why: Exception) -> None:
         """A row that failed to open is not wanted any more; close it at once."""
+        old, new = AttachStatus.ATTACHING, AttachStatus.ERROR_ATTACHING
         try:
-            self._failed(row, AttachStatus.ATTACHING, AttachStatus.ERROR_ATTACHING)
+            self._failed(row, old, new, str(why))
             self.clean(row)
         except Exception as error:
             # The row keeps its initiators: reconcile tries again until it is shut.
             LOG.error("[%s] UNDO attachment=%s: %s", row.attached_host, row.id, error)
 
-    def _failed(self, row: Attachment, old: AttachStatus, new: AttachStatus) -> None:
+    def _failed(
+        self, row: Attachment, old: AttachStatus, new: AttachStatus, why: str
+    ) -> None:
         with self._db.writing() as connection:
-            attachments.move(connection, row.id, {old}, new)
+            attachments.move(connection, row.id, {old}, new, status_reason=why[:_MOST])
 
     def _forget(self, row: Attachment, old: frozenset[AttachStatus]) -> None:
         with self._db.writing() as connection:

@@ -23,6 +23,7 @@ from agent.locks import Locks
 from agent.records import Attachment, Context, NewAttachment, Page, Volume
 from agent.service import connecting, exports
 from agent.service.access import Access, with_secrets
+from agent.service.answers import Answers
 from agent.states import WANTED, AttachStatus, VolumeStatus
 
 LOG = log.getLogger(__name__)
@@ -38,10 +39,12 @@ Rows = list[Attachment]
 class Attachments:
     """Attachments of this node's volumes."""
 
-    def __init__(self, db: Database, access: Access, locks: Locks, widen: bool) -> None:
+    def __init__(
+        self, db: Database, access: Access, locks: Locks, answers: Answers, widen: bool
+    ) -> None:
         """``widen``: an initiator that asks for both modes gets rw, not 409."""
         self._db, self._access, self._locks = db, access, locks
-        self._widen = widen
+        self.answers, self._widen = answers, widen
 
     def get(self, ctx: Context, attachment_id: str) -> Attachment:
         """One attachment, with the credentials of its host.
@@ -58,6 +61,9 @@ class Attachments:
     def create(self, ctx: Context, new: NewAttachment) -> Attachment:
         """Reserve the volume; with a connector, open it to that host as well.
 
+        The same request again, after the daemon died before it had answered, gets
+        what the first one made.
+
         :raises NotFound: the volume.
         :raises Invalid: it takes no (further) attachment, or the connector is bad.
         :raises Conflict: the initiator has it in the other mode.
@@ -65,17 +71,12 @@ class Attachments:
         """
         if new.connector is None:
             with self._db.writing() as connection:
-                return self._reserve(connection, new)[1]
-        host = connecting.checked(new.connector)
-        with self._locks.volume(new.volume_id, f"the attach of host {host.name}"):
-            with self._db.writing() as connection:
-                volume, row = self._reserve(connection, new)
-                row = self._intend(connection, volume, row, host)
-            try:
-                return with_secrets(self._access.open(volume, row))
-            except Exception:
-                self._drop(row)
-                raise
+                row = self._reserve(connection, new)[1]
+                self.answers.expect(row)
+        else:
+            row = self._attach(new, connecting.checked(new.connector))
+        self.answers.sent(row)
+        return with_secrets(row)
 
     def connect(
         self, ctx: Context, attachment_id: str, connector: Mapping[str, Any]
@@ -103,7 +104,9 @@ class Attachments:
             with self._db.writing() as connection:
                 volume = self._healthy(connection, row)
                 self._keep_to_one(connection, volume, row)
-                intent = self._intend(connection, volume, row, host)
+                # Who names it knows of it.
+                known = replace(row, answered=True)
+                intent = self._intend(connection, volume, known, host)
             if intent.leaving is not None:
                 self._access.replace(volume, intent)
                 intent = replace(intent, leaving=None)
@@ -120,7 +123,11 @@ class Attachments:
             self._db.writing() as connection,
         ):
             done = attachments.move(
-                connection, attachment_id, _COMPLETABLE, AttachStatus.ATTACHED
+                connection,
+                attachment_id,
+                _COMPLETABLE,
+                AttachStatus.ATTACHED,
+                answered=True,
             )
         if not done:
             row = self._row(attachment_id)
@@ -146,6 +153,19 @@ class Attachments:
         with self._db.reading() as connection:
             return attachments.left(connection, volume_id, _LEFT)
 
+    def _attach(self, new: NewAttachment, host: connecting.Host) -> Attachment:
+        with self._locks.volume(new.volume_id, f"the attach of host {host.name}"):
+            with self._db.writing() as connection:
+                volume, row = self._reserve(connection, new)
+                if row.status is AttachStatus.RESERVED:
+                    row = self._intend(connection, volume, row, host)
+            self.answers.expect(row)
+            try:
+                return self._access.open(volume, row)
+            except Exception:
+                self._drop(row)
+                raise
+
     def _row(self, attachment_id: str) -> Attachment:
         with self._db.reading() as connection:
             row = attachments.get(connection, attachment_id)
@@ -156,13 +176,16 @@ class Attachments:
     def _reserve(
         self, connection: Any, new: NewAttachment
     ) -> tuple[Volume, Attachment]:
-        free = volumes.claim(connection, new.volume_id, new.instance_uuid)
+        known = self.answers.repeated(connection, new)
+        free = known or volumes.claim(connection, new.volume_id, new.instance_uuid)
         volume = volumes.bare(connection, new.volume_id)
         if volume is None:
             raise NotFound("volume", new.volume_id)
         if not free:
             raise _taken(volumes.get(connection, new.volume_id) or volume)
         self._access.need(volume, new.mode)
+        if known is not None:
+            return volume, known
         row = Attachment(
             id=str(uuid.uuid4()),
             volume_id=volume.id,
@@ -171,6 +194,7 @@ class Attachments:
             instance_uuid=new.instance_uuid,
             created_at=now(),
             updated_at=now(),
+            answered=False,
         )
         attachments.insert(connection, row)
         return volume, row
@@ -201,6 +225,7 @@ class Attachments:
             "leaving": leaving,
             "auth_username": username,
             "auth_password": password,
+            "answered": row.answered,
         }
         attaching = AttachStatus.ATTACHING
         if not attachments.move(connection, row.id, _CONNECTABLE, attaching, **values):
@@ -250,6 +275,7 @@ class Attachments:
 
     def _drop(self, row: Attachment) -> None:
         """Forget a row whose client never learned its id, once nothing is open."""
+        self.answers.drop(row)
         try:
             left = self._row(row.id)
             if left.initiator is None:

@@ -23,8 +23,6 @@ from drivers.values import Volume as DriverVolume
 
 LOG = log.getLogger(__name__)
 
-_GOING = (VolumeStatus.EXTENDING, VolumeStatus.ERROR_EXTENDING)
-
 
 class Extending:
     """Extends of volumes, also of those that hosts have."""
@@ -77,12 +75,11 @@ class Extending:
     def grow(self, volume_id: str) -> None:
         """Finish an extend. Repeat-safe; does nothing to a volume past it."""
         with self._locks.volume(volume_id, "its extension"):
-            volume = self._rows.when(volume_id, _GOING)
+            volume = self._rows.under_way(
+                volume_id, VolumeStatus.EXTENDING, VolumeStatus.ERROR_EXTENDING
+            )
             if volume is None:
                 return
-            if volume.own_status is VolumeStatus.ERROR_EXTENDING:
-                self._rows.move(volume, VolumeStatus.EXTENDING)
-                volume = self._rows.get(volume_id)
             size = (volume.intent or {})["size"]
             try:
                 with self._backends[volume.backend].working_alone() as backend:

@@ -113,7 +113,8 @@ class Handing:
         :raises NotFound: the volume.
         :raises Invalid: it has attachments or snapshots, a clone of it is not
             whole yet, its status does not allow it, or its driver cannot.
-        :raises BackendFailed: it is unmanaging; the next reconcile tries again.
+        :raises BackendFailed: it is error_unmanaging; reconcile tries again, and to
+            ask again, or to reset it to available, is allowed.
         """
         with self._db.writing() as connection:
             volume = found(connection, volume_id)
@@ -133,7 +134,9 @@ class Handing:
     def release(self, volume_id: str) -> None:
         """Finish a giving away. Repeat-safe; does nothing to a volume past it."""
         with self._locks.volume(volume_id, "its giving away"):
-            volume = self._rows.when(volume_id, {VolumeStatus.UNMANAGING})
+            volume = self._rows.under_way(
+                volume_id, VolumeStatus.UNMANAGING, VolumeStatus.ERROR_UNMANAGING
+            )
             if volume is None:
                 return
             try:
@@ -141,8 +144,9 @@ class Handing:
                     backend.target.remove(volume_id)
                     backend.volumes.unmanage(volume_id)
             except Exception as error:
-                if refused(error):
-                    self._rows.move(volume, VolumeStatus.AVAILABLE, str(error))
+                back = VolumeStatus.AVAILABLE
+                failed = VolumeStatus.ERROR_UNMANAGING
+                self._rows.move(volume, back if refused(error) else failed, str(error))
                 raise
             self._rows.remove(volume_id)
             self._node.promise(volume.backend, -1, -volume.size)
@@ -186,7 +190,7 @@ class Handing:
 
 
 def _unfit(volume: Volume) -> Invalid | None:
-    if volume.own_status is not VolumeStatus.AVAILABLE:
+    if volume.own_status not in (VolumeStatus.AVAILABLE, VolumeStatus.ERROR_UNMANAGING):
         return unfit(volume, "given away", "available")
     if volume.attachments:
         return Invalid(

@@ -74,7 +74,9 @@ class Making:
     def unmake(self, volume_id: str) -> None:
         """Finish a removal; does nothing to a volume that is not deleting."""
         with self._locks.volume(volume_id, "its deletion"):
-            volume = self._rows.when(volume_id, {VolumeStatus.DELETING})
+            volume = self._rows.under_way(
+                volume_id, VolumeStatus.DELETING, VolumeStatus.ERROR_DELETING
+            )
             if volume is None:
                 return
             try:

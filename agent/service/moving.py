@@ -24,6 +24,7 @@ from agent.service.node import Node
 from agent.service.places import Places
 from agent.service.rows import Rows, changed, found, needed, unfit
 from agent.service.types import Types
+from agent.service.wiping import Wiping
 from agent.states import VolumeStatus
 from drivers.errors import UnknownDisk
 from drivers.values import GIB
@@ -47,9 +48,11 @@ class Moving:
         node: Node,
         jobs: Jobs,
         places: Places,
+        wiping: Wiping,
     ) -> None:
         self._db, self._backends, self._locks = db, backends, locks
         self._types, self._node, self._jobs = types, node, jobs
+        self._wiping = wiping
         self._places, self._rows = places, Rows(db)
 
     def retype(
@@ -151,6 +154,7 @@ class Moving:
                 # the backend that the volume is on.
                 backend.volumes.delete(volume_id)
             self._rows.note(volume_id, leaving=None)
+        self._wiping.wake(volume.leaving)
 
     def _stay(self, volume: Volume) -> None:
         """Delete nothing: a row that was written by an earlier lunshare is wrong."""

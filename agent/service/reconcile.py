@@ -10,7 +10,7 @@ is reported and left alone: an empty database must not tear down a live node.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import wait
 from dataclasses import dataclass, field
 
@@ -26,6 +26,7 @@ from agent.service.access import Access
 from agent.service.node import Node
 from agent.service.resume import Resume
 from agent.states import AttachStatus
+from drivers.values import GIB, Disk
 
 LOG = log.getLogger(__name__)
 
@@ -129,6 +130,7 @@ class Reconcile:
         """Disks and snapshots of ours that have no row."""
         with self._db.reading() as connection:
             wanted = snapshots.ids(connection) | volumes.moments(connection)
+            placed = volumes.placed(connection)
         for backend in self._up():
             try:
                 with translated():
@@ -140,6 +142,8 @@ class Reconcile:
             with self._db.reading() as connection:
                 known |= volumes.ids(connection)
                 wanted |= snapshots.ids(connection) | volumes.moments(connection)
+                placed &= volumes.placed(connection)
+            outcome.failed += _missing(backend.name, placed, disks)
             for disk in disks:
                 if disk.volume_id not in known:
                     outcome.unknown.append(f"disk {disk.path} has no row")
@@ -162,10 +166,13 @@ class Reconcile:
     def _settle_held(
         self, volume: Volume, rows: Iterable[Attachment], outcome: Outcome
     ) -> None:
+        for row in rows:
+            if _is_unanswered(row):
+                self._access.abandon(row)
         changed = self._access.settle_all(volume)
         outcome.changed += [f"volume {volume.id}: {what}" for what in changed]
         for row in rows:
-            if row.status in _GOING:
+            if row.status in _GOING or _is_unanswered(row):
                 self._access.release(row)
             elif row.status is AttachStatus.ERROR_ATTACHING:
                 self._access.clean(row)
@@ -196,3 +203,33 @@ class Reconcile:
             for sentence in unknown:
                 LOG.warning("RECONCILE left alone: %s", sentence)
         self._node.note_reconciled(tuple(sorted(set(outcome.failed))), unknown)
+
+
+def _missing(
+    name: str, placed: Iterable[tuple[str, str, int]], disks: Iterable[Disk]
+) -> Iterator[str]:
+    """Volumes whose disk is not there, or too small; ``placed`` before and after."""
+    there = {disk.volume_id: disk.size for disk in disks}
+    for backend, volume_id, size in sorted(placed):
+        if backend != name:
+            continue
+        if volume_id not in there:
+            yield (
+                f"volume {volume_id} has no disk on backend {name}: bring the disk"
+                " back, or delete the volume"
+            )
+        elif there[volume_id] < size * GIB:
+            yield (
+                f"volume {volume_id} has {size} GiB, and its disk on backend {name}"
+                f" {there[volume_id]} bytes: extend the volume to repair it"
+            )
+
+
+def _is_unanswered(row: Attachment) -> bool:
+    """Whether an earlier life died in the middle of its creation.
+
+    The caller has the volume's lock, which this life holds from the row to the end of
+    its opening. Nobody was told its id; whoever asked for it asks again.
+    """
+    opening = row.status is AttachStatus.ATTACHING and row.connection_info is None
+    return opening and not row.answered

@@ -38,6 +38,16 @@ class Rows:
             volume = volumes.get(connection, volume_id)
         return volume if volume and volume.own_status in states else None
 
+    def under_way(
+        self, volume_id: str, going: VolumeStatus, failed: VolumeStatus
+    ) -> Volume | None:
+        """The volume, if that is under way; or has failed, and then it is again."""
+        volume = self.when(volume_id, {going, failed})
+        if volume is not None and volume.own_status is failed:
+            self.move(volume, going)
+            volume = self.when(volume_id, {going})
+        return volume
+
     def steady(self, volume_id: str, size: int) -> None:
         """The caller, who has its lock, goes on only if it is still as it was.
 

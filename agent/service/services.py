@@ -14,6 +14,7 @@ from agent.service.messages import Messages
 from agent.service.moving import Moving
 from agent.service.node import Node
 from agent.service.orphans import Orphans
+from agent.service.resetting import Resetting
 from agent.service.reverting import Reverting
 from agent.service.scheduler import Scheduler
 from agent.service.snapshots import Snapshots
@@ -40,3 +41,4 @@ class Services:
     messages: Messages
     hosts: Hosts
     orphans: Orphans
+    resetting: Resetting

@@ -23,6 +23,8 @@ from agent.states import DELETABLE_SNAPSHOT, SnapshotStatus, VolumeStatus
 
 LOG = log.getLogger(__name__)
 
+_GOING = (SnapshotStatus.DELETING, SnapshotStatus.ERROR_DELETING)
+
 
 class Snapshots:
     """The snapshots of this node's volumes."""
@@ -109,6 +111,7 @@ class Snapshots:
         return {
             SnapshotStatus.CREATING: self.make,
             SnapshotStatus.DELETING: self.unmake,
+            SnapshotStatus.ERROR_DELETING: self.unmake,
         }
 
     def make(self, snapshot_id: str) -> None:
@@ -132,11 +135,13 @@ class Snapshots:
 
     def unmake(self, snapshot_id: str) -> None:
         """Finish a removal. Repeat-safe; does nothing to one that is not deleting."""
-        row = self._when(snapshot_id, SnapshotStatus.DELETING)
+        row = self._when(snapshot_id, *_GOING)
         if row is None:
             return
         with self._locks.volume(row.volume_id, f"the end of snapshot {snapshot_id}"):
-            if self._when(snapshot_id, SnapshotStatus.DELETING) is None:
+            self._want_gone(row, {SnapshotStatus.ERROR_DELETING})
+            row = self._when(snapshot_id, SnapshotStatus.DELETING)
+            if row is None:
                 return
             name = self._backend(row)
             try:
@@ -148,10 +153,10 @@ class Snapshots:
             self._remove(snapshot_id)
         LOG.info("[%s] FORGOT snapshot=%s volume=%s", name, row.id, row.volume_id)
 
-    def _when(self, snapshot_id: str, status: SnapshotStatus) -> Snapshot | None:
+    def _when(self, snapshot_id: str, *states: SnapshotStatus) -> Snapshot | None:
         with self._db.reading() as connection:
             row = snapshots.get(connection, snapshot_id)
-        return row if row and row.status is status else None
+        return row if row and row.status in states else None
 
     def _backend(self, row: Snapshot) -> str:
         return self._rows.get(row.volume_id).backend

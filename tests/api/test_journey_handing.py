@@ -231,7 +231,7 @@ def test_a_giving_away_that_failed_is_tried_again_by_reconcile(api: Api, node: N
     made = api.volume()
     with node.driver("api").failures.fail("unmanage.after", BROKEN):
         api.refused(500, made["id"], UNMANAGE)
-    assert api.shown(made["id"])["status"] == "unmanaging"
+    assert api.shown(made["id"])["status"] == "error_unmanaging"
     asked = {"attachment": {"volume_uuid": made["id"]}}
     assert "unmanaging" in api.fault(400, "POST", "/attachments", asked)
     node.assembly.reconcile.run()

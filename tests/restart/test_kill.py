@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from agent.errors import Exhausted
+from agent.errors import Exhausted, Invalid
 from agent.records import (
     NewAttachment,
     NewManaged,
@@ -302,6 +302,62 @@ def _killed_at(path: Path, operation: Operation, step: int) -> bool:
     assert session.alive
     second.close()
     return killer.fired
+
+
+def _asked_again(path: Path, new: Callable[[str], NewAttachment], step: int) -> bool:
+    """A creation that dies at ``step``, and the same request to the next life."""
+    fake_storage.reset()
+    path.mkdir()
+    first = Node(path, backends="fake,other", section=WIPES).start()
+    volume = first.plain_volume()
+    killer = Killer(first, step)
+    with contextlib.suppress(Killed):
+        first.services.attachments.create(CTX, new(volume.id))
+    _let_end(first)
+    second = Node(path, backends="fake,other", section=WIPES).start()
+    row = second.services.attachments.create(CTX, new(volume.id))
+    assert [each.id for each in second.services.attachments.list(CTX, MANY)] == [row.id]
+    wanted = {} if row.initiator is None else {row.initiator: "rw"}
+    assert second.live(volume.id) == wanted
+    # Whoever has its answer has the volume: nobody gets it by the same words.
+    with pytest.raises(Invalid):
+        second.services.attachments.create(CTX, new(volume.id))
+    _let_end(second)
+    second.close()
+    return killer.fired
+
+
+@pytest.mark.parametrize("connects", [True, False])
+def test_an_attach_that_was_never_answered_can_be_asked_for_again(
+    connects: bool, tmp_path: Path
+) -> None:
+    """Of a volume that takes one host: the first request must not hold it."""
+
+    def new(volume_id: str) -> NewAttachment:
+        if connects:
+            return _attach(volume_id, "first", "rw")
+        return NewAttachment(volume_id, mode="rw")
+
+    steps = 1
+    while _asked_again(tmp_path / str(steps), new, steps):
+        steps += 1
+    assert steps > (3 if connects else 1)
+
+
+def test_an_attach_that_was_answered_is_nobody_elses(tmp_path: Path) -> None:
+    fake_storage.reset()
+    first = Node(tmp_path, backends="fake,other", section=WIPES).start()
+    volume = first.plain_volume()
+    asked = _attach(volume.id, "first", "rw")
+    first.services.attachments.create(CTX, asked)
+    for _ in range(2):  # a moment has passed, and one more
+        first.services.attachments.answers.once()
+    _let_end(first)
+    second = Node(tmp_path, backends="fake,other", section=WIPES).start()
+    with pytest.raises(Invalid):
+        second.services.attachments.create(CTX, asked)
+    assert second.live(volume.id) == {initiator("first"): "rw"}
+    second.close()
 
 
 def _auth(node: Node, attachment_id: str):

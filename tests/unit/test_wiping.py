@@ -55,6 +55,17 @@ def test_a_deleted_volume_is_wiped_at_once(node: Node) -> None:
     until(lambda: left(node) == [])
 
 
+def test_the_disk_that_a_move_leaves_is_wiped_at_once(node: Node) -> None:
+    node.services.wiping.start()
+    volume = node.services.volumes.create(CTX, NewVolume(1))
+    away = {"one": "two", "two": "one"}[volume.backend]
+    host = node.services.node.host_of(away)
+    node.services.moving.migrate(CTX, volume.id, host)
+    left_one = fake_storage.storage(volume.backend)
+    until(lambda: volume.id not in left_one.disks)
+    until(lambda: left(node) == [])
+
+
 def test_what_an_earlier_life_left_is_wiped_from_the_start(
     node: Node, tmp_path: Path
 ) -> None:

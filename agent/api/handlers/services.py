@@ -65,7 +65,7 @@ def explain(call: Call) -> Answer:
     asked = schemas.EXPLAIN.read(call)["volume"]
     choice = call.services.scheduler.explain(
         call.ctx,
-        int(asked["size"]),
+        query.gib("volume.size", asked["size"]),
         asked.get("volume_type") or None,
         asked.get("availability_zone") or None,
     )

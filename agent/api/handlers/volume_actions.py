@@ -80,10 +80,23 @@ def _migrate(call: Call, asked: Mapping[str, Any]) -> Answer:
     return Answer(202)
 
 
+def _reset(call: Call, asked: Any) -> Answer:
+    call.services.resetting.reset(call.ctx, call.args["id"])
+    return Answer(202)
+
+
+def _force_detach(call: Call, asked: Mapping[str, Any]) -> Answer:
+    attachment = asked["attachment_id"].lower()
+    call.services.resetting.force(call.ctx, call.args["id"], attachment)
+    return Answer(202)
+
+
 ACTIONS: Mapping[str, Action] = {
     "os-extend": Action(microversions.MIN, schemas.EXTEND, _extend),
     "os-retype": Action(microversions.MIN, schemas.RETYPE, _retype),
     "os-migrate_volume": Action(microversions.MIN, schemas.MIGRATE, _migrate),
+    "os-reset_status": Action(microversions.MIN, schemas.RESET, _reset),
+    "os-force_detach": Action(microversions.MIN, schemas.FORCE_DETACH, _force_detach),
     "os-unmanage": Action(microversions.MIN, schemas.UNMANAGE, _unmanage),
     "revert": Action(microversions.REVERT, schemas.REVERT, _revert),
 }

@@ -1,0 +1,44 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""Snapshots in their order, why an attachment failed, and rows that are purged."""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0004"
+down_revision = "0003"
+
+# The order of a volume's snapshots is the one in which their rows were written,
+# whatever the clock said; a deleted one counts for nothing any more.
+_ORDER = """
+UPDATE snapshots SET sequence = (
+    SELECT count(*) FROM snapshots AS other
+    WHERE other.volume_id = snapshots.volume_id AND other.rowid <= snapshots.rowid
+)
+"""
+
+
+def upgrade() -> None:
+    order = sa.Column("sequence", sa.Integer, nullable=False, server_default="0")
+    op.add_column("snapshots", order)
+    op.execute(_ORDER)
+    op.drop_index("snapshots_of_volume")
+    columns = ["volume_id", "deleted", "sequence"]
+    op.create_index("snapshots_of_volume", "snapshots", columns)
+    table = "volume_attachment"
+    answered = sa.Column("answered", sa.Boolean, nullable=False, server_default="1")
+    op.add_column(table, sa.Column("status_reason", sa.String(1024)))
+    op.add_column(table, answered)
+    op.drop_index("attachments_of_volume")
+    columns = ["volume_id", "deleted", "attach_status"]
+    op.create_index("attachments_of_volume", table, columns)
+    made = sa.text("answered = 0")
+    unanswered = "attachments_unanswered"
+    op.create_index(unanswered, table, ["volume_id"], sqlite_where=made)
+    gone = sa.text("deleted = 1")
+    for name, of in (
+        ("volumes_gone", "volumes"),
+        ("snapshots_gone", "snapshots"),
+        ("attachments_gone", table),
+    ):
+        op.create_index(name, of, ["deleted_at"], sqlite_where=gone)

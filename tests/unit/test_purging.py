@@ -1,0 +1,163 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""What was deleted long ago goes, nothing else does, and no writer waits for it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from agent.db import snapshots, volumes
+from agent.db.engine import now
+from agent.db.schema import SNAPSHOTS, VOLUME_ATTACHMENT, VOLUMES
+from agent.records import NewAttachment, NewSnapshot, Page
+from agent.service.purging import Purging
+from drivers import fake_storage
+from tests.api.calls import until
+from tests.node import CTX, Node, attach
+
+TABLES = (VOLUME_ATTACHMENT, SNAPSHOTS, VOLUMES)
+DAY = 86400
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[Node]:
+    fake_storage.reset()
+    made = Node(tmp_path).start()
+    yield made
+    made.close()
+
+
+def counts(node: Node) -> list[int]:
+    with node.assembly.database.reading() as connection:
+        query = [sa.select(sa.func.count()).select_from(table) for table in TABLES]
+        return [connection.execute(each).scalar_one() for each in query]
+
+
+def age(node: Node, seconds: float) -> None:
+    """Put every deletion so far back in time."""
+    with node.assembly.database.writing() as connection:
+        for table in TABLES:
+            gone = sa.update(table).where(table.c.deleted == sa.true())
+            before = now() - timedelta(seconds=seconds)
+            connection.execute(gone.values(deleted_at=before))
+
+
+def test_what_is_old_goes_and_what_is_not_stays(node: Node) -> None:
+    service = node.services
+    dead, alive = node.plain_volume(), node.plain_volume()
+    service.attachments.delete(CTX, attach(node, dead, "a").id)
+    service.attachments.delete(CTX, attach(node, alive, "a").id)
+    kept = service.snapshots.create(CTX, NewSnapshot(dead.id))
+    service.attachments.create(CTX, NewAttachment(alive.id))
+    service.snapshots.create(CTX, NewSnapshot(alive.id, in_use=True))
+    service.snapshots.delete(CTX, kept.id)
+    until(lambda: len(service.snapshots.list(CTX, Page(None, 9))) == 1)
+    service.volumes.delete(CTX, dead.id)
+    until(lambda: len(service.volumes.list(CTX, Page(None, 9))) == 1)
+    assert counts(node) == [3, 2, 2]
+    purging = Purging(node.assembly.database, DAY)
+    assert purging.once() == 0
+    age(node, DAY + 1)
+    assert purging.once() == 4
+    assert counts(node) == [1, 1, 1]
+    assert service.volumes.get(CTX, alive.id).attachments
+
+
+def test_a_volume_stays_while_a_row_of_its_own_is_younger(node: Node) -> None:
+    """A clock that was put back; SQLite would refuse it for its foreign key."""
+    volume = node.plain_volume()
+    node.services.attachments.delete(CTX, attach(node, volume, "a").id)
+    node.services.volumes.delete(CTX, volume.id)
+    until(lambda: not node.services.volumes.list(CTX, Page(None, 9)))
+    age(node, DAY + 1)
+    with node.assembly.database.writing() as connection:
+        connection.execute(sa.update(VOLUME_ATTACHMENT).values(deleted_at=now()))
+    assert Purging(node.assembly.database, DAY).once() == 0
+    assert counts(node) == [1, 0, 1]
+
+
+def test_ten_thousand_dead_go_and_a_writer_waits_a_moment(node: Node) -> None:
+    """Each is a volume with an attachment and a snapshot."""
+    first = node.plain_volume()
+    node.services.attachments.delete(CTX, attach(node, first, "a").id)
+    kept = node.services.snapshots.create(CTX, NewSnapshot(first.id))
+    node.services.snapshots.delete(CTX, kept.id)
+    until(lambda: not node.services.snapshots.list(CTX, Page(None, 9)))
+    node.services.volumes.delete(CTX, first.id)
+    until(lambda: not node.services.volumes.list(CTX, Page(None, 9)))
+    _multiply(node, 3_333)
+    age(node, DAY + 1)
+    alive = node.plain_volume()
+    purging, waits = Purging(node.assembly.database, DAY), []
+    done = threading.Event()
+
+    def purge() -> None:
+        while purging.once():
+            pass
+        done.set()
+
+    thread = threading.Thread(target=purge)
+    thread.start()
+    while not done.is_set():
+        began = time.monotonic()
+        node.services.volumes.update(CTX, alive.id, {"name": "still here"})
+        waits.append(time.monotonic() - began)
+    thread.join()
+    assert counts(node) == [0, 0, 1]
+    waits.sort()
+    print(
+        f"{len(waits)} writes beside it: {waits[len(waits) // 2] * 1000:.1f} ms, "
+        f"the longest {waits[-1] * 1000:.0f} ms"
+    )
+    # One transaction of it, on a machine that does something else as well.
+    assert waits[len(waits) * 99 // 100] < 0.25
+
+
+def _multiply(node: Node, times: int) -> None:
+    """As many rows like those that are there, with ids of their own."""
+    copy = "printf('%s-%d', {}, n)"
+    with node.assembly.database.writing() as connection:
+        for table, ids in (
+            (VOLUMES, ("id",)),
+            (SNAPSHOTS, ("id", "volume_id")),
+            (VOLUME_ATTACHMENT, ("id", "volume_id")),
+        ):
+            names = [column.name for column in table.columns]
+            values = [copy.format(n) if n in ids else n for n in names]
+            connection.exec_driver_sql(
+                f"INSERT INTO {table.name} ({', '.join(names)}) WITH RECURSIVE"
+                f" numbers(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n"
+                f" < {times}) SELECT {', '.join(values)} FROM {table.name}, numbers"
+            )
+
+
+def test_the_latest_snapshot_is_the_last_one_whatever_the_clock_said(
+    node: Node,
+) -> None:
+    volume = node.plain_volume()
+    first = node.services.snapshots.create(CTX, NewSnapshot(volume.id))
+    second = node.services.snapshots.create(CTX, NewSnapshot(volume.id))
+    with node.assembly.database.writing() as connection:
+        connection.execute(
+            sa.update(SNAPSHOTS)
+            .where(SNAPSHOTS.c.id == second.id)
+            .values(created_at=now() - timedelta(hours=1))
+        )
+        found = snapshots.of_volume(connection, volume.id)
+    assert [each.id for each in found] == [first.id, second.id]
+    node.services.reverting.revert(CTX, volume.id, second.id)
+    third = node.services.snapshots.create(CTX, NewSnapshot(volume.id))
+    node.services.snapshots.delete(CTX, second.id)
+    until(lambda: len(node.services.snapshots.list(CTX, Page(None, 9))) == 2)
+    fourth = node.services.snapshots.create(CTX, NewSnapshot(volume.id))
+    with node.assembly.database.reading() as connection:
+        found = snapshots.of_volume(connection, volume.id)
+        assert volumes.get(connection, volume.id) is not None
+    assert [each.id for each in found] == [first.id, third.id, fourth.id]

@@ -1,0 +1,178 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""What is stuck says why, is tried again and has a way out; what is lost is told."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.errors import BackendFailed, Conflict
+from agent.records import NewSnapshot
+from agent.service.resume import Pace
+from agent.states import RESETTABLE, VOLUME_MOVES, VolumeStatus
+from drivers import fake_storage
+from drivers.errors import CommandFailed, TargetFailed
+from drivers.values import GIB
+from tests.api.calls import Api, until
+from tests.node import CTX, Node, attach, initiator
+
+BROKEN = CommandFailed(("lvchange",), 5, "because of the test")
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[Node]:
+    fake_storage.reset()
+    made = Node(tmp_path).start()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def api(node: Node) -> Api:
+    return Api(node.assembly.app)
+
+
+def shown(api: Api, volume_id: str) -> dict[str, Any]:
+    found: dict[str, Any] = api("GET", f"/volumes/{volume_id}")["volume"]
+    return found
+
+
+def test_every_error_of_a_volume_has_a_way_out() -> None:
+    """Not only by another try of what has failed."""
+    errors = {status for status in VolumeStatus if status.startswith("error")}
+    ends = {VolumeStatus.AVAILABLE, VolumeStatus.DELETING}
+    for status in errors:
+        assert ends & {new for old, new, _ in VOLUME_MOVES if old is status}
+    for status in RESETTABLE:
+        moves = {(old, new) for old, new, _ in VOLUME_MOVES}
+        assert (status, VolumeStatus.AVAILABLE) in moves
+
+
+def test_an_unmanage_that_fails_is_an_error_that_says_why(node: Node, api: Api) -> None:
+    volume = api.volume()["id"]
+    path, asked = f"/volumes/{volume}/action", {"os-unmanage": None}
+    with node.driver().failures.fail("unmanage.before", BROKEN):
+        api.fault(500, "POST", path, asked)
+        found = shown(api, volume)
+        assert found["status"] == "error_unmanaging"
+        assert "because of the test" in found["status_reason"]
+        node.assembly.reconcile.run()
+        until(lambda: shown(api, volume)["status"] == "error_unmanaging")
+        api("POST", path, {"os-reset_status": {"status": "available"}}, 202)
+    found = shown(api, volume)
+    assert found["status"] == "available"
+    assert "status_reason" not in found
+    with node.driver().failures.fail("unmanage.before", BROKEN):
+        api.fault(500, "POST", path, asked)
+    api("POST", path, asked, 202)
+    assert api.send("GET", f"/volumes/{volume}").status_code == 404
+    assert f"unmanaged-{volume}" in fake_storage.storage("fake").foreign_disks
+
+
+def test_a_disk_that_was_given_away_is_not_reset(node: Node, api: Api) -> None:
+    volume = api.volume()["id"]
+    path = f"/volumes/{volume}/action"
+    with node.driver().failures.fail("unmanage.after", BROKEN):
+        api.fault(500, "POST", path, {"os-unmanage": None})
+    reset = {"os-reset_status": {"status": "available"}}
+    assert "no disk" in api.fault(409, "POST", path, reset)
+    api("POST", path, {"os-unmanage": None}, 202)
+    assert api.send("GET", f"/volumes/{volume}").status_code == 404
+
+
+def test_what_is_well_is_not_reset(api: Api) -> None:
+    volume = api.volume()["id"]
+    for status in ("available", "error", "in-use"):
+        asked = {"os-reset_status": {"status": status}}
+        said = api.refused(400, volume, asked)
+        assert said.startswith("os-reset_status.status: ")
+
+
+def test_an_extend_that_fails_for_ever_is_reset_to_what_is_there(
+    node: Node, api: Api
+) -> None:
+    volume = api.volume()["id"]
+    path = f"/volumes/{volume}/action"
+    with node.driver().failures.fail("extend.after", BROKEN):
+        api.fault(500, "POST", path, {"os-extend": {"new_size": 3}})
+        assert shown(api, volume)["status"] == "error_extending"
+        api("POST", path, {"os-reset_status": {"status": "available"}}, 202)
+    found = shown(api, volume)
+    assert (found["status"], found["size"]) == ("available", 3)
+
+
+def test_a_delete_that_failed_is_tried_again(node: Node, api: Api) -> None:
+    volume, kept = api.volume()["id"], api.volume()["id"]
+    snapshot = api.snapshot(kept)["id"]
+    failures = node.driver().failures
+    with (
+        failures.fail("delete.before", BROKEN),
+        failures.fail("delete_snapshot.before", BROKEN),
+    ):
+        api("DELETE", f"/volumes/{volume}", status=202)
+        api("DELETE", f"/snapshots/{snapshot}", status=202)
+        until(lambda: shown(api, volume)["status"] == "error_deleting")
+        path = f"/snapshots/{snapshot}"
+        until(lambda: api("GET", path)["snapshot"]["status"] == "error_deleting")
+        assert "because of the test" in shown(api, volume)["status_reason"]
+        assert "because of" in api("GET", path)["snapshot"]["status_reason"]
+    node.assembly.reconcile.run()
+    api.gone(f"/volumes/{volume}")
+    api.gone(path)
+    assert node.driver().snapshots() == ()
+
+
+def test_what_fails_is_tried_less_and_less_often() -> None:
+    now = 0.0
+    pace, tried = Pace(lambda: now), []
+    while now < 20_000:
+        if pace.due(["it"]):
+            tried.append(now)
+        now += 60
+    gaps = [later - sooner for sooner, later in itertools.pairwise(tried)]
+    assert tried[0] == 0
+    assert gaps[:6] == [60, 120, 240, 480, 960, 1920]
+    assert set(gaps[6:]) == {3600}
+    pace.due([])  # it has ended well, and fails another time
+    assert pace.due(["it"]) == {"it"}
+
+
+def test_a_detach_that_fails_for_ever_is_forced_when_nothing_is_open(
+    node: Node, api: Api
+) -> None:
+    volume = node.shared_volume()
+    row = attach(node, volume, "a")
+    path = f"/volumes/{volume.id}/action"
+    force = {"os-force_detach": {"attachment_id": row.id}}
+    assert "error_detaching" in api.fault(400, "POST", path, force)
+    refused = TargetFailed(volume.id, "because of the test")
+    with node.target().failures.fail("remove.before", refused):
+        with pytest.raises(BackendFailed):
+            node.services.attachments.delete(CTX, row.id)
+        told = api("GET", f"/attachments/{row.id}")["attachment"]
+        assert told["status"] == "error_detaching"
+        assert "because of the test" in told["status_reason"]
+        assert initiator("a") in api.fault(409, "POST", path, force)
+        fake_storage.storage("fake").exports.clear()
+        api("POST", path, force, 202)
+    assert api.send("GET", f"/attachments/{row.id}").status_code == 404
+
+
+def test_a_row_without_its_disk_is_reported(node: Node) -> None:
+    lost, small, whole = (node.plain_volume(2) for _ in range(3))
+    node.services.snapshots.create(CTX, NewSnapshot(whole.id))
+    held = fake_storage.storage("fake")
+    del held.disks[lost.id]
+    held.disks[small.id].size = GIB
+    failed = node.assembly.reconcile.run().failed
+    assert len(failed) == 2
+    assert any(f"volume {lost.id} has no disk on backend fake" in s for s in failed)
+    assert any(f"volume {small.id} has 2 GiB" in s for s in failed)
+    assert set(node.services.node.health().failed) == set(failed)
+    with pytest.raises(Conflict):
+        node.services.resetting._size(lost)
