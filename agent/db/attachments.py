@@ -59,7 +59,9 @@ _ANY_WANTED = (
     .limit(1)
 )
 
-_UNANSWERED = _ALL.where(_THIS, _A.answered == sa.false(), _HERE).order_by(*_AGE)
+# Not _HERE, which is true of all of these: SQLite would take attachments_of_volume
+# for it, and read every host of the volume.
+_UNANSWERED = _ALL.where(_THIS, _A.answered == sa.false()).order_by(*_AGE)
 _ANSWER = (
     sa.update(VOLUME_ATTACHMENT)
     .where(_A.id == sa.bindparam("_id"))
@@ -247,6 +249,7 @@ def remove(
         deleted_at=now(),
         detach_time=now(),
         auth_password=None,
+        answered=True,
     )
 
 

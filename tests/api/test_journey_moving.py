@@ -16,7 +16,7 @@ from drivers.abilities import VolumeAbilities
 from drivers.errors import CommandFailed, DiskBusy, NoSpace, Unsupported
 from drivers.values import GIB
 from tests.api.calls import Api, until
-from tests.node import Node, connector
+from tests.node import CTX, Node, connector
 
 NOWHERE = "11111111-2222-3333-4444-555555555555"
 BROKEN = CommandFailed(("dd",), 1, "Input/output error")
@@ -76,6 +76,8 @@ def test_a_volume_moves_to_another_backend_and_back(api: Api, node: Node):
         assert (shown["status"], shown["migration_status"]) == ("available", "success")
         assert shown["os-vol-mig-status-attr:migstat"] == "success"
         assert whole(made, backend)
+        # The row says so a moment after the disk is gone.
+        until(lambda: node.services.volumes.get(CTX, made["id"]).leaving is None)
     api.attachment(made["id"], connector=connector("h"))
 
 

@@ -9,7 +9,7 @@ Exception, so no code of ours gets to tidy up, as with kill -9.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -202,7 +202,16 @@ class Killer:
 
     def __init__(self, node: Node, at: int) -> None:
         self.left, self.fired = at, False
-        sa.event.listen(node.assembly.database.engine, "commit", self.step)
+        database = node.assembly.database
+        writing = database.writing
+
+        @contextlib.contextmanager
+        def dying() -> Iterator[sa.Connection]:
+            with writing() as connection:
+                yield connection
+                self.step("commit")
+
+        database.writing = dying  # type: ignore[method-assign]
         for name in ("fake", "other"):
             for driver in (node.driver(name), node.target(name)):
                 driver.failures.watch(self.step)
