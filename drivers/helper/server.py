@@ -31,7 +31,7 @@ from drivers.errors import (
     Misconfigured,
     Unsupported,
 )
-from drivers.helper import configuration, frames, requests
+from drivers.helper import configuration, exports_command, frames, requests
 from drivers.helper.commands import Commands
 from drivers.helper.connections import MAX_CONNECTIONS, Connections, Peer
 from drivers.helper.copying import Copying
@@ -59,8 +59,11 @@ Verb = Callable[[Mapping[str, Any], float], Any]
 
 
 def main(argv: list[str] | None = None) -> int:
-    """The life of the helper."""
-    options = _options(argv)
+    """The life of the helper; or, with the word exports, a command that asks it."""
+    words = sys.argv[1:] if argv is None else argv
+    if words[:1] == ["exports"]:
+        return exports_command.main(words[1:])
+    options = _options(words)
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s")
     try:
         account = _account(options.user)

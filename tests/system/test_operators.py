@@ -1,0 +1,93 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""What an operator types at night, on the installed node."""
+
+from __future__ import annotations
+
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.system.api import Api
+from tests.system.hosts import block
+from tests.system.kernel import Live
+from tests.system.units import run
+from tests.system.volumes import MakeHost, Take
+
+pytestmark = pytest.mark.system
+
+BIN = Path(sys.executable).parent
+COPIES = Path("/var/lib/lunshare-backup")
+
+
+def said(*words: str) -> tuple[int, str]:
+    """A command's exit code and what it prints."""
+    program, *rest = words
+    done = subprocess.run(
+        [BIN / program, *rest], capture_output=True, text=True, check=False, timeout=60
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_hosts_and_exports_are_shown_as_the_kernel_has_them_and_removed_when_asked(
+    api: Api, take: Take, host: MakeHost
+) -> None:
+    volume, writer, reader = take(), host("writer"), host("reader")
+    rows = {
+        h.name: api.attach(volume, h, m) for h, m in ((writer, "rw"), (reader, "ro"))
+    }
+    session = writer.login(rows[writer.name]["connection_info"])
+    session.write(0, block("operators"))
+    code, text = said("lunshare", "hosts", volume)
+    lines = {line.split()[1]: line.split()[2:] for line in text.splitlines()[1:]}
+    assert code == 0, text
+    assert lines[writer.name] == [
+        writer.initiator,
+        "rw",
+        "attaching",
+        "1",
+        "127.0.0.1",
+        "rw",
+        "-",
+    ]
+    assert lines[reader.name] == [
+        reader.initiator,
+        "ro",
+        "attaching",
+        "0",
+        "-",
+        "ro",
+        "-",
+    ]
+
+    code, text = said("lunshare-helper", "exports")
+    assert code == 0
+    assert f"volume {volume}: 2 hosts, 1 logged in" in text
+    code, text = said("lunshare-helper", "exports", "--remove", volume)
+    assert text.endswith("nothing is removed without --yes\n")
+    session.write(0, block("still there"))
+    code, text = said("lunshare-helper", "exports", "--remove", volume, "--yes")
+    assert (code, text.startswith("removed: ")) == (0, True)
+    assert Live(volume).gone
+    code, text = said("lunshare", "hosts", volume)
+    assert code == 5
+    assert "the database says ro, the target allows nothing" in text
+    for row in rows.values():
+        assert api.detach(row["id"])[0] == 200
+    code, text = said("lunshare-helper", "exports", "--remove", volume, "--yes")
+    assert (code, text.count("\n")) == (1, 1)
+
+
+def test_the_backup_unit_leaves_a_checked_copy_of_the_users_own() -> None:
+    run("systemctl", "start", "lunshare-backup.service")
+    copy = max(COPIES.iterdir())
+    assert copy.owner() == "lunshare"
+    assert copy.stat().st_mode & 0o777 == 0o600
+    opened = sqlite3.connect(copy)
+    (tables,) = opened.execute("SELECT count(*) FROM volumes").fetchone()
+    opened.close()
+    assert tables >= 0
+    copy.unlink()
