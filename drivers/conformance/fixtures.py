@@ -262,7 +262,7 @@ class TargetFixtures(Tried):
     size = 8 * MIB
 
     #: Commands and verbs of root that change nothing.
-    asking: Collection[str] = ("lio.check", "lio.observe")
+    asking: Collection[str] = ("lio.check", "lio.observe", "lio.live")
 
     #: What ``connection`` must have: its driver_volume_type, and further keys. Needed
     #: where the target's PROTOCOL is not in ``target.WORDS``.

@@ -29,6 +29,9 @@ from drivers.values import Auth, Connector, Mode
 _LINK = "lun"
 _NO_SESSION = "No active iSCSI Session"
 _SESSION = re.compile(r"LIO Session ID: (\d+)")
+# "Address 192.0.2.1 TCP  StatSN: 0x..." of each connection of the session that the
+# kernel shows, which is one of several (lio_target_nacl_info_show, 6.1).
+_ADDRESS = re.compile(r"Address (\S+) ")
 
 # Kept as the ACL's tag from before write access is taken until the writes have
 # landed, so that a helper that was killed in between waits again.
@@ -55,6 +58,11 @@ def tag(acl: str) -> str:
 def in_session(acl: str) -> bool:
     """Whether the host is logged in."""
     return not read(acl + "/info").startswith(_NO_SESSION)
+
+
+def addresses(acl: str) -> list[str]:
+    """Where the host's connections come from, as far as the kernel tells."""
+    return sorted(set(_ADDRESS.findall(read(acl + "/info"))))
 
 
 def close(acl: str, hold: Hold) -> bool:

@@ -67,6 +67,11 @@ class Lio:
         found = (self._ours.fullmatch(name) for name in names(ISCSI))
         return [self._observed(match[1]) for match in found if match]
 
+    def live(self, volume_id: str) -> dict[str, Any] | None:
+        """The export of one volume, as ``observe`` has it; None if there is none."""
+        target = Target(self._prefix, volume_id)
+        return self._observed(volume_id) if os.path.isdir(target.path) else None
+
     def _observed(self, volume_id: str) -> dict[str, Any]:
         target = Target(self._prefix, volume_id)
         seen = (_live(target, initiator) for initiator in target.acls())
@@ -217,7 +222,7 @@ def _live(target: Target, initiator: str) -> list[Any] | None:
         tag, sessions = access.tag(acl), int(access.in_session(acl))
     except FileNotFoundError:
         return None
-    return [initiator, mode and mode.value, tag, sessions]
+    return [initiator, mode and mode.value, tag, sessions, access.addresses(acl)]
 
 
 def _guarded(target: Target, change: Any) -> list[str]:

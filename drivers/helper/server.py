@@ -114,6 +114,7 @@ def verbs(served: Served, commands: Commands, mounts: Mounts) -> dict[str, Verb]
         "lio.apply": apply,
         "lio.remove": lambda given, left: lio.remove(requests.volume_id(given), left),
         "lio.observe": lambda given, _: bare(given, lio.observe),
+        "lio.live": lambda given, _: lio.live(requests.volume_id(given)),
         **Shares(mounts, served).verbs(),
     }
 

@@ -131,6 +131,11 @@ class LioTarget(TargetDriver):
         found = self.root.call("lio.observe", timeout=self._deadline)
         return tuple(_live(each) for each in found)
 
+    def live(self, volume_id: str) -> LiveExport | None:
+        timeout = self._deadline
+        found = self.root.call("lio.live", timeout=timeout, volume_id=volume_id)
+        return None if found is None else _live(found)
+
     def connection(self, volume: Volume, connector: Connector) -> dict[str, Any]:
         portals = [str(portal) for portal in self._portals]
         iqn = self._prefix + volume.name
@@ -177,7 +182,7 @@ def _disk(disk: Disk | None) -> list[Any] | None:
 
 def _live(found: Mapping[str, Any]) -> LiveExport:
     connectors = (
-        LiveConnector(initiator, mode and Mode(mode), tag, sessions)
-        for initiator, mode, tag, sessions in found["connectors"]
+        LiveConnector(initiator, mode and Mode(mode), tag, sessions, tuple(addresses))
+        for initiator, mode, tag, sessions, addresses in found["connectors"]
     )
     return LiveExport(found["volume_id"], tuple(connectors), found["enabled"])

@@ -36,7 +36,7 @@ from tests.system.waiting import wait_until
 CTX = Context("user", "project", True, "req-lives")
 MANY = Page(None, 1000)
 _PARENT_SECONDS = 300  # a life whose parent is gone ends by itself
-_QUESTIONS = {"lio.check", "lio.observe", "vgs", "lvs"}
+_QUESTIONS = {"lio.check", "lio.observe", "lio.live", "vgs", "lvs"}
 
 
 class Door(Helper):

@@ -178,6 +178,7 @@ WANTS = {
     "run": ("argv",),
     "lio.apply": ("volume_id", "disk", "connectors", "portals", "only"),
     "lio.remove": ("volume_id",),
+    "lio.live": ("volume_id",),
     "share.make": ("point", "name", "size", "preallocate", "mode"),
     "share.grow": ("point", "name", "size", "preallocate"),
     "share.take": ("point", "name", "reference", "size", "mode"),
