@@ -163,6 +163,15 @@ class HelperBusy(DriverError):
         self.why = why
 
 
+class Interrupted(HelperUnreachable):
+    """The root helper ended while it worked on this; it may still be done.
+
+    Nothing is known of the outcome. Repeat the whole verb, which looks first.
+    """
+
+    code = "interrupted"
+
+
 class DeadlineExceeded(DriverError):
     """The kernel or a command did not finish in time; it may still finish.
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
+from collections.abc import Mapping
 from typing import Any
 
 from drivers import errors
@@ -20,6 +21,13 @@ from drivers.helper import frames
 # and gives up alone when the helper's thread hangs in the kernel.
 _GRACE_SECONDS = 1.0
 _CONNECT_SECONDS = 5.0
+
+# Typed verbs that come to the same however often they are done, and commands that ask.
+_SAME_AGAIN = frozenset(
+    ["lio.check", "lio.apply", "lio.remove", "lio.observe", "lvm.commit"]
+    + [f"share.{verb}" for verb in ("look", "room", "list", "find")]
+)
+_ASKING = frozenset(("lvs", "vgs", "dmsetup", "mkdir"))
 
 _CLASSES: dict[str, type[errors.DriverError]] = {
     kind.code: kind
@@ -31,8 +39,10 @@ _CLASSES: dict[str, type[errors.DriverError]] = {
 class Helper:
     """The root helper at one socket. May be used from any number of threads.
 
-    At most ``idle`` connections are kept between calls. A connection that
-    turns out to be dead is replaced once: every verb may be repeated.
+    At most ``idle`` connections are kept between calls. A connection that turns out
+    to be dead is replaced once, if the helper cannot have begun what was asked, or if
+    that comes to the same however often it is done. Otherwise the call raises
+    Interrupted: what was begun may go on, and a driver's verb is repeated as a whole.
     """
 
     def __init__(self, path: str, idle: int = 16) -> None:
@@ -64,26 +74,41 @@ class Helper:
         for connection in idle:
             connection.close()
 
-    def _exchange(self, message: object, timeout: float) -> dict[str, Any]:
+    def _exchange(self, message: dict[str, Any], timeout: float) -> dict[str, Any]:
         connection = self._take()
         if connection is not None:
-            with contextlib.suppress(frames.Closed, ConnectionError):
+            with contextlib.suppress(_NotBegun):
                 return self._ask(connection, message, timeout)
             self.close()  # the helper was started anew: none of them is alive
-        return self._ask(self._connect(), message, timeout)
+        try:
+            return self._ask(self._connect(), message, timeout)
+        except _NotBegun as error:
+            raise ConnectionError(str(error)) from None
 
     def _ask(
-        self, connection: socket.socket, message: object, timeout: float
+        self, connection: socket.socket, message: dict[str, Any], timeout: float
     ) -> dict[str, Any]:
         try:
             _limit(connection, timeout + _GRACE_SECONDS)
-            frames.send(connection, message)
-            answer = frames.receive(connection)
+            answer = self._answer(connection, message)
         except BaseException:
             connection.close()
             raise
         self._keep(connection)
         return dict(answer)
+
+    def _answer(self, connection: socket.socket, message: dict[str, Any]) -> Any:
+        try:
+            frames.send(connection, message)
+            return frames.receive(connection)
+        except (BrokenPipeError, ConnectionResetError) as error:
+            # Not all of it was sent, or not all was read (af_unix.c,
+            # unix_release_sock: only then is the other side reset).
+            raise _NotBegun(str(error)) from None
+        except frames.Closed as error:
+            if _same_again(message):
+                raise _NotBegun(str(error)) from None
+            raise errors.Interrupted(self._path, "it ended meanwhile") from None
 
     def _take(self) -> socket.socket | None:
         with self._mutex:
@@ -108,6 +133,17 @@ class Helper:
             connection.close()
             raise
         return connection
+
+
+class _NotBegun(Exception):
+    """The helper did not begin it, or may begin it again."""
+
+
+def _same_again(message: Mapping[str, Any]) -> bool:
+    """Whether it does no harm to do it twice, even at once."""
+    if message["verb"] == "run":
+        return message["arguments"]["argv"][0] in _ASKING
+    return message["verb"] in _SAME_AGAIN
 
 
 def _limit(connection: socket.socket, seconds: float) -> None:

@@ -2,7 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Run a command as root, if a line in rootwrap.d allows it. Never a shell.
 
-Which line that is, ``rules`` knows.
+Which line that is, ``rules`` knows. What changes a volume group is never killed
+(changes); what writes bytes or only asks is, at its deadline. No command on a disk
+begins while an earlier one on it runs (work).
 """
 
 from __future__ import annotations
@@ -17,8 +19,10 @@ import time
 from collections.abc import Sequence
 
 from drivers.errors import CommandFailed, DeadlineExceeded
+from drivers.helper import changes, lvm_config
 from drivers.helper.rules import Rules
 from drivers.helper.served import NOTHING, Served
+from drivers.helper.work import Units
 
 LOG = logging.getLogger(__name__)
 
@@ -32,11 +36,17 @@ MAX_HUNG = 64
 class Commands:
     """The commands that the filter files in ``directory`` allow on what is served.
 
+    ``units`` are the disks that are worked on.
+
     :raises Misconfigured: someone other than root could change the rules.
     """
 
     def __init__(
-        self, directory: str, exec_dirs: Sequence[str], served: Served = NOTHING
+        self,
+        directory: str,
+        exec_dirs: Sequence[str],
+        served: Served = NOTHING,
+        units: Units | None = None,
     ) -> None:
         self._rules = Rules(directory, exec_dirs, served)
         # LVM tells about every descriptor it finds open; nobody reads that here.
@@ -45,6 +55,8 @@ class Commands:
             "PATH": ":".join(exec_dirs),
             "LVM_SUPPRESS_FD_WARNINGS": "1",
         }
+        self._units = units or Units()
+        self._changes = changes.Changes(self._units, self._environment)
         self._unreaped: list[subprocess.Popen[bytes]] = []
         self._mutex = threading.Lock()
 
@@ -64,13 +76,18 @@ class Commands:
 
         :raises HelperRefused: see ``command``.
         :raises CommandFailed: it exited with another code than 0.
-        :raises DeadlineExceeded: it was killed, or the kernel would not let it die.
+        :raises DeadlineExceeded: it was killed, or the kernel would not let it die;
+            or it changes a volume group, and goes on; or an earlier command on its
+            disk has not ended, and it was not begun.
         """
         command = self.command(argv)
+        if changes.changes(argv) or changes.asks(argv):
+            command = lvm_config.pinned(command)
         started = time.monotonic()
         code: int | None = None
         try:
-            code, out, err = self._finish(self._start(command), argv, timeout)
+            outcome = self._outcome(command, argv, timeout)
+            code = outcome.code
         finally:
             LOG.info(
                 "run %s seconds=%.3f exit=%s",
@@ -79,10 +96,31 @@ class Commands:
                 "none" if code is None else code,
             )
         if code:
-            raise CommandFailed(tuple(argv), code, err)
-        return out
+            raise CommandFailed(tuple(argv), code, outcome.err)
+        return outcome.out
 
-    def _start(self, command: Sequence[str]) -> subprocess.Popen[bytes]:
+    def _outcome(
+        self, command: list[str], argv: Sequence[str], timeout: float
+    ) -> changes.Outcome:
+        if changes.changes(argv):
+            return self._changes.run(command, argv, timeout)
+        deadline = time.monotonic() + timeout
+        if not changes.writes(argv):
+            if changes.asks(argv):
+                self._changes.wait(argv, timeout)
+            return self._finish(self._start(command), argv, timeout, deadline)
+        shown = shlex.join(argv)
+        with self._units.hold(changes.unit(argv), timeout, shown) as held:
+            process = self._start(command, held.fd)
+            try:
+                return self._finish(process, argv, timeout, deadline)
+            finally:
+                if process.returncode is None:
+                    held.lives_on()
+
+    def _start(
+        self, command: Sequence[str], unit: int = subprocess.DEVNULL
+    ) -> subprocess.Popen[bytes]:
         self._reap()
         if len(self._unreaped) >= MAX_HUNG:
             why = f"{MAX_HUNG} commands hang in the kernel; see dmesg"
@@ -90,7 +128,7 @@ class Commands:
         try:
             return subprocess.Popen(
                 command,
-                stdin=subprocess.DEVNULL,
+                stdin=unit,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 env=self._environment,
@@ -103,14 +141,19 @@ class Commands:
             raise CommandFailed(tuple(command), 126, why) from None
 
     def _finish(
-        self, process: subprocess.Popen[bytes], argv: Sequence[str], timeout: float
-    ) -> tuple[int, str, str]:
+        self,
+        process: subprocess.Popen[bytes],
+        argv: Sequence[str],
+        timeout: float,
+        deadline: float,
+    ) -> changes.Outcome:
+        left = max(0.0, deadline - time.monotonic())
         try:
-            out, err = process.communicate(timeout=timeout)
+            out, err = process.communicate(timeout=left)
         except subprocess.TimeoutExpired:
             self._kill(process)
             raise DeadlineExceeded(shlex.join(argv), timeout) from None
-        return process.returncode, _text(out), _text(err)
+        return changes.Outcome(process.returncode, _text(out), _text(err))
 
     def _kill(self, process: subprocess.Popen[bytes]) -> None:
         """End the whole group; what hangs in the kernel is left and reaped later."""

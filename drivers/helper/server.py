@@ -40,6 +40,7 @@ from drivers.helper.lio import Lio
 from drivers.helper.mounts import Mounts
 from drivers.helper.served import PATH, NotServed, Served
 from drivers.helper.shares import Shares
+from drivers.helper.work import Units
 
 LOG = logging.getLogger(__name__)
 
@@ -68,7 +69,9 @@ def main(argv: list[str] | None = None) -> int:
     try:
         account = _account(options.user)
         served = configuration.read(options.config)
-        commands = Commands(options.filters, options.exec_dirs.split(","), served)
+        units = Units(os.path.join(os.path.dirname(options.socket), "work"))
+        programs = options.exec_dirs.split(",")
+        commands = Commands(options.filters, programs, served, units)
         listener = _passed() or _listen(options.socket, account.pw_gid)
     except DriverError as error:
         LOG.error("%s", error)

@@ -9,8 +9,8 @@ holds the two together. Sizes are bytes; LVM rounds them up to whole extents.
 from __future__ import annotations
 
 from drivers.base import Root
-from drivers.errors import CommandFailed
-from drivers.lvm import report
+from drivers.errors import CommandFailed, DeadlineExceeded, HelperUnreachable
+from drivers.lvm import kernel, report
 
 _JSON = ("--reportformat", "json", "--units", "b", "--nosuffix")
 
@@ -40,6 +40,8 @@ class Lvm:
 
     def __init__(self, root: Root, group: str, timeout: float) -> None:
         self._root, self.name, self._timeout = root, group, timeout
+        #: Whether a change may have died half-way, and left a device suspended.
+        self.doubt = True
 
     # Questions
 
@@ -70,7 +72,7 @@ class Lvm:
         """How full an active thin pool is, from the kernel; None of anything else."""
         # Once it has volumes, the pool itself is below a layer of LVM's own.
         for layer in ("-tpool", ""):
-            device = _dm_name(self.name, name) + layer
+            device = kernel.mapped(self.name, name) + layer
             try:
                 argv = ("dmsetup", "status", "--target", "thin-pool", device)
                 return report.levels(self._run(*argv))
@@ -134,9 +136,10 @@ class Lvm:
         """Remove one that is not open."""
         self._change("lvremove", "--yes", f"{self.name}/{name}")
 
-    def remove_any(self, name: str, part: str) -> None:
-        """Remove those of these that are there; none is success."""
-        select = f'lv_name="{name}" || lv_name="{part}"'
+    def remove_any(self, pool: str, *names: str) -> None:
+        """Remove those of these that are in the pool, or in none; none is success."""
+        either = " || ".join(f'lv_name="{name}"' for name in names)
+        select = f'pool_lv="{pool}" && ({either})'
         self._change("lvremove", "--yes", "--select", select, self.name)
 
     def rename(self, old: str, new: str) -> None:
@@ -164,6 +167,10 @@ class Lvm:
     def deactivate(self, name: str) -> None:
         """Take its node away, if nobody has it open; udev's own look is waited for."""
         self._change("lvchange", "-an", f"{self.name}/{name}")
+
+    def refresh(self, name: str) -> None:
+        """Load its table anew; what a killed command has suspended goes on."""
+        self._change("lvchange", "--refresh", f"{self.name}/{name}")
 
     def tag(self, name: str, tag: str) -> None:
         """Write on a volume what is being done to it."""
@@ -218,7 +225,14 @@ class Lvm:
         return self._root.run(*argv, timeout=self._timeout)
 
     def _change(self, program: str, *argv: str) -> None:
-        self._run(program, *_NO_ARCHIVE, *argv)
+        try:
+            self._run(program, *_NO_ARCHIVE, *argv)
+        except CommandFailed as error:
+            self.doubt |= error.exit_code < 0  # killed
+            raise
+        except (DeadlineExceeded, HelperUnreachable):
+            self.doubt = True
+            raise
 
     def _zero(self, name: str, size: int, *where: str) -> None:
         # BLKZEROOUT lets the device do it where it can and writes pages of zeros
@@ -234,11 +248,6 @@ class Lvm:
 def work_seconds(size: int) -> float:
     """How long the wipe or the copy of so many bytes may take."""
     return size / _FLOOR
-
-
-def _dm_name(group: str, name: str) -> str:
-    """What LVM calls it in the kernel: two hyphens for one, and one between."""
-    return "-".join(each.replace("-", "--") for each in (group, name))
 
 
 def _sectors(size: int) -> str:

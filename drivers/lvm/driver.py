@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from collections.abc import Iterable, Mapping
@@ -16,8 +17,8 @@ from oslo_config import cfg
 from drivers import copying, devices
 from drivers.abilities import VolumeAbilities
 from drivers.base import Root, VolumeDriver
-from drivers.errors import DiskBusy, UnknownDisk
-from drivers.lvm import claim, names, saying
+from drivers.errors import DiskBusy, Misconfigured, UnknownDisk
+from drivers.lvm import claim, kernel, names, saying
 from drivers.lvm.commands import Lvm
 from drivers.lvm.handing import Handing
 from drivers.lvm.listing import Drawn, Listed, Listing
@@ -27,6 +28,7 @@ from drivers.lvm.thick import Thick
 from drivers.lvm.thick_copies import ThickCopies
 from drivers.lvm.thin import Thin
 from drivers.lvm.thin_copies import ThinCopies
+from drivers.repeating import repeats
 from drivers.values import (
     Capacity,
     Disk,
@@ -36,6 +38,8 @@ from drivers.values import (
     Wipe,
     volume_uuid,
 )
+
+LOG = logging.getLogger(__name__)
 
 _SETTLED_NS = 10**9
 
@@ -89,20 +93,24 @@ class LvmVolumes(VolumeDriver):
             loses_snapshots=True,
         )
 
+    @repeats
     def check(self) -> None:
         with self._there():
             listed = self._listing.now()
             self._claim(listed.group.tags)
+            self._resume()
             self._kind.check(listed)
             mended = self._mended.of(listed)
             if mended or not self._awake(listed):
                 self._lvm.activate_all()
 
+    @repeats
     def create(self, volume: Volume) -> Disk:
         with self._told(volume.id):
             self._kind.create(volume)
         return self.disk(volume.id)
 
+    @repeats
     def delete(self, volume_id: str) -> None:
         volume_uuid(volume_id)
         try:
@@ -111,6 +119,7 @@ class LvmVolumes(VolumeDriver):
         except UnknownDisk:
             pass
 
+    @repeats
     def extend(self, volume: Volume) -> Disk:
         disk = self.disk(volume.id)
         if disk.size >= volume.size:
@@ -119,12 +128,15 @@ class LvmVolumes(VolumeDriver):
             self._kind.extend(volume, disk.size)
         return self.disk(volume.id)
 
+    @repeats
     def disk(self, volume_id: str) -> Disk:
         path = self._lvm.path(Volume(volume_id, 0).name)
         try:
             size = devices.block_size(path)
         except FileNotFoundError:
             size = self._activated(volume_id, path)
+        if not self._kind.has(kernel.pool_of(path, self._group)):
+            raise UnknownDisk(volume_id)
         return Disk(volume_id, path, size)
 
     def disks(self) -> tuple[Disk, ...]:
@@ -135,14 +147,17 @@ class LvmVolumes(VolumeDriver):
         with self._there():
             return self._kind.capacity()
 
+    @repeats
     def create_snapshot(self, snapshot: Snapshot) -> None:
         with self._told(snapshot.volume_id):
+            self._need_mine(Volume(snapshot.volume_id, 0))
             self._copies.create_snapshot(snapshot)
 
+    @repeats
     def delete_snapshot(self, snapshot_id: str) -> None:
         try:
             with self._told(snapshot_id):
-                self._lvm.remove(names.snapshot(snapshot_id))
+                self._kind.delete_snapshot(names.snapshot(snapshot_id))
         except UnknownDisk:
             pass
         except DiskBusy as error:
@@ -157,11 +172,13 @@ class LvmVolumes(VolumeDriver):
                 if (known := names.snapshot_id(found.name)) and self._kind.owns(found)
             )
 
+    @repeats
     def create_from(self, volume: Volume, snapshot: Snapshot) -> Disk:
         with self._told(volume.id):
             self._copies.create_from(volume, snapshot)
         return self.extend(volume)
 
+    @repeats
     def revert(self, snapshot: Snapshot) -> Disk:
         with self._told(snapshot.volume_id):
             self._copies.revert(snapshot)
@@ -174,11 +191,13 @@ class LvmVolumes(VolumeDriver):
         with self._there():
             return self._handing.manageable()
 
+    @repeats
     def manage(self, volume: Volume, reference: str) -> Disk:
         with self._told(volume.id):
             self._handing.manage(volume, reference)
         return self.disk(volume.id)
 
+    @repeats
     def unmanage(self, volume_id: str) -> None:
         volume_uuid(volume_id)
         with self._told(volume_id):
@@ -188,6 +207,7 @@ class LvmVolumes(VolumeDriver):
         with self._there():
             return self._kind.wipes()
 
+    @repeats
     def wipe(self, name: str, most: int) -> Wipe | None:
         with self._there():
             return self._kind.wipe(name, most)
@@ -195,6 +215,26 @@ class LvmVolumes(VolumeDriver):
     def _mend(self, listed: Listed) -> bool:
         copies = self._copies
         return isinstance(copies, ThinCopies) and copies.mend(listed.volumes)
+
+    def _resume(self) -> None:
+        """Let go on what a command that was killed in its middle has suspended.
+
+        :raises Misconfigured: what all volumes lie on is suspended still.
+        """
+        if not self._lvm.doubt:
+            return
+        for name in filter(names.ours, kernel.suspended(self._group)):
+            # It waits for a command that is under way, and then changes nothing.
+            LOG.warning("%s/%s is suspended: resumed", self._group, name)
+            self._lvm.refresh(name)
+        pool = self._kind.room
+        if pool + kernel.POOL in kernel.suspended(self._group):
+            device = kernel.mapped(self._group, pool) + kernel.POOL
+            raise Misconfigured(
+                f"thin pool {self._group}/{pool} is suspended",
+                f"dmsetup resume {device}",
+            )
+        self._lvm.doubt = False
 
     def _claim(self, tags: tuple[str, ...]) -> None:
         claim.hold_on_node(self._group)
@@ -236,6 +276,18 @@ class LvmVolumes(VolumeDriver):
             self._lvm.activate(f"volume-{volume_uuid(volume_id)}")
         devices.wait_for(path, self._timeout)
         return devices.block_size(path)
+
+    def _need_mine(self, volume: Volume) -> None:
+        """:raises UnknownDisk: it is not in the pool."""
+        try:
+            pool = kernel.pool_of(self._lvm.path(volume.name), self._group)
+        except FileNotFoundError:  # not active
+            found = self._lvm.around(volume.name).get(volume.name)
+            mine = found is not None and self._kind.owns(found)
+        else:
+            mine = self._kind.has(pool)
+        if not mine:
+            raise UnknownDisk(volume.id)
 
     def _there(self) -> AbstractContextManager[None]:
         return saying.told_of_group(self._group)

@@ -38,6 +38,7 @@ class Handing:
         if not names.valid(reference) or names.ours(reference):
             raise UnknownReference(reference, "give the name of a logical volume")
         here = {found.name: found for found in self._lvm.looked()}
+        self._kind.need_mine(here, volume)
         if volume.name in here:
             return
         found = here.get(reference)
@@ -53,7 +54,7 @@ class Handing:
         """Give it a name that is not ours."""
         name = Volume(volume_id, 0).name
         parts = self._lvm.around(name)
-        if name not in parts:
+        if name not in parts or not self._kind.owns(parts[name]):
             return
         if not parts[name].pool and any(lv.origin == name for lv in parts.values()):
             raise DiskBusy(volume_id, "its snapshots need it; delete them first")

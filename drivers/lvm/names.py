@@ -17,7 +17,8 @@ from __future__ import annotations
 import re
 import uuid
 
-from drivers.values import volume_uuid
+from drivers.errors import Unsupported
+from drivers.values import Volume, volume_uuid
 
 NEW, TAIL, REVERT = PARTS = ".new", ".tail", ".revert"
 
@@ -61,6 +62,16 @@ def deleted_size(name: str) -> int | None:
     """The bytes that it had when it was deleted; None if it was not."""
     found = _DELETED.fullmatch(name)
     return int(found[1]) if found else None
+
+
+def taken(volume: Volume, group: str, pool: str) -> Unsupported:
+    """The name is another backend's in the same volume group."""
+    where = f"thin pool {pool}" if pool else "every thin pool"
+    return Unsupported(
+        f"volume {volume.id} in volume group {group}",
+        f"logical volume {volume.name} is there already, outside of {where}: use a"
+        " backend in another volume group",
+    )
 
 
 def ours(name: str) -> bool:

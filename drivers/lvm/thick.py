@@ -49,6 +49,7 @@ class Thick:
     def create(self, volume: Volume) -> None:
         """Make it, or find it made, at least that large."""
         parts = self._lvm.around(volume.name)
+        self.need_mine(parts, volume)
         if volume.name in parts:
             self._grow(volume, parts[volume.name].size, parts)
             return
@@ -64,8 +65,9 @@ class Thick:
         name = Volume(volume_id, 0).name
         parts = self._lvm.around(name)
         for part in {name + NEW, name + TAIL} & parts.keys():
-            self._lvm.remove(part)
-        if name not in parts:
+            if self.owns(parts[part]):
+                self._lvm.remove(part)
+        if name not in parts or not self.owns(parts[name]):
             raise UnknownDisk(volume_id)
         if kept := _snapshots(name, parts):
             why = f"{len(kept)} snapshots of it need its bytes; delete them first"
@@ -75,9 +77,22 @@ class Thick:
         self.shut(parts[name])
         self._lvm.rename(name, names.deleted(parts[name].size))
 
+    def delete_snapshot(self, name: str) -> None:
+        """Remove it; none is success."""
+        self._lvm.remove_any("", name)
+
     def owns(self, found: LogicalVolume | Looked) -> bool:
         """Whether it is a thick volume."""
         return not found.pool
+
+    def has(self, pool: str) -> bool:
+        """Whether what lies in that thin pool, or in none, is ours."""
+        return not pool
+
+    def need_mine(self, found: Mapping[str, Looked], volume: Volume) -> None:
+        """:raises Unsupported: something of the volume's name lies in a pool."""
+        if volume.name in found and not self.owns(found[volume.name]):
+            raise names.taken(volume, self.room, "")
 
     def why_not(self, found: Looked) -> str:
         """Why one of the group cannot become a volume of ours; empty if it can."""

@@ -55,6 +55,7 @@ class ThickCopies:
     def create_from(self, volume: Volume, snapshot: Snapshot) -> None:
         """Copy the bytes, and wipe what is behind them."""
         found = self._lvm.around(volume.name, snapshot.name)
+        self._thick.need_mine(found, volume)
         if volume.name in found:
             return
         self._whole(snapshot, found)
@@ -73,7 +74,7 @@ class ThickCopies:
         """Merge it, and take it anew."""
         name, due = Volume(snapshot.volume_id, 0).name, f"revert-{snapshot.id}"
         found = self._lvm.around(name, snapshot.name)
-        if name not in found:
+        if name not in found or not self._thick.owns(found[name]):
             raise UnknownDisk(snapshot.volume_id)
         volume = found[name]
         gone = volume.merging or snapshot.name not in found
@@ -158,7 +159,7 @@ class ThickCopies:
         :raises LostSnapshot: its room ran over.
         """
         kept = found.get(snapshot.name)
-        if kept is None or not kept.origin:
+        if kept is None or not kept.origin or not self._thick.owns(kept):
             raise UnknownSnapshot(snapshot.id)
         if kept.lost:
             raise LostSnapshot(snapshot.id, "its room is full (lvm_snapshot_reserve)")

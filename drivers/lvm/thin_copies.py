@@ -12,7 +12,6 @@ revert gives it the name.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
 
 from drivers.errors import CommandFailed, UnknownDisk, UnknownSnapshot
 from drivers.lvm import names, saying
@@ -44,15 +43,13 @@ class ThinCopies:
         try:
             self._lvm.snapshot_thin(volume.name, snapshot.name, asleep=False)
         except CommandFailed as error:
-            if saying.missing(error) and not self._is_there(volume):
-                raise UnknownSnapshot(snapshot.id) from error
-            if not (saying.exists(error) or saying.missing(error)):
-                raise
+            self._why(error, volume, snapshot)
 
     def revert(self, snapshot: Snapshot) -> None:
         """Let the volume's name stand for a copy of the snapshot."""
         name = Volume(snapshot.volume_id, 0).name
         found = self._lvm.around(name, snapshot.name)
+        found = {lv: row for lv, row in found.items() if self._thin.owns(row)}
         if name not in found and name + names.REVERT not in found:
             raise UnknownDisk(snapshot.volume_id)
         if snapshot.name not in found:
@@ -64,9 +61,11 @@ class ThinCopies:
         self._lvm.snapshot_thin(name + names.REVERT, snapshot.name, asleep=False)
         try:
             self._lvm.remove(name)
-        except CommandFailed:
-            self._lvm.remove(name + names.REVERT)
-            raise
+        except CommandFailed as error:
+            # What is gone already is not to go a second time, with its successor.
+            if not saying.missing(error):
+                self._lvm.remove(name + names.REVERT)
+                raise
         self._take_name(name)
 
     def mend(self, found: Iterable[LogicalVolume]) -> bool:
@@ -94,5 +93,13 @@ class ThinCopies:
             if not (saying.exists(error) or saying.missing(error)):
                 raise
 
-    def _is_there(self, volume: Volume) -> bool:
-        return Path(self._lvm.path(volume.name)).exists()
+    def _why(self, error: CommandFailed, volume: Volume, snapshot: Snapshot) -> None:
+        """What it means that a copy was not made; nothing if it was there."""
+        found = self._lvm.around(volume.name, snapshot.name)
+        self._thin.need_mine(found, volume)
+        if volume.name in found:
+            return
+        kept = found.get(snapshot.name)
+        if kept is None or not self._thin.owns(kept):
+            raise UnknownSnapshot(snapshot.id) from error
+        raise error

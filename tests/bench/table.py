@@ -18,6 +18,7 @@ _PARTS = (
     ("host", "The control plane alone: this machine, fake backend"),
     ("lab", "Attaching on a real kernel: the lab's guest"),
     ("lvm", "Knowing how full LVM is: the lab's guest"),
+    ("verbs", "Beside LVM's own commands: the lab's guest"),
 )
 
 

@@ -14,6 +14,7 @@ from drivers.helper.commands import Commands
 from drivers.helper.mounts import Mounts
 from drivers.helper.served import Served
 from drivers.helper.server import Server, verbs
+from drivers.helper.work import Units
 
 FILTERS = """
 [Filters]
@@ -33,7 +34,8 @@ class Life:
         path.unlink(missing_ok=True)
         listener.bind(str(path))
         listener.listen()
-        commands = Commands(str(filters), EXEC_DIRS, SERVED)
+        units = Units(str(filters.parent / "work"))
+        commands = Commands(str(filters), EXEC_DIRS, SERVED, units)
         table = verbs(SERVED, commands, Mounts())
         self.server = Server(listener, table, allowed)
         self._thread = threading.Thread(target=self.server.serve)

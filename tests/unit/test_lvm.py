@@ -32,6 +32,8 @@ from tests.unit.lvm_answers import (
     Scripted,
     driver,
     failed,
+    row,
+    rows,
 )
 
 # reports
@@ -226,7 +228,15 @@ def test_a_pool_that_is_nearly_full_takes_no_volume(data, metadata, word):
     root = Scripted(lvs=POOL % ("thin-pool", "zero", data, metadata, ""))
     with pytest.raises(NoSpace, match=f"its {word} is"):
         driver(root).create(Volume(UUID, 8))
-    assert [argv[0] for argv in root.commands] == ["lvs"]
+    assert [argv[0] for argv in root.commands] == ["dmsetup", "dmsetup", "lvs"]
+
+
+def test_the_kernel_says_whether_a_pool_takes_a_volume():
+    status = "0 16777216 thin-pool 9 21/2048 16/16 - rw discard_passdown"
+    root = Scripted(dmsetup=status)
+    with pytest.raises(NoSpace, match="its data is 100% full"):
+        driver(root).create(Volume(UUID, 8))
+    assert [argv[0] for argv in root.commands] == ["dmsetup"]
 
 
 def test_any_other_failure_is_passed_on():
@@ -270,11 +280,12 @@ def test_a_pool_says_why_it_is_closed(levels, options, word):
 
 @pytest.mark.parametrize("call", ["create_snapshot", "create_from"])
 def test_a_pool_that_is_nearly_full_takes_no_copy(call):
-    root = Scripted(lvs=POOL % ("thin-pool", "zero", "99.00", "1.00", ""))
+    full = POOL % ("thin-pool", "zero", "99.00", "1.00", "")
+    root = Answering(full, lvs=rows(row(f"volume-{UUID}", pool_lv="pool")))
     given = [SNAPSHOT] if call == "create_snapshot" else [Volume(UUID, 8), SNAPSHOT]
     with pytest.raises(NoSpace, match="its data is 99% full"):
         getattr(driver(root), call)(*given)
-    assert [argv[0] for argv in root.commands] == ["lvs"]
+    assert {argv[0] for argv in root.commands} == {"lvs", "dmsetup"}
 
 
 def test_a_group_without_a_free_extent_is_closed():

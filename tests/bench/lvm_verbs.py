@@ -1,0 +1,161 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""What the API adds to the commands of LVM that do the same, in one run by turns.
+
+``python -m tests.bench.lvm_verbs``, as root on a node with the daemon. Bare is what an
+administrator types on a thin pool: lvcreate for a volume, lvcreate -s for a snapshot,
+lvremove; a clone is a snapshot of the moment, a volume made of that, and the end of the
+first.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from tests.bench.figures import Figure, median_ms, say, timed, write
+from tests.bench.http import Client
+
+_PORT, _ROUNDS = 8776, 9
+_GROUP = "lunshare"
+_POOL = f"{_GROUP}/{_GROUP}-pool"
+#: Seen before: 1.6, 1.4, 1.7 and 1.4.
+_MOST = 1.3
+_PAUSE_SECONDS = 0.005
+
+Times = dict[str, list[float]]
+
+
+class Ours:
+    """The verbs over HTTP, each until it is done."""
+
+    volumes, snapshots = "volumes", "snapshots"
+
+    def __init__(self) -> None:
+        self._api = Client(_PORT)
+
+    def fresh(self) -> None:
+        """Connect anew."""
+        self._api.fresh()
+
+    def create(self, **of: str) -> str:
+        """A volume of 1 GiB; its id."""
+        asked = {"volume": {"size": 1, **of}}
+        made = self._api("POST", "/volumes", asked)["volume"]
+        return self._done("volumes", made)
+
+    def clone(self, source: str) -> str:
+        """A volume with another's bytes."""
+        return self.create(source_volid=source)
+
+    def snapshot(self, volume: str) -> str:
+        """A snapshot; its id."""
+        asked = {"snapshot": {"volume_id": volume}}
+        made = self._api("POST", "/snapshots", asked)["snapshot"]
+        return self._done("snapshots", made)
+
+    def delete(self, kind: str, identity: str) -> None:
+        """Return when it is gone."""
+        self._api("DELETE", f"/{kind}/{identity}")
+        while self._there(kind, identity):
+            time.sleep(_PAUSE_SECONDS)
+
+    def _there(self, kind: str, identity: str) -> bool:
+        listed = self._api("GET", f"/{kind}")[kind]
+        return identity in [each["id"] for each in listed]
+
+    def _done(self, kind: str, made: dict[str, Any]) -> str:
+        one = kind.removesuffix("s")
+        while made["status"] == "creating":
+            time.sleep(_PAUSE_SECONDS)
+            made = self._api("GET", f"/{kind}/{made['id']}")[one]
+        if made["status"] != "available":
+            raise RuntimeError(f"{one} {made['id']} is {made['status']}")
+        return str(made["id"])
+
+
+class Bare:
+    """The commands."""
+
+    volumes = snapshots = "volumes"
+
+    def fresh(self) -> None:
+        """Each command is a process."""
+
+    def create(self) -> str:
+        """A thin volume of 1 GiB."""
+        return self._made("--thin", "--virtualsize", "1g", of=_POOL)
+
+    def snapshot(self, volume: str) -> str:
+        """A snapshot that is not active."""
+        return self._made("--snapshot", "-ky", of=f"{_GROUP}/{volume}")
+
+    def clone(self, volume: str) -> str:
+        """A volume with another's bytes."""
+        moment = self.snapshot(volume)
+        made = self._made("--snapshot", "-kn", of=f"{_GROUP}/{moment}")
+        self.delete(self.snapshots, moment)
+        return made
+
+    def delete(self, _: str, name: str) -> None:
+        """Remove it."""
+        _run("lvremove", "--yes", f"{_GROUP}/{name}")
+
+    def _made(self, *how: str, of: str) -> str:
+        name = f"bench-{uuid.uuid4()}"
+        _run("lvcreate", "--yes", *how, "-n", name, of)
+        return name
+
+
+def main() -> None:
+    """Print them, and write bench-verbs.json into the repository's build/."""
+    write(Path("/build/bench-verbs.json"), [say(each) for each in figures()])
+
+
+def figures() -> Iterator[Figure]:
+    """Ours, bare, and how many times one is the other."""
+    ours, bare = _by_turns()
+    for verb, times in ours.items():
+        mine, theirs = median_ms(times), median_ms(bare[verb])
+        yield Figure(f"{verb} over HTTP, LVM thin", mine, "ms")
+        yield Figure(f"{verb} by LVM's commands", theirs, "ms")
+        yield Figure(f"{verb}, times LVM's commands", mine / theirs, "", most=_MOST)
+
+
+def _by_turns() -> tuple[Times, Times]:
+    ours, bare = Ours(), Bare()
+    mine: Times = {}
+    theirs: Times = {}
+    for _ in range(_ROUNDS):
+        _round(mine, ours)
+        _round(theirs, bare)
+    return mine, theirs
+
+
+def _round(times: Times, by: Ours | Bare) -> None:
+    def clock(verb: str, work: Callable[[], Any]) -> Any:
+        made: list[Any] = []
+        times.setdefault(verb, []).append(timed(lambda: made.append(work())))
+        return made[0]
+
+    by.fresh()
+    volume = clock("create", by.create)
+    kept = clock("snapshot", lambda: by.snapshot(volume))
+    copy = clock("clone", lambda: by.clone(volume))
+    clock("delete", lambda: by.delete(by.volumes, copy))
+    by.delete(by.snapshots, kept)
+    by.delete(by.volumes, volume)
+
+
+def _run(*argv: str) -> None:
+    done = subprocess.run(argv, check=False, capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(argv)}: {done.stderr.strip()}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,301 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""Changes stopped in their middle, a contrary lvm.conf, two backends in a group."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from drivers.base import Root
+from drivers.conformance.fixtures import MIB, new_volume
+from drivers.errors import (
+    CommandFailed,
+    DeadlineExceeded,
+    DiskBusy,
+    UnknownDisk,
+    Unsupported,
+)
+from drivers.lvm import LvmVolumes, kernel, names
+from drivers.values import Snapshot, Volume
+from tests.system.lio_node import run
+from tests.system.lvm_kit import GROUP, POOL, build_lvm, fill, group, root
+from tests.system.waiting import Later, wait_until
+
+__all__ = ["group", "root"]
+pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
+
+LOCAL = Path("/etc/lvm/lvmlocal.conf")
+# The opposite of everything that the drivers depend on.
+CONTRARY = """
+report { binary_values_as_numeric=1 compact_output=1 list_item_separator=";" }
+log { report_command_log=1 command_names=1 }
+global { wait_for_locks=0 }
+activation { retry_deactivation=0 }
+devices { scan_lvs=1 issue_discards=1 }
+metadata { record_lvs_history=1 lvs_history_retention_time=0 }
+backup { backup=0 archive=1 }
+"""
+
+
+@pytest.fixture
+def thin(root: Root) -> LvmVolumes:
+    return build_lvm(root)
+
+
+@pytest.fixture
+def thick(root: Root) -> LvmVolumes:
+    return build_lvm(root, lvm_type="default")
+
+
+@pytest.fixture
+def volume(thin: LvmVolumes) -> Iterator[Volume]:
+    made = new_volume(8 * MIB)
+    thin.create(made)
+    yield made
+    thin.delete(made.id)
+
+
+class Slow:
+    """A volume group on a disk whose writes can be made slow (dm-delay)."""
+
+    name, _disk = f"lunshare-slow-{os.getpid()}", f"kit-slow-{os.getpid()}"
+
+    def __init__(self, directory: Path) -> None:
+        store = directory / "slow"
+        with store.open("wb") as file:
+            file.truncate(257 * MIB)
+        self._loop = run("losetup", "--find", "--show", str(store)).strip()
+        run("dmsetup", "create", self._disk, "--table", self._table(0))
+        disk = f"/dev/mapper/{self._disk}"
+        run("vgcreate", "-qq", "--setautoactivation", "n", self.name, disk)
+        pool = ("--type", "thin-pool", "-L64m", "-n", f"{self.name}-pool")
+        run("lvcreate", "-y", *pool, self.name)
+
+    def delay(self, milliseconds: int) -> None:
+        """From now on each write takes so long."""
+        run("dmsetup", "reload", self._disk, "--table", self._table(milliseconds))
+        run("dmsetup", "resume", self._disk)
+
+    def _table(self, milliseconds: int) -> str:
+        # Not from its beginning: LVM would find its own header on the loop device too.
+        sectors, start = 256 * MIB // 512, MIB // 512
+        where = f"{self._loop} {start}"
+        reads, writes = f"{where} 0", f"{where} {milliseconds}"
+        return f"0 {sectors} delay {reads} {writes}"
+
+    def close(self) -> None:
+        run("vgremove", "-qq", "--force", "--yes", self.name)
+        run("dmsetup", "remove", self._disk)
+        run("losetup", "--detach", self._loop)
+
+
+@pytest.fixture(scope="module")
+def slow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slow]:
+    made = Slow(tmp_path_factory.mktemp("slow"))
+    yield made
+    made.close()
+
+
+class Stopper:
+    """Stops the lvcreate that has suspended a volume, before it resumes it."""
+
+    def __init__(self, slow: Slow, volume: Volume) -> None:
+        self._slow, self._name = slow, volume.name
+        slow.delay(300)
+        self.pid = 0
+        self._stopping = Later(self._stop)
+
+    def suspended(self) -> bool:
+        return self._name in kernel.suspended(self._slow.name)
+
+    def _stop(self) -> None:
+        wait_until(lambda: _running("lvcreate", self._slow.name))
+        (pid,) = _running("lvcreate", self._slow.name)
+        wait_until(self.suspended)
+        os.kill(pid, signal.SIGSTOP)
+        self.pid = pid
+
+    def caught(self) -> None:
+        self._stopping.value()
+        wait_until(lambda: _state(self.pid) == "T")
+        assert self.suspended()
+        self._slow.delay(0)  # what comes now is slow for no other reason
+
+    def go_on(self) -> None:
+        self._end(signal.SIGCONT)
+
+    def kill(self) -> None:
+        self._end(signal.SIGKILL)
+
+    def _end(self, number: int) -> None:
+        os.kill(self.pid, number)
+        wait_until(lambda: _state(self.pid) == "")
+
+
+def _state(pid: int) -> str:
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return ""
+    return text.rpartition(")")[2].split()[0]
+
+
+def _running(program: str, group: str) -> list[int]:
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):
+                words = (entry / "cmdline").read_text().split("\0")
+                if Path(words[0]).name == program and group in words[-2]:
+                    found.append(int(entry.name))
+    return found
+
+
+@pytest.fixture
+def on_slow(root: Root, slow: Slow) -> Iterator[Volume]:
+    """A volume on that disk."""
+    made = new_volume(8 * MIB)
+    build_lvm(root, volume_group=slow.name).create(made)
+    yield made
+    build_lvm(root, volume_group=slow.name).delete(made.id)
+
+
+def _snapshot(volume: Volume) -> Snapshot:
+    return Snapshot(new_volume(MIB).id, volume.id, volume.size)
+
+
+def test_a_change_stopped_between_suspend_and_resume_is_waited_for(
+    root, slow, on_slow
+) -> None:
+    hasty = build_lvm(root, volume_group=slow.name, command_timeout=8.0)
+    snapshot = _snapshot(on_slow)
+    stopper = Stopper(slow, on_slow)
+    making = Later(hasty.create_snapshot, snapshot)
+    stopper.caught()
+    try:
+        write = Later(_write, slow, on_slow)
+        with pytest.raises(DeadlineExceeded, match="lvcreate"):
+            making.value()
+        assert _state(stopper.pid) == "T"
+        assert stopper.suspended()
+        impatient = build_lvm(root, volume_group=slow.name, command_timeout=3.0)
+        for call in (
+            lambda: impatient.create_snapshot(snapshot),
+            lambda: impatient.create(new_volume(MIB)),
+        ):
+            with pytest.raises(DeadlineExceeded, match="earlier change"):
+                call()
+        assert not write.done
+    finally:
+        stopper.go_on()
+    write.value()
+    assert not stopper.suspended()
+    hasty.create_snapshot(snapshot)
+    assert hasty.snapshots() == (snapshot.id,)
+    hasty.delete_snapshot(snapshot.id)
+
+
+def test_what_a_killed_change_has_suspended_is_resumed(
+    root, slow, on_slow, caplog: pytest.LogCaptureFixture
+) -> None:
+    driver = build_lvm(root, volume_group=slow.name)
+    driver.check()
+    snapshot = _snapshot(on_slow)
+    stopper = Stopper(slow, on_slow)
+    making = Later(driver.create_snapshot, snapshot)
+    stopper.caught()
+    stopper.kill()
+    with pytest.raises(CommandFailed):
+        making.value()
+    assert stopper.suspended()
+    driver.check()
+    assert kernel.suspended(slow.name) == ()
+    assert f"{on_slow.name} is suspended: resumed" in caplog.text
+    _write(slow, on_slow)
+    driver.create_snapshot(snapshot)
+    driver.delete_snapshot(snapshot.id)
+
+
+def _write(slow: Slow, volume: Volume) -> None:
+    with Path(f"/dev/{slow.name}/{volume.name}").open("wb", buffering=0) as file:
+        file.write(b"a host's")
+        os.fsync(file.fileno())
+
+
+@pytest.fixture
+def contrary() -> Iterator[None]:
+    before = LOCAL.read_text() if LOCAL.exists() else ""
+    LOCAL.write_text(CONTRARY)
+    yield
+    LOCAL.write_text(before)
+
+
+@pytest.mark.usefixtures("contrary")
+def test_a_contrary_lvm_conf_changes_nothing(root, thin, thick, volume) -> None:
+    thin.check()
+    assert thin.capacity().closed == ""
+    run("lvcreate", "-y", "-Wn", "-L4m", "-n", "theirs", GROUP)
+    with Path(f"/dev/{GROUP}/theirs").open("rb"):
+        with pytest.raises(DiskBusy):
+            thick.manage(new_volume(4 * MIB), "theirs")
+        (offered,) = thick.manageable()
+        assert "it is open" in offered.why_not
+    (offered,) = thick.manageable()
+    assert offered.why_not == ""
+    run("lvremove", "-y", f"{GROUP}/theirs")
+    with Path(thin.disk(volume.id).path).open("rb"), pytest.raises(DiskBusy):
+        thin.unmanage(volume.id)
+    grows = new_volume(4 * MIB)
+    thick.create(grows)
+    snapshot = _snapshot(grows)
+    thick.create_snapshot(snapshot)
+    fill(grows.name, b"changed")
+    thick.revert(snapshot)
+    assert Path(thick.disk(grows.id).path).read_bytes() == bytes(4 * MIB)
+    thick.delete_snapshot(snapshot.id)
+    thick.extend(Volume(grows.id, 12 * MIB))
+    assert Path(thick.disk(grows.id).path).read_bytes() == bytes(12 * MIB)
+    thick.delete(grows.id)
+    for left in thick.wipes():
+        assert thick.wipe(left.name, left.size) is None
+    assert "historical" not in run("lvs", "-H", "-o", "name,lv_attr", GROUP)
+
+
+def test_two_backends_of_a_group_leave_each_others_volumes(thin, thick) -> None:
+    one, other = new_volume(4 * MIB), new_volume(4 * MIB)
+    thin.create(one)
+    thick.create(other)
+    fill(one.name, b"thin")
+    fill(other.name, b"thick")
+    for mine, theirs, own in ((thin, other, one), (thick, one, other)):
+        copy = _snapshot(theirs)
+        assert [disk.volume_id for disk in mine.disks()] == [own.id]
+        with pytest.raises(UnknownDisk):
+            mine.disk(theirs.id)
+        with pytest.raises(UnknownDisk):
+            mine.extend(Volume(theirs.id, 8 * MIB))
+        with pytest.raises(UnknownDisk):
+            mine.create_snapshot(copy)
+        with pytest.raises(Unsupported):
+            mine.create(theirs)
+        mine.unmanage(theirs.id)
+        mine.delete(theirs.id)
+    for backend, volume, data in ((thin, one, b"thin"), (thick, other, b"thick")):
+        assert Path(backend.disk(volume.id).path).read_bytes().startswith(data)
+        copy = _snapshot(volume)
+        backend.create_snapshot(copy)
+        {thin: thick, thick: thin}[backend].delete_snapshot(copy.id)
+        assert backend.snapshots() == (copy.id,)
+        backend.delete_snapshot(copy.id)
+        backend.delete(volume.id)
+    for left in thick.wipes():
+        thick.wipe(left.name, left.size)
+    listed = run("lvs", "--noheadings", "-o", "lv_name", GROUP).split()
+    assert [name for name in listed if names.ours(name)] == []
+    assert POOL in listed

@@ -1,0 +1,360 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""A disk is changed once at a time, and each change runs to its end."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pwd
+import shlex
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from drivers import errors
+from drivers.execute import Helper
+from drivers.helper import changes, frames
+from drivers.helper.commands import Commands
+from drivers.helper.work import Units
+from drivers.repeating import repeats
+
+UUID = "11111111-2222-4333-8444-555555555555"
+OTHER = "11111111-2222-4333-8444-666666666666"
+DISK = f"lunshare/volume-{UUID}"
+# Each says when it begins and ends, and goes on while there is no gate that is open.
+PROGRAM = """#!/bin/sh
+echo "begin $0 $*" >>{log}
+while [ ! -e {gate} ]; do sleep 0.01; done
+{noise}
+echo "end $0 $*" >>{log}
+echo "said by $0"
+"""
+# LVM tells of what it does while it does it; the others do not.
+NOISE = "echo half; echo way >&2"
+FILTERS = "\n".join(
+    ["[Filters]"]
+    + [
+        f"{name}: CommandFilter, {name}, root"
+        for name in ("lvs", "lvextend", "lvremove", "blkdiscard")
+    ]
+)
+WAIT = 60.0
+
+
+class Direct:
+    """The helper's commands in this process."""
+
+    def __init__(self, commands: Commands) -> None:
+        self._commands = commands
+
+    def run(self, *argv: str, timeout: float = WAIT) -> str:
+        return self._commands.run(argv, timeout)
+
+    def close(self) -> None:
+        """It has no connections."""
+
+
+class Node:
+    """Programs that the test lets end, and who runs them."""
+
+    client: Direct | Helper
+
+    def __init__(self, directory: Path) -> None:
+        self.socket, self._log = directory / "helper.sock", directory / "log"
+        self._gate, self._filters = directory / "gate", directory / "rootwrap.d"
+        self._programs = directory / "bin"
+        self._filters.mkdir(mode=0o755)
+        (self._filters / "test.filters").write_text(FILTERS)
+        (self._filters / "test.filters").chmod(0o644)
+        self._programs.mkdir()
+        shared = {"log": self._log, "gate": self._gate}
+        for name in ("lvextend", "lvremove"):
+            self._program(name, PROGRAM.format(noise=NOISE, **shared))
+        self._program("blkdiscard", PROGRAM.format(noise="", **shared))
+        self._program("lvs", f"#!/bin/sh\ncat {self._log}\n")
+        self._log.touch()
+        self._begin()
+
+    def _begin(self) -> None:
+        programs = [str(self._programs), "/usr/bin", "/bin"]
+        units = Units(str(self.socket.parent / "work"))
+        self.client = Direct(Commands(str(self._filters), programs, units=units))
+
+    def _program(self, name: str, text: str) -> None:
+        (self._programs / name).write_text(text)
+        (self._programs / name).chmod(0o755)
+
+    def let_end(self) -> None:
+        self._gate.touch()
+
+    def done(self) -> list[str]:
+        """What the programs said, by their words."""
+        lines = self._log.read_text().splitlines()
+        return [f"{line.split()[0]} {Path(line.split()[1]).name}" for line in lines]
+
+    def close(self) -> None:
+        self.let_end()
+        self.client.close()
+        begun = [line for line in self.done() if line.startswith("begin")]
+        until(lambda: len(self.done()) == 2 * len(begun))
+
+
+class Killable(Node):
+    """A helper in a process of its own."""
+
+    def _begin(self) -> None:
+        self._process = self._start()
+        self.client = Helper(str(self.socket))
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        user = pwd.getpwuid(os.getuid()).pw_name
+        line = [sys.executable, "-m", "drivers.helper.server", "--user", user]
+        line += ["--socket", str(self.socket), "--filters", str(self._filters)]
+        line += ["--exec-dirs", f"{self._programs},/usr/bin,/bin"]
+        line += ["--config", str(self._served())]
+        self.socket.unlink(missing_ok=True)
+        started = subprocess.Popen(line, stderr=subprocess.DEVNULL)
+        until(self._answers)
+        return started
+
+    def _served(self) -> Path:
+        file = self.socket.with_name("helper.conf")
+        file.write_text("[helper]\nvolume_groups = lunshare\n")
+        file.chmod(0o644)
+        return file
+
+    def _answers(self) -> bool:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as knock:
+            return knock.connect_ex(str(self.socket)) == 0
+
+    def kill(self) -> None:
+        """As kill -9 does; its programs go on, as its unit has it."""
+        self._process.kill()
+        self._process.wait()
+
+    def restart(self) -> None:
+        self._process = self._start()
+
+    def close(self) -> None:
+        try:
+            super().close()
+        finally:
+            self.kill()
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[Node]:
+    made = Node(tmp_path)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def killable(tmp_path: Path) -> Iterator[Killable]:
+    made = Killable(tmp_path)
+    yield made
+    made.close()
+
+
+def until(true: Callable[[], object]) -> None:
+    end = time.monotonic() + WAIT
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.005)
+
+
+class Call:
+    """A request in a thread of its own."""
+
+    def __init__(self, node: Node, *argv: str, timeout: float = WAIT) -> None:
+        self.outcome: object = None
+        self._asked = (node.client, argv, timeout)
+        self._thread = threading.Thread(target=self._ask)
+        self._thread.start()
+
+    def _ask(self) -> None:
+        client, argv, timeout = self._asked
+        try:
+            self.outcome = client.run(*argv, timeout=timeout)
+        except errors.DriverError as error:
+            self.outcome = error
+
+    def end(self) -> object:
+        self._thread.join(WAIT)
+        assert not self._thread.is_alive()
+        return self.outcome
+
+
+def test_a_change_goes_on_beyond_its_deadline(node: Node) -> None:
+    with pytest.raises(errors.DeadlineExceeded, match="lvextend"):
+        node.client.run("lvextend", "-L", "8b", DISK, timeout=0.2)
+    node.let_end()
+    until(lambda: node.done() == ["begin lvextend", "end lvextend"])
+
+
+def test_while_one_is_overdue_no_other_of_its_group_begins(node: Node) -> None:
+    with pytest.raises(errors.DeadlineExceeded):
+        node.client.run("lvextend", "-L", "8b", DISK, timeout=0.2)
+    with pytest.raises(errors.DeadlineExceeded, match=f"earlier change.*{DISK}"):
+        node.client.run("lvremove", f"lunshare/volume-{OTHER}", timeout=0.2)
+    with pytest.raises(errors.DeadlineExceeded, match="lvremove"):
+        node.client.run("lvremove", f"elsewhere/volume-{OTHER}", timeout=0.2)
+    assert node.done() == ["begin lvextend", "begin lvremove"]
+    waiting = Call(node, "lvremove", f"lunshare/volume-{OTHER}")
+    node.let_end()
+    assert "said by" in str(waiting.end())
+    assert node.done().count("end lvremove") == 2
+
+
+def test_a_question_about_a_disk_is_answered_after_its_change(node: Node) -> None:
+    changing = Call(node, "lvextend", "-L", "8b", DISK)
+    until(lambda: node.done() == ["begin lvextend"])
+    asking = Call(node, "lvs", DISK)
+    assert "begin" in node.client.run("lvs", f"lunshare/volume-{OTHER}")
+    assert asking.outcome is None
+    node.let_end()
+    assert "end " in str(asking.end())
+    assert "said by" in str(changing.end())
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [("lvextend", "-L", "8b", DISK), ("blkdiscard", "--zeroout", f"/dev/{DISK}.new")],
+)
+def test_a_program_that_outlives_the_helper_has_no_twin(
+    killable: Killable, argv: tuple[str, ...]
+) -> None:
+    node = killable
+    first = Call(node, *argv)
+    until(lambda: len(node.done()) == 1)
+    node.kill()
+    assert isinstance(first.end(), errors.Interrupted)
+    node.restart()
+    with pytest.raises(errors.DeadlineExceeded, match="earlier change"):
+        node.client.run(*argv, timeout=0.2)
+    second = Call(node, *argv)
+    with pytest.raises(errors.DeadlineExceeded):
+        node.client.run("lvs", DISK, timeout=0.2)
+    assert len(node.done()) == 1
+    node.let_end()
+    assert "said by" in str(second.end())
+    begin, end = f"begin {argv[0]}", f"end {argv[0]}"
+    assert node.done() == [begin, end, begin, end]
+
+
+def test_many_clients_change_a_disk_in_turn(node: Node) -> None:
+    node.let_end()
+    words = ("lvextend", "lvremove", "blkdiscard")
+    targets = (DISK, DISK, f"/dev/{DISK}.new")
+    calls = [
+        Call(node, word, target)
+        for _ in range(6)
+        for word, target in zip(words, targets, strict=True)
+    ]
+    assert all("said by" in str(call.end()) for call in calls)
+    done = node.done()
+    assert len(done) == 36
+    for begin, end in zip(done[::2], done[1::2], strict=True):
+        assert (begin.split()[0], end.split()[0]) == ("begin", "end")
+        assert begin.split()[1] == end.split()[1]
+    assert list((node.socket.parent / "work").iterdir()) == []
+
+
+# the client
+
+
+@contextlib.contextmanager
+def dying(path: Path) -> Iterator[list[list[str]]]:
+    """A helper that ends when it has read a request; what it was asked."""
+    asked: list[list[str]] = []
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listener.bind(str(path))
+    listener.listen()
+
+    def serve() -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                connection, _ = listener.accept()
+                with connection, contextlib.suppress(frames.Closed):
+                    first = frames.receive(connection)["arguments"]["argv"]
+                    frames.send(connection, {"value": ""})
+                    assert first == ["lvs"]
+                    asked.append(frames.receive(connection)["arguments"]["argv"])
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    try:
+        yield asked
+    finally:
+        listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
+        thread.join(10)
+
+
+def test_what_may_have_begun_is_not_sent_again(tmp_path: Path) -> None:
+    with dying(tmp_path / "sock") as asked:
+        client = Helper(str(tmp_path / "sock"))
+        client.run("lvs")
+        with pytest.raises(errors.Interrupted):
+            client.run("lvremove", DISK)
+        assert asked == [["lvremove", DISK]]
+        client.run("lvs")
+        assert client.run("lvs") == ""  # this one is sent again
+        client.close()
+
+
+def test_a_verb_is_repeated_once() -> None:
+    calls = []
+
+    @repeats
+    def verb(ends: int) -> str:
+        calls.append(ends)
+        if len(calls) <= ends:
+            raise errors.Interrupted("sock", "it ended meanwhile")
+        return "done"
+
+    assert verb(0) == "done"
+    calls.clear()
+    assert verb(1) == "done"
+    calls.clear()
+    with pytest.raises(errors.Interrupted):
+        verb(2)
+    assert len(calls) == 2
+
+
+# what a command works on
+
+
+@pytest.mark.parametrize(
+    ("line", "unit"),
+    [
+        (f"lvcreate --yes -n volume-{UUID}.new -L 8b lunshare", DISK),
+        (f"lvcreate --config a/b=0 --yes -n volume-{UUID} lunshare/pool", DISK),
+        (f"lvcreate -s -kn -n volume-{UUID} lunshare/_snapshot-{OTHER}", DISK),
+        (f"lvremove --yes {DISK}.tail", DISK),
+        (f"lvremove --yes --select 'lv_name=\"volume-{UUID}\" || x' lunshare", DISK),
+        (f"lvrename lunshare volume-{UUID}.new volume-{UUID}", DISK),
+        (f"lvrename lunshare volume-{UUID} deleted-{OTHER}.8", DISK),
+        (f"lvrename lunshare x-volume-{OTHER} volume-{UUID}", DISK),
+        (f"lvextend --config 'a/b=0 c/d=1' -L 8b {DISK} /dev/loop0:0-24", DISK),
+        (f"lvconvert --mergesnapshot lunshare/_snapshot-{OTHER}", None),
+        (f"dd if=/dev/lunshare/_snapshot-{OTHER} of=/dev/{DISK}.new bs=1M", DISK),
+        (f"blkdiscard --zeroout --offset 8 /dev/{DISK}.new", DISK),
+        (f"sync /dev/lunshare/deleted-{OTHER}.8", f"lunshare/deleted-{OTHER}.8"),
+        ("vgchange --addtag lunshare:x:y lunshare", "lunshare"),
+        ("lvchange -ay -K --select 'lv_name=~\"^v/\"' lunshare", "lunshare"),
+    ],
+)
+def test_every_command_is_a_unit_of_its_disk(line: str, unit: str | None) -> None:
+    argv = shlex.split(line)
+    wanted = f"lunshare/_snapshot-{OTHER}" if unit is None else unit
+    assert changes.unit(argv) == wanted
+    if not changes.writes(argv):
+        assert changes.group(argv) == "lunshare"

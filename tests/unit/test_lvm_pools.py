@@ -1,0 +1,139 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""Two backends of a volume group, thin and thick: none touches what the other has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from drivers.errors import CommandFailed, UnknownDisk, UnknownSnapshot, Unsupported
+from drivers.lvm import LvmVolumes, kernel
+from drivers.values import Volume
+from tests.unit.lvm_answers import (
+    GROUP,
+    HALF_FULL,
+    OTHER,
+    SNAPSHOT,
+    UUID,
+    Answering,
+    driver,
+    failed,
+    row,
+    rows,
+    thick,
+)
+
+VOLUME = Volume(UUID, 8 << 20)
+THIN = {"pool_lv": "pool", "lv_layout": "thin,sparse"}
+EXISTS = failed(f'  Logical Volume "{VOLUME.name}" already exists in volume group "x"')
+# What the group holds for each backend: everything is the other's.
+OTHERS: dict[Callable[..., LvmVolumes], str] = {
+    driver: rows(
+        row(VOLUME.name),
+        row(SNAPSHOT.name, origin=VOLUME.name),
+        row(f"{VOLUME.name}.revert"),
+    ),
+    thick: rows(
+        row(VOLUME.name, **THIN),
+        row(SNAPSHOT.name, origin=VOLUME.name, **THIN),
+        row(f"{VOLUME.name}.new", **THIN),
+    ),
+}
+
+
+def others(made: Callable[..., LvmVolumes]) -> tuple[LvmVolumes, Answering]:
+    root = Answering(HALF_FULL, lvs=OTHERS[made], lvcreate=EXISTS)
+    return made(root), root
+
+
+def changed(root: Answering) -> set[str]:
+    return {argv[0] for argv in root.commands} - {"lvs", "dmsetup", "lvcreate"}
+
+
+@pytest.mark.parametrize("made", [driver, thick])
+def test_a_volume_of_the_others_name_is_not_made(made):
+    backend, root = others(made)
+    with pytest.raises(Unsupported, match="backend in another volume group"):
+        backend.create(VOLUME)
+    with pytest.raises(Unsupported, match="backend in another volume group"):
+        backend.create_from(VOLUME, SNAPSHOT)
+    with pytest.raises(Unsupported, match="backend in another volume group"):
+        backend.manage(VOLUME, "theirs")
+    assert changed(root) == set()
+
+
+@pytest.mark.parametrize("made", [driver, thick])
+def test_the_others_volume_is_unknown(made):
+    backend, root = others(made)
+    for call in (backend.create_snapshot, backend.revert):
+        with pytest.raises(UnknownDisk):
+            call(SNAPSHOT)
+    backend.unmanage(UUID)
+    assert changed(root) == set()
+    assert "lvcreate" not in {argv[0] for argv in root.commands}
+
+
+@pytest.mark.parametrize("made", [driver, thick])
+def test_the_others_snapshot_is_unknown(made):
+    backend, root = others(made)
+    refused = failed("  whatever LVM says of a snapshot of the other kind")
+    root._answers["lvcreate"] = refused
+    with pytest.raises(UnknownSnapshot):
+        backend.create_from(Volume(OTHER, 8 << 20), SNAPSHOT)
+    assert changed(root) == set()
+
+
+def test_a_thin_delete_names_its_pool():
+    root = Answering(HALF_FULL, lvremove="")
+    driver(root).delete(UUID)
+    driver(root).delete_snapshot(OTHER)
+    for argv in root.commands:
+        assert argv[argv.index("--select") + 1].startswith('pool_lv="pool" && (')
+
+
+def test_a_thick_delete_leaves_the_others():
+    backend, root = others(thick)
+    backend.delete(UUID)
+    assert changed(root) == set()
+    root._answers["lvremove"] = ""
+    backend.delete_snapshot(OTHER)
+    assert root.commands[-1][-2].startswith('pool_lv="" && (')
+
+
+def test_a_copy_that_failed_for_another_reason_says_it():
+    said = failed("  Insufficient something")
+    text = rows(row(SNAPSHOT.name, **THIN))
+    root = Answering(HALF_FULL, lvs=text, lvcreate=said)
+    with pytest.raises(CommandFailed, match="Insufficient something"):
+        driver(root).create_from(VOLUME, SNAPSHOT)
+
+
+def test_a_revert_repeated_beside_its_twin_keeps_the_copy():
+    """The twin has removed the volume: its .revert is all that is left of it."""
+    text = rows(
+        row(VOLUME.name, **THIN),
+        row(SNAPSHOT.name, origin=VOLUME.name, **THIN),
+    )
+    gone = failed(f'  Failed to find logical volume "{GROUP}/{VOLUME.name}"')
+    root = Answering(HALF_FULL, lvs=text, lvcreate="", lvremove=gone, lvrename="")
+    driver(root)._copies.revert(SNAPSHOT)
+    removed = [argv[-1] for argv in root.commands if argv[0] == "lvremove"]
+    assert removed == [f"{GROUP}/{VOLUME.name}"]
+    assert root.commands[-1][0] == "lvrename"
+
+
+@pytest.mark.parametrize(
+    ("mapped", "names"),
+    [
+        ("lunshare-volume--1", ("lunshare", "volume-1")),
+        ("lun--share.1-a--b--c", ("lun-share.1", "a-b-c")),
+        ("lunshare-pool-tpool", ("lunshare", "pool-tpool")),
+        ("control", None),
+    ],
+)
+def test_a_name_in_the_kernel_is_read(mapped, names):
+    assert kernel.names(mapped) == names
+    if names and mapped.count("-") != 2:
+        assert kernel.mapped(*names) == mapped
