@@ -58,7 +58,11 @@ class Root(Protocol):
         """
 
     def call(self, verb: str, *, timeout: float = 30.0, **arguments: Any) -> Any:
-        """Call a typed verb of the root helper; raises as ``run`` does."""
+        """Call a typed verb of the root helper; raises as ``run`` does.
+
+        A verb that works on bytes takes as long as it goes on: its ``timeout`` is
+        the time in which none of them may be done (Stalled).
+        """
 
 
 def _need(driver: Any, kind: type) -> None:
@@ -228,14 +232,19 @@ class VolumeDriver(abc.ABC):
 
         Nobody has either open, the other is no larger, and may be another
         driver's. The volume's was made for this: it reads as zeros, or has
-        some of these bytes from a call that was killed. The bytes are on the
-        medium when this returns. Killed half-way, it is repeated, or the
-        volume's disk is deleted.
+        some of these bytes from a call that was killed. Killed half-way, it is
+        repeated, or the volume's disk is deleted.
+
+        It returns when it is proven: both disks were read back from their medium
+        and hold the same bytes, and zeros are behind them. The caller deletes the
+        other after that and not before. It may take days; a driver fails when it
+        comes no further (Stalled).
 
         :raises UnknownDisk: the volume has none.
         :raises Unsupported: the other's kind is not among ``abilities.fills``, or it is
             where this driver cannot read it.
         :raises NoSpace: the pool is full; the disk has some of the bytes.
+        :raises CopyDiffers: what is read back is not what the other holds.
         """
         raise self._unsupported("moving a volume")
 

@@ -184,3 +184,25 @@ class DeadlineExceeded(DriverError):
     def __init__(self, what: str, seconds: float) -> None:
         super().__init__(f"{what} did not finish within {seconds:g} seconds")
         self.what, self.seconds = what, seconds
+
+
+class Stalled(DeadlineExceeded):
+    """Work on bytes came no further for so long; ``done`` of them were done."""
+
+    code = "stalled"
+
+    def __init__(self, what: str, seconds: float, done: int) -> None:
+        DriverError.__init__(
+            self, f"{what} made no progress for {seconds:g} seconds, after {done} bytes"
+        )
+        self.what, self.seconds, self.done = what, seconds, done
+
+
+class CopyDiffers(DriverError):
+    """What was read back of a copy is not what its source holds. Keep the source."""
+
+    code = "copy-differs"
+
+    def __init__(self, target: str, why: str) -> None:
+        super().__init__(f"{target} is not a copy of its source: {why}")
+        self.target, self.why = target, why

@@ -18,13 +18,14 @@ from drivers import errors
 from drivers.helper import frames
 
 # The helper answers at the deadline by itself; the client waits a little more,
-# and gives up alone when the helper's thread hangs in the kernel.
+# and gives up alone when the helper's thread hangs in the kernel. Work on bytes
+# reports its progress, and each report begins the time anew.
 _GRACE_SECONDS = 1.0
 _CONNECT_SECONDS = 5.0
 
 # Typed verbs that come to the same however often they are done, and commands that ask.
 _SAME_AGAIN = frozenset(
-    ["lio.check", "lio.apply", "lio.remove", "lio.observe", "lvm.commit"]
+    ["lio.check", "lio.apply", "lio.remove", "lio.observe", "lio.live", "lvm.commit"]
     + [f"share.{verb}" for verb in ("look", "room", "list", "find")]
 )
 _ASKING = frozenset(("lvs", "vgs", "dmsetup", "mkdir"))
@@ -100,7 +101,9 @@ class Helper:
     def _answer(self, connection: socket.socket, message: dict[str, Any]) -> Any:
         try:
             frames.send(connection, message)
-            return frames.receive(connection)
+            while "progress" in (answer := frames.receive(connection)):
+                pass  # each begins the time limit anew
+            return answer
         except (BrokenPipeError, ConnectionResetError) as error:
             # Not all of it was sent, or not all was read (af_unix.c,
             # unix_release_sock: only then is the other side reset).

@@ -59,14 +59,17 @@ _ESCAPE = re.compile(r"\\([0-7]{3})")
 # the same two lists.
 FLAGS = (
     "hard|soft|softerr|softreval|nosoftreval|ac|noac|cto|nocto|sharecache|nosharecache"
-    "|resvport|noresvport|lock|nolock|rdirplus|nordirplus|tcp|rdma|fsc|nofsc|fg"
+    "|resvport|noresvport|lock|rdirplus|nordirplus|tcp|rdma|fsc|nofsc|fg"
     "|migration|nomigration|noatime|nodiratime|relatime|rw"
 )
 VALUED = (
     "vers|nfsvers|minorversion|proto|port|timeo|retrans|retry|rsize|wsize|sec|nconnect"
     "|max_connect|trunkdiscovery|xprtsec|acregmin|acregmax|acdirmin|acdirmax|actimeo"
-    "|clientaddr|namlen|lookupcache|local_lock|mountport|mountproto|mountvers|mounthost"
+    "|clientaddr|namlen|lookupcache|mountport|mountproto|mountvers|mounthost"
 )
+# With these a lock of another host is not seen here, and a disk that it has open would
+# count as closed: it could be deleted, reverted or given away.
+_LOCKS = re.compile(r"nolock|local_lock=(all|posix|flock)")
 _OPTION = re.compile(rf"({FLAGS})|({VALUED})=[A-Za-z0-9.:_-]+")
 
 
@@ -180,6 +183,12 @@ def _share(where: str, host: str, path: str, options: str) -> Share:
             "give an absolute path of printable ASCII, without . or .. in it",
         )
     for option in options.split(",") if options else ():
+        if _LOCKS.fullmatch(option):
+            raise Misconfigured(
+                f"{where}: mount option {option} hides from this node what other hosts"
+                " have open",
+                "remove it; where the server has no lock service, use NFS 4",
+            )
         if not _OPTION.fullmatch(option):
             raise Misconfigured(
                 f"{where}: mount option {option!r} is not known",

@@ -78,7 +78,7 @@ def _block(disk: Disk) -> os.stat_result:
     found = _stat(disk)
     if not stat.S_ISBLK(found.st_mode):
         raise _refused(disk, "it is no block device")
-    kernel = _kernel_name(found)
+    kernel = kernel_name(found)
     wanted = f"{doubled(group)}-{doubled(name)}"
     if kernel != wanted:
         raise _refused(disk, f"device-mapper calls it {kernel!r}, not {wanted!r}")
@@ -128,7 +128,7 @@ def _need_regular(disk: Disk, found: os.stat_result) -> None:
         raise _refused(disk, "it is no regular file with one name")
 
 
-def _kernel_name(found: os.stat_result) -> str:
+def kernel_name(found: os.stat_result) -> str:
     """What device-mapper calls a block device; a stale link in /dev cannot lie."""
     device = f"{os.major(found.st_rdev)}:{os.minor(found.st_rdev)}"
     try:

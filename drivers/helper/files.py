@@ -3,22 +3,32 @@
 """What is done to the files of one share, each step such that a kill is no harm.
 
 A file is made under ``<name>.new``, filled, flushed, and gets its name last. What
-a killed one left is removed by the next that makes or drops that name.
+a killed one left is removed by the next that makes or drops that name. A copy gets its
+name when it has been read back and is its source's.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from drivers.errors import DiskBusy, DriverError, NoSpace, UnknownReference
-from drivers.helper import filling, mounts, names
-from drivers.helper.filling import Clock
+from drivers.errors import (
+    CopyDiffers,
+    DeadlineExceeded,
+    DiskBusy,
+    DriverError,
+    NoSpace,
+    UnknownReference,
+)
+from drivers.helper import filling, mounts, names, proof
 from drivers.helper.mounts import Mount, Mounts
 from drivers.helper.names import GIVEN, NEW
+from drivers.helper.progress import Clock
 from drivers.helper.share_requests import Copied, Made, Place, Taken
 
 #: Names that a share may have. A server may send them without an end.
@@ -26,6 +36,9 @@ MAX_FILES = 100_000
 
 # Hosts see blocks of 512 bytes, and page caches 4096.
 _UNIT = 4096
+
+# Between two questions to a share whose server works on one request for long.
+_ASK_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +59,27 @@ class Share:
             why = f"{more} bytes are wanted and {room.free} are free"
             raise NoSpace(self.mount.source, why)
 
+    @contextlib.contextmanager
+    def answering(self) -> Iterator[None]:
+        """A time in which the server works on one request, such as a clone.
+
+        Its bytes cannot be counted, so what counts is that the server answers.
+        """
+        ended, share = threading.Event(), os.dup(self.directory)
+
+        def ask() -> None:
+            with contextlib.suppress(OSError, DeadlineExceeded):
+                while not ended.wait(_ASK_SECONDS):
+                    os.fstatvfs(share)  # NFS asks the server each time
+                    self.clock(0)
+            os.close(share)
+
+        threading.Thread(target=ask, name="whether it answers", daemon=True).start()
+        try:
+            yield
+        finally:
+            ended.set()
+
 
 def room(share: Share, _asked: Place) -> list[int]:
     """The share's size and what is free, in bytes."""
@@ -62,7 +96,7 @@ def listed(share: Share, _asked: Place) -> list[list[Any]]:
     found: list[list[Any]] = []
     with os.scandir(share.directory) as entries:
         for number, entry in enumerate(entries):
-            share.clock()
+            share.clock(0)
             if number >= MAX_FILES:
                 source = share.mount.source
                 raise DriverError(f"share {source} has more than {MAX_FILES} names")
@@ -106,7 +140,6 @@ def grow(share: Share, asked: Made) -> int:
             return old
         share.need(new - old, asked.preallocate)
         filling.grow(file, old, new, asked.preallocate, share.clock)
-        os.fsync(file)
     return new
 
 
@@ -128,11 +161,13 @@ def copy(share: Share, asked: Copied) -> int | None:
         if not asked.clone:
             _need_still(source, asked.source)
         try:
-            with _half_made(share, asked.name, asked.mode) as file:
+            with _half_made(share, asked.name, asked.mode, asked.replace) as file:
                 _fill(share, source, file, asked)
                 filling.grow(file, size, whole, asked.preallocate, share.clock)
                 if asked.preallocate and asked.name.startswith("volume-"):
-                    filling.hold_room(file, whole)
+                    filling.hold_room(file, whole, share.clock)
+                if not asked.clone:
+                    proof.prove(asked.name, (source, file), size, share.clock)
         except _NoClones:
             return None
     return whole
@@ -148,8 +183,12 @@ def _fill(share: Share, source: int, file: int, asked: Copied) -> None:
     if not asked.clone:
         filling.grow(file, 0, size, asked.preallocate, share.clock)
         filling.copy(source, file, size, share.clock)
-    elif not filling.clone(source, file):
-        raise _NoClones
+    else:
+        with share.answering():
+            if not filling.clone(source, file):
+                raise _NoClones
+        if (held := os.fstat(file).st_size) < size:
+            raise CopyDiffers(asked.name, f"it has {held} bytes and not {size}")
 
 
 def take(share: Share, asked: Taken) -> int:
@@ -167,7 +206,8 @@ def take(share: Share, asked: Taken) -> int:
             raise UnknownReference(asked.reference, why)
         old = os.fstat(file).st_size
         size = max(_whole(old), _whole(asked.size))
-        filling.grow(file, old, size, False, share.clock)
+        with share.answering():  # its owner may have left much to flush
+            filling.grow(file, old, size, False, share.clock)
         os.fchmod(file, asked.mode)
         os.fsync(file)
         _rename(share, asked.reference, asked.name)
@@ -192,9 +232,10 @@ def drop(share: Share, asked: Place) -> None:
     if names.size(share.directory, asked.name) is not None:
         with _open(share, asked.name) as file:
             _need_unused(file, asked.name)
-    for name in (asked.name, asked.name + NEW):
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(name, dir_fd=share.directory)
+    with share.answering():
+        for name in (asked.name, asked.name + NEW):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(name, dir_fd=share.directory)
     os.fsync(share.directory)
 
 
@@ -220,8 +261,14 @@ def _taken(share: Share, reference: str) -> Iterator[int]:
 
 
 @contextlib.contextmanager
-def _half_made(share: Share, name: str, mode: int) -> Iterator[int]:
-    """A new file to fill; it gets its name when it is whole and flushed."""
+def _half_made(
+    share: Share, name: str, mode: int, replace: bool = False
+) -> Iterator[int]:
+    """A new file to fill; it gets its name when it is whole and flushed.
+
+    Nobody else makes it at the same time (drivers.helper.twins), and nevertheless: only
+    the file that was filled gets the name, and only one that is free or replaced.
+    """
     new = name + NEW
     with contextlib.suppress(FileNotFoundError):
         os.unlink(new, dir_fd=share.directory)
@@ -229,13 +276,27 @@ def _half_made(share: Share, name: str, mode: int) -> Iterator[int]:
     try:
         yield file
         os.fsync(file)
+        if not _is_still(share, new, file):
+            raise OSError(errno.EBUSY, f"somebody else has changed {new}")
+        if not replace and there(share, name):
+            raise OSError(errno.EEXIST, "somebody else has made it meanwhile")
         _rename(share, new, name)
     except BaseException:
         with contextlib.suppress(OSError):
-            os.unlink(new, dir_fd=share.directory)
+            if _is_still(share, new, file):
+                os.unlink(new, dir_fd=share.directory)
         raise
     finally:
         os.close(file)
+
+
+def _is_still(share: Share, name: str, file: int) -> bool:
+    """Whether the name leads to this very file."""
+    try:
+        found = os.stat(name, dir_fd=share.directory, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return os.path.samestat(found, os.fstat(file))
 
 
 def _rename(share: Share, old: str, new: str) -> None:

@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a file holds: room taken beforehand, a clone, a copy. Bytes are bytes.
 
-Nothing here looks at what the bytes say: a guest writes them. Loops ask between
-their steps whether there is time left, for nobody waits when there is not.
+Nothing here looks at what the bytes say: a guest writes them. Loops tell after each of
+their steps what it has done, and end when nobody waits any longer. What was written is
+flushed every so often, so that no flush takes much longer than a step.
 """
 
 from __future__ import annotations
@@ -12,13 +13,13 @@ import contextlib
 import errno
 import fcntl
 import os
-from collections.abc import Callable, Iterator
 
-#: Raises DeadlineExceeded when the time is over.
-Clock = Callable[[], None]
+from drivers.helper import proof
+from drivers.helper.progress import Clock
 
 _STEP = 8 * 1024**2
-_ZEROS = bytes(1024**2)
+_RESERVED = 1024**3  # a server that writes zeros for it does so within seconds
+_FLUSHED = 256 * 1024**2
 
 # linux/fs.h: _IOW(0x94, 9, int). NFS 4.2 passes it on as CLONE.
 _FICLONE = 0x40049409
@@ -35,7 +36,7 @@ _CANNOT = {
 
 
 def grow(file: int, old: int, new: int, preallocate: bool, clock: Clock) -> None:
-    """Make the file ``new`` bytes long; the added ones read as zeros.
+    """Make the file ``new`` bytes long, on the medium; the added ones read as zeros.
 
     When it raises, the file is as long as it was, if the share is still there.
     """
@@ -43,18 +44,19 @@ def grow(file: int, old: int, new: int, preallocate: bool, clock: Clock) -> None
         if preallocate:
             _reserve(file, old, new, clock)
         os.ftruncate(file, new)
+        os.fsync(file)
     except BaseException:
         with contextlib.suppress(OSError):
             os.ftruncate(file, old)
         raise
 
 
-def hold_room(file: int, size: int) -> None:
+def hold_room(file: int, size: int, clock: Clock) -> None:
     """Take room for what is a hole in a file of data, where the server offers that.
 
     A clone of a preallocated file is not one: unwritten extents are not shared.
     """
-    _fallocate(file, 0, size)
+    _allocate(file, 0, size, clock)
 
 
 def clone(source: int, file: int) -> bool:
@@ -69,22 +71,44 @@ def clone(source: int, file: int) -> bool:
 
 
 def copy(source: int, file: int, size: int, clock: Clock) -> None:
-    """Copy ``size`` bytes into a file of zeros; holes of the source are passed over."""
-    for start, end in data(source, size):
+    """Copy ``size`` bytes into a file of zeros; holes of the source are passed over.
+
+    All is on the medium when it returns.
+    """
+    flushed = 0
+    for start, end in proof.data(source, size):
         at = start
         while at < end:
-            clock()
-            at += _copied(source, file, at, min(_STEP, end - at))
+            done = _copied(source, file, at, min(_STEP, end - at))
+            at, flushed = at + done, flushed + done
+            if flushed >= _FLUSHED:
+                os.fdatasync(file)
+                flushed = 0
+            clock(done)
+    os.fsync(file)
 
 
 def _reserve(file: int, start: int, end: int, clock: Clock) -> None:
     """Take room for these bytes; by zeros where the server has no ALLOCATE (4.1)."""
-    if _fallocate(file, start, end - start):
+    if _allocate(file, start, end, clock):
         return
     at = start
     while at < end:
-        clock()
-        at += os.pwrite(file, _ZEROS[: end - at], at)
+        done = os.pwrite(file, proof.ZEROS[: end - at], at)
+        at += done
+        if at // _FLUSHED != (at - done) // _FLUSHED:
+            os.fdatasync(file)
+        clock(done)
+
+
+def _allocate(file: int, start: int, end: int, clock: Clock) -> bool:
+    """Step by step; False where it is not offered, and then nothing is done."""
+    for at in range(start, end, _RESERVED):
+        length = min(_RESERVED, end - at)
+        if not _fallocate(file, at, length):
+            return False
+        clock(length)
+    return True
 
 
 def _fallocate(file: int, start: int, length: int) -> bool:
@@ -96,29 +120,13 @@ def _fallocate(file: int, start: int, length: int) -> bool:
 
     call = ctypes.CDLL(None, use_errno=True).fallocate
     call.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
-    while length and call(file, 0, start, length):
+    while call(file, 0, start, length):
         number = ctypes.get_errno()
         if number in _CANNOT:
             return False
         if number != errno.EINTR:
             raise OSError(number, os.strerror(number))
     return True
-
-
-def data(source: int, size: int) -> Iterator[tuple[int, int]]:
-    """Where the first ``size`` bytes are no hole."""
-    end = 0
-    while end < size:
-        try:
-            start = os.lseek(source, end, os.SEEK_DATA)
-        except OSError as error:
-            if error.errno == errno.ENXIO:  # only a hole is left
-                return
-            raise
-        if start >= size:
-            return
-        end = min(os.lseek(source, start, os.SEEK_HOLE), size)
-        yield start, end
 
 
 def _copied(source: int, file: int, at: int, length: int) -> int:
@@ -131,7 +139,8 @@ def _copied(source: int, file: int, at: int, length: int) -> int:
         done = 0
     if done:
         return done
-    data = os.pread(source, min(length, len(_ZEROS)), at)
+    data = os.pread(source, min(length, proof.STEP), at)
     if not data:
         raise OSError(errno.EIO, "the source became shorter")
-    return os.pwrite(file, data, at)
+    proof.write(file, memoryview(data), at)
+    return len(data)

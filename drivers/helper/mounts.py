@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 _KINDS = ("nfs", "nfs4")
+_LOCAL = ("nolock", "local_lock=all", "local_lock=posix", "local_lock=flock")
 _ESCAPE = re.compile(rb"\\([0-3][0-7]{2})")
 
 # A pool with less free than this part of it, or than so many bytes, takes nothing
@@ -25,12 +26,22 @@ _ENOUGH = 10 * 1024**3
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """One line of the kernel's table: where, of which device and kind, what."""
+    """One line of the kernel's table: where, of which device and kind, what.
+
+    ``options`` are the file system's own, as the kernel has them.
+    """
 
     point: str
     device: int
     kind: str
     source: str
+    options: str = ""
+
+    @property
+    def hides_locks(self) -> bool:
+        """Whether it does not tell what other hosts have locked (nfs(5))."""
+        given = self.options.split(",")
+        return any(each in given for each in _LOCAL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,11 +126,12 @@ def directory(path: str) -> int:
 def of_line(line: bytes) -> Mount:
     """Read a line as proc(5) has it: fields, tags, a hyphen, kind and source."""
     before, _, after = line.partition(b" - ")
-    fields, (kind, source) = before.split(b" "), after.split(b" ")[:2]
+    fields, (kind, source, *more) = before.split(b" "), after.split(b" ")
     major, minor = fields[2].split(b":")
     device = os.makedev(int(major), int(minor))
     shown = _plain(source).decode(errors="replace")  # it is said in answers
-    return Mount(os.fsdecode(_plain(fields[4])), device, kind.decode(), shown)
+    given = b" ".join(more).strip().decode(errors="replace")
+    return Mount(os.fsdecode(_plain(fields[4])), device, kind.decode(), shown, given)
 
 
 def _plain(text: bytes) -> bytes:

@@ -35,6 +35,11 @@ _OPEN = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 _LOCK = struct.Struct("hhqqi4x")
 _NO_LOCKS = {errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL, errno.EIO}
 
+_CANNOT_TELL = (
+    "whether somebody has it open cannot be told ({}): mount its share with NFS 4, and"
+    " see that the lock service of its server runs"
+)
+
 # How images of disks begin. Taken over, one would be read as the raw bytes it
 # is made of, which is not what its owner wants.
 _IMAGES = {
@@ -120,7 +125,7 @@ def in_use(file: int, name: str) -> str:
 
     The kernel tells nobody who has a file of a share open. It is known whether
     this node exports it, and QEMU locks its disks, which the server tells to
-    every client (NFS 4).
+    every client (NFS 4). Where it cannot be told, somebody may have it open.
     """
     if next(backstores.existing(identity(name)), None):
         return "it is exported; remove its export first"
@@ -129,7 +134,7 @@ def in_use(file: int, name: str) -> str:
         found = fcntl.fcntl(file, fcntl.F_OFD_GETLK, asked)
     except OSError as error:
         if error.errno in _NO_LOCKS:
-            return ""
+            return _CANNOT_TELL.format(error.strerror)
         raise
     if _LOCK.unpack(found)[0] == fcntl.F_UNLCK:
         return ""

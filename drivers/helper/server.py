@@ -38,8 +38,10 @@ from drivers.helper.copying import Copying
 from drivers.helper.headers import Headers
 from drivers.helper.lio import Lio
 from drivers.helper.mounts import Mounts
+from drivers.helper.progress import Long, Report
 from drivers.helper.served import PATH, NotServed, Served
 from drivers.helper.shares import Shares
+from drivers.helper.twins import Twins
 from drivers.helper.work import Units
 
 LOG = logging.getLogger(__name__)
@@ -56,7 +58,10 @@ _BACKLOG = 1024
 _CREDENTIALS = struct.Struct("3i")  # struct ucred: pid, uid, gid
 _FIRST_PASSED = 3  # sd_listen_fds(3)
 
-Verb = Callable[[Mapping[str, Any], float], Any]
+#: Beside the socket, in a directory that only root can change.
+_TWINS = "helper.locks"
+
+Verb = Callable[[Mapping[str, Any], float], Any] | Long
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -76,7 +81,9 @@ def main(argv: list[str] | None = None) -> int:
     except DriverError as error:
         LOG.error("%s", error)
         return 1
-    server = Server(listener, verbs(served, commands, Mounts()), {0, account.pw_uid})
+    twins = Twins(os.path.join(os.path.dirname(options.socket), _TWINS))
+    table = verbs(served, commands, Mounts(), twins)
+    server = Server(listener, table, {0, account.pw_uid})
     signal.signal(signal.SIGTERM, _stop)
     signal.signal(signal.SIGINT, _stop)
     LOG.info("serving %s with %d filters", options.user, len(commands))
@@ -87,12 +94,15 @@ def main(argv: list[str] | None = None) -> int:
     return 0
 
 
-def verbs(served: Served, commands: Commands, mounts: Mounts) -> dict[str, Verb]:
+def verbs(
+    served: Served, commands: Commands, mounts: Mounts, twins: Twins | None = None
+) -> dict[str, Verb]:
     """All that can be asked of the helper; each checks what it is about.
 
     docs/border.md has a line for each: what it can touch, and who tries to break it.
+    With ``twins`` those on bytes wait for what an earlier helper still does.
     """
-    lio, headers, copying = Lio(served.prefix), Headers(served), Copying(mounts)
+    lio, headers = Lio(served.prefix), Headers(served)
 
     def bare(given: Mapping[str, Any], verb: Callable[[], Any]) -> Any:
         requests.nothing(given)
@@ -104,13 +114,7 @@ def verbs(served: Served, commands: Commands, mounts: Mounts) -> dict[str, Verb]
             served.disk(wanted.export.disk)
         return lio.apply(wanted, left)
 
-    def copy(given: Mapping[str, Any], left: float) -> Any:
-        for disk in requests.two_disks(given):
-            served.disk(disk)
-        return copying.copy(given, left)
-
     return {
-        "disk.copy": copy,
         "lvm.commit": headers.commit,
         "run": lambda given, left: commands.run(requests.argv(given), left),
         "lio.check": lambda given, _: bare(given, lio.check),
@@ -118,7 +122,8 @@ def verbs(served: Served, commands: Commands, mounts: Mounts) -> dict[str, Verb]
         "lio.remove": lambda given, left: lio.remove(requests.volume_id(given), left),
         "lio.observe": lambda given, _: bare(given, lio.observe),
         "lio.live": lambda given, _: lio.live(requests.volume_id(given)),
-        **Shares(mounts, served).verbs(),
+        **Copying(served, mounts, twins).verbs(),
+        **Shares(mounts, served, twins).verbs(),
     }
 
 
@@ -188,13 +193,15 @@ class Server:
         if not self._connections.begin(peer):
             return False
         try:
-            answer = self.answer(message)
+            answer = self.answer(message, _report(peer.socket))
         finally:
             self._connections.done(peer)
         _answer(peer.socket, answer)
         return True
 
-    def answer(self, message: object) -> dict[str, Any]:
+    def answer(
+        self, message: object, report: Report = lambda done: None
+    ) -> dict[str, Any]:
         """Do what a request asks; every outcome is an answer."""
         name = ""
         try:
@@ -203,7 +210,8 @@ class Server:
             verb = self._table.get(name)
             if verb is None:
                 raise HelperRefused(name, f"verbs are {', '.join(self._table)}")
-            return {"value": verb(asked.arguments, asked.timeout)}
+            more = (report,) if isinstance(verb, Long) else ()
+            return {"value": verb(asked.arguments, asked.timeout, *more)}
         except DriverError as error:
             if isinstance(error, _REFUSALS):
                 LOG.warning("REFUSED %s: %s", _shown(name), _shown(str(error)))
@@ -211,6 +219,11 @@ class Server:
         except Exception:
             LOG.exception("a fault in the helper")
             return {"error": DriverError.code, "fields": ["see the helper's journal"]}
+
+
+def _report(connection: socket.socket) -> Report:
+    """Tells the client how far its request is; it waits for the answer behind that."""
+    return lambda done: frames.send(connection, {"progress": done})
 
 
 def _answer(connection: socket.socket, answer: dict[str, Any]) -> None:

@@ -25,12 +25,14 @@ from drivers.errors import (
     NoSpace,
     Unsupported,
 )
-from drivers.helper import files, names, share_requests
+from drivers.helper import files, names, proof, share_requests
 from drivers.helper.files import Share
 from drivers.helper.locks import Hold, Locks
 from drivers.helper.mounts import Mount, Mounts
+from drivers.helper.progress import Long, Report
 from drivers.helper.served import PATH, Served
 from drivers.helper.share_requests import Taken
+from drivers.helper.twins import Twins
 
 #: Operations that one share may have under way. More than a daemon starts at
 #: once; far fewer than the helper has connections.
@@ -55,7 +57,7 @@ _REMEDY = {
     " umount it; the next check mounts it again",
 }
 
-Verb = Callable[[Mapping[str, Any], float], Any]
+Verb = Callable[[Mapping[str, Any], float], Any] | Long
 Step = Callable[[Share, Any], Any]
 
 
@@ -67,8 +69,10 @@ class Shares:
     :raises DeadlineExceeded: the server does not answer; it may still be done.
     """
 
-    def __init__(self, mounts: Mounts, served: Served) -> None:
-        self._mounts, self._served, self._locks = mounts, served, Locks()
+    def __init__(
+        self, mounts: Mounts, served: Served, twins: Twins | None = None
+    ) -> None:
+        self._mounts, self._served, self._locks = mounts, served, Locks(twins)
         self._waiting: Counter[str] = Counter()
         self._mutex = threading.Lock()
 
@@ -78,18 +82,27 @@ class Shares:
             "share.room": (share_requests.point, files.room),
             "share.list": (share_requests.point, files.listed),
             "share.find": (share_requests.named, files.find),
+            "share.give": (share_requests.named, files.give),
+        }
+        long: dict[str, tuple[Callable[..., Any], Step]] = {
             "share.make": (share_requests.make, files.make),
             "share.grow": (share_requests.grow, files.grow),
             "share.copy": (share_requests.copy, files.copy),
             "share.take": (share_requests.take, files.take),
-            "share.give": (share_requests.named, files.give),
             "share.drop": (share_requests.named, files.drop),
         }
-        made = {name: self._verb(name, *each) for name, each in table.items()}
-        return {"share.look": self._look, **made}
+        return {
+            "share.look": self._look,
+            **{name: self._verb(name, *each) for name, each in table.items()},
+            **{name: Long(self._verb(name, *each)) for name, each in long.items()},
+        }
 
-    def _verb(self, verb: str, form: Callable[..., Any], step: Step) -> Verb:
-        def ask(given: Mapping[str, Any], seconds: float) -> Any:
+    def _verb(
+        self, verb: str, form: Callable[..., Any], step: Step
+    ) -> Callable[..., Any]:
+        def ask(
+            given: Mapping[str, Any], seconds: float, report: Report | None = None
+        ) -> Any:
             asked = form(given)
             self._need_served(asked)
             mount = self._mounts.find(asked.point)
@@ -99,10 +112,9 @@ class Shares:
                     "the next check of its backend mounts it, or says why it cannot",
                 )
             what = f"{verb} {asked.name}".strip()
+            name, todo = asked.name or verb, _step(step, asked)
             with _told(mount, asked.name):
-                return self._patiently(
-                    mount, asked.name or verb, what, seconds, _step(step, asked)
-                )
+                return self._patiently(mount, name, what, (seconds, report), todo)
 
         return ask
 
@@ -113,8 +125,14 @@ class Shares:
         mount = self._mounts.find(asked.point)
         if mount is None:
             return {"source": "", "trouble": ""}
+        if mount.hides_locks:
+            return {
+                "source": mount.source,
+                "trouble": "mounted with local locks",
+                "remedy": "umount it; the next check mounts it without nolock",
+            }
         try:
-            self._patiently(mount, _PROBE, "share.look", seconds, _probe)
+            self._patiently(mount, _PROBE, "share.look", (seconds, None), _probe)
             trouble = ""
         except OSError as error:
             if error.errno not in {*_TROUBLE, *_FULL}:
@@ -139,10 +157,13 @@ class Shares:
         mount: Mount,
         name: str,
         what: str,
-        seconds: float,
+        time: tuple[float, Report | None],
         step: Callable[[Share], Any],
     ) -> Any:
-        """Do it in a thread of its own; nobody waits longer than ``seconds``."""
+        """Do it in a thread of its own; nobody waits longer than so many seconds.
+
+        With a report they count from its last progress.
+        """
         answers: list[Any] = []
 
         def run(hold: Hold) -> None:
@@ -153,8 +174,8 @@ class Shares:
             finally:
                 self._count(mount, -1)
 
-        where = f"{mount.point}/{name}"
-        with self._locks.hold(where, seconds, mount.point) as hold:
+        (seconds, report), where = time, f"{mount.point}/{name}"
+        with self._locks.hold(where, seconds, mount.point, report) as hold:
             self._admit(mount, what, seconds)
             try:
                 hold.patiently(f"{what} on {mount.source}", run, hold)
@@ -184,7 +205,7 @@ def _probe(share: Share) -> None:
     flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
     file = os.open(_PROBE, flags, 0o600, dir_fd=share.directory)
     try:
-        os.pwrite(file, b"lunshare", 0)
+        proof.write(file, memoryview(b"lunshare"), 0)
         os.fsync(file)
     finally:
         os.close(file)

@@ -30,16 +30,19 @@ _LOOKED = (
     ",lv_device_open,lv_snapshot_invalid,lv_merging"
 )
 
-# A wipe or a copy slower than this is taken for hung. A worn disk does five times
-# more.
-_FLOOR = 10 * 1024**2
-
 
 class Lvm:
-    """The commands on one volume group. All raise what ``Root.run`` raises."""
+    """The commands on one volume group. All raise what ``Root.run`` raises.
 
-    def __init__(self, root: Root, group: str, timeout: float) -> None:
+    ``timeout`` is for each of them, ``patience`` the seconds in which work on bytes
+    may come no further.
+    """
+
+    def __init__(
+        self, root: Root, group: str, timeout: float, patience: float = 120.0
+    ) -> None:
         self._root, self.name, self._timeout = root, group, timeout
+        self.patience = patience
         #: Whether a change may have died half-way, and left a device suspended.
         self.doubt = True
 
@@ -184,38 +187,29 @@ class Lvm:
         """Write on the group whose it is."""
         self._change("vgchange", "--addtag", tag, self.name)
 
-    def merge(self, snapshot: str, size: int) -> None:
-        """Give a thick volume its snapshot's bytes; the snapshot is then no more.
+    def merge(self, snapshot: str) -> None:
+        """Begin to give a thick volume its snapshot's bytes; that is then no more.
 
-        Where the volume is open, LVM puts it off to the next activation.
+        LVM goes on with it by itself, as long as it takes. Where the volume is open,
+        it puts it off to the next activation.
         """
-        where, seconds = f"{self.name}/{snapshot}", self._long(size)
-        argv = ("--yes", "--interval", "1", "--mergesnapshot", where)
-        self._root.run("lvconvert", *_NO_ARCHIVE, *argv, timeout=seconds)
+        how = ("--yes", "--background", "--interval", "1", "--mergesnapshot")
+        self._change("lvconvert", *how, f"{self.name}/{snapshot}")
+
+    def merged(self, name: str) -> str:
+        """How far the merge of a volume is: a text that changes as it goes on."""
+        fields, where = "lv_merging,data_percent", f"{self.name}/{name}"
+        return self._run("lvs", *_JSON, "-o", fields, where)
 
     def copy(self, source: str, target: str, size: int) -> None:
-        """Copy every byte of one onto another at least that large, to the medium.
+        """Copy the first bytes of one onto another, to the medium, and prove it."""
+        paths = {"source": self.path(source), "target": self.path(target)}
+        self._root.call("lvm.copy", timeout=self.patience, **paths, length=size)
 
-        Past the page cache, which other volumes need; ``nocreat``: a node that
-        is not there would become a file.
-        """
-        paths = (f"if={self.path(source)}", f"of={self.path(target)}")
-        how = ("bs=1M", "iflag=direct", "oflag=direct", "conv=nocreat,notrunc,fsync")
-        self._root.run("dd", *paths, *how, timeout=self._long(size))
-
-    def wipe(self, name: str, size: int) -> None:
-        """Overwrite every byte with zeros, down to the medium."""
-        self._zero(name, size)
-        self._root.run("sync", self.path(name), timeout=self._long(size))
-
-    def wipe_end(self, name: str, start: int, size: int) -> None:
-        """The same, from ``start`` on; ``size`` is what that comes to."""
-        self._zero(name, size, "--offset", str(start))
-        self._root.run("sync", self.path(name), timeout=self._long(size))
-
-    def wipe_head(self, name: str, size: int) -> None:
-        """Overwrite the first bytes; a cache may hold it for a while."""
-        self._zero(name, size, "--length", str(size))
+    def wipe(self, name: str, start: int = 0, size: int | None = None) -> None:
+        """Overwrite so many bytes with zeros, or all to the end, down to the medium."""
+        where = {"device": self.path(name), "start": start, "length": size}
+        self._root.call("lvm.zero", timeout=self.patience, **where)
 
     def path(self, name: str) -> str:
         """Where udev puts its node."""
@@ -233,21 +227,6 @@ class Lvm:
         except (DeadlineExceeded, HelperUnreachable):
             self.doubt = True
             raise
-
-    def _zero(self, name: str, size: int, *where: str) -> None:
-        # BLKZEROOUT lets the device do it where it can and writes pages of zeros
-        # where it cannot, so it always reads back as zeros. It orders no cache
-        # flush; a sync does, so that zeros outlive a power cut.
-        path, seconds = self.path(name), self._long(size)
-        self._root.run("blkdiscard", "--zeroout", *where, path, timeout=seconds)
-
-    def _long(self, size: int) -> float:
-        return self._timeout + work_seconds(size)
-
-
-def work_seconds(size: int) -> float:
-    """How long the wipe or the copy of so many bytes may take."""
-    return size / _FLOOR
 
 
 def _sectors(size: int) -> str:

@@ -47,7 +47,7 @@ _SETTLED_NS = 10**9
 class LvmVolumes(VolumeDriver):
     """Logical volumes of one group, in a thin pool or thick."""
 
-    OPTIONS: ClassVar[list[cfg.Opt]] = OPTIONS
+    OPTIONS: ClassVar[list[cfg.Opt]] = [*OPTIONS, *copying.OPTIONS]
     #: Thin; ``abilities`` has what thick volumes do otherwise.
     ABILITIES: ClassVar[VolumeAbilities] = VolumeAbilities(
         shares=True,
@@ -65,7 +65,8 @@ class LvmVolumes(VolumeDriver):
         super().__init__(name, options, root)
         self._group: str = options["volume_group"]
         self._timeout: float = options["command_timeout"]
-        self._lvm = Lvm(root, self._group, self._timeout)
+        self._patience: float = options["progress_timeout"]
+        self._lvm = Lvm(root, self._group, self._timeout, self._patience)
         self._listing = Listing(self._lvm)
         self._kind: Thin | Thick
         self._copies: ThinCopies | ThickCopies
@@ -185,7 +186,7 @@ class LvmVolumes(VolumeDriver):
         return self.disk(snapshot.volume_id)
 
     def fill(self, volume: Volume, source: Disk) -> None:
-        copying.fill(self.root, self.disk(volume.id), source, self._timeout)
+        copying.fill(self.root, self.disk(volume.id), source, self._patience)
 
     def manageable(self) -> tuple[Manageable, ...]:
         with self._there():

@@ -62,7 +62,7 @@ OPTIONS: list[cfg.Opt] = [
         "command_timeout",
         default=60.0,
         min=1.0,
-        help="Seconds one LVM command may take before the request fails. A wipe"
-        " or a copy gets one second more for every 10 MiB. Raise it on slow disks.",
+        help="Seconds one LVM command may take before the request fails. Raise it on"
+        " slow disks. For wipes and copies see progress_timeout.",
     ),
 ]

@@ -21,7 +21,7 @@ from collections.abc import Mapping
 
 from drivers import devices
 from drivers.errors import CommandFailed, DiskBusy, UnknownDisk, Unsupported
-from drivers.lvm import commands, names, saying
+from drivers.lvm import names, saying
 from drivers.lvm.commands import Lvm
 from drivers.lvm.listing import Listed, Listing
 from drivers.lvm.names import NEW, TAIL
@@ -53,7 +53,7 @@ class Thick:
         if volume.name in parts:
             self._grow(volume, parts[volume.name].size, parts)
             return
-        self._lvm.wipe(self.fresh(volume.name + NEW, volume.size, parts), volume.size)
+        self._lvm.wipe(self.fresh(volume.name + NEW, volume.size, parts))
         self._lvm.rename(volume.name + NEW, volume.name)
 
     def extend(self, volume: Volume, size: int) -> None:
@@ -120,7 +120,7 @@ class Thick:
     def fresh(self, name: str, size: int, parts: Mapping[str, Looked]) -> str:
         """Make a part anew; its bytes are anybody's."""
         if name in parts:
-            self._discard(name, parts[name].size)
+            self._discard(name)
         with self.extents:
             self._lvm.create_thick(name, size)
         devices.wait_for(self._lvm.path(name), self._timeout)
@@ -141,7 +141,7 @@ class Thick:
                 "delete them first: LVM cannot grow it under them while it is active",
             )
         tail, more = volume.name + TAIL, volume.size - size
-        self._lvm.wipe(self.fresh(tail, more, parts), more)
+        self._lvm.wipe(self.fresh(tail, more, parts))
         with self.extents:
             segments = self._lvm.segments(tail)
             self._lvm.remove(tail)
@@ -149,9 +149,9 @@ class Thick:
                 size += segment.size
                 self._lvm.extend(volume.name, size, segment.extents)
 
-    def _discard(self, part: str, size: int) -> None:
-        """Remove a part; a wipe that outlived its daemon may have it open still."""
-        until = time.monotonic() + self._timeout + commands.work_seconds(size)
+    def _discard(self, part: str) -> None:
+        """Remove a part; a wipe whose daemon was killed has it open for a step more."""
+        until = time.monotonic() + self._timeout
         while True:
             try:
                 return self._lvm.remove(part)

@@ -21,20 +21,24 @@ from collections.abc import Mapping
 from drivers import devices
 from drivers.errors import (
     CommandFailed,
-    DeadlineExceeded,
     DiskBusy,
+    DriverError,
     LostSnapshot,
+    Stalled,
     UnknownDisk,
     UnknownSnapshot,
 )
-from drivers.lvm import commands, saying
+from drivers.lvm import saying
 from drivers.lvm.commands import Lvm
 from drivers.lvm.names import NEW
 from drivers.lvm.report import Looked
 from drivers.lvm.thick import Thick
 from drivers.values import Snapshot, Volume
 
-_PAUSE_SECONDS = 1.0
+_PAUSE_SECONDS = 10.0
+
+# A merge that comes no further for so long may have to be begun again.
+_IDLE_SECONDS = 2.0
 
 
 class ThickCopies:
@@ -64,7 +68,7 @@ class ThickCopies:
         self._thick.fresh(part, max(kept, volume.size), found)
         try:
             self._fill(part, kept, snapshot)
-        except CommandFailed:
+        except DriverError:
             # An answer from the medium, or the room of the snapshot is full now.
             self._whole(snapshot, self._lvm.around(volume.name, snapshot.name))
             raise
@@ -96,7 +100,7 @@ class ThickCopies:
         self._whole(snapshot, found)
         self._shut(volume)
         self._lvm.tag(volume.name, due)
-        self._lvm.merge(snapshot.name, volume.size)
+        self._lvm.merge(snapshot.name)
 
     def _take(self, snapshot: Snapshot) -> None:
         name = Volume(snapshot.volume_id, 0).name
@@ -105,24 +109,34 @@ class ThickCopies:
             self._lvm.snapshot_thick(snapshot.name, name, room)
 
     def _take_anew(self, snapshot: Snapshot, volume: Looked) -> None:
-        """Take it under the name that is free when the merge has ended."""
-        until = time.monotonic() + self._timeout + commands.work_seconds(volume.size)
-        merging = False
-        while True:
-            try:
-                return self._take(snapshot)
-            except CommandFailed as error:
-                if not saying.exists(error):
-                    raise
-            if time.monotonic() > until:
-                raise DeadlineExceeded(f"the merge of {snapshot.name}", self._timeout)
-            if not merging:
+        """Take it under the name that is free when the merge has ended.
+
+        :raises Stalled: the merge came no further for so long.
+        """
+        began = since = time.monotonic()
+        seen, woken = self._lvm.merged(volume.name), False
+        while not self._taken(snapshot):
+            time.sleep(min(_PAUSE_SECONDS, 0.2 + (time.monotonic() - began) / 20))
+            now = self._lvm.merged(volume.name)
+            if now != seen:
+                seen, since = now, time.monotonic()
+            elif time.monotonic() > since + self._lvm.patience:
+                raise Stalled(f"the merge of {snapshot.name}", self._lvm.patience, 0)
+            elif not woken and time.monotonic() > since + _IDLE_SECONDS:
                 # It was put off because something had the volume open, or the
                 # call that began it was killed: activation goes on with it.
                 self._lvm.deactivate(volume.name)
                 self._lvm.activate(volume.name)
-                merging = True
-            time.sleep(_PAUSE_SECONDS)
+                woken = True
+
+    def _taken(self, snapshot: Snapshot) -> bool:
+        try:
+            self._take(snapshot)
+        except CommandFailed as error:
+            if not saying.exists(error):
+                raise
+            return False
+        return True
 
     def _shut(self, volume: Looked) -> None:
         self._thick.shut(volume)
@@ -132,7 +146,7 @@ class ThickCopies:
     def _fill(self, part: str, kept: int, snapshot: Snapshot) -> None:
         size = devices.block_size(self._lvm.path(part))
         if size > kept:
-            self._lvm.wipe_end(part, kept, size - kept)
+            self._lvm.wipe(part, kept)
         self._lvm.copy(snapshot.name, part, kept)
 
     def _size(self, name: str, otherwise: int) -> int:

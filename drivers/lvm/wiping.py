@@ -43,8 +43,8 @@ class Wiping:
             return None
         start = next_start(left, most, self._extent()) if most < left else 0
         if start and left == size:
-            self._lvm.wipe_head(name, min(_HEAD, start))
-        self._lvm.wipe_end(name, start, left - start)
+            self._lvm.wipe(name, 0, min(_HEAD, start))
+        self._lvm.wipe(name, start)
         if not start:
             self._lvm.remove(name)
             return None

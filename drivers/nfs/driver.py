@@ -22,6 +22,7 @@ from drivers.errors import (
     CommandFailed,
     DeadlineExceeded,
     DriverError,
+    LostSnapshot,
     Misconfigured,
     UnknownDisk,
     UnknownReference,
@@ -75,7 +76,7 @@ _OPTIONS = [
         default=10.0,
         min=1.0,
         help="Seconds a share may take to answer before a request fails and the"
-        " backend is down. Work on bytes gets one second more for every 10 MiB.",
+        " backend is down. For work on bytes see progress_timeout.",
     ),
 ]
 
@@ -83,7 +84,11 @@ _OPTIONS = [
 class NfsVolumes(VolumeDriver):
     """Files named volume-UUID on one or more shares, which form one pool."""
 
-    OPTIONS: ClassVar[list[cfg.Opt]] = [*shares.OPTIONS, *_OPTIONS]
+    OPTIONS: ClassVar[list[cfg.Opt]] = [
+        *shares.OPTIONS,
+        *_OPTIONS,
+        *copying.OPTIONS,
+    ]
     ABILITIES: ClassVar[VolumeAbilities] = VolumeAbilities(
         shares=True,
         keeps_snapshots=True,
@@ -101,7 +106,10 @@ class NfsVolumes(VolumeDriver):
         self._timeout: float = options["nfs_timeout"]
         self._thin: bool = options["nfs_sparsed_volumes"]
         self._policy = Policy(
-            not self._thin, options["nfs_clone"], options["nfs_file_mode"]
+            not self._thin,
+            options["nfs_clone"],
+            options["nfs_file_mode"],
+            options["progress_timeout"],
         )
         self._mounting = Mounting(root, self._base, self._timeout)
         self._known = Known()
@@ -168,7 +176,7 @@ class NfsVolumes(VolumeDriver):
         if self._find_snapshot(snapshot.id) is None:
             files, disk = self._found(snapshot.volume_id)
             volume = Volume(snapshot.volume_id, snapshot.size)
-            files.copy(volume.name, snapshot.name, 0, disk.size)
+            files.copy(volume.name, snapshot.name, disk.size)
 
     def delete_snapshot(self, snapshot_id: str) -> None:
         for files in self._shares():
@@ -182,21 +190,22 @@ class NfsVolumes(VolumeDriver):
         )
 
     def create_from(self, volume: Volume, snapshot: Snapshot) -> Disk:
-        files, held = self._kept(snapshot)
+        files = self._kept(snapshot)
         if there := self._holder(volume.id):
             return self._disk(volume.id, there, there.find(volume.name) or 0)
-        size = files.copy(snapshot.name, volume.name, volume.size, held)
+        size = files.copy(snapshot.name, volume.name, volume.size)
         return self._disk(volume.id, files, size)
 
     def revert(self, snapshot: Snapshot) -> Disk:
         name = Volume(snapshot.volume_id, 0).name
         self._need(snapshot.volume_id)
-        files, held = self._kept(snapshot)
-        size = files.copy(snapshot.name, name, 0, held, replace=True)
+        files = self._kept(snapshot)
+        size = files.copy(snapshot.name, name, snapshot.size, replace=True)
         return self._disk(snapshot.volume_id, files, size)
 
     def fill(self, volume: Volume, source: Disk) -> None:
-        copying.fill(self.root, self.disk(volume.id), source, self._timeout)
+        patience = self._policy.patience
+        copying.fill(self.root, self.disk(volume.id), source, patience)
 
     def manageable(self) -> tuple[Manageable, ...]:
         return tuple(
@@ -287,11 +296,16 @@ class NfsVolumes(VolumeDriver):
         except UnknownDisk:
             return None
 
-    def _kept(self, snapshot: Snapshot) -> tuple[Files, int]:
+    def _kept(self, snapshot: Snapshot) -> Files:
+        """Where its file is, if it is as long as the volume was."""
         found = self._find_snapshot(snapshot.id)
         if found is None:
             raise UnknownSnapshot(snapshot.id)
-        return found
+        files, size = found
+        if size < snapshot.size:
+            why = f"its file has {size} bytes, and the volume had {snapshot.size}"
+            raise LostSnapshot(snapshot.id, why)
+        return files
 
     def _find_snapshot(self, snapshot_id: str) -> tuple[Files, int] | None:
         return next(self._asked(_snapshot(snapshot_id), None), None)

@@ -11,15 +11,6 @@ from typing import Any
 from drivers.base import Root
 from drivers.shares import Share
 
-# A copy slower than this, or zeros written slower, are taken for hung.
-_FLOOR = 10 * 1024**2
-
-# A clone writes no data, but its server may have a list of extents to copy.
-_CLONE_FLOOR = 1024**3
-
-# The helper takes no longer ones.
-_MOST_SECONDS = 86400.0
-
 
 @dataclass(frozen=True, slots=True)
 class Policy:
@@ -28,6 +19,8 @@ class Policy:
     preallocate: bool
     clone: bool
     mode: str
+    #: Seconds in which work on bytes may come no further.
+    patience: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,28 +67,30 @@ class Files:
     def make(self, name: str, size: int) -> int:
         """Make it, or grow it; its size."""
         made = self._made(name, size)
-        return int(self._call("make", self._taken(size), **made))
+        return int(self._call("make", self._reserves(), **made))
 
     def grow(self, name: str, size: int) -> int:
         """Grow it, never shrink it; its size."""
-        grown = {"name": name, "size": size, "preallocate": self._policy.preallocate}
-        return int(self._call("grow", self._taken(size), **grown))
+        grown: dict[str, Any] = {
+            "name": name,
+            "size": size,
+            "preallocate": self._policy.preallocate,
+        }
+        return int(self._call("grow", self._reserves(), **grown))
 
-    def copy(
-        self, source: str, name: str, size: int, held: int, replace: bool = False
-    ) -> int:
-        """Make it of another's ``held`` bytes and zeros up to ``size``; its size."""
-        asked = {**self._made(name, size), "source": source, "replace": replace}
+    def copy(self, source: str, name: str, size: int, replace: bool = False) -> int:
+        """Make it of another's bytes and zeros up to ``size``; its size."""
+        asked: dict[str, Any] = {"source": source, "replace": replace}
+        asked |= self._made(name, size)
         if self._policy.clone:
-            seconds = held / _CLONE_FLOOR + self._taken(size - held)
-            made = self._call("copy", seconds, **asked, clone=True)
+            made = self._call("copy", self._reserves(), **asked, clone=True)
             if made is not None:
                 return int(made)
-        return int(self._call("copy", size / _FLOOR, **asked, clone=False))
+        return int(self._call("copy", self._policy.patience, **asked, clone=False))
 
     def take(self, reference: str, name: str, size: int) -> int:
         """Give somebody's file a name of ours; its size."""
-        given = {"reference": reference, "name": name, "size": size}
+        given: dict[str, Any] = {"reference": reference, "name": name, "size": size}
         return int(self._call("take", **given, mode=self._policy.mode))
 
     def give(self, name: str) -> None:
@@ -110,13 +105,13 @@ class Files:
         policy = {"preallocate": self._policy.preallocate, "mode": self._policy.mode}
         return {"name": name, "size": size, **policy}
 
-    def _taken(self, size: int) -> float:
-        """How long it may take to make room: a server may know zeros only."""
-        return max(0, size) / _FLOOR if self._policy.preallocate else 0.0
+    def _reserves(self) -> float:
+        """Seconds without progress: a server may take room by zeros only."""
+        return self._policy.patience if self._policy.preallocate else self._timeout
 
-    def _call(self, verb: str, seconds: float = 0.0, /, **arguments: Any) -> Any:
-        """``seconds`` is what the work may take, beside the server's answer."""
-        timeout = min(self._timeout + seconds, _MOST_SECONDS)
+    def _call(self, verb: str, seconds: float | None = None, **arguments: Any) -> Any:
+        """A verb on bytes has its seconds again after each step."""
+        timeout = self._timeout if seconds is None else seconds
         return self._root.call(
             f"share.{verb}", timeout=timeout, point=self.point, **arguments
         )

@@ -21,8 +21,9 @@ from drivers.execute import Helper
 from drivers.helper.copying import Copying
 from drivers.helper.mounts import Mount, Mounts, Room
 from drivers.helper.served import Served
-from drivers.helper.server import Server
+from drivers.helper.server import Server, Verb
 from drivers.helper.shares import Shares
+from drivers.helper.twins import Twins
 
 _BLOCK = 512
 
@@ -88,7 +89,11 @@ class ShareHelper:
         listener.bind(str(path))
         listener.listen()
         served = Served(base=str(path.parent / "mnt"), manage=True)
-        verbs = {**Shares(mounts, served).verbs(), "disk.copy": Copying(mounts).copy}
+        twins = Twins(str(path.with_name("helper.locks")))
+        verbs: dict[str, Verb] = {
+            **Shares(mounts, served, twins).verbs(),
+            **Copying(served, mounts, twins).verbs(),
+        }
         self._server = Server(listener, verbs, {os.getuid()})
         self._thread = threading.Thread(target=self._server.serve)
         self._thread.start()

@@ -7,6 +7,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -59,6 +60,10 @@ def volume(thin: LvmVolumes) -> Iterator[Volume]:
     thin.create(made)
     yield made
     thin.delete(made.id)
+
+
+# A write takes 60 times as long, and one lies between suspend and resume.
+_LOOK_SECONDS = 0.005
 
 
 class Slow:
@@ -117,7 +122,10 @@ class Stopper:
     def _stop(self) -> None:
         wait_until(lambda: _running("lvcreate", self._slow.name))
         (pid,) = _running("lvcreate", self._slow.name)
-        wait_until(self.suspended)
+        # Not wait_until, whose pauses grow to the length of what is looked for.
+        while not self.suspended():
+            assert _state(pid), "lvcreate has ended, and was not seen to suspend"
+            time.sleep(_LOOK_SECONDS)
         os.kill(pid, signal.SIGSTOP)
         self.pid = pid
 

@@ -32,18 +32,23 @@ class Killed(BaseException):
 
 
 class Dying:
-    """A door to root behind which the caller dies after so many commands."""
+    """A door to root behind which the caller dies after so many steps."""
 
     def __init__(self, root: Root, commands: int) -> None:
         self._root, self._left = root, commands
 
     def run(self, *argv: str, timeout: float = 60.0) -> str:
+        self._step()
+        return self._root.run(*argv, timeout=timeout)
+
+    def _step(self) -> None:
         if self._left == 0:
             raise Killed
         self._left -= 1
-        return self._root.run(*argv, timeout=timeout)
 
     def call(self, verb: str, *, timeout: float = 30.0, **arguments: Any) -> Any:
+        if verb != "lvm.commit":
+            self._step()
         return self._root.call(verb, timeout=timeout, **arguments)
 
 

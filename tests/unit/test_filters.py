@@ -87,13 +87,8 @@ CALLS: list[tuple[str, tuple[Any, ...]]] = [
     ("tag", (NAME, f"revert-{OTHER}")),
     ("untag", (NAME, f"revert-{OTHER}")),
     ("claim", (TAG,)),
-    ("merge", (SNAPSHOT, 8 << 20)),
-    ("copy", (SNAPSHOT, f"{NAME}.new", 8 << 20)),
-    ("wipe", (f"{NAME}.new", 8 << 20)),
-    ("wipe", (f"{NAME}.tail", 8 << 20)),
-    ("wipe_end", (f"{NAME}.new", 4 << 20, 4 << 20)),
-    ("wipe_end", (DELETED, 4 << 20, 4 << 20)),
-    ("wipe_head", (DELETED, 1 << 20)),
+    ("merge", (SNAPSHOT,)),
+    ("merged", (NAME,)),
 ]
 
 ALWAYS = "nosuid,nodev,noexec"
@@ -159,8 +154,8 @@ REFUSED = [
     f"lvcreate --yes --snapshot -n {SNAPSHOT} -l 100%ORIGIN lunshare/{NAME}",
     f"lvcreate --yes --snapshot -n {SNAPSHOT} -L 8388608b lunshare/root",
     f"lvcreate --yes --snapshot -n root -L 8388608b lunshare/{NAME}",
-    f"lvconvert --yes --interval 1 --mergesnapshot lunshare/{NAME}",
-    "lvconvert --yes --interval 1 --mergesnapshot lunshare/root",
+    f"lvconvert --yes --background --interval 1 --mergesnapshot lunshare/{NAME}",
+    "lvconvert --yes --background --interval 1 --mergesnapshot lunshare/root",
     f"lvconvert --yes --splitsnapshot lunshare/{SNAPSHOT}",
     f"lvremove --yes lunshare/{SNAPSHOT}.new",
     f"lvremove --yes lunshare/deleted-{OTHER}",
@@ -201,8 +196,10 @@ REFUSED = [
     f"blkdiscard --zeroout /dev/shm/{NAME}",
     f"sync /dev/mqueue/{NAME}",
     f"blkdiscard /dev/lunshare/{NAME}.new",
+    f"blkdiscard --zeroout /dev/lunshare/{NAME}.new",
     f"sync /dev/../{NAME}",
     "sync",
+    f"sync /dev/lunshare/{NAME}.new",
     f"blkdiscard --zeroout /dev/lunshare/{NAME}",
     f"blkdiscard --zeroout --offset 0 /dev/lunshare/{NAME}",
     f"blkdiscard --zeroout --offset 0 /dev/lunshare/{SNAPSHOT}",
@@ -213,6 +210,7 @@ REFUSED = [
     f"sync /dev/lunshare/{NAME}",
     f"dd if=/dev/zero of=/dev/lunshare/{NAME}",
     f"dd {DD.format('/dev/zero', f'/dev/lunshare/{NAME}.new')}",
+    f"dd {DD.format(f'/dev/lunshare/{SNAPSHOT}', f'/dev/lunshare/{NAME}.new')}",
     f"dd {DD.format(f'/dev/lunshare/{SNAPSHOT}', f'/dev/lunshare/{NAME}')}",
     f"dd {DD.format(f'/dev/lunshare/{SNAPSHOT}', '/dev/sda')}",
     f"dd {DD.format('/dev/lunshare/root', f'/dev/lunshare/{NAME}')}",
@@ -333,7 +331,9 @@ def test_every_option_that_a_share_may_have_is_allowed(commands, option):
 
 
 def test_every_command_of_the_drivers_is_tried():
-    assert _methods(Lvm) - {"path", "commit"} == {method for method, _ in CALLS}
+    assert _methods(Lvm) - {"path", "commit", "copy", "wipe"} == {
+        method for method, _ in CALLS
+    }
     assert _methods(Mounting) == set(MOUNTING)
 
 

@@ -267,18 +267,18 @@ def test_an_endless_directory_has_an_end(
 ) -> None:
     monkeypatch.setattr(files, "MAX_FILES", 10)
     for number in range(11):
-        share, asked = _share(tmp_path, lambda: None), Place(str(tmp_path))
+        share, asked = _share(tmp_path, lambda done: None), Place(str(tmp_path))
         assert len(files.listed(share, asked)) == number
         os.close(share.directory)
         (tmp_path / f"file-{number}").touch()
     with pytest.raises(errors.DriverError, match="more than 10 names"):
-        files.listed(_share(tmp_path, lambda: None), asked)
+        files.listed(_share(tmp_path, lambda done: None), asked)
 
 
 def test_a_slow_directory_ends_at_the_deadline(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
 
-    def late() -> None:
+    def late(_done: int) -> None:
         raise errors.DeadlineExceeded("share.list", 1)
 
     with pytest.raises(errors.DeadlineExceeded):

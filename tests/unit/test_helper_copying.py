@@ -12,18 +12,29 @@ from typing import Any
 import pytest
 
 from drivers import copying
-from drivers.errors import DeadlineExceeded, InvalidValue, TargetFailed, Unsupported
+from drivers.errors import (
+    CopyDiffers,
+    DeadlineExceeded,
+    DriverError,
+    HelperRefused,
+    InvalidValue,
+    TargetFailed,
+    Unsupported,
+)
+from drivers.helper import proof as proofs
 from drivers.helper.copying import Copying
+from drivers.helper.served import Served
 from drivers.values import Disk, DiskKind
 
 MIB = 1024**2
+SERVED = Served(groups=("vg", "no-such-group"), directories=("/",))
 
 
 class Root:
     """The helper's verb, without its socket."""
 
     def __init__(self) -> None:
-        self._copying = Copying()
+        self._copying = Copying(SERVED)
 
     def run(self, *argv: str, timeout: float = 60.0) -> str:
         raise AssertionError(argv)
@@ -98,4 +109,110 @@ def test_it_ends_at_its_deadline(tmp_path):
         for name, each in {"source": source, "target": target}.items()
     }
     with pytest.raises(DeadlineExceeded):
-        Copying().copy(arguments, 0)
+        Copying(SERVED).copy(arguments, 0)
+
+
+def test_a_copy_that_is_not_one_is_no_success(tmp_path):
+    """Where the source has zeros nothing is written: what is there must be zeros."""
+    source, target = disk(tmp_path, b"some".ljust(MIB, b".")), disk(tmp_path)
+    with open(target.path, "r+b") as file:
+        file.seek(3 * MIB)
+        file.write(b"not zeros")
+    with pytest.raises(CopyDiffers, match=f"{target.path} is not a copy of its source"):
+        copying.fill(Root(), target, source, 10)
+
+
+def test_bytes_behind_the_source_are_none_of_it(tmp_path):
+    source, target = disk(tmp_path, b"some", MIB), disk(tmp_path)
+    with open(target.path, "r+b") as file:
+        file.seek(4 * MIB - 1)
+        file.write(b"x")
+    with pytest.raises(CopyDiffers):
+        copying.fill(Root(), target, source, 10)
+
+
+def test_a_source_that_is_shorter_than_it_was_is_no_source(tmp_path):
+    source, target = disk(tmp_path, b"some"), disk(tmp_path)
+    os.truncate(source.path, 2 * MIB)
+    with pytest.raises(DriverError, match="has 2097152 bytes and not 4194304"):
+        copying.fill(Root(), target, source, 10)
+
+
+@pytest.mark.parametrize("proof", [None, {}, {"size": 4 * MIB - 1, "checksum": "0"}])
+def test_without_a_proof_there_is_no_success(tmp_path, proof):
+    class Forgetful(Root):
+        def call(self, verb: str, *, timeout: float = 30.0, **arguments: Any) -> Any:
+            super().call(verb, timeout=timeout, **arguments)
+            return proof
+
+    source, target = disk(tmp_path), disk(tmp_path)
+    with pytest.raises(CopyDiffers, match="the helper's proof is"):
+        copying.fill(Forgetful(), target, source, 10)
+
+
+def test_the_proof_is_of_the_bytes_and_of_their_places(tmp_path):
+    """However they are stored: as holes, zeros, or in a file that goes on with them."""
+
+    def proof(data: bytes, size: int = 4 * MIB) -> Any:
+        return checksum(disk(tmp_path, data, size))
+
+    some = bytes(MIB) + b"some"
+    assert proof(some) == proof(some.ljust(4 * MIB, b"\0")) == proof(some, 3 * MIB)
+    assert len({proof(some), proof(b"\0" + some), proof(b"some"), proof(b"")}) == 4
+
+
+def checksum(given: Disk) -> str:
+    with open(given.path, "rb") as file:
+        return proofs.checksum(file.fileno(), given.size, lambda done: None)
+
+
+# the parts of thick volumes: what is opened is tested in tests/system
+
+UUID = "11111111-2222-4333-8444-555555555555"
+PART = f"volume-{UUID}.new"
+
+
+@pytest.mark.parametrize(
+    "device",
+    [
+        "/dev/sda",
+        f"/dev/vg/{PART.removesuffix('.new')}",
+        f"/dev/vg/x{PART}",
+        f"/dev/vg/{PART}/x",
+        f"/dev/shm/{PART}",
+        f"/dev/mqueue/{PART}",
+        f"/dev/../{PART}",
+        f"/dev/{PART}",
+        f"/dev/vg/_snapshot-{UUID}",
+        f"/dev/vg/deleted-{UUID}",
+        f"/dev/{'x' * 128}/{PART}",
+        f"/dev/vg/{PART}\n",
+        3,
+    ],
+)
+def test_nothing_but_a_part_of_a_volume_is_zeroed(device):
+    given = {"device": device, "start": 0, "length": None}
+    with pytest.raises(InvalidValue):
+        Copying(SERVED).zero(given, 1)
+    kept = f"/dev/vg/_snapshot-{UUID}"
+    with pytest.raises(InvalidValue):
+        Copying(SERVED).copy_part({"source": kept, "target": device, "length": 512}, 1)
+
+
+def test_no_part_of_a_group_that_is_not_served_is_zeroed():
+    given = {"device": f"/dev/other/{PART}", "start": 0, "length": None}
+    with pytest.raises(HelperRefused, match="does not name its volume group"):
+        Copying(SERVED).zero(given, 1)
+
+
+@pytest.mark.parametrize("start", [-512, 1, 2**63, "0", True, None])
+def test_only_whole_blocks_are_zeroed(start):
+    given = {"device": f"/dev/vg/{PART}", "start": start, "length": 512}
+    with pytest.raises(InvalidValue, match="start"):
+        Copying(SERVED).zero(given, 1)
+
+
+def test_a_part_that_is_not_there_is_an_error(tmp_path):
+    given = {"device": f"/dev/no-such-group/{PART}", "start": 0, "length": None}
+    with pytest.raises(DriverError, match="No such file"):
+        Copying(SERVED).zero(given, 1)

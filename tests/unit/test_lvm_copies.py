@@ -8,8 +8,10 @@ import pytest
 
 from drivers.errors import (
     CommandFailed,
+    DeadlineExceeded,
     DiskBusy,
     LostSnapshot,
+    Stalled,
     UnknownDisk,
     UnknownReference,
     UnknownSnapshot,
@@ -190,6 +192,42 @@ def test_a_thick_revert_goes_on_with_its_own_merge_only():
     again = failed("lvcreate")
     with pytest.raises(CommandFailed, match="lvcreate"):
         thick(Scripted(lvs=text, lvcreate=again)).revert(SNAPSHOT)
+
+
+class Merging(Scripted):
+    """A merge that is as far as this list says, at each look, and ends with it."""
+
+    def __init__(self, *levels: str) -> None:
+        tags = {"lv_merging": "merging", "lv_tags": f"revert-{OTHER}"}
+        super().__init__(lvs=rows(row(f"volume-{UUID}", **tags)), lvchange="")
+        self.left = list(levels)
+        self._answers["lvcreate"] = failed(
+            f'Logical Volume "{SNAPSHOT.name}" already exists in volume group "x"'
+        )
+
+    def run(self, *argv: str, timeout: float = 60.0) -> str:
+        if argv[0] == "lvs" and "/" in argv[-1]:
+            level = self.left.pop(0) if len(self.left) > 1 else self.left[0]
+            if not level:
+                self._answers["lvcreate"] = ""
+            return level
+        return super().run(*argv, timeout=timeout)
+
+
+def test_a_merge_is_waited_for_as_long_as_it_comes_further():
+    """A day was the most before, whatever it had done."""
+    root = Merging(*[str(left) for left in range(8, 0, -1)], "")
+    # It has been reverted then; no disk is ever active here.
+    with pytest.raises(DeadlineExceeded, match="appearance"):
+        thick(root, progress_timeout=1.5).revert(SNAPSHOT)
+    assert root.left == [""]
+    untagged = [argv for argv in root.commands if "--deltag" in argv]
+    assert len(untagged) == 1
+
+
+def test_a_merge_that_comes_no_further_is_told():
+    with pytest.raises(Stalled, match=r"the merge of .* no progress for 0\.5 s"):
+        thick(Merging("7"), progress_timeout=0.5).revert(SNAPSHOT)
 
 
 def test_growing_a_thick_volume_under_snapshots_is_refused_untouched():

@@ -20,10 +20,27 @@ def test_a_line_of_the_kernels_table() -> None:
         rb" nas:/srv/with\040blank rw,vers=4.2,addr=192.0.2.1"
     )
     device = os.makedev(0, 55)
-    wanted = Mount("/run/lunshare/mnt/a b", device, "nfs4", "nas:/srv/with blank")
+    options = "rw,vers=4.2,addr=192.0.2.1"
+    source = "nas:/srv/with blank"
+    wanted = Mount("/run/lunshare/mnt/a b", device, "nfs4", source, options)
     assert mounts.of_line(line) == wanted
-    bare = b"22 1 8:1 / / rw,relatime - ext4 /dev/sda1 rw"
-    assert mounts.of_line(bare) == Mount("/", os.makedev(8, 1), "ext4", "/dev/sda1")
+    bare = b"22 1 8:1 / / rw,relatime - ext4 /dev/sda1 rw\n"
+    root = Mount("/", os.makedev(8, 1), "ext4", "/dev/sda1", "rw")
+    assert mounts.of_line(bare) == root
+
+
+@pytest.mark.parametrize(
+    ("options", "hides"),
+    [
+        ("rw,vers=4.2,local_lock=none,addr=192.0.2.1", False),
+        ("rw,vers=3,nolock,local_lock=all", True),
+        ("rw,vers=3,local_lock=posix", True),
+        ("rw,vers=3,local_lock=flock,addr=192.0.2.1", True),
+        ("rw,vers=3,lock,local_lock=none", False),
+    ],
+)
+def test_a_mount_that_hides_others_locks_is_told(options: str, hides: bool) -> None:
+    assert Mount("/mnt", 1, "nfs", "nas:/a", options).hides_locks is hides
 
 
 def test_only_nfs_is_a_share() -> None:

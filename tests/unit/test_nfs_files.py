@@ -4,22 +4,30 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 import uuid
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from drivers.conformance.fixtures import MIB, new_volume
 from drivers.errors import (
+    CopyDiffers,
+    DiskBusy,
     DriverError,
     InvalidValue,
+    LostSnapshot,
     NoSpace,
     UnknownReference,
 )
 from drivers.helper import disks, names
+from drivers.helper.files import Share, copy
 from drivers.helper.mounts import directory as mounts_directory
+from drivers.helper.share_requests import Copied
 from drivers.nfs import NfsVolumes
 from drivers.values import Snapshot, Volume
 from tests.conformance.shares import Directories, Node
@@ -294,3 +302,75 @@ def test_a_name_that_is_no_text_does_not_hide_the_others(driver, files, volume) 
     (files / "two\nlines").touch()
     assert [disk.volume_id for disk in driver.disks()] == [volume.id]
     assert driver.manageable() == ()
+
+
+@pytest.mark.parametrize("number", [errno.ENOLCK, errno.EIO, errno.EOPNOTSUPP])
+def test_a_disk_of_which_nobody_can_tell_whether_it_is_open_is_left_alone(
+    driver, files, volume, monkeypatch, number
+) -> None:
+    """The server's lock service is down, or there is none."""
+
+    def refuse(*given: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    snapshot = Snapshot(str(uuid.uuid4()), volume.id, SIZE)
+    before = (files / volume.name).stat()
+    kernel = SimpleNamespace(
+        F_WRLCK=fcntl.F_WRLCK,
+        F_UNLCK=fcntl.F_UNLCK,
+        F_OFD_GETLK=fcntl.F_OFD_GETLK,
+        fcntl=refuse,
+    )
+    monkeypatch.setattr(names, "fcntl", kernel)
+    for call in (
+        lambda: driver.delete(volume.id),
+        lambda: driver.unmanage(volume.id),
+        lambda: driver.create_snapshot(snapshot),
+    ):
+        with pytest.raises(DiskBusy, match=r"cannot be told .* lock service"):
+            call()
+    assert (files / volume.name).stat() == before
+    monkeypatch.undo()
+    driver.delete(volume.id)
+
+
+def test_a_copy_whose_bytes_are_others_does_not_get_its_name(
+    driver, files, mounts, volume
+) -> None:
+    """Its server loses what it said it has written: the copy is read back."""
+    (files / volume.name).write_bytes(os.urandom(SIZE))
+    name = f"volume-{uuid.uuid4()}"
+    lost: list[int] = []
+
+    def loses(done: int) -> None:
+        if done and not lost:
+            with (files / f"{name}.new").open("r+b") as file:
+                file.write(b"lost")
+            lost.append(done)
+
+    [mount] = mounts.table()
+    flags = {"preallocate": False, "replace": False, "clone": False}
+    asked = Copied(str(files), name, volume.name, SIZE, mode=0o600, **flags)
+    with (
+        mounts.entered(mount) as directory,
+        pytest.raises(CopyDiffers, match=f"{name} is not a copy of its source"),
+    ):
+        copy(Share(directory, mount, mounts, loses), asked)
+    assert lost
+    assert [path.name for path in files.iterdir()] == [volume.name]
+
+
+def test_a_snapshot_whose_file_became_shorter_is_lost(driver, files, volume) -> None:
+    snapshot = Snapshot(str(uuid.uuid4()), volume.id, SIZE)
+    driver.create_snapshot(snapshot)
+    Path(files / volume.name).write_bytes(b"new".ljust(SIZE, b"."))
+    os.truncate(files / snapshot.name, SIZE // 2)
+    for call in (
+        lambda: driver.revert(snapshot),
+        lambda: driver.create_from(new_volume(SIZE), snapshot),
+    ):
+        with pytest.raises(LostSnapshot, match="delete it"):
+            call()
+    assert (files / volume.name).read_bytes() == b"new".ljust(SIZE, b".")
+    assert driver.disks() == (driver.disk(volume.id),)
+    driver.delete_snapshot(snapshot.id)

@@ -69,6 +69,10 @@ def test_a_line_is_a_share(file: Path, line: str, share: Share) -> None:
         ("nas:/srv -o remount", "mount option"),
         ("nas:/srv -o X-mount.owner=me", "mount option"),
         ("nas:/srv -o vers=4.2;id", "mount option"),
+        ("nas:/srv -o nolock", "hides from this node"),
+        ("nas:/srv -o vers=3,local_lock=all", "hides from this node"),
+        ("nas:/srv -o local_lock=posix", "hides from this node"),
+        ("nas:/srv -o local_lock=flock", "hides from this node"),
     ],
 )
 def test_a_bad_line_is_told_with_its_number(file: Path, line: str, why: str) -> None:

@@ -1,0 +1,213 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""Long work is bounded by its progress: it may take for ever, but not stand still."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from drivers import copying
+from drivers.conformance.fixtures import new_volume
+from drivers.errors import DriverError, Stalled
+from drivers.execute import Helper
+from drivers.helper import frames
+from drivers.helper.copying import Copying
+from drivers.helper.locks import Locks
+from drivers.helper.progress import Clock, Long, Report
+from drivers.helper.served import Served
+from drivers.helper.server import Server
+from drivers.values import GIB, Disk, DiskKind, Snapshot
+from tests.unit.nfs_fixtures import build, driver, files, mounts, node
+
+__all__ = ["build", "driver", "files", "mounts", "node"]
+
+TIB = 1024 * GIB
+LIMIT = 1.5  # seconds
+SERVED = Served(directories=("/",))
+
+
+class Working:
+    """A helper with one long verb, whose work is the test's."""
+
+    def __init__(self, path: Path, work: Callable[[Clock], object]) -> None:
+        self._locks, self._work = Locks(), work
+        self.path = path
+        self.ended = threading.Event()
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._listener.bind(str(path))
+        self._listener.listen()
+        self.server = Server(self._listener, {"work": Long(self._do)}, {os.getuid()})
+        self._thread = threading.Thread(target=self.server.serve)
+        self._thread.start()
+
+    def _do(self, _: Mapping[str, Any], seconds: float, report: Report) -> str:
+        with self._locks.hold("disk", seconds, report=report) as hold:
+            hold.patiently("the work", self._run, hold.clock("the work"))
+        return "done"
+
+    def _run(self, clock: Clock) -> None:
+        try:
+            self._work(clock)
+        finally:
+            self.ended.set()
+
+    def end(self) -> None:
+        self.server.close()
+        self._thread.join(10)
+
+
+@contextmanager
+def working(path: Path, work: Callable[[Clock], object]) -> Iterator[Working]:
+    made = Working(path, work)
+    try:
+        yield made
+    finally:
+        made.end()
+
+
+def test_work_that_goes_on_is_waited_for_beyond_its_timeout(tmp_path: Path) -> None:
+    """Its client would have given up one second behind the timeout."""
+
+    until = time.monotonic() + LIMIT + 1.5
+
+    def work(clock: Clock) -> None:
+        while time.monotonic() < until:
+            time.sleep(LIMIT / 10)  # what the disk takes for it
+            clock(512)
+
+    with working(tmp_path / "socket", work) as helper:
+        client = Helper(str(helper.path))
+        assert client.call("work", timeout=LIMIT) == "done"
+        assert client.call("work", timeout=LIMIT) == "done"  # nothing is left behind
+        client.close()
+
+
+def test_work_that_stands_still_is_given_up_and_told_how_far_it_was(
+    tmp_path: Path,
+) -> None:
+    hung = threading.Event()
+
+    def work(clock: Clock) -> None:
+        clock(4096)
+        hung.wait(60)
+        clock(4096)
+
+    with working(tmp_path / "socket", work) as helper:
+        asked = {"verb": "work", "timeout": 0.2, "arguments": {}}
+        answer = helper.server.answer(asked)
+        assert answer == {"error": Stalled.code, "fields": ["the work", 0.2, 4096]}
+        assert not helper.ended.is_set()
+        hung.set()
+        assert helper.ended.wait(10)  # it does not go on when nobody waits
+    assert str(Stalled("it", 0.2, 4096)).endswith("for 0.2 seconds, after 4096 bytes")
+
+
+def test_work_whose_client_is_gone_ends_and_gives_its_disk_back(tmp_path: Path) -> None:
+    steps: list[int] = []
+
+    def work(clock: Clock) -> None:
+        while len(steps) < 10_000:
+            time.sleep(0.01)  # what the disk takes for it
+            clock(1)
+            steps.append(1)
+
+    with working(tmp_path / "socket", work) as helper:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
+            client.connect(str(helper.path))
+            asked = {"verb": "work", "timeout": 60, "arguments": {}}
+            frames.send(client, asked)
+            assert frames.receive(client)["progress"] > 0
+        assert helper.ended.wait(10)
+        assert len(steps) < 10_000
+        with helper._locks.hold("disk", 10):
+            pass
+
+
+# 4 TiB
+
+
+@pytest.mark.parametrize("clone", [True, False])
+def test_a_volume_of_4_tib_is_made_kept_copied_reverted_and_moved(
+    build, driver, mounts, node, clone
+) -> None:
+    """Only some of it holds bytes: the last one among them."""
+    mounts.total = 64 * TIB
+    driver = build(nfs_clone=clone)
+    volume = new_volume(4 * TIB)
+    disk = driver.create(volume)
+    marks = {0: b"first", 2 * TIB + 4096: b"middle", 4 * TIB - 4: b"last"}
+    _write(disk, marks)
+    snapshot = Snapshot(str(uuid.uuid4()), volume.id, 4 * TIB)
+    driver.create_snapshot(snapshot)
+    _write(disk, dict.fromkeys(list(marks)[:2], b"other"))
+    assert _read(driver.revert(snapshot), marks) == marks
+    other = driver.create_from(new_volume(4 * TIB + GIB), snapshot)
+    assert _read(other, marks) == marks
+    moved = driver.create(new_volume(4 * TIB + GIB))
+    copying.fill(node, moved, other, 30)
+    assert (_read(moved, marks), moved.size) == (marks, 4 * TIB + GIB)
+
+
+def _write(disk: Disk, marks: Mapping[int, bytes]) -> None:
+    file = os.open(disk.path, os.O_WRONLY)
+    for offset, data in marks.items():
+        os.pwrite(file, data, offset)
+    os.close(file)
+
+
+def _read(disk: Disk, marks: Mapping[int, bytes]) -> dict[int, bytes]:
+    file = os.open(disk.path, os.O_RDONLY)
+    found = {
+        offset: os.pread(file, len(data), offset) for offset, data in marks.items()
+    }
+    os.close(file)
+    return found
+
+
+def test_a_copy_of_an_unlimited_size_is_accepted(driver, node) -> None:
+    """The old deadline followed from the size, and a day was the most (86485 s)."""
+    told: list[float] = []
+
+    class Root:
+        def run(self, *argv: str, timeout: float = 60.0) -> str:
+            raise AssertionError(argv)
+
+        def call(self, verb: str, *, timeout: float = 30.0, **given: Any) -> Any:
+            told.append(timeout)
+            return node.call(verb, timeout=timeout, **given)
+
+    large = Disk(str(uuid.uuid4()), "/nowhere/x", 4 * TIB, DiskKind.FILE)
+    with pytest.raises(DriverError):
+        copying.fill(Root(), large, large, 7)
+    assert told == [7]
+
+
+def test_a_copy_that_takes_long_is_not_given_up(tmp_path: Path) -> None:
+    """It tells how far it is, so that its client waits on."""
+    identity = str(uuid.uuid4())
+    source, target = (
+        tmp_path / f"volume-{identity}",
+        tmp_path / "b" / f"volume-{identity}",
+    )
+    target.parent.mkdir()
+    source.write_bytes(os.urandom(24 * 1024**2))
+    target.touch()
+    os.truncate(target, 24 * 1024**2)
+    seen: list[int] = []
+    given = {
+        name: [identity, str(path), 24 * 1024**2, "file"]
+        for name, path in {"source": source, "target": target}.items()
+    }
+    Copying(SERVED).copy(given, 60, seen.append)
+    assert seen == sorted(seen)
+    assert target.read_bytes() == source.read_bytes()

@@ -1,0 +1,145 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""What is repeated waits for its first run, even for that of a killed helper."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from drivers.conformance.fixtures import MIB, new_volume
+from drivers.errors import DeadlineExceeded
+from drivers.helper.files import Share
+from drivers.helper.files import make as make_file
+from drivers.helper.locks import Locks
+from drivers.helper.progress import Clock
+from drivers.helper.share_requests import Made
+from drivers.helper.twins import Twins
+from tests.conformance.shares import Directories, ShareHelper
+from tests.unit.nfs_fixtures import build, driver, files, mounts, node
+
+__all__ = ["build", "driver", "files", "mounts", "node"]
+
+# A helper that is killed while a command of its own, which has the lock, goes on.
+_KILLED = """
+import os, subprocess, sys
+from drivers.helper.locks import Locks
+from drivers.helper.twins import Twins
+with Locks(Twins(sys.argv[1])).hold("disk", 10) as hold:
+    child = subprocess.Popen(["sleep", "60"], stdin=hold.file, stdout=2)
+    print(child.pid, flush=True)
+    os.kill(os.getpid(), 9)
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "helper.locks"
+
+
+def test_the_lock_of_a_killed_helper_lasts_as_long_as_its_command(file: Path) -> None:
+    line = [sys.executable, "-c", _KILLED, str(file)]
+    killed = subprocess.run(line, check=False, stdout=subprocess.PIPE, text=True)
+    assert killed.returncode == -9
+    locks = Locks(Twins(str(file)))
+    with pytest.raises(DeadlineExceeded, match="an earlier helper began with disk"):
+        locks.take("disk", 0.2)
+    with locks.hold("another", 10):
+        pass
+    subprocess.run(["kill", "-9", killed.stdout.strip()], check=True)
+    with locks.hold("disk", 10):
+        assert file.stat().st_mode & 0o777 == 0o600
+    assert locks._held == {}
+
+
+def test_a_step_that_hangs_keeps_the_lock_from_the_next_helper(file: Path) -> None:
+    first, kernel = Locks(Twins(str(file))), threading.Event()
+    with pytest.raises(DeadlineExceeded), first.hold("disk", 0.1) as hold:
+        hold.patiently("ending", kernel.wait)
+    second = Locks(Twins(str(file)))
+    with pytest.raises(DeadlineExceeded):
+        second.take("disk", 0.1)
+    kernel.set()
+    with second.hold("disk", 10):
+        pass
+
+
+def test_a_link_in_the_place_of_the_locks_is_not_followed(file: Path) -> None:
+    target = file.with_name("target")
+    file.symlink_to(target)
+    with pytest.raises(OSError, match="symbolic link"):
+        Twins(str(file)).take("disk", 0)
+    assert not target.exists()
+
+
+def make(mounts: Directories, files: Path, name: str, meanwhile: Clock) -> None:
+    """The helper's verb; ``meanwhile`` is called while it fills ``<name>.new``."""
+    [mount] = mounts.table()
+    with mounts.entered(mount) as directory:
+        share = Share(directory, mount, mounts, meanwhile)
+        make_file(share, Made(str(files), name, MIB, preallocate=True))
+
+
+def test_a_half_filled_file_never_gets_the_name_of_a_volume(
+    driver, files, mounts
+) -> None:
+    """A helper that was killed would give the name to what the next one fills."""
+    volume = new_volume(MIB)
+
+    def another(_done: int) -> None:
+        (files / f"{volume.name}.new").unlink()
+        (files / f"{volume.name}.new").write_bytes(b"half")
+
+    with pytest.raises(OSError, match="somebody else has changed"):
+        make(mounts, files, volume.name, another)
+    assert [path.name for path in files.iterdir()] == [f"{volume.name}.new"]
+    assert driver.create(volume).size == MIB
+
+
+def test_a_file_that_has_got_its_name_meanwhile_is_not_replaced(
+    driver, files, mounts
+) -> None:
+    """A host may have written to it since."""
+    volume = new_volume(MIB)
+
+    def another(_done: int) -> None:
+        (files / volume.name).write_bytes(b"a host's")
+
+    with pytest.raises(OSError, match="somebody else has made it"):
+        make(mounts, files, volume.name, another)
+    assert (files / volume.name).read_bytes() == b"a host's"
+    assert [path.name for path in files.iterdir()] == [volume.name]
+
+
+def test_a_request_that_is_repeated_to_the_next_helper_waits_for_the_first(
+    tmp_path, driver, files, mounts
+) -> None:
+    """Two helpers at once, as when one was killed in the middle of a write."""
+    volume, entered, again = new_volume(MIB), threading.Event(), threading.Event()
+    name = {"point": str(files), "name": volume.name}
+    made = {**name, "size": MIB, "preallocate": False, "mode": "0600"}
+
+    def server(source: str) -> None:
+        entered.set()
+        again.wait(60)
+
+    mounts.server = server
+    helpers = [ShareHelper(tmp_path / each, mounts) for each in ("a", "b")]
+    first = threading.Thread(
+        target=lambda: helpers[0].client.call("share.make", timeout=60, **made)
+    )
+    first.start()
+    assert entered.wait(10)
+    mounts.server = lambda source: None
+    with pytest.raises(DeadlineExceeded):
+        helpers[1].client.call("share.make", timeout=0.3, **made)
+    assert list(files.iterdir()) == []
+    again.set()
+    first.join(10)
+    assert helpers[1].client.call("share.make", timeout=10, **made) == MIB
+    for helper in helpers:
+        helper.end()
