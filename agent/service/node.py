@@ -174,7 +174,17 @@ class Node:
             problems.append(self._db.condition.problem)
         if not self._reconciled:
             problems.append("the live targets are not reconciled with the database yet")
-        return Health(not problems, tuple(problems), self._failed, self._unknown)
+        failed = (*self._failed, *self._closed())
+        return Health(not problems, tuple(problems), failed, self._unknown)
+
+    def _closed(self) -> list[str]:
+        """The pools that take nothing new, with the reason and when it was seen."""
+        return [
+            f"pool of backend {b.name} is closed: {b.capacity.closed}; seen"
+            f" {datetime.fromtimestamp(b.checked_at, UTC):%Y-%m-%d %H:%M:%S} UTC"
+            for b in self._backends.values()
+            if b.up and b.capacity and b.capacity.closed
+        ]
 
     def note_reconciled(
         self, failed: tuple[str, ...], unknown: tuple[str, ...]

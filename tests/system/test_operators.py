@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import subprocess
 import sys
@@ -41,26 +42,23 @@ def test_hosts_and_exports_are_shown_as_the_kernel_has_them_and_removed_when_ask
     }
     session = writer.login(rows[writer.name]["connection_info"])
     session.write(0, block("operators"))
-    code, text = said("lunshare", "hosts", volume)
-    lines = {line.split()[1]: line.split()[2:] for line in text.splitlines()[1:]}
+    code, text = said("lunshare", "hosts", volume, "--json")
+    lines = {line["host"]: line for line in json.loads(text)}
     assert code == 0, text
-    assert lines[writer.name] == [
-        writer.initiator,
-        "rw",
-        "attaching",
-        "1",
-        "127.0.0.1",
-        "rw",
-        "-",
+    seen = (
+        "initiator",
+        "mode",
+        "status",
+        "sessions",
+        "addresses",
+        "allowed",
+        "problem",
+    )
+    assert [lines[writer.name][key] for key in seen] == [
+        *(writer.initiator, "rw", "attaching", 1, ["127.0.0.1"], "rw", None),
     ]
-    assert lines[reader.name] == [
-        reader.initiator,
-        "ro",
-        "attaching",
-        "0",
-        "-",
-        "ro",
-        "-",
+    assert [lines[reader.name][key] for key in seen] == [
+        *(reader.initiator, "ro", "attaching", 0, [], "ro", None),
     ]
 
     code, text = said("lunshare-helper", "exports")

@@ -188,6 +188,10 @@ def test_the_log_says_when_a_pool_closes_and_when_it_opens_again(
     said = [line for line in capsys.readouterr().out.splitlines() if "POOL" in line]
     assert len(said) == 1
     assert said[0].endswith("[fake] POOL closed: the pool has no room left")
+    (closed,) = node.services.node.health().failed
+    assert closed.startswith(
+        "pool of backend fake is closed: the pool has no room left; seen 20"
+    )
     storage.foreign = 0
     node.services.node.refresh()
     assert "[fake] POOL open again" in capsys.readouterr().out
