@@ -54,7 +54,7 @@ class RawSession:
 
     def __init__(self, initiator: str, iqn: str, portal: str) -> None:
         address, _, port = portal.rpartition(":")
-        self._socket = socket.create_connection((address.strip("[]"), int(port)), 30)
+        self._socket = socket.create_connection((address.strip("[]"), int(port)), 5)
         self._tag, self._status_number, self._command_number = 0, 0, 1
         try:
             self._login(initiator, iqn)
