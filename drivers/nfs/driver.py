@@ -32,6 +32,7 @@ from drivers.helper import mounts, names
 from drivers.nfs.files import Entry, Files, Policy
 from drivers.nfs.known import Known
 from drivers.nfs.mounting import Mounting, silent
+from drivers.repeating import repeats
 from drivers.values import (
     Capacity,
     Disk,
@@ -134,6 +135,7 @@ class NfsVolumes(VolumeDriver):
                 found = self._look(files)
             self._need_sound(files, found)
 
+    @repeats
     def create(self, volume: Volume) -> Disk:
         files = self._holder(volume.id)
         if files is None:
@@ -142,12 +144,14 @@ class NfsVolumes(VolumeDriver):
                 other.drop(volume.name)  # what a killed create began there
         return self._disk(volume.id, files, files.make(volume.name, volume.size))
 
+    @repeats
     def delete(self, volume_id: str) -> None:
         holder = self._holder(volume_id)
         for files in [holder] if holder else self._shares():
             files.drop(Volume(volume_id, 0).name)
         self._known.forget(volume_id)
 
+    @repeats
     def extend(self, volume: Volume) -> Disk:
         files = self._need(volume.id)
         return self._disk(volume.id, files, files.grow(volume.name, volume.size))
@@ -172,12 +176,14 @@ class NfsVolumes(VolumeDriver):
             promised = self._known.promised() or 0
         return Capacity(total, free, promised, self._thin, _closed(rooms))
 
+    @repeats
     def create_snapshot(self, snapshot: Snapshot) -> None:
         if self._find_snapshot(snapshot.id) is None:
             files, disk = self._found(snapshot.volume_id)
             volume = Volume(snapshot.volume_id, snapshot.size)
             files.copy(volume.name, snapshot.name, disk.size)
 
+    @repeats
     def delete_snapshot(self, snapshot_id: str) -> None:
         for files in self._shares():
             files.drop(_snapshot(snapshot_id))
@@ -189,6 +195,7 @@ class NfsVolumes(VolumeDriver):
             if _is_ours(entry, "_snapshot-")
         )
 
+    @repeats
     def create_from(self, volume: Volume, snapshot: Snapshot) -> Disk:
         files = self._kept(snapshot)
         if there := self._holder(volume.id):
@@ -196,6 +203,7 @@ class NfsVolumes(VolumeDriver):
         size = files.copy(snapshot.name, volume.name, volume.size)
         return self._disk(volume.id, files, size)
 
+    @repeats
     def revert(self, snapshot: Snapshot) -> Disk:
         name = Volume(snapshot.volume_id, 0).name
         self._need(snapshot.volume_id)
@@ -203,6 +211,7 @@ class NfsVolumes(VolumeDriver):
         size = files.copy(snapshot.name, name, snapshot.size, replace=True)
         return self._disk(snapshot.volume_id, files, size)
 
+    @repeats
     def fill(self, volume: Volume, source: Disk) -> None:
         patience = self._policy.patience
         copying.fill(self.root, self.disk(volume.id), source, patience)
@@ -218,6 +227,7 @@ class NfsVolumes(VolumeDriver):
             if names.foreign(entry.name)
         )
 
+    @repeats
     def manage(self, volume: Volume, reference: str) -> Disk:
         if not names.foreign(reference):
             raise UnknownReference(reference, "give the name of a file of the share")
@@ -228,6 +238,7 @@ class NfsVolumes(VolumeDriver):
             return self._disk(volume.id, files, size)
         raise UnknownReference(reference, "no share has such a file")
 
+    @repeats
     def unmanage(self, volume_id: str) -> None:
         if files := self._holder(volume_id):
             files.give(Volume(volume_id, 0).name)

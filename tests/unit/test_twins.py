@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
 import threading
@@ -13,6 +14,8 @@ import pytest
 
 from drivers.conformance.fixtures import MIB, new_volume
 from drivers.errors import DeadlineExceeded
+from drivers.execute import Helper
+from drivers.helper import frames
 from drivers.helper.files import Share
 from drivers.helper.files import make as make_file
 from drivers.helper.locks import Locks
@@ -143,3 +146,34 @@ def test_a_request_that_is_repeated_to_the_next_helper_waits_for_the_first(
     assert helpers[1].client.call("share.make", timeout=10, **made) == MIB
     for helper in helpers:
         helper.end()
+
+
+def test_a_driver_repeats_what_a_killed_helper_was_asked(driver, node, tmp_path):
+    """Nobody knows what that has done: the verb is repeated, which looks first."""
+    path, volume = tmp_path / "killed", new_volume(MIB)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listener.bind(str(path))
+    listener.listen()
+    next_one, asked = node._helper, list[str]()
+
+    def live() -> None:
+        """The life of a helper that is killed in the first change it is asked for."""
+        connection, _ = listener.accept()
+        with listener, connection:
+            while True:
+                message = frames.receive(connection)
+                asked.append(message["verb"])
+                if message["verb"] == "share.make":
+                    node._helper = next_one
+                    return
+                value = next_one.call(message["verb"], **message["arguments"])
+                frames.send(connection, {"value": value})
+
+    killed = threading.Thread(target=live)
+    killed.start()
+    node._helper = Helper(str(path))
+    node.verbs.clear()
+    assert driver.create(volume).size == MIB
+    killed.join(10)
+    assert asked[-1] == "share.make"
+    assert node.verbs.count("share.make") == 2
