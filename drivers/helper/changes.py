@@ -30,7 +30,6 @@ LOG = logging.getLogger(__name__)
 _CHANGING = frozenset(
     f"lv{verb}" for verb in ("create", "remove", "rename", "extend", "reduce")
 ) | {"lvchange", "lvconvert", "vgchange"}
-_WRITING = frozenset(("dd", "blkdiscard", "sync"))
 _ASKING = frozenset(("lvs", "vgs"))
 _UUID = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _DISK = re.compile(
@@ -41,11 +40,6 @@ _DISK = re.compile(
 def changes(argv: Sequence[str]) -> bool:
     """Whether it changes a volume group, so that it must not be killed."""
     return bool(argv) and argv[0] in _CHANGING
-
-
-def writes(argv: Sequence[str]) -> bool:
-    """Whether it writes bytes of a disk; it may be killed at any moment."""
-    return argv[0] in _WRITING
 
 
 def asks(argv: Sequence[str]) -> bool:
@@ -75,26 +69,14 @@ def unit(argv: Sequence[str]) -> str:
     A volume's half-made parts share its unit. A command on no single disk of ours is
     one with its volume group.
     """
-    if argv[0] in _WRITING:
-        _, _, where, disk = argv[_target(argv)].removeprefix("of=").split("/", 3)
-        return f"{where}/{_base(disk)}"
     named = argv[argv.index("-n") + 1] if "-n" in argv else " ".join(argv)
     found = _DISK.search(named)
     return f"{group(argv)}/{found[0]}" if found else group(argv)
 
 
-def _target(argv: Sequence[str]) -> int:
-    return 2 if argv[0] == "dd" else len(argv) - 1
-
-
 def _is_volume(word: str) -> bool:
     """``GROUP/VOLUME``, but neither a path nor a word of --config."""
     return word[0] not in "/-" and "=" not in word
-
-
-def _base(name: str) -> str:
-    found = _DISK.match(name)
-    return found[0] if found else name
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,8 +3,8 @@
 """Run a command as root, if a line in rootwrap.d allows it. Never a shell.
 
 Which line that is, ``rules`` knows. What changes a volume group is never killed
-(changes); what writes bytes or only asks is, at its deadline. No command on a disk
-begins while an earlier one on it runs (work).
+(changes); what only asks is, at its deadline. No change of a disk begins while an
+earlier one on it runs (work).
 """
 
 from __future__ import annotations
@@ -55,8 +55,7 @@ class Commands:
             "PATH": ":".join(exec_dirs),
             "LVM_SUPPRESS_FD_WARNINGS": "1",
         }
-        self._units = units or Units()
-        self._changes = changes.Changes(self._units, self._environment)
+        self._changes = changes.Changes(units or Units(), self._environment)
         self._unreaped: list[subprocess.Popen[bytes]] = []
         self._mutex = threading.Lock()
 
@@ -105,22 +104,11 @@ class Commands:
         if changes.changes(argv):
             return self._changes.run(command, argv, timeout)
         deadline = time.monotonic() + timeout
-        if not changes.writes(argv):
-            if changes.asks(argv):
-                self._changes.wait(argv, timeout)
-            return self._finish(self._start(command), argv, timeout, deadline)
-        shown = shlex.join(argv)
-        with self._units.hold(changes.unit(argv), timeout, shown) as held:
-            process = self._start(command, held.fd)
-            try:
-                return self._finish(process, argv, timeout, deadline)
-            finally:
-                if process.returncode is None:
-                    held.lives_on()
+        if changes.asks(argv):
+            self._changes.wait(argv, timeout)
+        return self._finish(self._start(command), argv, timeout, deadline)
 
-    def _start(
-        self, command: Sequence[str], unit: int = subprocess.DEVNULL
-    ) -> subprocess.Popen[bytes]:
+    def _start(self, command: Sequence[str]) -> subprocess.Popen[bytes]:
         self._reap()
         if len(self._unreaped) >= MAX_HUNG:
             why = f"{MAX_HUNG} commands hang in the kernel; see dmesg"
@@ -128,7 +116,7 @@ class Commands:
         try:
             return subprocess.Popen(
                 command,
-                stdin=unit,
+                stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 env=self._environment,

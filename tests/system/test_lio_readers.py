@@ -11,13 +11,14 @@ import contextlib
 import os
 import re
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from drivers.targets.lio import LioTarget
 from tests.system.crafted import commands
+from tests.system.hostile import PORTAL, Hostile, table
 from tests.system.hosts import Traffic
 from tests.system.kernel import dismantle
 from tests.system.lio_checks import ONE, TWO
@@ -26,7 +27,6 @@ from tests.system.lio_hosts import BLOCK, READ, WRITE, Refused, Session
 from tests.system.lio_node import (
     CONFIGFS,
     MIB,
-    PORT,
     SIZE,
     HelperProcess,
     Later,
@@ -41,7 +41,6 @@ __all__ = ["server"]
 pytestmark = pytest.mark.system
 pytest_plugins = ["tests.system.lio_fixtures"]
 
-_PORTAL = f"127.0.0.1:{PORT}"
 _AT = 4096  # where the writers write, in blocks; nothing crafted aims there
 _CONFLICT = 0x18
 # LIO goes by the flag: one of these without data going out is done as a READ.
@@ -82,7 +81,7 @@ def test_nothing_that_a_read_only_host_sends_changes_or_holds_up(
     with (
         Traffic(a, "rw", at=_AT, pause=0.02) as one,
         Traffic(c, "rw", at=_AT + 8, pause=0.02) as two,
-        contextlib.closing(_Hostile(disk)) as hostile,
+        contextlib.closing(Hostile(disk)) as hostile,
     ):
         for name, (cdb, data) in commands(disk.id).items():
             for flag in FLAGS:
@@ -97,7 +96,7 @@ def test_nothing_that_a_read_only_host_sends_changes_or_holds_up(
         for traffic in (one, two):
             traffic.stop()
     with capsys.disabled():
-        print(_table(disk, answers))
+        print(table(disk, answers))
     assert _outside(_bytes(disk), _AT) == _outside(before, _AT)
     good = {each for each, answer in answers.items() if answer == "GOOD"}
     assert good <= {(name, flag) for name in _READ_ALL_THE_SAME for flag in "R-"}
@@ -118,7 +117,7 @@ def test_writers_keep_what_a_disk_offers_beside_a_reader(disk: Node) -> None:
     a.command(bytes([0x93, 0, *bytes(8), 0, 0, 0, 4, 0, 0]), WRITE, BLOCK, ONE)
     assert b.read(0, 4) == ONE * 4
     a.write(0, TWO)
-    with contextlib.closing(RawSession(initiator("a"), disk.iqn, _PORTAL)) as raw:
+    with contextlib.closing(RawSession(initiator("a"), disk.iqn, PORTAL)) as raw:
         cdb, copy = commands(disk.id)["EXTENDED COPY LID1"]
         assert raw.command(cdb, "W", copy) == "GOOD"
     assert b.read(0, 2) == TWO * 2
@@ -288,48 +287,6 @@ def test_registrations_come_back_with_the_target_but_for_hosts_that_left(
     assert _keys(disk.login("a")) == set()
 
 
-class _Hostile:
-    """The read-only host; it logs in again when the target has thrown it out."""
-
-    def __init__(self, node: Node) -> None:
-        self._node, self._session = node, self._login(node)
-
-    def command(self, cdb: bytes, flag: str, data: bytes) -> str:
-        return self._once(lambda: self._session.command(cdb, flag, data))
-
-    def task(self, name: str) -> str:
-        return self._once(lambda: self._session.task(name))
-
-    def reads(self) -> str:
-        """The answer to a READ, when the reset has been reported (06h/29h)."""
-        cdb = bytes([0x28, 0, 0, 0, 0, 0, 0, 0, 1, 0])
-        answers = (self.command(cdb, "R", bytes(BLOCK)) for _ in range(len(FLAGS)))
-        return next(each for each in answers if not each.startswith("06/"))
-
-    def close(self) -> None:
-        self._session.close()
-
-    def _once(self, ask: Callable[[], str]) -> str:
-        answer = ask()
-        if answer.startswith(("Connection", "Broken", "Timeout", "rejected")):
-            self._session.close()
-            self._session = self._login(self._node)
-        return answer
-
-    @staticmethod
-    def _login(node: Node) -> RawSession:
-        return RawSession(initiator("b"), node.iqn, _PORTAL)
-
-
-def _table(node: Node, answers: dict[tuple[str, str], str]) -> str:
-    kind = f"{os.uname().release}, a {node.disk.kind}"
-    lines = [f"\n{'command':28} {'flag':5} answer of LIO ({kind})"]
-    lines += [
-        f"{name:28} {flag:5} {answer}" for (name, flag), answer in answers.items()
-    ]
-    return "\n".join(lines)
-
-
 def _filled(node: Node) -> bytes:
     """Have no block like another."""
     data = os.urandom(MIB) * (SIZE // MIB)
@@ -368,7 +325,7 @@ def _caw(session: Session, at: int, old: bytes, new: bytes) -> None:
 
 
 def _judged(node: Node, family: str, one: str, two: str) -> str:
-    url = f"iscsi://{_PORTAL}/{node.iqn}/0"
+    url = f"iscsi://{PORTAL}/{node.iqn}/0"
     line = ["iscsi-test-cu", "-n", "-d", "-f", "-i", initiator(one)]
     line += ["-I", initiator(two), "-t", f"SCSI.{family}", url]
     done = subprocess.run(line, check=False, capture_output=True, text=True)

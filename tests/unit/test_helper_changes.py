@@ -42,7 +42,7 @@ FILTERS = "\n".join(
     ["[Filters]"]
     + [
         f"{name}: CommandFilter, {name}, root"
-        for name in ("lvs", "lvextend", "lvremove", "blkdiscard")
+        for name in ("lvs", "lvextend", "lvremove", "lvreduce")
     ]
 )
 WAIT = 60.0
@@ -77,7 +77,7 @@ class Node:
         shared = {"log": self._log, "gate": self._gate}
         for name in ("lvextend", "lvremove"):
             self._program(name, PROGRAM.format(noise=NOISE, **shared))
-        self._program("blkdiscard", PROGRAM.format(noise="", **shared))
+        self._program("lvreduce", PROGRAM.format(noise="", **shared))
         self._program("lvs", f"#!/bin/sh\ncat {self._log}\n")
         self._log.touch()
         self._begin()
@@ -210,7 +210,7 @@ def test_while_one_is_overdue_no_other_of_its_group_begins(node: Node) -> None:
     waiting = Call(node, "lvremove", f"lunshare/volume-{OTHER}")
     node.let_end()
     assert "said by" in str(waiting.end())
-    assert node.done().count("end lvremove") == 2
+    until(lambda: node.done().count("end lvremove") == 2)
 
 
 def test_a_question_about_a_disk_is_answered_after_its_change(node: Node) -> None:
@@ -226,7 +226,7 @@ def test_a_question_about_a_disk_is_answered_after_its_change(node: Node) -> Non
 
 @pytest.mark.parametrize(
     "argv",
-    [("lvextend", "-L", "8b", DISK), ("blkdiscard", "--zeroout", f"/dev/{DISK}.new")],
+    [("lvextend", "-L", "8b", DISK), ("lvremove", f"{DISK}.new")],
 )
 def test_a_program_that_outlives_the_helper_has_no_twin(
     killable: Killable, argv: tuple[str, ...]
@@ -251,8 +251,8 @@ def test_a_program_that_outlives_the_helper_has_no_twin(
 
 def test_many_clients_change_a_disk_in_turn(node: Node) -> None:
     node.let_end()
-    words = ("lvextend", "lvremove", "blkdiscard")
-    targets = (DISK, DISK, f"/dev/{DISK}.new")
+    words = ("lvextend", "lvremove", "lvreduce")
+    targets = (DISK, DISK, f"{DISK}.new")
     calls = [
         Call(node, word, target)
         for _ in range(6)
@@ -345,9 +345,6 @@ def test_a_verb_is_repeated_once() -> None:
         (f"lvrename lunshare x-volume-{OTHER} volume-{UUID}", DISK),
         (f"lvextend --config 'a/b=0 c/d=1' -L 8b {DISK} /dev/loop0:0-24", DISK),
         (f"lvconvert --mergesnapshot lunshare/_snapshot-{OTHER}", None),
-        (f"dd if=/dev/lunshare/_snapshot-{OTHER} of=/dev/{DISK}.new bs=1M", DISK),
-        (f"blkdiscard --zeroout --offset 8 /dev/{DISK}.new", DISK),
-        (f"sync /dev/lunshare/deleted-{OTHER}.8", f"lunshare/deleted-{OTHER}.8"),
         ("vgchange --addtag lunshare:x:y lunshare", "lunshare"),
         ("lvchange -ay -K --select 'lv_name=~\"^v/\"' lunshare", "lunshare"),
     ],
@@ -356,5 +353,4 @@ def test_every_command_is_a_unit_of_its_disk(line: str, unit: str | None) -> Non
     argv = shlex.split(line)
     wanted = f"lunshare/_snapshot-{OTHER}" if unit is None else unit
     assert changes.unit(argv) == wanted
-    if not changes.writes(argv):
-        assert changes.group(argv) == "lunshare"
+    assert changes.group(argv) == "lunshare"
