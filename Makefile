@@ -55,10 +55,10 @@ run: $(VENV)/.ready ## the daemon on the fake backend, as whoever you are, on 12
 	$(VENV)/bin/lunshared --config-file etc/fake.conf --state-path build/run --listen 127.0.0.1:8776
 
 sample: $(VENV)/.ready ## etc/lunshare.conf.sample anew from the options
-	$(PYTHON) -m agent.conf.sample >etc/lunshare.conf.sample
+	$(PYTHON) -m lunshare.agent.conf.sample >etc/lunshare.conf.sample
 
 states: $(VENV)/.ready ## docs/states.md anew from the tables in agent/states.py
-	$(PYTHON) -m agent.states >docs/states.md
+	$(PYTHON) -m lunshare.agent.states >docs/states.md
 
 clean: ## what builds and tests left here (the lab's image cache is elsewhere)
 	rm -rf build dist $(VENV) *.egg-info .mypy_cache .pytest_cache .ruff_cache .import_linter_cache

@@ -12,42 +12,42 @@ from typing import Any
 
 from oslo_config import cfg
 
-from agent import reporter
-from agent.api.settings import ApiSettings
-from agent.api.wsgi import build_app
-from agent.backends import MOMENT, Backends, load, share_of
-from agent.db import migrations
-from agent.db.engine import PROBE_SECONDS, Database
-from agent.locks import Locks
-from agent.loops import Loop
-from agent.reporter import Reporter
-from agent.service import answers, weighers
-from agent.service.access import Access
-from agent.service.answers import Answers
-from agent.service.attachments import Attachments
-from agent.service.extending import Extending
-from agent.service.handing import Handing
-from agent.service.hosts import Hosts
-from agent.service.jobs import Jobs
-from agent.service.making import Making
-from agent.service.messages import Messages
-from agent.service.moving import Moving
-from agent.service.node import Node
-from agent.service.orphans import Orphans
-from agent.service.places import Places
-from agent.service.purging import Purging
-from agent.service.reconcile import Reconcile
-from agent.service.resetting import Resetting
-from agent.service.resume import Resume
-from agent.service.reverting import Reverting
-from agent.service.scheduler import Scheduler
-from agent.service.services import Services
-from agent.service.snapshots import Snapshots
-from agent.service.types import Types
-from agent.service.volumes import Volumes
-from agent.service.wiping import Wiping
-from drivers.base import Root
-from drivers.execute import Helper
+from lunshare.agent import reporter
+from lunshare.agent.api.settings import ApiSettings
+from lunshare.agent.api.wsgi import build_app
+from lunshare.agent.backends import MOMENT, Backends, load, share_of
+from lunshare.agent.db import migrations
+from lunshare.agent.db.engine import PROBE_SECONDS, Database
+from lunshare.agent.locks import Locks
+from lunshare.agent.loops import Loop
+from lunshare.agent.reporter import Reporter
+from lunshare.agent.service import answers, weighers
+from lunshare.agent.service.access import Access
+from lunshare.agent.service.answers import Answers
+from lunshare.agent.service.attachments import Attachments
+from lunshare.agent.service.extending import Extending
+from lunshare.agent.service.handing import Handing
+from lunshare.agent.service.hosts import Hosts
+from lunshare.agent.service.jobs import Jobs
+from lunshare.agent.service.making import Making
+from lunshare.agent.service.messages import Messages
+from lunshare.agent.service.moving import Moving
+from lunshare.agent.service.node import Node
+from lunshare.agent.service.orphans import Orphans
+from lunshare.agent.service.places import Places
+from lunshare.agent.service.purging import Purging
+from lunshare.agent.service.reconcile import Reconcile
+from lunshare.agent.service.resetting import Resetting
+from lunshare.agent.service.resume import Resume
+from lunshare.agent.service.reverting import Reverting
+from lunshare.agent.service.scheduler import Scheduler
+from lunshare.agent.service.services import Services
+from lunshare.agent.service.snapshots import Snapshots
+from lunshare.agent.service.types import Types
+from lunshare.agent.service.volumes import Volumes
+from lunshare.agent.service.wiping import Wiping
+from lunshare.drivers.base import Root
+from lunshare.drivers.execute import Helper
 
 # No transaction outlives a few statements, and Python runs one thread at a
 # time: more of them would be no faster, and each has a cache of its own.

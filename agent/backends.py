@@ -18,8 +18,8 @@ from typing import Any
 from oslo_config import cfg
 from oslo_log import log
 
-from agent.conf import opts, written
-from agent.errors import (
+from lunshare.agent.conf import opts, written
+from lunshare.agent.errors import (
     AgentError,
     BackendFailed,
     BackendUnavailable,
@@ -28,12 +28,12 @@ from agent.errors import (
     Invalid,
     StartupError,
 )
-from agent.turns import away
-from drivers import errors as driver_errors
-from drivers import registry
-from drivers.backend import Backend
-from drivers.base import Root
-from drivers.values import Capacity, Wipe
+from lunshare.agent.turns import away
+from lunshare.drivers import errors as driver_errors
+from lunshare.drivers import registry
+from lunshare.drivers.backend import Backend
+from lunshare.drivers.base import Root
+from lunshare.drivers.values import Capacity, Wipe
 
 LOG = log.getLogger(__name__)
 

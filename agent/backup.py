@@ -16,10 +16,10 @@ from pathlib import Path
 
 from oslo_config import cfg
 
-from agent.assemble import database_url
-from agent.conf import opts
-from agent.db import backup
-from agent.errors import AgentError, Invalid
+from lunshare.agent.assemble import database_url
+from lunshare.agent.conf import opts
+from lunshare.agent.db import backup
+from lunshare.agent.errors import AgentError, Invalid
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -24,7 +24,7 @@ from typing import Any
 
 from cheroot.server import HeaderReader, HTTPConnection, HTTPRequest
 
-from agent.framing import Framing, TooLarge
+from lunshare.agent.framing import Framing, TooLarge
 
 #: Seconds from the first byte of a request to its last one.
 REQUEST_SECONDS = 10.0

@@ -3,7 +3,7 @@
 """What the agent answers when it cannot do as asked.
 
 Five families, by what the caller should do next. ``code`` never changes once
-published; the sentence may. HTTP knows them in agent.api.faults only.
+published; the sentence may. HTTP knows them in lunshare.agent.api.faults only.
 """
 
 from __future__ import annotations

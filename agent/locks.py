@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from oslo_concurrency import lockutils
 
-from agent.errors import Busy
-from agent.turns import away
+from lunshare.agent.errors import Busy
+from lunshare.agent.turns import away
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class _Holder:
 class Locks:
     """Locks by volume id, for the threads of this process.
 
-    There is one process a state path (agent.main), so no lock file is needed.
+    There is one process a state path (lunshare.agent.main), so no lock file is needed.
     """
 
     def __init__(self, timeout: float, patient: int, moment: float) -> None:

@@ -17,10 +17,10 @@ from oslo_concurrency import lockutils
 from oslo_config import cfg
 from oslo_log import log
 
-from agent import listener, logs, systemd
-from agent.assemble import Assembly, assemble
-from agent.conf import opts
-from agent.errors import StartupError
+from lunshare.agent import listener, logs, systemd
+from lunshare.agent.assemble import Assembly, assemble
+from lunshare.agent.conf import opts
+from lunshare.agent.errors import StartupError
 
 LOG = log.getLogger(__name__)
 

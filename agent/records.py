@@ -13,7 +13,12 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from agent.states import AttachStatus, SnapshotStatus, VolumeStatus, volume_status
+from lunshare.agent.states import (
+    AttachStatus,
+    SnapshotStatus,
+    VolumeStatus,
+    volume_status,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +101,7 @@ class Volume:
 
     @property
     def status(self) -> VolumeStatus:
-        """What clients see; see agent.states."""
+        """What clients see; see lunshare.agent.states."""
         return volume_status(self.own_status, [a.status for a in self.attachments])
 
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Keep the process of agent.reports running, and feed it; the daemon's side of it.
+"""Keep the process of lunshare.agent.reports running, and feed it; the daemon's side of it.
 
 This is the one place outside the root helper that starts a process: a Python
 of our own, with arguments of our own, once in the daemon's life if all is well.
@@ -23,7 +23,7 @@ from typing import Any
 from oslo_config import cfg
 from oslo_log import log
 
-from agent.errors import StartupError
+from lunshare.agent.errors import StartupError
 
 LOG = log.getLogger(__name__)
 
@@ -161,7 +161,7 @@ def make(conf: cfg.ConfigOpts, collect: Collect) -> Reporter | None:
         )
     # Libraries that oslo.messaging brings warn of themselves at each start.
     python = [sys.executable, "-W", "ignore"]
-    command = [*python, "-m", "agent.reports", *_files(conf)]
+    command = [*python, "-m", "lunshare.agent.reports", *_files(conf)]
     return Reporter(command, conf.scheduler.report_interval, collect)
 
 

@@ -5,7 +5,7 @@
 It is a process of its own because oslo.messaging brings oslo.service, and that
 brings eventlet: neither gets into the daemon. Each line of standard input is a
 report, ``{"host", "capabilities", "timestamp"}``; at its end the process ends.
-It is started by agent.reporter, and may be killed at any moment.
+It is started by lunshare.agent.reporter, and may be killed at any moment.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ import oslo_messaging
 from oslo_config import cfg
 from oslo_log import log
 
-from agent.conf import opts
-from agent.outbox import Outbox, Report, Sender
+from lunshare.agent.conf import opts
+from lunshare.agent.outbox import Outbox, Report, Sender
 
 # Since 3.3 a report carries its time and its cluster; cinder/scheduler/rpcapi.py.
 _VERSION = "3.3"

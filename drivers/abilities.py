@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from drivers.values import DiskKind
+from lunshare.drivers.values import DiskKind
 
 
 def _ability(sentence: str) -> Any:

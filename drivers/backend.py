@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from drivers.base import TargetDriver, VolumeDriver
-from drivers.values import Connector, Disk, Export, Snapshot, Volume
+from lunshare.drivers.base import TargetDriver, VolumeDriver
+from lunshare.drivers.values import Connector, Disk, Export, Snapshot, Volume
 
 
 class Backend:

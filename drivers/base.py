@@ -27,9 +27,9 @@ from typing import Any, ClassVar, Protocol
 
 from oslo_config import cfg
 
-from drivers.abilities import TargetAbilities, VolumeAbilities
-from drivers.errors import Unsupported
-from drivers.values import (
+from lunshare.drivers.abilities import TargetAbilities, VolumeAbilities
+from lunshare.drivers.errors import Unsupported
+from lunshare.drivers.values import (
     Capacity,
     Connector,
     Disk,
@@ -46,7 +46,7 @@ CONTRACT = 1
 
 
 class Root(Protocol):
-    """The door to root that a driver is given; see drivers.execute."""
+    """The door to root that a driver is given; see lunshare.drivers.execute."""
 
     def run(self, *argv: str, timeout: float = 60.0) -> str:
         """Run a command allowed by rootwrap.d as root; return its stdout.
@@ -145,7 +145,7 @@ class VolumeDriver(abc.ABC):
     def disk(self, volume_id: str) -> Disk:
         """Return the disk, activated; ``path`` exists when this returns.
 
-        The path is of a form that the target's side exports (drivers.paths): absolute,
+        The path is of a form that the target's side exports (lunshare.drivers.paths): absolute,
         and showing whose it is. On the attach path: starts no process when the disk is
         active already.
 

@@ -8,9 +8,14 @@ from typing import Any
 
 from oslo_config import cfg
 
-from drivers.base import Root
-from drivers.errors import CopyDiffers, HelperRefused, TargetFailed, Unsupported
-from drivers.values import Disk
+from lunshare.drivers.base import Root
+from lunshare.drivers.errors import (
+    CopyDiffers,
+    HelperRefused,
+    TargetFailed,
+    Unsupported,
+)
+from lunshare.drivers.values import Disk
 
 #: Of every driver whose bytes the helper copies or writes.
 OPTIONS: list[cfg.Opt] = [

@@ -13,7 +13,7 @@ import stat
 import time
 from pathlib import Path
 
-from drivers.errors import DeadlineExceeded
+from lunshare.drivers.errors import DeadlineExceeded
 
 # The kernel counts a block device in units of 512 bytes whatever its sectors
 # are (Documentation/ABI/stable/sysfs-block, /sys/block/<disk>/size).

@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""The unprivileged end of the door to root: drivers.base.Root over a socket.
+"""The unprivileged end of the door to root: lunshare.drivers.base.Root over a socket.
 
-Connections to drivers.helper are kept and reused, so a call costs one round
+Connections to lunshare.drivers.helper are kept and reused, so a call costs one round
 trip: no connection, no thread and no process is made for it.
 """
 
@@ -14,8 +14,8 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
-from drivers import errors
-from drivers.helper import frames
+from lunshare.drivers import errors
+from lunshare.drivers.helper import frames
 
 # The helper answers at the deadline by itself; the client waits a little more,
 # and gives up alone when the helper's thread hangs in the kernel. Work on bytes
@@ -52,7 +52,7 @@ class Helper:
         self._mutex = threading.Lock()
 
     def run(self, *argv: str, timeout: float = 60.0) -> str:
-        """Run an allowed command as root; see drivers.base.Root."""
+        """Run an allowed command as root; see lunshare.drivers.base.Root."""
         return str(self.call("run", timeout=timeout, argv=argv))
 
     def call(self, verb: str, *, timeout: float = 30.0, **arguments: Any) -> Any:

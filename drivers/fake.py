@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A complete volume driver in memory: for tests, benchmarks and a first look.
 
-It passes the same kit as real drivers. Disks live in drivers.fake_storage.
+It passes the same kit as real drivers. Disks live in lunshare.drivers.fake_storage.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import Any, ClassVar
 
 from oslo_config import cfg
 
-from drivers.abilities import VolumeAbilities
-from drivers.base import Root, VolumeDriver
-from drivers.errors import (
+from lunshare.drivers.abilities import VolumeAbilities
+from lunshare.drivers.base import Root, VolumeDriver
+from lunshare.drivers.errors import (
     CommandFailed,
     DiskBusy,
     LostSnapshot,
@@ -26,8 +26,8 @@ from drivers.errors import (
     UnknownReference,
     UnknownSnapshot,
 )
-from drivers.fake_storage import BLOCK, Failures, FakeDisk, disk_at, storage
-from drivers.values import (
+from lunshare.drivers.fake_storage import BLOCK, Failures, FakeDisk, disk_at, storage
+from lunshare.drivers.values import (
     GIB,
     Capacity,
     Disk,

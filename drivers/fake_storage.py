@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from drivers.values import Auth, Mode
+from lunshare.drivers.values import Auth, Mode
 
 #: Bytes that are kept together.
 BLOCK = 4096

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import re
 
-from drivers.values import Disk, DiskKind
+from lunshare.drivers.values import Disk, DiskKind
 
 _GROUP = r"[A-Za-z0-9_+][A-Za-z0-9_+.-]*"
 

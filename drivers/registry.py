@@ -14,9 +14,9 @@ from typing import Any
 from stevedore.driver import DriverManager
 from stevedore.exception import NoMatches
 
-from drivers import base
-from drivers.base import TargetDriver, VolumeDriver
-from drivers.errors import Misconfigured
+from lunshare.drivers import base
+from lunshare.drivers.base import TargetDriver, VolumeDriver
+from lunshare.drivers.errors import Misconfigured
 
 VOLUMES = "lunshare.drivers"
 TARGETS = "lunshare.targets"

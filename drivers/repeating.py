@@ -3,7 +3,7 @@
 """Verbs of drivers that are repeated when the root helper ended in the middle.
 
 What it had begun may go on: so not the command is repeated but the verb, which looks
-first, and whose looks wait for what goes on (drivers.helper.work).
+first, and whose looks wait for what goes on (lunshare.drivers.helper.work).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import functools
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
-from drivers.errors import Interrupted
+from lunshare.drivers.errors import Interrupted
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")

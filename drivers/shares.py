@@ -17,7 +17,7 @@ from typing import Any
 
 from oslo_config import cfg
 
-from drivers.errors import Misconfigured
+from lunshare.drivers.errors import Misconfigured
 
 OPTIONS: list[cfg.Opt] = [
     cfg.StrOpt(

@@ -13,7 +13,7 @@ import ipaddress
 import re
 from dataclasses import dataclass, field
 
-from drivers.errors import InvalidValue
+from lunshare.drivers.errors import InvalidValue
 
 GIB = 1024**3
 

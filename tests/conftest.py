@@ -5,8 +5,8 @@
 import pytest
 
 # Before the kit is imported, so that its failures show the values compared.
-pytest.register_assert_rewrite("drivers.conformance")
-pytest_plugins = ["drivers.conformance.summary"]
+pytest.register_assert_rewrite("lunshare.drivers.conformance")
+pytest_plugins = ["lunshare.drivers.conformance.summary"]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -18,7 +18,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """What was tried with random input, and how often."""
-    from drivers.conformance.summary import properties
+    from lunshare.drivers.conformance.summary import properties
 
     tried = [each for _, each in properties(terminalreporter.stats, "fuzz")]
     if tried:

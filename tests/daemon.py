@@ -16,7 +16,7 @@ from urllib.request import urlopen
 ROOT = Path(__file__).resolve().parents[1]
 FAKE = ROOT / "etc" / "fake.conf"
 
-DAEMON = [sys.executable, "-m", "agent.main"]
+DAEMON = [sys.executable, "-m", "lunshare.agent.main"]
 
 
 def start(*arguments: str | Path) -> subprocess.Popen[str]:

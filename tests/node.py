@@ -10,12 +10,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from agent.assemble import Assembly, assemble
-from agent.main import configure
-from agent.records import Attachment, Context, NewAttachment, NewVolume, Page, Volume
-from drivers.errors import TargetFailed
-from drivers.fake_storage import Failures
-from drivers.targets.fake import FakeTarget
+from lunshare.agent.assemble import Assembly, assemble
+from lunshare.agent.main import configure
+from lunshare.agent.records import (
+    Attachment,
+    Context,
+    NewAttachment,
+    NewVolume,
+    Page,
+    Volume,
+)
+from lunshare.drivers.errors import TargetFailed
+from lunshare.drivers.fake_storage import Failures
+from lunshare.drivers.targets.fake import FakeTarget
 
 CTX = Context("user", "project", True, "req-test")
 

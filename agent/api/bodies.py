@@ -13,8 +13,8 @@ import math
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from agent.api.faults import Fault
-from agent.errors import Invalid
+from lunshare.agent.api.faults import Fault
+from lunshare.agent.errors import Invalid
 
 _DEPTH_MAX = 32
 _DIGITS_MAX = 4300
@@ -104,7 +104,7 @@ def _constant(name: str) -> Any:
 
 def _int(digits: str) -> int:
     # int() takes at most sys.get_int_max_str_digits() digits. What fits no column
-    # is refused by agent.api.forms, which knows the field.
+    # is refused by lunshare.agent.api.forms, which knows the field.
     if len(digits) > _DIGITS_MAX:
         raise Invalid("The request body has a number that is too long.")
     return int(digits)

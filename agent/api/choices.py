@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from agent.records import Pool
-from agent.service.verdicts import Candidate, Choice
+from lunshare.agent.records import Pool
+from lunshare.agent.service.verdicts import Candidate, Choice
 
 View = dict[str, Any]
 

@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from agent.api.settings import ApiSettings
-from agent.records import Context
-from agent.service.services import Services
+from lunshare.agent.api.settings import ApiSettings
+from lunshare.agent.records import Context
+from lunshare.agent.service.services import Services
 
 Version = tuple[int, int]
 
@@ -22,7 +22,7 @@ class Call:
     Its URL is ``root`` (scheme and host), /v3, ``project`` ("/<id>", or nothing if
     the client left it out) and ``path``. ``args`` are the variables of the path.
     ``body()`` reads and parses the request's JSON; it may be called once, and
-    raises what agent.api.bodies says.
+    raises what lunshare.agent.api.bodies says.
     """
 
     services: Services

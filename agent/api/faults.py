@@ -11,8 +11,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
-from agent.api.exchange import Answer
-from agent.errors import (
+from lunshare.agent.api.exchange import Answer
+from lunshare.agent.errors import (
     AgentError,
     BackendFailed,
     BackendUnavailable,

@@ -15,8 +15,8 @@ from jsonschema import Draft4Validator, Draft202012Validator, ValidationError
 from jsonschema.protocols import Validator
 from jsonschema.validators import extend
 
-from agent.api.exchange import Call, Version
-from agent.errors import Invalid
+from lunshare.agent.api.exchange import Call, Version
+from lunshare.agent.errors import Invalid
 
 Schema = Mapping[str, Any]
 

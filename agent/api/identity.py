@@ -4,8 +4,8 @@
 
 from __future__ import annotations
 
-from agent.errors import Invalid
-from agent.records import Context
+from lunshare.agent.errors import Invalid
+from lunshare.agent.records import Context
 
 _NAME_MAX = 255
 _ANYONE = "admin"

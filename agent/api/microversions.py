@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from agent.api.exchange import Version
-from agent.api.faults import Fault
-from agent.errors import Invalid
+from lunshare.agent.api.exchange import Version
+from lunshare.agent.api.faults import Fault
+from lunshare.agent.errors import Invalid
 
 HEADER = "OpenStack-API-Version"
 MIN: Version = (3, 0)

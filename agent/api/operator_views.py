@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from agent.records import HostAccess, Orphan
+from lunshare.agent.records import HostAccess, Orphan
 
 View = dict[str, Any]
 

@@ -13,10 +13,10 @@ from operator import attrgetter
 from typing import Any, Protocol, TypeVar
 from urllib.parse import urlencode
 
-from agent.api import microversions, query
-from agent.api.exchange import Call, Version
-from agent.errors import Invalid, NotFound
-from agent.records import Page
+from lunshare.agent.api import microversions, query
+from lunshare.agent.api.exchange import Call, Version
+from lunshare.agent.errors import Invalid, NotFound
+from lunshare.agent.records import Page
 
 _OFFSET_MAX = 2**31 - 1
 _SORTING = frozenset({"sort", "sort_key", "sort_dir"})

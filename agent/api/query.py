@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from agent.api import microversions
-from agent.api.exchange import Version
-from agent.errors import Invalid
+from lunshare.agent.api import microversions
+from lunshare.agent.api.exchange import Version
+from lunshare.agent.errors import Invalid
 
 _TRUE = frozenset({"1", "t", "true", "on", "y", "yes"})
 _FALSE = frozenset({"0", "f", "false", "off", "n", "no"})

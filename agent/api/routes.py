@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""The whole API as one table. ``python -m agent.api.routes`` prints it.
+"""The whole API as one table. ``python -m lunshare.agent.api.routes`` prints it.
 
 A path under /v3 is written without the project that clients may put behind
 /v3: it is taken out before the table is asked.
@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from agent.api import microversions
-from agent.api.exchange import Handler, Version
-from agent.api.handlers import (
+from lunshare.agent.api import microversions
+from lunshare.agent.api.exchange import Handler, Version
+from lunshare.agent.api.handlers import (
     attachments,
     discovery,
     health,

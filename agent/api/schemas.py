@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""The form of every request body, as data; agent.api.forms checks against it.
+"""The form of every request body, as data; lunshare.agent.api.forms checks against it.
 
 https://docs.openstack.org/api-ref/block-storage/v3/
 """
@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from agent.api import microversions
-from agent.api.forms import INT_MAX, Form, Schema
+from lunshare.agent.api import microversions
+from lunshare.agent.api.forms import INT_MAX, Form, Schema
 
 _TEXT_MAX = 255
 

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from agent.api.exchange import Version
-from agent.records import (
+from lunshare.agent.api.exchange import Version
+from lunshare.agent.records import (
     Attachment,
     ForeignDisk,
     Message,
@@ -27,7 +27,7 @@ from agent.records import (
     VolumeType,
     WipeState,
 )
-from agent.states import AttachStatus, SnapshotStatus, VolumeStatus
+from lunshare.agent.states import AttachStatus, SnapshotStatus, VolumeStatus
 
 View = dict[str, Any]
 
@@ -68,7 +68,7 @@ _TYPE_ID: Version = (3, 63)
 class Look:
     """What every volume of an answer shows alike.
 
-    ``root`` and ``project`` are those of agent.api.exchange.Call; ``host_of``
+    ``root`` and ``project`` are those of lunshare.agent.api.exchange.Call; ``host_of``
     tells the host@backend#pool of a backend's name.
     """
 

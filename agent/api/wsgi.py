@@ -18,14 +18,14 @@ from urllib.parse import quote
 import falcon
 import orjson
 
-from agent.api import bodies, faults, identity, microversions, routes
-from agent.api.exchange import Answer, Call, Version
-from agent.api.faults import Fault
-from agent.api.routes import Route
-from agent.api.settings import ApiSettings
-from agent.errors import Invalid
-from agent.records import Context
-from agent.service.services import Services
+from lunshare.agent.api import bodies, faults, identity, microversions, routes
+from lunshare.agent.api.exchange import Answer, Call, Version
+from lunshare.agent.api.faults import Fault
+from lunshare.agent.api.routes import Route
+from lunshare.agent.api.settings import ApiSettings
+from lunshare.agent.errors import Invalid
+from lunshare.agent.records import Context
+from lunshare.agent.service.services import Services
 
 __all__ = ["ApiSettings", "build_app"]
 

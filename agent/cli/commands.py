@@ -12,8 +12,8 @@ from argparse import Namespace
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
-from agent.cli.client import Node, Refused
-from agent.cli.table import table
+from lunshare.agent.cli.client import Node, Refused
+from lunshare.agent.cli.table import table
 
 _GIB = 1024**3
 

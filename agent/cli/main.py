@@ -10,8 +10,8 @@ import os
 import sys
 from collections.abc import Sequence
 
-from agent.cli import commands
-from agent.cli.client import Node, Refused, Unreachable
+from lunshare.agent.cli import commands
+from lunshare.agent.cli.client import Node, Refused, Unreachable
 
 DEFAULT = "http://127.0.0.1:8776/v3"
 

@@ -8,8 +8,16 @@ from collections.abc import Sequence
 
 from oslo_config import cfg
 
-from agent.conf import api, backends, database, helper, node, scheduler, written
-from agent.errors import StartupError
+from lunshare.agent.conf import (
+    api,
+    backends,
+    database,
+    helper,
+    node,
+    scheduler,
+    written,
+)
+from lunshare.agent.errors import StartupError
 
 Options = Sequence[cfg.Opt]
 
@@ -54,9 +62,9 @@ def list_opts() -> list[tuple[str, Options]]:
     What any backend may have is shown with the first one.
     """
     # Here, for the daemon imports only the drivers that it is told to use.
-    from drivers.lvm import LvmVolumes  # noqa: PLC0415
-    from drivers.nfs import NfsVolumes  # noqa: PLC0415
-    from drivers.targets.lio import LioTarget  # noqa: PLC0415
+    from lunshare.drivers.lvm import LvmVolumes  # noqa: PLC0415
+    from lunshare.drivers.nfs import NfsVolumes  # noqa: PLC0415
+    from lunshare.drivers.targets.lio import LioTarget  # noqa: PLC0415
 
     common = [*backends.OPTIONS, *LvmVolumes.OPTIONS, *LioTarget.OPTIONS]
     return [

@@ -14,11 +14,11 @@ from typing import Any
 import orjson
 import sqlalchemy as sa
 
-from agent.db import paging
-from agent.db.engine import now
-from agent.db.schema import VOLUME_ATTACHMENT, VOLUMES
-from agent.records import Attachment, Page
-from agent.states import POSSIBLE, WANTED, AttachStatus, may_move_attachment
+from lunshare.agent.db import paging
+from lunshare.agent.db.engine import now
+from lunshare.agent.db.schema import VOLUME_ATTACHMENT, VOLUMES
+from lunshare.agent.records import Attachment, Page
+from lunshare.agent.states import POSSIBLE, WANTED, AttachStatus, may_move_attachment
 
 _A = VOLUME_ATTACHMENT.c
 _HERE = _A.deleted == sa.false()
@@ -217,10 +217,12 @@ def move(
 ) -> bool:
     """Compare and swap the status; False when the row is not in ``old`` any more.
 
-    ``values`` are other fields of agent.records.Attachment, written with it.
+    ``values`` are other fields of lunshare.agent.records.Attachment, written with it.
     """
     if not all(may_move_attachment(status, new) for status in old):
-        raise AssertionError(f"agent.states has no move from {sorted(old)} to {new}")
+        raise AssertionError(
+            f"lunshare.agent.states has no move from {sorted(old)} to {new}"
+        )
     columns = _columns(
         {"status_reason": None, **values, "attach_status": new, "updated_at": now()}
     )

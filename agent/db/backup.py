@@ -12,7 +12,7 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
-from agent.errors import DatabaseFailed, Invalid
+from lunshare.agent.errors import DatabaseFailed, Invalid
 
 _PREFIX, _SUFFIX = "lunshare-", ".sqlite"
 _WAIT_SECONDS = 30.0

@@ -19,11 +19,11 @@ from typing import Any
 import orjson
 import sqlalchemy as sa
 
-from agent.db.condition import Condition
-from agent.db.group import Group
-from agent.db.readers import Readers
-from agent.db.schema import SERVICES
-from agent.errors import DatabaseFailed, StartupError
+from lunshare.agent.db.condition import Condition
+from lunshare.agent.db.group import Group
+from lunshare.agent.db.readers import Readers
+from lunshare.agent.db.schema import SERVICES
+from lunshare.agent.errors import DatabaseFailed, StartupError
 
 _PRAGMAS = (
     "PRAGMA journal_mode=WAL",

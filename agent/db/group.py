@@ -18,7 +18,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from agent.turns import away
+from lunshare.agent.turns import away
 
 #: Transactions of one commit; more would make the first one wait too long.
 _MOST = 32

@@ -11,10 +11,10 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from agent.db import paging
-from agent.db.engine import now
-from agent.db.schema import MESSAGES
-from agent.records import Message, Page
+from lunshare.agent.db import paging
+from lunshare.agent.db.engine import now
+from lunshare.agent.db.schema import MESSAGES
+from lunshare.agent.records import Message, Page
 
 #: Whoever fails again and again does not fill the disk: the oldest go.
 MOST = 1000

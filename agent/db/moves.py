@@ -10,10 +10,10 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from agent.db.engine import now
-from agent.db.schema import SNAPSHOTS, VOLUME_ATTACHMENT, VOLUMES
-from agent.records import Volume
-from agent.states import VolumeStatus, may_move_volume
+from lunshare.agent.db.engine import now
+from lunshare.agent.db.schema import SNAPSHOTS, VOLUME_ATTACHMENT, VOLUMES
+from lunshare.agent.records import Volume
+from lunshare.agent.states import VolumeStatus, may_move_volume
 
 _V = VOLUMES.c
 _A = VOLUME_ATTACHMENT.c
@@ -79,7 +79,7 @@ def move(
     """
     if not may_move_volume(seen.own_status, new):
         raise AssertionError(
-            f"agent.states has no move from {seen.own_status} to {new}"
+            f"lunshare.agent.states has no move from {seen.own_status} to {new}"
         )
     values |= {"status": new, "status_reason": reason, "updated_at": now()}
     guards = (unattached, unsnapped, uncloned)

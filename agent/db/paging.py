@@ -9,8 +9,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from agent.errors import Invalid, NotFound
-from agent.records import Page
+from lunshare.agent.errors import Invalid, NotFound
+from lunshare.agent.records import Page
 
 _CHUNK = 256
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from agent.db.schema import SNAPSHOTS, VOLUME_ATTACHMENT, VOLUMES
+from lunshare.agent.db.schema import SNAPSHOTS, VOLUME_ATTACHMENT, VOLUMES
 
 _BEFORE: sa.BindParameter[datetime] = sa.bindparam("_before", type_=sa.DateTime)
 _MOST: sa.BindParameter[int] = sa.bindparam("_most", type_=sa.Integer)

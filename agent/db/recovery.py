@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from agent.db.schema import SNAPSHOTS, VOLUME_ATTACHMENT, VOLUMES
+from lunshare.agent.db.schema import SNAPSHOTS, VOLUME_ATTACHMENT, VOLUMES
 
 
 def forget(connection: sa.Connection, volume_id: str) -> None:

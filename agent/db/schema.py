@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""The tables. Their history is in agent.db.migrations.
+"""The tables. Their history is in lunshare.agent.db.migrations.
 
 Rows of volumes, snapshots and attachments are kept when deleted (``deleted``), so
-that who had what and when can still be answered, until agent.db.purge takes them.
+that who had what and when can still be answered, until lunshare.agent.db.purge takes them.
 Every index that a request uses covers only the rows that are not, or begins with
 what tells them apart, so the past costs a request nothing.
 """
@@ -38,7 +38,7 @@ VOLUMES = sa.Table(
     _text("display_name"),
     _text("display_description"),
     sa.Column("size", sa.Integer, nullable=False),  # GiB
-    _text("status", nullable=False),  # its own; see agent.states
+    _text("status", nullable=False),  # its own; see lunshare.agent.states
     _text("status_reason", 1024),
     _text("backend", nullable=False),
     _text("project_id", nullable=False),
@@ -54,7 +54,7 @@ VOLUMES = sa.Table(
     _flag("deleted"),
     _text("snapshot_id", 36),
     _text("source_volid", 36),
-    # What is under way, beyond the status; see agent.records.Volume.
+    # What is under way, beyond the status; see lunshare.agent.records.Volume.
     sa.Column("intent", sa.JSON(none_as_null=True)),
     _text("leaving"),  # the backend it has left, until its disk there is deleted
     _text("migration_status"),
@@ -104,7 +104,7 @@ VOLUME_ATTACHMENT = sa.Table(
     _time("deleted_at"),
     _flag("deleted"),
     _text("status_reason", 1024),
-    # Whether the answer to its creation has been sent; see agent.service.answers.
+    # Whether the answer to its creation has been sent; see lunshare.agent.service.answers.
     sa.Column("answered", sa.Boolean, nullable=False, server_default="1"),
 )
 

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from agent.db.engine import now
-from agent.db.schema import SERVICES
+from lunshare.agent.db.engine import now
+from lunshare.agent.db.schema import SERVICES
 
 _S = SERVICES.c
 

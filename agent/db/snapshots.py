@@ -10,11 +10,11 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from agent.db import paging
-from agent.db.engine import now
-from agent.db.schema import SNAPSHOTS, VOLUMES
-from agent.records import Page, Snapshot
-from agent.states import SnapshotStatus, VolumeStatus, may_move_snapshot
+from lunshare.agent.db import paging
+from lunshare.agent.db.engine import now
+from lunshare.agent.db.schema import SNAPSHOTS, VOLUMES
+from lunshare.agent.records import Page, Snapshot
+from lunshare.agent.states import SnapshotStatus, VolumeStatus, may_move_snapshot
 
 _S = SNAPSHOTS.c
 _V = VOLUMES.c
@@ -179,7 +179,9 @@ def move(
     back to it.
     """
     if not all(may_move_snapshot(status, new) for status in old):
-        raise AssertionError(f"agent.states has no move from {sorted(old)} to {new}")
+        raise AssertionError(
+            f"lunshare.agent.states has no move from {sorted(old)} to {new}"
+        )
     where = [_S.id == snapshot_id, _HERE, _S.status.in_(old)]
     if unread:
         where += [~_IS_READ, ~_IS_WANTED]

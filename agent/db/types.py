@@ -9,10 +9,10 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from agent.db.engine import now
-from agent.db.schema import VOLUME_TYPE_EXTRA_SPECS, VOLUME_TYPES
-from agent.errors import Conflict
-from agent.records import VolumeType
+from lunshare.agent.db.engine import now
+from lunshare.agent.db.schema import VOLUME_TYPE_EXTRA_SPECS, VOLUME_TYPES
+from lunshare.agent.errors import Conflict
+from lunshare.agent.records import VolumeType
 
 _T = VOLUME_TYPES.c
 _S = VOLUME_TYPE_EXTRA_SPECS.c

@@ -14,11 +14,11 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from agent.db import attachments, moves, paging
-from agent.db.engine import now
-from agent.db.schema import VOLUME_ATTACHMENT, VOLUME_TYPES, VOLUMES
-from agent.records import Attachment, Page, Volume
-from agent.states import (
+from lunshare.agent.db import attachments, moves, paging
+from lunshare.agent.db.engine import now
+from lunshare.agent.db.schema import VOLUME_ATTACHMENT, VOLUME_TYPES, VOLUMES
+from lunshare.agent.records import Attachment, Page, Volume
+from lunshare.agent.states import (
     ATTACHMENT_PRIORITY,
     HAS_DISK,
     UNFINISHED,
@@ -77,7 +77,7 @@ _FIELDS = {
 }
 
 
-#: agent.states.volume_status, in SQL, for filters and sorting.
+#: lunshare.agent.states.volume_status, in SQL, for filters and sorting.
 STATUS: sa.ColumnElement[Any] = sa.case(
     (_V.status != VolumeStatus.AVAILABLE, _V.status),
     *(
@@ -261,7 +261,7 @@ def remove(connection: sa.Connection, volume_id: str) -> None:
 
 
 def unfinished(connection: sa.Connection) -> list[Volume]:
-    """Volumes in agent.states.UNFINISHED, or with a disk that is to go."""
+    """Volumes in lunshare.agent.states.UNFINISHED, or with a disk that is to go."""
     going = sa.or_(_V.status.in_(sorted(UNFINISHED)), _V.leaving.is_not(None))
     query = _ROWS.where(_HERE, going).order_by(_V.created_at)
     return [_record(row) for row in connection.execute(query)]

@@ -4,9 +4,9 @@
 
 from __future__ import annotations
 
-from agent.backends import NodeBackend
-from agent.errors import Conflict
-from drivers.values import Mode
+from lunshare.agent.backends import NodeBackend
+from lunshare.agent.errors import Conflict
+from lunshare.drivers.values import Mode
 
 
 def need_mode(backend: NodeBackend, mode: str | None) -> None:

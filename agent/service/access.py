@@ -14,16 +14,16 @@ from typing import Any
 
 from oslo_log import log
 
-from agent.backends import Backends
-from agent.db import attachments, volumes
-from agent.db.engine import Database, now
-from agent.errors import BackendFailed, NotFound
-from agent.records import Attachment, Snapshot, Volume
-from agent.service import abilities, exports
-from agent.states import WANTED, AttachStatus
-from drivers.values import GIB, Connector, Mode
-from drivers.values import Snapshot as DriverSnapshot
-from drivers.values import Volume as DriverVolume
+from lunshare.agent.backends import Backends
+from lunshare.agent.db import attachments, volumes
+from lunshare.agent.db.engine import Database, now
+from lunshare.agent.errors import BackendFailed, NotFound
+from lunshare.agent.records import Attachment, Snapshot, Volume
+from lunshare.agent.service import abilities, exports
+from lunshare.agent.states import WANTED, AttachStatus
+from lunshare.drivers.values import GIB, Connector, Mode
+from lunshare.drivers.values import Snapshot as DriverSnapshot
+from lunshare.drivers.values import Volume as DriverVolume
 
 LOG = log.getLogger(__name__)
 

@@ -12,11 +12,11 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-from agent.db import attachments
-from agent.db.engine import Database
-from agent.records import Attachment, NewAttachment
-from agent.service import connecting
-from agent.states import AttachStatus
+from lunshare.agent.db import attachments
+from lunshare.agent.db.engine import Database
+from lunshare.agent.records import Attachment, NewAttachment
+from lunshare.agent.service import connecting
+from lunshare.agent.states import AttachStatus
 
 #: Seconds between two calls of ``once``: so long an answer has to reach its client.
 MOMENT = 1.0

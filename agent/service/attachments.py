@@ -3,8 +3,8 @@
 """Reserve, connect, complete, release: the life of an attachment.
 
 Each step commits what it is about to do, does it, and commits that it is
-done. Whatever kills the daemon in between, agent.service.reconcile finds the
-intent and finishes it through the same functions of agent.service.access.
+done. Whatever kills the daemon in between, lunshare.agent.service.reconcile finds the
+intent and finishes it through the same functions of lunshare.agent.service.access.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from typing import Any
 
 from oslo_log import log
 
-from agent.db import attachments, volumes
-from agent.db.engine import Database, now
-from agent.errors import AgentError, Conflict, Invalid, NotFound
-from agent.locks import Locks
-from agent.records import Attachment, Context, NewAttachment, Page, Volume
-from agent.service import connecting, exports
-from agent.service.access import Access, with_secrets
-from agent.service.answers import Answers
-from agent.states import WANTED, AttachStatus, VolumeStatus
+from lunshare.agent.db import attachments, volumes
+from lunshare.agent.db.engine import Database, now
+from lunshare.agent.errors import AgentError, Conflict, Invalid, NotFound
+from lunshare.agent.locks import Locks
+from lunshare.agent.records import Attachment, Context, NewAttachment, Page, Volume
+from lunshare.agent.service import connecting, exports
+from lunshare.agent.service.access import Access, with_secrets
+from lunshare.agent.service.answers import Answers
+from lunshare.agent.states import WANTED, AttachStatus, VolumeStatus
 
 LOG = log.getLogger(__name__)
 
@@ -289,7 +289,7 @@ class Attachments:
 def holds(row: Attachment) -> bool:
     """Whether a plain volume is not free for the sake of this row.
 
-    As agent.db.volumes.claim has it: an access may be open, or is about to be.
+    As lunshare.agent.db.volumes.claim has it: an access may be open, or is about to be.
     """
     failed = row.status is AttachStatus.ERROR_ATTACHING
     return not failed or row.initiator is not None or row.leaving is not None

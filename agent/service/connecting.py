@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from agent.errors import Conflict, Invalid
-from agent.records import Attachment
-from agent.states import WANTED
-from drivers.errors import InvalidValue
-from drivers.values import Mode, iscsi_name
+from lunshare.agent.errors import Conflict, Invalid
+from lunshare.agent.records import Attachment
+from lunshare.agent.states import WANTED
+from lunshare.drivers.errors import InvalidValue
+from lunshare.drivers.values import Mode, iscsi_name
 
 _TEXT_MAX = 255
 

@@ -12,9 +12,9 @@ import secrets
 import string
 from collections.abc import Iterable, Sequence
 
-from agent.records import Attachment
-from agent.states import WANTED
-from drivers.values import Auth, Connector, Mode
+from lunshare.agent.records import Attachment
+from lunshare.agent.states import WANTED
+from lunshare.drivers.values import Auth, Connector, Mode
 
 # In iSCSI's text a value that begins with 0x or 0b is a number, hex or base64 (RFC 7143
 # section 6.1), and LIO takes a CHAP_N that begins so for one (extract_param in

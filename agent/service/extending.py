@@ -6,20 +6,20 @@ from __future__ import annotations
 
 from oslo_log import log
 
-from agent.backends import Backends
-from agent.db import moves
-from agent.db.engine import Database
-from agent.errors import Exhausted, Invalid
-from agent.locks import Locks
-from agent.records import Context, Volume
-from agent.service.access import Access
-from agent.service.jobs import Jobs
-from agent.service.node import Node
-from agent.service.places import Places
-from agent.service.rows import Rows, changed, found, refused, unfit
-from agent.states import VolumeStatus
-from drivers.values import GIB
-from drivers.values import Volume as DriverVolume
+from lunshare.agent.backends import Backends
+from lunshare.agent.db import moves
+from lunshare.agent.db.engine import Database
+from lunshare.agent.errors import Exhausted, Invalid
+from lunshare.agent.locks import Locks
+from lunshare.agent.records import Context, Volume
+from lunshare.agent.service.access import Access
+from lunshare.agent.service.jobs import Jobs
+from lunshare.agent.service.node import Node
+from lunshare.agent.service.places import Places
+from lunshare.agent.service.rows import Rows, changed, found, refused, unfit
+from lunshare.agent.states import VolumeStatus
+from lunshare.drivers.values import GIB
+from lunshare.drivers.values import Volume as DriverVolume
 
 LOG = log.getLogger(__name__)
 

@@ -12,9 +12,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 
-from agent.records import Pool, VolumeType
-from agent.service import specs
-from agent.service.verdicts import Verdict, Wish
+from lunshare.agent.records import Pool, VolumeType
+from lunshare.agent.service import specs
+from lunshare.agent.service.verdicts import Verdict, Wish
 
 Answer = tuple[bool, str]
 Filter = Callable[[Pool, Wish], Answer]

@@ -8,21 +8,21 @@ import uuid
 
 from oslo_log import log
 
-from agent.backends import Backends
-from agent.db import moves, volumes
-from agent.db.engine import Database, now
-from agent.errors import Invalid
-from agent.locks import Locks
-from agent.records import Context, ForeignDisk, NewManaged, Volume, VolumeType
-from agent.service.access import driver_volume
-from agent.service.jobs import Jobs
-from agent.service.making import Making
-from agent.service.node import Node
-from agent.service.places import Places
-from agent.service.rows import Rows, changed, found, needed, refused, unfit
-from agent.service.types import Types
-from agent.states import VolumeStatus
-from drivers.values import GIB
+from lunshare.agent.backends import Backends
+from lunshare.agent.db import moves, volumes
+from lunshare.agent.db.engine import Database, now
+from lunshare.agent.errors import Invalid
+from lunshare.agent.locks import Locks
+from lunshare.agent.records import Context, ForeignDisk, NewManaged, Volume, VolumeType
+from lunshare.agent.service.access import driver_volume
+from lunshare.agent.service.jobs import Jobs
+from lunshare.agent.service.making import Making
+from lunshare.agent.service.node import Node
+from lunshare.agent.service.places import Places
+from lunshare.agent.service.rows import Rows, changed, found, needed, refused, unfit
+from lunshare.agent.service.types import Types
+from lunshare.agent.states import VolumeStatus
+from lunshare.drivers.values import GIB
 
 LOG = log.getLogger(__name__)
 

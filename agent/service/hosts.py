@@ -7,14 +7,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from agent.backends import Backends, NodeBackend
-from agent.db import attachments, volumes
-from agent.db.engine import Database
-from agent.errors import AgentError, BackendUnavailable, NotFound
-from agent.records import Attachment, Context, HostAccess, Volume
-from agent.service import exports
-from agent.states import WANTED
-from drivers.values import LiveConnector, LiveExport
+from lunshare.agent.backends import Backends, NodeBackend
+from lunshare.agent.db import attachments, volumes
+from lunshare.agent.db.engine import Database
+from lunshare.agent.errors import AgentError, BackendUnavailable, NotFound
+from lunshare.agent.records import Attachment, Context, HostAccess, Volume
+from lunshare.agent.service import exports
+from lunshare.agent.states import WANTED
+from lunshare.drivers.values import LiveConnector, LiveExport
 
 #: Live exports by volume id, and of each backend that could not be asked why.
 Live = tuple[dict[str, LiveExport], dict[str, str]]

@@ -12,8 +12,8 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 
 from oslo_log import log
 
-from agent.errors import AgentError
-from agent.turns import away
+from lunshare.agent.errors import AgentError
+from lunshare.agent.turns import away
 
 LOG = log.getLogger(__name__)
 

@@ -12,20 +12,20 @@ import contextlib
 
 from oslo_log import log
 
-from agent.backends import Backends
-from agent.db import moves, snapshots, volumes
-from agent.db.engine import Database
-from agent.errors import Busy
-from agent.locks import Locks
-from agent.records import Volume
-from agent.service.access import driver_snapshot, driver_volume
-from agent.service.node import Node
-from agent.service.rows import Rows
-from agent.service.wiping import Wiping
-from agent.states import VolumeStatus
-from drivers.backend import Backend
-from drivers.errors import Unsupported
-from drivers.values import GIB, Snapshot
+from lunshare.agent.backends import Backends
+from lunshare.agent.db import moves, snapshots, volumes
+from lunshare.agent.db.engine import Database
+from lunshare.agent.errors import Busy
+from lunshare.agent.locks import Locks
+from lunshare.agent.records import Volume
+from lunshare.agent.service.access import driver_snapshot, driver_volume
+from lunshare.agent.service.node import Node
+from lunshare.agent.service.rows import Rows
+from lunshare.agent.service.wiping import Wiping
+from lunshare.agent.states import VolumeStatus
+from lunshare.drivers.backend import Backend
+from lunshare.drivers.errors import Unsupported
+from lunshare.drivers.values import GIB, Snapshot
 
 LOG = log.getLogger(__name__)
 
@@ -122,7 +122,7 @@ class Making:
             backend.create(driver_volume(volume))
 
     def _clone(self, backend: Backend, volume: Volume, source_id: str) -> None:
-        """The steps of drivers.base.Backend.clone, with the source's lock for two."""
+        """The steps of lunshare.drivers.base.Backend.clone, with the source's lock for two."""
         intent = volume.intent or {}
         moment = Snapshot(volume.id, source_id, intent["moment"] * GIB)
         if not intent.get("kept"):

@@ -9,10 +9,10 @@ from datetime import timedelta
 
 from oslo_log import log
 
-from agent.db import messages
-from agent.db.engine import Database, now
-from agent.errors import AgentError, NotFound
-from agent.records import Context, Message, Page
+from lunshare.agent.db import messages
+from lunshare.agent.db.engine import Database, now
+from lunshare.agent.errors import AgentError, NotFound
+from lunshare.agent.records import Context, Message, Page
 
 LOG = log.getLogger(__name__)
 

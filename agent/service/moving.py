@@ -13,22 +13,22 @@ from typing import Any
 
 from oslo_log import log
 
-from agent.backends import Backends
-from agent.db import moves
-from agent.db.engine import Database
-from agent.errors import AgentError, Conflict, Invalid, NotFound
-from agent.locks import Locks
-from agent.records import Context, Volume, VolumeType
-from agent.service.jobs import Jobs
-from agent.service.node import Node
-from agent.service.places import Places
-from agent.service.rows import Rows, changed, found, needed, unfit
-from agent.service.types import Types
-from agent.service.wiping import Wiping
-from agent.states import VolumeStatus
-from drivers.errors import UnknownDisk
-from drivers.values import GIB
-from drivers.values import Volume as DriverVolume
+from lunshare.agent.backends import Backends
+from lunshare.agent.db import moves
+from lunshare.agent.db.engine import Database
+from lunshare.agent.errors import AgentError, Conflict, Invalid, NotFound
+from lunshare.agent.locks import Locks
+from lunshare.agent.records import Context, Volume, VolumeType
+from lunshare.agent.service.jobs import Jobs
+from lunshare.agent.service.node import Node
+from lunshare.agent.service.places import Places
+from lunshare.agent.service.rows import Rows, changed, found, needed, unfit
+from lunshare.agent.service.types import Types
+from lunshare.agent.service.wiping import Wiping
+from lunshare.agent.states import VolumeStatus
+from lunshare.drivers.errors import UnknownDisk
+from lunshare.drivers.values import GIB
+from lunshare.drivers.values import Volume as DriverVolume
 
 LOG = log.getLogger(__name__)
 

@@ -9,12 +9,12 @@ import time
 from datetime import UTC, datetime
 from typing import Any
 
-from agent.backends import MOMENT, Backends, NodeBackend
-from agent.db import services, volumes
-from agent.db.engine import Database
-from agent.errors import NotFound
-from agent.records import Context, Health, Pool, ServiceState
-from agent.service import report
+from lunshare.agent.backends import MOMENT, Backends, NodeBackend
+from lunshare.agent.db import services, volumes
+from lunshare.agent.db.engine import Database
+from lunshare.agent.errors import NotFound
+from lunshare.agent.records import Context, Health, Pool, ServiceState
+from lunshare.agent.service import report
 
 _FIRST = 20.0  # seconds; the daemon gives its own, start_wait
 _VOLUME = "cinder-volume"

@@ -12,18 +12,18 @@ from typing import Any
 
 from oslo_log import log
 
-from agent.backends import Backends, NodeBackend, translated
-from agent.db import recovery, snapshots, volumes
-from agent.db.engine import Database, now
-from agent.errors import AgentError, BackendFailed, Conflict, Invalid, NotFound
-from agent.locks import Locks
-from agent.records import Context, Orphan, Recovered, Volume
-from agent.service.node import Node
-from agent.service.places import Places
-from agent.service.types import Types
-from agent.service.wiping import Wiping
-from agent.states import VolumeStatus
-from drivers.values import GIB, Disk
+from lunshare.agent.backends import Backends, NodeBackend, translated
+from lunshare.agent.db import recovery, snapshots, volumes
+from lunshare.agent.db.engine import Database, now
+from lunshare.agent.errors import AgentError, BackendFailed, Conflict, Invalid, NotFound
+from lunshare.agent.locks import Locks
+from lunshare.agent.records import Context, Orphan, Recovered, Volume
+from lunshare.agent.service.node import Node
+from lunshare.agent.service.places import Places
+from lunshare.agent.service.types import Types
+from lunshare.agent.service.wiping import Wiping
+from lunshare.agent.states import VolumeStatus
+from lunshare.drivers.values import GIB, Disk
 
 LOG = log.getLogger(__name__)
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from agent.errors import AgentError, Exhausted, Invalid
-from agent.records import Pool
-from agent.service import filters, weighers
-from agent.service.verdicts import Candidate, Choice, Wish
+from lunshare.agent.errors import AgentError, Exhausted, Invalid
+from lunshare.agent.records import Pool
+from lunshare.agent.service import filters, weighers
+from lunshare.agent.service.verdicts import Candidate, Choice, Wish
 
 
 def choose(

@@ -6,12 +6,12 @@ from __future__ import annotations
 
 import math
 
-from agent.backends import Backends
-from agent.errors import Invalid, NotFound
-from agent.records import Context, Pool, VolumeType
-from agent.service import filters
-from agent.service.node import Node
-from agent.service.scheduler import Scheduler
+from lunshare.agent.backends import Backends
+from lunshare.agent.errors import Invalid, NotFound
+from lunshare.agent.records import Context, Pool, VolumeType
+from lunshare.agent.service import filters
+from lunshare.agent.service.node import Node
+from lunshare.agent.service.scheduler import Scheduler
 
 
 class Places:

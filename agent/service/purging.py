@@ -9,8 +9,8 @@ from datetime import timedelta
 
 from oslo_log import log
 
-from agent.db.engine import Database, now
-from agent.db.purge import purge
+from lunshare.agent.db.engine import Database, now
+from lunshare.agent.db.purge import purge
 
 LOG = log.getLogger(__name__)
 

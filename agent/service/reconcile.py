@@ -16,17 +16,17 @@ from dataclasses import dataclass, field
 
 from oslo_log import log
 
-from agent.backends import Backends, NodeBackend, translated
-from agent.db import attachments, snapshots, volumes
-from agent.db.engine import Database
-from agent.errors import AgentError, Busy
-from agent.locks import Locks
-from agent.records import Attachment, Volume
-from agent.service.access import Access
-from agent.service.node import Node
-from agent.service.resume import Resume
-from agent.states import AttachStatus
-from drivers.values import GIB, Disk
+from lunshare.agent.backends import Backends, NodeBackend, translated
+from lunshare.agent.db import attachments, snapshots, volumes
+from lunshare.agent.db.engine import Database
+from lunshare.agent.errors import AgentError, Busy
+from lunshare.agent.locks import Locks
+from lunshare.agent.records import Attachment, Volume
+from lunshare.agent.service.access import Access
+from lunshare.agent.service.node import Node
+from lunshare.agent.service.resume import Resume
+from lunshare.agent.states import AttachStatus
+from lunshare.drivers.values import GIB, Disk
 
 LOG = log.getLogger(__name__)
 
@@ -70,7 +70,7 @@ class Reconcile:
         """Check the backends, then bring every volume in line.
 
         What a request is working on is left to it. ``progress`` is told how
-        many volumes are done, of how many. ``wait`` is agent.service.node's.
+        many volumes are done, of how many. ``wait`` is lunshare.agent.service.node's.
         """
         with self._one:
             return self._run(progress, wait)

@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from agent.backends import NodeBackend
-from agent.records import Pool
-from drivers.abilities import TargetAbilities
-from drivers.values import GIB, Capacity
+from lunshare.agent.backends import NodeBackend
+from lunshare.agent.records import Pool
+from lunshare.drivers.abilities import TargetAbilities
+from lunshare.drivers.values import GIB, Capacity
 
 _UNSEEN = Capacity(total=0, free=0, provisioned=0, thin=False)
 

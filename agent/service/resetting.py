@@ -9,16 +9,16 @@ from __future__ import annotations
 
 from oslo_log import log
 
-from agent.backends import Backends
-from agent.db import attachments
-from agent.db.engine import Database
-from agent.errors import Conflict, Invalid, NotFound
-from agent.locks import Locks
-from agent.records import Attachment, Context, Volume
-from agent.service.rows import Rows, changed
-from agent.states import RESETTABLE, AttachStatus, VolumeStatus
-from drivers.errors import UnknownDisk
-from drivers.values import GIB
+from lunshare.agent.backends import Backends
+from lunshare.agent.db import attachments
+from lunshare.agent.db.engine import Database
+from lunshare.agent.errors import Conflict, Invalid, NotFound
+from lunshare.agent.locks import Locks
+from lunshare.agent.records import Attachment, Context, Volume
+from lunshare.agent.service.rows import Rows, changed
+from lunshare.agent.states import RESETTABLE, AttachStatus, VolumeStatus
+from lunshare.drivers.errors import UnknownDisk
+from lunshare.drivers.values import GIB
 
 LOG = log.getLogger(__name__)
 

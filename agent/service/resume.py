@@ -13,14 +13,14 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import Future
 from typing import NamedTuple
 
-from agent.backends import Backends
-from agent.db import snapshots, volumes
-from agent.db.engine import Database
-from agent.records import Volume
-from agent.service.jobs import Jobs, Step
-from agent.service.making import Making
-from agent.service.services import Services
-from agent.states import FAILED, UNFINISHED, VolumeStatus
+from lunshare.agent.backends import Backends
+from lunshare.agent.db import snapshots, volumes
+from lunshare.agent.db.engine import Database
+from lunshare.agent.records import Volume
+from lunshare.agent.service.jobs import Jobs, Step
+from lunshare.agent.service.making import Making
+from lunshare.agent.service.services import Services
+from lunshare.agent.states import FAILED, UNFINISHED, VolumeStatus
 
 
 class _Going(NamedTuple):

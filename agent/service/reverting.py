@@ -6,17 +6,17 @@ from __future__ import annotations
 
 from oslo_log import log
 
-from agent.backends import Backends
-from agent.db import moves, snapshots
-from agent.db.engine import Database
-from agent.errors import AgentError, Conflict, Invalid, NotFound
-from agent.locks import Locks
-from agent.records import Context, Snapshot, Volume
-from agent.service import rows
-from agent.service.access import driver_snapshot
-from agent.service.jobs import Jobs
-from agent.service.rows import Rows, refused
-from agent.states import SnapshotStatus, VolumeStatus
+from lunshare.agent.backends import Backends
+from lunshare.agent.db import moves, snapshots
+from lunshare.agent.db.engine import Database
+from lunshare.agent.errors import AgentError, Conflict, Invalid, NotFound
+from lunshare.agent.locks import Locks
+from lunshare.agent.records import Context, Snapshot, Volume
+from lunshare.agent.service import rows
+from lunshare.agent.service.access import driver_snapshot
+from lunshare.agent.service.jobs import Jobs
+from lunshare.agent.service.rows import Rows, refused
+from lunshare.agent.states import SnapshotStatus, VolumeStatus
 
 LOG = log.getLogger(__name__)
 

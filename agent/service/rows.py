@@ -8,11 +8,18 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from agent.db import moves, snapshots, volumes
-from agent.db.engine import Database
-from agent.errors import AgentError, Busy, Conflict, Exhausted, Invalid, NotFound
-from agent.records import Volume
-from agent.states import VolumeStatus
+from lunshare.agent.db import moves, snapshots, volumes
+from lunshare.agent.db.engine import Database
+from lunshare.agent.errors import (
+    AgentError,
+    Busy,
+    Conflict,
+    Exhausted,
+    Invalid,
+    NotFound,
+)
+from lunshare.agent.records import Volume
+from lunshare.agent.states import VolumeStatus
 
 #: Drivers raise what becomes these before they change anything.
 _REFUSALS = (Invalid, Exhausted, Conflict)
@@ -67,7 +74,7 @@ class Rows:
         reason: str | None = None,
         **values: Any,
     ) -> bool:
-        """Go on from ``volume`` as it was read; see agent.db.moves.move."""
+        """Go on from ``volume`` as it was read; see lunshare.agent.db.moves.move."""
         with self._db.writing() as connection:
             return moves.move(connection, volume, new, reason=reason, **values)
 

@@ -8,12 +8,12 @@ from collections.abc import Mapping
 
 from oslo_log import log
 
-from agent.records import Context, Pool, VolumeType
-from agent.service import placement
-from agent.service.messages import NO_BACKEND, Messages
-from agent.service.node import Node
-from agent.service.types import Types
-from agent.service.verdicts import Choice, Wish
+from lunshare.agent.records import Context, Pool, VolumeType
+from lunshare.agent.service import placement
+from lunshare.agent.service.messages import NO_BACKEND, Messages
+from lunshare.agent.service.node import Node
+from lunshare.agent.service.types import Types
+from lunshare.agent.service.verdicts import Choice, Wish
 
 LOG = log.getLogger(__name__)
 
@@ -28,7 +28,7 @@ class Scheduler:
         messages: Messages,
         multipliers: Mapping[str, float],
     ) -> None:
-        """``multipliers`` by the weighers' names; see agent.service.weighers."""
+        """``multipliers`` by the weighers' names; see lunshare.agent.service.weighers."""
         self._node, self._types, self._messages = node, types, messages
         self._multipliers = dict(multipliers)
 

@@ -10,16 +10,16 @@ from typing import Any
 
 from oslo_log import log
 
-from agent.backends import Backends
-from agent.db import snapshots, volumes
-from agent.db.engine import Database, now
-from agent.errors import Invalid, NotFound
-from agent.locks import Locks
-from agent.records import Context, NewSnapshot, Page, Snapshot, Volume
-from agent.service import rows
-from agent.service.access import driver_snapshot
-from agent.service.jobs import Jobs, Step
-from agent.states import DELETABLE_SNAPSHOT, SnapshotStatus, VolumeStatus
+from lunshare.agent.backends import Backends
+from lunshare.agent.db import snapshots, volumes
+from lunshare.agent.db.engine import Database, now
+from lunshare.agent.errors import Invalid, NotFound
+from lunshare.agent.locks import Locks
+from lunshare.agent.records import Context, NewSnapshot, Page, Snapshot, Volume
+from lunshare.agent.service import rows
+from lunshare.agent.service.access import driver_snapshot
+from lunshare.agent.service.jobs import Jobs, Step
+from lunshare.agent.states import DELETABLE_SNAPSHOT, SnapshotStatus, VolumeStatus
 
 LOG = log.getLogger(__name__)
 

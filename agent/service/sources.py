@@ -12,14 +12,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from agent.db import snapshots, volumes
-from agent.db.engine import Database
-from agent.errors import Invalid, NotFound
-from agent.records import Context, NewVolume, Snapshot, Volume, VolumeType
-from agent.service import rows
-from agent.service.places import Places
-from agent.service.types import Types
-from agent.states import SnapshotStatus, VolumeStatus
+from lunshare.agent.db import snapshots, volumes
+from lunshare.agent.db.engine import Database
+from lunshare.agent.errors import Invalid, NotFound
+from lunshare.agent.records import Context, NewVolume, Snapshot, Volume, VolumeType
+from lunshare.agent.service import rows
+from lunshare.agent.service.places import Places
+from lunshare.agent.service.types import Types
+from lunshare.agent.states import SnapshotStatus, VolumeStatus
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,10 @@ import uuid
 from collections.abc import Mapping
 from typing import Any
 
-from agent.db import types, volumes
-from agent.db.engine import Database
-from agent.errors import Busy, Invalid, NotFound
-from agent.records import Context, VolumeType
+from lunshare.agent.db import types, volumes
+from lunshare.agent.db.engine import Database
+from lunshare.agent.errors import Busy, Invalid, NotFound
+from lunshare.agent.records import Context, VolumeType
 
 
 class Types:

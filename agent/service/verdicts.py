@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from agent.records import Pool, VolumeType
+from lunshare.agent.records import Pool, VolumeType
 
 
 @dataclass(frozen=True, slots=True)

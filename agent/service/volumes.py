@@ -8,18 +8,18 @@ import uuid
 from collections.abc import Mapping
 from typing import Any
 
-from agent.db import moves, snapshots, volumes
-from agent.db.engine import Database, now
-from agent.errors import AgentError, Invalid
-from agent.records import Context, NewVolume, Page, Volume
-from agent.service.jobs import Jobs
-from agent.service.making import Making
-from agent.service.node import Node
-from agent.service.places import Places
-from agent.service.rows import Rows, changed, found, needed
-from agent.service.sources import Plan, Sources
-from agent.service.types import Types
-from agent.states import DELETABLE_SNAPSHOT, SnapshotStatus, VolumeStatus
+from lunshare.agent.db import moves, snapshots, volumes
+from lunshare.agent.db.engine import Database, now
+from lunshare.agent.errors import AgentError, Invalid
+from lunshare.agent.records import Context, NewVolume, Page, Volume
+from lunshare.agent.service.jobs import Jobs
+from lunshare.agent.service.making import Making
+from lunshare.agent.service.node import Node
+from lunshare.agent.service.places import Places
+from lunshare.agent.service.rows import Rows, changed, found, needed
+from lunshare.agent.service.sources import Plan, Sources
+from lunshare.agent.service.types import Types
+from lunshare.agent.states import DELETABLE_SNAPSHOT, SnapshotStatus, VolumeStatus
 
 _DELETABLE = frozenset(
     {

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from agent.records import Pool
-from agent.service.filters import room
-from agent.service.verdicts import Number, Wish
+from lunshare.agent.records import Pool
+from lunshare.agent.service.filters import room
+from lunshare.agent.service.verdicts import Number, Wish
 
 Weigher = Callable[[Pool, Wish], float]
 

@@ -14,10 +14,10 @@ from collections.abc import Mapping
 
 from oslo_log import log
 
-from agent.backends import Backends, NodeBackend, translated
-from agent.errors import AgentError
-from agent.records import Context, WipeState
-from drivers.values import Wipe
+from lunshare.agent.backends import Backends, NodeBackend, translated
+from lunshare.agent.errors import AgentError
+from lunshare.agent.records import Context, WipeState
+from lunshare.drivers.values import Wipe
 
 LOG = log.getLogger(__name__)
 

@@ -9,6 +9,6 @@ A driver binds it with one fixtures class and one empty test class::
 
 ``fixtures`` says what to override, ``fakes`` is a complete example,
 docs/adding-a-driver.md tells the way. Call
-``pytest.register_assert_rewrite("drivers.conformance")`` in conftest.py,
+``pytest.register_assert_rewrite("lunshare.drivers.conformance")`` in conftest.py,
 otherwise failures show no values.
 """

@@ -10,10 +10,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from drivers.base import TargetDriver, VolumeDriver
-from drivers.conformance.claims import asks, lacks
-from drivers.conformance.fixtures import TargetFixtures, new_volume
-from drivers.conformance.shared import (
+from lunshare.drivers.base import TargetDriver, VolumeDriver
+from lunshare.drivers.conformance.claims import asks, lacks
+from lunshare.drivers.conformance.fixtures import TargetFixtures, new_volume
+from lunshare.drivers.conformance.shared import (
     PAGE,
     Reach,
     Shared,
@@ -23,7 +23,7 @@ from drivers.conformance.shared import (
     refuses,
     write_until,
 )
-from drivers.values import Export, Mode
+from lunshare.drivers.values import Export, Mode
 
 Share = Callable[[], Shared]
 

@@ -10,18 +10,18 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from drivers.base import VolumeDriver
-from drivers.conformance.bytes import Make
-from drivers.conformance.fixtures import new_volume
-from drivers.conformance.growing import GrowingContract
-from drivers.errors import (
+from lunshare.drivers.base import VolumeDriver
+from lunshare.drivers.conformance.bytes import Make
+from lunshare.drivers.conformance.fixtures import new_volume
+from lunshare.drivers.conformance.growing import GrowingContract
+from lunshare.drivers.errors import (
     InvalidValue,
     UnknownDisk,
     UnknownReference,
     UnknownSnapshot,
     Unsupported,
 )
-from drivers.values import Snapshot, Volume
+from lunshare.drivers.values import Snapshot, Volume
 
 Neighbour = Callable[[], VolumeDriver] | None
 

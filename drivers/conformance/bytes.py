@@ -9,9 +9,9 @@ from dataclasses import replace
 
 import pytest
 
-from drivers.base import VolumeDriver
-from drivers.conformance.fixtures import MIB, VolumeFixtures, new_volume
-from drivers.values import Capacity, Disk, Volume
+from lunshare.drivers.base import VolumeDriver
+from lunshare.drivers.conformance.fixtures import MIB, VolumeFixtures, new_volume
+from lunshare.drivers.values import Capacity, Disk, Volume
 
 Make = Callable[[], Volume]
 

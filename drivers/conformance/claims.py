@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 
 import pytest
 
-from drivers.abilities import Abilities, sentence
-from drivers.errors import Unsupported
+from lunshare.drivers.abilities import Abilities, sentence
+from lunshare.drivers.errors import Unsupported
 
 _Test = TypeVar("_Test", bound=Callable[..., None])
 

@@ -10,12 +10,12 @@ from contextlib import contextmanager
 
 import pytest
 
-from drivers.conformance.access import RO, RW, AccessContract, Share
-from drivers.conformance.claims import asks, lacks
-from drivers.conformance.fixtures import Session
-from drivers.conformance.shared import PAGE, Shared, data, refuses
-from drivers.errors import DeadlineExceeded
-from drivers.fake_storage import Gate
+from lunshare.drivers.conformance.access import RO, RW, AccessContract, Share
+from lunshare.drivers.conformance.claims import asks, lacks
+from lunshare.drivers.conformance.fixtures import Session
+from lunshare.drivers.conformance.shared import PAGE, Shared, data, refuses
+from lunshare.drivers.errors import DeadlineExceeded
+from lunshare.drivers.fake_storage import Gate
 
 #: Seconds in which a closing that does not wait for a write would have returned.
 _AT_ONCE = 0.2

@@ -10,19 +10,19 @@ from contextlib import AbstractContextManager
 
 import pytest
 
-from drivers.base import VolumeDriver
-from drivers.conformance.bytes import PAGE, Make
-from drivers.conformance.claims import asks
-from drivers.conformance.fixtures import new_volume
-from drivers.conformance.handing import HandingContract
-from drivers.errors import (
+from lunshare.drivers.base import VolumeDriver
+from lunshare.drivers.conformance.bytes import PAGE, Make
+from lunshare.drivers.conformance.claims import asks
+from lunshare.drivers.conformance.fixtures import new_volume
+from lunshare.drivers.conformance.handing import HandingContract
+from lunshare.drivers.errors import (
     DiskBusy,
     InvalidValue,
     NoSpace,
     UnknownDisk,
     UnknownSnapshot,
 )
-from drivers.values import Disk, Snapshot, Volume
+from lunshare.drivers.values import Disk, Snapshot, Volume
 
 Build = Callable[[], VolumeDriver]
 Full = Callable[[], AbstractContextManager[None]]
@@ -61,7 +61,7 @@ class CopiesContract(HandingContract):
         return volume, data
 
     def clone(self, driver: VolumeDriver, volume: Volume, source: Volume) -> Disk:
-        """What drivers.base.Backend does."""
+        """What lunshare.drivers.base.Backend does."""
         moment = Snapshot(volume.id, source.id, source.size)
         driver.create_snapshot(moment)
         disk = driver.create_from(volume, moment)

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import pytest
 
-from drivers.base import VolumeDriver
-from drivers.conformance.bytes import PAGE, Make, VolumeBytes
-from drivers.conformance.fixtures import new_volume
-from drivers.values import Disk
+from lunshare.drivers.base import VolumeDriver
+from lunshare.drivers.conformance.bytes import PAGE, Make, VolumeBytes
+from lunshare.drivers.conformance.fixtures import new_volume
+from lunshare.drivers.values import Disk
 
 _SECTOR = 512
 _LARGEST_BLOCK = 64 * 1024**2  # of the kernel, with large pages of any processor

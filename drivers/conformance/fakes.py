@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from drivers.base import Root, TargetDriver, VolumeDriver
-from drivers.conformance.fixtures import (
+from lunshare.drivers.base import Root, TargetDriver, VolumeDriver
+from lunshare.drivers.conformance.fixtures import (
     MIB,
     Host,
     Session,
@@ -25,12 +25,12 @@ from drivers.conformance.fixtures import (
     VolumeFixtures,
     defaults,
 )
-from drivers.conformance.interruption import Passed
-from drivers.conformance.root import NoRoot
-from drivers.fake import FakeVolumes
-from drivers.fake_storage import FakeAcl, FakeDisk, Gate, storage
-from drivers.targets.fake import FakeTarget
-from drivers.values import Auth, Disk, Mode, Snapshot, Volume
+from lunshare.drivers.conformance.interruption import Passed
+from lunshare.drivers.conformance.root import NoRoot
+from lunshare.drivers.fake import FakeVolumes
+from lunshare.drivers.fake_storage import FakeAcl, FakeDisk, Gate, storage
+from lunshare.drivers.targets.fake import FakeTarget
+from lunshare.drivers.values import Auth, Disk, Mode, Snapshot, Volume
 
 _ROOT: Root = NoRoot()
 

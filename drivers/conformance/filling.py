@@ -8,11 +8,11 @@ from dataclasses import replace
 
 import pytest
 
-from drivers.base import VolumeDriver
-from drivers.conformance.bytes import Make
-from drivers.conformance.data import DataContract
-from drivers.errors import UnknownDisk, Unsupported
-from drivers.values import Disk, DiskKind, Volume
+from lunshare.drivers.base import VolumeDriver
+from lunshare.drivers.conformance.bytes import Make
+from lunshare.drivers.conformance.data import DataContract
+from lunshare.drivers.errors import UnknownDisk, Unsupported
+from lunshare.drivers.values import Disk, DiskKind, Volume
 
 
 class FillingContract(DataContract):

@@ -6,13 +6,13 @@ from __future__ import annotations
 
 import pytest
 
-from drivers.base import VolumeDriver
-from drivers.conformance.bytes import Make
-from drivers.conformance.claims import asks
-from drivers.conformance.fixtures import MIB, new_volume
-from drivers.conformance.troubled import TroubledContract
-from drivers.errors import UnknownDisk
-from drivers.values import Volume
+from lunshare.drivers.base import VolumeDriver
+from lunshare.drivers.conformance.bytes import Make
+from lunshare.drivers.conformance.claims import asks
+from lunshare.drivers.conformance.fixtures import MIB, new_volume
+from lunshare.drivers.conformance.troubled import TroubledContract
+from lunshare.drivers.errors import UnknownDisk
+from lunshare.drivers.values import Volume
 
 
 class GrowingContract(TroubledContract):

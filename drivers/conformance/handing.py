@@ -10,12 +10,17 @@ from collections.abc import Callable
 
 import pytest
 
-from drivers.base import VolumeDriver
-from drivers.conformance.bytes import Make, image
-from drivers.conformance.claims import asks
-from drivers.conformance.filling import FillingContract
-from drivers.errors import DiskBusy, InvalidValue, UnknownDisk, UnknownReference
-from drivers.values import Volume
+from lunshare.drivers.base import VolumeDriver
+from lunshare.drivers.conformance.bytes import Make, image
+from lunshare.drivers.conformance.claims import asks
+from lunshare.drivers.conformance.filling import FillingContract
+from lunshare.drivers.errors import (
+    DiskBusy,
+    InvalidValue,
+    UnknownDisk,
+    UnknownReference,
+)
+from lunshare.drivers.values import Volume
 
 Build = Callable[[], VolumeDriver]
 Stranger = Callable[[bytes], str]

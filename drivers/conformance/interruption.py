@@ -3,7 +3,7 @@
 """A driver's steps, and a driver that is killed between two, as kill -9 kills a daemon.
 
 A step is what the driver asks of root. A driver that asks nothing of root works in
-this process: its steps are the lines of its own code (``drivers.conformance.lines``).
+this process: its steps are the lines of its own code (``lunshare.drivers.conformance.lines``).
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import threading
 from collections.abc import Callable, Collection, Iterator
 from typing import Any, Generic, TypeVar
 
-from drivers.base import Root, TargetDriver, VolumeDriver
-from drivers.errors import DeadlineExceeded, DriverError
+from lunshare.drivers.base import Root, TargetDriver, VolumeDriver
+from lunshare.drivers.errors import DeadlineExceeded, DriverError
 
 #: More steps than any verb of a driver has.
 MOST_STEPS = 100
@@ -141,13 +141,13 @@ class WatchedRoot:
         self._end: Killed | None = None
 
     def run(self, *argv: str, timeout: float = 60.0) -> str:
-        """See drivers.base.Root."""
+        """See lunshare.drivers.base.Root."""
         if argv[0] in self._asking:
             return self._root.run(*argv, timeout=timeout)
         return str(self._step(argv[0], lambda: self._root.run(*argv, timeout=timeout)))
 
     def call(self, verb: str, *, timeout: float = 30.0, **arguments: Any) -> Any:
-        """See drivers.base.Root."""
+        """See lunshare.drivers.base.Root."""
         if verb in self._asking:
             return self._root.call(verb, timeout=timeout, **arguments)
         return self._step(

@@ -14,15 +14,15 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from drivers.base import VolumeDriver
-from drivers.conformance.bytes import Make
-from drivers.conformance.claims import asks
-from drivers.conformance.fixtures import MIB, VolumeFixtures, new_volume
-from drivers.conformance.interruption import Life
-from drivers.conformance.reverting import RevertingContract
-from drivers.conformance.tried import Stepping
-from drivers.errors import UnknownDisk
-from drivers.values import Capacity, Snapshot, Volume
+from lunshare.drivers.base import VolumeDriver
+from lunshare.drivers.conformance.bytes import Make
+from lunshare.drivers.conformance.claims import asks
+from lunshare.drivers.conformance.fixtures import MIB, VolumeFixtures, new_volume
+from lunshare.drivers.conformance.interruption import Life
+from lunshare.drivers.conformance.reverting import RevertingContract
+from lunshare.drivers.conformance.tried import Stepping
+from lunshare.drivers.errors import UnknownDisk
+from lunshare.drivers.values import Capacity, Snapshot, Volume
 
 Build = Callable[[], VolumeDriver]
 State = Callable[[], object]

@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from drivers.base import TargetDriver
-from drivers.conformance.access import RO, RW, Share
-from drivers.conformance.claims import asks, lacks
-from drivers.conformance.closing import ClosingContract
-from drivers.conformance.fixtures import TargetFixtures
-from drivers.conformance.interruption import Life
-from drivers.conformance.shared import can_write, refuses
-from drivers.conformance.tried import Stepping
+from lunshare.drivers.base import TargetDriver
+from lunshare.drivers.conformance.access import RO, RW, Share
+from lunshare.drivers.conformance.claims import asks, lacks
+from lunshare.drivers.conformance.closing import ClosingContract
+from lunshare.drivers.conformance.fixtures import TargetFixtures
+from lunshare.drivers.conformance.interruption import Life
+from lunshare.drivers.conformance.shared import can_write, refuses
+from lunshare.drivers.conformance.tried import Stepping
 
 Build = Callable[[], TargetDriver]
 Lives = Callable[[], Iterator[Life[TargetDriver]]]

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any, Generic
 
-from drivers.conformance.interruption import Countdown, Driver, Killed, Passed
+from lunshare.drivers.conformance.interruption import Countdown, Driver, Killed, Passed
 
 #: More lines than any verb of a driver runs.
 MOST_LINES = 2000

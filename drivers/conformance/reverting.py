@@ -8,12 +8,12 @@ import uuid
 
 import pytest
 
-from drivers.base import VolumeDriver
-from drivers.conformance.bytes import Make
-from drivers.conformance.claims import asks
-from drivers.conformance.copies import CopiesContract, Keep
-from drivers.errors import DiskBusy, LostSnapshot, UnknownSnapshot
-from drivers.values import Snapshot, Volume
+from lunshare.drivers.base import VolumeDriver
+from lunshare.drivers.conformance.bytes import Make
+from lunshare.drivers.conformance.claims import asks
+from lunshare.drivers.conformance.copies import CopiesContract, Keep
+from lunshare.drivers.errors import DiskBusy, LostSnapshot, UnknownSnapshot
+from lunshare.drivers.values import Snapshot, Volume
 
 
 class RevertingContract(CopiesContract):

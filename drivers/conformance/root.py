@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from drivers.errors import HelperRefused
-from drivers.helper.commands import Commands
+from lunshare.drivers.errors import HelperRefused
+from lunshare.drivers.helper.commands import Commands
 
 _EXEC_DIRS = ("/usr/sbin", "/usr/bin", "/sbin", "/bin")
 

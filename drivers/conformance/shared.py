@@ -7,10 +7,18 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable
 
-from drivers.base import TargetDriver
-from drivers.conformance.fixtures import Host, Session
-from drivers.errors import TargetFailed
-from drivers.values import Auth, Connector, Disk, Export, LiveExport, Mode, Volume
+from lunshare.drivers.base import TargetDriver
+from lunshare.drivers.conformance.fixtures import Host, Session
+from lunshare.drivers.errors import TargetFailed
+from lunshare.drivers.values import (
+    Auth,
+    Connector,
+    Disk,
+    Export,
+    LiveExport,
+    Mode,
+    Volume,
+)
 
 PAGE = 4096
 Reach = Callable[[str], Host]

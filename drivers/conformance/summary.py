@@ -4,7 +4,7 @@
 
 Below it stands in capitals what its binding did not let the kit try, and why.
 
-A pytest plugin: ``pytest_plugins = ["drivers.conformance.summary"]`` in the
+A pytest plugin: ``pytest_plugins = ["lunshare.drivers.conformance.summary"]`` in the
 conftest.py above your tests. Works with pytest-xdist too.
 """
 
@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from drivers.conformance.tried import COUNTED, NOT_TRIED
+from lunshare.drivers.conformance.tried import COUNTED, NOT_TRIED
 
 #: Where an item and its report keep which binding of the kit they belong to.
 _PROPERTY = "conformance"
@@ -81,7 +81,7 @@ def _others(counts: Counter[str], outcomes: Iterable[str]) -> Iterator[str]:
 
 def _is_of_the_kit(binding: type) -> bool:
     return any(
-        base.__module__.startswith("drivers.conformance.")
+        base.__module__.startswith("lunshare.drivers.conformance.")
         and base.__name__.endswith("Contract")
         for base in binding.__mro__
     )

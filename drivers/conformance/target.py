@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""What every target driver does, as tests. The promises are in drivers.base.
+"""What every target driver does, as tests. The promises are in lunshare.drivers.base.
 
 Hosts are real where the target is: they log in, read and write, and see what
 a compute host would see. Who may do what is in ``access``,
@@ -13,12 +13,12 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from drivers.base import TargetDriver, VolumeDriver
-from drivers.conformance.access import RO, RW, Share
-from drivers.conformance.claims import asks, lacks
-from drivers.conformance.fixtures import new_volume
-from drivers.conformance.killed_access import KilledAccessContract
-from drivers.conformance.shared import (
+from lunshare.drivers.base import TargetDriver, VolumeDriver
+from lunshare.drivers.conformance.access import RO, RW, Share
+from lunshare.drivers.conformance.claims import asks, lacks
+from lunshare.drivers.conformance.fixtures import new_volume
+from lunshare.drivers.conformance.killed_access import KilledAccessContract
+from lunshare.drivers.conformance.shared import (
     PAGE,
     Reach,
     Shared,
@@ -27,8 +27,8 @@ from drivers.conformance.shared import (
     name,
     refuses,
 )
-from drivers.errors import InvalidValue, TargetFailed, UnknownDisk
-from drivers.values import Auth, Connector, Disk, Export, Volume
+from lunshare.drivers.errors import InvalidValue, TargetFailed, UnknownDisk
+from lunshare.drivers.values import Auth, Connector, Disk, Export, Volume
 
 Build = Callable[[], TargetDriver]
 State = Callable[[], object]

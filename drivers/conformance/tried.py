@@ -12,8 +12,8 @@ from typing import Any, Generic
 
 import pytest
 
-from drivers.conformance import lines
-from drivers.conformance.interruption import (
+from lunshare.drivers.conformance import lines
+from lunshare.drivers.conformance.interruption import (
     MOST_STEPS,
     Countdown,
     Driver,
@@ -29,7 +29,7 @@ COUNTED = "conformance-counted"
 class Tried:
     """A base of the fixtures classes."""
 
-    #: What this driver says it can do; see drivers.abilities.
+    #: What this driver says it can do; see lunshare.drivers.abilities.
     can: Any
 
     def __init_subclass__(cls) -> None:

@@ -18,15 +18,15 @@ from typing import Any
 
 import pytest
 
-from drivers.base import VolumeDriver
-from drivers.conformance.bytes import Make
-from drivers.conformance.claims import asks
-from drivers.conformance.fixtures import new_volume
-from drivers.conformance.interruption import Before, Killed, Late, Twin
-from drivers.conformance.killed import KilledContract
-from drivers.conformance.tried import Stepping
-from drivers.errors import DeadlineExceeded, DriverError, NoSpace, UnknownDisk
-from drivers.values import Volume
+from lunshare.drivers.base import VolumeDriver
+from lunshare.drivers.conformance.bytes import Make
+from lunshare.drivers.conformance.claims import asks
+from lunshare.drivers.conformance.fixtures import new_volume
+from lunshare.drivers.conformance.interruption import Before, Killed, Late, Twin
+from lunshare.drivers.conformance.killed import KilledContract
+from lunshare.drivers.conformance.tried import Stepping
+from lunshare.drivers.errors import DeadlineExceeded, DriverError, NoSpace, UnknownDisk
+from lunshare.drivers.values import Volume
 
 Build = Callable[[], VolumeDriver]
 Full = Callable[[], AbstractContextManager[None]]

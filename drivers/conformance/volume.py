@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""What every volume driver does, as tests. The promises are in drivers.base."""
+"""What every volume driver does, as tests. The promises are in lunshare.drivers.base."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from contextlib import AbstractContextManager
 
 import pytest
 
-from drivers.base import VolumeDriver
-from drivers.conformance.beside import BesideContract
-from drivers.conformance.bytes import Make
-from drivers.conformance.fixtures import MIB, new_volume
-from drivers.errors import (
+from lunshare.drivers.base import VolumeDriver
+from lunshare.drivers.conformance.beside import BesideContract
+from lunshare.drivers.conformance.bytes import Make
+from lunshare.drivers.conformance.fixtures import MIB, new_volume
+from lunshare.drivers.errors import (
     DiskBusy,
     InvalidValue,
     Misconfigured,
     NoSpace,
     UnknownDisk,
 )
-from drivers.values import Volume
+from lunshare.drivers.values import Volume
 
 Build = Callable[[], VolumeDriver]
 Full = Callable[[], AbstractContextManager[None]]

@@ -22,9 +22,18 @@ import errno
 import os
 import re
 
-from drivers.helper.configfs import drop, links, look, make, names, read, settle, write
-from drivers.helper.locks import Hold
-from drivers.values import Auth, Connector, Mode
+from lunshare.drivers.helper.configfs import (
+    drop,
+    links,
+    look,
+    make,
+    names,
+    read,
+    settle,
+    write,
+)
+from lunshare.drivers.helper.locks import Hold
+from lunshare.drivers.values import Auth, Connector, Mode
 
 _LINK = "lun"
 _NO_SESSION = "No active iSCSI Session"

@@ -24,10 +24,19 @@ import re
 import stat
 from collections.abc import Iterator, Mapping
 
-from drivers.errors import TargetFailed
-from drivers.helper import disks
-from drivers.helper.configfs import CORE, drop, look, make, names, read, settle, write
-from drivers.values import Disk, DiskKind, Mode
+from lunshare.drivers.errors import TargetFailed
+from lunshare.drivers.helper import disks
+from lunshare.drivers.helper.configfs import (
+    CORE,
+    drop,
+    look,
+    make,
+    names,
+    read,
+    settle,
+    write,
+)
+from lunshare.drivers.values import Disk, DiskKind, Mode
 
 
 class Role(enum.StrEnum):

@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 
-from drivers.errors import HelperBusy
+from lunshare.drivers.errors import HelperBusy
 
 #: In all, and for one medium: a share, a volume group. Twice what has a connection.
 MAX_WAITING, MAX_EACH = 256, 64

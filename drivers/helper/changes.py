@@ -22,8 +22,8 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from drivers.errors import CommandFailed, DeadlineExceeded
-from drivers.helper.work import Left, Units
+from lunshare.drivers.errors import CommandFailed, DeadlineExceeded
+from lunshare.drivers.helper.work import Left, Units
 
 LOG = logging.getLogger(__name__)
 

@@ -18,11 +18,11 @@ import threading
 import time
 from collections.abc import Sequence
 
-from drivers.errors import CommandFailed, DeadlineExceeded
-from drivers.helper import changes, lvm_config
-from drivers.helper.rules import Rules
-from drivers.helper.served import NOTHING, Served
-from drivers.helper.work import Units
+from lunshare.drivers.errors import CommandFailed, DeadlineExceeded
+from lunshare.drivers.helper import changes, lvm_config
+from lunshare.drivers.helper.rules import Rules
+from lunshare.drivers.helper.served import NOTHING, Served
+from lunshare.drivers.helper.work import Units
 
 LOG = logging.getLogger(__name__)
 

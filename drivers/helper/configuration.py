@@ -11,9 +11,9 @@ import stat
 import uuid
 from collections.abc import Callable, Iterable
 
-from drivers.errors import InvalidValue, Misconfigured
-from drivers.helper.served import BASE, Served
-from drivers.values import iscsi_name
+from lunshare.drivers.errors import InvalidValue, Misconfigured
+from lunshare.drivers.helper.served import BASE, Served
+from lunshare.drivers.values import iscsi_name
 
 _SECTION = "helper"
 _MOST_BYTES = 64 * 1024

@@ -21,15 +21,15 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from drivers.errors import DiskBusy, DriverError, InvalidValue, NoSpace
-from drivers.helper import disks, parts, proof, requests
-from drivers.helper.locks import Hold, Locks
-from drivers.helper.mounts import KERNEL, Mounts
-from drivers.helper.progress import Clock, Long, Report
-from drivers.helper.proof import STEP, ZEROS
-from drivers.helper.served import Served
-from drivers.helper.twins import Twins
-from drivers.values import Disk, DiskKind
+from lunshare.drivers.errors import DiskBusy, DriverError, InvalidValue, NoSpace
+from lunshare.drivers.helper import disks, parts, proof, requests
+from lunshare.drivers.helper.locks import Hold, Locks
+from lunshare.drivers.helper.mounts import KERNEL, Mounts
+from lunshare.drivers.helper.progress import Clock, Long, Report
+from lunshare.drivers.helper.proof import STEP, ZEROS
+from lunshare.drivers.helper.served import Served
+from lunshare.drivers.helper.twins import Twins
+from lunshare.drivers.values import Disk, DiskKind
 
 # What O_DIRECT wants of offsets, lengths and memory (open(2)); disks are of as
 # many bytes, and what is behind a file's last ones is zeros.

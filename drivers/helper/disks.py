@@ -15,11 +15,11 @@ import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from drivers.errors import TargetFailed
-from drivers.helper import mounts
-from drivers.helper.mounts import KERNEL, Mount, Mounts
-from drivers.helper.served import POINT, doubled, group_of
-from drivers.values import Disk, DiskKind
+from lunshare.drivers.errors import TargetFailed
+from lunshare.drivers.helper import mounts
+from lunshare.drivers.helper.mounts import KERNEL, Mount, Mounts
+from lunshare.drivers.helper.served import POINT, doubled, group_of
+from lunshare.drivers.values import Disk, DiskKind
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,10 +17,10 @@ import os
 import time
 from collections.abc import Iterable
 
-from drivers.errors import TargetFailed
-from drivers.helper import access, backstores, disks
-from drivers.helper.backstores import Role
-from drivers.helper.configfs import (
+from lunshare.drivers.errors import TargetFailed
+from lunshare.drivers.helper import access, backstores, disks
+from lunshare.drivers.helper.backstores import Role
+from lunshare.drivers.helper.configfs import (
     CORE,
     ISCSI,
     drop,
@@ -31,8 +31,8 @@ from drivers.helper.configfs import (
     settle,
     write,
 )
-from drivers.helper.locks import Hold
-from drivers.values import Connector, Disk, DiskKind, Portal
+from lunshare.drivers.helper.locks import Hold
+from lunshare.drivers.values import Connector, Disk, DiskKind, Portal
 
 # Nobody without an ACL sees or reaches anything, and a mapped LUN is born
 # read-only. CHAP is asked for unless an ACL says no, so that an ACL that is

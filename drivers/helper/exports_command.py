@@ -15,9 +15,9 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from drivers.errors import DriverError, InvalidValue
-from drivers.helper import frames
-from drivers.values import volume_uuid
+from lunshare.drivers.errors import DriverError, InvalidValue
+from lunshare.drivers.helper import frames
+from lunshare.drivers.values import volume_uuid
 
 # As the lio_deadline that a daemon has by default: a session's writes have to land.
 _SECONDS = 30.0

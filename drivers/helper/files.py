@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from drivers.errors import (
+from lunshare.drivers.errors import (
     CopyDiffers,
     DeadlineExceeded,
     DiskBusy,
@@ -25,11 +25,11 @@ from drivers.errors import (
     NoSpace,
     UnknownReference,
 )
-from drivers.helper import filling, mounts, names, proof
-from drivers.helper.mounts import Mount, Mounts
-from drivers.helper.names import GIVEN, NEW
-from drivers.helper.progress import Clock
-from drivers.helper.share_requests import Copied, Made, Place, Taken
+from lunshare.drivers.helper import filling, mounts, names, proof
+from lunshare.drivers.helper.mounts import Mount, Mounts
+from lunshare.drivers.helper.names import GIVEN, NEW
+from lunshare.drivers.helper.progress import Clock
+from lunshare.drivers.helper.share_requests import Copied, Made, Place, Taken
 
 #: Names that a share may have. A server may send them without an end.
 MAX_FILES = 100_000
@@ -266,7 +266,7 @@ def _half_made(
 ) -> Iterator[int]:
     """A new file to fill; it gets its name when it is whole and flushed.
 
-    Nobody else makes it at the same time (drivers.helper.twins), and nevertheless: only
+    Nobody else makes it at the same time (lunshare.drivers.helper.twins), and nevertheless: only
     the file that was filled gets the name, and only one that is free or replaced.
     """
     new = name + NEW

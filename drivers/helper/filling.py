@@ -14,8 +14,8 @@ import errno
 import fcntl
 import os
 
-from drivers.helper import proof
-from drivers.helper.progress import Clock
+from lunshare.drivers.helper import proof
+from lunshare.drivers.helper.progress import Clock
 
 _STEP = 8 * 1024**2
 _RESERVED = 1024**3  # a server that writes zeros for it does so within seconds

@@ -5,7 +5,7 @@
 A frame is a length of four bytes, big-endian, then so many bytes of JSON. The
 client sends ``{"verb", "timeout", "arguments"}``; the answer is ``{"value"}`` or
 ``{"error", "fields"}`` with the code and the constructor arguments of a class
-of drivers.errors. Before it there may be any number of ``{"progress"}``, with the
+of lunshare.drivers.errors. Before it there may be any number of ``{"progress"}``, with the
 bytes that are done, of a verb that works on bytes: its timeout counts from the last.
 """
 

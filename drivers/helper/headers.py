@@ -22,10 +22,10 @@ import struct
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from drivers.errors import DriverError, HelperRefused
-from drivers.helper import requests
-from drivers.helper.locks import Locks
-from drivers.helper.served import Served
+from lunshare.drivers.errors import DriverError, HelperRefused
+from lunshare.drivers.helper import requests
+from lunshare.drivers.helper.locks import Locks
+from lunshare.drivers.helper.served import Served
 
 # One of the first four sectors is the label. It says where the list of areas is.
 _LABEL, _SECTOR, _SECTORS = b"LABELONE", 512, 4

@@ -14,14 +14,14 @@ import re
 from collections.abc import Collection
 from typing import Any
 
-from drivers.errors import TargetFailed
-from drivers.helper import access, backstores, exports, reservations
-from drivers.helper.backstores import Role
-from drivers.helper.configfs import CORE, ISCSI, ROOT, make, names, read
-from drivers.helper.exports import Target
-from drivers.helper.locks import Hold, Locks
-from drivers.helper.requests import Apply
-from drivers.values import Connector, Disk, Export, Mode
+from lunshare.drivers.errors import TargetFailed
+from lunshare.drivers.helper import access, backstores, exports, reservations
+from lunshare.drivers.helper.backstores import Role
+from lunshare.drivers.helper.configfs import CORE, ISCSI, ROOT, make, names, read
+from lunshare.drivers.helper.exports import Target
+from lunshare.drivers.helper.locks import Hold, Locks
+from lunshare.drivers.helper.requests import Apply
+from lunshare.drivers.values import Connector, Disk, Export, Mode
 
 _UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 
@@ -30,7 +30,7 @@ class Lio:
     """The targets whose names are ``prefix`` and ``volume-UUID``; no others.
 
     :raises TargetFailed: the kernel refused; access is at most what is wanted.
-    :raises DeadlineExceeded: see drivers.base.TargetDriver.apply.
+    :raises DeadlineExceeded: see lunshare.drivers.base.TargetDriver.apply.
     """
 
     def __init__(self, prefix: str) -> None:

@@ -20,10 +20,10 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
-from drivers.errors import DeadlineExceeded, HelperBusy, Stalled
-from drivers.helper.bounds import THREADS
-from drivers.helper.progress import Clock, Report
-from drivers.helper.twins import Twins
+from lunshare.drivers.errors import DeadlineExceeded, HelperBusy, Stalled
+from lunshare.drivers.helper.bounds import THREADS
+from lunshare.drivers.helper.progress import Clock, Report
+from lunshare.drivers.helper.twins import Twins
 
 LOG = logging.getLogger(__name__)
 

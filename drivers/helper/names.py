@@ -16,8 +16,8 @@ import re
 import stat
 import struct
 
-from drivers.errors import DriverError, UnknownDisk, UnknownSnapshot
-from drivers.helper import backstores
+from lunshare.drivers.errors import DriverError, UnknownDisk, UnknownSnapshot
+from lunshare.drivers.helper import backstores
 
 _UUID = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _OURS = re.compile(f"(volume|_snapshot)-({_UUID})")

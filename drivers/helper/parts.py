@@ -19,10 +19,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from drivers.errors import HelperRefused, InvalidValue
-from drivers.helper import disks, requests, served
-from drivers.helper.locks import Hold
-from drivers.helper.served import Served
+from lunshare.drivers.errors import HelperRefused, InvalidValue
+from lunshare.drivers.helper import disks, requests, served
+from lunshare.drivers.helper.locks import Hold
+from lunshare.drivers.helper.served import Served
 
 _UUID = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _GROUP = r"/dev/(?P<group>(?!shm/|mqueue/)[A-Za-z0-9_+][A-Za-z0-9_+.-]{0,126})"

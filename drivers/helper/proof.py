@@ -16,8 +16,8 @@ import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from drivers.errors import CopyDiffers
-from drivers.helper.progress import Clock
+from lunshare.drivers.errors import CopyDiffers
+from lunshare.drivers.helper.progress import Clock
 
 STEP = 1024**2
 ZEROS = bytes(STEP)

@@ -16,8 +16,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from drivers.errors import InvalidValue
-from drivers.values import (
+from lunshare.drivers.errors import InvalidValue
+from lunshare.drivers.values import (
     Auth,
     Connector,
     Disk,
@@ -48,7 +48,7 @@ _CREDENTIAL = re.compile(r"(?!NULL)[!-~]{1,255}")
 
 @dataclass(frozen=True, slots=True)
 class Apply:
-    """A wanted export; ``only`` as in drivers.base.TargetDriver.apply."""
+    """A wanted export; ``only`` as in lunshare.drivers.base.TargetDriver.apply."""
 
     export: Export
     portals: tuple[Portal, ...]

@@ -23,8 +23,8 @@ import re
 import sys
 from collections.abc import Collection, Iterator, Mapping
 
-from drivers.helper.configfs import ROOT, read, write
-from drivers.helper.exports import Target
+from lunshare.drivers.helper.configfs import ROOT, read, write
+from lunshare.drivers.helper.exports import Target
 
 LOG = logging.getLogger(__name__)
 

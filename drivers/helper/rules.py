@@ -15,9 +15,14 @@ from dataclasses import replace
 
 from oslo_rootwrap import filters, wrapper
 
-from drivers.errors import DriverError, HelperRefused, Misconfigured, Unsupported
-from drivers.helper.configuration import refuse_writable
-from drivers.helper.served import PATH, Served
+from lunshare.drivers.errors import (
+    DriverError,
+    HelperRefused,
+    Misconfigured,
+    Unsupported,
+)
+from lunshare.drivers.helper.configuration import refuse_writable
+from lunshare.drivers.helper.served import PATH, Served
 
 # What the drivers run has at most 30 words, the longest of about 400 characters.
 _MOST_WORDS, _MOST_CHARACTERS = 64, 4096

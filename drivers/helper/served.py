@@ -14,8 +14,8 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from drivers.errors import HelperRefused, TargetFailed
-from drivers.values import Disk, DiskKind
+from lunshare.drivers.errors import HelperRefused, TargetFailed
+from lunshare.drivers.values import Disk, DiskKind
 
 #: Where it is read from, unless --config names another file.
 PATH = "/etc/lunshare/helper.conf"
@@ -23,7 +23,7 @@ PATH = "/etc/lunshare/helper.conf"
 #: Where shares are mounted, unless the file says otherwise.
 BASE = "/run/lunshare/mnt"
 
-#: A share's directory below the base: drivers.shares.Share.digest.
+#: A share's directory below the base: lunshare.drivers.shares.Share.digest.
 POINT = "[0-9a-f]{32}"
 
 _NAME = "[A-Za-z0-9_+.-]"

@@ -23,7 +23,7 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from drivers.errors import (
+from lunshare.drivers.errors import (
     DriverError,
     HelperBusy,
     HelperRefused,
@@ -31,18 +31,18 @@ from drivers.errors import (
     Misconfigured,
     Unsupported,
 )
-from drivers.helper import configuration, exports_command, frames, requests
-from drivers.helper.commands import Commands
-from drivers.helper.connections import MAX_CONNECTIONS, Connections, Peer
-from drivers.helper.copying import Copying
-from drivers.helper.headers import Headers
-from drivers.helper.lio import Lio
-from drivers.helper.mounts import Mounts
-from drivers.helper.progress import Long, Report
-from drivers.helper.served import PATH, NotServed, Served
-from drivers.helper.shares import Shares
-from drivers.helper.twins import Twins
-from drivers.helper.work import Units
+from lunshare.drivers.helper import configuration, exports_command, frames, requests
+from lunshare.drivers.helper.commands import Commands
+from lunshare.drivers.helper.connections import MAX_CONNECTIONS, Connections, Peer
+from lunshare.drivers.helper.copying import Copying
+from lunshare.drivers.helper.headers import Headers
+from lunshare.drivers.helper.lio import Lio
+from lunshare.drivers.helper.mounts import Mounts
+from lunshare.drivers.helper.progress import Long, Report
+from lunshare.drivers.helper.served import PATH, NotServed, Served
+from lunshare.drivers.helper.shares import Shares
+from lunshare.drivers.helper.twins import Twins
+from lunshare.drivers.helper.work import Units
 
 LOG = logging.getLogger(__name__)
 

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from drivers.errors import InvalidValue
-from drivers.helper import names, requests
-from drivers.helper.served import POINT
+from lunshare.drivers.errors import InvalidValue
+from lunshare.drivers.helper import names, requests
+from lunshare.drivers.helper.served import POINT
 
 #: Of a file: owner alone, owner and group, everybody. Never executable.
 _MODES = {"0600": 0o600, "0660": 0o660, "0666": 0o666}

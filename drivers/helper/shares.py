@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The verbs on the files of NFS shares. Each ends at its deadline, whatever hangs.
 
-What touches a share runs in a thread of its own (drivers.helper.locks): when the
+What touches a share runs in a thread of its own (lunshare.drivers.helper.locks): when the
 server is dead, the caller gets its answer, and that file stays locked until the
 kernel lets the thread go. So many may wait for one share and no more.
 """
@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from drivers.errors import (
+from lunshare.drivers.errors import (
     DeadlineExceeded,
     DriverError,
     HelperBusy,
@@ -25,14 +25,14 @@ from drivers.errors import (
     NoSpace,
     Unsupported,
 )
-from drivers.helper import files, names, proof, share_requests
-from drivers.helper.files import Share
-from drivers.helper.locks import Hold, Locks
-from drivers.helper.mounts import Mount, Mounts
-from drivers.helper.progress import Long, Report
-from drivers.helper.served import PATH, Served
-from drivers.helper.share_requests import Taken
-from drivers.helper.twins import Twins
+from lunshare.drivers.helper import files, names, proof, share_requests
+from lunshare.drivers.helper.files import Share
+from lunshare.drivers.helper.locks import Hold, Locks
+from lunshare.drivers.helper.mounts import Mount, Mounts
+from lunshare.drivers.helper.progress import Long, Report
+from lunshare.drivers.helper.served import PATH, Served
+from lunshare.drivers.helper.share_requests import Taken
+from lunshare.drivers.helper.twins import Twins
 
 #: Operations that one share may have under way. More than a daemon starts at
 #: once; far fewer than the helper has connections.
@@ -62,7 +62,7 @@ Step = Callable[[Share, Any], Any]
 
 
 class Shares:
-    """Every share of the node; see drivers.nfs for what is asked of it.
+    """Every share of the node; see lunshare.drivers.nfs for what is asked of it.
 
     :raises Misconfigured: the share is not mounted, stale, or cannot be written.
     :raises NoSpace: nothing was left behind.

@@ -18,7 +18,7 @@ import os
 import struct
 import time
 
-from drivers.errors import DeadlineExceeded
+from lunshare.drivers.errors import DeadlineExceeded
 
 # struct flock of x86-64 and arm64 (fcntl(2)): type, whence, start, length, pid.
 _LOCK = struct.Struct("hhqqi4x")

@@ -24,8 +24,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from drivers.errors import DeadlineExceeded, Misconfigured
-from drivers.helper.locks import Locks
+from lunshare.drivers.errors import DeadlineExceeded, Misconfigured
+from lunshare.drivers.helper.locks import Locks
 
 _POLL_SECONDS = 0.05
 

@@ -9,6 +9,6 @@ the group. ``commands`` holds every command, ``report`` reads LVM's JSON, ``sayi
 its errors, ``names`` is what we call things.
 """
 
-from drivers.lvm.driver import LvmVolumes
+from lunshare.drivers.lvm.driver import LvmVolumes
 
 __all__ = ["LvmVolumes"]

@@ -23,7 +23,7 @@ import threading
 from collections.abc import Iterable
 from pathlib import Path
 
-from drivers.errors import Misconfigured
+from lunshare.drivers.errors import Misconfigured
 
 #: Where claims are. Another user that could enter it could keep a daemon from starting.
 CLAIMS = Path("/run/lunshare/claims")

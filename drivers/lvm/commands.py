@@ -8,9 +8,9 @@ holds the two together. Sizes are bytes; LVM rounds them up to whole extents.
 
 from __future__ import annotations
 
-from drivers.base import Root
-from drivers.errors import CommandFailed, DeadlineExceeded, HelperUnreachable
-from drivers.lvm import kernel, report
+from lunshare.drivers.base import Root
+from lunshare.drivers.errors import CommandFailed, DeadlineExceeded, HelperUnreachable
+from lunshare.drivers.lvm import kernel, report
 
 _JSON = ("--reportformat", "json", "--units", "b", "--nosuffix")
 

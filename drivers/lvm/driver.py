@@ -14,22 +14,22 @@ from typing import Any, ClassVar
 
 from oslo_config import cfg
 
-from drivers import copying, devices
-from drivers.abilities import VolumeAbilities
-from drivers.base import Root, VolumeDriver
-from drivers.errors import DiskBusy, Misconfigured, UnknownDisk
-from drivers.lvm import claim, kernel, names, saying
-from drivers.lvm.commands import Lvm
-from drivers.lvm.handing import Handing
-from drivers.lvm.listing import Drawn, Listed, Listing
-from drivers.lvm.options import OPTIONS
-from drivers.lvm.report import LogicalVolume
-from drivers.lvm.thick import Thick
-from drivers.lvm.thick_copies import ThickCopies
-from drivers.lvm.thin import Thin
-from drivers.lvm.thin_copies import ThinCopies
-from drivers.repeating import repeats
-from drivers.values import (
+from lunshare.drivers import copying, devices
+from lunshare.drivers.abilities import VolumeAbilities
+from lunshare.drivers.base import Root, VolumeDriver
+from lunshare.drivers.errors import DiskBusy, Misconfigured, UnknownDisk
+from lunshare.drivers.lvm import claim, kernel, names, saying
+from lunshare.drivers.lvm.commands import Lvm
+from lunshare.drivers.lvm.handing import Handing
+from lunshare.drivers.lvm.listing import Drawn, Listed, Listing
+from lunshare.drivers.lvm.options import OPTIONS
+from lunshare.drivers.lvm.report import LogicalVolume
+from lunshare.drivers.lvm.thick import Thick
+from lunshare.drivers.lvm.thick_copies import ThickCopies
+from lunshare.drivers.lvm.thin import Thin
+from lunshare.drivers.lvm.thin_copies import ThinCopies
+from lunshare.drivers.repeating import repeats
+from lunshare.drivers.values import (
     Capacity,
     Disk,
     Manageable,

@@ -8,13 +8,13 @@ never offered.
 
 from __future__ import annotations
 
-from drivers.errors import DiskBusy, UnknownReference
-from drivers.lvm import names
-from drivers.lvm.commands import Lvm
-from drivers.lvm.report import Looked
-from drivers.lvm.thick import Thick
-from drivers.lvm.thin import Thin
-from drivers.values import Manageable, Volume
+from lunshare.drivers.errors import DiskBusy, UnknownReference
+from lunshare.drivers.lvm import names
+from lunshare.drivers.lvm.commands import Lvm
+from lunshare.drivers.lvm.report import Looked
+from lunshare.drivers.lvm.thick import Thick
+from lunshare.drivers.lvm.thin import Thin
+from lunshare.drivers.values import Manageable, Volume
 
 _OPEN = "it is open: unmount it, or stop what uses it"
 

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from drivers.errors import DeadlineExceeded, DriverError, HelperUnreachable
-from drivers.lvm.commands import Lvm
-from drivers.lvm.report import LogicalVolume, VolumeGroup
+from lunshare.drivers.errors import DeadlineExceeded, DriverError, HelperUnreachable
+from lunshare.drivers.lvm.commands import Lvm
+from lunshare.drivers.lvm.report import LogicalVolume, VolumeGroup
 
 _T = TypeVar("_T")
 

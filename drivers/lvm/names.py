@@ -17,8 +17,8 @@ from __future__ import annotations
 import re
 import uuid
 
-from drivers.errors import Unsupported
-from drivers.values import Volume, volume_uuid
+from lunshare.drivers.errors import Unsupported
+from lunshare.drivers.values import Volume, volume_uuid
 
 NEW, TAIL, REVERT = PARTS = ".new", ".tail", ".revert"
 

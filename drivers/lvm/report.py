@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from drivers.errors import DriverError
+from lunshare.drivers.errors import DriverError
 
 _HEALTH = {"out_of_data_space": "out_of_data", "ro": "metadata_read_only"}
 

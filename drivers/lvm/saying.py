@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from drivers.errors import (
+from lunshare.drivers.errors import (
     CommandFailed,
     DiskBusy,
     Misconfigured,

@@ -19,15 +19,15 @@ import threading
 import time
 from collections.abc import Mapping
 
-from drivers import devices
-from drivers.errors import CommandFailed, DiskBusy, UnknownDisk, Unsupported
-from drivers.lvm import names, saying
-from drivers.lvm.commands import Lvm
-from drivers.lvm.listing import Listed, Listing
-from drivers.lvm.names import NEW, TAIL
-from drivers.lvm.report import LogicalVolume, Looked
-from drivers.lvm.wiping import Wiping
-from drivers.values import Capacity, Volume, Wipe
+from lunshare.drivers import devices
+from lunshare.drivers.errors import CommandFailed, DiskBusy, UnknownDisk, Unsupported
+from lunshare.drivers.lvm import names, saying
+from lunshare.drivers.lvm.commands import Lvm
+from lunshare.drivers.lvm.listing import Listed, Listing
+from lunshare.drivers.lvm.names import NEW, TAIL
+from lunshare.drivers.lvm.report import LogicalVolume, Looked
+from lunshare.drivers.lvm.wiping import Wiping
+from lunshare.drivers.values import Capacity, Volume, Wipe
 
 _PAUSE_SECONDS = 1.0
 

@@ -18,8 +18,8 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 
-from drivers import devices
-from drivers.errors import (
+from lunshare.drivers import devices
+from lunshare.drivers.errors import (
     CommandFailed,
     DiskBusy,
     DriverError,
@@ -28,12 +28,12 @@ from drivers.errors import (
     UnknownDisk,
     UnknownSnapshot,
 )
-from drivers.lvm import saying
-from drivers.lvm.commands import Lvm
-from drivers.lvm.names import NEW
-from drivers.lvm.report import Looked
-from drivers.lvm.thick import Thick
-from drivers.values import Snapshot, Volume
+from lunshare.drivers.lvm import saying
+from lunshare.drivers.lvm.commands import Lvm
+from lunshare.drivers.lvm.names import NEW
+from lunshare.drivers.lvm.report import Looked
+from lunshare.drivers.lvm.thick import Thick
+from lunshare.drivers.values import Snapshot, Volume
 
 _PAUSE_SECONDS = 10.0
 

@@ -13,12 +13,12 @@ from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
-from drivers.errors import CommandFailed, Misconfigured, NoSpace
-from drivers.lvm import names, saying
-from drivers.lvm.commands import Lvm
-from drivers.lvm.listing import Drawn, Listed, Listing
-from drivers.lvm.report import Levels, LogicalVolume, Looked, Pool
-from drivers.values import Capacity, Volume, Wipe
+from lunshare.drivers.errors import CommandFailed, Misconfigured, NoSpace
+from lunshare.drivers.lvm import names, saying
+from lunshare.drivers.lvm.commands import Lvm
+from lunshare.drivers.lvm.listing import Drawn, Listed, Listing
+from lunshare.drivers.lvm.report import Levels, LogicalVolume, Looked, Pool
+from lunshare.drivers.values import Capacity, Volume, Wipe
 
 
 class Thin:

@@ -13,12 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from drivers.errors import CommandFailed, UnknownDisk, UnknownSnapshot
-from drivers.lvm import names, saying
-from drivers.lvm.commands import Lvm
-from drivers.lvm.report import LogicalVolume
-from drivers.lvm.thin import Thin
-from drivers.values import Snapshot, Volume
+from lunshare.drivers.errors import CommandFailed, UnknownDisk, UnknownSnapshot
+from lunshare.drivers.lvm import names, saying
+from lunshare.drivers.lvm.commands import Lvm
+from lunshare.drivers.lvm.report import LogicalVolume
+from lunshare.drivers.lvm.thin import Thin
+from lunshare.drivers.values import Snapshot, Volume
 
 
 class ThinCopies:

@@ -12,12 +12,12 @@ every extent is wiped before it is seen under a volume's name.
 
 from __future__ import annotations
 
-from drivers import devices
-from drivers.errors import CommandFailed
-from drivers.lvm import names, saying
-from drivers.lvm.commands import Lvm
-from drivers.lvm.listing import Drawn, Listed, Listing
-from drivers.values import Wipe
+from lunshare.drivers import devices
+from lunshare.drivers.errors import CommandFailed
+from lunshare.drivers.lvm import names, saying
+from lunshare.drivers.lvm.commands import Lvm
+from lunshare.drivers.lvm.listing import Drawn, Listed, Listing
+from lunshare.drivers.values import Wipe
 
 # What may tell of a file system: lvm2 2.03.17 and later refuse to cut one off.
 _HEAD = 1024**2

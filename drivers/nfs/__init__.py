@@ -4,10 +4,10 @@
 
 ``driver`` is the contract, ``mounting`` holds every command, ``files`` the verbs
 of the root helper on one share, ``known`` what is remembered. Shares are
-described in drivers.shares. The daemon never touches a share: the helper does,
+described in lunshare.drivers.shares. The daemon never touches a share: the helper does,
 each time with a deadline.
 """
 
-from drivers.nfs.driver import NfsVolumes
+from lunshare.drivers.nfs.driver import NfsVolumes
 
 __all__ = ["NfsVolumes"]

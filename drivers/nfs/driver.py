@@ -15,10 +15,10 @@ from typing import Any, ClassVar
 
 from oslo_config import cfg
 
-from drivers import copying, shares
-from drivers.abilities import VolumeAbilities
-from drivers.base import Root, VolumeDriver
-from drivers.errors import (
+from lunshare.drivers import copying, shares
+from lunshare.drivers.abilities import VolumeAbilities
+from lunshare.drivers.base import Root, VolumeDriver
+from lunshare.drivers.errors import (
     CommandFailed,
     DeadlineExceeded,
     DriverError,
@@ -28,12 +28,12 @@ from drivers.errors import (
     UnknownReference,
     UnknownSnapshot,
 )
-from drivers.helper import mounts, names
-from drivers.nfs.files import Entry, Files, Policy
-from drivers.nfs.known import Known
-from drivers.nfs.mounting import Mounting, silent
-from drivers.repeating import repeats
-from drivers.values import (
+from lunshare.drivers.helper import mounts, names
+from lunshare.drivers.nfs.files import Entry, Files, Policy
+from lunshare.drivers.nfs.known import Known
+from lunshare.drivers.nfs.mounting import Mounting, silent
+from lunshare.drivers.repeating import repeats
+from lunshare.drivers.values import (
     Capacity,
     Disk,
     DiskKind,

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from drivers.base import Root
-from drivers.shares import Share
+from lunshare.drivers.base import Root
+from lunshare.drivers.shares import Share
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Entry:
 
 
 class Files:
-    """One share. Every call raises what ``drivers.helper.shares`` says."""
+    """One share. Every call raises what ``lunshare.drivers.helper.shares`` says."""
 
     def __init__(
         self, root: Root, share: Share, base: str, timeout: float, policy: Policy

@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 
-from drivers.nfs.files import Files
+from lunshare.drivers.nfs.files import Files
 
 Place = tuple[Files, int]
 

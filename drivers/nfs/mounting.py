@@ -8,9 +8,9 @@ holds the two together.
 
 from __future__ import annotations
 
-from drivers.base import Root
-from drivers.errors import CommandFailed, DeadlineExceeded, Misconfigured
-from drivers.shares import Share
+from lunshare.drivers.base import Root
+from lunshare.drivers.errors import CommandFailed, DeadlineExceeded, Misconfigured
+from lunshare.drivers.shares import Share
 
 # The last word wins: whatever a line says, nothing on a share runs or is a device.
 _ALWAYS = "nosuid,nodev,noexec"

@@ -14,11 +14,11 @@ from typing import Any, ClassVar
 
 from oslo_config import cfg
 
-from drivers.abilities import TargetAbilities
-from drivers.base import Root, TargetDriver
-from drivers.errors import DeadlineExceeded, TargetFailed, Unsupported
-from drivers.fake_storage import Failures, FakeAcl, FakeStorage, storage
-from drivers.values import (
+from lunshare.drivers.abilities import TargetAbilities
+from lunshare.drivers.base import Root, TargetDriver
+from lunshare.drivers.errors import DeadlineExceeded, TargetFailed, Unsupported
+from lunshare.drivers.fake_storage import Failures, FakeAcl, FakeStorage, storage
+from lunshare.drivers.values import (
     Auth,
     Connector,
     Export,

@@ -3,7 +3,7 @@
 """LIO, the kernel's iSCSI target: one target for each volume, one ACL for each host.
 
 This file turns values into verbs of the root helper and back. What is done to
-the kernel, and in which order, is in drivers.helper.
+the kernel, and in which order, is in lunshare.drivers.helper.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from typing import Any, ClassVar
 
 from oslo_config import cfg
 
-from drivers.abilities import TargetAbilities
-from drivers.base import Root, TargetDriver
-from drivers.errors import Misconfigured
-from drivers.values import (
+from lunshare.drivers.abilities import TargetAbilities
+from lunshare.drivers.base import Root, TargetDriver
+from lunshare.drivers.errors import Misconfigured
+from lunshare.drivers.values import (
     Connector,
     Disk,
     Export,
@@ -166,7 +166,7 @@ class LioTarget(TargetDriver):
         return bool(self.options["use_chap_auth"])
 
     def _connector(self, connector: Connector) -> list[Any]:
-        """In the order that drivers.helper.requests takes them."""
+        """In the order that lunshare.drivers.helper.requests takes them."""
         auth = connector.auth if self._chap else None
         return [
             connector.initiator,

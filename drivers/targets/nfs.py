@@ -17,12 +17,12 @@ from typing import Any, ClassVar
 
 from oslo_config import cfg
 
-from drivers import shares
-from drivers.abilities import TargetAbilities
-from drivers.base import Root, TargetDriver
-from drivers.errors import TargetFailed, Unsupported
-from drivers.shares import Share
-from drivers.values import (
+from lunshare.drivers import shares
+from lunshare.drivers.abilities import TargetAbilities
+from lunshare.drivers.base import Root, TargetDriver
+from lunshare.drivers.errors import TargetFailed, Unsupported
+from lunshare.drivers.shares import Share
+from lunshare.drivers.values import (
     Connector,
     Disk,
     Export,

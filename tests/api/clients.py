@@ -34,7 +34,7 @@ def daemon(path: Path, backends: Sequence[str]) -> Iterator[str]:
     (path / "lunshare.conf").write_text(text)
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    command = [sys.executable, "-m", "agent.main", "--state-path", str(path)]
+    command = [sys.executable, "-m", "lunshare.agent.main", "--state-path", str(path)]
     command += ["--config-file", str(path / "lunshare.conf")]
     command += ["--listen", f"127.0.0.1:{port}"]
     with (

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agent.api.routes import ROUTES
+from lunshare.agent.api.routes import ROUTES
 from tests.api.calls import Api
 
 WRITES = [

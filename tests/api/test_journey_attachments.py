@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from drivers.errors import DriverError, TargetFailed
+from lunshare.drivers.errors import DriverError, TargetFailed
 from tests.api.calls import Api
 from tests.node import Node, connector, initiator
 

@@ -12,8 +12,8 @@ from urllib.parse import quote
 import pytest
 from falcon import testing
 
-from agent.api.settings import ApiSettings
-from agent.api.wsgi import build_app
+from lunshare.agent.api.settings import ApiSettings
+from lunshare.agent.api.wsgi import build_app
 from tests.api.calls import Api
 from tests.node import Node
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from drivers import fake_storage
-from drivers.errors import CommandFailed, DiskBusy, NoSpace, Unsupported
-from drivers.values import GIB, Manageable
+from lunshare.drivers import fake_storage
+from lunshare.drivers.errors import CommandFailed, DiskBusy, NoSpace, Unsupported
+from lunshare.drivers.values import GIB, Manageable
 from tests.api.calls import Api, until
 from tests.node import Node, connector
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
-from drivers.errors import TargetFailed
-from drivers.values import Auth, Mode
+from lunshare.drivers.errors import TargetFailed
+from lunshare.drivers.values import Auth, Mode
 from tests.api.calls import Api
 from tests.node import Node, connector, initiator
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from drivers import fake_storage
-from drivers.abilities import VolumeAbilities
-from drivers.errors import CommandFailed, DiskBusy, NoSpace, Unsupported
-from drivers.values import GIB
+from lunshare.drivers import fake_storage
+from lunshare.drivers.abilities import VolumeAbilities
+from lunshare.drivers.errors import CommandFailed, DiskBusy, NoSpace, Unsupported
+from lunshare.drivers.values import GIB
 from tests.api.calls import Api, until
 from tests.node import CTX, Node, connector
 

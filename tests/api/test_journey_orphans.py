@@ -7,7 +7,7 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
-from drivers.values import GIB, Connector, Export, Mode, Snapshot, Volume
+from lunshare.drivers.values import GIB, Connector, Export, Mode, Snapshot, Volume
 from tests.api.calls import Api
 from tests.node import Node, connector, initiator
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from agent.db import messages
-from agent.db.engine import now
-from agent.service.filters import FILTERS
-from agent.service.weighers import WEIGHERS
+from lunshare.agent.db import messages
+from lunshare.agent.db.engine import now
+from lunshare.agent.service.filters import FILTERS
+from lunshare.agent.service.weighers import WEIGHERS
 from tests.api.calls import Api
 from tests.node import CTX, Node
 

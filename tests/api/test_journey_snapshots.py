@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from drivers import fake_storage
-from drivers.errors import CommandFailed, DiskBusy, NoSpace, Unsupported
+from lunshare.drivers import fake_storage
+from lunshare.drivers.errors import CommandFailed, DiskBusy, NoSpace, Unsupported
 from tests.api.calls import Api, until
 from tests.node import Node, connector, initiator
 
@@ -141,7 +141,7 @@ def test_hosts_go_on_writing_and_the_snapshot_has_what_was_before(api: Api, node
     made = api.shared_volume()
     row = api.attachment(made["id"], connector=connector("w"), mode="rw")
     auth = row["connection_info"]
-    from drivers.values import Auth
+    from lunshare.drivers.values import Auth
 
     session = node.target("api").login(
         made["id"],

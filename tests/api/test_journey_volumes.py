@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from drivers.errors import CommandFailed, NoSpace
+from lunshare.drivers.errors import CommandFailed, NoSpace
 from tests.api.calls import Api, until
 from tests.node import Node
 

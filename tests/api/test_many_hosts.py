@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from agent.records import Volume
+from lunshare.agent.records import Volume
 from tests.bench.filling import hosts
 from tests.node import CTX, Node, attach
 

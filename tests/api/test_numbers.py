@@ -49,7 +49,7 @@ def test_an_integer_that_no_column_holds_is_refused(api: Api, number: int) -> No
 
 def test_the_longest_integers_that_are_kept_come_back() -> None:
     """What is let in is what the database and every answer can hold."""
-    from agent.api import bodies
+    from lunshare.agent.api import bodies
 
     kept = [2**63 - 1, -(2**63)]
     assert bodies.parsed(str(kept).encode()) == kept

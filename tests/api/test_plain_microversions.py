@@ -4,9 +4,9 @@
 
 import pytest
 
-from agent.api import microversions
-from agent.api.faults import Fault
-from agent.errors import Invalid
+from lunshare.agent.api import microversions
+from lunshare.agent.api.faults import Fault
+from lunshare.agent.errors import Invalid
 
 ASKED = {
     None: (3, 0),

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from agent.api import paging, query
-from agent.errors import Invalid
+from lunshare.agent.api import paging, query
+from lunshare.agent.errors import Invalid
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from agent.api import schemas
-from agent.api.forms import Form
-from agent.errors import Invalid
+from lunshare.agent.api import schemas
+from lunshare.agent.api.forms import Form
+from lunshare.agent.errors import Invalid
 
 FORMS = {name: form for name, form in vars(schemas).items() if isinstance(form, Form)}
 ID = "11111111-1111-1111-1111-111111111111"

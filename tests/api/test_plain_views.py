@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from agent.api import views
-from agent.records import Attachment, Pool, ServiceState, Volume, VolumeType
-from agent.states import AttachStatus, VolumeStatus
+from lunshare.agent.api import views
+from lunshare.agent.records import Attachment, Pool, ServiceState, Volume, VolumeType
+from lunshare.agent.states import AttachStatus, VolumeStatus
 
 MOMENT = datetime(2026, 11, 20, 23, 49, 42)
 ID = "11111111-1111-1111-1111-111111111111"

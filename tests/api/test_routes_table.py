@@ -8,8 +8,8 @@ import re
 
 import pytest
 
-from agent.api import identity, routes
-from agent.errors import Invalid
+from lunshare.agent.api import identity, routes
+from lunshare.agent.errors import Invalid
 
 
 def test_no_method_of_a_path_is_there_twice():

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from agent import listener
+from lunshare.agent import listener
 from tests.api.calls import Api
 from tests.node import Node
 

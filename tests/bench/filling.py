@@ -3,7 +3,7 @@
 """Fill a node's database with volumes that hosts have, in one transaction.
 
 Through the API 40,000 creations would take minutes of commits. So the rows are
-written by agent.db's own functions, while the daemon runs: the fake target,
+written by lunshare.agent.db's own functions, while the daemon runs: the fake target,
 which lives in the daemon's memory, does not have them.
 """
 
@@ -13,10 +13,10 @@ import uuid
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from agent.db import attachments, volumes
-from agent.db.engine import Database, now
-from agent.records import Attachment, Volume
-from agent.states import AttachStatus, VolumeStatus
+from lunshare.agent.db import attachments, volumes
+from lunshare.agent.db.engine import Database, now
+from lunshare.agent.records import Attachment, Volume
+from lunshare.agent.states import AttachStatus, VolumeStatus
 
 _HOSTS = 3
 

@@ -26,14 +26,14 @@ from typing import Any
 
 import orjson
 
-from drivers.execute import Helper
-from drivers.helper import configuration
-from drivers.helper.commands import Commands
-from drivers.helper.mounts import Mounts
-from drivers.helper.served import PATH
-from drivers.helper.server import Server, verbs
-from drivers.targets.lio import LioTarget
-from drivers.values import Auth, Connector, Disk, DiskKind, Export, Mode
+from lunshare.drivers.execute import Helper
+from lunshare.drivers.helper import configuration
+from lunshare.drivers.helper.commands import Commands
+from lunshare.drivers.helper.mounts import Mounts
+from lunshare.drivers.helper.served import PATH
+from lunshare.drivers.helper.server import Server, verbs
+from lunshare.drivers.targets.lio import LioTarget
+from lunshare.drivers.values import Auth, Connector, Disk, DiskKind, Export, Mode
 from tests.bench import floor
 from tests.bench.figures import Figure, median_ms, say, timed, write
 from tests.bench.http import Client

@@ -21,9 +21,9 @@ import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from drivers.conformance.fixtures import defaults
-from drivers.execute import Helper
-from drivers.lvm import LvmVolumes
+from lunshare.drivers.conformance.fixtures import defaults
+from lunshare.drivers.execute import Helper
+from lunshare.drivers.lvm import LvmVolumes
 from tests.bench.figures import Figure, median_ms, say, timed, write
 
 _SOCKET = "/run/lunshare/helper.sock"

@@ -14,8 +14,8 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from drivers import fake_storage
-from drivers.values import GIB
+from lunshare.drivers import fake_storage
+from lunshare.drivers.values import GIB
 from tests.bench.daemon import ROOT
 from tests.bench.figures import Figure, median_ms, say, timed
 from tests.bench.filling import fill

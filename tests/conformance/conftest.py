@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from drivers.conformance.summary import properties
+from lunshare.drivers.conformance.summary import properties
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

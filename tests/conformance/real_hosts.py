@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from drivers.values import Auth
+from lunshare.drivers.values import Auth
 from tests.system.lio_hosts import BLOCK, DATA_PROTECT, READ, LoginRefused, Refused
 from tests.system.lio_hosts import Session as Wire
 

@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
-from drivers.base import Root, TargetDriver, VolumeDriver
-from drivers.conformance.fixtures import MIB, Host, TargetFixtures
-from drivers.nfs import NfsVolumes
-from drivers.shares import Share
-from drivers.targets.nfs import NfsTarget
+from lunshare.drivers.base import Root, TargetDriver, VolumeDriver
+from lunshare.drivers.conformance.fixtures import MIB, Host, TargetFixtures
+from lunshare.drivers.nfs import NfsVolumes
+from lunshare.drivers.shares import Share
+from lunshare.drivers.targets.nfs import NfsTarget
 from tests.conformance.share_kit import share_options
 from tests.conformance.shares import Directories, ShareHelper
 

@@ -16,11 +16,16 @@ from typing import Any
 
 import pytest
 
-from drivers.base import Root, VolumeDriver
-from drivers.conformance.fixtures import MIB, VolumeFixtures, defaults, open_disk
-from drivers.nfs import NfsVolumes
-from drivers.shares import Share
-from drivers.values import Disk, DiskKind, Snapshot, Volume
+from lunshare.drivers.base import Root, VolumeDriver
+from lunshare.drivers.conformance.fixtures import (
+    MIB,
+    VolumeFixtures,
+    defaults,
+    open_disk,
+)
+from lunshare.drivers.nfs import NfsVolumes
+from lunshare.drivers.shares import Share
+from lunshare.drivers.values import Disk, DiskKind, Snapshot, Volume
 from tests.conformance.shares import Directories, ShareHelper
 
 _WHOLE = struct.pack("hhqqi4x", fcntl.F_RDLCK, os.SEEK_SET, 0, 0, 0)

@@ -16,14 +16,14 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from drivers.base import Root
-from drivers.execute import Helper
-from drivers.helper.copying import Copying
-from drivers.helper.mounts import Mount, Mounts, Room
-from drivers.helper.served import Served
-from drivers.helper.server import Server, Verb
-from drivers.helper.shares import Shares
-from drivers.helper.twins import Twins
+from lunshare.drivers.base import Root
+from lunshare.drivers.execute import Helper
+from lunshare.drivers.helper.copying import Copying
+from lunshare.drivers.helper.mounts import Mount, Mounts, Room
+from lunshare.drivers.helper.served import Served
+from lunshare.drivers.helper.server import Server, Verb
+from lunshare.drivers.helper.shares import Shares
+from lunshare.drivers.helper.twins import Twins
 
 _BLOCK = 512
 

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The fakes keep the promises of real drivers."""
 
-from drivers.conformance.fakes import FakeTargetFixtures, FakeVolumeFixtures
-from drivers.conformance.target import TargetContract
-from drivers.conformance.volume import VolumeContract
+from lunshare.drivers.conformance.fakes import FakeTargetFixtures, FakeVolumeFixtures
+from lunshare.drivers.conformance.target import TargetContract
+from lunshare.drivers.conformance.volume import VolumeContract
 
 
 class TestFakeThick(FakeVolumeFixtures, VolumeContract):

@@ -11,15 +11,15 @@ from collections.abc import Callable
 
 import pytest
 
-from drivers.targets.fake import FakeTarget
+from lunshare.drivers.targets.fake import FakeTarget
 from tests.conformance.mutants import TABLES, Mutant
 
 pytest_plugins = ["pytester"]
 
 HEAD = """
-from drivers.conformance.fakes import FakeTargetFixtures, FakeVolumeFixtures
-from drivers.conformance.target import TargetContract
-from drivers.conformance.volume import VolumeContract
+from lunshare.drivers.conformance.fakes import FakeTargetFixtures, FakeVolumeFixtures
+from lunshare.drivers.conformance.target import TargetContract
+from lunshare.drivers.conformance.volume import VolumeContract
 from tests.conformance.mutants import TABLES
 """
 

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """NFS volumes keep the promises, on a directory; tests/system has a real server."""
 
-from drivers.conformance.target import TargetContract
-from drivers.conformance.volume import VolumeContract
+from lunshare.drivers.conformance.target import TargetContract
+from lunshare.drivers.conformance.volume import VolumeContract
 from tests.conformance.share_hosts import ShareTargetFixtures
 from tests.conformance.share_kit import DirectoryFixtures
 

@@ -9,8 +9,8 @@ import pytest
 pytest_plugins = ["pytester"]
 
 BINDINGS = """
-from drivers.conformance.fakes import FakeVolumeFixtures
-from drivers.conformance.volume import VolumeContract
+from lunshare.drivers.conformance.fakes import FakeVolumeFixtures
+from lunshare.drivers.conformance.volume import VolumeContract
 from tests.conformance.mutants.disks import DeleteOfTheUnknownFails
 
 
@@ -31,7 +31,14 @@ class TestSomethingElse:
 def test_totals_are_told_for_each_driver(pytester: pytest.Pytester):
     pytester.makepyfile(BINDINGS)
     # In a process beside this one: what is told must get across, as with `-n 2`.
-    plugin = ("-p", "drivers.conformance.summary", "-p", "no:cacheprovider", "-n", "1")
+    plugin = (
+        "-p",
+        "lunshare.drivers.conformance.summary",
+        "-p",
+        "no:cacheprovider",
+        "-n",
+        "1",
+    )
     result = pytester.runpytest(*plugin, "-k", "of_the_unknown_is")
     result.stdout.fnmatch_lines(["*= conformance kit =*"])
     result.stdout.fnmatch_lines(["TestWhole * 6 behaviours kept"])
@@ -41,5 +48,5 @@ def test_totals_are_told_for_each_driver(pytester: pytest.Pytester):
 
 def test_a_run_without_the_kit_says_nothing_of_it(pytester: pytest.Pytester):
     pytester.makepyfile("def test_a():\n    pass\n")
-    result = pytester.runpytest("-p", "drivers.conformance.summary")
+    result = pytester.runpytest("-p", "lunshare.drivers.conformance.summary")
     result.stdout.no_fnmatch_line("*conformance kit*")

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from drivers.values import Auth
+from lunshare.drivers.values import Auth
 from tests.system.lio_hosts import BLOCK, LoginRefused, Session
 
 SHARED = 1024**2  # bytes that alpha writes and the others read, from block 0

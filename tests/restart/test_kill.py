@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from agent.errors import Exhausted, Invalid
-from agent.records import (
+from lunshare.agent.errors import Exhausted, Invalid
+from lunshare.agent.records import (
     NewAttachment,
     NewManaged,
     NewSnapshot,
@@ -24,11 +24,11 @@ from agent.records import (
     Page,
     Volume,
 )
-from agent.service import exports
-from agent.states import AttachStatus, SnapshotStatus, VolumeStatus
-from drivers import fake_storage
-from drivers.errors import NoSpace
-from drivers.values import GIB
+from lunshare.agent.service import exports
+from lunshare.agent.states import AttachStatus, SnapshotStatus, VolumeStatus
+from lunshare.drivers import fake_storage
+from lunshare.drivers.errors import NoSpace
+from lunshare.drivers.values import GIB
 from tests.node import CTX, Node, connector, initiator
 
 MANY = Page(None, 1000)

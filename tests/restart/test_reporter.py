@@ -17,9 +17,9 @@ from typing import Any, cast
 
 import pytest
 
-from agent import reporter
-from agent.outbox import Outbox, Sender
-from agent.reporter import Reporter
+from lunshare.agent import reporter
+from lunshare.agent.outbox import Outbox, Sender
+from lunshare.agent.reporter import Reporter
 from tests.api.calls import until
 from tests.daemon import DAEMON, FAKE, ROOT, answered, free_port, refused
 
@@ -155,7 +155,7 @@ class Enough(BaseException):
 def test_a_bus_that_is_away_is_tried_again_with_the_newest_report(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
-    monkeypatch.setattr("agent.outbox.AGAIN", 0.0)
+    monkeypatch.setattr("lunshare.agent.outbox.AGAIN", 0.0)
     outbox, came = Outbox(), []
     outbox.put(report("a", 1))
 
@@ -285,7 +285,7 @@ def test_oslo_messaging_that_is_missing_is_said_at_the_start(
 ):
     program = (
         "import sys; sys.modules['oslo_messaging'] = None;"
-        "from agent.main import main; sys.exit(main(sys.argv[1:]))"
+        "from lunshare.agent.main import main; sys.exit(main(sys.argv[1:]))"
     )
     words = [
         f"--config-file={FAKE}",

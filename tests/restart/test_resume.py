@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from agent.records import NewSnapshot, NewVolume, Page
-from agent.states import VolumeStatus
-from drivers import fake_storage
-from drivers.errors import DiskBusy
-from drivers.values import GIB
+from lunshare.agent.records import NewSnapshot, NewVolume, Page
+from lunshare.agent.states import VolumeStatus
+from lunshare.drivers import fake_storage
+from lunshare.drivers.errors import DiskBusy
+from lunshare.drivers.values import GIB
 from tests.node import CTX, Node
 
 EVERY = Page(None, 100)

@@ -136,7 +136,12 @@ class Daemon(Server):
 
     def start(self) -> None:
         """Start it, and wait until it listens."""
-        words = [sys.executable, "-m", "agent.main", f"--config-file={self._config}"]
+        words = [
+            sys.executable,
+            "-m",
+            "lunshare.agent.main",
+            f"--config-file={self._config}",
+        ]
         words += [f"--state-path={self._state}", f"--listen=127.0.0.1:{self.port}"]
         self.run(words)
         until(lambda: listens(self.port), "lunshared listens")

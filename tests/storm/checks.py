@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from drivers.values import GIB
+from lunshare.drivers.values import GIB
 from tests.storm import marks, model
 from tests.storm.journal import Journal
 from tests.storm.model import Model, Register

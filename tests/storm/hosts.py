@@ -11,8 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from drivers.fake_storage import BLOCK
-from drivers.values import Auth
+from lunshare.drivers.fake_storage import BLOCK
+from lunshare.drivers.values import Auth
 from tests.storm import marks
 from tests.storm.api import Answer
 from tests.storm.client import Client

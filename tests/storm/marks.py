@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from drivers.fake_storage import BLOCK
+from lunshare.drivers.fake_storage import BLOCK
 
 #: Blocks at which the places begin: far apart, so that a copy cut short shows.
 PLACES = (0, 200_000)

@@ -79,7 +79,13 @@ class Daemon:
         """Begin a life; it is not waited for."""
         self.life += 1
         state = str(self._work / "state")
-        words = [sys.executable, "-m", "agent.main", "--config-file", str(config)]
+        words = [
+            sys.executable,
+            "-m",
+            "lunshare.agent.main",
+            "--config-file",
+            str(config),
+        ]
         self.log.write(f"== life {self.life} of the daemon\n")
         self.log.flush()
         self._process = subprocess.Popen(

@@ -16,7 +16,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from drivers.values import GIB
+from lunshare.drivers.values import GIB
 from tests.daemon import free_port
 from tests.storm import checks, hosts, marks
 from tests.storm.chaos import OPERATIONS, Chaos

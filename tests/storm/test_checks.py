@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from drivers.values import GIB
+from lunshare.drivers.values import GIB
 from tests.storm import checks, marks
 from tests.storm.api import Answer, undocumented
 from tests.storm.client import Client

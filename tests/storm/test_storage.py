@@ -16,21 +16,21 @@ from typing import Any
 
 import pytest
 
-from drivers.base import TargetDriver, VolumeDriver
-from drivers.conformance.fakes import FakeTargetFixtures, FakeVolumeFixtures
-from drivers.conformance.fixtures import (
+from lunshare.drivers.base import TargetDriver, VolumeDriver
+from lunshare.drivers.conformance.fakes import FakeTargetFixtures, FakeVolumeFixtures
+from lunshare.drivers.conformance.fixtures import (
     Host,
     Session,
     TargetFixtures,
     VolumeFixtures,
     defaults,
 )
-from drivers.conformance.interruption import Countdown, Killed, Passed
-from drivers.conformance.root import NoRoot
-from drivers.conformance.target import TargetContract
-from drivers.conformance.volume import VolumeContract
-from drivers.fake_storage import FakeAcl
-from drivers.values import GIB, Auth, Disk, Mode, Snapshot, Volume
+from lunshare.drivers.conformance.interruption import Countdown, Killed, Passed
+from lunshare.drivers.conformance.root import NoRoot
+from lunshare.drivers.conformance.target import TargetContract
+from lunshare.drivers.conformance.volume import VolumeContract
+from lunshare.drivers.fake_storage import FakeAcl
+from lunshare.drivers.values import GIB, Auth, Disk, Mode, Snapshot, Volume
 from storm_storage.door import Door
 from storm_storage.driver import StormTarget, StormVolumes
 from tests.storm.processes import ROOT, Storage

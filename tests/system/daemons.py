@@ -22,9 +22,9 @@ import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from agent import main as agent_main
-from drivers import registry
-from drivers.helper import server
+from lunshare.agent import main as agent_main
+from lunshare.drivers import registry
+from lunshare.drivers.helper import server
 from tests.system import groups
 from tests.system.api import Api
 from tests.system.kernel import Live

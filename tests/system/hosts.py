@@ -12,7 +12,7 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
-from drivers.values import Auth
+from lunshare.drivers.values import Auth
 from tests.system.lio_hosts import BLOCK, DATA_PROTECT, LoginRefused, Refused, Session
 from tests.system.waiting import wait_until
 

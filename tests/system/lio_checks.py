@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from drivers.values import Auth
+from lunshare.drivers.values import Auth
 from tests.system.lio_hosts import BLOCK, DATA_PROTECT, LoginRefused, Refused
 from tests.system.lio_node import Node
 

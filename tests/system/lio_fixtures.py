@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from drivers.targets.lio import LioTarget
+from lunshare.drivers.targets.lio import LioTarget
 from tests.system.lio_checks import Make
 from tests.system.lio_node import Backing, HelperProcess, Node, run, target
 

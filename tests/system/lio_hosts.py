@@ -21,7 +21,7 @@ from ctypes import (
 )
 from typing import Any
 
-from drivers.values import Auth
+from lunshare.drivers.values import Auth
 
 BLOCK = 512
 NORMAL = 2

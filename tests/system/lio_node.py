@@ -16,9 +16,9 @@ import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from drivers.execute import Helper
-from drivers.targets.lio import LioTarget
-from drivers.values import Auth, Connector, Disk, Export, Mode
+from lunshare.drivers.execute import Helper
+from lunshare.drivers.targets.lio import LioTarget
+from lunshare.drivers.values import Auth, Connector, Disk, Export, Mode
 from tests.system.lio_hosts import BLOCK, Session
 
 GROUP = "mapped"
@@ -32,7 +32,7 @@ SIZE = 64 * MIB
 
 
 class HelperProcess:
-    """drivers.helper.server as a process of its own, on a socket of its own."""
+    """lunshare.drivers.helper.server as a process of its own, on a socket of its own."""
 
     def __init__(self, directory: Path) -> None:
         self.path = str(directory / "helper.sock")
@@ -47,7 +47,13 @@ class HelperProcess:
             name = f"lunshare-test-{uuid.uuid4()}"
             notify.bind("\0" + name)
             notify.settimeout(60)
-            line = [sys.executable, "-m", "drivers.helper.server", "--user", "root"]
+            line = [
+                sys.executable,
+                "-m",
+                "lunshare.drivers.helper.server",
+                "--user",
+                "root",
+            ]
             line += ["--socket", self.path, "--filters", str(self._filters)]
             line += ["--config", str(_SERVED)]
             self._process = subprocess.Popen(

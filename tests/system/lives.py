@@ -25,11 +25,18 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from agent.assemble import Assembly, assemble
-from agent.main import configure, sole_owner
-from agent.records import Attachment, Context, NewAttachment, NewVolume, Page, Volume
-from drivers.execute import Helper
-from drivers.helper import frames
+from lunshare.agent.assemble import Assembly, assemble
+from lunshare.agent.main import configure, sole_owner
+from lunshare.agent.records import (
+    Attachment,
+    Context,
+    NewAttachment,
+    NewVolume,
+    Page,
+    Volume,
+)
+from lunshare.drivers.execute import Helper
+from lunshare.drivers.helper import frames
 from tests.system.hosts import Host
 from tests.system.waiting import wait_until
 

@@ -15,10 +15,15 @@ from typing import Any
 
 import pytest
 
-from drivers.base import Root, VolumeDriver
-from drivers.conformance.fixtures import MIB, VolumeFixtures, defaults, open_disk
-from drivers.lvm import LvmVolumes
-from drivers.values import Disk, Snapshot, Volume
+from lunshare.drivers.base import Root, VolumeDriver
+from lunshare.drivers.conformance.fixtures import (
+    MIB,
+    VolumeFixtures,
+    defaults,
+    open_disk,
+)
+from lunshare.drivers.lvm import LvmVolumes
+from lunshare.drivers.values import Disk, Snapshot, Volume
 from tests.system.lio_node import HelperProcess, run
 
 # Not the daemon's: what a node keeps there meanwhile is no part of these tests. And

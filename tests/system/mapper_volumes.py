@@ -14,9 +14,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from drivers.base import Root, VolumeDriver
-from drivers.errors import DiskBusy, UnknownDisk
-from drivers.values import Capacity, Disk, Volume
+from lunshare.drivers.base import Root, VolumeDriver
+from lunshare.drivers.errors import DiskBusy, UnknownDisk
+from lunshare.drivers.values import Capacity, Disk, Volume
 from tests.system.lio_node import GROUP, run, unscanned
 
 SECTOR = 512

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from drivers.base import Root, VolumeDriver
-from drivers.conformance.fixtures import MIB
-from drivers.nfs import NfsVolumes
+from lunshare.drivers.base import Root, VolumeDriver
+from lunshare.drivers.conformance.fixtures import MIB
+from lunshare.drivers.nfs import NfsVolumes
 from tests.conformance.share_kit import ShareFixtures, share_options
 from tests.system.lio_node import HelperProcess, run
 from tests.system.nfs_server import BASE, NfsServer

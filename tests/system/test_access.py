@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from drivers.values import Auth
+from lunshare.drivers.values import Auth
 from tests.system.api import Api
 from tests.system.hosts import Host, Info, own
 from tests.system.kernel import PREFIX, Foreign, Live

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from drivers.base import Root
-from drivers.errors import DiskBusy, HelperRefused, TargetFailed
-from drivers.helper.served import doubled
+from lunshare.drivers.base import Root
+from lunshare.drivers.errors import DiskBusy, HelperRefused, TargetFailed
+from lunshare.drivers.helper.served import doubled
 from tests.system.lio_node import run
 from tests.system.lvm_kit import GROUP, group, root
 from tests.system.units import systemctl

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from drivers.values import GIB
+from lunshare.drivers.values import GIB
 from tests.system.api import Api
 from tests.system.hosts import Host, Traffic, block, write_protected
 from tests.system.kernel import Live

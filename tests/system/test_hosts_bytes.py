@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from drivers.base import Root
-from drivers.conformance.fixtures import MIB, new_volume
-from drivers.values import Snapshot, Volume
+from lunshare.drivers.base import Root
+from lunshare.drivers.conformance.fixtures import MIB, new_volume
+from lunshare.drivers.values import Snapshot, Volume
 from tests.system.lio_node import run
 from tests.system.lvm_kit import GROUP, POOL, build_lvm, fill, group, root
 

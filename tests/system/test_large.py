@@ -17,11 +17,11 @@ from pathlib import Path
 
 import pytest
 
-from drivers.base import Root
-from drivers.conformance.fixtures import MIB, new_volume
-from drivers.errors import Stalled
-from drivers.lvm import LvmVolumes
-from drivers.values import GIB, Snapshot
+from lunshare.drivers.base import Root
+from lunshare.drivers.conformance.fixtures import MIB, new_volume
+from lunshare.drivers.errors import Stalled
+from lunshare.drivers.lvm import LvmVolumes
+from lunshare.drivers.values import GIB, Snapshot
 from tests.system.lio_node import run
 from tests.system.lvm_kit import build_lvm, root
 from tests.system.waiting import wait_until

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from drivers.errors import DeadlineExceeded
-from drivers.helper.backstores import Role, _numbers, name_of
+from lunshare.drivers.errors import DeadlineExceeded
+from lunshare.drivers.helper.backstores import Role, _numbers, name_of
 from tests.system.lio_checks import ONE, TWO, Make, protected, refused
 from tests.system.lio_node import (
     CONFIGFS,

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from drivers.base import Root, TargetDriver, VolumeDriver
-from drivers.conformance.fixtures import Host, TargetFixtures, defaults
-from drivers.conformance.target import TargetContract
-from drivers.fake_storage import Gate
-from drivers.targets.lio import LioTarget
-from drivers.values import Disk
+from lunshare.drivers.base import Root, TargetDriver, VolumeDriver
+from lunshare.drivers.conformance.fixtures import Host, TargetFixtures, defaults
+from lunshare.drivers.conformance.target import TargetContract
+from lunshare.drivers.fake_storage import Gate
+from lunshare.drivers.targets.lio import LioTarget
+from lunshare.drivers.values import Disk
 from tests.conformance.real_hosts import RealHost
 from tests.system.lio_node import CONFIGFS, PORT, PREFIX, run
 from tests.system.lvm_kit import root

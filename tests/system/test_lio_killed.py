@@ -16,16 +16,16 @@ from typing import Any
 
 import pytest
 
-import drivers.helper
-from drivers.helper.lio import Lio
-from drivers.helper.requests import Apply
-from drivers.values import Portal
+import lunshare.drivers.helper
+from lunshare.drivers.helper.lio import Lio
+from lunshare.drivers.helper.requests import Apply
+from lunshare.drivers.values import Portal
 from tests.system.lio_node import PORT, PREFIX, Node
 
 pytestmark = pytest.mark.system
 pytest_plugins = ["tests.system.lio_fixtures"]
 
-_OURS = str(Path(drivers.helper.__file__).parent)
+_OURS = str(Path(lunshare.drivers.helper.__file__).parent)
 _SHOTS = 24
 _PORTALS = (Portal("127.0.0.1", PORT),)
 #: What is there, and what is wanted then: each host goes each way that there is.

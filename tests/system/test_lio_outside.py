@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from drivers.base import VolumeDriver
-from drivers.conformance.fixtures import defaults
-from drivers.conformance.root import OwnRoot
-from drivers.conformance.target import TargetContract
+from lunshare.drivers.base import VolumeDriver
+from lunshare.drivers.conformance.fixtures import defaults
+from lunshare.drivers.conformance.root import OwnRoot
+from lunshare.drivers.conformance.target import TargetContract
 from lunshare_dirs.driver import DirsVolumes
 from tests.system.lvm_kit import root
 from tests.system.test_lio_conformance import LioFixtures, mapper

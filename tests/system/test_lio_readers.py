@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from drivers.targets.lio import LioTarget
+from lunshare.drivers.targets.lio import LioTarget
 from tests.system.crafted import commands
 from tests.system.hostile import PORTAL, Hostile, table
 from tests.system.hosts import Traffic

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from rtslib_fb import RTSRoot
 
-from drivers.errors import TargetFailed
-from drivers.values import Auth, Disk, Export
+from lunshare.drivers.errors import TargetFailed
+from lunshare.drivers.values import Auth, Disk, Export
 from tests.system.lio_checks import ONE, TWO, Make, protected, refused
 from tests.system.lio_hosts import Refused
 from tests.system.lio_node import (

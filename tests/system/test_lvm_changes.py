@@ -13,17 +13,17 @@ from pathlib import Path
 
 import pytest
 
-from drivers.base import Root
-from drivers.conformance.fixtures import MIB, new_volume
-from drivers.errors import (
+from lunshare.drivers.base import Root
+from lunshare.drivers.conformance.fixtures import MIB, new_volume
+from lunshare.drivers.errors import (
     CommandFailed,
     DeadlineExceeded,
     DiskBusy,
     UnknownDisk,
     Unsupported,
 )
-from drivers.lvm import LvmVolumes, kernel, names
-from drivers.values import Snapshot, Volume
+from lunshare.drivers.lvm import LvmVolumes, kernel, names
+from lunshare.drivers.values import Snapshot, Volume
 from tests.system.lio_node import run
 from tests.system.lvm_kit import GROUP, POOL, build_lvm, fill, group, root
 from tests.system.waiting import Later, wait_until

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from drivers.base import Root
-from drivers.conformance.fixtures import MIB, new_volume
-from drivers.errors import LostSnapshot, NoSpace, Unsupported
-from drivers.lvm import LvmVolumes
-from drivers.values import Snapshot, Volume
+from lunshare.drivers.base import Root
+from lunshare.drivers.conformance.fixtures import MIB, new_volume
+from lunshare.drivers.errors import LostSnapshot, NoSpace, Unsupported
+from lunshare.drivers.lvm import LvmVolumes
+from lunshare.drivers.values import Snapshot, Volume
 from tests.system.lio_node import run
 from tests.system.lvm_kit import GROUP, build_lvm, fill, group, root
 

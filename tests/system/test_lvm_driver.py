@@ -14,14 +14,14 @@ from typing import Any
 
 import pytest
 
-from drivers import devices
-from drivers.base import Root
-from drivers.conformance.fixtures import MIB, new_volume
-from drivers.conformance.root import NoRoot
-from drivers.conformance.volume import VolumeContract
-from drivers.errors import Misconfigured
-from drivers.lvm import LvmVolumes
-from drivers.values import Volume
+from lunshare.drivers import devices
+from lunshare.drivers.base import Root
+from lunshare.drivers.conformance.fixtures import MIB, new_volume
+from lunshare.drivers.conformance.root import NoRoot
+from lunshare.drivers.conformance.volume import VolumeContract
+from lunshare.drivers.errors import Misconfigured
+from lunshare.drivers.lvm import LvmVolumes
+from lunshare.drivers.values import Volume
 from tests.system.lio_node import run
 from tests.system.lvm_kit import (
     GROUP,

@@ -11,8 +11,8 @@ import sys
 
 import pytest
 
-from drivers.conformance.fixtures import MIB, new_volume
-from drivers.errors import DiskBusy, Misconfigured, UnknownDisk
+from lunshare.drivers.conformance.fixtures import MIB, new_volume
+from lunshare.drivers.errors import DiskBusy, Misconfigured, UnknownDisk
 from tests.system.lio_node import run
 from tests.system.lvm_kit import GROUP, POOL, build_lvm, group, root, thin_volume
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.system
 def test_a_second_agent_of_the_node_is_refused(root):
     build_lvm(root).check()
     build_lvm(root, lvm_type="default").check()
-    hold = f"from drivers.lvm import claim; claim.hold_on_node({GROUP!r})"
+    hold = f"from lunshare.drivers.lvm import claim; claim.hold_on_node({GROUP!r})"
     line = [sys.executable, "-c", hold]
     second = subprocess.run(line, check=False, capture_output=True, text=True)
     assert second.returncode == 1

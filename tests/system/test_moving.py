@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from drivers.values import GIB
+from lunshare.drivers.values import GIB
 from tests.system import groups
 from tests.system.api import Api
 from tests.system.hosts import block

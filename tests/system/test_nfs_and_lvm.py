@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from drivers.base import Root, VolumeDriver
-from drivers.conformance.fixtures import MIB, new_volume
-from drivers.nfs import NfsVolumes
-from drivers.values import Disk, DiskKind, Volume
+from lunshare.drivers.base import Root, VolumeDriver
+from lunshare.drivers.conformance.fixtures import MIB, new_volume
+from lunshare.drivers.nfs import NfsVolumes
+from lunshare.drivers.values import Disk, DiskKind, Volume
 from tests.conformance.share_kit import share_options
 from tests.system.lvm_kit import build_lvm, group, root
 from tests.system.nfs_fixtures import server

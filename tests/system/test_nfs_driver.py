@@ -15,13 +15,13 @@ from typing import Any
 
 import pytest
 
-from drivers.base import Root
-from drivers.conformance.fixtures import MIB, new_volume
-from drivers.conformance.volume import VolumeContract
-from drivers.errors import DeadlineExceeded, DiskBusy, Misconfigured, NoSpace
-from drivers.execute import Helper
-from drivers.nfs import NfsVolumes
-from drivers.values import Snapshot, Volume
+from lunshare.drivers.base import Root
+from lunshare.drivers.conformance.fixtures import MIB, new_volume
+from lunshare.drivers.conformance.volume import VolumeContract
+from lunshare.drivers.errors import DeadlineExceeded, DiskBusy, Misconfigured, NoSpace
+from lunshare.drivers.execute import Helper
+from lunshare.drivers.nfs import NfsVolumes
+from lunshare.drivers.values import Snapshot, Volume
 from tests.conformance.share_kit import share_options
 from tests.system.daemons import HELPER_SOCKET
 from tests.system.lio_node import run

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from drivers.base import Root, TargetDriver, VolumeDriver
-from drivers.conformance.fixtures import MIB, Host, TargetFixtures, defaults
-from drivers.conformance.target import TargetContract
-from drivers.nfs import NfsVolumes
-from drivers.targets.lio import LioTarget
-from drivers.values import DiskKind, Mode
+from lunshare.drivers.base import Root, TargetDriver, VolumeDriver
+from lunshare.drivers.conformance.fixtures import MIB, Host, TargetFixtures, defaults
+from lunshare.drivers.conformance.target import TargetContract
+from lunshare.drivers.nfs import NfsVolumes
+from lunshare.drivers.targets.lio import LioTarget
+from lunshare.drivers.values import DiskKind, Mode
 from tests.conformance.real_hosts import RealHost
 from tests.conformance.share_kit import share_options
 from tests.system.api import Api

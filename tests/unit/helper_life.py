@@ -10,11 +10,11 @@ import threading
 from collections.abc import Callable, Collection
 from pathlib import Path
 
-from drivers.helper.commands import Commands
-from drivers.helper.mounts import Mounts
-from drivers.helper.served import Served
-from drivers.helper.server import Server, verbs
-from drivers.helper.work import Units
+from lunshare.drivers.helper.commands import Commands
+from lunshare.drivers.helper.mounts import Mounts
+from lunshare.drivers.helper.served import Served
+from lunshare.drivers.helper.server import Server, verbs
+from lunshare.drivers.helper.work import Units
 
 FILTERS = """
 [Filters]

@@ -13,7 +13,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from drivers.execute import Helper
+from lunshare.drivers.execute import Helper
 
 FILTERS = Path(__file__).parents[2] / "rootwrap.d"
 
@@ -42,7 +42,14 @@ class HelperProcess:
         conf.write_text(f"[helper]\n{served}\n")
         conf.chmod(0o644)
         user = pwd.getpwuid(os.getuid()).pw_name
-        line = [*before, sys.executable, "-m", "drivers.helper.server", "--user", user]
+        line = [
+            *before,
+            sys.executable,
+            "-m",
+            "lunshare.drivers.helper.server",
+            "--user",
+            user,
+        ]
         line += ["--socket", str(self.path), "--filters", str(self._rules)]
         line += ["--exec-dirs", str(self._bin), "--config", str(conf)]
         name = self.directory / "notify"

@@ -10,10 +10,10 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from drivers.conformance.fixtures import defaults
-from drivers.errors import CommandFailed
-from drivers.lvm import LvmVolumes, claim
-from drivers.values import Snapshot
+from lunshare.drivers.conformance.fixtures import defaults
+from lunshare.drivers.errors import CommandFailed
+from lunshare.drivers.lvm import LvmVolumes, claim
+from lunshare.drivers.values import Snapshot
 
 UUID = "11111111-2222-4333-8444-555555555555"
 OTHER = "11111111-2222-4333-8444-666666666666"

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from drivers.conformance.fixtures import MIB, defaults
-from drivers.nfs import NfsVolumes
-from drivers.shares import Share
+from lunshare.drivers.conformance.fixtures import MIB, defaults
+from lunshare.drivers.nfs import NfsVolumes
+from lunshare.drivers.shares import Share
 from tests.conformance.shares import Directories, Node, ShareHelper
 
 ONE, TWO = Share("nas", "/srv/one"), Share("filer", "/srv/two")

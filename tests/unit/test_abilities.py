@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from agent.errors import Conflict
-from agent.records import NewAttachment
-from drivers import base
-from drivers.abilities import TargetAbilities, VolumeAbilities, sentence
-from drivers.fake import FakeVolumes
+from lunshare.agent.errors import Conflict
+from lunshare.agent.records import NewAttachment
+from lunshare.drivers import base
+from lunshare.drivers.abilities import TargetAbilities, VolumeAbilities, sentence
+from lunshare.drivers.fake import FakeVolumes
 from tests.node import CTX, Node, attach, connector, initiator, rows
 
 
@@ -51,8 +51,8 @@ def test_the_page_for_authors_has_every_ability(kind):
 
 
 def test_a_driver_of_another_contract_is_refused(monkeypatch: pytest.MonkeyPatch):
-    from drivers import registry
-    from drivers.errors import Misconfigured
+    from lunshare.drivers import registry
+    from lunshare.drivers.errors import Misconfigured
 
     assert FakeVolumes.CONTRACT == base.CONTRACT == 1
     monkeypatch.setattr(FakeVolumes, "CONTRACT", 2)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.errors import (
+from lunshare.agent.errors import (
     BackendFailed,
     BackendUnavailable,
     Busy,
@@ -18,11 +18,11 @@ from agent.errors import (
     Invalid,
     NotFound,
 )
-from agent.records import Attachment, NewAttachment, Volume
-from agent.states import AttachStatus, VolumeStatus
-from drivers import fake_storage
-from drivers.errors import DeadlineExceeded, TargetFailed
-from drivers.values import Auth
+from lunshare.agent.records import Attachment, NewAttachment, Volume
+from lunshare.agent.states import AttachStatus, VolumeStatus
+from lunshare.drivers import fake_storage
+from lunshare.drivers.errors import DeadlineExceeded, TargetFailed
+from lunshare.drivers.values import Auth
 from tests.node import CTX, Node, attach, connector, failing_once, initiator, rows
 
 HOSTS = 24

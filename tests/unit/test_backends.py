@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from agent.errors import BackendFailed, BackendUnavailable, Busy
-from agent.locks import Locks
-from agent.records import NewVolume, Page
-from agent.states import VolumeStatus
-from drivers import fake_storage
-from drivers.errors import CommandFailed, DeadlineExceeded, TargetFailed
+from lunshare.agent.errors import BackendFailed, BackendUnavailable, Busy
+from lunshare.agent.locks import Locks
+from lunshare.agent.records import NewVolume, Page
+from lunshare.agent.states import VolumeStatus
+from lunshare.drivers import fake_storage
+from lunshare.drivers.errors import CommandFailed, DeadlineExceeded, TargetFailed
 from tests.api.calls import until
 from tests.node import CTX, Node, attach, initiator
 

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from agent import backup as command
-from agent.db import backup
-from agent.errors import DatabaseFailed
-from agent.records import Recovered
-from agent.states import VolumeStatus
+from lunshare.agent import backup as command
+from lunshare.agent.db import backup
+from lunshare.agent.errors import DatabaseFailed
+from lunshare.agent.records import Recovered
+from lunshare.agent.states import VolumeStatus
 from tests.node import CTX, Node
 
 

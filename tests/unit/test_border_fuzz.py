@@ -20,11 +20,11 @@ from typing import Any
 import pytest
 from hypothesis import strategies as st
 
-from drivers import errors
-from drivers.helper import frames
-from drivers.helper.commands import Commands
-from drivers.helper.mounts import Mounts
-from drivers.helper.server import verbs
+from lunshare.drivers import errors
+from lunshare.drivers.helper import frames
+from lunshare.drivers.helper.commands import Commands
+from lunshare.drivers.helper.mounts import Mounts
+from lunshare.drivers.helper.server import verbs
 from tests.unit.fuzzing import fuzz
 from tests.unit.helper_process import HelperProcess
 from tests.unit.test_filters import SERVED, commands, served

@@ -7,10 +7,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from drivers.helper import bounds, connections, files, frames, requests
-from drivers.helper.commands import MAX_HUNG, Commands
-from drivers.helper.mounts import Mounts
-from drivers.helper.server import verbs
+from lunshare.drivers.helper import bounds, connections, files, frames, requests
+from lunshare.drivers.helper.commands import MAX_HUNG, Commands
+from lunshare.drivers.helper.mounts import Mounts
+from lunshare.drivers.helper.server import verbs
 from tests.unit.test_filters import SERVED, commands, served
 
 __all__ = ["commands", "served"]

@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
-from agent import listener
-from agent.cli import main as cli
-from drivers.values import GIB, Mode, Volume
+from lunshare.agent import listener
+from lunshare.agent.cli import main as cli
+from lunshare.drivers.values import GIB, Mode, Volume
 from tests.api.calls import Api
 from tests.daemon import ROOT, free_port
 from tests.node import Node, connector, initiator
@@ -249,8 +249,8 @@ def test_it_loads_nothing_of_the_daemon_and_takes_the_endpoint_from_outside(
     endpoint: str,
 ) -> None:
     program = (
-        "import sys; from agent.cli.main import main; code = main(sys.argv[1:]);"
-        "loaded = {'sqlalchemy', 'falcon', 'oslo_config', 'agent.main', 'drivers'};"
+        "import sys; from lunshare.agent.cli.main import main; code = main(sys.argv[1:]);"
+        "loaded = {'sqlalchemy', 'falcon', 'oslo_config', 'lunshare.agent.main', 'lunshare.drivers'};"
         "sys.exit(9 if loaded & set(sys.modules) else code)"
     )
     done = subprocess.run(

@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from drivers import devices
-from drivers.errors import DeadlineExceeded
+from lunshare.drivers import devices
+from lunshare.drivers.errors import DeadlineExceeded
 
 
 def test_what_is_there_is_not_waited_for(tmp_path):
@@ -35,7 +35,7 @@ def test_a_filesystem_has_room(tmp_path):
 
 
 def test_libraries_are_loaded_when_needed_only():
-    code = "import sys, drivers.lvm; print({'pyudev', 'psutil'} & set(sys.modules))"
+    code = "import sys, lunshare.drivers.lvm; print({'pyudev', 'psutil'} & set(sys.modules))"
     done = subprocess.run(
         [sys.executable, "-c", code], check=True, capture_output=True, text=True
     )

@@ -9,10 +9,10 @@ import string
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.records import Attachment
-from agent.service import exports
-from agent.states import WANTED, AttachStatus
-from drivers.values import Mode
+from lunshare.agent.records import Attachment
+from lunshare.agent.service import exports
+from lunshare.agent.states import WANTED, AttachStatus
+from lunshare.drivers.values import Mode
 
 HOSTS = [f"iqn.1994-05.com.example:host{n}" for n in range(3)]
 

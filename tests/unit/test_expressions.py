@@ -19,8 +19,8 @@ from typing import Any
 
 import pytest
 
-from drivers.helper import requests
-from drivers.helper.rules import Rules
+from lunshare.drivers.helper import requests
+from lunshare.drivers.helper.rules import Rules
 from tests.unit.test_filters import FILTERS, SERVED
 
 ROOT = Path(__file__).parents[2]

@@ -8,13 +8,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from drivers import fake_storage
-from drivers.conformance.fixtures import MIB, defaults, new_volume
-from drivers.conformance.root import NoRoot
-from drivers.errors import CommandFailed, UnknownDisk
-from drivers.fake import FakeVolumes
-from drivers.targets.fake import FakeTarget
-from drivers.values import Connector, Disk, Export, Mode, Snapshot
+from lunshare.drivers import fake_storage
+from lunshare.drivers.conformance.fixtures import MIB, defaults, new_volume
+from lunshare.drivers.conformance.root import NoRoot
+from lunshare.drivers.errors import CommandFailed, UnknownDisk
+from lunshare.drivers.fake import FakeVolumes
+from lunshare.drivers.targets.fake import FakeTarget
+from lunshare.drivers.values import Connector, Disk, Export, Mode, Snapshot
 
 HOST = "iqn.1994-05.com.example:host1"
 

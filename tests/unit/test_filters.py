@@ -15,12 +15,12 @@ from typing import Any
 
 import pytest
 
-from drivers.errors import HelperRefused
-from drivers.helper.commands import Commands
-from drivers.helper.served import Served
-from drivers.lvm.commands import Lvm
-from drivers.nfs.mounting import Mounting
-from drivers.shares import FLAGS, VALUED, Share
+from lunshare.drivers.errors import HelperRefused
+from lunshare.drivers.helper.commands import Commands
+from lunshare.drivers.helper.served import Served
+from lunshare.drivers.lvm.commands import Lvm
+from lunshare.drivers.nfs.mounting import Mounting
+from lunshare.drivers.shares import FLAGS, VALUED, Share
 
 FILTERS = Path(__file__).parents[2] / "rootwrap.d"
 PROGRAMS = (

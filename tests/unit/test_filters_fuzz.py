@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 from hypothesis import strategies as st
 
-from drivers.errors import DriverError
-from drivers.helper.commands import Commands
-from drivers.lvm.commands import Lvm
-from drivers.nfs.mounting import Mounting
-from drivers.shares import FLAGS, VALUED
+from lunshare.drivers.errors import DriverError
+from lunshare.drivers.helper.commands import Commands
+from lunshare.drivers.lvm.commands import Lvm
+from lunshare.drivers.nfs.mounting import Mounting
+from lunshare.drivers.shares import FLAGS, VALUED
 from tests.unit.fuzzing import fuzz
 from tests.unit.test_filters import (
     CALLS,

@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from agent.db import migrations
-from agent.db.engine import Database
-from agent.db.schema import SERVICES
-from agent.errors import DatabaseFailed, NotFound
+from lunshare.agent.db import migrations
+from lunshare.agent.db.engine import Database
+from lunshare.agent.db.schema import SERVICES
+from lunshare.agent.errors import DatabaseFailed, NotFound
 
 
 @pytest.fixture

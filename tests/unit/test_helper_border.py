@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from drivers.errors import DriverError, HelperRefused, Unsupported
-from drivers.helper import headers
-from drivers.helper.headers import Headers
-from drivers.helper.mounts import Mounts
-from drivers.helper.served import Served
-from drivers.helper.shares import Shares
+from lunshare.drivers.errors import DriverError, HelperRefused, Unsupported
+from lunshare.drivers.helper import headers
+from lunshare.drivers.helper.headers import Headers
+from lunshare.drivers.helper.mounts import Mounts
+from lunshare.drivers.helper.served import Served
+from lunshare.drivers.helper.shares import Shares
 from tests.conformance.shares import Directories
 from tests.unit.test_helper_headers import disk
 

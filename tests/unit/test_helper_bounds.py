@@ -18,15 +18,15 @@ from typing import Any
 
 import pytest
 
-from drivers import errors
-from drivers.execute import Helper
-from drivers.helper import bounds, connections, files, frames
-from drivers.helper.connections import FOR_ROOT, MAX_CONNECTIONS, Connections
-from drivers.helper.files import Share
-from drivers.helper.locks import Locks
-from drivers.helper.mounts import KERNEL, Mount
-from drivers.helper.server import Server
-from drivers.helper.share_requests import Place
+from lunshare.drivers import errors
+from lunshare.drivers.execute import Helper
+from lunshare.drivers.helper import bounds, connections, files, frames
+from lunshare.drivers.helper.connections import FOR_ROOT, MAX_CONNECTIONS, Connections
+from lunshare.drivers.helper.files import Share
+from lunshare.drivers.helper.locks import Locks
+from lunshare.drivers.helper.mounts import KERNEL, Mount
+from lunshare.drivers.helper.server import Server
+from lunshare.drivers.helper.share_requests import Place
 from tests.unit.helper_process import HelperProcess
 
 CHECK = {"verb": "lio.check", "timeout": 5, "arguments": {}}

@@ -18,12 +18,12 @@ from pathlib import Path
 
 import pytest
 
-from drivers import errors
-from drivers.execute import Helper
-from drivers.helper import changes, frames
-from drivers.helper.commands import Commands
-from drivers.helper.work import Units
-from drivers.repeating import repeats
+from lunshare.drivers import errors
+from lunshare.drivers.execute import Helper
+from lunshare.drivers.helper import changes, frames
+from lunshare.drivers.helper.commands import Commands
+from lunshare.drivers.helper.work import Units
+from lunshare.drivers.repeating import repeats
 
 UUID = "11111111-2222-4333-8444-555555555555"
 OTHER = "11111111-2222-4333-8444-666666666666"
@@ -115,7 +115,7 @@ class Killable(Node):
 
     def _start(self) -> subprocess.Popen[bytes]:
         user = pwd.getpwuid(os.getuid()).pw_name
-        line = [sys.executable, "-m", "drivers.helper.server", "--user", user]
+        line = [sys.executable, "-m", "lunshare.drivers.helper.server", "--user", user]
         line += ["--socket", str(self.socket), "--filters", str(self._filters)]
         line += ["--exec-dirs", f"{self._programs},/usr/bin,/bin"]
         line += ["--config", str(self._served())]

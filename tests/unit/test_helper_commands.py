@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from drivers import errors
-from drivers.execute import Helper
-from drivers.helper.commands import Commands
+from lunshare.drivers import errors
+from lunshare.drivers.execute import Helper
+from lunshare.drivers.helper.commands import Commands
 from tests.unit.helper_life import EXEC_DIRS
 
 pytest_plugins = ["tests.unit.helper_fixtures"]

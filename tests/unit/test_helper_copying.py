@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from drivers import copying
-from drivers.errors import (
+from lunshare.drivers import copying
+from lunshare.drivers.errors import (
     CopyDiffers,
     DeadlineExceeded,
     DriverError,
@@ -21,10 +21,10 @@ from drivers.errors import (
     TargetFailed,
     Unsupported,
 )
-from drivers.helper import proof as proofs
-from drivers.helper.copying import Copying
-from drivers.helper.served import Served
-from drivers.values import Disk, DiskKind
+from lunshare.drivers.helper import proof as proofs
+from lunshare.drivers.helper.copying import Copying
+from lunshare.drivers.helper.served import Served
+from lunshare.drivers.values import Disk, DiskKind
 
 MIB = 1024**2
 SERVED = Served(groups=("vg", "no-such-group"), directories=("/",))

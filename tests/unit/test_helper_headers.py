@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from drivers.errors import DriverError, InvalidValue
-from drivers.helper import headers
-from drivers.helper.served import Served
+from lunshare.drivers.errors import DriverError, InvalidValue
+from lunshare.drivers.helper import headers
+from lunshare.drivers.helper.served import Served
 
 MAGIC = b" LVM2 x[5A%r0N*>"
 

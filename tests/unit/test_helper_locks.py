@@ -8,8 +8,8 @@ import threading
 
 import pytest
 
-from drivers.errors import DeadlineExceeded
-from drivers.helper.locks import Locks
+from lunshare.drivers.errors import DeadlineExceeded
+from lunshare.drivers.helper.locks import Locks
 
 
 def test_a_stuck_step_keeps_its_target_locked_until_it_ends() -> None:

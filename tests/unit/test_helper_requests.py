@@ -9,9 +9,17 @@ from typing import Any
 
 import pytest
 
-from drivers.errors import InvalidValue, TargetFailed
-from drivers.helper import disks, requests
-from drivers.values import Auth, Connector, Disk, DiskKind, Export, Mode, Portal
+from lunshare.drivers.errors import InvalidValue, TargetFailed
+from lunshare.drivers.helper import disks, requests
+from lunshare.drivers.values import (
+    Auth,
+    Connector,
+    Disk,
+    DiskKind,
+    Export,
+    Mode,
+    Portal,
+)
 
 ID = "0a1b2c3d-0000-4000-8000-000000000001"
 OTHER = "0a1b2c3d-0000-4000-8000-000000000002"

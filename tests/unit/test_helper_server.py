@@ -23,10 +23,10 @@ from typing import Any
 
 import pytest
 
-from drivers import errors
-from drivers.execute import Helper
-from drivers.helper import frames
-from drivers.helper.server import Server
+from lunshare.drivers import errors
+from lunshare.drivers.execute import Helper
+from lunshare.drivers.helper import frames
+from lunshare.drivers.helper.server import Server
 from tests.unit.helper_life import Serve
 
 pytest_plugins = ["tests.unit.helper_fixtures"]
@@ -206,7 +206,7 @@ def test_the_process_says_when_it_is_ready_and_stops_on_sigterm(
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notify:
         notify.bind(str(tmp_path / "notify"))
         notify.settimeout(30)
-        line = [sys.executable, "-m", "drivers.helper.server", "--user", user]
+        line = [sys.executable, "-m", "lunshare.drivers.helper.server", "--user", user]
         line += ["--socket", str(path), "--filters", str(filters)]
         line += ["--config", str(served)]
         environment = {**os.environ, "NOTIFY_SOCKET": str(tmp_path / "notify")}
@@ -228,7 +228,13 @@ def test_the_process_says_when_it_is_ready_and_stops_on_sigterm(
 def test_an_unknown_user_ends_the_start_with_a_sentence(
     path: Path, filters: Path
 ) -> None:
-    line = [sys.executable, "-m", "drivers.helper.server", "--user", "no-such-user"]
+    line = [
+        sys.executable,
+        "-m",
+        "lunshare.drivers.helper.server",
+        "--user",
+        "no-such-user",
+    ]
     line += ["--socket", str(path), "--filters", str(filters)]
     done = subprocess.run(line, check=False, capture_output=True, text=True)
     assert done.returncode == 1

@@ -8,7 +8,7 @@ import io
 from configparser import ConfigParser
 from pathlib import Path
 
-from agent.conf import sample
+from lunshare.agent.conf import sample
 
 ROOT = Path(__file__).resolve().parents[2]
 

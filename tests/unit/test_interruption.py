@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from drivers.base import Root
-from drivers.conformance.fixtures import defaults
-from drivers.conformance.interruption import (
+from lunshare.drivers.base import Root
+from lunshare.drivers.conformance.fixtures import defaults
+from lunshare.drivers.conformance.interruption import (
     MOST_STEPS,
     Countdown,
     Killed,
@@ -19,9 +19,9 @@ from drivers.conformance.interruption import (
     lives,
     watched,
 )
-from drivers.conformance.root import NoRoot
-from drivers.errors import CommandFailed
-from drivers.fake import FakeVolumes
+from lunshare.drivers.conformance.root import NoRoot
+from lunshare.drivers.errors import CommandFailed
+from lunshare.drivers.fake import FakeVolumes
 
 
 class Recording(NoRoot):

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from agent.records import NewVolume
-from agent.service.jobs import Jobs
-from drivers import fake_storage
+from lunshare.agent.records import NewVolume
+from lunshare.agent.service.jobs import Jobs
+from lunshare.drivers import fake_storage
 from tests.api.calls import until
 from tests.node import CTX, Node
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from drivers.base import Root
-from drivers.errors import InvalidValue
-from drivers.targets.lio import LioTarget
-from drivers.values import Auth, Connector, Disk, Export, Mode, Volume
+from lunshare.drivers.base import Root
+from lunshare.drivers.errors import InvalidValue
+from lunshare.drivers.targets.lio import LioTarget
+from lunshare.drivers.values import Auth, Connector, Disk, Export, Mode, Volume
 
 VOLUME = Volume("0a1b2c3d-0000-4000-8000-000000000001", 1024)
 IQN = f"iqn.2026-11.io.lunshare:{VOLUME.name}"

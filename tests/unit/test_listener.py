@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from agent import listener
-from agent.errors import StartupError
+from lunshare.agent import listener
+from lunshare.agent.errors import StartupError
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from drivers.errors import (
+from lunshare.drivers.errors import (
     CommandFailed,
     DeadlineExceeded,
     DiskBusy,
@@ -17,8 +17,8 @@ from drivers.errors import (
     NoSpace,
     UnknownDisk,
 )
-from drivers.lvm import claim, names, report
-from drivers.values import Capacity, Disk, Volume
+from lunshare.drivers.lvm import claim, names, report
+from lunshare.drivers.values import Capacity, Disk, Volume
 from tests.unit.lvm_answers import (
     GONE,
     GROUP,

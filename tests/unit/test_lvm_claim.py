@@ -11,8 +11,8 @@ import sys
 
 import pytest
 
-from drivers.errors import Misconfigured
-from drivers.lvm import claim
+from lunshare.drivers.errors import Misconfigured
+from lunshare.drivers.lvm import claim
 from tests.unit.lvm_answers import (
     GROUP,
     HALF_FULL,
@@ -51,7 +51,7 @@ def test_a_node_that_was_renamed_keeps_its_group():
 def test_a_second_process_is_refused_until_the_first_has_ended():
     group = f"{GROUP}-2"
     where = f"claim.CLAIMS = pathlib.Path({str(claim.CLAIMS)!r})"
-    hold = f"import pathlib; from drivers.lvm import claim; {where}"
+    hold = f"import pathlib; from lunshare.drivers.lvm import claim; {where}"
     hold += f"; claim.hold_on_node({group!r}); print('held', flush=True); input()"
     line = [sys.executable, "-c", hold]
     with subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as first:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from drivers.errors import (
+from lunshare.drivers.errors import (
     CommandFailed,
     DeadlineExceeded,
     DiskBusy,
@@ -17,8 +17,8 @@ from drivers.errors import (
     UnknownSnapshot,
     Unsupported,
 )
-from drivers.lvm import claim, names, report, wiping
-from drivers.values import Manageable, Volume, Wipe
+from lunshare.drivers.lvm import claim, names, report, wiping
+from lunshare.drivers.values import Manageable, Volume, Wipe
 from tests.unit.lvm_answers import (
     GROUP,
     HALF_FULL,

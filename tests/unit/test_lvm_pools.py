@@ -8,9 +8,14 @@ from collections.abc import Callable
 
 import pytest
 
-from drivers.errors import CommandFailed, UnknownDisk, UnknownSnapshot, Unsupported
-from drivers.lvm import LvmVolumes, kernel
-from drivers.values import Volume
+from lunshare.drivers.errors import (
+    CommandFailed,
+    UnknownDisk,
+    UnknownSnapshot,
+    Unsupported,
+)
+from lunshare.drivers.lvm import LvmVolumes, kernel
+from lunshare.drivers.values import Volume
 from tests.unit.lvm_answers import (
     GROUP,
     HALF_FULL,

@@ -14,10 +14,10 @@ from alembic.runtime.environment import EnvironmentContext
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
-from agent.db import migrations, snapshots, volumes
-from agent.db.engine import Database
-from agent.db.schema import METADATA
-from agent.errors import DatabaseFailed, StartupError
+from lunshare.agent.db import migrations, snapshots, volumes
+from lunshare.agent.db.engine import Database
+from lunshare.agent.db.schema import METADATA
+from lunshare.agent.errors import DatabaseFailed, StartupError
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def database(tmp_path: Path):
 
 def test_the_newest_revision_is_the_one_the_daemon_looks_for() -> None:
     config = Config()
-    config.set_main_option("script_location", "agent.db:migrations")
+    config.set_main_option("script_location", "lunshare.agent.db:migrations")
     assert ScriptDirectory.from_config(config).get_heads() == [migrations.HEAD]
 
 
@@ -156,7 +156,7 @@ def test_what_an_older_lunshare_wrote_is_read_by_this_one(database: Database) ->
 def _from_first(database: Database) -> None:
     """The schema of revision 0001, and no later one."""
     config = Config()
-    config.set_main_option("script_location", "agent.db:migrations")
+    config.set_main_option("script_location", "lunshare.agent.db:migrations")
     script = ScriptDirectory.from_config(config)
     with (
         database.writing() as connection,

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from drivers.helper import mounts
-from drivers.helper.mounts import Mount, Mounts
-from drivers.values import GIB
+from lunshare.drivers.helper import mounts
+from lunshare.drivers.helper.mounts import Mount, Mounts
+from lunshare.drivers.values import GIB
 
 
 def test_a_line_of_the_kernels_table() -> None:

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from drivers.conformance.fixtures import MIB, new_volume
-from drivers.errors import (
+from lunshare.drivers.conformance.fixtures import MIB, new_volume
+from lunshare.drivers.errors import (
     CopyDiffers,
     DiskBusy,
     DriverError,
@@ -24,12 +24,12 @@ from drivers.errors import (
     NoSpace,
     UnknownReference,
 )
-from drivers.helper import disks, names
-from drivers.helper.files import Share, copy
-from drivers.helper.mounts import directory as mounts_directory
-from drivers.helper.share_requests import Copied
-from drivers.nfs import NfsVolumes
-from drivers.values import Snapshot, Volume
+from lunshare.drivers.helper import disks, names
+from lunshare.drivers.helper.files import Share, copy
+from lunshare.drivers.helper.mounts import directory as mounts_directory
+from lunshare.drivers.helper.share_requests import Copied
+from lunshare.drivers.nfs import NfsVolumes
+from lunshare.drivers.values import Snapshot, Volume
 from tests.conformance.shares import Directories, Node
 from tests.unit.nfs_fixtures import build, driver, files, mounts, node
 

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from drivers.conformance.fixtures import MIB, new_volume
-from drivers.errors import (
+from lunshare.drivers.conformance.fixtures import MIB, new_volume
+from lunshare.drivers.errors import (
     CommandFailed,
     DeadlineExceeded,
     DriverError,
@@ -23,12 +23,12 @@ from drivers.errors import (
     NoSpace,
     UnknownDisk,
 )
-from drivers.helper.shares import MAX_WAITING
-from drivers.nfs import NfsVolumes
-from drivers.shares import Share
-from drivers.targets.lio import LioTarget
-from drivers.targets.nfs import NfsTarget
-from drivers.values import Volume
+from lunshare.drivers.helper.shares import MAX_WAITING
+from lunshare.drivers.nfs import NfsVolumes
+from lunshare.drivers.shares import Share
+from lunshare.drivers.targets.lio import LioTarget
+from lunshare.drivers.targets.nfs import NfsTarget
+from lunshare.drivers.values import Volume
 from tests.conformance.shares import Directories, Node
 from tests.unit.nfs_fixtures import ONE, TWO, build, driver, files, mounts, node
 

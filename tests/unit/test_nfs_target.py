@@ -9,12 +9,17 @@ import uuid
 
 import pytest
 
-from drivers.conformance.fixtures import defaults
-from drivers.conformance.root import NoRoot
-from drivers.errors import InvalidValue, Misconfigured, TargetFailed, Unsupported
-from drivers.shares import Share
-from drivers.targets.nfs import NfsTarget
-from drivers.values import Connector, Disk, DiskKind, Export, Mode, Volume
+from lunshare.drivers.conformance.fixtures import defaults
+from lunshare.drivers.conformance.root import NoRoot
+from lunshare.drivers.errors import (
+    InvalidValue,
+    Misconfigured,
+    TargetFailed,
+    Unsupported,
+)
+from lunshare.drivers.shares import Share
+from lunshare.drivers.targets.nfs import NfsTarget
+from lunshare.drivers.values import Connector, Disk, DiskKind, Export, Mode, Volume
 
 SHARE = Share("nas.example.com", "/srv/with blank", "vers=4.2,hard")
 VOLUME = Volume(str(uuid.uuid4()), 1024**3)

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from agent.errors import AgentError, Exhausted, Invalid
-from agent.records import Pool, VolumeType
-from agent.service import specs, weighers
-from agent.service.filters import FILTERS, room
-from agent.service.placement import choose, refusal
-from agent.service.verdicts import Choice, Wish
+from lunshare.agent.errors import AgentError, Exhausted, Invalid
+from lunshare.agent.records import Pool, VolumeType
+from lunshare.agent.service import specs, weighers
+from lunshare.agent.service.filters import FILTERS, room
+from lunshare.agent.service.placement import choose, refusal
+from lunshare.agent.service.verdicts import Choice, Wish
 
 SHARED = VolumeType("t", "shared", extra_specs={"multiattach": "<is> True"})
 WEIGHTS = {weighers.CAPACITY: 1.0, weighers.ALLOCATED: 0.0}

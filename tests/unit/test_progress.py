@@ -16,17 +16,17 @@ from typing import Any
 
 import pytest
 
-from drivers import copying
-from drivers.conformance.fixtures import new_volume
-from drivers.errors import DriverError, Stalled
-from drivers.execute import Helper
-from drivers.helper import frames
-from drivers.helper.copying import Copying
-from drivers.helper.locks import Locks
-from drivers.helper.progress import Clock, Long, Report
-from drivers.helper.served import Served
-from drivers.helper.server import Server
-from drivers.values import GIB, Disk, DiskKind, Snapshot
+from lunshare.drivers import copying
+from lunshare.drivers.conformance.fixtures import new_volume
+from lunshare.drivers.errors import DriverError, Stalled
+from lunshare.drivers.execute import Helper
+from lunshare.drivers.helper import frames
+from lunshare.drivers.helper.copying import Copying
+from lunshare.drivers.helper.locks import Locks
+from lunshare.drivers.helper.progress import Clock, Long, Report
+from lunshare.drivers.helper.served import Served
+from lunshare.drivers.helper.server import Server
+from lunshare.drivers.values import GIB, Disk, DiskKind, Snapshot
 from tests.unit.nfs_fixtures import build, driver, files, mounts, node
 
 __all__ = ["build", "driver", "files", "mounts", "node"]

@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from agent.db import snapshots, volumes
-from agent.db.engine import now
-from agent.db.schema import SNAPSHOTS, VOLUME_ATTACHMENT, VOLUMES
-from agent.records import NewAttachment, NewSnapshot, Page
-from agent.service.purging import Purging
-from drivers import fake_storage
+from lunshare.agent.db import snapshots, volumes
+from lunshare.agent.db.engine import now
+from lunshare.agent.db.schema import SNAPSHOTS, VOLUME_ATTACHMENT, VOLUMES
+from lunshare.agent.records import NewAttachment, NewSnapshot, Page
+from lunshare.agent.service.purging import Purging
+from lunshare.drivers import fake_storage
 from tests.api.calls import until
 from tests.node import CTX, Node, attach
 

@@ -18,11 +18,11 @@ from dataclasses import dataclass, field
 import pytest
 import sqlalchemy as sa
 
-from agent.errors import Conflict, Exhausted, Invalid, NotFound
-from agent.records import NewAttachment, NewSnapshot, NewVolume, Page, Volume
-from agent.states import SnapshotStatus, VolumeStatus
-from drivers import fake_storage
-from drivers.values import GIB
+from lunshare.agent.errors import Conflict, Exhausted, Invalid, NotFound
+from lunshare.agent.records import NewAttachment, NewSnapshot, NewVolume, Page, Volume
+from lunshare.agent.states import SnapshotStatus, VolumeStatus
+from lunshare.drivers import fake_storage
+from lunshare.drivers.values import GIB
 from tests.api.calls import until
 from tests.node import CTX, Node, connector
 

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 from stevedore import ExtensionManager
 
-from drivers import registry
-from drivers.base import TargetDriver, VolumeDriver
-from drivers.errors import Misconfigured
-from drivers.fake import FakeVolumes
-from drivers.lvm import LvmVolumes
-from drivers.targets.fake import FakeTarget
+from lunshare.drivers import registry
+from lunshare.drivers.base import TargetDriver, VolumeDriver
+from lunshare.drivers.errors import Misconfigured
+from lunshare.drivers.fake import FakeVolumes
+from lunshare.drivers.lvm import LvmVolumes
+from lunshare.drivers.targets.fake import FakeTarget
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ def test_an_unknown_name_is_told_with_the_known_ones(find):
 
 
 def test_a_strangers_driver_is_found(install):
-    install("strange", "drivers.fake:FakeVolumes")
+    install("strange", "lunshare.drivers.fake:FakeVolumes")
     assert registry.volume_driver("strange") is FakeVolumes
     assert "strange" in registry.known(registry.VOLUMES)
 
@@ -81,6 +81,6 @@ def test_a_driver_that_cannot_be_imported_is_told_with_the_reason(install):
 
 
 def test_a_class_that_keeps_no_contract_is_refused(install):
-    install("wrong", "drivers.targets.fake:FakeTarget")
+    install("wrong", "lunshare.drivers.targets.fake:FakeTarget")
     with pytest.raises(Misconfigured, match="is no VolumeDriver"):
         registry.volume_driver("wrong")

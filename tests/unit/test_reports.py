@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from agent import backends
-from agent.errors import Exhausted
-from agent.service import report
-from agent.service.node import Node as NodeService
-from drivers import fake_storage
-from drivers.errors import CommandFailed
-from drivers.values import GIB
+from lunshare.agent import backends
+from lunshare.agent.errors import Exhausted
+from lunshare.agent.service import report
+from lunshare.agent.service.node import Node as NodeService
+from lunshare.drivers import fake_storage
+from lunshare.drivers.errors import CommandFailed
+from lunshare.drivers.values import GIB
 from tests.api.calls import Api, until
 from tests.node import CTX, Node
 
@@ -109,7 +109,7 @@ def test_a_backend_that_fails_is_down_with_its_reason(path: Path) -> None:
 def test_a_backend_that_hangs_holds_up_neither_others_nor_requests(
     path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("agent.service.node.MOMENT", 0.05)
+    monkeypatch.setattr("lunshare.agent.service.node.MOMENT", 0.05)
     node = Node(path, backends=BOTH).start()
     api = Api(node.assembly.app)
     seen = caps(node, "second")["timestamp"]
@@ -154,7 +154,7 @@ def test_the_first_reconcile_waits_for_a_slow_backend(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After a boot a backend may have thousands of disks to activate."""
-    monkeypatch.setattr("agent.service.node.MOMENT", 0.0)
+    monkeypatch.setattr("lunshare.agent.service.node.MOMENT", 0.0)
     node = Node(path)
     node.driver().failures.watch(lambda _: time.sleep(0.02))
     node.start()

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from drivers import errors
-from drivers.execute import Helper
-from drivers.helper import configuration, served
-from drivers.helper.served import Served
-from drivers.values import Disk, DiskKind
+from lunshare.drivers import errors
+from lunshare.drivers.execute import Helper
+from lunshare.drivers.helper import configuration, served
+from lunshare.drivers.helper.served import Served
+from lunshare.drivers.values import Disk, DiskKind
 from tests.unit.helper_process import HelperProcess
 
 ID = "0a1b2c3d-0000-4000-8000-000000000001"

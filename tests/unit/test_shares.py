@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from drivers.errors import Misconfigured
-from drivers.shares import OPTIONS, Share, configured
+from lunshare.drivers.errors import Misconfigured
+from lunshare.drivers.shares import OPTIONS, Share, configured
 
 
 def options(**given: Any) -> dict[str, Any]:

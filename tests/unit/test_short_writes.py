@@ -18,10 +18,10 @@ from pathlib import Path
 
 import pytest
 
-from drivers import copying
-from drivers.conformance.fixtures import new_volume
-from drivers.errors import NoSpace
-from drivers.values import Snapshot
+from lunshare.drivers import copying
+from lunshare.drivers.conformance.fixtures import new_volume
+from lunshare.drivers.errors import NoSpace
+from lunshare.drivers.values import Snapshot
 from tests.unit.nfs_fixtures import build, driver, files, mounts, node
 from tests.unit.test_helper_copying import MIB, Root, disk
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from agent.errors import BackendFailed, Invalid
-from agent.records import NewAttachment
-from drivers import fake_storage
-from drivers.errors import TargetFailed
+from lunshare.agent.errors import BackendFailed, Invalid
+from lunshare.agent.records import NewAttachment
+from lunshare.drivers import fake_storage
+from lunshare.drivers.errors import TargetFailed
 from tests.node import CTX, Node, attach, connector, failing_once, initiator, rows
 
 REFUSED = TargetFailed("v", "because of the test")

@@ -12,16 +12,16 @@ from pathlib import Path
 
 import pytest
 
-from drivers.conformance.fixtures import MIB, new_volume
-from drivers.errors import DeadlineExceeded
-from drivers.execute import Helper
-from drivers.helper import frames
-from drivers.helper.files import Share
-from drivers.helper.files import make as make_file
-from drivers.helper.locks import Locks
-from drivers.helper.progress import Clock
-from drivers.helper.share_requests import Made
-from drivers.helper.twins import Twins
+from lunshare.drivers.conformance.fixtures import MIB, new_volume
+from lunshare.drivers.errors import DeadlineExceeded
+from lunshare.drivers.execute import Helper
+from lunshare.drivers.helper import frames
+from lunshare.drivers.helper.files import Share
+from lunshare.drivers.helper.files import make as make_file
+from lunshare.drivers.helper.locks import Locks
+from lunshare.drivers.helper.progress import Clock
+from lunshare.drivers.helper.share_requests import Made
+from lunshare.drivers.helper.twins import Twins
 from tests.conformance.shares import Directories, ShareHelper
 from tests.unit.nfs_fixtures import build, driver, files, mounts, node
 
@@ -30,8 +30,8 @@ __all__ = ["build", "driver", "files", "mounts", "node"]
 # A helper that is killed while a command of its own, which has the lock, goes on.
 _KILLED = """
 import os, subprocess, sys
-from drivers.helper.locks import Locks
-from drivers.helper.twins import Twins
+from lunshare.drivers.helper.locks import Locks
+from lunshare.drivers.helper.twins import Twins
 with Locks(Twins(sys.argv[1])).hold("disk", 10) as hold:
     child = subprocess.Popen(["sleep", "60"], stdin=hold.file, stdout=2)
     print(child.pid, flush=True)

@@ -4,8 +4,8 @@
 
 import pytest
 
-from drivers.errors import InvalidValue
-from drivers.values import (
+from lunshare.drivers.errors import InvalidValue
+from lunshare.drivers.values import (
     Auth,
     Connector,
     Disk,

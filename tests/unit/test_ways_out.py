@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from agent.errors import BackendFailed, Conflict
-from agent.records import NewSnapshot
-from agent.service.resume import Pace
-from agent.states import RESETTABLE, VOLUME_MOVES, VolumeStatus
-from drivers import fake_storage
-from drivers.errors import CommandFailed, TargetFailed
-from drivers.values import GIB
+from lunshare.agent.errors import BackendFailed, Conflict
+from lunshare.agent.records import NewSnapshot
+from lunshare.agent.service.resume import Pace
+from lunshare.agent.states import RESETTABLE, VOLUME_MOVES, VolumeStatus
+from lunshare.drivers import fake_storage
+from lunshare.drivers.errors import CommandFailed, TargetFailed
+from lunshare.drivers.values import GIB
 from tests.api.calls import Api, until
 from tests.node import CTX, Node, attach, initiator
 

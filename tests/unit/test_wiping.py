@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from agent.records import NewVolume, Page, WipeState
-from drivers import fake_storage
-from drivers.errors import CommandFailed
-from drivers.values import GIB
+from lunshare.agent.records import NewVolume, Page, WipeState
+from lunshare.drivers import fake_storage
+from lunshare.drivers.errors import CommandFailed
+from lunshare.drivers.values import GIB
 from tests.api.calls import Api, until
 from tests.node import CTX, Node
 

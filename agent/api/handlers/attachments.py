@@ -7,9 +7,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from agent.api import paging, schemas, views
-from agent.api.exchange import Answer, Call
-from agent.records import Attachment, NewAttachment, Page
+from lunshare.agent.api import paging, schemas, views
+from lunshare.agent.api.exchange import Answer, Call
+from lunshare.agent.records import Attachment, NewAttachment, Page
 
 
 def create(call: Call) -> Answer:

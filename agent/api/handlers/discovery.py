@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from agent.api import microversions
-from agent.api.exchange import Answer, Call
+from lunshare.agent.api import microversions
+from lunshare.agent.api.exchange import Answer, Call
 
 
 def choices(call: Call) -> Answer:

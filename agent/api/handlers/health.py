@@ -3,7 +3,7 @@
 """What load balancers and supervisors ask; no token, no microversion.
 
 The first two are answered from memory, by the thread that has the connections
-(agent.listener): nothing that hangs may hold them up.
+(lunshare.agent.listener): nothing that hangs may hold them up.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from agent.api.exchange import Answer, Call
+from lunshare.agent.api.exchange import Answer, Call
 
 _FEW = 5  # sentences of each kind
 

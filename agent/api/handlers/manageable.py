@@ -7,10 +7,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from agent.api import paging, query, schemas, views
-from agent.api.exchange import Answer, Call
-from agent.errors import Invalid
-from agent.records import ForeignDisk, NewManaged
+from lunshare.agent.api import paging, query, schemas, views
+from lunshare.agent.api.exchange import Answer, Call
+from lunshare.agent.errors import Invalid
+from lunshare.agent.records import ForeignDisk, NewManaged
 
 _KEYS = ("reference", "size")
 

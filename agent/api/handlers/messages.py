@@ -4,8 +4,8 @@
 
 from __future__ import annotations
 
-from agent.api import paging, views
-from agent.api.exchange import Answer, Call
+from lunshare.agent.api import paging, views
+from lunshare.agent.api.exchange import Answer, Call
 
 
 def index(call: Call) -> Answer:

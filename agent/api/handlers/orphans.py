@@ -4,10 +4,10 @@
 
 from __future__ import annotations
 
-from agent.api import operator_views, schemas, views
-from agent.api.exchange import Answer, Call
-from agent.errors import NotFound
-from agent.records import Recovered
+from lunshare.agent.api import operator_views, schemas, views
+from lunshare.agent.api.exchange import Answer, Call
+from lunshare.agent.errors import NotFound
+from lunshare.agent.records import Recovered
 
 _KINDS = ("export", "disk", "snapshot")
 

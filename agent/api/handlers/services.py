@@ -6,11 +6,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from agent.api import choices, microversions, query, schemas, views
-from agent.api.exchange import Answer, Call
-from agent.errors import Invalid, NotFound
-from agent.records import Pool, VolumeType
-from agent.service import filters
+from lunshare.agent.api import choices, microversions, query, schemas, views
+from lunshare.agent.api.exchange import Answer, Call
+from lunshare.agent.errors import Invalid, NotFound
+from lunshare.agent.records import Pool, VolumeType
+from lunshare.agent.service import filters
 
 
 def index(call: Call) -> Answer:

@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from agent.api import bodies, microversions, paging, query, schemas, views
-from agent.api.exchange import Answer, Call
-from agent.errors import Invalid
-from agent.records import NewSnapshot, Page, Snapshot
+from lunshare.agent.api import bodies, microversions, paging, query, schemas, views
+from lunshare.agent.api.exchange import Answer, Call
+from lunshare.agent.errors import Invalid
+from lunshare.agent.records import NewSnapshot, Page, Snapshot
 
 
 def create(call: Call) -> Answer:

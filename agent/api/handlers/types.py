@@ -6,10 +6,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from agent.api import microversions, paging, query, schemas, views
-from agent.api.exchange import Answer, Call
-from agent.errors import Invalid, NotFound
-from agent.records import VolumeType
+from lunshare.agent.api import microversions, paging, query, schemas, views
+from lunshare.agent.api.exchange import Answer, Call
+from lunshare.agent.errors import Invalid, NotFound
+from lunshare.agent.records import VolumeType
 
 _PUBLIC = "os-volume-type-access:is_public"
 

@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from agent.api import faults, microversions, query, schemas
-from agent.api.exchange import Answer, Call, Version
-from agent.api.forms import Form
-from agent.errors import Invalid
+from lunshare.agent.api import faults, microversions, query, schemas
+from lunshare.agent.api.exchange import Answer, Call, Version
+from lunshare.agent.api.forms import Form
+from lunshare.agent.errors import Invalid
 
 _RESCAN = "Lunshare-Rescan"
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from agent.db.engine import Database
-from agent.db.schema import METADATA
-from agent.errors import DatabaseFailed, StartupError
+from lunshare.agent.db.engine import Database
+from lunshare.agent.db.schema import METADATA
+from lunshare.agent.errors import DatabaseFailed, StartupError
 
 #: The newest revision. A test holds it against the files beside this one.
 HEAD = "0004"
@@ -71,7 +71,7 @@ def run(database: Database, revision: str | None) -> None:
     from alembic.util import CommandError  # noqa: PLC0415
 
     config = Config()
-    config.set_main_option("script_location", "agent.db:migrations")
+    config.set_main_option("script_location", "lunshare.agent.db:migrations")
     script = ScriptDirectory.from_config(config)
 
     def steps(current: object, _context: object) -> list[object]:

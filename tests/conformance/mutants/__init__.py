@@ -7,8 +7,8 @@ A table has the mutant, and the behaviour of the kit at which it must be noticed
 
 from __future__ import annotations
 
-from drivers.fake import FakeVolumes
-from drivers.targets.fake import FakeTarget
+from lunshare.drivers.fake import FakeVolumes
+from lunshare.drivers.targets.fake import FakeTarget
 from tests.conformance.mutants.beside import BESIDE
 from tests.conformance.mutants.closing import CLOSING
 from tests.conformance.mutants.copies import COPIES

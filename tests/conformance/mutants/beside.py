@@ -4,10 +4,10 @@
 
 from __future__ import annotations
 
-from drivers.errors import UnknownDisk, UnknownReference, UnknownSnapshot
-from drivers.fake import FakeVolumes
-from drivers.fake_storage import storage
-from drivers.values import Disk
+from lunshare.drivers.errors import UnknownDisk, UnknownReference, UnknownSnapshot
+from lunshare.drivers.fake import FakeVolumes
+from lunshare.drivers.fake_storage import storage
+from lunshare.drivers.values import Disk
 from tests.conformance.mutants.handing import Wiping
 
 

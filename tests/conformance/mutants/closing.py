@@ -4,11 +4,11 @@
 
 from __future__ import annotations
 
-from drivers.abilities import TargetAbilities
-from drivers.errors import DeadlineExceeded
-from drivers.fake_storage import Gate
-from drivers.targets.fake import FakeTarget
-from drivers.values import Mode
+from lunshare.drivers.abilities import TargetAbilities
+from lunshare.drivers.errors import DeadlineExceeded
+from lunshare.drivers.fake_storage import Gate
+from lunshare.drivers.targets.fake import FakeTarget
+from lunshare.drivers.values import Mode
 
 
 class ClosesOverAWrite(FakeTarget):

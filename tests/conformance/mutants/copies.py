@@ -4,9 +4,9 @@
 
 from __future__ import annotations
 
-from drivers.fake import FakeVolumes
-from drivers.fake_storage import FakeDisk
-from drivers.values import Volume
+from lunshare.drivers.fake import FakeVolumes
+from lunshare.drivers.fake_storage import FakeDisk
+from lunshare.drivers.values import Volume
 
 
 class SnapshotMoves(FakeVolumes):

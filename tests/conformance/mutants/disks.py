@@ -6,10 +6,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from drivers.errors import NoSpace, UnknownDisk
-from drivers.fake import FakeVolumes
-from drivers.fake_storage import FakeDisk
-from drivers.values import Capacity, Disk
+from lunshare.drivers.errors import NoSpace, UnknownDisk
+from lunshare.drivers.fake import FakeVolumes
+from lunshare.drivers.fake_storage import FakeDisk
+from lunshare.drivers.values import Capacity, Disk
 
 
 class CreateWipesWhatIsThere(FakeVolumes):

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from drivers.fake import FakeVolumes
-from drivers.values import Manageable, Wipe
+from lunshare.drivers.fake import FakeVolumes
+from lunshare.drivers.values import Manageable, Wipe
 
 
 class ManageTakesOurs(FakeVolumes):

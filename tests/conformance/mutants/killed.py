@@ -4,8 +4,8 @@
 
 from __future__ import annotations
 
-from drivers.fake import FakeVolumes
-from drivers.values import Volume, Wipe
+from lunshare.drivers.fake import FakeVolumes
+from lunshare.drivers.values import Volume, Wipe
 from tests.conformance.mutants.handing import Wiping
 
 

@@ -4,10 +4,10 @@
 
 from __future__ import annotations
 
-from drivers.errors import UnknownDisk
-from drivers.fake_storage import FakeAcl
-from drivers.targets.fake import FakeSession, FakeTarget
-from drivers.values import Export, LiveConnector, LiveExport, Mode
+from lunshare.drivers.errors import UnknownDisk
+from lunshare.drivers.fake_storage import FakeAcl
+from lunshare.drivers.targets.fake import FakeSession, FakeTarget
+from lunshare.drivers.values import Export, LiveConnector, LiveExport, Mode
 
 
 class ReadOnlyIsOnlyAWord(FakeTarget):

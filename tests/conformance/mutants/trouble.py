@@ -8,9 +8,9 @@ import contextlib
 import errno
 import os
 
-from drivers.conformance.fixtures import VolumeFixtures
-from drivers.errors import CommandFailed, DeadlineExceeded
-from drivers.fake import FakeVolumes
+from lunshare.drivers.conformance.fixtures import VolumeFixtures
+from lunshare.drivers.errors import CommandFailed, DeadlineExceeded
+from lunshare.drivers.fake import FakeVolumes
 
 _THIN = {"options": {"fake_thin": True, "fake_capacity_gb": 1}}
 

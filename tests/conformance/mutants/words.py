@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from drivers.errors import UnknownSnapshot
-from drivers.fake import FakeVolumes
-from drivers.values import DiskKind, Manageable
+from lunshare.drivers.errors import UnknownSnapshot
+from lunshare.drivers.fake import FakeVolumes
+from lunshare.drivers.values import DiskKind, Manageable
 
 
 class SaysItFillsAndRefuses(FakeVolumes):

@@ -4,5 +4,5 @@
 
 import pytest
 
-pytest.register_assert_rewrite("drivers.conformance")
-pytest_plugins = ["drivers.conformance.summary"]
+pytest.register_assert_rewrite("lunshare.drivers.conformance")
+pytest_plugins = ["lunshare.drivers.conformance.summary"]

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from drivers.base import Root, VolumeDriver
-from drivers.conformance import raw
-from drivers.conformance.fixtures import MIB, VolumeFixtures, defaults
-from drivers.conformance.root import OwnRoot
-from drivers.values import GIB, Volume
+from lunshare.drivers.base import Root, VolumeDriver
+from lunshare.drivers.conformance import raw
+from lunshare.drivers.conformance.fixtures import MIB, VolumeFixtures, defaults
+from lunshare.drivers.conformance.root import OwnRoot
+from lunshare.drivers.values import GIB, Volume
 from lunshare_dirs.driver import DirsVolumes
 
 FILTERS = Path(__file__).parents[1] / "rootwrap.d" / "dirs.filters"

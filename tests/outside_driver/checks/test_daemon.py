@@ -53,9 +53,16 @@ def url(tmp_path: Path, pool: Path) -> Iterator[str]:
     served = tmp_path / "helper.conf"
     served.write_text("[helper]\n")  # its volumes are files, which the fake exports
     served.chmod(0o644)
-    helper = ["-m", "drivers.helper.server", "--user", getpass.getuser()]
+    helper = ["-m", "lunshare.drivers.helper.server", "--user", getpass.getuser()]
     helper += ["--socket", str(socket), "--filters", filters, "--config", str(served)]
-    daemon = ["-m", "agent.main", "--config-file", str(conf), "--listen", address]
+    daemon = [
+        "-m",
+        "lunshare.agent.main",
+        "--config-file",
+        str(conf),
+        "--listen",
+        address,
+    ]
     daemon += ["--state-path", str(tmp_path / "state")]
     running = [subprocess.Popen([sys.executable, *helper])]
     until(socket.exists)

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from dirs_fixtures import POOL_PATH, filters_for
-from drivers.errors import HelperRefused
-from drivers.helper.commands import Commands
+from lunshare.drivers.errors import HelperRefused
+from lunshare.drivers.helper.commands import Commands
 
 VOLUME = f"{POOL_PATH}/volume-11111111-2222-4333-8444-555555555555"
 

@@ -3,7 +3,7 @@
 """The driver keeps every promise: the kit, without a line changed in lunshare."""
 
 from dirs_fixtures import DirsFixtures
-from drivers.conformance.volume import VolumeContract
+from lunshare.drivers.conformance.volume import VolumeContract
 
 
 class TestDirs(DirsFixtures, VolumeContract):

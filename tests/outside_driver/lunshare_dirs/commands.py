@@ -12,7 +12,7 @@ from __future__ import annotations
 import fcntl
 import os
 
-from drivers.base import Root
+from lunshare.drivers.base import Root
 
 
 class Commands:

@@ -12,10 +12,16 @@ from typing import Any, ClassVar
 
 from oslo_config import cfg
 
-from drivers.abilities import VolumeAbilities
-from drivers.base import Root, VolumeDriver
-from drivers.errors import CommandFailed, DiskBusy, Misconfigured, NoSpace, UnknownDisk
-from drivers.values import GIB, Capacity, Disk, DiskKind, Volume
+from lunshare.drivers.abilities import VolumeAbilities
+from lunshare.drivers.base import Root, VolumeDriver
+from lunshare.drivers.errors import (
+    CommandFailed,
+    DiskBusy,
+    Misconfigured,
+    NoSpace,
+    UnknownDisk,
+)
+from lunshare.drivers.values import GIB, Capacity, Disk, DiskKind, Volume
 from lunshare_dirs.commands import Commands, in_use
 
 _SECTOR = 512

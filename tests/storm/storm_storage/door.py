@@ -14,7 +14,7 @@ import threading
 from multiprocessing.connection import Client, Connection
 from typing import Any
 
-from drivers.errors import DeadlineExceeded, HelperUnreachable
+from lunshare.drivers.errors import DeadlineExceeded, HelperUnreachable
 
 
 class Door:

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from oslo_config import cfg
 
-from drivers.base import Root, TargetDriver, VolumeDriver
-from drivers.fake import FakeVolumes
-from drivers.targets.fake import FakeTarget
+from lunshare.drivers.base import Root, TargetDriver, VolumeDriver
+from lunshare.drivers.fake import FakeVolumes
+from lunshare.drivers.targets.fake import FakeTarget
 from storm_storage.door import Door
 
 if TYPE_CHECKING:  # a tree before these were there can be stormed too
-    from drivers.abilities import VolumeAbilities
+    from lunshare.drivers.abilities import VolumeAbilities
 
 SOCKET = cfg.StrOpt("storm_socket", help="Where the storage's process listens.")
 PATIENCE = cfg.FloatOpt(

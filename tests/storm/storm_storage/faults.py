@@ -14,7 +14,7 @@ import threading
 import time
 from dataclasses import dataclass
 
-from drivers import errors
+from lunshare.drivers import errors
 
 #: Where an error may be raised that promises that nothing was done.
 _BEFORE = ".before"

@@ -9,11 +9,11 @@ import threading
 from collections.abc import Collection
 from typing import Any
 
-from drivers.conformance.interruption import Countdown
-from drivers.conformance.root import NoRoot
-from drivers.fake_storage import BLOCK, FakeDisk, storage
-from drivers.targets.fake import FakeSession, FakeTarget
-from drivers.values import Auth
+from lunshare.drivers.conformance.interruption import Countdown
+from lunshare.drivers.conformance.root import NoRoot
+from lunshare.drivers.fake_storage import BLOCK, FakeDisk, storage
+from lunshare.drivers.targets.fake import FakeSession, FakeTarget
+from lunshare.drivers.values import Auth
 from storm_storage.faults import Fault, Faults
 from storm_storage.twins import Twins
 

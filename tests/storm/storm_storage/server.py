@@ -16,11 +16,11 @@ from collections.abc import Callable
 from multiprocessing.connection import Connection, Listener
 from typing import Any
 
-from drivers.base import TargetDriver, VolumeDriver
-from drivers.conformance.interruption import Killed
-from drivers.conformance.root import NoRoot
-from drivers.fake import FakeVolumes
-from drivers.targets.fake import FakeTarget
+from lunshare.drivers.base import TargetDriver, VolumeDriver
+from lunshare.drivers.conformance.interruption import Killed
+from lunshare.drivers.conformance.root import NoRoot
+from lunshare.drivers.fake import FakeVolumes
+from lunshare.drivers.targets.fake import FakeTarget
 from storm_storage.door import parts
 from storm_storage.faults import Faults
 from storm_storage.machine import Machine
