@@ -18,36 +18,37 @@ from lunshare.agent.api.wsgi import build_app
 from lunshare.agent.backends import MOMENT, Backends, load, share_of
 from lunshare.agent.db import migrations
 from lunshare.agent.db.engine import PROBE_SECONDS, Database
-from lunshare.agent.locks import Locks
-from lunshare.agent.loops import Loop
 from lunshare.agent.reporter import Reporter
-from lunshare.agent.service import answers, weighers
-from lunshare.agent.service.access import Access
-from lunshare.agent.service.answers import Answers
-from lunshare.agent.service.attachments import Attachments
-from lunshare.agent.service.extending import Extending
-from lunshare.agent.service.handing import Handing
+from lunshare.agent.service.attachments import unanswered
+from lunshare.agent.service.attachments.access import Access
+from lunshare.agent.service.attachments.service import Attachments
+from lunshare.agent.service.attachments.unanswered import Answers
 from lunshare.agent.service.hosts import Hosts
-from lunshare.agent.service.jobs import Jobs
-from lunshare.agent.service.making import Making
+from lunshare.agent.service.job_runner import Jobs
 from lunshare.agent.service.messages import Messages
-from lunshare.agent.service.moving import Moving
 from lunshare.agent.service.node import Node
 from lunshare.agent.service.orphans import Orphans
-from lunshare.agent.service.places import Places
-from lunshare.agent.service.purging import Purging
+from lunshare.agent.service.purger import Purging
 from lunshare.agent.service.reconcile import Reconcile
-from lunshare.agent.service.resetting import Resetting
-from lunshare.agent.service.resume import Resume
-from lunshare.agent.service.reverting import Reverting
-from lunshare.agent.service.scheduler import Scheduler
+from lunshare.agent.service.recovery import Resume
+from lunshare.agent.service.scheduling import weighers
+from lunshare.agent.service.scheduling.pools import Places
+from lunshare.agent.service.scheduling.scheduler import Scheduler
 from lunshare.agent.service.services import Services
 from lunshare.agent.service.snapshots import Snapshots
 from lunshare.agent.service.types import Types
-from lunshare.agent.service.volumes import Volumes
-from lunshare.agent.service.wiping import Wiping
+from lunshare.agent.service.volumes.create import Making
+from lunshare.agent.service.volumes.extend import Extending
+from lunshare.agent.service.volumes.manage import Handing
+from lunshare.agent.service.volumes.migrate import Moving
+from lunshare.agent.service.volumes.reset_status import Resetting
+from lunshare.agent.service.volumes.revert import Reverting
+from lunshare.agent.service.volumes.service import Volumes
+from lunshare.agent.service.wiper import Wiping
+from lunshare.agent.timers import Loop
+from lunshare.agent.volume_locks import Locks
 from lunshare.drivers.base import Root
-from lunshare.drivers.execute import Helper
+from lunshare.drivers.helper_client import Helper
 
 # No transaction outlives a few statements, and Python runs one thread at a
 # time: more of them would be no faster, and each has a cache of its own.
@@ -197,7 +198,7 @@ def assemble(conf: cfg.ConfigOpts, root: Root | None = None) -> Assembly:
         timer,
         Loop("database", PROBE_SECONDS, database.probe),
         Loop("stats", conf.backend_stats_polling_interval, node.refresh),
-        Loop("answers", answers.MOMENT, answered.once),
+        Loop("answers", unanswered.MOMENT, answered.once),
         Loop("purge", _PURGE_SECONDS, purging.once),
         wiping,
         *([reports] if reports else []),

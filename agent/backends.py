@@ -18,7 +18,7 @@ from typing import Any
 from oslo_config import cfg
 from oslo_log import log
 
-from lunshare.agent.conf import opts, written
+from lunshare.agent.conf import opts, unknown_options
 from lunshare.agent.errors import (
     AgentError,
     BackendFailed,
@@ -28,7 +28,7 @@ from lunshare.agent.errors import (
     Invalid,
     StartupError,
 )
-from lunshare.agent.turns import away
+from lunshare.agent.worker_turns import away
 from lunshare.drivers import errors as driver_errors
 from lunshare.drivers import registry
 from lunshare.drivers.backend import Backend
@@ -299,7 +299,7 @@ def load(conf: cfg.ConfigOpts, root: Root) -> Backends:
 
 
 def _check_written(conf: cfg.ConfigOpts, name: str) -> None:
-    if strange := written.unknown(conf, name):
+    if strange := unknown_options.unknown(conf, name):
         raise ValueError(
             f"{', '.join(strange)}: no such option; its drivers know"
             f" {', '.join(sorted(conf[name]))}"

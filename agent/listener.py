@@ -16,13 +16,13 @@ from typing import Any
 
 from cheroot import wsgi
 
-from lunshare.agent.connections import Connection, Loop
 from lunshare.agent.errors import StartupError
-from lunshare.agent.turns import Workers
+from lunshare.agent.http_connections import Connection, Loop
+from lunshare.agent.worker_turns import Workers
 
 _FORM = "give HOST:PORT, [IPV6]:PORT or unix:PATH"
 _BACKLOG = 256
-#: Threads that run Python at once: one, but where one waits (lunshare.agent.turns).
+#: Threads that run Python at once; one that waits does not count (agent/worker_turns).
 _AT_ONCE = 1
 _HEADERS_MAX = 64 * 1024
 _OWNER_AND_GROUP = 0o660

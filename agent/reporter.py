@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Keep the process of lunshare.agent.reports running, and feed it; the daemon's side of it.
+"""Run the process of lunshare.agent.reports, and send it the reports.
 
 This is the one place outside the root helper that starts a process: a Python
 of our own, with arguments of our own, once in the daemon's life if all is well.

@@ -46,7 +46,7 @@ CONTRACT = 1
 
 
 class Root(Protocol):
-    """The door to root that a driver is given; see lunshare.drivers.execute."""
+    """The door to root that a driver is given; see lunshare.drivers.helper_client."""
 
     def run(self, *argv: str, timeout: float = 60.0) -> str:
         """Run a command allowed by rootwrap.d as root; return its stdout.
@@ -145,9 +145,9 @@ class VolumeDriver(abc.ABC):
     def disk(self, volume_id: str) -> Disk:
         """Return the disk, activated; ``path`` exists when this returns.
 
-        The path is of a form that the target's side exports (lunshare.drivers.paths): absolute,
-        and showing whose it is. On the attach path: starts no process when the disk is
-        active already.
+        The path is of a form that the target's side exports (lunshare.drivers.paths):
+        absolute, and showing whose it is. On the attach path: starts no process when
+        the disk is active already.
 
         :raises UnknownDisk: there is none.
         """

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the operator decides about the API; lunshare.agent.assemble fills it from conf."""
+"""The options of the API; lunshare.agent.assemble reads them from the configuration."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from lunshare.agent.conf import (
     helper,
     node,
     scheduler,
-    written,
+    unknown_options,
 )
 from lunshare.agent.errors import StartupError
 
@@ -38,7 +38,7 @@ def check(conf: cfg.ConfigOpts) -> None:
     :raises StartupError: a section has an option that does not exist.
     """
     for section in ("DEFAULT", "database", "helper", "scheduler"):
-        if strange := written.unknown(conf, section):
+        if strange := unknown_options.unknown(conf, section):
             raise StartupError(
                 f"[{section}]: {', '.join(strange)}: no such option; correct or remove"
                 " it, share/lunshare/etc/lunshare.conf.sample describes all of them"

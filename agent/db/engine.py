@@ -19,10 +19,10 @@ from typing import Any
 import orjson
 import sqlalchemy as sa
 
-from lunshare.agent.db.condition import Condition
-from lunshare.agent.db.group import Group
+from lunshare.agent.db.group_commit import Group
 from lunshare.agent.db.readers import Readers
 from lunshare.agent.db.schema import SERVICES
+from lunshare.agent.db.write_check import Condition
 from lunshare.agent.errors import DatabaseFailed, StartupError
 
 _PRAGMAS = (

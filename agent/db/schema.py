@@ -3,7 +3,8 @@
 """The tables. Their history is in lunshare.agent.db.migrations.
 
 Rows of volumes, snapshots and attachments are kept when deleted (``deleted``), so
-that who had what and when can still be answered, until lunshare.agent.db.purge takes them.
+that who had what and when can still be answered, until lunshare.agent.db.purge
+removes them.
 Every index that a request uses covers only the rows that are not, or begins with
 what tells them apart, so the past costs a request nothing.
 """
@@ -104,7 +105,7 @@ VOLUME_ATTACHMENT = sa.Table(
     _time("deleted_at"),
     _flag("deleted"),
     _text("status_reason", 1024),
-    # Whether the answer to its creation has been sent; see lunshare.agent.service.answers.
+    # Whether the answer to its creation has been sent (service/attachments/unanswered).
     sa.Column("answered", sa.Boolean, nullable=False, server_default="1"),
 )
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from lunshare.agent.db import attachments, moves, paging
+from lunshare.agent.db import attachments, paging, status_changes
 from lunshare.agent.db.engine import now
 from lunshare.agent.db.schema import VOLUME_ATTACHMENT, VOLUME_TYPES, VOLUMES
 from lunshare.agent.records import Attachment, Page, Volume
@@ -81,7 +81,7 @@ _FIELDS = {
 STATUS: sa.ColumnElement[Any] = sa.case(
     (_V.status != VolumeStatus.AVAILABLE, _V.status),
     *(
-        (moves.has(_A.attach_status == attached), sa.literal(str(seen)))
+        (status_changes.has(_A.attach_status == attached), sa.literal(str(seen)))
         for attached, seen in ATTACHMENT_PRIORITY
     ),
     else_=sa.literal(str(VolumeStatus.AVAILABLE)),
@@ -123,9 +123,11 @@ _CLAIM = (
         _V.status == VolumeStatus.AVAILABLE,
         sa.or_(
             _V.multiattach == sa.true(),
-            ~moves.has(_TAKEN),
+            ~status_changes.has(_TAKEN),
             # NULL, the instance of a caller without one, equals nothing.
-            moves.has(_A.instance_uuid == sa.bindparam("_instance", type_=sa.String)),
+            status_changes.has(
+                _A.instance_uuid == sa.bindparam("_instance", type_=sa.String)
+            ),
         ),
     )
     .values(updated_at=sa.bindparam("_now"))
@@ -237,7 +239,7 @@ def hold(connection: sa.Connection, volume_id: str) -> bool:
 def clone_under_way(connection: sa.Connection, volume_id: str) -> str | None:
     """A clone of this volume that is not whole yet, or None."""
     return connection.execute(
-        moves.CLONES.where(moves.MADE.c.source_volid == volume_id)
+        status_changes.CLONES.where(status_changes.MADE.c.source_volid == volume_id)
     ).scalar()
 
 

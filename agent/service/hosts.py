@@ -12,7 +12,7 @@ from lunshare.agent.db import attachments, volumes
 from lunshare.agent.db.engine import Database
 from lunshare.agent.errors import AgentError, BackendUnavailable, NotFound
 from lunshare.agent.records import Attachment, Context, HostAccess, Volume
-from lunshare.agent.service import exports
+from lunshare.agent.service.attachments import wanted_state
 from lunshare.agent.states import WANTED
 from lunshare.drivers.values import LiveConnector, LiveExport
 
@@ -98,7 +98,7 @@ def compared(
 ) -> Iterator[HostAccess]:
     """A line for each attachment, then for each access without one. Pure."""
     rows = [row for row in rows if row.initiator]
-    wanted = {each.initiator: each.mode for each in exports.connectors(rows)}
+    wanted = {each.initiator: each.mode for each in wanted_state.connectors(rows)}
     live = {each.initiator: each for each in export.connectors} if export else {}
     for row in rows:
         initiator = str(row.initiator)

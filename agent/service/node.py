@@ -14,7 +14,7 @@ from lunshare.agent.db import services, volumes
 from lunshare.agent.db.engine import Database
 from lunshare.agent.errors import NotFound
 from lunshare.agent.records import Context, Health, Pool, ServiceState
-from lunshare.agent.service import report
+from lunshare.agent.service import pool_stats
 
 _FIRST = 20.0  # seconds; the daemon gives its own, start_wait
 _VOLUME = "cinder-volume"
@@ -99,9 +99,9 @@ class Node:
             disabled = services.disabled(connection)
         return [
             Pool(
-                name=f"{self._host}@{b.name}#{report.pool_name(b)}",
+                name=f"{self._host}@{b.name}#{pool_stats.pool_name(b)}",
                 backend=b.name,
-                capabilities=report.capabilities(b, *self._promised.of(b.name)),
+                capabilities=pool_stats.capabilities(b, *self._promised.of(b.name)),
                 problem=b.problem or "",
                 closed=b.capacity.closed if b.capacity else "",
                 enabled=(self._service_host(b), _VOLUME) not in disabled,
@@ -123,7 +123,7 @@ class Node:
     def reports(self) -> dict[str, dict[str, Any]]:
         """What Cinder's scheduler is to be told of each host@backend seen so far."""
         return {
-            pool.name.partition("#")[0]: report.for_scheduler(pool)
+            pool.name.partition("#")[0]: pool_stats.for_scheduler(pool)
             for pool in self._pools()
             if self._backends[pool.backend].capacity
         }
@@ -157,7 +157,8 @@ class Node:
     def host_of(self, backend: str) -> str:
         """The host@backend#pool of a volume."""
         found = self._backends.find(backend)
-        return f"{self._host}@{backend}#{report.pool_name(found) if found else backend}"
+        pool = pool_stats.pool_name(found) if found else backend
+        return f"{self._host}@{backend}#{pool}"
 
     def health(self) -> Health:
         """Whether the node can do its work, and what is wrong."""

@@ -13,16 +13,16 @@ from typing import Any
 from oslo_log import log
 
 from lunshare.agent.backends import Backends, NodeBackend, translated
-from lunshare.agent.db import recovery, snapshots, volumes
+from lunshare.agent.db import deleted_rows, snapshots, volumes
 from lunshare.agent.db.engine import Database, now
 from lunshare.agent.errors import AgentError, BackendFailed, Conflict, Invalid, NotFound
-from lunshare.agent.locks import Locks
 from lunshare.agent.records import Context, Orphan, Recovered, Volume
 from lunshare.agent.service.node import Node
-from lunshare.agent.service.places import Places
+from lunshare.agent.service.scheduling.pools import Places
 from lunshare.agent.service.types import Types
-from lunshare.agent.service.wiping import Wiping
+from lunshare.agent.service.wiper import Wiping
 from lunshare.agent.states import VolumeStatus
+from lunshare.agent.volume_locks import Locks
 from lunshare.drivers.values import GIB, Disk
 
 LOG = log.getLogger(__name__)
@@ -100,7 +100,7 @@ class Orphans:
             with self._db.writing() as connection:
                 _need_no_row(connection, "disk", new.volume_id)
                 self._types.unchanged(connection, kind)
-                recovery.forget(connection, new.volume_id)
+                deleted_rows.forget(connection, new.volume_id)
                 volumes.insert(connection, volume)
         self._node.promise(backend.name, 1, volume.size)
         LOG.info("[%s] RECOVERED volume=%s", backend.name, volume.id)

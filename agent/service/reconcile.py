@@ -20,12 +20,12 @@ from lunshare.agent.backends import Backends, NodeBackend, translated
 from lunshare.agent.db import attachments, snapshots, volumes
 from lunshare.agent.db.engine import Database
 from lunshare.agent.errors import AgentError, Busy
-from lunshare.agent.locks import Locks
 from lunshare.agent.records import Attachment, Volume
-from lunshare.agent.service.access import Access
+from lunshare.agent.service.attachments.access import Access
 from lunshare.agent.service.node import Node
-from lunshare.agent.service.resume import Resume
+from lunshare.agent.service.recovery import Resume
 from lunshare.agent.states import AttachStatus
+from lunshare.agent.volume_locks import Locks
 from lunshare.drivers.values import GIB, Disk
 
 LOG = log.getLogger(__name__)

@@ -6,21 +6,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lunshare.agent.service.attachments import Attachments
-from lunshare.agent.service.extending import Extending
-from lunshare.agent.service.handing import Handing
+from lunshare.agent.service.attachments.service import Attachments
 from lunshare.agent.service.hosts import Hosts
 from lunshare.agent.service.messages import Messages
-from lunshare.agent.service.moving import Moving
 from lunshare.agent.service.node import Node
 from lunshare.agent.service.orphans import Orphans
-from lunshare.agent.service.resetting import Resetting
-from lunshare.agent.service.reverting import Reverting
-from lunshare.agent.service.scheduler import Scheduler
+from lunshare.agent.service.scheduling.scheduler import Scheduler
 from lunshare.agent.service.snapshots import Snapshots
 from lunshare.agent.service.types import Types
-from lunshare.agent.service.volumes import Volumes
-from lunshare.agent.service.wiping import Wiping
+from lunshare.agent.service.volumes.extend import Extending
+from lunshare.agent.service.volumes.manage import Handing
+from lunshare.agent.service.volumes.migrate import Moving
+from lunshare.agent.service.volumes.reset_status import Resetting
+from lunshare.agent.service.volumes.revert import Reverting
+from lunshare.agent.service.volumes.service import Volumes
+from lunshare.agent.service.wiper import Wiping
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,12 +14,12 @@ from lunshare.agent.backends import Backends
 from lunshare.agent.db import snapshots, volumes
 from lunshare.agent.db.engine import Database, now
 from lunshare.agent.errors import Invalid, NotFound
-from lunshare.agent.locks import Locks
 from lunshare.agent.records import Context, NewSnapshot, Page, Snapshot, Volume
-from lunshare.agent.service import rows
-from lunshare.agent.service.access import driver_snapshot
-from lunshare.agent.service.jobs import Jobs, Step
+from lunshare.agent.service.attachments.access import driver_snapshot
+from lunshare.agent.service.job_runner import Jobs, Step
+from lunshare.agent.service.volumes import rows
 from lunshare.agent.states import DELETABLE_SNAPSHOT, SnapshotStatus, VolumeStatus
+from lunshare.agent.volume_locks import Locks
 
 LOG = log.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from lunshare.drivers.base import TargetDriver, VolumeDriver
-from lunshare.drivers.conformance.claims import asks, lacks
+from lunshare.drivers.conformance.ability_claims import asks, lacks
 from lunshare.drivers.conformance.fixtures import TargetFixtures, new_volume
 from lunshare.drivers.conformance.shared import (
     PAGE,

@@ -11,10 +11,10 @@ from contextlib import AbstractContextManager
 import pytest
 
 from lunshare.drivers.base import VolumeDriver
+from lunshare.drivers.conformance.ability_claims import asks
 from lunshare.drivers.conformance.bytes import PAGE, Make
-from lunshare.drivers.conformance.claims import asks
 from lunshare.drivers.conformance.fixtures import new_volume
-from lunshare.drivers.conformance.handing import HandingContract
+from lunshare.drivers.conformance.manage import HandingContract
 from lunshare.drivers.errors import (
     DiskBusy,
     InvalidValue,

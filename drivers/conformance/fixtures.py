@@ -3,9 +3,9 @@
 """What a driver gives to the kit: how to build it, and how to reach its bytes.
 
 Fixtures that raise must be overridden; the others may be. What the driver can do is
-asked of the driver (lunshare.drivers.abilities): a "no" makes the kit expect the opposite, it
-leaves no test out. What a binding does not let the kit try is printed at the end of
-the run, in capitals.
+asked of the driver (lunshare.drivers.abilities): a "no" makes the kit expect the
+opposite, it leaves no test out. What a binding does not let the kit try is
+printed at the end of the run, in capitals.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ import pytest
 from lunshare.drivers import paths
 from lunshare.drivers.base import TargetDriver, VolumeDriver
 from lunshare.drivers.conformance import interruption, raw
+from lunshare.drivers.conformance.coverage import Tried
 from lunshare.drivers.conformance.interruption import Passed
-from lunshare.drivers.conformance.tried import Tried
 from lunshare.drivers.fake_storage import Gate
 from lunshare.drivers.values import Disk, DiskKind, Snapshot, Volume
 

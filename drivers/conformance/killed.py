@@ -15,12 +15,12 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from lunshare.drivers.base import VolumeDriver
+from lunshare.drivers.conformance.ability_claims import asks
 from lunshare.drivers.conformance.bytes import Make
-from lunshare.drivers.conformance.claims import asks
+from lunshare.drivers.conformance.coverage import Stepping
 from lunshare.drivers.conformance.fixtures import MIB, VolumeFixtures, new_volume
 from lunshare.drivers.conformance.interruption import Life
-from lunshare.drivers.conformance.reverting import RevertingContract
-from lunshare.drivers.conformance.tried import Stepping
+from lunshare.drivers.conformance.revert import RevertingContract
 from lunshare.drivers.errors import UnknownDisk
 from lunshare.drivers.values import Capacity, Snapshot, Volume
 

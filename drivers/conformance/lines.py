@@ -25,7 +25,7 @@ from lunshare.drivers.conformance.interruption import Countdown, Driver, Killed,
 #: More lines than any verb of a driver runs.
 MOST_LINES = 2000
 
-_CONTRACT = "drivers"
+_CONTRACT = "lunshare.drivers"
 
 
 def own_code(driver: type) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from lunshare.drivers.conformance.tried import COUNTED, NOT_TRIED
+from lunshare.drivers.conformance.coverage import COUNTED, NOT_TRIED
 
 #: Where an item and its report keep which binding of the kit they belong to.
 _PROPERTY = "conformance"

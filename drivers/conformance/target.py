@@ -14,10 +14,10 @@ from collections.abc import Callable, Mapping
 import pytest
 
 from lunshare.drivers.base import TargetDriver, VolumeDriver
+from lunshare.drivers.conformance.ability_claims import asks, lacks
 from lunshare.drivers.conformance.access import RO, RW, Share
-from lunshare.drivers.conformance.claims import asks, lacks
 from lunshare.drivers.conformance.fixtures import new_volume
-from lunshare.drivers.conformance.killed_access import KilledAccessContract
+from lunshare.drivers.conformance.killed_target import KilledAccessContract
 from lunshare.drivers.conformance.shared import (
     PAGE,
     Reach,

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""What every volume driver does, as tests. The promises are in lunshare.drivers.base."""
+"""What every volume driver does, as tests of the promises in lunshare.drivers.base."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from contextlib import AbstractContextManager
 import pytest
 
 from lunshare.drivers.base import VolumeDriver
-from lunshare.drivers.conformance.beside import BesideContract
 from lunshare.drivers.conformance.bytes import Make
 from lunshare.drivers.conformance.fixtures import MIB, new_volume
+from lunshare.drivers.conformance.neighbours import BesideContract
 from lunshare.drivers.errors import (
     DiskBusy,
     InvalidValue,

@@ -19,10 +19,10 @@ import time
 from collections.abc import Sequence
 
 from lunshare.drivers.errors import CommandFailed, DeadlineExceeded
-from lunshare.drivers.helper import changes, lvm_config
+from lunshare.drivers.helper.disk_locks import Units
+from lunshare.drivers.helper.lvm import changes, lvm_config
 from lunshare.drivers.helper.rules import Rules
 from lunshare.drivers.helper.served import NOTHING, Served
-from lunshare.drivers.helper.work import Units
 
 LOG = logging.getLogger(__name__)
 

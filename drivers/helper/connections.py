@@ -14,7 +14,7 @@ import struct
 import threading
 import time
 
-from lunshare.drivers.helper import frames
+from lunshare.drivers.protocol import frames
 
 #: More than any client's pool; one is held for as long as a disk hangs. The last ones
 #: are root's: nobody else can keep an administrator out.

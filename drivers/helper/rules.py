@@ -21,7 +21,7 @@ from lunshare.drivers.errors import (
     Misconfigured,
     Unsupported,
 )
-from lunshare.drivers.helper.configuration import refuse_writable
+from lunshare.drivers.helper.config_file import refuse_writable
 from lunshare.drivers.helper.served import PATH, Served
 
 # What the drivers run has at most 30 words, the longest of about 400 characters.

@@ -23,7 +23,7 @@ PATH = "/etc/lunshare/helper.conf"
 #: Where shares are mounted, unless the file says otherwise.
 BASE = "/run/lunshare/mnt"
 
-#: A share's directory below the base: lunshare.drivers.shares.Share.digest.
+#: A share's directory below the base: lunshare.drivers.share_options.Share.digest.
 POINT = "[0-9a-f]{32}"
 
 _NAME = "[A-Za-z0-9_+.-]"

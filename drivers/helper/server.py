@@ -31,18 +31,20 @@ from lunshare.drivers.errors import (
     Misconfigured,
     Unsupported,
 )
-from lunshare.drivers.helper import configuration, exports_command, frames, requests
+from lunshare.drivers.helper import config_file
 from lunshare.drivers.helper.commands import Commands
 from lunshare.drivers.helper.connections import MAX_CONNECTIONS, Connections, Peer
-from lunshare.drivers.helper.copying import Copying
-from lunshare.drivers.helper.headers import Headers
-from lunshare.drivers.helper.lio import Lio
-from lunshare.drivers.helper.mounts import Mounts
-from lunshare.drivers.helper.progress import Long, Report
+from lunshare.drivers.helper.data.copying import Copying
+from lunshare.drivers.helper.data.progress import Long, Report
+from lunshare.drivers.helper.disk_locks import Units
+from lunshare.drivers.helper.lio import exports_command, target_requests
+from lunshare.drivers.helper.lio.target_verbs import Lio
+from lunshare.drivers.helper.lvm.headers import Headers
+from lunshare.drivers.helper.nfs.mounts import Mounts
+from lunshare.drivers.helper.nfs.share_verbs import Shares
 from lunshare.drivers.helper.served import PATH, NotServed, Served
-from lunshare.drivers.helper.shares import Shares
 from lunshare.drivers.helper.twins import Twins
-from lunshare.drivers.helper.work import Units
+from lunshare.drivers.protocol import frames
 
 LOG = logging.getLogger(__name__)
 
@@ -73,7 +75,7 @@ def main(argv: list[str] | None = None) -> int:
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s")
     try:
         account = _account(options.user)
-        served = configuration.read(options.config)
+        served = config_file.read(options.config)
         units = Units(os.path.join(os.path.dirname(options.socket), "work"))
         programs = options.exec_dirs.split(",")
         commands = Commands(options.filters, programs, served, units)
@@ -105,23 +107,25 @@ def verbs(
     lio, headers = Lio(served.prefix), Headers(served)
 
     def bare(given: Mapping[str, Any], verb: Callable[[], Any]) -> Any:
-        requests.nothing(given)
+        target_requests.nothing(given)
         return verb()
 
     def apply(given: Mapping[str, Any], left: float) -> Any:
-        wanted = requests.apply(given)
+        wanted = target_requests.apply(given)
         if wanted.export.disk is not None:
             served.disk(wanted.export.disk)
         return lio.apply(wanted, left)
 
     return {
         "lvm.commit": headers.commit,
-        "run": lambda given, left: commands.run(requests.argv(given), left),
+        "run": lambda given, left: commands.run(target_requests.argv(given), left),
         "lio.check": lambda given, _: bare(given, lio.check),
         "lio.apply": apply,
-        "lio.remove": lambda given, left: lio.remove(requests.volume_id(given), left),
+        "lio.remove": lambda given, left: lio.remove(
+            target_requests.volume_id(given), left
+        ),
         "lio.observe": lambda given, _: bare(given, lio.observe),
-        "lio.live": lambda given, _: lio.live(requests.volume_id(given)),
+        "lio.live": lambda given, _: lio.live(target_requests.volume_id(given)),
         **Copying(served, mounts, twins).verbs(),
         **Shares(mounts, served, twins).verbs(),
     }
@@ -205,7 +209,7 @@ class Server:
         """Do what a request asks; every outcome is an answer."""
         name = ""
         try:
-            asked = requests.request(message)
+            asked = target_requests.request(message)
             name = asked.verb
             verb = self._table.get(name)
             if verb is None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from lunshare.drivers.base import Root
 from lunshare.drivers.errors import CommandFailed, DeadlineExceeded, HelperUnreachable
-from lunshare.drivers.lvm import kernel, report
+from lunshare.drivers.lvm import report, sysfs
 
 _JSON = ("--reportformat", "json", "--units", "b", "--nosuffix")
 
@@ -75,7 +75,7 @@ class Lvm:
         """How full an active thin pool is, from the kernel; None of anything else."""
         # Once it has volumes, the pool itself is below a layer of LVM's own.
         for layer in ("-tpool", ""):
-            device = kernel.mapped(self.name, name) + layer
+            device = sysfs.mapped(self.name, name) + layer
             try:
                 argv = ("dmsetup", "status", "--target", "thin-pool", device)
                 return report.levels(self._run(*argv))

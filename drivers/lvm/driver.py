@@ -14,21 +14,21 @@ from typing import Any, ClassVar
 
 from oslo_config import cfg
 
-from lunshare.drivers import copying, devices
+from lunshare.drivers import devices, migration
 from lunshare.drivers.abilities import VolumeAbilities
 from lunshare.drivers.base import Root, VolumeDriver
 from lunshare.drivers.errors import DiskBusy, Misconfigured, UnknownDisk
-from lunshare.drivers.lvm import claim, kernel, names, saying
+from lunshare.drivers.lvm import claim, failures, names, sysfs
 from lunshare.drivers.lvm.commands import Lvm
-from lunshare.drivers.lvm.handing import Handing
 from lunshare.drivers.lvm.listing import Drawn, Listed, Listing
+from lunshare.drivers.lvm.manage import Handing
 from lunshare.drivers.lvm.options import OPTIONS
 from lunshare.drivers.lvm.report import LogicalVolume
 from lunshare.drivers.lvm.thick import Thick
 from lunshare.drivers.lvm.thick_copies import ThickCopies
 from lunshare.drivers.lvm.thin import Thin
 from lunshare.drivers.lvm.thin_copies import ThinCopies
-from lunshare.drivers.repeating import repeats
+from lunshare.drivers.retry import repeats
 from lunshare.drivers.values import (
     Capacity,
     Disk,
@@ -47,7 +47,7 @@ _SETTLED_NS = 10**9
 class LvmVolumes(VolumeDriver):
     """Logical volumes of one group, in a thin pool or thick."""
 
-    OPTIONS: ClassVar[list[cfg.Opt]] = [*OPTIONS, *copying.OPTIONS]
+    OPTIONS: ClassVar[list[cfg.Opt]] = [*OPTIONS, *migration.OPTIONS]
     #: Thin; ``abilities`` has what thick volumes do otherwise.
     ABILITIES: ClassVar[VolumeAbilities] = VolumeAbilities(
         shares=True,
@@ -136,7 +136,7 @@ class LvmVolumes(VolumeDriver):
             size = devices.block_size(path)
         except FileNotFoundError:
             size = self._activated(volume_id, path)
-        if not self._kind.has(kernel.pool_of(path, self._group)):
+        if not self._kind.has(sysfs.pool_of(path, self._group)):
             raise UnknownDisk(volume_id)
         return Disk(volume_id, path, size)
 
@@ -186,7 +186,7 @@ class LvmVolumes(VolumeDriver):
         return self.disk(snapshot.volume_id)
 
     def fill(self, volume: Volume, source: Disk) -> None:
-        copying.fill(self.root, self.disk(volume.id), source, self._patience)
+        migration.fill(self.root, self.disk(volume.id), source, self._patience)
 
     def manageable(self) -> tuple[Manageable, ...]:
         with self._there():
@@ -224,13 +224,13 @@ class LvmVolumes(VolumeDriver):
         """
         if not self._lvm.doubt:
             return
-        for name in filter(names.ours, kernel.suspended(self._group)):
+        for name in filter(names.ours, sysfs.suspended(self._group)):
             # It waits for a command that is under way, and then changes nothing.
             LOG.warning("%s/%s is suspended: resumed", self._group, name)
             self._lvm.refresh(name)
         pool = self._kind.room
-        if pool + kernel.POOL in kernel.suspended(self._group):
-            device = kernel.mapped(self._group, pool) + kernel.POOL
+        if pool + sysfs.POOL in sysfs.suspended(self._group):
+            device = sysfs.mapped(self._group, pool) + sysfs.POOL
             raise Misconfigured(
                 f"thin pool {self._group}/{pool} is suspended",
                 f"dmsetup resume {device}",
@@ -281,7 +281,7 @@ class LvmVolumes(VolumeDriver):
     def _need_mine(self, volume: Volume) -> None:
         """:raises UnknownDisk: it is not in the pool."""
         try:
-            pool = kernel.pool_of(self._lvm.path(volume.name), self._group)
+            pool = sysfs.pool_of(self._lvm.path(volume.name), self._group)
         except FileNotFoundError:  # not active
             found = self._lvm.around(volume.name).get(volume.name)
             mine = found is not None and self._kind.owns(found)
@@ -291,7 +291,7 @@ class LvmVolumes(VolumeDriver):
             raise UnknownDisk(volume.id)
 
     def _there(self) -> AbstractContextManager[None]:
-        return saying.told_of_group(self._group)
+        return failures.told_of_group(self._group)
 
     def _told(self, volume_id: str) -> AbstractContextManager[None]:
-        return saying.told(self._group, self._kind.room, volume_id)
+        return failures.told(self._group, self._kind.room, volume_id)

@@ -21,7 +21,7 @@ from collections.abc import Mapping
 
 from lunshare.drivers import devices
 from lunshare.drivers.errors import CommandFailed, DiskBusy, UnknownDisk, Unsupported
-from lunshare.drivers.lvm import names, saying
+from lunshare.drivers.lvm import failures, names
 from lunshare.drivers.lvm.commands import Lvm
 from lunshare.drivers.lvm.listing import Listed, Listing
 from lunshare.drivers.lvm.names import NEW, TAIL
@@ -156,7 +156,7 @@ class Thick:
             try:
                 return self._lvm.remove(part)
             except CommandFailed as error:
-                if not saying.in_use(error) or time.monotonic() > until:
+                if not failures.in_use(error) or time.monotonic() > until:
                     raise
             time.sleep(_PAUSE_SECONDS)
 

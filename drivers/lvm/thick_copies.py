@@ -28,7 +28,7 @@ from lunshare.drivers.errors import (
     UnknownDisk,
     UnknownSnapshot,
 )
-from lunshare.drivers.lvm import saying
+from lunshare.drivers.lvm import failures
 from lunshare.drivers.lvm.commands import Lvm
 from lunshare.drivers.lvm.names import NEW
 from lunshare.drivers.lvm.report import Looked
@@ -53,7 +53,7 @@ class ThickCopies:
         try:
             self._take(snapshot)
         except CommandFailed as error:
-            if not saying.exists(error):
+            if not failures.exists(error):
                 raise
 
     def create_from(self, volume: Volume, snapshot: Snapshot) -> None:
@@ -133,7 +133,7 @@ class ThickCopies:
         try:
             self._take(snapshot)
         except CommandFailed as error:
-            if not saying.exists(error):
+            if not failures.exists(error):
                 raise
             return False
         return True

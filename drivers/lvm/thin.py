@@ -14,7 +14,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from lunshare.drivers.errors import CommandFailed, Misconfigured, NoSpace
-from lunshare.drivers.lvm import names, saying
+from lunshare.drivers.lvm import failures, names
 from lunshare.drivers.lvm.commands import Lvm
 from lunshare.drivers.lvm.listing import Drawn, Listed, Listing
 from lunshare.drivers.lvm.report import Levels, LogicalVolume, Looked, Pool
@@ -61,7 +61,7 @@ class Thin:
         try:
             self._lvm.create_thin(volume.name, volume.size, self.room)
         except CommandFailed as error:
-            if not saying.exists(error):
+            if not failures.exists(error):
                 raise
             self.need_mine(self._lvm.around(volume.name), volume)
             self._grow(volume)
@@ -155,7 +155,7 @@ class Thin:
         try:
             self._lvm.extend(volume.name, volume.size)
         except CommandFailed as error:
-            if not saying.large_enough(error):
+            if not failures.large_enough(error):
                 raise
 
     def _sum(self, listed: Listed) -> int:
@@ -165,6 +165,6 @@ class Thin:
         try:
             return self._lvm.pool(self.room)
         except CommandFailed as error:
-            if saying.missing(error):
+            if failures.missing(error):
                 return None
             raise

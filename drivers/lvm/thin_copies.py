@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from lunshare.drivers.errors import CommandFailed, UnknownDisk, UnknownSnapshot
-from lunshare.drivers.lvm import names, saying
+from lunshare.drivers.lvm import failures, names
 from lunshare.drivers.lvm.commands import Lvm
 from lunshare.drivers.lvm.report import LogicalVolume
 from lunshare.drivers.lvm.thin import Thin
@@ -34,7 +34,7 @@ class ThinCopies:
         try:
             self._lvm.snapshot_thin(snapshot.name, name, asleep=True)
         except CommandFailed as error:
-            if not saying.exists(error):
+            if not failures.exists(error):
                 raise
 
     def create_from(self, volume: Volume, snapshot: Snapshot) -> None:
@@ -63,7 +63,7 @@ class ThinCopies:
             self._lvm.remove(name)
         except CommandFailed as error:
             # What is gone already is not to go a second time, with its successor.
-            if not saying.missing(error):
+            if not failures.missing(error):
                 self._lvm.remove(name + names.REVERT)
                 raise
         self._take_name(name)
@@ -90,7 +90,7 @@ class ThinCopies:
         try:
             self._lvm.rename(name + names.REVERT, name)
         except CommandFailed as error:
-            if not (saying.exists(error) or saying.missing(error)):
+            if not (failures.exists(error) or failures.missing(error)):
                 raise
 
     def _why(self, error: CommandFailed, volume: Volume, snapshot: Snapshot) -> None:

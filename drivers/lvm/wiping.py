@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from lunshare.drivers import devices
 from lunshare.drivers.errors import CommandFailed
-from lunshare.drivers.lvm import names, saying
+from lunshare.drivers.lvm import failures, names
 from lunshare.drivers.lvm.commands import Lvm
 from lunshare.drivers.lvm.listing import Drawn, Listed, Listing
 from lunshare.drivers.values import Wipe
@@ -65,7 +65,7 @@ class Wiping:
         try:
             self._lvm.activate(name)
         except CommandFailed as error:
-            if saying.missing(error):
+            if failures.missing(error):
                 return None
             raise
         devices.wait_for(path, self._timeout)

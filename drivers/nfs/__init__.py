@@ -4,8 +4,8 @@
 
 ``driver`` is the contract, ``mounting`` holds every command, ``files`` the verbs
 of the root helper on one share, ``known`` what is remembered. Shares are
-described in lunshare.drivers.shares. The daemon never touches a share: the helper does,
-each time with a deadline.
+described in lunshare.drivers.share_options. The daemon never touches a share: the
+helper does, each time with a deadline.
 """
 
 from lunshare.drivers.nfs.driver import NfsVolumes

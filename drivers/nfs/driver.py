@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 from oslo_config import cfg
 
-from lunshare.drivers import copying, shares
+from lunshare.drivers import migration, share_options
 from lunshare.drivers.abilities import VolumeAbilities
 from lunshare.drivers.base import Root, VolumeDriver
 from lunshare.drivers.errors import (
@@ -28,11 +28,11 @@ from lunshare.drivers.errors import (
     UnknownReference,
     UnknownSnapshot,
 )
-from lunshare.drivers.helper import mounts, names
+from lunshare.drivers.nfs.cache import Known
 from lunshare.drivers.nfs.files import Entry, Files, Policy
-from lunshare.drivers.nfs.known import Known
 from lunshare.drivers.nfs.mounting import Mounting, silent
-from lunshare.drivers.repeating import repeats
+from lunshare.drivers.protocol import nfs_names
+from lunshare.drivers.retry import repeats
 from lunshare.drivers.values import (
     Capacity,
     Disk,
@@ -86,9 +86,9 @@ class NfsVolumes(VolumeDriver):
     """Files named volume-UUID on one or more shares, which form one pool."""
 
     OPTIONS: ClassVar[list[cfg.Opt]] = [
-        *shares.OPTIONS,
+        *share_options.OPTIONS,
         *_OPTIONS,
-        *copying.OPTIONS,
+        *migration.OPTIONS,
     ]
     ABILITIES: ClassVar[VolumeAbilities] = VolumeAbilities(
         shares=True,
@@ -163,7 +163,7 @@ class NfsVolumes(VolumeDriver):
         changes, places = self._known.changes(), {}
         for files, entry in self._entries():
             if _is_ours(entry, "volume-"):
-                places[names.identity(entry.name)] = (files, entry.size)
+                places[nfs_names.identity(entry.name)] = (files, entry.size)
         self._known.learn(places, changes)
         return tuple(_disk(key, *place) for key, place in places.items())
 
@@ -190,7 +190,7 @@ class NfsVolumes(VolumeDriver):
 
     def snapshots(self) -> tuple[str, ...]:
         return tuple(
-            names.identity(entry.name)
+            nfs_names.identity(entry.name)
             for _, entry in self._entries()
             if _is_ours(entry, "_snapshot-")
         )
@@ -214,7 +214,7 @@ class NfsVolumes(VolumeDriver):
     @repeats
     def fill(self, volume: Volume, source: Disk) -> None:
         patience = self._policy.patience
-        copying.fill(self.root, self.disk(volume.id), source, patience)
+        migration.fill(self.root, self.disk(volume.id), source, patience)
 
     def manageable(self) -> tuple[Manageable, ...]:
         return tuple(
@@ -224,12 +224,12 @@ class NfsVolumes(VolumeDriver):
                 "" if entry.plain else "it is no regular file with one name",
             )
             for _, entry in self._entries()
-            if names.foreign(entry.name)
+            if nfs_names.foreign(entry.name)
         )
 
     @repeats
     def manage(self, volume: Volume, reference: str) -> Disk:
-        if not names.foreign(reference):
+        if not nfs_names.foreign(reference):
             raise UnknownReference(reference, "give the name of a file of the share")
         if there := self._holder(volume.id):
             return self._disk(volume.id, there, there.find(volume.name) or 0)
@@ -251,7 +251,7 @@ class NfsVolumes(VolumeDriver):
         if not self._read:
             self._read = tuple(
                 Files(self.root, share, self._base, self._timeout, self._policy)
-                for share in shares.configured(self.options)
+                for share in share_options.configured(self.options)
             )
         return self._read
 
@@ -361,11 +361,11 @@ def _snapshot(snapshot_id: str) -> str:
 
 
 def _is_ours(entry: Entry, kind: str) -> bool:
-    return entry.plain and entry.name.startswith(kind) and names.ours(entry.name)
+    return entry.plain and entry.name.startswith(kind) and nfs_names.ours(entry.name)
 
 
 def _closed(rooms: list[tuple[int, int]]) -> str:
     """Why the pool takes nothing new: every share of it is nearly full."""
-    if all(mounts.nearly_full(*room) for room in rooms):
+    if all(nfs_names.nearly_full(*room) for room in rooms):
         return "every share is nearly full: grow them, or delete volumes"
     return ""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lunshare.drivers.base import Root
-from lunshare.drivers.shares import Share
+from lunshare.drivers.share_options import Share
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Entry:
 
 
 class Files:
-    """One share. Every call raises what ``lunshare.drivers.helper.shares`` says."""
+    """One share. Every call raises what ``helper/nfs/share_verbs`` says."""
 
     def __init__(
         self, root: Root, share: Share, base: str, timeout: float, policy: Policy

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from lunshare.drivers.base import Root
 from lunshare.drivers.errors import CommandFailed, DeadlineExceeded, Misconfigured
-from lunshare.drivers.shares import Share
+from lunshare.drivers.share_options import Share
 
 # The last word wins: whatever a line says, nothing on a share runs or is a device.
 _ALWAYS = "nosuid,nodev,noexec"

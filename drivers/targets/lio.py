@@ -166,7 +166,7 @@ class LioTarget(TargetDriver):
         return bool(self.options["use_chap_auth"])
 
     def _connector(self, connector: Connector) -> list[Any]:
-        """In the order that lunshare.drivers.helper.requests takes them."""
+        """In the order that lunshare.drivers.helper.lio.target_requests takes them."""
         auth = connector.auth if self._chap else None
         return [
             connector.initiator,

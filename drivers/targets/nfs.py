@@ -17,11 +17,11 @@ from typing import Any, ClassVar
 
 from oslo_config import cfg
 
-from lunshare.drivers import shares
+from lunshare.drivers import share_options
 from lunshare.drivers.abilities import TargetAbilities
 from lunshare.drivers.base import Root, TargetDriver
 from lunshare.drivers.errors import TargetFailed, Unsupported
-from lunshare.drivers.shares import Share
+from lunshare.drivers.share_options import Share
 from lunshare.drivers.values import (
     Connector,
     Disk,
@@ -36,7 +36,7 @@ from lunshare.drivers.values import (
 class NfsTarget(TargetDriver):
     """Tells hosts where the file is. It opens nothing and can close nothing."""
 
-    OPTIONS: ClassVar[list[cfg.Opt]] = shares.OPTIONS
+    OPTIONS: ClassVar[list[cfg.Opt]] = share_options.OPTIONS
     PROTOCOL: ClassVar[str] = "NFS"
     #: None of them: a host that mounts the share is nobody's to hold back.
     ABILITIES: ClassVar[TargetAbilities] = TargetAbilities()
@@ -108,6 +108,6 @@ class NfsTarget(TargetDriver):
     def _known(self) -> Mapping[str, Share]:
         """The shares by their mount points' names; read once."""
         if not self._shares:
-            found = shares.configured(self.options)
+            found = share_options.configured(self.options)
             self._shares = {share.digest: share for share in found}
         return self._shares

@@ -11,8 +11,8 @@ import pytest
 
 from lunshare.agent.db import messages
 from lunshare.agent.db.engine import now
-from lunshare.agent.service.filters import FILTERS
-from lunshare.agent.service.weighers import WEIGHERS
+from lunshare.agent.service.scheduling.filters import FILTERS
+from lunshare.agent.service.scheduling.weighers import WEIGHERS
 from tests.api.calls import Api
 from tests.node import CTX, Node
 

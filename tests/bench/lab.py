@@ -26,12 +26,12 @@ from typing import Any
 
 import orjson
 
-from lunshare.drivers.execute import Helper
-from lunshare.drivers.helper import configuration
+from lunshare.drivers.helper import config_file
 from lunshare.drivers.helper.commands import Commands
-from lunshare.drivers.helper.mounts import Mounts
+from lunshare.drivers.helper.nfs.mounts import Mounts
 from lunshare.drivers.helper.served import PATH
 from lunshare.drivers.helper.server import Server, verbs
+from lunshare.drivers.helper_client import Helper
 from lunshare.drivers.targets.lio import LioTarget
 from lunshare.drivers.values import Auth, Connector, Disk, DiskKind, Export, Mode
 from tests.bench import floor
@@ -58,7 +58,7 @@ class Direct:
 
     def __init__(self, prefix: str) -> None:
         nobody = socket.socket(socket.AF_UNIX)
-        served = configuration.read(PATH)
+        served = config_file.read(PATH)
         assert served.prefix == prefix
         table = verbs(served, Commands(_FILTERS, []), Mounts())
         self._server = Server(nobody, table, ())

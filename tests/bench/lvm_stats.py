@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from lunshare.drivers.conformance.fixtures import defaults
-from lunshare.drivers.execute import Helper
+from lunshare.drivers.helper_client import Helper
 from lunshare.drivers.lvm import LvmVolumes
 from tests.bench.figures import Figure, median_ms, say, timed, write
 

@@ -18,7 +18,7 @@ import pytest
 from lunshare.drivers.base import Root, TargetDriver, VolumeDriver
 from lunshare.drivers.conformance.fixtures import MIB, Host, TargetFixtures
 from lunshare.drivers.nfs import NfsVolumes
-from lunshare.drivers.shares import Share
+from lunshare.drivers.share_options import Share
 from lunshare.drivers.targets.nfs import NfsTarget
 from tests.conformance.share_kit import share_options
 from tests.conformance.shares import Directories, ShareHelper

@@ -24,7 +24,7 @@ from lunshare.drivers.conformance.fixtures import (
     open_disk,
 )
 from lunshare.drivers.nfs import NfsVolumes
-from lunshare.drivers.shares import Share
+from lunshare.drivers.share_options import Share
 from lunshare.drivers.values import Disk, DiskKind, Snapshot, Volume
 from tests.conformance.shares import Directories, ShareHelper
 

@@ -17,13 +17,13 @@ from pathlib import Path
 from typing import Any
 
 from lunshare.drivers.base import Root
-from lunshare.drivers.execute import Helper
-from lunshare.drivers.helper.copying import Copying
-from lunshare.drivers.helper.mounts import Mount, Mounts, Room
+from lunshare.drivers.helper.data.copying import Copying
+from lunshare.drivers.helper.nfs.mounts import Mount, Mounts, Room
+from lunshare.drivers.helper.nfs.share_verbs import Shares
 from lunshare.drivers.helper.served import Served
 from lunshare.drivers.helper.server import Server, Verb
-from lunshare.drivers.helper.shares import Shares
 from lunshare.drivers.helper.twins import Twins
+from lunshare.drivers.helper_client import Helper
 
 _BLOCK = 512
 

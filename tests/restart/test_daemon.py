@@ -45,7 +45,8 @@ def test_eventlet_is_not_in_the_process(running) -> None:
     assert "sqlite" in mapped  # maps show extension modules: the look is sound
     assert "greenlet" not in mapped
     code = (
-        "import sys, lunshare.agent.main, lunshare.drivers.lvm, lunshare.drivers.targets.lio, lunshare.drivers.fake;"
+        "import sys, lunshare.agent.main, lunshare.drivers.lvm, lunshare.drivers.fake;"
+        "import lunshare.drivers.targets.lio;"
         "sys.exit('eventlet' in sys.modules or 'greenlet' in sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)

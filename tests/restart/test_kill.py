@@ -24,7 +24,7 @@ from lunshare.agent.records import (
     Page,
     Volume,
 )
-from lunshare.agent.service import exports
+from lunshare.agent.service.attachments import wanted_state
 from lunshare.agent.states import AttachStatus, SnapshotStatus, VolumeStatus
 from lunshare.drivers import fake_storage
 from lunshare.drivers.errors import NoSpace
@@ -238,7 +238,7 @@ def _assert_right(node: Node) -> None:
     wanted = {
         (row.volume_id, c.initiator): c.mode
         for volume in {row.volume_id for row in rows}
-        for c in exports.connectors([r for r in rows if r.volume_id == volume])
+        for c in wanted_state.connectors([r for r in rows if r.volume_id == volume])
         for row in [next(r for r in rows if r.volume_id == volume)]
     }
     live = {
@@ -371,7 +371,7 @@ def test_an_attach_that_was_answered_is_nobody_elses(tmp_path: Path) -> None:
 
 def _auth(node: Node, attachment_id: str):
     row = node.services.attachments.get(CTX, attachment_id)
-    return exports.connectors([row])[0].auth
+    return wanted_state.connectors([row])[0].auth
 
 
 @pytest.mark.parametrize("name", OPERATIONS)

@@ -16,7 +16,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from lunshare.drivers.execute import Helper
+from lunshare.drivers.helper_client import Helper
 from lunshare.drivers.targets.lio import LioTarget
 from lunshare.drivers.values import Auth, Connector, Disk, Export, Mode
 from tests.system.lio_hosts import BLOCK, Session
@@ -32,7 +32,7 @@ SIZE = 64 * MIB
 
 
 class HelperProcess:
-    """lunshare.drivers.helper.server as a process of its own, on a socket of its own."""
+    """The root helper as a process of its own, on a socket of its own."""
 
     def __init__(self, directory: Path) -> None:
         self.path = str(directory / "helper.sock")

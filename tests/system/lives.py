@@ -35,8 +35,8 @@ from lunshare.agent.records import (
     Page,
     Volume,
 )
-from lunshare.drivers.execute import Helper
-from lunshare.drivers.helper import frames
+from lunshare.drivers.helper_client import Helper
+from lunshare.drivers.protocol import frames
 from tests.system.hosts import Host
 from tests.system.waiting import wait_until
 

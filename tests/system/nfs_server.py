@@ -18,7 +18,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from lunshare.drivers.shares import Share
+from lunshare.drivers.share_options import Share
 from tests.system.lio_node import MIB, run
 from tests.system.waiting import wait_until
 

@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 import lunshare.drivers.helper
-from lunshare.drivers.helper.lio import Lio
-from lunshare.drivers.helper.requests import Apply
+from lunshare.drivers.helper.lio.target_requests import Apply
+from lunshare.drivers.helper.lio.target_verbs import Lio
 from lunshare.drivers.values import Portal
 from tests.system.lio_node import PORT, PREFIX, Node
 

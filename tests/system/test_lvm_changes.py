@@ -22,7 +22,7 @@ from lunshare.drivers.errors import (
     UnknownDisk,
     Unsupported,
 )
-from lunshare.drivers.lvm import LvmVolumes, kernel, names
+from lunshare.drivers.lvm import LvmVolumes, names, sysfs
 from lunshare.drivers.values import Snapshot, Volume
 from tests.system.lio_node import run
 from tests.system.lvm_kit import GROUP, POOL, build_lvm, fill, group, root
@@ -117,7 +117,7 @@ class Stopper:
         self._stopping = Later(self._stop)
 
     def suspended(self) -> bool:
-        return self._name in kernel.suspended(self._slow.name)
+        return self._name in sysfs.suspended(self._slow.name)
 
     def _stop(self) -> None:
         wait_until(lambda: _running("lvcreate", self._slow.name))
@@ -223,7 +223,7 @@ def test_what_a_killed_change_has_suspended_is_resumed(
         making.value()
     assert stopper.suspended()
     driver.check()
-    assert kernel.suspended(slow.name) == ()
+    assert sysfs.suspended(slow.name) == ()
     assert f"{on_slow.name} is suspended: resumed" in caplog.text
     _write(slow, on_slow)
     driver.create_snapshot(snapshot)

@@ -19,7 +19,7 @@ from lunshare.drivers.base import Root
 from lunshare.drivers.conformance.fixtures import MIB, new_volume
 from lunshare.drivers.conformance.volume import VolumeContract
 from lunshare.drivers.errors import DeadlineExceeded, DiskBusy, Misconfigured, NoSpace
-from lunshare.drivers.execute import Helper
+from lunshare.drivers.helper_client import Helper
 from lunshare.drivers.nfs import NfsVolumes
 from lunshare.drivers.values import Snapshot, Volume
 from tests.conformance.share_kit import share_options

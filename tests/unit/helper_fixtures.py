@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from lunshare.drivers.execute import Helper
+from lunshare.drivers.helper_client import Helper
 from tests.unit.helper_life import FILTERS, Life, Serve
 
 

@@ -11,10 +11,10 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 
 from lunshare.drivers.helper.commands import Commands
-from lunshare.drivers.helper.mounts import Mounts
+from lunshare.drivers.helper.disk_locks import Units
+from lunshare.drivers.helper.nfs.mounts import Mounts
 from lunshare.drivers.helper.served import Served
 from lunshare.drivers.helper.server import Server, verbs
-from lunshare.drivers.helper.work import Units
 
 FILTERS = """
 [Filters]

@@ -13,7 +13,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from lunshare.drivers.execute import Helper
+from lunshare.drivers.helper_client import Helper
 
 FILTERS = Path(__file__).parents[2] / "rootwrap.d"
 

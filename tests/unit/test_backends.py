@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from lunshare.agent.errors import BackendFailed, BackendUnavailable, Busy
-from lunshare.agent.locks import Locks
 from lunshare.agent.records import NewVolume, Page
 from lunshare.agent.states import VolumeStatus
+from lunshare.agent.volume_locks import Locks
 from lunshare.drivers import fake_storage
 from lunshare.drivers.errors import CommandFailed, DeadlineExceeded, TargetFailed
 from tests.api.calls import until

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from lunshare.agent import backup as command
+from lunshare.agent import backup_command as command
 from lunshare.agent.db import backup
 from lunshare.agent.errors import DatabaseFailed
 from lunshare.agent.records import Recovered

@@ -7,10 +7,13 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from lunshare.drivers.helper import bounds, connections, files, frames, requests
+from lunshare.drivers.helper import connections, thread_limits
 from lunshare.drivers.helper.commands import MAX_HUNG, Commands
-from lunshare.drivers.helper.mounts import Mounts
+from lunshare.drivers.helper.lio import target_requests
+from lunshare.drivers.helper.nfs import files
+from lunshare.drivers.helper.nfs.mounts import Mounts
 from lunshare.drivers.helper.server import verbs
+from lunshare.drivers.protocol import frames
 from tests.unit.test_filters import SERVED, commands, served
 
 __all__ = ["commands", "served"]
@@ -51,11 +54,11 @@ def test_the_bounds_are_those_of_the_code() -> None:
         connections.MAX_LARGE,
         connections.FRAME_SECONDS,
         frames.MAX_VALUES,
-        requests.MAX_CONNECTORS,
-        requests.MAX_PORTALS,
-        requests.MAX_TEXT,
-        bounds.MAX_WAITING,
-        bounds.MAX_EACH,
+        target_requests.MAX_CONNECTORS,
+        target_requests.MAX_PORTALS,
+        target_requests.MAX_TEXT,
+        thread_limits.MAX_WAITING,
+        thread_limits.MAX_EACH,
         files.MAX_FILES,
         MAX_HUNG,
     ):

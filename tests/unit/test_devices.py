@@ -35,7 +35,10 @@ def test_a_filesystem_has_room(tmp_path):
 
 
 def test_libraries_are_loaded_when_needed_only():
-    code = "import sys, lunshare.drivers.lvm; print({'pyudev', 'psutil'} & set(sys.modules))"
+    code = (
+        "import sys, lunshare.drivers.lvm;"
+        "print({'pyudev', 'psutil'} & set(sys.modules))"
+    )
     done = subprocess.run(
         [sys.executable, "-c", code], check=True, capture_output=True, text=True
     )

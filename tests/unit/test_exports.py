@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lunshare.agent.records import Attachment
-from lunshare.agent.service import exports
+from lunshare.agent.service.attachments import wanted_state
 from lunshare.agent.states import WANTED, AttachStatus
 from lunshare.drivers.values import Mode
 
@@ -35,7 +35,7 @@ rows = st.lists(
 def test_a_host_has_an_access_only_while_an_attachment_wants_it(
     found: list[Attachment],
 ) -> None:
-    wanted = {c.initiator for c in exports.connectors(found)}
+    wanted = {c.initiator for c in wanted_state.connectors(found)}
     assert wanted == {r.initiator for r in found if r.initiator and r.status in WANTED}
 
 
@@ -43,7 +43,7 @@ def test_a_host_has_an_access_only_while_an_attachment_wants_it(
 def test_a_host_may_write_only_if_a_wanted_attachment_of_its_own_says_so(
     found: list[Attachment],
 ) -> None:
-    for access in exports.connectors(found):
+    for access in wanted_state.connectors(found):
         mine = [r for r in found if r.initiator == access.initiator]
         writes = any(r.mode == "rw" and r.status in WANTED for r in mine)
         assert (access.mode is Mode.RW) == writes
@@ -53,19 +53,19 @@ def test_a_host_may_write_only_if_a_wanted_attachment_of_its_own_says_so(
 def test_one_host_is_not_touched_by_the_rows_of_others(found: list[Attachment]) -> None:
     for host in HOSTS:
         mine = [r for r in found if r.initiator == host]
-        whole = {c.initiator: c for c in exports.connectors(found)}
-        assert exports.connector(mine) == whole.get(host)
+        whole = {c.initiator: c for c in wanted_state.connectors(found)}
+        assert wanted_state.connector(mine) == whole.get(host)
 
 
 def test_an_initiator_keeps_the_credentials_it_has() -> None:
     row = Attachment(
         "a", "v", AttachStatus.ATTACHED, auth_username="u", auth_password="p"
     )
-    assert exports.credentials([row]) == ("u", "p")
+    assert wanted_state.credentials([row]) == ("u", "p")
 
 
 def test_new_credentials_are_long_and_never_the_same() -> None:
-    made = {exports.credentials([]) for _ in range(100)}
+    made = {wanted_state.credentials([]) for _ in range(100)}
     assert len(made) == 100
     for username, password in made:
         assert len(username) == 20
@@ -75,5 +75,5 @@ def test_new_credentials_are_long_and_never_the_same() -> None:
 
 def test_no_credential_reads_as_a_number() -> None:
     """0x and 0b at its beginning: tests/system/test_lio_target tells what that does."""
-    made = [each for _ in range(1000) for each in exports.credentials([])]
+    made = [each for _ in range(1000) for each in wanted_state.credentials([])]
     assert {each[0] for each in made} <= set(string.ascii_letters)

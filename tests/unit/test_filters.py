@@ -20,7 +20,7 @@ from lunshare.drivers.helper.commands import Commands
 from lunshare.drivers.helper.served import Served
 from lunshare.drivers.lvm.commands import Lvm
 from lunshare.drivers.nfs.mounting import Mounting
-from lunshare.drivers.shares import FLAGS, VALUED, Share
+from lunshare.drivers.share_options import FLAGS, VALUED, Share
 
 FILTERS = Path(__file__).parents[2] / "rootwrap.d"
 PROGRAMS = (

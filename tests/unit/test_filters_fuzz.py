@@ -15,7 +15,7 @@ from lunshare.drivers.errors import DriverError
 from lunshare.drivers.helper.commands import Commands
 from lunshare.drivers.lvm.commands import Lvm
 from lunshare.drivers.nfs.mounting import Mounting
-from lunshare.drivers.shares import FLAGS, VALUED
+from lunshare.drivers.share_options import FLAGS, VALUED
 from tests.unit.fuzzing import fuzz
 from tests.unit.test_filters import (
     CALLS,

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from lunshare.agent.framing import Framing, TooLarge
+from lunshare.agent.http_framing import Framing, TooLarge
 
 HEAD_MAX, BODY_MAX = 1000, 100
 LENGTH = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n"

@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 
 from lunshare.drivers.errors import DriverError, HelperRefused, Unsupported
-from lunshare.drivers.helper import headers
-from lunshare.drivers.helper.headers import Headers
-from lunshare.drivers.helper.mounts import Mounts
+from lunshare.drivers.helper.lvm import headers
+from lunshare.drivers.helper.lvm.headers import Headers
+from lunshare.drivers.helper.nfs.mounts import Mounts
+from lunshare.drivers.helper.nfs.share_verbs import Shares
 from lunshare.drivers.helper.served import Served
-from lunshare.drivers.helper.shares import Shares
 from tests.conformance.shares import Directories
 from tests.unit.test_helper_headers import disk
 

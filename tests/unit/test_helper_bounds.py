@@ -19,14 +19,16 @@ from typing import Any
 import pytest
 
 from lunshare.drivers import errors
-from lunshare.drivers.execute import Helper
-from lunshare.drivers.helper import bounds, connections, files, frames
+from lunshare.drivers.helper import connections, thread_limits
 from lunshare.drivers.helper.connections import FOR_ROOT, MAX_CONNECTIONS, Connections
-from lunshare.drivers.helper.files import Share
-from lunshare.drivers.helper.locks import Locks
-from lunshare.drivers.helper.mounts import KERNEL, Mount
+from lunshare.drivers.helper.named_locks import Locks
+from lunshare.drivers.helper.nfs import files
+from lunshare.drivers.helper.nfs.files import Share
+from lunshare.drivers.helper.nfs.mounts import KERNEL, Mount
+from lunshare.drivers.helper.nfs.share_requests import Place
 from lunshare.drivers.helper.server import Server
-from lunshare.drivers.helper.share_requests import Place
+from lunshare.drivers.helper_client import Helper
+from lunshare.drivers.protocol import frames
 from tests.unit.helper_process import HelperProcess
 
 CHECK = {"verb": "lio.check", "timeout": 5, "arguments": {}}
@@ -183,7 +185,7 @@ def hanging(tmp_path: Path) -> Iterator[tuple[Helper, threading.Event]]:
     helper.close()
     server.close()
     thread.join(10)
-    _until(lambda: not bounds.THREADS._waiting)
+    _until(lambda: not thread_limits.THREADS._waiting)
 
 
 def test_a_thousand_requests_on_what_hangs_leave_a_few_threads(hanging) -> None:
@@ -207,11 +209,11 @@ def test_a_thousand_requests_on_what_hangs_leave_a_few_threads(hanging) -> None:
     for client in clients:
         client.join()
     assert said == {
-        "deadline-exceeded": bounds.MAX_EACH,
-        "helper-busy": 1000 - bounds.MAX_EACH,
+        "deadline-exceeded": thread_limits.MAX_EACH,
+        "helper-busy": 1000 - thread_limits.MAX_EACH,
     }
     left = threading.active_count() - before
-    assert left <= bounds.MAX_EACH + MAX_CONNECTIONS
+    assert left <= thread_limits.MAX_EACH + MAX_CONNECTIONS
     # What does not hang goes on, and so does the share when its server is back.
     well = {"name": "w", "medium": "other", "well": True}
     assert helper.call("hang", timeout=5, **well) == "done"

@@ -19,11 +19,12 @@ from pathlib import Path
 import pytest
 
 from lunshare.drivers import errors
-from lunshare.drivers.execute import Helper
-from lunshare.drivers.helper import changes, frames
 from lunshare.drivers.helper.commands import Commands
-from lunshare.drivers.helper.work import Units
-from lunshare.drivers.repeating import repeats
+from lunshare.drivers.helper.disk_locks import Units
+from lunshare.drivers.helper.lvm import changes
+from lunshare.drivers.helper_client import Helper
+from lunshare.drivers.protocol import frames
+from lunshare.drivers.retry import repeats
 
 UUID = "11111111-2222-4333-8444-555555555555"
 OTHER = "11111111-2222-4333-8444-666666666666"

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from lunshare.drivers import copying
+from lunshare.drivers import migration
 from lunshare.drivers.errors import (
     CopyDiffers,
     DeadlineExceeded,
@@ -21,8 +21,8 @@ from lunshare.drivers.errors import (
     TargetFailed,
     Unsupported,
 )
-from lunshare.drivers.helper import proof as proofs
-from lunshare.drivers.helper.copying import Copying
+from lunshare.drivers.helper.data import verification as proofs
+from lunshare.drivers.helper.data.copying import Copying
 from lunshare.drivers.helper.served import Served
 from lunshare.drivers.values import Disk, DiskKind
 
@@ -59,7 +59,7 @@ def test_all_bytes_arrive_also_where_a_size_is_odd(tmp_path, size):
     data = os.urandom(size)
     source, target = disk(tmp_path, data, size), disk(tmp_path)
     for _ in range(2):
-        copying.fill(Root(), target, source, 10)
+        migration.fill(Root(), target, source, 10)
         assert Path(target.path).read_bytes() == data.ljust(4 * MIB, b"\0")
     assert Path(source.path).read_bytes() == data
 
@@ -69,7 +69,7 @@ def test_zeros_take_no_room(tmp_path):
     with open(source.path, "r+b") as file:
         file.seek(3 * MIB + 4096)
         file.write(b"some")
-    copying.fill(Root(), target, source, 10)
+    migration.fill(Root(), target, source, 10)
     assert Path(source.path).stat().st_blocks * 512 >= 4 * MIB
     assert Path(target.path).stat().st_blocks * 512 <= MIB
     assert Path(target.path).read_bytes() == Path(source.path).read_bytes()
@@ -78,7 +78,7 @@ def test_zeros_take_no_room(tmp_path):
 def test_a_smaller_disk_is_refused(tmp_path):
     source, target = disk(tmp_path), disk(tmp_path, size=2 * MIB)
     with pytest.raises(InvalidValue, match="give 4194304 bytes or more"):
-        copying.fill(Root(), target, source, 10)
+        migration.fill(Root(), target, source, 10)
 
 
 @pytest.mark.parametrize("which", ["source", "target"])
@@ -98,7 +98,7 @@ def test_only_a_volumes_own_disk_is_opened(tmp_path, which, path, kind):
     pair = {"source": mine, "target": disk(tmp_path)}
     pair[which] = Disk(mine.volume_id, path, 4 * MIB, kind)
     with pytest.raises(Unsupported, match="on a host") as refused:
-        copying.fill(Root(), pair["target"], pair["source"], 10)
+        migration.fill(Root(), pair["target"], pair["source"], 10)
     assert isinstance(refused.value.__cause__, TargetFailed)
 
 
@@ -119,7 +119,7 @@ def test_a_copy_that_is_not_one_is_no_success(tmp_path):
         file.seek(3 * MIB)
         file.write(b"not zeros")
     with pytest.raises(CopyDiffers, match=f"{target.path} is not a copy of its source"):
-        copying.fill(Root(), target, source, 10)
+        migration.fill(Root(), target, source, 10)
 
 
 def test_bytes_behind_the_source_are_none_of_it(tmp_path):
@@ -128,14 +128,14 @@ def test_bytes_behind_the_source_are_none_of_it(tmp_path):
         file.seek(4 * MIB - 1)
         file.write(b"x")
     with pytest.raises(CopyDiffers):
-        copying.fill(Root(), target, source, 10)
+        migration.fill(Root(), target, source, 10)
 
 
 def test_a_source_that_is_shorter_than_it_was_is_no_source(tmp_path):
     source, target = disk(tmp_path, b"some"), disk(tmp_path)
     os.truncate(source.path, 2 * MIB)
     with pytest.raises(DriverError, match="has 2097152 bytes and not 4194304"):
-        copying.fill(Root(), target, source, 10)
+        migration.fill(Root(), target, source, 10)
 
 
 @pytest.mark.parametrize("proof", [None, {}, {"size": 4 * MIB - 1, "checksum": "0"}])
@@ -147,7 +147,7 @@ def test_without_a_proof_there_is_no_success(tmp_path, proof):
 
     source, target = disk(tmp_path), disk(tmp_path)
     with pytest.raises(CopyDiffers, match="the helper's proof is"):
-        copying.fill(Forgetful(), target, source, 10)
+        migration.fill(Forgetful(), target, source, 10)
 
 
 def test_the_proof_is_of_the_bytes_and_of_their_places(tmp_path):

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from lunshare.drivers.errors import DriverError, InvalidValue
-from lunshare.drivers.helper import headers
+from lunshare.drivers.helper.lvm import headers
 from lunshare.drivers.helper.served import Served
 
 MAGIC = b" LVM2 x[5A%r0N*>"

@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from lunshare.drivers.errors import DeadlineExceeded
-from lunshare.drivers.helper.locks import Locks
+from lunshare.drivers.helper.named_locks import Locks
 
 
 def test_a_stuck_step_keeps_its_target_locked_until_it_ends() -> None:

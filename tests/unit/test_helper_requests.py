@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from lunshare.drivers.errors import InvalidValue, TargetFailed
-from lunshare.drivers.helper import disks, requests
+from lunshare.drivers.helper.lio import disk_paths, target_requests
 from lunshare.drivers.values import (
     Auth,
     Connector,
@@ -38,7 +38,7 @@ def document(**changed: Any) -> dict[str, Any]:
 
 
 def test_a_wanted_export_becomes_values() -> None:
-    wanted = requests.apply(document())
+    wanted = target_requests.apply(document())
     disk = Disk(ID, f"/dev/vg/volume-{ID}", 1024)
     connector = Connector(HOST, Mode.RW, "attachment-1", Auth("user", SECRET))
     assert wanted.export == Export(ID, disk, (connector,))
@@ -47,7 +47,7 @@ def test_a_wanted_export_becomes_values() -> None:
 
 
 def test_a_closing_needs_no_disk() -> None:
-    wanted = requests.apply(document(disk=None, connectors=[], only=None))
+    wanted = target_requests.apply(document(disk=None, connectors=[], only=None))
     assert wanted.export == Export(ID)
     assert wanted.only is None
 
@@ -100,15 +100,15 @@ def one(*fields: Any) -> dict[str, Any]:
 )
 def test_anything_else_is_refused_and_shows_no_secret(changed: dict[str, Any]) -> None:
     with pytest.raises(InvalidValue) as caught:
-        requests.apply(document(**changed))
+        target_requests.apply(document(**changed))
     assert SECRET not in str(caught.value)
     assert SECRET not in repr(vars(caught.value))
 
 
 def test_a_request_does_not_print_its_secrets() -> None:
     message = {"verb": "lio.apply", "timeout": 1, "arguments": document()}
-    assert SECRET not in repr(requests.request(message))
-    assert SECRET not in repr(requests.apply(document()))
+    assert SECRET not in repr(target_requests.request(message))
+    assert SECRET not in repr(target_requests.apply(document()))
 
 
 @pytest.mark.parametrize(
@@ -132,14 +132,14 @@ def test_a_request_does_not_print_its_secrets() -> None:
 )
 def test_a_path_that_is_not_the_volumes_is_refused(kind: DiskKind, path: str) -> None:
     with pytest.raises(TargetFailed):
-        disks.checked(Disk(ID, path, 1024, kind))
+        disk_paths.checked(Disk(ID, path, 1024, kind))
 
 
 def test_what_was_looked_at_is_what_the_kernel_gets(tmp_path: Path) -> None:
     """Others may change a share's directory; the descriptor stays where it was."""
     path = tmp_path / f"volume-{ID}"
     path.write_bytes(b"the volume's")
-    with disks.opened(Disk(ID, str(path), 12, DiskKind.FILE)) as found:
+    with disk_paths.opened(Disk(ID, str(path), 12, DiskKind.FILE)) as found:
         path.rename(tmp_path / "moved")
         path.symlink_to("/etc/shadow")
         assert Path(found.path).read_bytes() == b"the volume's"
@@ -155,25 +155,25 @@ def test_no_link_on_the_way_to_a_file_is_followed(tmp_path: Path) -> None:
         disk = Disk(ID, str(tmp_path / way / f"volume-{ID}"), 1024, DiskKind.FILE)
         if refused:
             with pytest.raises(TargetFailed, match="Not a directory"):
-                disks.checked(disk)
+                disk_paths.checked(disk)
         else:
-            assert disks.checked(disk).st_size == 1024
+            assert disk_paths.checked(disk).st_size == 1024
 
 
 def test_a_file_is_the_volumes_own_and_no_link(tmp_path: Any) -> None:
     path = tmp_path / f"volume-{ID}"
     disk = Disk(ID, str(path), 1024, DiskKind.FILE)
     path.write_bytes(bytes(1024))
-    assert disks.checked(disk).st_size == 1024
+    assert disk_paths.checked(disk).st_size == 1024
     (tmp_path / "second").hardlink_to(path)
     with pytest.raises(TargetFailed, match="one name"):
-        disks.checked(disk)
+        disk_paths.checked(disk)
     (tmp_path / "second").unlink()
     path.rename(tmp_path / "moved")
     path.symlink_to(tmp_path / "moved")
     with pytest.raises(TargetFailed, match="no regular file"):
-        disks.checked(disk)
+        disk_paths.checked(disk)
     path.unlink()
     path.mkdir()
     with pytest.raises(TargetFailed, match="regular file"):
-        disks.checked(disk)
+        disk_paths.checked(disk)

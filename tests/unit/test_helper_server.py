@@ -24,9 +24,9 @@ from typing import Any
 import pytest
 
 from lunshare.drivers import errors
-from lunshare.drivers.execute import Helper
-from lunshare.drivers.helper import frames
 from lunshare.drivers.helper.server import Server
+from lunshare.drivers.helper_client import Helper
+from lunshare.drivers.protocol import frames
 from tests.unit.helper_life import Serve
 
 pytest_plugins = ["tests.unit.helper_fixtures"]

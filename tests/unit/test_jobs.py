@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from lunshare.agent.records import NewVolume
-from lunshare.agent.service.jobs import Jobs
+from lunshare.agent.service.job_runner import Jobs
 from lunshare.drivers import fake_storage
 from tests.api.calls import until
 from tests.node import CTX, Node

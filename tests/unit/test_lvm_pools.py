@@ -14,7 +14,7 @@ from lunshare.drivers.errors import (
     UnknownSnapshot,
     Unsupported,
 )
-from lunshare.drivers.lvm import LvmVolumes, kernel
+from lunshare.drivers.lvm import LvmVolumes, sysfs
 from lunshare.drivers.values import Volume
 from tests.unit.lvm_answers import (
     GROUP,
@@ -139,6 +139,6 @@ def test_a_revert_repeated_beside_its_twin_keeps_the_copy():
     ],
 )
 def test_a_name_in_the_kernel_is_read(mapped, names):
-    assert kernel.names(mapped) == names
+    assert sysfs.names(mapped) == names
     if names and mapped.count("-") != 2:
-        assert kernel.mapped(*names) == mapped
+        assert sysfs.mapped(*names) == mapped

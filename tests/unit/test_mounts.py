@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from lunshare.drivers.helper import mounts
-from lunshare.drivers.helper.mounts import Mount, Mounts
+from lunshare.drivers.helper.nfs import mounts
+from lunshare.drivers.helper.nfs.mounts import Mount, Mounts
+from lunshare.drivers.protocol import nfs_names
 from lunshare.drivers.values import GIB
 
 
@@ -77,9 +78,9 @@ def test_a_link_is_not_entered(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("free", "full"), [(0, True), (19, True), (20, False)])
 def test_a_pool_is_nearly_full_below_two_per_cent(free: int, full: bool) -> None:
-    assert mounts.nearly_full(1000, free) is full
+    assert nfs_names.nearly_full(1000, free) is full
 
 
 def test_ten_gib_are_enough_for_any_pool() -> None:
-    assert mounts.nearly_full(10**15, 10 * GIB - 1)
-    assert not mounts.nearly_full(10**15, 10 * GIB)
+    assert nfs_names.nearly_full(10**15, 10 * GIB - 1)
+    assert not nfs_names.nearly_full(10**15, 10 * GIB)

@@ -24,10 +24,11 @@ from lunshare.drivers.errors import (
     NoSpace,
     UnknownReference,
 )
-from lunshare.drivers.helper import disks, names
-from lunshare.drivers.helper.files import Share, copy
-from lunshare.drivers.helper.mounts import directory as mounts_directory
-from lunshare.drivers.helper.share_requests import Copied
+from lunshare.drivers.helper.lio import disk_paths
+from lunshare.drivers.helper.nfs import open_files
+from lunshare.drivers.helper.nfs.files import Share, copy
+from lunshare.drivers.helper.nfs.mounts import directory as mounts_directory
+from lunshare.drivers.helper.nfs.share_requests import Copied
 from lunshare.drivers.nfs import NfsVolumes
 from lunshare.drivers.values import Snapshot, Volume
 from tests.conformance.shares import Directories, Node
@@ -78,7 +79,7 @@ def test_an_image_header_in_a_volume_stays_bytes(
     assert driver.revert(snapshot) == grown
     driver.unmanage(volume.id)
     managed = driver.manage(new_volume(2 * SIZE), f"unmanaged-{volume.name}")
-    with disks.opened(managed, mounts) as found:
+    with disk_paths.opened(managed, mounts) as found:
         assert found.stat.st_size == managed.size == 2 * SIZE
         exported = Path(found.path).read_bytes()
 
@@ -174,7 +175,7 @@ def test_a_file_that_became_a_link_while_it_was_opened_is_not_followed(
         (files / volume.name).unlink()
         (files / volume.name).symlink_to(secret)
         with pytest.raises(OSError, match="symbolic links"):
-            os.close(names.open_plain(share, volume.name))
+            os.close(open_files.open_plain(share, volume.name))
     finally:
         os.close(share)
 
@@ -321,7 +322,7 @@ def test_a_disk_of_which_nobody_can_tell_whether_it_is_open_is_left_alone(
         F_OFD_GETLK=fcntl.F_OFD_GETLK,
         fcntl=refuse,
     )
-    monkeypatch.setattr(names, "fcntl", kernel)
+    monkeypatch.setattr(open_files, "fcntl", kernel)
     for call in (
         lambda: driver.delete(volume.id),
         lambda: driver.unmanage(volume.id),

@@ -23,9 +23,9 @@ from lunshare.drivers.errors import (
     NoSpace,
     UnknownDisk,
 )
-from lunshare.drivers.helper.shares import MAX_WAITING
+from lunshare.drivers.helper.nfs.share_verbs import MAX_WAITING
 from lunshare.drivers.nfs import NfsVolumes
-from lunshare.drivers.shares import Share
+from lunshare.drivers.share_options import Share
 from lunshare.drivers.targets.lio import LioTarget
 from lunshare.drivers.targets.nfs import NfsTarget
 from lunshare.drivers.values import Volume

@@ -17,7 +17,7 @@ from lunshare.drivers.errors import (
     TargetFailed,
     Unsupported,
 )
-from lunshare.drivers.shares import Share
+from lunshare.drivers.share_options import Share
 from lunshare.drivers.targets.nfs import NfsTarget
 from lunshare.drivers.values import Connector, Disk, DiskKind, Export, Mode, Volume
 

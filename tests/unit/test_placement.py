@@ -11,10 +11,10 @@ import pytest
 
 from lunshare.agent.errors import AgentError, Exhausted, Invalid
 from lunshare.agent.records import Pool, VolumeType
-from lunshare.agent.service import specs, weighers
-from lunshare.agent.service.filters import FILTERS, room
-from lunshare.agent.service.placement import choose, refusal
-from lunshare.agent.service.verdicts import Choice, Wish
+from lunshare.agent.service.scheduling import extra_specs, weighers
+from lunshare.agent.service.scheduling.explanation import Choice, Wish
+from lunshare.agent.service.scheduling.filters import FILTERS, room
+from lunshare.agent.service.scheduling.placement import choose, refusal
 
 SHARED = VolumeType("t", "shared", extra_specs={"multiattach": "<is> True"})
 WEIGHTS = {weighers.CAPACITY: 1.0, weighers.ALLOCATED: 0.0}
@@ -222,7 +222,7 @@ def test_extra_specs_are_matched_with_capabilities(
 def test_an_operator_means_what_it_means_in_cinder(
     has: Any, wanted: str, met: bool
 ) -> None:
-    assert specs.meets(has, wanted) is met
+    assert extra_specs.meets(has, wanted) is met
 
 
 @pytest.mark.parametrize(
@@ -239,14 +239,16 @@ def test_an_operator_means_what_it_means_in_cinder(
 )
 def test_a_protocol_goes_by_all_its_names(wanted: str, met: bool) -> None:
     told = list(
-        specs.unmet({"storage_protocol": wanted}, {"storage_protocol": "iSCSI"})
+        extra_specs.unmet({"storage_protocol": wanted}, {"storage_protocol": "iSCSI"})
     )
     assert (told == []) is met
 
 
 def test_a_capability_may_be_a_list_or_lie_deeper() -> None:
     has = {"tiers": ["gold", "silver"], "deep": {"er": "yes"}}
-    assert not any(specs.unmet({"tiers": "silver", "capabilities:deep:er": "yes"}, has))
-    assert list(specs.unmet({"capabilities:deep:est": "yes"}, has)) == [
+    assert not any(
+        extra_specs.unmet({"tiers": "silver", "capabilities:deep:er": "yes"}, has)
+    )
+    assert list(extra_specs.unmet({"capabilities:deep:est": "yes"}, has)) == [
         "deep:est is None, not yes"
     ]

@@ -16,16 +16,16 @@ from typing import Any
 
 import pytest
 
-from lunshare.drivers import copying
+from lunshare.drivers import migration
 from lunshare.drivers.conformance.fixtures import new_volume
 from lunshare.drivers.errors import DriverError, Stalled
-from lunshare.drivers.execute import Helper
-from lunshare.drivers.helper import frames
-from lunshare.drivers.helper.copying import Copying
-from lunshare.drivers.helper.locks import Locks
-from lunshare.drivers.helper.progress import Clock, Long, Report
+from lunshare.drivers.helper.data.copying import Copying
+from lunshare.drivers.helper.data.progress import Clock, Long, Report
+from lunshare.drivers.helper.named_locks import Locks
 from lunshare.drivers.helper.served import Served
 from lunshare.drivers.helper.server import Server
+from lunshare.drivers.helper_client import Helper
+from lunshare.drivers.protocol import frames
 from lunshare.drivers.values import GIB, Disk, DiskKind, Snapshot
 from tests.unit.nfs_fixtures import build, driver, files, mounts, node
 
@@ -154,7 +154,7 @@ def test_a_volume_of_4_tib_is_made_kept_copied_reverted_and_moved(
     other = driver.create_from(new_volume(4 * TIB + GIB), snapshot)
     assert _read(other, marks) == marks
     moved = driver.create(new_volume(4 * TIB + GIB))
-    copying.fill(node, moved, other, 30)
+    migration.fill(node, moved, other, 30)
     assert (_read(moved, marks), moved.size) == (marks, 4 * TIB + GIB)
 
 
@@ -188,7 +188,7 @@ def test_a_copy_of_an_unlimited_size_is_accepted(driver, node) -> None:
 
     large = Disk(str(uuid.uuid4()), "/nowhere/x", 4 * TIB, DiskKind.FILE)
     with pytest.raises(DriverError):
-        copying.fill(Root(), large, large, 7)
+        migration.fill(Root(), large, large, 7)
     assert told == [7]
 
 

@@ -17,7 +17,7 @@ from lunshare.agent.db import snapshots, volumes
 from lunshare.agent.db.engine import now
 from lunshare.agent.db.schema import SNAPSHOTS, VOLUME_ATTACHMENT, VOLUMES
 from lunshare.agent.records import NewAttachment, NewSnapshot, Page
-from lunshare.agent.service.purging import Purging
+from lunshare.agent.service.purger import Purging
 from lunshare.drivers import fake_storage
 from tests.api.calls import until
 from tests.node import CTX, Node, attach

@@ -13,7 +13,7 @@ import pytest
 
 from lunshare.agent import backends
 from lunshare.agent.errors import Exhausted
-from lunshare.agent.service import report
+from lunshare.agent.service import pool_stats
 from lunshare.agent.service.node import Node as NodeService
 from lunshare.drivers import fake_storage
 from lunshare.drivers.errors import CommandFailed
@@ -182,7 +182,7 @@ def test_a_scheduler_elsewhere_is_told_to_leave_alone_what_we_would_not_choose(
     """Cinder's filters read neither the state of a pool nor its physical room."""
     node = Node(path).start()
     (pool,) = pools(node)
-    told = report.for_scheduler(pool)
+    told = pool_stats.for_scheduler(pool)
     (inside,) = told["pools"]
     assert told["storage_protocol"] == "iSCSI"
     assert inside["pool_name"] == "fake"
@@ -195,7 +195,7 @@ def test_a_scheduler_elsewhere_is_told_to_leave_alone_what_we_would_not_choose(
         replace(pool, enabled=False),
         replace(pool, capabilities={**pool.capabilities, "free_capacity_gb": 0.0}),
     ):
-        (inside,) = report.for_scheduler(other)["pools"]
+        (inside,) = pool_stats.for_scheduler(other)["pools"]
         assert inside["free_capacity_gb"] == 0
         assert inside["provisioned_capacity_gb"] == 1000 * 20
         assert inside["reserved_percentage"] == 0

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from lunshare.drivers import errors
-from lunshare.drivers.execute import Helper
-from lunshare.drivers.helper import configuration, served
+from lunshare.drivers.helper import config_file, served
 from lunshare.drivers.helper.served import Served
+from lunshare.drivers.helper_client import Helper
 from lunshare.drivers.values import Disk, DiskKind
 from tests.unit.helper_process import HelperProcess
 
@@ -170,7 +170,7 @@ def test_the_sample_is_what_a_node_begins_with(tmp_path: Path) -> None:
     shutil.copyfile(ROOT / "etc" / "helper.conf.sample", file)
     file.chmod(0o644)
     wanted = Served("iqn.2026-11.io.lunshare:", ("lunshare",))
-    assert configuration.read(str(file)) == wanted
+    assert config_file.read(str(file)) == wanted
     assert not wanted.manage
 
 
@@ -196,14 +196,14 @@ def test_a_mistake_in_it_is_one_sentence(tmp_path: Path, text: str, said: str) -
     file.write_text(text)
     file.chmod(0o644)
     with pytest.raises(errors.Misconfigured, match=said):
-        configuration.read(str(file))
+        config_file.read(str(file))
 
 
 def test_a_file_that_others_may_write_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "helper.conf"
     with pytest.raises(errors.Misconfigured, match="run systemd/install"):
-        configuration.read(str(file))
+        config_file.read(str(file))
     file.write_text("[helper]\n")
     file.chmod(0o664)
     with pytest.raises(errors.Misconfigured, match="can be changed by others"):
-        configuration.read(str(file))
+        config_file.read(str(file))

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from lunshare.drivers.errors import Misconfigured
-from lunshare.drivers.shares import OPTIONS, Share, configured
+from lunshare.drivers.share_options import OPTIONS, Share, configured
 
 
 def options(**given: Any) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from lunshare.drivers import copying
+from lunshare.drivers import migration
 from lunshare.drivers.conformance.fixtures import new_volume
 from lunshare.drivers.errors import NoSpace
 from lunshare.drivers.values import Snapshot
@@ -46,8 +46,8 @@ def test_a_move_whose_last_write_is_cut_short_is_an_error(tmp_path: Path) -> Non
     data = os.urandom(3 * MIB)
     source, target = disk(tmp_path, data, 3 * MIB), disk(tmp_path, size=3 * MIB)
     with files_end_at(2 * MIB + 512 * KIB), pytest.raises(NoSpace):
-        copying.fill(Root(), target, source, 10)
-    copying.fill(Root(), target, source, 10)
+        migration.fill(Root(), target, source, 10)
+    migration.fill(Root(), target, source, 10)
     assert Path(target.path).read_bytes() == data
 
 

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from lunshare.agent.turns import Workers, away
+from lunshare.agent.worker_turns import Workers, away
 
 
 def until(what: Callable[[], bool]) -> None:

@@ -14,14 +14,14 @@ import pytest
 
 from lunshare.drivers.conformance.fixtures import MIB, new_volume
 from lunshare.drivers.errors import DeadlineExceeded
-from lunshare.drivers.execute import Helper
-from lunshare.drivers.helper import frames
-from lunshare.drivers.helper.files import Share
-from lunshare.drivers.helper.files import make as make_file
-from lunshare.drivers.helper.locks import Locks
-from lunshare.drivers.helper.progress import Clock
-from lunshare.drivers.helper.share_requests import Made
+from lunshare.drivers.helper.data.progress import Clock
+from lunshare.drivers.helper.named_locks import Locks
+from lunshare.drivers.helper.nfs.files import Share
+from lunshare.drivers.helper.nfs.files import make as make_file
+from lunshare.drivers.helper.nfs.share_requests import Made
 from lunshare.drivers.helper.twins import Twins
+from lunshare.drivers.helper_client import Helper
+from lunshare.drivers.protocol import frames
 from tests.conformance.shares import Directories, ShareHelper
 from tests.unit.nfs_fixtures import build, driver, files, mounts, node
 
@@ -30,7 +30,7 @@ __all__ = ["build", "driver", "files", "mounts", "node"]
 # A helper that is killed while a command of its own, which has the lock, goes on.
 _KILLED = """
 import os, subprocess, sys
-from lunshare.drivers.helper.locks import Locks
+from lunshare.drivers.helper.named_locks import Locks
 from lunshare.drivers.helper.twins import Twins
 with Locks(Twins(sys.argv[1])).hold("disk", 10) as hold:
     child = subprocess.Popen(["sleep", "60"], stdin=hold.file, stdout=2)

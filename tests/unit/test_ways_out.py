@@ -13,7 +13,7 @@ import pytest
 
 from lunshare.agent.errors import BackendFailed, Conflict
 from lunshare.agent.records import NewSnapshot
-from lunshare.agent.service.resume import Pace
+from lunshare.agent.service.recovery import Pace
 from lunshare.agent.states import RESETTABLE, VOLUME_MOVES, VolumeStatus
 from lunshare.drivers import fake_storage
 from lunshare.drivers.errors import CommandFailed, TargetFailed

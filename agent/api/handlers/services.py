@@ -6,11 +6,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from lunshare.agent.api import choices, microversions, query, schemas, views
+from lunshare.agent.api import microversions, placement_views, query, schemas, views
 from lunshare.agent.api.exchange import Answer, Call
 from lunshare.agent.errors import Invalid, NotFound
 from lunshare.agent.records import Pool, VolumeType
-from lunshare.agent.service import filters
+from lunshare.agent.service.scheduling import filters
 
 
 def index(call: Call) -> Answer:
@@ -69,13 +69,13 @@ def explain(call: Call) -> Answer:
         asked.get("volume_type") or None,
         asked.get("availability_zone") or None,
     )
-    return Answer(200, {"explanation": choices.choice(choice)})
+    return Answer(200, {"explanation": placement_views.choice(choice)})
 
 
 def capabilities(call: Call) -> Answer:
     """GET /capabilities/{host}"""
     pool = call.services.node.pool(call.ctx, call.args["host"])
-    return Answer(200, choices.capabilities(pool))
+    return Answer(200, placement_views.capabilities(pool))
 
 
 def _type(call: Call, ident: str | None) -> VolumeType | None:

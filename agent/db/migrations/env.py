@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Alembic loads this by name; lunshare.agent.db.migrations.upgrade has set everything up."""
+"""Alembic loads this by name, from lunshare.agent.db.migrations.upgrade."""
 
 from alembic import context
 

@@ -1,0 +1,81 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""What a pool can do, and why one was chosen, as the API shows them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lunshare.agent.records import Pool
+from lunshare.agent.service.scheduling.explanation import Candidate, Choice
+
+View = dict[str, Any]
+
+#: What a type may ask of a pool, as GET /capabilities describes it.
+_PROPERTIES = {
+    "multiattach": "One volume may be attached to several hosts at once.",
+    "thin_provisioning_support": "A volume takes its room as it is written.",
+    "online_extend_support": "A volume may grow while hosts use it.",
+    "replication_enabled": "Volumes are copied to another node.",
+    "QoS_support": "What a host does to a volume may be limited.",
+}
+
+
+def capabilities(shown: Pool) -> View:
+    """One backend in the words of GET /capabilities."""
+    caps = shown.capabilities
+    told = ("vendor_name", "volume_backend_name", "driver_version", "storage_protocol")
+    return {
+        "namespace": f"OS::Storage::Capabilities::{shown.name.partition('#')[0]}",
+        **{key: caps[key] for key in told},
+        "pool_name": caps["pool_name"],
+        "display_name": caps["volume_backend_name"],
+        "description": "Block volumes that many hosts may share.",
+        "visibility": "public",
+        "replication_targets": [],
+        "properties": {
+            key: {
+                "title": key,
+                "description": text,
+                "type": "boolean",
+                "default": caps[key],
+            }
+            for key, text in _PROPERTIES.items()
+        },
+    }
+
+
+def choice(shown: Choice) -> View:
+    """Every pool with what was said of it, and the one that was chosen."""
+    wish = shown.wish
+    return {
+        "asked": {
+            "size": wish.size,
+            "volume_type": wish.kind.name if wish.kind else None,
+            "extra_specs": dict(wish.specs),
+            "availability_zone": wish.zone,
+        },
+        "chosen": shown.chosen.name if shown.chosen else None,
+        "pools": [_candidate(each) for each in shown.candidates],
+    }
+
+
+def _candidate(shown: Candidate) -> View:
+    return {
+        "name": shown.pool.name,
+        "passed": not shown.failed,
+        "filters": [
+            {"name": each.filter, "passed": each.passed, "reason": each.reason}
+            for each in shown.verdicts
+        ],
+        "weighers": [
+            {
+                "name": each.weigher,
+                "value": each.value,
+                "multiplier": each.multiplier,
+                "weight": each.weight,
+            }
+            for each in shown.numbers
+        ],
+        "weight": None if shown.failed else round(shown.weight, 6),
+    }

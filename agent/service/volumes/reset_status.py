@@ -1,0 +1,107 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""What an operator may say of a volume or an attachment that is stuck in an error.
+
+Nothing is believed: the disk is looked for, and the live target is read.
+"""
+
+from __future__ import annotations
+
+from oslo_log import log
+
+from lunshare.agent.backends import Backends
+from lunshare.agent.db import attachments
+from lunshare.agent.db.engine import Database
+from lunshare.agent.errors import Conflict, Invalid, NotFound
+from lunshare.agent.records import Attachment, Context, Volume
+from lunshare.agent.service.volumes.rows import Rows, changed
+from lunshare.agent.states import RESETTABLE, AttachStatus, VolumeStatus
+from lunshare.agent.volume_locks import Locks
+from lunshare.drivers.errors import UnknownDisk
+from lunshare.drivers.values import GIB
+
+LOG = log.getLogger(__name__)
+
+
+class Resetting:
+    """The ways out of errors that no retry has ended."""
+
+    def __init__(self, db: Database, backends: Backends, locks: Locks) -> None:
+        self._db, self._backends, self._locks = db, backends, locks
+        self._rows = Rows(db)
+
+    def reset(self, ctx: Context, volume_id: str) -> None:
+        """Make a volume in an error available again, as large as its disk is.
+
+        :raises NotFound: the volume.
+        :raises Invalid: its status is none that can be reset.
+        :raises Conflict: its backend has no whole disk of it.
+        """
+        with self._locks.volume(volume_id, "the reset of its status"):
+            volume = self._rows.get(volume_id)
+            _check(volume)
+            size = self._size(volume)
+            available = VolumeStatus.AVAILABLE
+            if not self._rows.move(volume, available, size=size, intent=None):
+                raise changed(volume_id)
+        LOG.warning("[%s] RESET volume=%s size=%s", volume.backend, volume_id, size)
+
+    def force(self, ctx: Context, volume_id: str, attachment_id: str) -> None:
+        """Forget an attachment whose detach fails, if nothing of it is open.
+
+        :raises NotFound: the volume has no such attachment.
+        :raises Invalid: its detach has not failed.
+        :raises Conflict: the live target still has an access of it.
+        :raises BackendUnavailable: the target cannot be asked.
+        """
+        with self._locks.volume(volume_id, f"the forced detach of {attachment_id}"):
+            with self._db.reading() as connection:
+                row = attachments.get(connection, attachment_id)
+            if row is None or row.volume_id != volume_id:
+                raise NotFound("attachment", attachment_id)
+            if row.status is not AttachStatus.ERROR_DETACHING:
+                raise Invalid(
+                    f"os-force_detach.attachment_id: attachment {row.id} is"
+                    f" {row.status}; only error_detaching can be forced: delete it."
+                )
+            self._check_closed(row)
+            with self._db.writing() as connection:
+                attachments.remove(connection, row.id, {row.status})
+        LOG.warning("[%s] FORCED attachment=%s", row.attached_host, row.id)
+
+    def _size(self, volume: Volume) -> int:
+        """GiB of the disk that is there."""
+        with self._backends[volume.backend].working() as backend:
+            try:
+                size = backend.volumes.disk(volume.id).size // GIB
+            except UnknownDisk:
+                size = 0
+        if size < volume.size:
+            raise Conflict(
+                f"volume {volume.id} has no disk of {volume.size} GiB on backend"
+                f" {volume.backend}: delete it, or unmanage it again"
+            )
+        return size
+
+    def _check_closed(self, row: Attachment) -> None:
+        volume = self._rows.get(row.volume_id)
+        with self._backends[volume.backend].working() as backend:
+            live = backend.target.observe()
+        open_to = {
+            c.initiator for e in live if e.volume_id == volume.id for c in e.connectors
+        }
+        for initiator in {row.initiator, row.leaving} & open_to:
+            raise Conflict(
+                f"attachment {row.id}: the target still has an access of {initiator}:"
+                " nothing was forgotten; end it there, or restart the node"
+            )
+
+
+def _check(volume: Volume) -> None:
+    reverting = "snapshot_id" in (volume.intent or {})
+    failed = volume.own_status in RESETTABLE
+    if not failed or (volume.own_status is VolumeStatus.ERROR and not reverting):
+        raise Invalid(
+            f"os-reset_status.status: volume {volume.id} is {volume.status}; only"
+            f" {', '.join(sorted(RESETTABLE))} can be reset, error only after a revert."
+        )

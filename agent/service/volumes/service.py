@@ -1,0 +1,188 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""Create, show, rename and delete volumes: intent row, effect, closing row."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from typing import Any
+
+from lunshare.agent.db import snapshots, status_changes, volumes
+from lunshare.agent.db.engine import Database, now
+from lunshare.agent.errors import AgentError, Invalid
+from lunshare.agent.records import Context, NewVolume, Page, Volume
+from lunshare.agent.service.job_runner import Jobs
+from lunshare.agent.service.node import Node
+from lunshare.agent.service.scheduling.pools import Places
+from lunshare.agent.service.types import Types
+from lunshare.agent.service.volumes.create import Making
+from lunshare.agent.service.volumes.rows import Rows, changed, found, needed
+from lunshare.agent.service.volumes.source import Plan, Sources
+from lunshare.agent.states import DELETABLE_SNAPSHOT, SnapshotStatus, VolumeStatus
+
+_DELETABLE = frozenset(
+    {
+        VolumeStatus.AVAILABLE,
+        VolumeStatus.ERROR,
+        VolumeStatus.ERROR_DELETING,
+        VolumeStatus.ERROR_EXTENDING,
+        VolumeStatus.ERROR_MANAGING,
+    }
+)
+
+
+class Volumes:
+    """The volumes of this node."""
+
+    def __init__(
+        self,
+        db: Database,
+        *,
+        making: Making,
+        types: Types,
+        node: Node,
+        jobs: Jobs,
+        places: Places,
+    ) -> None:
+        self._db, self._rows = db, Rows(db)
+        self._making, self._jobs = making, jobs
+        self._types, self._node, self._places = types, node, places
+        self._sources = Sources(db, types, places)
+
+    def get(self, ctx: Context, volume_id: str) -> Volume:
+        """One volume with its attachments.
+
+        :raises NotFound: there is none, or not any more.
+        """
+        return self._rows.get(volume_id)
+
+    def list(self, ctx: Context, page: Page, detail: bool = True) -> list[Volume]:
+        """A page of volumes; attachments and metadata only with ``detail``."""
+        with self._db.reading() as connection:
+            return volumes.page(connection, page, detail)
+
+    def count(self, ctx: Context, page: Page) -> int:
+        """How many volumes the page's filters let through, on all pages."""
+        with self._db.reading() as connection:
+            return volumes.count(connection, page)
+
+    def create(self, ctx: Context, new: NewVolume) -> Volume:
+        """Choose a backend and make the disk there.
+
+        Waits a little for the disk, so that a backend that is full or broken is
+        an error here and leaves nothing; a slow one goes on by itself, and its
+        failure shows as status error.
+
+        :raises Invalid: the request, or no backend can do what it asks for.
+        :raises NotFound: the volume type, or the source.
+        :raises Exhausted: no backend has room.
+        :raises BackendFailed: the disk could not be made; nothing is left.
+        """
+        plan = self._sources.plan(ctx, new)
+        volume = self._row(ctx, new, plan)
+        with self._db.writing() as connection:
+            self._types.unchanged(connection, plan.kind)
+            self._sources.hold(connection, new, plan)
+            volumes.insert(connection, volume)
+        self._node.promise(volume.backend, 1, volume.size)
+        copies = bool(new.snapshot_id or new.source_volid)
+        try:
+            self._jobs.attempt(self._making.make, volume.id, volume.backend, copies)
+        except Exception:
+            self._making.drop(volume)
+            raise
+        return self.get(ctx, volume.id)
+
+    def update(
+        self, ctx: Context, volume_id: str, changes: Mapping[str, Any]
+    ) -> Volume:
+        """Change name, description or metadata."""
+        self.get(ctx, volume_id)
+        with self._db.writing() as connection:
+            volumes.update(connection, volume_id, changes)
+        return self.get(ctx, volume_id)
+
+    def delete(
+        self,
+        ctx: Context,
+        volume_id: str,
+        force: bool = False,
+        cascade: bool = False,
+    ) -> None:
+        """Accept the removal of a volume that nobody has; the disk goes on its own.
+
+        With ``cascade`` its snapshots go first. A disk that could not be taken
+        over is given back.
+
+        :raises Invalid: it has attachments or snapshots, a clone of it is not
+            whole yet, or its status does not allow it.
+        """
+        allowed = _DELETABLE | ({VolumeStatus.CREATING} if force else set())
+        with self._db.writing() as connection:
+            volume = found(connection, volume_id)
+            if volume.own_status not in allowed:
+                raise _undeletable(connection, volume)
+            if cascade:
+                _give_up_snapshots(connection, volume_id)
+            if not status_changes.move(
+                connection,
+                volume,
+                VolumeStatus.DELETING,
+                unattached=True,
+                unsnapped=not cascade,
+                uncloned=True,
+            ):
+                raise _undeletable(connection, volume)
+        self._jobs.leave(self._making.unmake, volume_id, volume.backend)
+
+    def _row(self, ctx: Context, new: NewVolume, plan: Plan) -> Volume:
+        return Volume(
+            id=str(uuid.uuid4()),
+            size=plan.size,
+            own_status=VolumeStatus.CREATING,
+            backend=plan.backend,
+            project_id=ctx.project_id,
+            user_id=ctx.user_id,
+            name=new.name,
+            description=new.description,
+            availability_zone=self._places.zone,
+            multiattach=plan.multiattach,
+            volume_type_id=plan.type_id,
+            metadata=new.metadata,
+            created_at=now(),
+            updated_at=now(),
+            snapshot_id=new.snapshot_id,
+            source_volid=new.source_volid,
+            intent=plan.intent,
+        )
+
+
+def _give_up_snapshots(connection: Any, volume_id: str) -> None:
+    """Want all snapshots of a volume gone.
+
+    :raises Invalid: one of them cannot go.
+    """
+    going = SnapshotStatus.DELETING
+    for row in snapshots.of_volume(connection, volume_id):
+        if row.status is not going and not snapshots.move(
+            connection, row.id, DELETABLE_SNAPSHOT, going, unread=True
+        ):
+            raise Invalid(
+                f"Invalid volume: its snapshot {row.id} is {row.status}, or a volume"
+                " is being made of it, and cannot be deleted with it; try again later"
+            )
+
+
+def _undeletable(connection: Any, volume: Volume) -> AgentError:
+    if volume.attachments:
+        return Invalid(
+            f"Invalid volume: volume {volume.id} has {len(volume.attachments)}"
+            " attachments and cannot be deleted; delete those first"
+        )
+    if volume.own_status not in _DELETABLE:
+        return Invalid(
+            f"Invalid volume: volume {volume.id} is {volume.status} and cannot be"
+            f" deleted; it must be one of {', '.join(sorted(_DELETABLE))}"
+        )
+    return needed(connection, volume) or changed(volume.id)

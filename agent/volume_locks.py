@@ -1,0 +1,89 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""One lock for each volume: what is done to a volume is done in turn."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from oslo_concurrency import lockutils
+
+from lunshare.agent.errors import Busy
+from lunshare.agent.worker_turns import away
+
+
+@dataclass(frozen=True, slots=True)
+class _Holder:
+    purpose: str
+    since: float
+
+
+class Locks:
+    """Locks by volume id, for the threads of this process.
+
+    There is one process a state path (lunshare.agent.main), so no lock file is needed.
+    """
+
+    def __init__(self, timeout: float, patient: int, moment: float) -> None:
+        """``timeout``: seconds to wait for a lock, unless the caller says other.
+
+        ``moment``: seconds after which what is under way is taken for something
+        that hangs. ``patient``: how many may wait for such, so that a hung
+        volume holds no more threads than these.
+        """
+        self._timeout, self._moment = timeout, moment
+        self._patient = threading.BoundedSemaphore(patient)
+        self._semaphores = lockutils.Semaphores()
+        self._holders: dict[str, _Holder] = {}
+
+    @contextmanager
+    def volume(
+        self, volume_id: str, purpose: str, timeout: float | None = None
+    ) -> Iterator[None]:
+        """Hold the volume's lock for ``purpose``, which others are told.
+
+        :raises Busy: it was not free within the timeout.
+        """
+        lock: threading.Semaphore = self._semaphores.get(volume_id)
+        wait = self._timeout if timeout is None else timeout
+        if not self._acquired(lock, volume_id, wait):
+            raise self._busy(volume_id)
+        self._holders[volume_id] = _Holder(purpose, time.monotonic())
+        try:
+            yield
+        finally:
+            del self._holders[volume_id]
+            lock.release()
+
+    def _acquired(self, lock: threading.Semaphore, volume_id: str, wait: float) -> bool:
+        """All wait a moment, which is enough where nothing hangs; a few wait on."""
+        if lock.acquire(blocking=False):
+            return True
+        with away():
+            return self._waited(lock, volume_id, wait)
+
+    def _waited(self, lock: threading.Semaphore, volume_id: str, wait: float) -> bool:
+        holder = self._holders.get(volume_id)
+        held = time.monotonic() - holder.since if holder else 0.0
+        moment = min(wait, max(0.0, self._moment - held))
+        if lock.acquire(timeout=moment):
+            return True
+        if wait <= moment or not self._patient.acquire(blocking=False):
+            return False
+        try:
+            return lock.acquire(timeout=wait - moment)
+        finally:
+            self._patient.release()
+
+    def _busy(self, volume_id: str) -> Busy:
+        holder = self._holders.get(volume_id, _Holder("another request", 0.0))
+        seconds = time.monotonic() - holder.since if holder.since else 0.0
+        return Busy(
+            f"volume {volume_id} is busy: {holder.purpose} has been under way for"
+            f" {seconds:.0f} seconds; try again when it is done",
+            id=volume_id,
+        )

@@ -1,0 +1,127 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""What becomes of a write that is under way when its host loses access, as tests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+
+import pytest
+
+from lunshare.drivers.conformance.ability_claims import asks, lacks
+from lunshare.drivers.conformance.access import RO, RW, AccessContract, Share
+from lunshare.drivers.conformance.fixtures import Session
+from lunshare.drivers.conformance.shared import PAGE, Shared, data, refuses
+from lunshare.drivers.errors import DeadlineExceeded
+from lunshare.drivers.fake_storage import Gate
+
+#: Seconds in which a closing that does not wait for a write would have returned.
+_AT_ONCE = 0.2
+
+
+class ClosingContract(AccessContract):
+    """A behaviour a test."""
+
+    @contextmanager
+    def under_way(
+        self, one: Shared, session: Session
+    ) -> Iterator[tuple[Gate, Future[str]] | None]:
+        """A time in which a write of this session stands still at the storage."""
+        assert self.can.fences, "nothing waits for it"
+        slow = self.slow(one.disk)
+        if slow is None:
+            self.not_tried("a write under way at a closing", "override `slow`")
+            yield None
+            return
+        with ThreadPoolExecutor(1) as pool, slow as gate:
+            writing = pool.submit(_outcome, session)
+            assert gate.reached.wait(30)
+            try:
+                yield gate, writing
+            finally:
+                gate.open.set()
+
+    def lands_first(self, one: Shared, close: Callable[[], object]) -> None:
+        """Host a's write under way lands before ``close`` has closed it."""
+        a, b = one.login("a"), one.login("b")
+        a.write(0, data("-"))
+        with self.under_way(one, a) as going, ThreadPoolExecutor(1) as pool:
+            if going is None:
+                return
+            gate, writing = going
+            closing = pool.submit(close)
+            assert wait([closing], _AT_ONCE).not_done, (
+                "it has returned while the host's write was under way"
+            )
+            gate.open.set()
+            closing.result(60)
+            found = self.page(one, b)
+            answer = writing.result(60)
+        assert found in (data("a"), data("-"))
+        assert answer != "landed" or found == data("a")
+        assert self.page(one, b) == found
+        assert not a.alive
+
+    def page(self, one: Shared, other: Session) -> bytes:
+        """The first page as another host reads it, who may have to come anew."""
+        if not other.alive:
+            one.apply(b=RW)
+            other = one.login("b")
+        return other.read(0, PAGE)
+
+    @lacks("fences")
+    def test_a_write_under_way_lands_before_its_host_is_removed(
+        self, one: Shared
+    ) -> None:
+        one.apply(a=RW, b=RW)
+        self.lands_first(one, lambda: one.apply(b=RW))
+
+    @asks("enforces_read_only")
+    @lacks("fences")
+    def test_a_write_under_way_lands_before_its_host_is_read_only(
+        self, one: Shared
+    ) -> None:
+        one.apply(a=RW, b=RO)
+        self.lands_first(one, lambda: one.apply(a=RO, b=RO))
+
+    @lacks("fences")
+    def test_a_write_under_way_lands_before_the_export_is_gone(
+        self, one: Shared
+    ) -> None:
+        one.apply(a=RW, b=RW)
+        self.lands_first(one, lambda: one.target.remove(one.volume.id))
+
+    @lacks("fences")
+    def test_a_closing_that_hangs_is_told_and_finished_by_the_next(
+        self, one: Shared, share: Share
+    ) -> None:
+        """It hangs for one volume, lets nothing new in, and is no success."""
+        one.apply(a=RW, b=RW)
+        session, other = one.login("a"), share()
+        with self.under_way(one, session) as going:
+            if going is None:
+                return
+            gate, writing = going
+            for _ in range(2):
+                with pytest.raises(DeadlineExceeded):
+                    one.apply(b=RW)
+            assert RW is not one.live().get("a")
+            assert refuses(one, "a") or _outcome(one.login("a")) != "landed"
+            other.apply(a=RW)
+            assert other.login("a").read(0, PAGE) == bytes(PAGE)
+            gate.open.set()
+            writing.result(60)
+        one.apply(b=RW)
+        assert one.live() == {"b": RW}
+        assert refuses(one, "a")
+
+
+def _outcome(session: Session) -> str:
+    """How a write of host a ends, as its program sees it."""
+    try:
+        session.write(0, data("a"))
+    except OSError as error:
+        return str(error)
+    return "landed"

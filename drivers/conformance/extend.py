@@ -1,0 +1,71 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""A disk that grows, as tests."""
+
+from __future__ import annotations
+
+import pytest
+
+from lunshare.drivers.base import VolumeDriver
+from lunshare.drivers.conformance.ability_claims import asks
+from lunshare.drivers.conformance.bytes import Make
+from lunshare.drivers.conformance.failures import TroubledContract
+from lunshare.drivers.conformance.fixtures import MIB, new_volume
+from lunshare.drivers.errors import UnknownDisk
+from lunshare.drivers.values import Volume
+
+
+class GrowingContract(TroubledContract):
+    """A behaviour a test."""
+
+    def test_extend_keeps_bytes_and_adds_zeros(
+        self, driver: VolumeDriver, made: Make
+    ) -> None:
+        volume = made()
+        data, old = self.pattern(volume), driver.disk(volume.id)
+        self.fill(driver, old, data)
+        grown = driver.extend(Volume(volume.id, 2 * self.size))
+        assert grown.size >= 2 * self.size
+        assert grown.path == old.path
+        assert driver.disk(volume.id) == grown
+        assert not self.damaged(driver, grown, data)
+
+    def test_extend_onto_freed_room_shows_nothing_of_it(
+        self, driver: VolumeDriver, made: Make
+    ) -> None:
+        volume, other = made(), made()
+        self.fill(driver, driver.disk(other.id), self.pattern(other))
+        driver.delete(other.id)
+        self.settle(driver)
+        old = driver.disk(volume.id).size
+        grown = driver.extend(Volume(volume.id, 2 * self.size))
+        added = self.read(driver, grown, old, 2 * self.size - old)
+        assert added.count(0) == len(added)
+
+    @asks("extends_open")
+    def test_a_disk_that_somebody_has_open_grows(
+        self, driver: VolumeDriver, made: Make
+    ) -> None:
+        volume = made()
+        data, disk = self.pattern(volume), driver.disk(volume.id)
+        self.fill(driver, disk, data)
+        with self.held_open(driver, disk):
+            grown = driver.extend(Volume(volume.id, 2 * self.size))
+            assert grown.size >= 2 * self.size
+            assert not self.damaged(driver, grown, data)
+
+    def test_extend_again_changes_nothing(
+        self, driver: VolumeDriver, made: Make
+    ) -> None:
+        larger = Volume(made().id, 2 * self.size)
+        assert driver.extend(larger) == driver.extend(larger)
+
+    def test_extend_never_shrinks(self, driver: VolumeDriver, made: Make) -> None:
+        volume = made()
+        before = driver.disk(volume.id)
+        assert driver.extend(Volume(volume.id, MIB)) == before
+
+    def test_extend_of_the_unknown_is_refused(self, driver: VolumeDriver) -> None:
+        with pytest.raises(UnknownDisk):
+            driver.extend(new_volume(self.size))
+        assert driver.disks() == ()

@@ -1,0 +1,215 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""Disks that become volumes, volumes that are given away, and what deletion leaves."""
+
+from __future__ import annotations
+
+import contextlib
+import uuid
+from collections.abc import Callable
+
+import pytest
+
+from lunshare.drivers.base import VolumeDriver
+from lunshare.drivers.conformance.ability_claims import asks
+from lunshare.drivers.conformance.bytes import Make, image
+from lunshare.drivers.conformance.fill import FillingContract
+from lunshare.drivers.errors import (
+    DiskBusy,
+    InvalidValue,
+    UnknownDisk,
+    UnknownReference,
+)
+from lunshare.drivers.values import Volume
+
+Build = Callable[[], VolumeDriver]
+Stranger = Callable[[bytes], str]
+State = Callable[[], object]
+
+
+class HandingContract(FillingContract):
+    """How disks come and go by other ways than create."""
+
+    def given_away(self, driver: VolumeDriver, volume: Volume) -> str:
+        """What a volume that was given away is called: its id is in the name."""
+        names = [found.reference for found in driver.manageable()]
+        found = [name for name in names if volume.id in name]
+        assert len(found) == 1
+        return found[0]
+
+    # taking over
+
+    @asks("takes_over")
+    def test_a_strangers_disk_becomes_a_volume_with_its_bytes(
+        self, driver: VolumeDriver, stranger: Stranger, volume: Volume
+    ) -> None:
+        data = self.pattern(volume)
+        reference = stranger(bytes(image(self.size, data, self.size)))
+        assert reference in {found.reference for found in driver.manageable()}
+        for _ in range(2):
+            disk = driver.manage(volume, reference)
+            assert disk == driver.disk(volume.id)
+            assert disk.size >= volume.size
+        assert reference not in {found.reference for found in driver.manageable()}
+        assert driver.disks() == (disk,)
+        assert not self.damaged(driver, disk, data)
+        other = self.pattern(volume).swapcase()
+        self.fill(driver, disk, other)
+        assert not self.damaged(driver, disk, other)
+
+    @asks("takes_over")
+    def test_a_disk_that_is_listed_has_its_size(
+        self, driver: VolumeDriver, stranger: Stranger, volume: Volume
+    ) -> None:
+        reference = stranger(b"")
+        found = {found.reference: found for found in driver.manageable()}[reference]
+        assert not found.why_not
+        assert driver.manage(volume, reference).size == found.size >= self.size
+
+    @asks("takes_over")
+    def test_a_disk_that_somebody_has_open_is_not_taken_over(
+        self, driver: VolumeDriver, stranger: Stranger, volume: Volume
+    ) -> None:
+        reference = stranger(b"")
+        held = self.held_reference(driver, reference)
+        if held is None and self.can.takes_over:
+            self.not_tried("taking over an open disk", "override `held_reference`")
+        elif held is not None:
+            before = {(each.reference, each.size) for each in driver.manageable()}
+            with held, pytest.raises(DiskBusy):
+                driver.manage(volume, reference)
+            assert driver.disks() == ()
+            after = {(each.reference, each.size) for each in driver.manageable()}
+            assert after == before
+        driver.manage(volume, reference)
+
+    @asks("takes_over")
+    def test_what_is_not_there_cannot_be_taken_over(
+        self, driver: VolumeDriver, volume: Volume
+    ) -> None:
+        with pytest.raises(UnknownReference) as raised:
+            driver.manage(volume, "no-such-disk")
+        assert raised.value.reference == "no-such-disk"
+        assert driver.disks() == ()
+
+    @asks("takes_over")
+    def test_a_volume_of_ours_cannot_be_taken_over(
+        self, driver: VolumeDriver, made: Make, volume: Volume
+    ) -> None:
+        other = made()
+        with pytest.raises(UnknownReference):
+            driver.manage(volume, other.name)
+        assert [disk.volume_id for disk in driver.disks()] == [other.id]
+        assert other.name not in {found.reference for found in driver.manageable()}
+
+    @asks("takes_over")
+    @pytest.mark.parametrize("reference", ["", "../x", "-rf", "a/b", "a b", "x" * 300])
+    def test_a_reference_of_no_known_form_is_refused(
+        self, driver: VolumeDriver, volume: Volume, reference: str
+    ) -> None:
+        with pytest.raises(UnknownReference):
+            driver.manage(volume, reference)
+        assert driver.disks() == ()
+
+    # giving away
+
+    @asks("takes_over")
+    def test_a_volume_given_away_can_be_taken_back(
+        self, driver: VolumeDriver, volume: Volume
+    ) -> None:
+        data = self.pattern(volume)
+        self.fill(driver, driver.create(volume), data)
+        for _ in range(2):
+            driver.unmanage(volume.id)
+        assert driver.disks() == ()
+        with pytest.raises(UnknownDisk):
+            driver.disk(volume.id)
+        disk = driver.manage(volume, self.given_away(driver, volume))
+        assert not self.damaged(driver, disk, data)
+
+    @asks("takes_over")
+    def test_a_volume_that_is_open_is_not_given_away(
+        self, driver: VolumeDriver, volume: Volume
+    ) -> None:
+        disk = driver.create(volume)
+        with self.held_open(driver, disk), pytest.raises(DiskBusy):
+            driver.unmanage(volume.id)
+        assert driver.disks() == (disk,)
+
+    @asks("takes_over")
+    def test_giving_the_unknown_away_is_success(self, driver: VolumeDriver) -> None:
+        driver.unmanage(str(uuid.uuid4()))
+
+    @asks("takes_over")
+    def test_giving_away_a_name_that_is_no_uuid_is_refused(
+        self, driver: VolumeDriver, stranger: Stranger, volume: Volume
+    ) -> None:
+        reference = stranger(b"")
+        with pytest.raises(InvalidValue):
+            driver.unmanage("../lv-root")
+        assert reference in {found.reference for found in driver.manageable()}
+        driver.manage(volume, reference)
+
+    # what deletion leaves
+
+    @asks("takes_over")
+    def test_a_strangers_disk_is_not_wiped(
+        self, driver: VolumeDriver, stranger: Stranger, volume: Volume
+    ) -> None:
+        reference = stranger(b"")
+        before = driver.manageable()
+        with contextlib.suppress(InvalidValue):
+            assert driver.wipe(reference, self.size) is None
+        assert reference in {found.reference for found in before}
+        assert driver.manageable() == before
+        driver.manage(volume, reference)
+
+    def test_a_deleted_disk_is_wiped_in_steps(
+        self, build: Build, driver: VolumeDriver, volume: Volume, made: Make
+    ) -> None:
+        kept, before = made(), driver.capacity()
+        data = self.pattern(kept)
+        self.fill(driver, driver.disk(kept.id), data)
+        self.fill(driver, driver.create(volume), self.pattern(volume))
+        driver.delete(volume.id)
+        left = driver.wipes()
+        assert len(left) == int(self.can.wipes_deleted)
+        for wipe in left:
+            assert wipe.size == wipe.left >= self.size
+            part = driver.wipe(wipe.name, wipe.size // 2)
+            assert part is not None
+            assert 0 < part.left < wipe.left
+            again = build()
+            again.check()
+            [seen] = again.wipes()
+            assert seen.size == wipe.size
+            assert seen.left < wipe.left
+            assert again.disks() == (again.disk(kept.id),)
+        self.settle(driver)
+        assert driver.wipes() == ()
+        assert driver.capacity().provisioned == before.provisioned
+        assert not self.damaged(driver, driver.disk(kept.id), data)
+
+    def test_a_volume_can_be_made_again_while_the_old_one_is_wiped(
+        self, driver: VolumeDriver, volume: Volume
+    ) -> None:
+        for _ in range(2):
+            disk = driver.create(volume)
+            assert not self.damaged(driver, disk, b"")
+            self.fill(driver, disk, self.pattern(volume))
+            driver.delete(volume.id)
+            driver.delete(volume.id)
+        assert len(driver.wipes()) == 2 * int(self.can.wipes_deleted)
+        assert driver.disks() == ()
+
+    def test_wiping_the_unknown_is_success(self, driver: VolumeDriver) -> None:
+        assert driver.wipe(f"deleted-{uuid.uuid4()}", self.size) is None
+
+    def test_a_wipe_touches_nothing_of_others(
+        self, foreign: State, driver: VolumeDriver, made: Make, volume: Volume
+    ) -> None:
+        before = foreign()
+        driver.create(volume)
+        driver.delete(volume.id)
+        self.settle(driver)
+        assert foreign() == before

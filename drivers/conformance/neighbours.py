@@ -1,0 +1,130 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""Two backends whose disks lie in one pool, as tests: neither touches the other's."""
+
+from __future__ import annotations
+
+import contextlib
+import uuid
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from lunshare.drivers.base import VolumeDriver
+from lunshare.drivers.conformance.bytes import Make
+from lunshare.drivers.conformance.extend import GrowingContract
+from lunshare.drivers.conformance.fixtures import new_volume
+from lunshare.drivers.errors import (
+    InvalidValue,
+    UnknownDisk,
+    UnknownReference,
+    UnknownSnapshot,
+    Unsupported,
+)
+from lunshare.drivers.values import Snapshot, Volume
+
+Neighbour = Callable[[], VolumeDriver] | None
+
+
+class BesideContract(GrowingContract):
+    """A behaviour a test. What is the neighbour's is unknown here."""
+
+    @contextlib.contextmanager
+    def theirs(
+        self, neighbour: Neighbour
+    ) -> Iterator[tuple[Volume, Snapshot | None] | None]:
+        """The neighbour's volume, with bytes and a snapshot; it is whole afterwards."""
+        if neighbour is None:
+            self.not_tried("two backends in one pool", "override `neighbour`")
+            yield None
+            return
+        other, volume, snapshot = neighbour(), new_volume(self.size), None
+        other.check()
+        data = self.pattern(volume)
+        disk = other.create(volume)
+        self.fill(other, disk, data)
+        if other.abilities.keeps_snapshots:
+            snapshot = Snapshot(str(uuid.uuid4()), volume.id, self.size)
+            other.create_snapshot(snapshot)
+        yield volume, snapshot
+        again = neighbour()
+        assert again.disks() == (disk,)
+        assert not self.damaged(again, again.disk(volume.id), data)
+        if snapshot:
+            assert again.snapshots() == (snapshot.id,)
+            again.delete_snapshot(snapshot.id)
+        again.delete(volume.id)
+        self.settle(again)
+
+    def test_a_neighbours_volume_is_not_listed(
+        self, driver: VolumeDriver, neighbour: Neighbour
+    ) -> None:
+        with self.theirs(neighbour) as found:
+            if found is None:
+                return
+            assert driver.disks() == ()
+            assert driver.snapshots() == ()
+            if self.can.takes_over:
+                listed = [each.reference for each in driver.manageable()]
+                assert not [each for each in listed if found[0].id in each]
+
+    def test_a_neighbours_volume_is_not_changed(
+        self, driver: VolumeDriver, neighbour: Neighbour
+    ) -> None:
+        with self.theirs(neighbour) as found:
+            if found is None:
+                return
+            volume, _ = found
+            driver.delete(volume.id)
+            for refused in (
+                lambda: driver.disk(volume.id),
+                lambda: driver.extend(Volume(volume.id, 2 * self.size)),
+            ):
+                with pytest.raises(UnknownDisk):
+                    refused()  # type: ignore[no-untyped-call]
+            self.settle(driver)
+
+    def test_a_neighbours_volume_is_neither_taken_nor_given_away(
+        self, driver: VolumeDriver, neighbour: Neighbour, volume: Volume
+    ) -> None:
+        with self.theirs(neighbour) as found:
+            if found is None:
+                return
+            with pytest.raises((UnknownReference, Unsupported)):
+                driver.manage(volume, found[0].name)
+            with contextlib.suppress(Unsupported):
+                driver.unmanage(found[0].id)
+
+    def test_a_neighbours_snapshot_is_no_source_and_is_not_deleted(
+        self, driver: VolumeDriver, neighbour: Neighbour, made: Make, volume: Volume
+    ) -> None:
+        if not self.can.keeps_snapshots:
+            return
+        with self.theirs(neighbour) as found:
+            if found is None or found[1] is None:
+                return
+            with pytest.raises(UnknownSnapshot):
+                driver.create_from(volume, found[1])
+            with pytest.raises((UnknownSnapshot, UnknownDisk)):
+                driver.revert(found[1])
+            mine = Snapshot(str(uuid.uuid4()), found[0].id, self.size)
+            with pytest.raises(UnknownDisk):
+                driver.create_snapshot(mine)
+            driver.delete_snapshot(found[1].id)
+
+    def test_a_neighbours_disk_that_is_wiped_is_not_ours_to_wipe(
+        self, driver: VolumeDriver, neighbour: Neighbour
+    ) -> None:
+        if neighbour is None:
+            return self.not_tried("two backends in one pool", "override `neighbour`")
+        other, volume = neighbour(), new_volume(self.size)
+        other.check()
+        other.create(volume)
+        other.delete(volume.id)
+        left = other.wipes()
+        assert driver.wipes() == ()
+        for each in left:
+            with contextlib.suppress(InvalidValue):
+                driver.wipe(each.name, each.size)
+        assert other.wipes() == left
+        return self.settle(other)

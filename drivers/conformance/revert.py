@@ -1,0 +1,97 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""A volume that gets the bytes of its snapshot back, as tests."""
+
+from __future__ import annotations
+
+import uuid
+
+import pytest
+
+from lunshare.drivers.base import VolumeDriver
+from lunshare.drivers.conformance.ability_claims import asks
+from lunshare.drivers.conformance.bytes import Make
+from lunshare.drivers.conformance.copies import CopiesContract, Keep
+from lunshare.drivers.errors import DiskBusy, LostSnapshot, UnknownSnapshot
+from lunshare.drivers.values import Snapshot, Volume
+
+
+class RevertingContract(CopiesContract):
+    """A behaviour a test."""
+
+    @asks("keeps_snapshots")
+    def test_revert_gives_the_bytes_back_and_keeps_the_snapshot(
+        self, driver: VolumeDriver, made: Make, keep: Keep
+    ) -> None:
+        origin, data = self.filled(driver, made)
+        before, snapshot = driver.disk(origin.id), keep(origin)
+        for _ in range(2):
+            self.overwrite(driver, origin)
+            assert driver.revert(snapshot) == before
+            assert not self.harmed(driver, origin, data)
+            assert driver.snapshots() == (snapshot.id,)
+
+    @asks("keeps_snapshots", "extends_under_snapshots")
+    def test_revert_gives_the_size_back(
+        self, driver: VolumeDriver, made: Make, keep: Keep
+    ) -> None:
+        origin, data = self.filled(driver, made)
+        before, snapshot = driver.disk(origin.id), keep(origin)
+        driver.extend(Volume(origin.id, 2 * self.size))
+        assert driver.revert(snapshot) == before
+        assert not self.harmed(driver, origin, data)
+
+    @asks("keeps_snapshots")
+    def test_revert_keeps_other_snapshots(
+        self, driver: VolumeDriver, made: Make, keep: Keep
+    ) -> None:
+        origin, data = self.filled(driver, made)
+        first, other = keep(origin), self.overwrite(driver, origin)
+        second = keep(origin)
+        driver.revert(first)
+        assert not self.harmed(driver, origin, data)
+        assert set(driver.snapshots()) == {first.id, second.id}
+        driver.revert(second)
+        assert not self.harmed(driver, origin, other)
+
+    @asks("keeps_snapshots")
+    def test_revert_of_an_open_disk_changes_nothing(
+        self, driver: VolumeDriver, made: Make, keep: Keep
+    ) -> None:
+        origin, _ = self.filled(driver, made)
+        snapshot, other = keep(origin), self.overwrite(driver, origin)
+        with (
+            self.held_open(driver, driver.disk(origin.id)),
+            pytest.raises(DiskBusy),
+        ):
+            driver.revert(snapshot)
+        assert not self.harmed(driver, origin, other)
+
+    @asks("keeps_snapshots")
+    def test_revert_to_the_unknown_changes_nothing(
+        self, driver: VolumeDriver, made: Make
+    ) -> None:
+        origin, data = self.filled(driver, made)
+        with pytest.raises(UnknownSnapshot):
+            driver.revert(Snapshot(str(uuid.uuid4()), origin.id, self.size))
+        assert not self.harmed(driver, origin, data)
+
+    @asks("keeps_snapshots")
+    def test_a_snapshot_that_has_lost_its_bytes_is_no_source(
+        self, driver: VolumeDriver, made: Make, keep: Keep, volume: Volume
+    ) -> None:
+        origin, data = self.filled(driver, made)
+        snapshot = keep(origin)
+        if not self.can.loses_snapshots:
+            return
+        self.lose(driver, snapshot)
+        with pytest.raises(LostSnapshot) as raised:
+            driver.create_from(volume, snapshot)
+        assert raised.value.snapshot_id == snapshot.id
+        with pytest.raises(LostSnapshot):
+            driver.revert(snapshot)
+        assert [disk.volume_id for disk in driver.disks()] == [origin.id]
+        found = self.read(driver, driver.disk(origin.id), 0, len(data))
+        assert found == data
+        driver.delete_snapshot(snapshot.id)
+        assert driver.snapshots() == ()

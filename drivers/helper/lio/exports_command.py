@@ -1,0 +1,133 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""``lunshare-helper exports``: what this node exports, and a way to end it.
+
+For root, while the daemon is down or gone for good: it asks the helper that runs. A
+running daemon makes again what its database wants.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import socket
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from lunshare.drivers.errors import DriverError, InvalidValue
+from lunshare.drivers.protocol import frames
+from lunshare.drivers.values import volume_uuid
+
+# As the lio_deadline that a daemon has by default: a session's writes have to land.
+_SECONDS = 30.0
+
+Export = dict[str, Any]
+
+
+def main(argv: Sequence[str]) -> int:
+    """List, or remove; without --yes only say what would be removed."""
+    asked = _parser().parse_args(argv)
+    try:
+        with _connected(asked.socket) as helper:
+            return _run(helper, asked)
+    except (DriverError, OSError, frames.BadFrame, frames.Closed) as error:
+        print(f"lunshare-helper: {_sentence(error, asked.socket)}", file=sys.stderr)
+        return 1
+
+
+def _run(helper: socket.socket, asked: argparse.Namespace) -> int:
+    found: list[Export] = _ask(helper, "lio.observe")
+    if not asked.remove and not asked.all:
+        _show(found)
+        return 0
+    chosen = found if asked.all else [_named(found, each) for each in asked.remove]
+    for export in chosen:
+        name = f"export of volume {export['volume_id']} ({_hosts(export)})"
+        if not asked.yes:
+            print(f"would remove: {name}")
+            continue
+        _ask(helper, "lio.remove", volume_id=export["volume_id"])
+        print(f"removed: {name}")
+    if not asked.yes:
+        print("nothing is removed without --yes")
+    return 0
+
+
+def _show(found: Sequence[Export]) -> None:
+    for export in found:
+        state = "" if export["enabled"] else ", not enabled"
+        print(f"volume {export['volume_id']}: {_hosts(export)}{state}")
+        for initiator, mode, tag, sessions in _connectors(export):
+            live = "logged in" if sessions else "not logged in"
+            print(f"    {initiator}  {mode or 'no LUN'}  {live}  attachment {tag}")
+    print(f"{len(found)} exports")
+
+
+def _connectors(export: Export) -> Iterator[tuple[str, str | None, str, int]]:
+    for initiator, mode, tag, sessions, *_ in export["connectors"]:
+        yield initiator, mode, tag, sessions
+
+
+def _hosts(export: Export) -> str:
+    live = sum(1 for *_, sessions in _connectors(export) if sessions)
+    return f"{len(export['connectors'])} hosts, {live} logged in"
+
+
+def _named(found: Sequence[Export], volume_id: str) -> Export:
+    for export in found:
+        if export["volume_id"] == volume_id:
+            return export
+    raise InvalidValue("--remove", volume_id, "give an id that the list has")
+
+
+def _ask(helper: socket.socket, verb: str, **arguments: Any) -> Any:
+    message = {"verb": verb, "timeout": _SECONDS, "arguments": arguments}
+    frames.send(helper, message)
+    answer = frames.receive(helper)
+    if "error" in answer:
+        raise DriverError(f"{verb}: {answer['error']}: {answer.get('fields')}")
+    return answer["value"]
+
+
+@contextlib.contextmanager
+def _connected(path: str) -> Iterator[socket.socket]:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as helper:
+        helper.settimeout(_SECONDS + 5.0)
+        helper.connect(path)
+        yield helper
+
+
+def _sentence(error: Exception, path: str) -> str:
+    if isinstance(error, DriverError):
+        return str(error)
+    return (
+        f"the helper does not answer at {path} ({error}): systemctl restart"
+        " lunshare-helper.socket lunshare-helper.service, as root"
+    )
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="lunshare-helper exports", description=__doc__
+    )
+    parser.add_argument("--socket", default="/run/lunshare/helper.sock")
+    parser.add_argument(
+        "--remove",
+        metavar="ID",
+        type=_volume_id,
+        action="append",
+        default=[],
+        help="end the sessions of this volume's hosts and remove its export; their"
+        " writes have landed then; may be repeated",
+    )
+    parser.add_argument("--all", action="store_true", help="remove every export")
+    parser.add_argument("--yes", action="store_true", help="do it")
+    return parser
+
+
+def _volume_id(text: str) -> str:
+    try:
+        return volume_uuid(text)
+    except InvalidValue as error:
+        raise argparse.ArgumentTypeError(str(error)) from None

@@ -1,0 +1,146 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""What thick volumes of LVM are made of, and what is left of deleted ones.
+
+Bytes are written to what has no volume's name yet (``.new``, ``.tail``), or no longer
+(``deleted-``), and only while nobody else has it open. What is opened must be what
+device-mapper calls by that name.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import re
+import stat
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from lunshare.drivers.errors import HelperRefused, InvalidValue
+from lunshare.drivers.helper import served
+from lunshare.drivers.helper.lio import disk_paths, target_requests
+from lunshare.drivers.helper.named_locks import Hold
+from lunshare.drivers.helper.served import Served
+
+_UUID = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
+_GROUP = r"/dev/(?P<group>(?!shm/|mqueue/)[A-Za-z0-9_+][A-Za-z0-9_+.-]{0,126})"
+_NEW = re.compile(rf"{_GROUP}/(?P<name>volume-(?P<id>{_UUID})\.(new|tail))")
+_OLD = re.compile(rf"{_GROUP}/(?P<name>deleted-(?P<id>{_UUID})\.[0-9]{{1,20}})")
+_KEPT = re.compile(rf"{_GROUP}/(?P<name>_snapshot-(?P<id>{_UUID}))")
+_IDENTITY = re.compile(rf"(volume|deleted|_snapshot)-({_UUID})")
+
+# A device ends before; offsets of the kernel are signed.
+_MOST = 2**63 - 1
+
+# udev, LVM and a helper that was killed have a device open for a moment.
+_PATIENCE_SECONDS = 3.0
+_POLL_SECONDS = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Zero:
+    """Zero ``length`` bytes from ``start`` on; None: to the end."""
+
+    device: str
+    start: int
+    length: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """Copy the first ``length`` bytes of a snapshot onto a part."""
+
+    source: str
+    target: str
+    length: int
+
+
+def zero(given: Mapping[str, Any], by: Served) -> Zero:
+    """The arguments of lvm.zero."""
+    target_requests.only(given, "device", "start", "length")
+    device = _path("device", given["device"], by, _NEW, _OLD)
+    length = given["length"]
+    return Zero(
+        device,
+        _bytes("start", given["start"]),
+        None if length is None else _bytes("length", length),
+    )
+
+
+def copy(given: Mapping[str, Any], by: Served) -> Copy:
+    """The arguments of lvm.copy."""
+    target_requests.only(given, "source", "target", "length")
+    return Copy(
+        _path("source", given["source"], by, _KEPT),
+        _path("target", given["target"], by, _NEW),
+        _bytes("length", given["length"]),
+    )
+
+
+def identity(path: str) -> str:
+    """The id in a disk's path, as far as there is one."""
+    found = _IDENTITY.search(path)
+    return found[2] if found else path
+
+
+@contextlib.contextmanager
+def opened(path: str, flags: int, hold: Hold) -> Iterator[int]:
+    """Open one of these, past caches; what was opened is looked at as well.
+
+    :raises OSError: EBUSY, when somebody has it open.
+    """
+    # Looked at first, for opening some devices does something.
+    if not stat.S_ISBLK(os.stat(path).st_mode):
+        raise OSError(errno.ENOTBLK, "it is not a block device", path)
+    file = patiently(path, flags | os.O_DIRECT, hold)
+    try:
+        _need_its_name(path, os.fstat(file))
+        yield file
+    finally:
+        os.close(file)
+
+
+def patiently(path: str, flags: int, hold: Hold) -> int:
+    """Open it; what is busy is waited for a while, within the time of ``hold``."""
+    until = time.monotonic() + min(_PATIENCE_SECONDS, hold.left() / 2)
+    while True:
+        try:
+            return os.open(path, flags | os.O_CLOEXEC)
+        except OSError as error:
+            if error.errno != errno.EBUSY or time.monotonic() >= until:
+                raise
+        time.sleep(_POLL_SECONDS)
+
+
+def _need_its_name(path: str, found: os.stat_result) -> None:
+    """A link below /dev may be stale, or somebody's; device-mapper knows the name."""
+    match = _NEW.fullmatch(path) or _OLD.fullmatch(path) or _KEPT.fullmatch(path)
+    wanted = (
+        "-".join(served.doubled(match[each]) for each in ("group", "name"))
+        if match
+        else ""
+    )
+    if not stat.S_ISBLK(found.st_mode) or disk_paths.kernel_name(found) != wanted:
+        raise OSError(errno.ENODEV, f"device-mapper does not call it {wanted}", path)
+
+
+def _path(name: str, given: object, by: Served, *forms: re.Pattern[str]) -> str:
+    path = target_requests.typed(name, given, str)
+    found = next((match for form in forms if (match := form.fullmatch(path))), None)
+    if found is None:
+        raise InvalidValue(
+            name, path, "give what a thick volume is made of, by its path"
+        )
+    if not by.group(found["group"]):
+        raise HelperRefused(path, f"{served.PATH} does not name its volume group")
+    return path
+
+
+def _bytes(name: str, given: object) -> int:
+    size = target_requests.typed(name, given, int)
+    if not 0 <= size <= _MOST or size % 512:
+        raise InvalidValue(name, size, "give bytes, a multiple of 512")
+    return size

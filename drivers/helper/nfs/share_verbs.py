@@ -1,0 +1,232 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""The verbs on the files of NFS shares. Each ends at its deadline, whatever hangs.
+
+What touches a share runs in a thread of its own (helper/named_locks): when the
+server is dead, the caller gets its answer, and that file stays locked until the
+kernel lets the thread go. So many may wait for one share and no more.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from lunshare.drivers.errors import (
+    DeadlineExceeded,
+    DriverError,
+    HelperBusy,
+    Misconfigured,
+    NoSpace,
+    Unsupported,
+)
+from lunshare.drivers.helper.data import verification
+from lunshare.drivers.helper.data.progress import Long, Report
+from lunshare.drivers.helper.named_locks import Hold, Locks
+from lunshare.drivers.helper.nfs import files, share_requests
+from lunshare.drivers.helper.nfs.files import Share
+from lunshare.drivers.helper.nfs.mounts import Mount, Mounts
+from lunshare.drivers.helper.nfs.share_requests import Taken
+from lunshare.drivers.helper.served import PATH, Served
+from lunshare.drivers.helper.twins import Twins
+from lunshare.drivers.protocol import nfs_names
+
+#: Operations that one share may have under way. More than a daemon starts at
+#: once; far fewer than the helper has connections.
+MAX_WAITING = 32
+
+_PROBE = ".lunshare-probe"
+
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+
+#: What keeps a share from being used, by the error it answers.
+_TROUBLE = {
+    errno.EROFS: "read-only",
+    errno.EACCES: "denied",
+    errno.EPERM: "denied",
+    errno.ESTALE: "stale",
+}
+_REMEDY = {
+    "read-only": "export and mount it read-write",
+    "denied": "export it with no_root_squash, or let the user that its server maps"
+    " root to write in its directory",
+    "stale": "its server has another filesystem there now: end what uses it, then"
+    " umount it; the next check mounts it again",
+}
+
+Verb = Callable[[Mapping[str, Any], float], Any] | Long
+Step = Callable[[Share, Any], Any]
+
+
+class Shares:
+    """Every share of the node; see lunshare.drivers.nfs for what is asked of it.
+
+    :raises Misconfigured: the share is not mounted, stale, or cannot be written.
+    :raises NoSpace: nothing was left behind.
+    :raises DeadlineExceeded: the server does not answer; it may still be done.
+    """
+
+    def __init__(
+        self, mounts: Mounts, served: Served, twins: Twins | None = None
+    ) -> None:
+        self._mounts, self._served, self._locks = mounts, served, Locks(twins)
+        self._waiting: Counter[str] = Counter()
+        self._mutex = threading.Lock()
+
+    def verbs(self) -> dict[str, Verb]:
+        """All that can be asked, by name."""
+        table: dict[str, tuple[Callable[..., Any], Step]] = {
+            "share.room": (share_requests.point, files.room),
+            "share.list": (share_requests.point, files.listed),
+            "share.find": (share_requests.named, files.find),
+            "share.give": (share_requests.named, files.give),
+        }
+        long: dict[str, tuple[Callable[..., Any], Step]] = {
+            "share.make": (share_requests.make, files.make),
+            "share.grow": (share_requests.grow, files.grow),
+            "share.copy": (share_requests.copy, files.copy),
+            "share.take": (share_requests.take, files.take),
+            "share.drop": (share_requests.named, files.drop),
+        }
+        return {
+            "share.look": self._look,
+            **{name: self._verb(name, *each) for name, each in table.items()},
+            **{name: Long(self._verb(name, *each)) for name, each in long.items()},
+        }
+
+    def _verb(
+        self, verb: str, form: Callable[..., Any], step: Step
+    ) -> Callable[..., Any]:
+        def ask(
+            given: Mapping[str, Any], seconds: float, report: Report | None = None
+        ) -> Any:
+            asked = form(given)
+            self._need_served(asked)
+            mount = self._mounts.find(asked.point)
+            if mount is None:
+                raise Misconfigured(
+                    f"share at {asked.point} is not mounted",
+                    "the next check of its backend mounts it, or says why it cannot",
+                )
+            what = f"{verb} {asked.name}".strip()
+            name, todo = asked.name or verb, _step(step, asked)
+            with _told(mount, asked.name):
+                return self._patiently(mount, name, what, (seconds, report), todo)
+
+        return ask
+
+    def _look(self, given: Mapping[str, Any], seconds: float) -> dict[str, Any]:
+        """What is mounted there and whether it can be written; by a file of ours."""
+        asked = share_requests.point(given)
+        self._need_served(asked)
+        mount = self._mounts.find(asked.point)
+        if mount is None:
+            return {"source": "", "trouble": ""}
+        if mount.hides_locks:
+            return {
+                "source": mount.source,
+                "trouble": "mounted with local locks",
+                "remedy": "umount it; the next check mounts it without nolock",
+            }
+        try:
+            self._patiently(mount, _PROBE, "share.look", (seconds, None), _probe)
+            trouble = ""
+        except OSError as error:
+            if error.errno not in {*_TROUBLE, *_FULL}:
+                raise DriverError(f"share {mount.source}: {error.strerror}") from None
+            trouble = _TROUBLE.get(error.errno, "")  # one that is full is no trouble
+        return {
+            "source": mount.source,
+            "trouble": trouble,
+            "remedy": _REMEDY.get(trouble, ""),
+        }
+
+    def _need_served(self, asked: Any) -> None:
+        self._served.point(asked.point)
+        if self._served.manage or not isinstance(asked, Taken):
+            return
+        if not nfs_names.given(asked.reference):
+            what = "taking over a file that is not lunshare's"
+            raise Unsupported(what, f"set manage_foreign_disks = yes in {PATH}")
+
+    def _patiently(
+        self,
+        mount: Mount,
+        name: str,
+        what: str,
+        time: tuple[float, Report | None],
+        step: Callable[[Share], Any],
+    ) -> Any:
+        """Do it in a thread of its own; nobody waits longer than so many seconds.
+
+        With a report they count from its last progress.
+        """
+        answers: list[Any] = []
+
+        def run(hold: Hold) -> None:
+            try:
+                with self._mounts.entered(mount) as directory:
+                    share = Share(directory, mount, self._mounts, hold.clock(what))
+                    answers.append(step(share))
+            finally:
+                self._count(mount, -1)
+
+        (seconds, report), where = time, f"{mount.point}/{name}"
+        with self._locks.hold(where, seconds, mount.point, report) as hold:
+            self._admit(mount, what, seconds)
+            try:
+                hold.patiently(f"{what} on {mount.source}", run, hold)
+            except HelperBusy:  # it has not begun
+                self._count(mount, -1)
+                raise
+        return answers[0]
+
+    def _admit(self, mount: Mount, what: str, seconds: float) -> None:
+        with self._mutex:
+            if self._waiting[mount.point] >= MAX_WAITING:
+                many = f"{what}, behind {MAX_WAITING} others on {mount.source},"
+                raise DeadlineExceeded(many, seconds)
+            self._waiting[mount.point] += 1
+
+    def _count(self, mount: Mount, change: int) -> None:
+        with self._mutex:
+            self._waiting[mount.point] += change
+
+
+def _step(step: Step, asked: Any) -> Callable[[Share], Any]:
+    return lambda share: step(share, asked)
+
+
+def _probe(share: Share) -> None:
+    """Write a file and remove it: a share tells only so that it is read-only."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    file = os.open(_PROBE, flags, 0o600, dir_fd=share.directory)
+    try:
+        verification.write(file, memoryview(b"lunshare"), 0)
+        os.fsync(file)
+    finally:
+        os.close(file)
+        # Another node of the same share may have been quicker.
+        if files.there(share, _PROBE):
+            os.unlink(_PROBE, dir_fd=share.directory)
+
+
+@contextmanager
+def _told(mount: Mount, name: str) -> Iterator[None]:
+    """The kernel's and the server's refusals as errors of ours."""
+    try:
+        yield
+    except OSError as error:
+        why = error.strerror or str(error)
+        if error.errno in _FULL:
+            raise NoSpace(mount.source, f"its server says: {why}") from None
+        trouble = _TROUBLE.get(error.errno or 0)
+        if trouble:
+            what = f"share {mount.source} is {trouble} ({why})"
+            raise Misconfigured(what, _REMEDY[trouble]) from None
+        raise DriverError(f"share {mount.source}, {name}: {why}") from None
