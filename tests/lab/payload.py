@@ -70,7 +70,12 @@ def package(python: Path, out: Path) -> None:
 def _files(repository: Path) -> list[str]:
     found = sh(["git", "-C", repository, "ls-files", "-coz", "--exclude-standard"])
     names = sorted({name for name in found.split("\0") if name})
-    return [name for name in names if (repository / name).is_file()]
+    return [name for name in names if _carried(repository / name)]
+
+
+def _carried(path: Path) -> bool:
+    """Whether git's file is there: a regular one, or a link to a folder."""
+    return path.is_symlink() or path.is_file()
 
 
 def _owned_by_root(info: tarfile.TarInfo) -> tarfile.TarInfo:
