@@ -22,31 +22,31 @@ from lunshare.agent.reporter import Reporter
 from lunshare.agent.service.attachments import unanswered
 from lunshare.agent.service.attachments.access import Access
 from lunshare.agent.service.attachments.service import Attachments
-from lunshare.agent.service.attachments.unanswered import Answers
+from lunshare.agent.service.attachments.unanswered import UnansweredRequests
 from lunshare.agent.service.hosts import Hosts
-from lunshare.agent.service.job_runner import Jobs
+from lunshare.agent.service.job_runner import JobRunner
 from lunshare.agent.service.messages import Messages
 from lunshare.agent.service.node import Node
 from lunshare.agent.service.orphans import Orphans
-from lunshare.agent.service.purger import Purging
-from lunshare.agent.service.reconcile import Reconcile
-from lunshare.agent.service.recovery import Resume
+from lunshare.agent.service.purger import Purger
+from lunshare.agent.service.reconcile import Reconciler
+from lunshare.agent.service.recovery import Recovery
 from lunshare.agent.service.scheduling import weighers
-from lunshare.agent.service.scheduling.pools import Places
+from lunshare.agent.service.scheduling.pools import Pools
 from lunshare.agent.service.scheduling.scheduler import Scheduler
 from lunshare.agent.service.services import Services
 from lunshare.agent.service.snapshots import Snapshots
 from lunshare.agent.service.types import Types
-from lunshare.agent.service.volumes.create import Making
-from lunshare.agent.service.volumes.extend import Extending
-from lunshare.agent.service.volumes.manage import Handing
-from lunshare.agent.service.volumes.migrate import Moving
-from lunshare.agent.service.volumes.reset_status import Resetting
-from lunshare.agent.service.volumes.revert import Reverting
+from lunshare.agent.service.volumes.create import VolumeDisks
+from lunshare.agent.service.volumes.extend import VolumeExtender
+from lunshare.agent.service.volumes.manage import ForeignDisks
+from lunshare.agent.service.volumes.migrate import VolumeMigrator
+from lunshare.agent.service.volumes.reset_status import StatusResetter
+from lunshare.agent.service.volumes.revert import VolumeReverter
 from lunshare.agent.service.volumes.service import Volumes
-from lunshare.agent.service.wiper import Wiping
+from lunshare.agent.service.wiper import Wiper
 from lunshare.agent.timers import Loop
-from lunshare.agent.volume_locks import Locks
+from lunshare.agent.volume_locks import VolumeLocks
 from lunshare.drivers.base import Root
 from lunshare.drivers.helper_client import Helper
 
@@ -62,11 +62,11 @@ class Assembly:
 
     app: Callable[..., Any]
     services: Services
-    reconcile: Reconcile
+    reconcile: Reconciler
     backends: Backends
-    loops: tuple[Loop | Wiping | Reporter, ...]
+    loops: tuple[Loop | Wiper | Reporter, ...]
     database: Database
-    jobs: Jobs
+    jobs: JobRunner
     timer: Loop
 
     def start(self, reconcile_again: bool) -> None:
@@ -90,7 +90,7 @@ class Assembly:
                 loop.stop(0)
         for loop in self.loops:
             loop.stop(max(0.1, until - time.monotonic()))
-        ended = self.jobs.end(until) and not any(loop.alive for loop in self.loops)
+        ended = self.jobs.stop(until) and not any(loop.alive for loop in self.loops)
         if ended:
             self.database.close()
         return ended
@@ -108,68 +108,68 @@ def assemble(conf: cfg.ConfigOpts, root: Root | None = None) -> Assembly:
     backends = load(conf, root)
     database = Database(database_url(conf), connections=_CONNECTIONS)
     migrations.upgrade(database)
-    locks = Locks(conf.volume_lock_timeout, share_of(conf.osapi_threads), MOMENT)
+    locks = VolumeLocks(conf.volume_lock_timeout, share_of(conf.osapi_threads), MOMENT)
     access = Access(database, backends)
     node = Node(database, backends, conf.host, conf.storage_availability_zone)
     types = Types(database, conf.default_volume_type)
-    jobs = Jobs(conf.create_wait)
-    wiping = Wiping(backends)
+    jobs = JobRunner(conf.create_wait)
+    wiper = Wiper(backends)
     messages = Messages(database, conf.message_ttl)
     scheduler = Scheduler(node, types, messages, _multipliers(conf))
-    places = Places(node, backends, scheduler, conf.storage_availability_zone)
-    answered = Answers(database)
-    purging = Purging(database, conf.database.deleted_rows_ttl)
-    making = Making(database, backends, locks, node=node, wiping=wiping)
+    pools = Pools(node, backends, scheduler, conf.storage_availability_zone)
+    unanswered_requests = UnansweredRequests(database)
+    purger = Purger(database, conf.database.deleted_rows_ttl)
+    volume_disks = VolumeDisks(database, backends, locks, node=node, wiper=wiper)
     services = Services(
         volumes=Volumes(
             database,
-            making=making,
+            volume_disks=volume_disks,
             types=types,
             node=node,
             jobs=jobs,
-            places=places,
+            pools=pools,
         ),
         attachments=Attachments(
             database,
             access,
             locks,
-            answered,
+            unanswered_requests,
             widen=conf.mixed_modes_per_host == "widen",
         ),
         types=types,
         node=node,
         snapshots=Snapshots(database, backends, locks, jobs),
-        extending=Extending(
+        extender=VolumeExtender(
             database,
             backends,
             locks,
             access=access,
             node=node,
             jobs=jobs,
-            places=places,
+            pools=pools,
         ),
-        reverting=Reverting(database, backends, locks, jobs),
-        wiping=wiping,
-        handing=Handing(
+        reverter=VolumeReverter(database, backends, locks, jobs),
+        wiper=wiper,
+        foreign_disks=ForeignDisks(
             database,
             backends,
             locks,
-            making=making,
+            volume_disks=volume_disks,
             types=types,
             node=node,
             jobs=jobs,
-            places=places,
+            pools=pools,
         ),
-        resetting=Resetting(database, backends, locks),
-        moving=Moving(
+        status_resetter=StatusResetter(database, backends, locks),
+        migrator=VolumeMigrator(
             database,
             backends,
             locks,
             types=types,
             node=node,
             jobs=jobs,
-            places=places,
-            wiping=wiping,
+            pools=pools,
+            wiper=wiper,
         ),
         scheduler=scheduler,
         messages=messages,
@@ -180,27 +180,27 @@ def assemble(conf: cfg.ConfigOpts, root: Root | None = None) -> Assembly:
             locks,
             types=types,
             node=node,
-            places=places,
-            wiping=wiping,
+            pools=pools,
+            wiper=wiper,
         ),
     )
-    reconcile = Reconcile(
+    reconcile = Reconciler(
         database,
         backends,
         locks,
         access=access,
         node=node,
-        resume=Resume(database, backends, jobs, making, services),
+        recovery=Recovery(database, backends, jobs, volume_disks, services),
     )
     reports = reporter.make(conf, node.reports)
     timer = Loop("reconcile", conf.reconcile_interval, reconcile.run)
-    loops: tuple[Loop | Wiping | Reporter, ...] = (
+    loops: tuple[Loop | Wiper | Reporter, ...] = (
         timer,
         Loop("database", PROBE_SECONDS, database.probe),
         Loop("stats", conf.backend_stats_polling_interval, node.refresh),
-        Loop("answers", unanswered.MOMENT, answered.once),
-        Loop("purge", _PURGE_SECONDS, purging.once),
-        wiping,
+        Loop("answers", unanswered.MOMENT, unanswered_requests.mark_answered),
+        Loop("purge", _PURGE_SECONDS, purger.purge),
+        wiper,
         *([reports] if reports else []),
     )
     app = build_app(services, _api_settings(conf))

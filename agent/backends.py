@@ -28,7 +28,7 @@ from lunshare.agent.errors import (
     Invalid,
     StartupError,
 )
-from lunshare.agent.worker_turns import away
+from lunshare.agent.worker_turns import waiting
 from lunshare.drivers import errors as driver_errors
 from lunshare.drivers import registry
 from lunshare.drivers.backend import Backend
@@ -62,7 +62,7 @@ _SUSPECT_SECONDS = 1.0
 LATE = 30.0
 
 
-class Slots:
+class OperationLimit:
     """How many requests may work on a backend at once.
 
     One more waits for a moment, unless what is under way has taken longer than
@@ -85,7 +85,7 @@ class Slots:
     def _acquired(self, wait: float) -> bool:
         if self._free.acquire(blocking=False):
             return True
-        with away():
+        with waiting():
             return self._free.acquire(timeout=wait)
 
     def release(self) -> None:
@@ -94,7 +94,7 @@ class Slots:
         self._free.release()
 
 
-class Look:
+class HealthCheck:
     """One look at a backend, under way or done.
 
     Storage that hangs may keep it for as long as its drivers let it; nobody
@@ -103,7 +103,7 @@ class Look:
 
     def __init__(self, name: str, work: Callable[[], None]) -> None:
         """Begin."""
-        self.done, self.told = threading.Event(), False
+        self.done, self.reported = threading.Event(), False
         self._work, self._since = work, time.monotonic()
         threading.Thread(target=self._run, name=f"look-{name}", daemon=True).start()
 
@@ -135,19 +135,19 @@ class NodeBackend:
     name: str
     driver: Backend
     options: Mapping[str, Any]
-    slots: Slots
+    slots: OperationLimit
     capacity: Capacity | None = None
     wipes: tuple[Wipe, ...] = ()
     checked_at: float = 0.0
     came_up: Callable[[], None] = lambda: None
     _found: str | None = _UNSEEN
-    _look: Look | None = None
+    _check: HealthCheck | None = None
     _mutex: threading.Lock = field(default_factory=threading.Lock)
 
     @property
     def problem(self) -> str | None:
         """What is wrong with it: as the last look found, or that one hangs."""
-        look = self._look
+        look = self._check
         return (look.late() if look else None) or self._found
 
     @property
@@ -161,7 +161,7 @@ class NodeBackend:
         return self._found not in (None, _UNSEEN)
 
     @contextmanager
-    def working(self) -> Iterator[Backend]:
+    def for_request(self) -> Iterator[Backend]:
         """The driver, for one operation; its errors become ours.
 
         :raises BackendUnavailable: too many operations wait for it already.
@@ -178,8 +178,8 @@ class NodeBackend:
             self.slots.release()
 
     @contextmanager
-    def working_alone(self) -> Iterator[Backend]:
-        """As ``working``, for a worker that holds no request's thread."""
+    def for_job(self) -> Iterator[Backend]:
+        """As ``for_request``, for a worker that holds no request's thread."""
         with self._watched():
             yield self.driver
 
@@ -191,22 +191,22 @@ class NodeBackend:
         timer to learn that a volume group is gone.
         """
         try:
-            with away(), translated():
+            with waiting(), translated():
                 yield
         except BackendFailed:
             if time.time() - self.checked_at > _SUSPECT_SECONDS:
-                self.look()
+                self.start_check()
             raise
 
-    def look(self) -> Look:
+    def start_check(self) -> HealthCheck:
         """Begin to refresh it, in a thread of its own, unless that is under way."""
         with self._mutex:
-            if self._look is None or self._look.done.is_set():
-                self._look = Look(self.name, self.refresh)
-            elif (late := self._look.late()) and not self._look.told:
-                self._look.told = True
+            if self._check is None or self._check.done.is_set():
+                self._check = HealthCheck(self.name, self.refresh)
+            elif (late := self._check.late()) and not self._check.reported:
+                self._check.reported = True
                 LOG.error("[%s] STATE up=False problem=%s", self.name, late)
-            return self._look
+            return self._check
 
     def refresh(self) -> None:
         """Check it and read its capacity; remember what is wrong, if anything."""
@@ -328,4 +328,4 @@ def _load_one(conf: cfg.ConfigOpts, name: str, root: Root, share: int) -> NodeBa
         driver = Backend(volumes(name, options, root), target(name, options, root))
     except (driver_errors.DriverError, cfg.Error, ValueError) as error:
         raise StartupError(f"backend section [{name}]: {error}") from error
-    return NodeBackend(name, driver, options, Slots(share))
+    return NodeBackend(name, driver, options, OperationLimit(share))

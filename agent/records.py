@@ -22,7 +22,7 @@ from lunshare.agent.states import (
 
 
 @dataclass(frozen=True, slots=True)
-class Context:
+class RequestContext:
     """Who asks. ``request_id`` ties a log line to an answer."""
 
     user_id: str
@@ -171,7 +171,7 @@ class NewSnapshot:
 
 
 @dataclass(frozen=True, slots=True)
-class NewManaged:
+class ManageRequest:
     """A checked request to make somebody's disk, ``reference``, a volume of ours.
 
     ``host`` is host@backend or host@backend#pool.
@@ -307,7 +307,7 @@ class Orphan:
 
 
 @dataclass(frozen=True, slots=True)
-class Recovered:
+class RecoverRequest:
     """A checked request to give an orphaned disk its row again."""
 
     volume_id: str

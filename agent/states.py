@@ -60,7 +60,7 @@ class SnapshotStatus(enum.StrEnum):
 
 
 #: from, to, and when it happens. Any other move is a bug and is refused.
-VOLUME_MOVES: tuple[tuple[VolumeStatus, VolumeStatus, str], ...] = (
+VOLUME_TRANSITIONS: tuple[tuple[VolumeStatus, VolumeStatus, str], ...] = (
     (VolumeStatus.CREATING, VolumeStatus.AVAILABLE, "the disk is made"),
     (VolumeStatus.CREATING, VolumeStatus.ERROR, "the disk could not be made"),
     (VolumeStatus.CREATING, VolumeStatus.DELETING, "a stuck creation is given up"),
@@ -95,7 +95,7 @@ VOLUME_MOVES: tuple[tuple[VolumeStatus, VolumeStatus, str], ...] = (
     (VolumeStatus.MAINTENANCE, VolumeStatus.AVAILABLE, "it is moved, or could not be"),
 )
 
-SNAPSHOT_MOVES: tuple[tuple[SnapshotStatus, SnapshotStatus, str], ...] = (
+SNAPSHOT_TRANSITIONS: tuple[tuple[SnapshotStatus, SnapshotStatus, str], ...] = (
     (SnapshotStatus.CREATING, SnapshotStatus.AVAILABLE, "the bytes are kept"),
     (SnapshotStatus.CREATING, SnapshotStatus.ERROR, "the bytes could not be kept"),
     (SnapshotStatus.CREATING, SnapshotStatus.DELETING, "its volume is not to be had"),
@@ -105,7 +105,7 @@ SNAPSHOT_MOVES: tuple[tuple[SnapshotStatus, SnapshotStatus, str], ...] = (
     (SnapshotStatus.DELETING, SnapshotStatus.ERROR_DELETING, "it stayed"),
 )
 
-ATTACHMENT_MOVES: tuple[tuple[AttachStatus, AttachStatus, str], ...] = (
+ATTACHMENT_TRANSITIONS: tuple[tuple[AttachStatus, AttachStatus, str], ...] = (
     (AttachStatus.RESERVED, AttachStatus.ATTACHING, "a connector is given"),
     (AttachStatus.RESERVED, AttachStatus.ATTACHED, "completed with no connector"),
     (AttachStatus.ATTACHING, AttachStatus.ATTACHING, "another connector is given"),
@@ -199,19 +199,19 @@ ATTACHMENT_PRIORITY = (
 )
 
 
-def may_move_volume(old: VolumeStatus, new: VolumeStatus) -> bool:
+def volume_may_change(old: VolumeStatus, new: VolumeStatus) -> bool:
     """Whether the table has this move."""
-    return any((old, new) == move[:2] for move in VOLUME_MOVES)
+    return any((old, new) == move[:2] for move in VOLUME_TRANSITIONS)
 
 
-def may_move_snapshot(old: SnapshotStatus, new: SnapshotStatus) -> bool:
+def snapshot_may_change(old: SnapshotStatus, new: SnapshotStatus) -> bool:
     """Whether the table has this move."""
-    return any((old, new) == move[:2] for move in SNAPSHOT_MOVES)
+    return any((old, new) == move[:2] for move in SNAPSHOT_TRANSITIONS)
 
 
-def may_move_attachment(old: AttachStatus, new: AttachStatus) -> bool:
+def attachment_may_change(old: AttachStatus, new: AttachStatus) -> bool:
     """Whether the table has this move."""
-    return any((old, new) == move[:2] for move in ATTACHMENT_MOVES)
+    return any((old, new) == move[:2] for move in ATTACHMENT_TRANSITIONS)
 
 
 def volume_status(
@@ -230,9 +230,9 @@ def _page() -> str:
     """docs/states.md, drawn from the tables above (``make states``)."""
     parts = ["# States\n\nDrawn from `agent/states.py` by `make states`.\n"]
     for title, moves in (
-        ("Volume", VOLUME_MOVES),
-        ("Snapshot", SNAPSHOT_MOVES),
-        ("Attachment", ATTACHMENT_MOVES),
+        ("Volume", VOLUME_TRANSITIONS),
+        ("Snapshot", SNAPSHOT_TRANSITIONS),
+        ("Attachment", ATTACHMENT_TRANSITIONS),
     ):
         parts.append(f"\n## {title}\n\n```mermaid\nstateDiagram-v2\n")
         parts += [f"    {old} --> {new}: {why}\n" for old, new, why in moves]

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from oslo_concurrency import lockutils
 
 from lunshare.agent.errors import Busy
-from lunshare.agent.worker_turns import away
+from lunshare.agent.worker_turns import waiting
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class _Holder:
     since: float
 
 
-class Locks:
+class VolumeLocks:
     """Locks by volume id, for the threads of this process.
 
     There is one process a state path (lunshare.agent.main), so no lock file is needed.
@@ -63,7 +63,7 @@ class Locks:
         """All wait a moment, which is enough where nothing hangs; a few wait on."""
         if lock.acquire(blocking=False):
             return True
-        with away():
+        with waiting():
             return self._waited(lock, volume_id, wait)
 
     def _waited(self, lock: threading.Semaphore, volume_id: str, wait: float) -> bool:

@@ -40,7 +40,7 @@ class _Thread:
         self.wake.acquire()
 
 
-class Turns(Generic[Item]):
+class TurnQueue(Generic[Item]):
     """A queue of work, and the turns of the threads that take from it."""
 
     def __init__(self, at_once: int) -> None:
@@ -134,19 +134,19 @@ class _Mine(threading.local):
     """What a thread of a pool knows of itself."""
 
     thread: _Thread | None = None
-    turns: Turns[object] | None = None
+    turns: TurnQueue[object] | None = None
 
 
 _MINE = _Mine()
 
 
-def _me(turns: Turns[Item]) -> _Thread:
+def _me(turns: TurnQueue[Item]) -> _Thread:
     if _MINE.thread is None:
         _MINE.thread, _MINE.turns = _Thread(), turns  # type: ignore[assignment]
     return _MINE.thread
 
 
-class _Away:
+class _Waiting:
     """``with away():`` around what waits. Nothing where no turn is kept."""
 
     def __enter__(self) -> None:
@@ -158,12 +158,12 @@ class _Away:
             _MINE.turns.back()
 
 
-_AWAY = _Away()
+_WAITING = _Waiting()
 
 
-def away() -> _Away:
+def waiting() -> _Waiting:
     """A block in which the calling thread waits, and needs no turn."""
-    return _AWAY
+    return _WAITING
 
 
 class Workers(Generic[Item]):
@@ -173,7 +173,7 @@ class Workers(Generic[Item]):
         self, name: str, threads: int, at_once: int, work: Callable[[Item], None]
     ) -> None:
         """``work`` must not raise."""
-        self.turns: Turns[Item] = Turns(at_once)
+        self.turns: TurnQueue[Item] = TurnQueue(at_once)
         self._work = work
         self._threads = [
             threading.Thread(target=self._run, name=f"{name} {number}", daemon=True)

@@ -14,17 +14,17 @@ from lunshare.agent.assemble import Assembly, assemble
 from lunshare.agent.main import configure
 from lunshare.agent.records import (
     Attachment,
-    Context,
     NewAttachment,
     NewVolume,
     Page,
+    RequestContext,
     Volume,
 )
 from lunshare.drivers.errors import TargetFailed
 from lunshare.drivers.fake_storage import Failures
 from lunshare.drivers.targets.fake import FakeTarget
 
-CTX = Context("user", "project", True, "req-test")
+CTX = RequestContext("user", "project", True, "req-test")
 
 CONFIG = """
 [DEFAULT]

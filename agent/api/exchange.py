@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lunshare.agent.api.settings import ApiSettings
-from lunshare.agent.records import Context
+from lunshare.agent.records import RequestContext
 from lunshare.agent.service.services import Services
 
 Version = tuple[int, int]
@@ -27,7 +27,7 @@ class Call:
 
     services: Services
     settings: ApiSettings
-    ctx: Context
+    ctx: RequestContext
     version: Version
     root: str
     project: str

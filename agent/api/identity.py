@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from lunshare.agent.errors import Invalid
-from lunshare.agent.records import Context
+from lunshare.agent.records import RequestContext
 
 _NAME_MAX = 255
 _ANYONE = "admin"
@@ -13,7 +13,7 @@ _ANYONE = "admin"
 
 def noauth(
     token: str | None, path_project: str | None, default_project: str, request_id: str
-) -> Context:
+) -> RequestContext:
     """The context of a caller who is believed.
 
     A token "user:project" names both; any other, or none, names nothing, and
@@ -32,6 +32,6 @@ def noauth(
         raise Invalid(
             f"User and project must be at most {_NAME_MAX} printable characters each."
         )
-    return Context(
+    return RequestContext(
         user_id=user, project_id=project, is_admin=True, request_id=request_id
     )

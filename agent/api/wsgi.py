@@ -24,7 +24,7 @@ from lunshare.agent.api.faults import Fault
 from lunshare.agent.api.routes import Route
 from lunshare.agent.api.settings import ApiSettings
 from lunshare.agent.errors import Invalid
-from lunshare.agent.records import Context
+from lunshare.agent.records import RequestContext
 from lunshare.agent.service.services import Services
 
 __all__ = ["ApiSettings", "build_app"]
@@ -32,7 +32,7 @@ __all__ = ["ApiSettings", "build_app"]
 _API = "/v3/"
 _JSON = "application/json"
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
-_NOBODY = Context(user_id="", project_id="", is_admin=False, request_id="")
+_NOBODY = RequestContext(user_id="", project_id="", is_admin=False, request_id="")
 
 
 class Entry:
@@ -40,7 +40,7 @@ class Entry:
 
     def __init__(self) -> None:
         self.request_id = f"req-{uuid.uuid4()}"
-        self.ctx: Context = _NOBODY
+        self.ctx: RequestContext = _NOBODY
         self.version: Version | None = None
         self.project = ""
 

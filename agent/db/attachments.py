@@ -18,7 +18,7 @@ from lunshare.agent.db import paging
 from lunshare.agent.db.engine import now
 from lunshare.agent.db.schema import VOLUME_ATTACHMENT, VOLUMES
 from lunshare.agent.records import Attachment, Page
-from lunshare.agent.states import POSSIBLE, WANTED, AttachStatus, may_move_attachment
+from lunshare.agent.states import POSSIBLE, WANTED, AttachStatus, attachment_may_change
 
 _A = VOLUME_ATTACHMENT.c
 _HERE = _A.deleted == sa.false()
@@ -219,7 +219,7 @@ def move(
 
     ``values`` are other fields of lunshare.agent.records.Attachment, written with it.
     """
-    if not all(may_move_attachment(status, new) for status in old):
+    if not all(attachment_may_change(status, new) for status in old):
         raise AssertionError(
             f"lunshare.agent.states has no move from {sorted(old)} to {new}"
         )

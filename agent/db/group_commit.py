@@ -18,7 +18,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from lunshare.agent.worker_turns import away
+from lunshare.agent.worker_turns import waiting
 
 #: Transactions of one commit; more would make the first one wait too long.
 _MOST = 32
@@ -57,7 +57,7 @@ class Group:
             self._undo(batch, error)
             raise
         if not self._leave(batch):
-            with away():
+            with waiting():
                 batch.done.wait()
         if batch.error is not None:
             raise batch.error
@@ -73,7 +73,7 @@ class Group:
         with self._counter:
             self._waiting += 1
         if not self._writer.acquire(blocking=False):
-            with away():
+            with waiting():
                 self._writer.acquire()
         with self._counter:
             self._waiting -= 1
@@ -116,7 +116,7 @@ class Group:
         connection: Any = self._connection
         self._batch = None
         try:
-            with away():
+            with waiting():
                 connection.commit()
         except BaseException as error:
             batch.error = error

@@ -14,7 +14,7 @@ from lunshare.agent.db import paging
 from lunshare.agent.db.engine import now
 from lunshare.agent.db.schema import SNAPSHOTS, VOLUMES
 from lunshare.agent.records import Page, Snapshot
-from lunshare.agent.states import SnapshotStatus, VolumeStatus, may_move_snapshot
+from lunshare.agent.states import SnapshotStatus, VolumeStatus, snapshot_may_change
 
 _S = SNAPSHOTS.c
 _V = VOLUMES.c
@@ -178,7 +178,7 @@ def move(
     With ``unread`` it also fails while a volume is being made of it, or taken
     back to it.
     """
-    if not all(may_move_snapshot(status, new) for status in old):
+    if not all(snapshot_may_change(status, new) for status in old):
         raise AssertionError(
             f"lunshare.agent.states has no move from {sorted(old)} to {new}"
         )

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from lunshare.agent.db.engine import now
 from lunshare.agent.db.schema import SNAPSHOTS, VOLUME_ATTACHMENT, VOLUMES
 from lunshare.agent.records import Volume
-from lunshare.agent.states import VolumeStatus, may_move_volume
+from lunshare.agent.states import VolumeStatus, volume_may_change
 
 _V = VOLUMES.c
 _A = VOLUME_ATTACHMENT.c
@@ -77,7 +77,7 @@ def move(
     ``unsnapped`` while it has snapshots, with ``uncloned`` while it has clones
     that are not whole yet. ``values`` are other columns, written with it.
     """
-    if not may_move_volume(seen.own_status, new):
+    if not volume_may_change(seen.own_status, new):
         raise AssertionError(
             f"lunshare.agent.states has no move from {seen.own_status} to {new}"
         )

@@ -11,7 +11,7 @@ from lunshare.agent.backends import Backends, NodeBackend
 from lunshare.agent.db import attachments, volumes
 from lunshare.agent.db.engine import Database
 from lunshare.agent.errors import AgentError, BackendUnavailable, NotFound
-from lunshare.agent.records import Attachment, Context, HostAccess, Volume
+from lunshare.agent.records import Attachment, HostAccess, RequestContext, Volume
 from lunshare.agent.service.attachments import wanted_state
 from lunshare.agent.states import WANTED
 from lunshare.drivers.values import LiveConnector, LiveExport
@@ -31,7 +31,7 @@ class Hosts:
     def __init__(self, db: Database, backends: Backends) -> None:
         self._db, self._backends = db, backends
 
-    def list(self, ctx: Context, volume_id: str | None = None) -> Lines:
+    def list(self, ctx: RequestContext, volume_id: str | None = None) -> Lines:
         """The hosts of one volume, or of all; a line for each attachment.
 
         A backend that does not answer is named in the lines of its volumes.
@@ -83,7 +83,7 @@ class Hosts:
 def _observed(backend: NodeBackend, volume_id: str | None) -> tuple[LiveExport, ...]:
     if backend.problem is not None:
         raise BackendUnavailable(backend.problem)
-    with backend.working() as driver:
+    with backend.for_request() as driver:
         if volume_id is None:
             return driver.target.observe()
         one = driver.target.live(volume_id)

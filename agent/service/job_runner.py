@@ -13,7 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from oslo_log import log
 
 from lunshare.agent.errors import AgentError
-from lunshare.agent.worker_turns import away
+from lunshare.agent.worker_turns import waiting
 
 LOG = log.getLogger(__name__)
 
@@ -34,7 +34,7 @@ class _Job:
         self.again: _Job | None = None
 
 
-class Jobs:
+class JobRunner:
     """Runs the steps of operations in threads that are no request's.
 
     A step takes the id of its volume or snapshot, reads from the row what there
@@ -43,13 +43,13 @@ class Jobs:
     """
 
     def __init__(self, patience: float) -> None:
-        """``patience``: seconds that ``attempt`` waits."""
+        """``patience``: seconds that ``run_and_wait`` waits."""
         self._patience = patience
         self._mutex = threading.Lock()
         self._pools: dict[tuple[str, bool], ThreadPoolExecutor] = {}
         self._jobs: dict[tuple[Step, str], _Job] = {}
 
-    def end(self, until: float = math.inf) -> bool:
+    def stop(self, until: float = math.inf) -> bool:
         """Let what is under way end; what waits for a thread is left to a restart.
 
         Whether all had ended at ``until``, a moment of time.monotonic().
@@ -66,7 +66,7 @@ class Jobs:
                 if kind is copies:
                     pool.shutdown(wait=True, cancel_futures=True)
 
-    def start(
+    def submit(
         self, step: Step, ident: str, backend: str, copies: bool = False
     ) -> Future[None]:
         """Have it done on a backend by a run that begins from now on.
@@ -108,18 +108,18 @@ class Jobs:
         else:
             job.future.set_exception(error)
 
-    def leave(self, step: Step, ident: str, backend: str) -> None:
+    def run_later(self, step: Step, ident: str, backend: str) -> None:
         """Have it done; if it fails, the log says so."""
-        self.start(step, ident, backend).add_done_callback(
+        self.submit(step, ident, backend).add_done_callback(
             _logged(step, ident, backend)
         )
 
-    def attempt(
+    def run_and_wait(
         self, step: Step, ident: str, backend: str, copies: bool = False
     ) -> None:
         """Have it done, and wait a little: what fails by then is raised here."""
-        job = self.start(step, ident, backend, copies)
-        with away():
+        job = self.submit(step, ident, backend, copies)
+        with waiting():
             done = wait([job], self._patience).done
         if done:
             job.result()

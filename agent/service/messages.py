@@ -12,7 +12,7 @@ from oslo_log import log
 from lunshare.agent.db import messages
 from lunshare.agent.db.engine import Database, now
 from lunshare.agent.errors import AgentError, NotFound
-from lunshare.agent.records import Context, Message, Page
+from lunshare.agent.records import Message, Page, RequestContext
 
 LOG = log.getLogger(__name__)
 
@@ -30,7 +30,11 @@ class Messages:
         self._db, self._ttl = db, timedelta(seconds=ttl)
 
     def record(
-        self, ctx: Context, event_id: str, text: str, resource_uuid: str | None = None
+        self,
+        ctx: RequestContext,
+        event_id: str,
+        text: str,
+        resource_uuid: str | None = None,
     ) -> None:
         """Keep a message; that it cannot be kept is logged, and no other error."""
         moment = now()
@@ -52,12 +56,12 @@ class Messages:
         except AgentError as error:
             LOG.error("[%s] MESSAGE lost: %s", ctx.request_id, error)
 
-    def list(self, ctx: Context, page: Page) -> list[Message]:
+    def list(self, ctx: RequestContext, page: Page) -> list[Message]:
         """A page of them."""
         with self._db.reading() as connection:
             return messages.page(connection, page)
 
-    def get(self, ctx: Context, message_id: str) -> Message:
+    def get(self, ctx: RequestContext, message_id: str) -> Message:
         """One message; whoever administers sees those of every project.
 
         :raises NotFound: there is none, or it has expired.
@@ -69,7 +73,7 @@ class Messages:
             raise NotFound("message", message_id)
         return found
 
-    def delete(self, ctx: Context, message_id: str) -> None:
+    def delete(self, ctx: RequestContext, message_id: str) -> None:
         """Remove one.
 
         :raises NotFound: there is none, or it has expired.

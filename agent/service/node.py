@@ -13,7 +13,7 @@ from lunshare.agent.backends import MOMENT, Backends, NodeBackend
 from lunshare.agent.db import services, volumes
 from lunshare.agent.db.engine import Database
 from lunshare.agent.errors import NotFound
-from lunshare.agent.records import Context, Health, Pool, ServiceState
+from lunshare.agent.records import Health, Pool, RequestContext, ServiceState
 from lunshare.agent.service import pool_stats
 
 _FIRST = 20.0  # seconds; the daemon gives its own, start_wait
@@ -21,7 +21,7 @@ _VOLUME = "cinder-volume"
 _SCHEDULER = "cinder-scheduler"
 
 
-class Promised:
+class ProvisionedCounts:
     """How many volumes and GiB each backend has promised.
 
     Counted in SQL once a period and kept up to date in between, so that
@@ -54,14 +54,14 @@ class Node:
     def __init__(self, db: Database, backends: Backends, host: str, zone: str) -> None:
         self._db, self._backends = db, backends
         self._host, self._zone = host, zone
-        self._promised = Promised()
+        self._provisioned = ProvisionedCounts()
         self._reconciled = False
         self._failed: tuple[str, ...] = ()
         self._unknown: tuple[str, ...] = ()
         self._left_out: tuple[str, ...] = ()
 
     def services(
-        self, ctx: Context, host: str | None = None, binary: str | None = None
+        self, ctx: RequestContext, host: str | None = None, binary: str | None = None
     ) -> list[ServiceState]:
         """The scheduler and one line for each backend.
 
@@ -79,7 +79,12 @@ class Node:
         ]
 
     def set_service(
-        self, ctx: Context, host: str, binary: str, enabled: bool, reason: str | None
+        self,
+        ctx: RequestContext,
+        host: str,
+        binary: str,
+        enabled: bool,
+        reason: str | None,
     ) -> ServiceState:
         """Enable or disable; a disabled backend takes no new volumes.
 
@@ -90,7 +95,7 @@ class Node:
             services.put(connection, host, binary, enabled, reason)
         return self._service(ctx, host, binary)
 
-    def pools(self, ctx: Context) -> list[Pool]:
+    def pools(self, ctx: RequestContext) -> list[Pool]:
         """What a scheduler may choose from."""
         return self._pools()
 
@@ -101,7 +106,7 @@ class Node:
             Pool(
                 name=f"{self._host}@{b.name}#{pool_stats.pool_name(b)}",
                 backend=b.name,
-                capabilities=pool_stats.capabilities(b, *self._promised.of(b.name)),
+                capabilities=pool_stats.capabilities(b, *self._provisioned.of(b.name)),
                 problem=b.problem or "",
                 closed=b.capacity.closed if b.capacity else "",
                 enabled=(self._service_host(b), _VOLUME) not in disabled,
@@ -110,7 +115,7 @@ class Node:
             for b in self._backends.values()
         ]
 
-    def pool(self, ctx: Context, host: str) -> Pool:
+    def pool(self, ctx: RequestContext, host: str) -> Pool:
         """The pool of host@backend, or of host@backend#pool.
 
         :raises NotFound: there is none of that name here.
@@ -129,13 +134,13 @@ class Node:
         }
 
     def refresh(self, wait: float | None = None) -> None:
-        """Look at every backend's state and room again, at all of them at once.
+        """HealthCheck at every backend's state and room again, at all of them at once.
 
         Who does not answer within ``wait`` seconds is left to it: the others are not
         held up. By default that is a moment; before the first reconcile it is longer,
         since a backend may have to activate every disk of its own after a boot.
         """
-        looks = [backend.look() for backend in self._backends.values()]
+        looks = [backend.start_check() for backend in self._backends.values()]
         self._count()
         usual = MOMENT if self._reconciled else _FIRST
         end = time.monotonic() + (usual if wait is None else wait)
@@ -147,12 +152,12 @@ class Node:
         with self._db.reading() as connection:
             used = volumes.backends(connection)
             for name in self._backends:
-                self._promised.put(name, *volumes.promised(connection, name))
+                self._provisioned.put(name, *volumes.promised(connection, name))
         self._left_out = tuple(sorted(used - set(self._backends)))
 
-    def promise(self, backend: str, count: int, gib: int) -> None:
+    def count_volume(self, backend: str, count: int, gib: int) -> None:
         """A volume came (1, its size) or went (-1, minus its size)."""
-        self._promised.add(backend, count, gib)
+        self._provisioned.add(backend, count, gib)
 
     def host_of(self, backend: str) -> str:
         """The host@backend#pool of a volume."""
@@ -193,7 +198,7 @@ class Node:
         """Remember what the last reconcile could not do and what it did not know."""
         self._reconciled, self._failed, self._unknown = True, failed, unknown
 
-    def _service(self, ctx: Context, host: str, binary: str) -> ServiceState:
+    def _service(self, ctx: RequestContext, host: str, binary: str) -> ServiceState:
         for line in self.services(ctx, host, binary):
             if line.host == host:
                 return line

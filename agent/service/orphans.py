@@ -16,13 +16,13 @@ from lunshare.agent.backends import Backends, NodeBackend, translated
 from lunshare.agent.db import deleted_rows, snapshots, volumes
 from lunshare.agent.db.engine import Database, now
 from lunshare.agent.errors import AgentError, BackendFailed, Conflict, Invalid, NotFound
-from lunshare.agent.records import Context, Orphan, Recovered, Volume
+from lunshare.agent.records import Orphan, RecoverRequest, RequestContext, Volume
 from lunshare.agent.service.node import Node
-from lunshare.agent.service.scheduling.pools import Places
+from lunshare.agent.service.scheduling.pools import Pools
 from lunshare.agent.service.types import Types
-from lunshare.agent.service.wiper import Wiping
+from lunshare.agent.service.wiper import Wiper
 from lunshare.agent.states import VolumeStatus
-from lunshare.agent.volume_locks import Locks
+from lunshare.agent.volume_locks import VolumeLocks
 from lunshare.drivers.values import GIB, Disk
 
 LOG = log.getLogger(__name__)
@@ -38,18 +38,18 @@ class Orphans:
         self,
         db: Database,
         backends: Backends,
-        locks: Locks,
+        locks: VolumeLocks,
         *,
         types: Types,
         node: Node,
-        places: Places,
-        wiping: Wiping,
+        pools: Pools,
+        wiper: Wiper,
     ) -> None:
         self._db, self._backends, self._locks = db, backends, locks
         self._types, self._node = types, node
-        self._places, self._wiping = places, wiping
+        self._pools, self._wiper = pools, wiper
 
-    def list(self, ctx: Context) -> All:
+    def list(self, ctx: RequestContext) -> All:
         """As they are now, on the backends that work.
 
         :raises BackendFailed: one of them does not answer.
@@ -59,7 +59,7 @@ class Orphans:
             raise BackendFailed("; ".join(failed))
         return orphans
 
-    def recover(self, ctx: Context, new: Recovered) -> Volume:
+    def recover(self, ctx: RequestContext, new: RecoverRequest) -> Volume:
         """Give a disk without a row its row again, under the same id.
 
         The volume is available and has no attachments.
@@ -75,7 +75,7 @@ class Orphans:
                 _need_no_row(connection, "disk", new.volume_id)
             backend, disk = self._disk(new.volume_id)
             self._need_closed(backend, new.volume_id)
-            why = self._places.lacks(ctx, backend.name, kind)
+            why = self._pools.unmet_specs(ctx, backend.name, kind)
             if why is not None:
                 raise Invalid(f"volume.volume_type: backend {backend.name}: {why}.")
             if disk.size < GIB:
@@ -91,7 +91,7 @@ class Orphans:
                 project_id=ctx.project_id,
                 user_id=ctx.user_id,
                 name=new.name,
-                availability_zone=self._places.zone,
+                availability_zone=self._pools.zone,
                 multiattach=kind.multiattach if kind else False,
                 volume_type_id=kind.id if kind else None,
                 created_at=now(),
@@ -99,14 +99,14 @@ class Orphans:
             )
             with self._db.writing() as connection:
                 _need_no_row(connection, "disk", new.volume_id)
-                self._types.unchanged(connection, kind)
+                self._types.check_unchanged(connection, kind)
                 deleted_rows.forget(connection, new.volume_id)
                 volumes.insert(connection, volume)
-        self._node.promise(backend.name, 1, volume.size)
+        self._node.count_volume(backend.name, 1, volume.size)
         LOG.info("[%s] RECOVERED volume=%s", backend.name, volume.id)
         return volume
 
-    def delete(self, ctx: Context, kind: str, ident: str) -> None:
+    def delete(self, ctx: RequestContext, kind: str, ident: str) -> None:
         """Delete one orphan, by its kind (export, disk, snapshot) and id.
 
         An export's sessions are ended as a detach ends them. A disk goes with its
@@ -121,19 +121,19 @@ class Orphans:
             backend = self._holder(kind, ident)
             if kind == "disk":
                 self._need_closed(backend, ident)
-            with backend.working() as driver:
+            with backend.for_request() as driver:
                 if kind == "export":
                     driver.target.remove(ident)
                 elif kind == "snapshot":
                     driver.volumes.delete_snapshot(ident)
                 else:
                     driver.volumes.delete(ident)
-        self._wiping.wake(backend.name)
+        self._wiper.wake(backend.name)
         LOG.warning("[%s] DELETED orphan %s=%s", backend.name, kind, ident)
 
     def _disk(self, volume_id: str) -> tuple[NodeBackend, Disk]:
         for backend in _up(self._backends):
-            with backend.working() as driver:
+            with backend.for_request() as driver:
                 for disk in driver.volumes.disks():
                     if disk.volume_id == volume_id:
                         return backend, disk
@@ -146,7 +146,7 @@ class Orphans:
         raise NotFound(f"orphaned {kind}", ident)
 
     def _need_closed(self, backend: NodeBackend, volume_id: str) -> None:
-        with backend.working() as driver:
+        with backend.for_request() as driver:
             export = driver.target.live(volume_id)
         if export is not None:
             raise Conflict(

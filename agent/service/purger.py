@@ -10,7 +10,7 @@ from datetime import timedelta
 from oslo_log import log
 
 from lunshare.agent.db.engine import Database, now
-from lunshare.agent.db.purge import purge
+from lunshare.agent.db.purge import purge as purge_rows
 
 LOG = log.getLogger(__name__)
 
@@ -20,14 +20,14 @@ _BATCH, _REST = 200, 4
 _SECONDS = 2.0
 
 
-class Purging:
+class Purger:
     """Takes deleted rows from the database when they have been kept long enough."""
 
     def __init__(self, db: Database, keep: float) -> None:
         """``keep``: seconds."""
         self._db, self._keep = db, timedelta(seconds=keep)
 
-    def once(self) -> int:
+    def purge(self) -> int:
         """Take what is due, for a moment; how many rows there were."""
         before, found = now() - self._keep, 0
         end = time.monotonic() + _SECONDS
@@ -35,7 +35,7 @@ class Purging:
         while taken == _BATCH and time.monotonic() < end:
             began = time.monotonic()
             with self._db.writing() as connection:
-                taken = purge(connection, before, _BATCH)
+                taken = purge_rows(connection, before, _BATCH)
             found += taken
             if taken == _BATCH:
                 time.sleep(min(1.0, _REST * (time.monotonic() - began)))

@@ -23,9 +23,9 @@ from lunshare.agent.errors import AgentError, Busy
 from lunshare.agent.records import Attachment, Volume
 from lunshare.agent.service.attachments.access import Access
 from lunshare.agent.service.node import Node
-from lunshare.agent.service.recovery import Resume
+from lunshare.agent.service.recovery import Recovery
 from lunshare.agent.states import AttachStatus
-from lunshare.agent.volume_locks import Locks
+from lunshare.agent.volume_locks import VolumeLocks
 from lunshare.drivers.values import GIB, Disk
 
 LOG = log.getLogger(__name__)
@@ -37,7 +37,7 @@ Progress = Callable[[int, int], None]
 
 
 @dataclass
-class Outcome:
+class ReconcileResult:
     """What one pass did: sentences for the log and for health."""
 
     changed: list[str] = field(default_factory=list)
@@ -45,28 +45,28 @@ class Outcome:
     unknown: list[str] = field(default_factory=list)
 
 
-class Reconcile:
+class Reconciler:
     """One pass over everything this node holds."""
 
     def __init__(
         self,
         db: Database,
         backends: Backends,
-        locks: Locks,
+        locks: VolumeLocks,
         *,
         access: Access,
         node: Node,
-        resume: Resume,
+        recovery: Recovery,
     ) -> None:
         self._db, self._backends, self._locks = db, backends, locks
-        self._access, self._node, self._resumed = access, node, resume
+        self._access, self._node, self._recovery = access, node, recovery
         self._one = threading.Lock()
 
     def run(
         self,
         progress: Progress = lambda done, total: None,
         wait: float | None = None,
-    ) -> Outcome:
+    ) -> ReconcileResult:
         """Check the backends, then bring every volume in line.
 
         What a request is working on is left to it. ``progress`` is told how
@@ -75,58 +75,58 @@ class Reconcile:
         with self._one:
             return self._run(progress, wait)
 
-    def _run(self, progress: Progress, wait: float | None) -> Outcome:
-        outcome = Outcome()
+    def _run(self, progress: Progress, wait: float | None) -> ReconcileResult:
+        result = ReconcileResult()
         self._node.refresh(wait)
-        work = self._work(outcome)
+        work = self._work(result)
         for done, volume_id in enumerate(work):
             progress(done, len(work))
-            self._settle(volume_id, outcome)
+            self._settle(volume_id, result)
         progress(len(work), len(work))
-        self._resume(outcome)
-        self._report(outcome)
-        return outcome
+        self._resume(result)
+        self._report(result)
+        return result
 
-    def _resume(self, outcome: Outcome) -> None:
+    def _resume(self, result: ReconcileResult) -> None:
         """Go on with volumes and snapshots that were in the middle of something.
 
         Hosts come first: a copy may take hours, and is not waited for.
         """
-        jobs = self._resumed.start()
+        jobs = self._recovery.start_steps()
         wait(jobs.values(), _RESUME_SECONDS)
         for name, job in jobs.items():
             if job.done():
-                self._try(outcome, name, lambda job=job: job.result())  # type: ignore[misc]
+                self._try(result, name, lambda job=job: job.result())  # type: ignore[misc]
 
     def _works(self, volume: Volume) -> bool:
         backend = self._backends.find(volume.backend)
         return backend is not None and backend.up
 
-    def _work(self, outcome: Outcome) -> list[str]:
+    def _work(self, result: ReconcileResult) -> list[str]:
         """Volumes with hosts in the database, or with a live export of ours."""
         with self._db.reading() as connection:
             wanted = set(attachments.connected_volumes(connection))
             known = volumes.ids(connection)
-        live = self._live(outcome)
+        live = self._live(result)
         # Read after the targets: a volume made meanwhile is not an orphan.
         with self._db.reading() as connection:
             known |= volumes.ids(connection)
         for volume_id in sorted(live - known):
-            outcome.unknown.append(f"export of volume {volume_id} has no row")
-        self._find_orphans(known, outcome)
+            result.unknown.append(f"export of volume {volume_id} has no row")
+        self._find_orphans(known, result)
         return sorted((wanted | live) & known)
 
-    def _live(self, outcome: Outcome) -> set[str]:
+    def _live(self, result: ReconcileResult) -> set[str]:
         live: set[str] = set()
         for backend in self._up():
             try:
                 with translated():
                     live |= {e.volume_id for e in backend.driver.target.observe()}
             except AgentError as error:
-                outcome.failed.append(f"backend {backend.name}: {error}")
+                result.failed.append(f"backend {backend.name}: {error}")
         return live
 
-    def _find_orphans(self, known: set[str], outcome: Outcome) -> None:
+    def _find_orphans(self, known: set[str], result: ReconcileResult) -> None:
         """Disks and snapshots of ours that have no row."""
         with self._db.reading() as connection:
             wanted = snapshots.ids(connection) | volumes.moments(connection)
@@ -137,40 +137,40 @@ class Reconcile:
                     disks = backend.driver.volumes.disks()
                     kept = backend.driver.volumes.snapshots()
             except AgentError as error:
-                outcome.failed.append(f"backend {backend.name}: {error}")
+                result.failed.append(f"backend {backend.name}: {error}")
                 continue
             with self._db.reading() as connection:
                 known |= volumes.ids(connection)
                 wanted |= snapshots.ids(connection) | volumes.moments(connection)
                 placed &= volumes.placed(connection)
-            outcome.failed += _missing(backend.name, placed, disks)
+            result.failed += _missing(backend.name, placed, disks)
             for disk in disks:
                 if disk.volume_id not in known:
-                    outcome.unknown.append(f"disk {disk.path} has no row")
+                    result.unknown.append(f"disk {disk.path} has no row")
             for snapshot_id in sorted(set(kept) - wanted):
-                outcome.unknown.append(
+                result.unknown.append(
                     f"snapshot {snapshot_id} on backend {backend.name} has no row"
                 )
 
-    def _settle(self, volume_id: str, outcome: Outcome) -> None:
+    def _settle(self, volume_id: str, result: ReconcileResult) -> None:
         def settle() -> None:
             with self._locks.volume(volume_id, "reconcile", timeout=0):
                 with self._db.reading() as connection:
                     volume = volumes.get(connection, volume_id)
                     rows = attachments.of_volume(connection, volume_id)
                 if volume is not None and self._works(volume):
-                    self._settle_held(volume, rows, outcome)
+                    self._settle_held(volume, rows, result)
 
-        self._try(outcome, f"volume {volume_id}", settle)
+        self._try(result, f"volume {volume_id}", settle)
 
     def _settle_held(
-        self, volume: Volume, rows: Iterable[Attachment], outcome: Outcome
+        self, volume: Volume, rows: Iterable[Attachment], result: ReconcileResult
     ) -> None:
         for row in rows:
             if _is_unanswered(row):
                 self._access.abandon(row)
         changed = self._access.settle_all(volume)
-        outcome.changed += [f"volume {volume.id}: {what}" for what in changed]
+        result.changed += [f"volume {volume.id}: {what}" for what in changed]
         for row in rows:
             if row.status in _GOING or _is_unanswered(row):
                 self._access.release(row)
@@ -179,30 +179,32 @@ class Reconcile:
             elif row.leaving is not None:
                 self._access.note_left(row)
 
-    def _try(self, outcome: Outcome, name: str, step: Callable[[], None]) -> None:
+    def _try(
+        self, result: ReconcileResult, name: str, step: Callable[[], None]
+    ) -> None:
         try:
             step()
         except Busy:
             LOG.debug("[%s] RECONCILE left to the request that has it", name)
         except AgentError as error:
-            outcome.failed.append(f"{name}: {error}")
+            result.failed.append(f"{name}: {error}")
         except Exception:
             LOG.exception("[%s] RECONCILE failed unexpectedly", name)
-            outcome.failed.append(f"{name}: failed unexpectedly")
+            result.failed.append(f"{name}: failed unexpectedly")
 
     def _up(self) -> list[NodeBackend]:
         return [backend for backend in self._backends.values() if backend.up]
 
-    def _report(self, outcome: Outcome) -> None:
-        for sentence in outcome.changed:
+    def _report(self, result: ReconcileResult) -> None:
+        for sentence in result.changed:
             LOG.warning("RECONCILE changed %s", sentence)
-        for sentence in outcome.failed:
+        for sentence in result.failed:
             LOG.error("RECONCILE failed %s", sentence)
-        unknown = tuple(sorted(set(outcome.unknown)))
+        unknown = tuple(sorted(set(result.unknown)))
         if unknown != self._node.health().unknown:
             for sentence in unknown:
                 LOG.warning("RECONCILE left alone: %s", sentence)
-        self._node.note_reconciled(tuple(sorted(set(outcome.failed))), unknown)
+        self._node.note_reconciled(tuple(sorted(set(result.failed))), unknown)
 
 
 def _missing(

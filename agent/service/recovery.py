@@ -17,13 +17,13 @@ from lunshare.agent.backends import Backends
 from lunshare.agent.db import snapshots, volumes
 from lunshare.agent.db.engine import Database
 from lunshare.agent.records import Volume
-from lunshare.agent.service.job_runner import Jobs, Step
+from lunshare.agent.service.job_runner import JobRunner, Step
 from lunshare.agent.service.services import Services
-from lunshare.agent.service.volumes.create import Making
+from lunshare.agent.service.volumes.create import VolumeDisks
 from lunshare.agent.states import FAILED, UNFINISHED, VolumeStatus
 
 
-class _Going(NamedTuple):
+class UnfinishedRow(NamedTuple):
     """A row that is in the middle of something, and how to go on."""
 
     noun: str
@@ -34,7 +34,7 @@ class _Going(NamedTuple):
     failed: bool = False
 
 
-class Pace:
+class RetryPace:
     """How often what has failed is tried: at once, then after twice the time before."""
 
     _FIRST, _MOST = 60.0, 3600.0  # seconds
@@ -55,36 +55,36 @@ class Pace:
         return due
 
 
-class Resume:
+class Recovery:
     """Starts the steps of rows that are in the middle of something."""
 
     def __init__(
         self,
         db: Database,
         backends: Backends,
-        jobs: Jobs,
-        making: Making,
+        jobs: JobRunner,
+        volume_disks: VolumeDisks,
         services: Services,
     ) -> None:
         self._db, self._backends, self._jobs = db, backends, jobs
         self._snapshots = services.snapshots
         self._steps: Mapping[VolumeStatus, Step] = {
-            VolumeStatus.CREATING: making.make,
-            VolumeStatus.DELETING: making.unmake,
-            VolumeStatus.ERROR_DELETING: making.unmake,
-            VolumeStatus.EXTENDING: services.extending.grow,
-            VolumeStatus.ERROR_EXTENDING: services.extending.grow,
-            VolumeStatus.REVERTING: services.reverting.restore,
-            VolumeStatus.MANAGING: services.handing.take,
-            VolumeStatus.UNMANAGING: services.handing.release,
-            VolumeStatus.ERROR_UNMANAGING: services.handing.release,
-            VolumeStatus.RETYPING: services.moving.carry,
-            VolumeStatus.MAINTENANCE: services.moving.carry,
+            VolumeStatus.CREATING: volume_disks.finish_create,
+            VolumeStatus.DELETING: volume_disks.finish_delete,
+            VolumeStatus.ERROR_DELETING: volume_disks.finish_delete,
+            VolumeStatus.EXTENDING: services.extender.finish_extend,
+            VolumeStatus.ERROR_EXTENDING: services.extender.finish_extend,
+            VolumeStatus.REVERTING: services.reverter.finish_revert,
+            VolumeStatus.MANAGING: services.foreign_disks.finish_manage,
+            VolumeStatus.UNMANAGING: services.foreign_disks.finish_unmanage,
+            VolumeStatus.ERROR_UNMANAGING: services.foreign_disks.finish_unmanage,
+            VolumeStatus.RETYPING: services.migrator.finish_migration,
+            VolumeStatus.MAINTENANCE: services.migrator.finish_migration,
         }
-        self._pace = Pace()
-        self._clear: Step = services.moving.clear
+        self._pace = RetryPace()
+        self._clear: Step = services.migrator.delete_old_disk
 
-    def start(self) -> dict[str, Future[None]]:
+    def start_steps(self) -> dict[str, Future[None]]:
         """Start each on its own; the jobs by what they are about, for a log.
 
         What has failed before is tried again less and less often.
@@ -92,31 +92,33 @@ class Resume:
         found = [g for g in [*self._volumes(), *self._kept()] if self._up(g.backend)]
         due = self._pace.due([going.ident for going in found if going.failed])
         return {
-            f"{going.noun} {going.ident}": self._jobs.start(
+            f"{going.noun} {going.ident}": self._jobs.submit(
                 going.step, going.ident, going.backend, going.copies
             )
             for going in found
             if not going.failed or going.ident in due
         }
 
-    def _volumes(self) -> Iterator[_Going]:
+    def _volumes(self) -> Iterator[UnfinishedRow]:
         with self._db.reading() as connection:
             found = volumes.unfinished(connection)
         for row in found:
             if row.own_status in UNFINISHED:
                 step = self._steps[row.own_status]
                 failed = row.own_status in FAILED
-                yield _Going("volume", row.id, step, row.backend, _copies(row), failed)
+                yield UnfinishedRow(
+                    "volume", row.id, step, row.backend, _copies(row), failed
+                )
             elif row.leaving is not None:
-                yield _Going("volume", row.id, self._clear, row.leaving)
+                yield UnfinishedRow("volume", row.id, self._clear, row.leaving)
 
-    def _kept(self) -> Iterator[_Going]:
+    def _kept(self) -> Iterator[UnfinishedRow]:
         with self._db.reading() as connection:
             found = snapshots.unfinished(connection)
         for row, backend in found:
             step = self._snapshots.steps[row.status]
             failed = row.status in FAILED
-            yield _Going("snapshot", row.id, step, backend, failed=failed)
+            yield UnfinishedRow("snapshot", row.id, step, backend, failed=failed)
 
     def _up(self, name: str) -> bool:
         backend = self._backends.find(name)

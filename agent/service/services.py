@@ -14,13 +14,13 @@ from lunshare.agent.service.orphans import Orphans
 from lunshare.agent.service.scheduling.scheduler import Scheduler
 from lunshare.agent.service.snapshots import Snapshots
 from lunshare.agent.service.types import Types
-from lunshare.agent.service.volumes.extend import Extending
-from lunshare.agent.service.volumes.manage import Handing
-from lunshare.agent.service.volumes.migrate import Moving
-from lunshare.agent.service.volumes.reset_status import Resetting
-from lunshare.agent.service.volumes.revert import Reverting
+from lunshare.agent.service.volumes.extend import VolumeExtender
+from lunshare.agent.service.volumes.manage import ForeignDisks
+from lunshare.agent.service.volumes.migrate import VolumeMigrator
+from lunshare.agent.service.volumes.reset_status import StatusResetter
+from lunshare.agent.service.volumes.revert import VolumeReverter
 from lunshare.agent.service.volumes.service import Volumes
-from lunshare.agent.service.wiper import Wiping
+from lunshare.agent.service.wiper import Wiper
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,13 +32,13 @@ class Services:
     types: Types
     node: Node
     snapshots: Snapshots
-    extending: Extending
-    reverting: Reverting
-    wiping: Wiping
-    handing: Handing
-    moving: Moving
+    extender: VolumeExtender
+    reverter: VolumeReverter
+    wiper: Wiper
+    foreign_disks: ForeignDisks
+    migrator: VolumeMigrator
     scheduler: Scheduler
     messages: Messages
     hosts: Hosts
     orphans: Orphans
-    resetting: Resetting
+    status_resetter: StatusResetter

@@ -14,12 +14,12 @@ from lunshare.agent.backends import Backends
 from lunshare.agent.db import snapshots, volumes
 from lunshare.agent.db.engine import Database, now
 from lunshare.agent.errors import Invalid, NotFound
-from lunshare.agent.records import Context, NewSnapshot, Page, Snapshot, Volume
+from lunshare.agent.records import NewSnapshot, Page, RequestContext, Snapshot, Volume
 from lunshare.agent.service.attachments.access import driver_snapshot
-from lunshare.agent.service.job_runner import Jobs, Step
+from lunshare.agent.service.job_runner import JobRunner, Step
 from lunshare.agent.service.volumes import rows
 from lunshare.agent.states import DELETABLE_SNAPSHOT, SnapshotStatus, VolumeStatus
-from lunshare.agent.volume_locks import Locks
+from lunshare.agent.volume_locks import VolumeLocks
 
 LOG = log.getLogger(__name__)
 
@@ -30,12 +30,12 @@ class Snapshots:
     """The snapshots of this node's volumes."""
 
     def __init__(
-        self, db: Database, backends: Backends, locks: Locks, jobs: Jobs
+        self, db: Database, backends: Backends, locks: VolumeLocks, jobs: JobRunner
     ) -> None:
         self._db, self._backends, self._locks = db, backends, locks
-        self._jobs, self._rows = jobs, rows.Rows(db)
+        self._jobs, self._rows = jobs, rows.VolumeRows(db)
 
-    def get(self, ctx: Context, snapshot_id: str) -> Snapshot:
+    def get(self, ctx: RequestContext, snapshot_id: str) -> Snapshot:
         """One snapshot.
 
         :raises NotFound: there is none, or not any more.
@@ -43,17 +43,17 @@ class Snapshots:
         with self._db.reading() as connection:
             return _found(connection, snapshot_id)
 
-    def list(self, ctx: Context, page: Page) -> list[Snapshot]:
+    def list(self, ctx: RequestContext, page: Page) -> list[Snapshot]:
         """A page of snapshots."""
         with self._db.reading() as connection:
             return snapshots.page(connection, page)
 
-    def count(self, ctx: Context, page: Page) -> int:
+    def count(self, ctx: RequestContext, page: Page) -> int:
         """How many snapshots the page's filters let through, on all pages."""
         with self._db.reading() as connection:
             return snapshots.count(connection, page)
 
-    def create(self, ctx: Context, new: NewSnapshot) -> Snapshot:
+    def create(self, ctx: RequestContext, new: NewSnapshot) -> Snapshot:
         """Keep the volume's bytes; hosts that have it go on writing.
 
         Waits a little, as the creation of a volume does.
@@ -65,20 +65,20 @@ class Snapshots:
         """
         with self._db.writing() as connection:
             held = volumes.hold(connection, new.volume_id)
-            volume = rows.found(connection, new.volume_id)
+            volume = rows.require(connection, new.volume_id)
             if not held or not (new.in_use or _idle(volume)):
-                raise _unfit(volume, held)
+                raise _wrong_status(volume, held)
             snapshot = _row(ctx, new, volume)
             snapshots.insert(connection, snapshot)
         try:
-            self._jobs.attempt(self.make, snapshot.id, volume.backend)
+            self._jobs.run_and_wait(self.finish_create, snapshot.id, volume.backend)
         except Exception:
             self._drop(snapshot)
             raise
         return self.get(ctx, snapshot.id)
 
     def update(
-        self, ctx: Context, snapshot_id: str, changes: Mapping[str, Any]
+        self, ctx: RequestContext, snapshot_id: str, changes: Mapping[str, Any]
     ) -> Snapshot:
         """Change name, description or metadata."""
         self.get(ctx, snapshot_id)
@@ -86,7 +86,7 @@ class Snapshots:
             snapshots.update(connection, snapshot_id, changes)
         return self.get(ctx, snapshot_id)
 
-    def delete(self, ctx: Context, snapshot_id: str) -> None:
+    def delete(self, ctx: RequestContext, snapshot_id: str) -> None:
         """Accept the removal; volumes made from it stay whole.
 
         :raises Invalid: a volume is being made of it or taken back to it, or its
@@ -94,7 +94,7 @@ class Snapshots:
         """
         with self._db.writing() as connection:
             found = _found(connection, snapshot_id)
-            backend = rows.found(connection, found.volume_id).backend
+            backend = rows.require(connection, found.volume_id).backend
             if not snapshots.move(
                 connection,
                 snapshot_id,
@@ -103,18 +103,18 @@ class Snapshots:
                 unread=True,
             ):
                 raise _undeletable(found)
-        self._jobs.leave(self.unmake, snapshot_id, backend)
+        self._jobs.run_later(self.finish_delete, snapshot_id, backend)
 
     @property
     def steps(self) -> Mapping[SnapshotStatus, Step]:
         """How a restart goes on with a snapshot of that status."""
         return {
-            SnapshotStatus.CREATING: self.make,
-            SnapshotStatus.DELETING: self.unmake,
-            SnapshotStatus.ERROR_DELETING: self.unmake,
+            SnapshotStatus.CREATING: self.finish_create,
+            SnapshotStatus.DELETING: self.finish_delete,
+            SnapshotStatus.ERROR_DELETING: self.finish_delete,
         }
 
-    def make(self, snapshot_id: str) -> None:
+    def finish_create(self, snapshot_id: str) -> None:
         """Finish a creation. Repeat-safe; does nothing to a snapshot past it."""
         row = self._when(snapshot_id, SnapshotStatus.CREATING)
         if row is None:
@@ -124,8 +124,8 @@ class Snapshots:
                 return
             name = self._backend(row)
             try:
-                self._rows.steady(row.volume_id, row.size)
-                with self._backends[name].working_alone() as backend:
+                self._rows.check_unchanged(row.volume_id, row.size)
+                with self._backends[name].for_job() as backend:
                     backend.volumes.create_snapshot(driver_snapshot(row))
             except Exception as error:
                 self._move(row, SnapshotStatus.ERROR, str(error))
@@ -133,7 +133,7 @@ class Snapshots:
             self._move(row, SnapshotStatus.AVAILABLE)
         LOG.info("[%s] KEPT snapshot=%s volume=%s", name, row.id, row.volume_id)
 
-    def unmake(self, snapshot_id: str) -> None:
+    def finish_delete(self, snapshot_id: str) -> None:
         """Finish a removal. Repeat-safe; does nothing to one that is not deleting."""
         row = self._when(snapshot_id, *_GOING)
         if row is None:
@@ -145,7 +145,7 @@ class Snapshots:
                 return
             name = self._backend(row)
             try:
-                with self._backends[name].working_alone() as backend:
+                with self._backends[name].for_job() as backend:
                     backend.volumes.delete_snapshot(row.id)
             except Exception as error:
                 self._move(row, SnapshotStatus.ERROR_DELETING, str(error))
@@ -179,7 +179,7 @@ class Snapshots:
         """
         self._want_gone(row, {SnapshotStatus.ERROR, SnapshotStatus.CREATING})
         try:
-            self.unmake(row.id)
+            self.finish_delete(row.id)
         except Invalid:
             self._remove(row.id)  # its driver has no snapshots at all
         except Exception as error:
@@ -198,7 +198,7 @@ def _found(connection: Any, snapshot_id: str) -> Snapshot:
     return found
 
 
-def _row(ctx: Context, new: NewSnapshot, volume: Volume) -> Snapshot:
+def _row(ctx: RequestContext, new: NewSnapshot, volume: Volume) -> Snapshot:
     return Snapshot(
         id=str(uuid.uuid4()),
         volume_id=volume.id,
@@ -218,7 +218,7 @@ def _idle(volume: Volume) -> bool:
     return volume.status is VolumeStatus.AVAILABLE
 
 
-def _unfit(volume: Volume, held: bool) -> Invalid:
+def _wrong_status(volume: Volume, held: bool) -> Invalid:
     if held:
         return Invalid(
             f"snapshot.force: volume {volume.id} is {volume.status}; give true, or use"

@@ -11,7 +11,7 @@ from typing import Any
 from lunshare.agent.db import types, volumes
 from lunshare.agent.db.engine import Database
 from lunshare.agent.errors import Busy, Invalid, NotFound
-from lunshare.agent.records import Context, VolumeType
+from lunshare.agent.records import RequestContext, VolumeType
 
 
 class Types:
@@ -20,7 +20,7 @@ class Types:
     def __init__(self, db: Database, default_name: str | None) -> None:
         self._db, self._default_name = db, default_name
 
-    def get(self, ctx: Context, type_id: str) -> VolumeType:
+    def get(self, ctx: RequestContext, type_id: str) -> VolumeType:
         """One type by its id; a name is NotFound, as clients expect."""
         return self._find(type_id, by_name=False)
 
@@ -32,7 +32,7 @@ class Types:
         wanted = ident or self._default_name
         return None if wanted is None else self._find(wanted, by_name=True)
 
-    def unchanged(self, connection: Any, kind: VolumeType | None) -> None:
+    def check_unchanged(self, connection: Any, kind: VolumeType | None) -> None:
         """Keep the type as it is while a volume of it comes into being.
 
         :raises Busy: it was changed or removed since it was read.
@@ -40,7 +40,7 @@ class Types:
         if kind and types.find(connection, kind.id, by_name=False) != kind:
             raise Busy(f"volume_type {kind.name} has just changed: try again")
 
-    def default(self, ctx: Context) -> VolumeType:
+    def default(self, ctx: RequestContext) -> VolumeType:
         """The type of a volume that asks for none.
 
         :raises NotFound: default_volume_type is not set or names no type.
@@ -49,7 +49,7 @@ class Types:
 
     def list(
         self,
-        ctx: Context,
+        ctx: RequestContext,
         is_public: bool | None = None,
         extra_specs: Mapping[str, str] | None = None,
     ) -> list[VolumeType]:
@@ -61,7 +61,7 @@ class Types:
 
     def create(
         self,
-        ctx: Context,
+        ctx: RequestContext,
         name: str,
         description: str | None = None,
         is_public: bool = True,
@@ -83,7 +83,7 @@ class Types:
         return kind
 
     def update(
-        self, ctx: Context, type_id: str, changes: Mapping[str, Any]
+        self, ctx: RequestContext, type_id: str, changes: Mapping[str, Any]
     ) -> VolumeType:
         """Change name, description or is_public.
 
@@ -94,7 +94,7 @@ class Types:
             types.update(connection, type_id, changes)
         return self.get(ctx, type_id)
 
-    def delete(self, ctx: Context, type_id: str) -> None:
+    def delete(self, ctx: RequestContext, type_id: str) -> None:
         """Remove a type that no volume has.
 
         :raises Invalid: it is in use, or it is the default.
@@ -110,7 +110,7 @@ class Types:
             types.delete(connection, type_id)
 
     def set_specs(
-        self, ctx: Context, type_id: str, specs: Mapping[str, str]
+        self, ctx: RequestContext, type_id: str, specs: Mapping[str, str]
     ) -> VolumeType:
         """Add or replace extra specs of a type that no volume has.
 
@@ -123,7 +123,7 @@ class Types:
             types.set_specs(connection, type_id, specs)
         return self.get(ctx, type_id)
 
-    def delete_spec(self, ctx: Context, type_id: str, key: str) -> None:
+    def delete_spec(self, ctx: RequestContext, type_id: str, key: str) -> None:
         """Remove one extra spec of a type that no volume has.
 
         :raises NotFound: the spec.

@@ -16,7 +16,7 @@ from oslo_log import log
 
 from lunshare.agent.backends import Backends, NodeBackend, translated
 from lunshare.agent.errors import AgentError
-from lunshare.agent.records import Context, WipeState
+from lunshare.agent.records import RequestContext, WipeState
 from lunshare.drivers.values import Wipe
 
 LOG = log.getLogger(__name__)
@@ -26,7 +26,7 @@ _PERIOD = 60.0  # seconds until what failed, or was deleted elsewhere, is tried
 _TENTH = 10  # per cent, between two lines of the log
 
 
-class Wiping:
+class Wiper:
     """One thread for each backend, so that none waits for another's disks."""
 
     def __init__(self, backends: Backends) -> None:
@@ -67,7 +67,7 @@ class Wiping:
         if backend in self._more:
             self._more[backend].set()
 
-    def list(self, ctx: Context) -> list[WipeState]:
+    def list(self, ctx: RequestContext) -> list[WipeState]:
         """What is left to wipe on the backends that work, as it is now.
 
         :raises BackendUnavailable: one of them does not answer.
@@ -75,12 +75,12 @@ class Wiping:
         found = []
         for backend in self._backends.values():
             if backend.up:
-                with backend.working() as driver:
+                with backend.for_request() as driver:
                     left = driver.volumes.wipes()
                 found += [WipeState(backend.name, w.name, w.size, w.left) for w in left]
         return found
 
-    def once(self, name: str) -> None:
+    def wipe_disks(self, name: str) -> None:
         """Wipe what there is on one backend, until nothing is left or it is to stop.
 
         A disk that cannot be wiped is told of in the log, and left for the next
@@ -104,7 +104,7 @@ class Wiping:
             self._more[name].clear()
             try:
                 if self._backends[name].up:
-                    self.once(name)
+                    self.wipe_disks(name)
             except Exception:
                 LOG.exception("[%s] WIPE failed unexpectedly; it goes on", name)
             if not self._stopped.is_set():

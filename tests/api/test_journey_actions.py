@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from lunshare.agent.service.reconcile import Reconcile
+from lunshare.agent.service.reconcile import Reconciler
 from lunshare.drivers import fake_storage
 from lunshare.drivers.errors import CommandFailed, DiskBusy, NoSpace, Unsupported
 from lunshare.drivers.values import GIB, Auth
@@ -35,7 +35,7 @@ def disk(volume: dict[str, Any]) -> fake_storage.FakeDisk:
     return fake_storage.storage("api").disks[volume["id"]]
 
 
-def reconcile(node: Node) -> Reconcile:
+def reconcile(node: Node) -> Reconciler:
     return node.assembly.reconcile
 
 

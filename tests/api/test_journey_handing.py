@@ -168,7 +168,7 @@ def test_a_disk_that_cannot_be_taken_is_its_owners_still(
 def test_a_late_failure_shows_as_error_and_a_delete_gives_the_disk_back(
     api: Api, node: Node, host: str, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(node.assembly.services.handing._jobs, "_patience", 0.0)
+    monkeypatch.setattr(node.assembly.services.foreign_disks._jobs, "_patience", 0.0)
     data = uuid.uuid4().bytes
     name = foreign(data)
     fail, hold = node.driver("api").failures.fail, node.driver("api").failures.hold

@@ -83,7 +83,7 @@ def test_who_cannot_have_it_is_told_why(two: Node) -> None:
     assert why == {
         "name": "CapacityFilter",
         "passed": False,
-        "reason": "it has room for 2000 GiB, not 3000",
+        "reason": "it has space for 2000 GiB, not 3000",
     }
     assert explained(api, availability_zone="mars")["chosen"] is None
 

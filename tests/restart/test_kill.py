@@ -17,8 +17,8 @@ import sqlalchemy as sa
 
 from lunshare.agent.errors import Exhausted, Invalid
 from lunshare.agent.records import (
+    ManageRequest,
     NewAttachment,
-    NewManaged,
     NewSnapshot,
     NewVolume,
     Page,
@@ -74,7 +74,7 @@ def _attach(volume_id: str, host: str, mode: str) -> NewAttachment:
 def _migrate(node: Node, scene: Scene) -> None:
     _choose_from_both(node, True)
     host = node.services.node.host_of("other")
-    node.services.moving.migrate(CTX, scene.written.id, host)
+    node.services.migrator.migrate(CTX, scene.written.id, host)
     _let_end(node)
 
 
@@ -83,7 +83,7 @@ def _retype(node: Node, scene: Scene) -> None:
     specs = {"volume_backend_name": "other", "multiattach": "<is> True"}
     node.services.types.create(CTX, "other", extra_specs=specs)
     _choose_from_both(node, True)
-    node.services.moving.retype(CTX, scene.written.id, "other", True)
+    node.services.migrator.retype(CTX, scene.written.id, "other", True)
     _let_end(node)
 
 
@@ -104,7 +104,7 @@ def _choose_from_both(node: Node, both: bool) -> None:
 
 def _let_end(node: Node) -> None:
     """Work that has outlived its request ends, or dies."""
-    node.assembly.jobs.end()
+    node.assembly.jobs.stop()
 
 
 Operation = Callable[[Node, Scene], object]
@@ -117,7 +117,7 @@ def _delete(node: Node, scene: Scene) -> None:
 
 def _delete_and_wipe(node: Node, scene: Scene) -> None:
     _delete(node, scene)
-    node.services.wiping.once("fake")
+    node.services.wiper.wipe_disks("fake")
 
 
 def _delete_snapshot(node: Node, scene: Scene) -> None:
@@ -127,7 +127,7 @@ def _delete_snapshot(node: Node, scene: Scene) -> None:
 
 def _manage(node: Node, scene: Scene) -> None:
     host = node.services.node.host_of("fake")
-    node.services.handing.manage(CTX, NewManaged(host, "somebodys"))
+    node.services.foreign_disks.manage(CTX, ManageRequest(host, "somebodys"))
 
 
 def _gives_back(node: Node, scene: Scene) -> None:
@@ -164,15 +164,13 @@ OPERATIONS: dict[str, Operation] = {
         CTX, NewVolume(2, source_volid=s.idle.id)
     ),
     "failed clone": _fails_halfway,
-    "extend": lambda n, s: n.services.extending.extend(CTX, s.idle.id, 2, True),
-    "extend in use": lambda n, s: n.services.extending.extend(
-        CTX, s.volume.id, 2, True
-    ),
-    "revert": lambda n, s: n.services.reverting.revert(CTX, s.idle.id, s.kept),
+    "extend": lambda n, s: n.services.extender.extend(CTX, s.idle.id, 2, True),
+    "extend in use": lambda n, s: n.services.extender.extend(CTX, s.volume.id, 2, True),
+    "revert": lambda n, s: n.services.reverter.revert(CTX, s.idle.id, s.kept),
     "delete and wipe": _delete_and_wipe,
     "manage": _manage,
     "manage and give back": _gives_back,
-    "unmanage": lambda n, s: n.services.handing.unmanage(CTX, s.free.id),
+    "unmanage": lambda n, s: n.services.foreign_disks.unmanage(CTX, s.free.id),
     "migrate": _migrate,
     "failed migration": _fails_to_move,
     "retype": _retype,
@@ -304,7 +302,7 @@ def _killed_at(path: Path, operation: Operation, step: int) -> bool:
     assert second.outcome.failed == []
     _delete_failed(second)
     for name in ("fake", "other"):
-        second.services.wiping.once(name)
+        second.services.wiper.wipe_disks(name)
     _assert_right(second)
     _assert_written(second, scene.written.id)
     session.write(0, b"the host that nothing was asked of")
@@ -360,7 +358,7 @@ def test_an_attach_that_was_answered_is_nobody_elses(tmp_path: Path) -> None:
     asked = _attach(volume.id, "first", "rw")
     first.services.attachments.create(CTX, asked)
     for _ in range(2):  # a moment has passed, and one more
-        first.services.attachments.answers.once()
+        first.services.attachments.unanswered.mark_answered()
     _let_end(first)
     second = Node(tmp_path, backends="fake,other", section=WIPES).start()
     with pytest.raises(Invalid):

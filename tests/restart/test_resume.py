@@ -48,7 +48,7 @@ def test_a_clone_keeps_its_moment_though_its_source_goes_on(first: Node) -> None
     killed_at(first, "create_from.before", lambda: create(CTX, new))
     second = Node(first.path)  # it has not reconciled yet
     held.write(source.id, 0, b"now!")
-    second.services.extending.extend(CTX, source.id, 2, in_use=True)
+    second.services.extender.extend(CTX, source.id, 2, in_use=True)
     assert second.start().outcome.failed == []
     (copy,) = [v for v in second.services.volumes.list(CTX, EVERY) if v.source_volid]
     assert (copy.status, copy.size) == (VolumeStatus.AVAILABLE, 1)
@@ -62,7 +62,7 @@ def test_a_refusal_says_nothing_of_what_a_life_before_did(first: Node) -> None:
     """A revert that was begun by a life that died may be half-done."""
     volume = first.plain_volume()
     kept = first.services.snapshots.create(CTX, NewSnapshot(volume.id))
-    revert = first.services.reverting.revert
+    revert = first.services.reverter.revert
     killed_at(first, "revert.after", lambda: revert(CTX, volume.id, kept.id))
     second = Node(first.path)
     busy = DiskBusy(volume.id, "it is open")
@@ -70,7 +70,7 @@ def test_a_refusal_says_nothing_of_what_a_life_before_did(first: Node) -> None:
         assert len(second.start().outcome.failed) == 1
     found = second.services.volumes.get(CTX, volume.id)
     assert found.status is VolumeStatus.ERROR
-    second.services.reverting.revert(CTX, volume.id, kept.id)
+    second.services.reverter.revert(CTX, volume.id, kept.id)
     found = second.services.volumes.get(CTX, volume.id)
     assert found.status is VolumeStatus.AVAILABLE
     second.close()

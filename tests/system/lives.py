@@ -29,10 +29,10 @@ from lunshare.agent.assemble import Assembly, assemble
 from lunshare.agent.main import configure, sole_owner
 from lunshare.agent.records import (
     Attachment,
-    Context,
     NewAttachment,
     NewVolume,
     Page,
+    RequestContext,
     Volume,
 )
 from lunshare.drivers.helper_client import Helper
@@ -40,7 +40,7 @@ from lunshare.drivers.protocol import frames
 from tests.system.hosts import Host
 from tests.system.waiting import wait_until
 
-CTX = Context("user", "project", True, "req-lives")
+CTX = RequestContext("user", "project", True, "req-lives")
 MANY = Page(None, 1000)
 _PARENT_SECONDS = 300  # a life whose parent is gone ends by itself
 _QUESTIONS = {"lio.check", "lio.observe", "lio.live", "vgs", "lvs"}

@@ -14,7 +14,7 @@ import pytest
 from lunshare.agent.errors import BackendFailed, BackendUnavailable, Busy
 from lunshare.agent.records import NewVolume, Page
 from lunshare.agent.states import VolumeStatus
-from lunshare.agent.volume_locks import Locks
+from lunshare.agent.volume_locks import VolumeLocks
 from lunshare.drivers import fake_storage
 from lunshare.drivers.errors import CommandFailed, DeadlineExceeded, TargetFailed
 from tests.api.calls import until
@@ -49,7 +49,7 @@ def test_more_requests_than_a_backends_share_wait_for_one_another(path: Path) ->
 
 
 def test_only_a_few_wait_for_a_volume_that_hangs() -> None:
-    locks, gate = Locks(timeout=30, patient=2, moment=0.05), threading.Event()
+    locks, gate = VolumeLocks(timeout=30, patient=2, moment=0.05), threading.Event()
     inside = threading.Event()
 
     def hang() -> None:
@@ -224,7 +224,7 @@ def test_work_that_fails_after_its_answer_names_its_object_in_the_log(
 
     def logged() -> bool:
         said.append(capsys.readouterr().out)
-        return f"[fake] JOB failed step=make id={volume.id}: lvcreate" in "".join(said)
+        return f"[fake] JOB failed step=finish_create id={volume.id}: lvcreate" in "".join(said)
 
     with node.driver().failures.fail("create.before", gone):
         volume = node.plain_volume()

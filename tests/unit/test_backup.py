@@ -14,7 +14,7 @@ import pytest
 from lunshare.agent import backup_command as command
 from lunshare.agent.db import backup
 from lunshare.agent.errors import DatabaseFailed
-from lunshare.agent.records import Recovered
+from lunshare.agent.records import RecoverRequest
 from lunshare.agent.states import VolumeStatus
 from tests.node import CTX, Node
 
@@ -114,7 +114,7 @@ def test_disks_newer_than_a_restored_database_come_back(tmp_path: Path) -> None:
     node = Node(tmp_path, backends="newer").start()
     try:
         assert [o.id for o in node.services.orphans.list(CTX)] == [new.id]
-        back = node.services.orphans.recover(CTX, Recovered(new.id, "back"))
+        back = node.services.orphans.recover(CTX, RecoverRequest(new.id, "back"))
         assert (back.id, back.size) == (new.id, 2)
         assert back.own_status is VolumeStatus.AVAILABLE
         assert node.driver("newer").storage.read(new.id, 0, 7) == b"written"

@@ -95,7 +95,7 @@ def test_an_explanation_names_the_chosen_one_and_every_verdict(run, node: Node) 
     assert code == 0
     assert out.splitlines()[0].startswith("chosen: ")
     assert out.count("CapacityFilter") == 2
-    assert "it has room for 20000 GiB" in out
+    assert "it has space for 20000 GiB" in out
     assert "WEIGHER" in out
 
 

@@ -12,8 +12,8 @@ import pytest
 from lunshare.agent.errors import AgentError, Exhausted, Invalid
 from lunshare.agent.records import Pool, VolumeType
 from lunshare.agent.service.scheduling import extra_specs, weighers
-from lunshare.agent.service.scheduling.explanation import Choice, Wish
-from lunshare.agent.service.scheduling.filters import FILTERS, room
+from lunshare.agent.service.scheduling.explanation import Choice, PlacementRequest
+from lunshare.agent.service.scheduling.filters import FILTERS, free_space
 from lunshare.agent.service.scheduling.placement import choose, refusal
 
 SHARED = VolumeType("t", "shared", extra_specs={"multiattach": "<is> True"})
@@ -35,19 +35,21 @@ def pool(name: str, **capabilities: Any) -> Pool:
     return Pool(f"host@{name}#{name}", name, {**base, **capabilities})
 
 
-def wish(size: int, kind: VolumeType | None = None, **extra_specs: str) -> Wish:
+def wish(
+    size: int, kind: VolumeType | None = None, **extra_specs: str
+) -> PlacementRequest:
     if extra_specs:
         kind = VolumeType("t", "t", extra_specs=extra_specs)
-    return Wish(size, kind)
+    return PlacementRequest(size, kind)
 
 
-def chosen(pools: list[Pool], asked: Wish, **weights: float) -> str:
+def chosen(pools: list[Pool], asked: PlacementRequest, **weights: float) -> str:
     found = choose(pools, asked, {**WEIGHTS, **weights}).chosen
     assert found
     return found.backend
 
 
-def refused(pools: list[Pool], asked: Wish) -> AgentError:
+def refused(pools: list[Pool], asked: PlacementRequest) -> AgentError:
     choice = choose(pools, asked, WEIGHTS)
     assert choice.chosen is None
     return refusal(choice)
@@ -73,26 +75,26 @@ def test_multipliers_say_what_counts() -> None:
 
 def test_a_thin_pool_is_promised_by_its_ratio() -> None:
     thin = pool("a", thin_provisioning_support=True, provisioned_capacity_gb=150.0)
-    assert room(thin) == 50.0
+    assert free_space(thin) == 50.0
     assert chosen([thin], wish(50)) == "a"
     assert isinstance(refused([thin], wish(51)), Exhausted)
 
 
 def test_a_thick_pool_promises_what_is_free_and_not_promised() -> None:
-    assert room(pool("a", provisioned_capacity_gb=70.0)) == 30.0
-    assert room(pool("a", free_capacity_gb=20.0)) == 20.0
+    assert free_space(pool("a", provisioned_capacity_gb=70.0)) == 30.0
+    assert free_space(pool("a", free_capacity_gb=20.0)) == 20.0
 
 
 def test_a_type_that_wants_thick_volumes_is_held_to_what_is_there() -> None:
     thin = pool("a", thin_provisioning_support=True, provisioned_capacity_gb=60.0)
     thick = VolumeType("t", "t", extra_specs={"provisioning:type": "thick"})
     assert chosen([thin], wish(100)) == "a"
-    assert "room for 40 GiB, not 41" in str(refused([thin], wish(41, thick)))
+    assert "space for 40 GiB, not 41" in str(refused([thin], wish(41, thick)))
 
 
 def test_a_pool_that_is_physically_full_takes_nothing_whatever_its_ratio() -> None:
     full = pool("a", thin_provisioning_support=True, free_capacity_gb=0.0)
-    assert room(full) == 0.0
+    assert free_space(full) == 0.0
     assert "physically full" in str(refused([full], wish(1)))
 
 
@@ -106,20 +108,20 @@ def test_a_pool_that_says_it_is_closed_takes_nothing_and_its_reason_is_told() ->
 
 
 def test_the_reserve_is_left_alone() -> None:
-    assert room(pool("a", reserved_percentage=40)) == 60.0
+    assert free_space(pool("a", reserved_percentage=40)) == 60.0
     nearly = pool(
         "a",
         reserved_percentage=40,
         thin_provisioning_support=True,
         free_capacity_gb=39.0,
     )
-    assert room(nearly) == 0.0
+    assert free_space(nearly) == 0.0
 
 
 def test_too_large_is_said_with_the_room_there_is() -> None:
     error = refused([pool("a")], wish(500))
     assert isinstance(error, Exhausted)
-    assert "size 500 GiB (a: it has room for 100 GiB, not 500)" in str(error)
+    assert "size 500 GiB (a: it has space for 100 GiB, not 500)" in str(error)
 
 
 def test_a_type_that_no_backend_can_do_is_said_with_the_reason() -> None:
@@ -133,23 +135,25 @@ def test_who_is_down_disabled_or_elsewhere_is_not_chosen() -> None:
     assert "a: it is down: its storage hangs" in str(refused([down], wish(1)))
     off = replace(pool("a"), enabled=False)
     assert "a: its service is disabled" in str(refused([off], wish(1)))
-    there = Wish(1, zone="mars")
+    there = PlacementRequest(1, zone="mars")
     assert "zone nova, not mars" in str(refused([pool("a")], there))
-    assert chosen([pool("a")], Wish(1, zone="nova")) == "a"
+    assert chosen([pool("a")], PlacementRequest(1, zone="nova")) == "a"
 
 
 def test_a_volume_may_be_bound_to_a_backend_or_have_to_leave_it() -> None:
     pools = [pool("a"), pool("b", free_capacity_gb=50.0)]
-    assert chosen(pools, Wish(1, only="b")) == "b"
-    assert chosen(pools, Wish(1, but="a")) == "b"
-    said = str(refused(pools, Wish(60, only="b")))
+    assert chosen(pools, PlacementRequest(1, only="b")) == "b"
+    assert chosen(pools, PlacementRequest(1, but="a")) == "b"
+    said = str(refused(pools, PlacementRequest(60, only="b")))
     assert "a: only backend b will do" in said
-    assert "b: it has room for 50 GiB, not 60" in said
-    assert "a: the volume is there" in str(refused(pools[:1], Wish(1, but="a")))
+    assert "b: it has space for 50 GiB, not 60" in said
+    assert "a: the volume is there" in str(
+        refused(pools[:1], PlacementRequest(1, but="a"))
+    )
 
 
 def test_room_elsewhere_makes_no_difference_to_who_cannot_do_it() -> None:
-    """Less would do on the one that can: so it is a matter of room."""
+    """Less would do on the one that can: so it is a matter of free space."""
     pools = [pool("a", multiattach=False), pool("b", free_capacity_gb=1.0)]
     assert isinstance(refused(pools, wish(5, SHARED)), Exhausted)
 
@@ -164,7 +168,7 @@ def test_every_filter_speaks_of_every_pool_and_only_who_passed_is_weighed() -> N
     assert verdicts(choice, "a")["CapacityFilter"][0] is True
     assert verdicts(choice, "c")["CapacityFilter"] == (
         False,
-        "it has room for 50 GiB, not 60",
+        "it has space for 50 GiB, not 60",
     )
     assert [bool(c.numbers) for c in choice.candidates] == [False, True, False]
     assert choice.chosen == pools[1]

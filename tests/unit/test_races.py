@@ -70,11 +70,11 @@ class Scene:
         return self.volume.id
 
     def extend(self, size: int) -> None:
-        self.node.services.extending.extend(CTX, self.id, size, in_use=True)
+        self.node.services.extender.extend(CTX, self.id, size, in_use=True)
         self.size = max(self.size, size)
 
     def retype(self, kind: str) -> None:
-        self.node.services.moving.retype(CTX, self.id, kind, on_demand=True)
+        self.node.services.migrator.retype(CTX, self.id, kind, on_demand=True)
 
     def attach(self, host: str) -> None:
         new = NewAttachment(self.id, mode="rw", connector=connector(host))
@@ -82,7 +82,7 @@ class Scene:
 
     def migrate(self) -> None:
         host = self.node.services.node.host_of("there")
-        self.node.services.moving.migrate(CTX, self.id, host)
+        self.node.services.migrator.migrate(CTX, self.id, host)
 
     def attach_two(self) -> None:
         """As a shared volume, and a plain one again: that is refused."""
@@ -106,11 +106,11 @@ OPERATIONS: dict[str, Operation] = {
         CTX, NewVolume(None, source_volid=s.id)
     ),
     "snapshot": lambda s: s.node.services.snapshots.create(CTX, NewSnapshot(s.id)),
-    "unmanage": lambda s: s.node.services.handing.unmanage(CTX, s.id),
+    "unmanage": lambda s: s.node.services.foreign_disks.unmanage(CTX, s.id),
     "delete": lambda s: s.node.services.volumes.delete(CTX, s.id, cascade=True),
 }
 ON_SNAPSHOTS: dict[str, Operation] = {
-    "revert": lambda s: s.node.services.reverting.revert(CTX, s.id, s.snapshot),
+    "revert": lambda s: s.node.services.reverter.revert(CTX, s.id, s.snapshot),
     "delete the snapshot": lambda s: s.node.services.snapshots.delete(CTX, s.snapshot),
     "from the snapshot": lambda s: s.node.services.volumes.create(
         CTX, NewVolume(None, snapshot_id=s.snapshot)

@@ -43,23 +43,25 @@ def test_a_volume_in_trouble_says_so_whatever_its_attachments_are() -> None:
 
 def test_every_state_can_be_left_for_good() -> None:
     """No row can be stuck: from everywhere the table leads to the end."""
-    left = {old for old, _, _ in states.ATTACHMENT_MOVES} | {A.DETACHED}
+    left = {old for old, _, _ in states.ATTACHMENT_TRANSITIONS} | {A.DETACHED}
     assert left == set(A)
     derived = {V.RESERVED, V.ATTACHING, V.DETACHING, V.IN_USE}
-    assert {old for old, _, _ in states.VOLUME_MOVES} == set(V) - derived
-    assert {old for old, _, _ in states.SNAPSHOT_MOVES} == set(S)
+    assert {old for old, _, _ in states.VOLUME_TRANSITIONS} == set(V) - derived
+    assert {old for old, _, _ in states.SNAPSHOT_TRANSITIONS} == set(S)
 
 
 def test_what_is_under_way_is_gone_on_with_or_a_client_may_leave_it() -> None:
     resting = {V.AVAILABLE, V.ERROR, V.ERROR_DELETING, V.ERROR_MANAGING}
-    assert {old for old, _, _ in states.VOLUME_MOVES} == states.UNFINISHED | resting
+    assert {
+        old for old, _, _ in states.VOLUME_TRANSITIONS
+    } == states.UNFINISHED | resting
 
 
 def test_only_moves_of_the_table_are_allowed() -> None:
-    assert states.may_move_attachment(A.RESERVED, A.ATTACHING)
-    assert not states.may_move_attachment(A.DETACHING, A.ATTACHED)
-    assert not states.may_move_volume(V.DELETING, V.AVAILABLE)
-    assert not states.may_move_snapshot(S.DELETING, S.AVAILABLE)
+    assert states.attachment_may_change(A.RESERVED, A.ATTACHING)
+    assert not states.attachment_may_change(A.DETACHING, A.ATTACHED)
+    assert not states.volume_may_change(V.DELETING, V.AVAILABLE)
+    assert not states.snapshot_may_change(S.DELETING, S.AVAILABLE)
 
 
 def test_the_page_in_docs_is_drawn_from_the_tables() -> None:

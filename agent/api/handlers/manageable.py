@@ -10,7 +10,7 @@ from typing import Any
 from lunshare.agent.api import paging, query, schemas, views
 from lunshare.agent.api.exchange import Answer, Call
 from lunshare.agent.errors import Invalid
-from lunshare.agent.records import ForeignDisk, NewManaged
+from lunshare.agent.records import ForeignDisk, ManageRequest
 
 _KEYS = ("reference", "size")
 
@@ -19,7 +19,7 @@ def create(call: Call) -> Answer:
     """POST /manageable_volumes and /os-volume-manage"""
     asked = schemas.VOLUME_MANAGE.read(call)["volume"]
     bootable = str(asked.get("bootable") or False)
-    new = NewManaged(
+    new = ManageRequest(
         host=asked["host"],
         reference=asked["ref"]["source-name"],
         name=asked.get("name"),
@@ -29,7 +29,7 @@ def create(call: Call) -> Answer:
         bootable=query.boolean("volume.bootable", bootable),
         metadata=asked.get("metadata") or {},
     )
-    made = call.services.handing.manage(call.ctx, new)
+    made = call.services.foreign_disks.manage(call.ctx, new)
     look = views.Look(call.version, call.root, call.project, call.services.node.host_of)
     return Answer(202, {"volume": views.written_volume(made, look)})
 
@@ -49,7 +49,7 @@ def _list(call: Call, view: Callable[[ForeignDisk], views.View]) -> Answer:
     if not host:
         raise Invalid("host is missing: give host@backend or host@backend#pool.")
     page = paging.page(call)
-    found = call.services.handing.list(call.ctx, host)
+    found = call.services.foreign_disks.list(call.ctx, host)
     rows = paging.cut(call, page, found, _KEYS)
     body: dict[str, Any] = {"manageable-volumes": [view(row) for row in rows]}
     return Answer(200, body | paging.more(call, "manageable-volumes", page, rows))

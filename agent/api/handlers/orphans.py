@@ -7,7 +7,7 @@ from __future__ import annotations
 from lunshare.agent.api import operator_views, schemas, views
 from lunshare.agent.api.exchange import Answer, Call
 from lunshare.agent.errors import NotFound
-from lunshare.agent.records import Recovered
+from lunshare.agent.records import RecoverRequest
 
 _KINDS = ("export", "disk", "snapshot")
 
@@ -21,7 +21,9 @@ def index(call: Call) -> Answer:
 def recover(call: Call) -> Answer:
     """POST /lunshare/orphans: give a disk without a row its row again"""
     asked = schemas.RECOVER.read(call)["volume"]
-    new = Recovered(asked["id"], asked.get("name"), asked.get("volume_type") or None)
+    new = RecoverRequest(
+        asked["id"], asked.get("name"), asked.get("volume_type") or None
+    )
     made = call.services.orphans.recover(call.ctx, new)
     look = views.Look(call.version, call.root, call.project, call.services.node.host_of)
     return Answer(202, {"volume": views.written_volume(made, look)})

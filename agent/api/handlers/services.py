@@ -56,7 +56,7 @@ def pools(call: Call) -> Answer:
     found = call.services.node.pools(call.ctx)
     if call.version >= microversions.POOL_FILTERS:
         found = [pool for pool in found if _has(pool, asked)]
-    fit = [pool for pool in found if filters.lacks(pool, kind) is None]
+    fit = [pool for pool in found if filters.unmet_specs(pool, kind) is None]
     return Answer(200, {"pools": views.pools(fit, detail)})
 
 

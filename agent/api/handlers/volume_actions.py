@@ -41,7 +41,7 @@ def action(call: Call) -> Answer:
 
 def _extend(call: Call, asked: Mapping[str, Any]) -> Answer:
     """The answer's header tells of the hosts that have yet to look."""
-    hosts = call.services.extending.extend(
+    hosts = call.services.extender.extend(
         call.ctx,
         call.args["id"],
         query.gib("os-extend.new_size", asked["new_size"]),
@@ -52,19 +52,19 @@ def _extend(call: Call, asked: Mapping[str, Any]) -> Answer:
 
 
 def _revert(call: Call, asked: Mapping[str, Any]) -> Answer:
-    call.services.reverting.revert(
+    call.services.reverter.revert(
         call.ctx, call.args["id"], asked["snapshot_id"].lower()
     )
     return Answer(202)
 
 
 def _unmanage(call: Call, asked: Any) -> Answer:
-    call.services.handing.unmanage(call.ctx, call.args["id"])
+    call.services.foreign_disks.unmanage(call.ctx, call.args["id"])
     return Answer(202)
 
 
 def _retype(call: Call, asked: Mapping[str, Any]) -> Answer:
-    call.services.moving.retype(
+    call.services.migrator.retype(
         call.ctx,
         call.args["id"],
         asked["new_type"],
@@ -76,18 +76,18 @@ def _retype(call: Call, asked: Mapping[str, Any]) -> Answer:
 def _migrate(call: Call, asked: Mapping[str, Any]) -> Answer:
     for name in ("force_host_copy", "lock_volume"):
         query.boolean(f"os-migrate_volume.{name}", str(asked.get(name, False)))
-    call.services.moving.migrate(call.ctx, call.args["id"], asked["host"])
+    call.services.migrator.migrate(call.ctx, call.args["id"], asked["host"])
     return Answer(202)
 
 
 def _reset(call: Call, asked: Any) -> Answer:
-    call.services.resetting.reset(call.ctx, call.args["id"])
+    call.services.status_resetter.reset(call.ctx, call.args["id"])
     return Answer(202)
 
 
 def _force_detach(call: Call, asked: Mapping[str, Any]) -> Answer:
     attachment = asked["attachment_id"].lower()
-    call.services.resetting.force(call.ctx, call.args["id"], attachment)
+    call.services.status_resetter.force_detach(call.ctx, call.args["id"], attachment)
     return Answer(202)
 
 

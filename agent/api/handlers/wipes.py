@@ -10,5 +10,5 @@ from lunshare.agent.api.exchange import Answer, Call
 
 def index(call: Call) -> Answer:
     """GET /lunshare/wipes"""
-    found = call.services.wiping.list(call.ctx)
+    found = call.services.wiper.list(call.ctx)
     return Answer(200, {"wipes": [views.wipe(row) for row in found]})

@@ -53,7 +53,7 @@ class Access:
             rows = attachments.of_initiator(connection, volume.id, initiator)
             wanted = wanted_state.connector(rows)
             exported = wanted or attachments.any_wanted(connection, volume.id)
-        with self._backends[volume.backend].working() as backend:
+        with self._backends[volume.backend].for_request() as backend:
             if wanted is not None:
                 info = backend.initialize_connection(driver_volume(volume), wanted)
                 modes = {row.mode for row in rows if row.status in WANTED}
@@ -73,7 +73,7 @@ class Access:
         with self._db.reading() as connection:
             rows = attachments.of_volume(connection, volume.id)
         wanted = wanted_state.connectors(rows)
-        with self._backends[volume.backend].working() as backend:
+        with self._backends[volume.backend].for_request() as backend:
             return backend.apply(driver_volume(volume), wanted)
 
     def need(

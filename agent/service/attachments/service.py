@@ -19,12 +19,18 @@ from oslo_log import log
 from lunshare.agent.db import attachments, volumes
 from lunshare.agent.db.engine import Database, now
 from lunshare.agent.errors import AgentError, Conflict, Invalid, NotFound
-from lunshare.agent.records import Attachment, Context, NewAttachment, Page, Volume
+from lunshare.agent.records import (
+    Attachment,
+    NewAttachment,
+    Page,
+    RequestContext,
+    Volume,
+)
 from lunshare.agent.service.attachments import connectors, wanted_state
 from lunshare.agent.service.attachments.access import Access, with_secrets
-from lunshare.agent.service.attachments.unanswered import Answers
+from lunshare.agent.service.attachments.unanswered import UnansweredRequests
 from lunshare.agent.states import WANTED, AttachStatus, VolumeStatus
-from lunshare.agent.volume_locks import Locks
+from lunshare.agent.volume_locks import VolumeLocks
 
 LOG = log.getLogger(__name__)
 
@@ -40,25 +46,30 @@ class Attachments:
     """Attachments of this node's volumes."""
 
     def __init__(
-        self, db: Database, access: Access, locks: Locks, answers: Answers, widen: bool
+        self,
+        db: Database,
+        access: Access,
+        locks: VolumeLocks,
+        answers: UnansweredRequests,
+        widen: bool,
     ) -> None:
         """``widen``: an initiator that asks for both modes gets rw, not 409."""
         self._db, self._access, self._locks = db, access, locks
-        self.answers, self._widen = answers, widen
+        self.unanswered, self._widen = answers, widen
 
-    def get(self, ctx: Context, attachment_id: str) -> Attachment:
+    def get(self, ctx: RequestContext, attachment_id: str) -> Attachment:
         """One attachment, with the credentials of its host.
 
         :raises NotFound: there is none, or not any more.
         """
         return with_secrets(self._row(attachment_id))
 
-    def list(self, ctx: Context, page: Page) -> Rows:
+    def list(self, ctx: RequestContext, page: Page) -> Rows:
         """A page of attachments, without credentials."""
         with self._db.reading() as connection:
             return attachments.page(connection, page)
 
-    def create(self, ctx: Context, new: NewAttachment) -> Attachment:
+    def create(self, ctx: RequestContext, new: NewAttachment) -> Attachment:
         """Reserve the volume; with a connector, open it to that host as well.
 
         The same request again, after the daemon died before it had answered, gets
@@ -72,14 +83,14 @@ class Attachments:
         if new.connector is None:
             with self._db.writing() as connection:
                 row = self._reserve(connection, new)[1]
-                self.answers.expect(row)
+                self.unanswered.add(row)
         else:
             row = self._attach(new, connectors.checked(new.connector))
-        self.answers.sent(row)
+        self.unanswered.answer_sent(row)
         return with_secrets(row)
 
     def connect(
-        self, ctx: Context, attachment_id: str, connector: Mapping[str, Any]
+        self, ctx: RequestContext, attachment_id: str, connector: Mapping[str, Any]
     ) -> Attachment:
         """Open the volume to a host; the same connector again changes nothing.
 
@@ -112,7 +123,7 @@ class Attachments:
                 intent = replace(intent, leaving=None)
             return with_secrets(self._access.open(volume, intent))
 
-    def complete(self, ctx: Context, attachment_id: str) -> None:
+    def complete(self, ctx: RequestContext, attachment_id: str) -> None:
         """The host says it uses the volume. Repeat-safe.
 
         :raises Conflict: the attachment is on its way out, or failed.
@@ -136,7 +147,7 @@ class Attachments:
                 " connect it first"
             )
 
-    def delete(self, ctx: Context, attachment_id: str) -> Rows:
+    def delete(self, ctx: RequestContext, attachment_id: str) -> Rows:
         """Close the access, end the host's session, forget the attachment.
 
         Returns attachments that the volume still has, in brief and a hundred at
@@ -159,7 +170,7 @@ class Attachments:
                 volume, row = self._reserve(connection, new)
                 if row.status is AttachStatus.RESERVED:
                     row = self._intend(connection, volume, row, host)
-            self.answers.expect(row)
+            self.unanswered.add(row)
             try:
                 return self._access.open(volume, row)
             except Exception:
@@ -176,7 +187,7 @@ class Attachments:
     def _reserve(
         self, connection: Any, new: NewAttachment
     ) -> tuple[Volume, Attachment]:
-        known = self.answers.repeated(connection, new)
+        known = self.unanswered.find_duplicate(connection, new)
         free = known or volumes.claim(connection, new.volume_id, new.instance_uuid)
         volume = volumes.bare(connection, new.volume_id)
         if volume is None:
@@ -275,7 +286,7 @@ class Attachments:
 
     def _drop(self, row: Attachment) -> None:
         """Forget a row whose client never learned its id, once nothing is open."""
-        self.answers.drop(row)
+        self.unanswered.discard(row)
         try:
             left = self._row(row.id)
             if left.initiator is None:

@@ -18,11 +18,11 @@ from lunshare.agent.records import Attachment, NewAttachment
 from lunshare.agent.service.attachments import connectors
 from lunshare.agent.states import AttachStatus
 
-#: Seconds between two calls of ``once``: so long an answer has to reach its client.
+#: Seconds between two calls of ``mark_answered``: time for an answer to arrive.
 MOMENT = 1.0
 
 
-class Answers:
+class UnansweredRequests:
     """Remembers in the rows which creations have been answered."""
 
     def __init__(self, db: Database) -> None:
@@ -31,29 +31,29 @@ class Answers:
         self._new: list[str] = []
         self._old: list[str] = []
 
-    def expect(self, row: Attachment) -> None:
+    def add(self, row: Attachment) -> None:
         """This life is about to make it, and will answer."""
         with self._mutex:
             self._ours.add(row.id)
 
-    def sent(self, row: Attachment) -> None:
+    def answer_sent(self, row: Attachment) -> None:
         """Its answer is on its way."""
         with self._mutex:
             self._new.append(row.id)
 
-    def drop(self, row: Attachment) -> None:
+    def discard(self, row: Attachment) -> None:
         """There was another answer, and no attachment."""
         with self._mutex:
             self._ours.discard(row.id)
 
-    def repeated(self, connection: Any, new: NewAttachment) -> Attachment | None:
+    def find_duplicate(self, connection: Any, new: NewAttachment) -> Attachment | None:
         """What an earlier life made of the same request and did not answer."""
         found = attachments.unanswered(connection, new.volume_id)
         with self._mutex:
             theirs = [row for row in found if row.id not in self._ours]
         return next((row for row in theirs if _is_of(row, new)), None)
 
-    def once(self) -> None:
+    def mark_answered(self) -> None:
         """Note what was sent a moment ago."""
         with self._mutex:
             due, self._old, self._new = self._old, self._new, []

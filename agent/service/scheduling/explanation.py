@@ -11,7 +11,7 @@ from lunshare.agent.records import Pool, VolumeType
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class PlacementRequest:
     """What a volume asks for: GiB, a type, an availability zone.
 
     ``only`` names the one backend that will do, because the bytes it is made of
@@ -31,7 +31,7 @@ class Wish:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class FilterResult:
     """What one filter says of one pool, and why in half a sentence."""
 
     filter: str
@@ -40,7 +40,7 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True)
-class Number:
+class WeigherResult:
     """What one weigher says of one pool.
 
     ``value`` is in the weigher's own unit; ``weight`` is its share in the
@@ -59,11 +59,11 @@ class Candidate:
     """One pool with all that was said of it. Only who passed is weighed."""
 
     pool: Pool
-    verdicts: tuple[Verdict, ...]
-    numbers: tuple[Number, ...] = ()
+    verdicts: tuple[FilterResult, ...]
+    numbers: tuple[WeigherResult, ...] = ()
 
     @property
-    def failed(self) -> tuple[Verdict, ...]:
+    def failed(self) -> tuple[FilterResult, ...]:
         """The verdicts that keep it from being chosen."""
         return tuple(each for each in self.verdicts if not each.passed)
 
@@ -77,6 +77,6 @@ class Candidate:
 class Choice:
     """Every pool with its verdicts, and the one that was chosen, if any."""
 
-    wish: Wish
+    wish: PlacementRequest
     candidates: tuple[Candidate, ...] = field(default_factory=tuple)
     chosen: Pool | None = None

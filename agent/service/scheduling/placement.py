@@ -10,11 +10,15 @@ from dataclasses import replace
 from lunshare.agent.errors import AgentError, Exhausted, Invalid
 from lunshare.agent.records import Pool
 from lunshare.agent.service.scheduling import filters, weighers
-from lunshare.agent.service.scheduling.explanation import Candidate, Choice, Wish
+from lunshare.agent.service.scheduling.explanation import (
+    Candidate,
+    Choice,
+    PlacementRequest,
+)
 
 
 def choose(
-    pools: Iterable[Pool], wish: Wish, multipliers: Mapping[str, float]
+    pools: Iterable[Pool], wish: PlacementRequest, multipliers: Mapping[str, float]
 ) -> Choice:
     """Judge every pool, weigh those that pass, take the heaviest; changes nothing.
 

@@ -8,13 +8,13 @@ import math
 
 from lunshare.agent.backends import Backends
 from lunshare.agent.errors import Invalid, NotFound
-from lunshare.agent.records import Context, Pool, VolumeType
+from lunshare.agent.records import Pool, RequestContext, VolumeType
 from lunshare.agent.service.node import Node
 from lunshare.agent.service.scheduling import filters
 from lunshare.agent.service.scheduling.scheduler import Scheduler
 
 
-class Places:
+class Pools:
     """The places of this node."""
 
     def __init__(
@@ -23,7 +23,7 @@ class Places:
         self._node, self._backends = node, backends
         self._scheduler, self.zone = scheduler, zone
 
-    def backend(self, host: str) -> str:
+    def backend_of(self, host: str) -> str:
         """The backend that is meant by host@backend or host@backend#pool.
 
         :raises NotFound: this node has no such backend.
@@ -47,7 +47,7 @@ class Places:
 
     def choose(
         self,
-        ctx: Context,
+        ctx: RequestContext,
         size: int,
         kind: VolumeType | None,
         zone: str | None = None,
@@ -62,16 +62,18 @@ class Places:
         """
         return self._scheduler.place(ctx, size, kind, zone, only=only, but=but).backend
 
-    def lacks(self, ctx: Context, backend: str, kind: VolumeType | None) -> str | None:
+    def unmet_specs(
+        self, ctx: RequestContext, backend: str, kind: VolumeType | None
+    ) -> str | None:
         """What the type asks for and this backend has not, or None."""
         pool = self._pool(ctx, backend)
-        return filters.lacks(pool, kind) if pool else "it is not enabled"
+        return filters.unmet_specs(pool, kind) if pool else "it is not enabled"
 
-    def room(self, ctx: Context, backend: str) -> float:
+    def free_space(self, ctx: RequestContext, backend: str) -> float:
         """GiB that this backend may still promise; no bound where that is not known."""
         pool = self._pool(ctx, backend)
-        return filters.room(pool) if pool and pool.up else math.inf
+        return filters.free_space(pool) if pool and pool.up else math.inf
 
-    def _pool(self, ctx: Context, backend: str) -> Pool | None:
+    def _pool(self, ctx: RequestContext, backend: str) -> Pool | None:
         pools = self._node.pools(ctx)
         return next((pool for pool in pools if pool.backend == backend), None)

@@ -8,11 +8,11 @@ from collections.abc import Mapping
 
 from oslo_log import log
 
-from lunshare.agent.records import Context, Pool, VolumeType
+from lunshare.agent.records import Pool, RequestContext, VolumeType
 from lunshare.agent.service.messages import NO_BACKEND, Messages
 from lunshare.agent.service.node import Node
 from lunshare.agent.service.scheduling import placement
-from lunshare.agent.service.scheduling.explanation import Choice, Wish
+from lunshare.agent.service.scheduling.explanation import Choice, PlacementRequest
 from lunshare.agent.service.types import Types
 
 LOG = log.getLogger(__name__)
@@ -33,18 +33,18 @@ class Scheduler:
         self._multipliers = dict(multipliers)
 
     def explain(
-        self, ctx: Context, size: int, volume_type: str | None, zone: str | None
+        self, ctx: RequestContext, size: int, volume_type: str | None, zone: str | None
     ) -> Choice:
         """What would be chosen for such a volume, and why; nothing is created.
 
         :raises NotFound: the volume type.
         """
-        wish = Wish(size, self._types.resolve(volume_type), zone)
+        wish = PlacementRequest(size, self._types.resolve(volume_type), zone)
         return placement.choose(self._node.pools(ctx), wish, self._multipliers)
 
     def place(
         self,
-        ctx: Context,
+        ctx: RequestContext,
         size: int,
         kind: VolumeType | None,
         zone: str | None = None,
@@ -61,7 +61,7 @@ class Scheduler:
         :raises Exhausted: those that can have no room.
         """
         pools = self._node.pools(ctx)
-        wish = Wish(size, kind, zone, only, but)
+        wish = PlacementRequest(size, kind, zone, only, but)
         choice = placement.choose(pools, wish, self._multipliers)
         if choice.chosen is None:
             error = placement.refusal(choice)

@@ -11,10 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from lunshare.agent.records import Pool
-from lunshare.agent.service.scheduling.explanation import Number, Wish
-from lunshare.agent.service.scheduling.filters import room
+from lunshare.agent.service.scheduling.explanation import (
+    PlacementRequest,
+    WeigherResult,
+)
+from lunshare.agent.service.scheduling.filters import free_space
 
-Weigher = Callable[[Pool, Wish], float]
+Weigher = Callable[[Pool, PlacementRequest], float]
 
 #: The weighers by the option that holds their multiplier, without its ending.
 CAPACITY = "capacity"
@@ -22,8 +25,8 @@ ALLOCATED = "allocated_capacity"
 
 
 def weigh(
-    pools: Sequence[Pool], wish: Wish, multipliers: Mapping[str, float]
-) -> list[tuple[Number, ...]]:
+    pools: Sequence[Pool], wish: PlacementRequest, multipliers: Mapping[str, float]
+) -> list[tuple[WeigherResult, ...]]:
     """The numbers of each pool, in the order of the pools."""
     columns = [
         _column(name, [ask(pool, wish) for pool in pools], multipliers.get(name, 0.0))
@@ -32,11 +35,13 @@ def weigh(
     return list(zip(*columns, strict=True))
 
 
-def _column(name: str, values: Sequence[float], multiplier: float) -> list[Number]:
+def _column(
+    name: str, values: Sequence[float], multiplier: float
+) -> list[WeigherResult]:
     least, most = min(values, default=0.0), max(values, default=0.0)
     span = most - least
     return [
-        Number(
+        WeigherResult(
             name,
             round(value, 2),
             multiplier,
@@ -46,11 +51,11 @@ def _column(name: str, values: Sequence[float], multiplier: float) -> list[Numbe
     ]
 
 
-def _allocated(pool: Pool, wish: Wish) -> float:
+def _allocated(pool: Pool, wish: PlacementRequest) -> float:
     return float(pool.capabilities["allocated_capacity_gb"])
 
 
 WEIGHERS: Mapping[str, Weigher] = {
-    CAPACITY: room,  # GiB that may still be promised
+    CAPACITY: free_space,  # GiB that may still be promised
     ALLOCATED: _allocated,  # GiB that volumes have already
 }

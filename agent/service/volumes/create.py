@@ -19,10 +19,10 @@ from lunshare.agent.errors import Busy
 from lunshare.agent.records import Volume
 from lunshare.agent.service.attachments.access import driver_snapshot, driver_volume
 from lunshare.agent.service.node import Node
-from lunshare.agent.service.volumes.rows import Rows
-from lunshare.agent.service.wiper import Wiping
+from lunshare.agent.service.volumes.rows import VolumeRows
+from lunshare.agent.service.wiper import Wiper
 from lunshare.agent.states import VolumeStatus
-from lunshare.agent.volume_locks import Locks
+from lunshare.agent.volume_locks import VolumeLocks
 from lunshare.drivers.backend import Backend
 from lunshare.drivers.errors import Unsupported
 from lunshare.drivers.values import GIB, Snapshot
@@ -39,64 +39,66 @@ _FAILED = frozenset(
 )
 
 
-class Making:
+class VolumeDisks:
     """Steps that make and remove disks. Repeat-safe."""
 
     def __init__(
         self,
         db: Database,
         backends: Backends,
-        locks: Locks,
+        locks: VolumeLocks,
         *,
         node: Node,
-        wiping: Wiping,
+        wiper: Wiper,
     ) -> None:
         self._db, self._backends, self._locks = db, backends, locks
-        self._node, self._wiping, self._rows = node, wiping, Rows(db)
+        self._node, self._wiper, self._rows = node, wiper, VolumeRows(db)
 
-    def make(self, volume_id: str) -> None:
+    def finish_create(self, volume_id: str) -> None:
         """Finish a creation; does nothing to a volume past it."""
         with self._locks.volume(volume_id, "its creation"):
-            volume = self._rows.when(volume_id, {VolumeStatus.CREATING})
+            volume = self._rows.get_if(volume_id, {VolumeStatus.CREATING})
             if volume is None:
                 return
             try:
-                with self._backends[volume.backend].working_alone() as backend:
+                with self._backends[volume.backend].for_job() as backend:
                     self._fill(backend, volume)
             except Busy:
                 raise  # somebody has its source: that says nothing of this volume
             except Exception as error:
-                self._rows.move(volume, VolumeStatus.ERROR, str(error))
+                self._rows.change_status(volume, VolumeStatus.ERROR, str(error))
                 raise
-            self._rows.move(volume, VolumeStatus.AVAILABLE, intent=None)
+            self._rows.change_status(volume, VolumeStatus.AVAILABLE, intent=None)
             LOG.info("[%s] CREATED volume=%s", volume.backend, volume_id)
 
-    def unmake(self, volume_id: str) -> None:
+    def finish_delete(self, volume_id: str) -> None:
         """Finish a removal; does nothing to a volume that is not deleting."""
         with self._locks.volume(volume_id, "its deletion"):
-            volume = self._rows.under_way(
+            volume = self._rows.get_to_resume(
                 volume_id, VolumeStatus.DELETING, VolumeStatus.ERROR_DELETING
             )
             if volume is None:
                 return
             try:
-                with self._backends[volume.backend].working_alone() as backend:
+                with self._backends[volume.backend].for_job() as backend:
                     self._destroy(backend, volume)
             except Busy:
                 raise
             except Exception as error:
-                self._rows.move(volume, VolumeStatus.ERROR_DELETING, str(error))
+                self._rows.change_status(
+                    volume, VolumeStatus.ERROR_DELETING, str(error)
+                )
                 raise
-            self._rows.remove(volume_id)
-            self._node.promise(volume.backend, -1, -volume.size)
-            self._wiping.wake(volume.backend)
+            self._rows.mark_deleted(volume_id)
+            self._node.count_volume(volume.backend, -1, -volume.size)
+            self._wiper.wake(volume.backend)
             LOG.info("[%s] DELETED volume=%s", volume.backend, volume_id)
 
-    def drop(self, volume: Volume) -> None:
+    def discard(self, volume: Volume) -> None:
         """Forget a creation that failed; what the driver left goes with it."""
         self._want_gone(volume.id, _FAILED)
         try:
-            self.unmake(volume.id)
+            self.finish_delete(volume.id)
         except Exception as error:
             LOG.error("[%s] DROP volume=%s: %s", volume.backend, volume.id, error)
             # Nobody was told its id: the next reconcile tries again.
@@ -127,10 +129,10 @@ class Making:
         moment = Snapshot(volume.id, source_id, intent["moment"] * GIB)
         if not intent.get("kept"):
             with self._locks.volume(source_id, f"the start of its clone {volume.id}"):
-                self._rows.steady(source_id, intent["moment"])
+                self._rows.check_unchanged(source_id, intent["moment"])
                 backend.volumes.create_snapshot(moment)
             # From here on the source may change, and even be of another size.
-            self._rows.note(volume.id, intent={**intent, "kept": True})
+            self._rows.update(volume.id, intent={**intent, "kept": True})
         backend.volumes.create_from(driver_volume(volume), moment)
         self._end_moment(backend, volume, source_id)
 
@@ -156,7 +158,7 @@ class Making:
                 snapshots.remove(connection, snapshot.id)
         backend.delete(volume.id)
         if volume.leaving:
-            with self._backends[volume.leaving].working_alone() as left:
+            with self._backends[volume.leaving].for_job() as left:
                 left.volumes.delete(volume.id)
         if volume.source_volid and volume.intent:
             # A driver without snapshots has left none.

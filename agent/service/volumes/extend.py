@@ -10,39 +10,47 @@ from lunshare.agent.backends import Backends
 from lunshare.agent.db import status_changes
 from lunshare.agent.db.engine import Database
 from lunshare.agent.errors import Exhausted, Invalid
-from lunshare.agent.records import Context, Volume
+from lunshare.agent.records import RequestContext, Volume
 from lunshare.agent.service.attachments.access import Access
-from lunshare.agent.service.job_runner import Jobs
+from lunshare.agent.service.job_runner import JobRunner
 from lunshare.agent.service.node import Node
-from lunshare.agent.service.scheduling.pools import Places
-from lunshare.agent.service.volumes.rows import Rows, changed, found, refused, unfit
+from lunshare.agent.service.scheduling.pools import Pools
+from lunshare.agent.service.volumes.rows import (
+    VolumeRows,
+    changed_meanwhile,
+    is_refusal,
+    require,
+    wrong_status,
+)
 from lunshare.agent.states import VolumeStatus
-from lunshare.agent.volume_locks import Locks
+from lunshare.agent.volume_locks import VolumeLocks
 from lunshare.drivers.values import GIB
 from lunshare.drivers.values import Volume as DriverVolume
 
 LOG = log.getLogger(__name__)
 
 
-class Extending:
+class VolumeExtender:
     """Extends of volumes, also of those that hosts have."""
 
     def __init__(
         self,
         db: Database,
         backends: Backends,
-        locks: Locks,
+        locks: VolumeLocks,
         *,
         access: Access,
         node: Node,
-        jobs: Jobs,
-        places: Places,
+        jobs: JobRunner,
+        pools: Pools,
     ) -> None:
         self._db, self._backends, self._locks = db, backends, locks
         self._access, self._node, self._jobs = access, node, jobs
-        self._places, self._rows = places, Rows(db)
+        self._pools, self._rows = pools, VolumeRows(db)
 
-    def extend(self, ctx: Context, volume_id: str, size: int, in_use: bool) -> int:
+    def extend(
+        self, ctx: RequestContext, volume_id: str, size: int, in_use: bool
+    ) -> int:
         """Let it grow to ``size`` GiB; the number of hosts that have it.
 
         They see the new size when they look again. ``in_use``: also while hosts
@@ -60,7 +68,7 @@ class Extending:
         _check_hosts(volume, in_use, open_too)
         self._check_room(ctx, volume, size)
         with self._db.writing() as connection:
-            now = found(connection, volume_id)
+            now = require(connection, volume_id)
             if not status_changes.same(volume, now) or not status_changes.move(
                 connection,
                 volume,
@@ -68,40 +76,44 @@ class Extending:
                 unattached=not open_too,
                 intent={"size": size},
             ):
-                raise changed(volume_id)
-        self._jobs.attempt(self.grow, volume_id, volume.backend)
+                raise changed_meanwhile(volume_id)
+        self._jobs.run_and_wait(self.finish_extend, volume_id, volume.backend)
         return len(volume.attachments)
 
-    def grow(self, volume_id: str) -> None:
+    def finish_extend(self, volume_id: str) -> None:
         """Finish an extend. Repeat-safe; does nothing to a volume past it."""
         with self._locks.volume(volume_id, "its extension"):
-            volume = self._rows.under_way(
+            volume = self._rows.get_to_resume(
                 volume_id, VolumeStatus.EXTENDING, VolumeStatus.ERROR_EXTENDING
             )
             if volume is None:
                 return
             size = (volume.intent or {})["size"]
             try:
-                with self._backends[volume.backend].working_alone() as backend:
+                with self._backends[volume.backend].for_job() as backend:
                     backend.volumes.extend(DriverVolume(volume_id, size * GIB))
                 if volume.attachments:
                     self._access.settle_all(volume)
             except Exception as error:
                 self._failed(volume, error)
                 raise
-            self._rows.move(volume, VolumeStatus.AVAILABLE, size=size, intent=None)
-        self._node.promise(volume.backend, 0, size - volume.size)
+            self._rows.change_status(
+                volume, VolumeStatus.AVAILABLE, size=size, intent=None
+            )
+        self._node.count_volume(volume.backend, 0, size - volume.size)
         LOG.info("[%s] EXTENDED volume=%s size=%s", volume.backend, volume_id, size)
 
     def _failed(self, volume: Volume, error: Exception) -> None:
-        if refused(error):
-            self._rows.move(volume, VolumeStatus.AVAILABLE, str(error), intent=None)
+        if is_refusal(error):
+            self._rows.change_status(
+                volume, VolumeStatus.AVAILABLE, str(error), intent=None
+            )
         else:
-            self._rows.move(volume, VolumeStatus.ERROR_EXTENDING, str(error))
+            self._rows.change_status(volume, VolumeStatus.ERROR_EXTENDING, str(error))
 
-    def _check_room(self, ctx: Context, volume: Volume, size: int) -> None:
+    def _check_room(self, ctx: RequestContext, volume: Volume, size: int) -> None:
         more = size - volume.size
-        room = self._places.room(ctx, volume.backend)
+        room = self._pools.free_space(ctx, volume.backend)
         if more > room:
             raise Exhausted(
                 f"new_size {size} GiB is {more} GiB more, and backend {volume.backend}"
@@ -121,7 +133,7 @@ def _check(volume: Volume, size: int) -> None:
         VolumeStatus.AVAILABLE,
         VolumeStatus.IN_USE,
     ):
-        raise unfit(volume, "extended", "available or in-use")
+        raise wrong_status(volume, "extended", "available or in-use")
 
 
 def _check_hosts(volume: Volume, in_use: bool, open_too: bool) -> None:

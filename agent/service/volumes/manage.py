@@ -12,58 +12,64 @@ from lunshare.agent.backends import Backends
 from lunshare.agent.db import status_changes, volumes
 from lunshare.agent.db.engine import Database, now
 from lunshare.agent.errors import Invalid
-from lunshare.agent.records import Context, ForeignDisk, NewManaged, Volume, VolumeType
+from lunshare.agent.records import (
+    ForeignDisk,
+    ManageRequest,
+    RequestContext,
+    Volume,
+    VolumeType,
+)
 from lunshare.agent.service.attachments.access import driver_volume
-from lunshare.agent.service.job_runner import Jobs
+from lunshare.agent.service.job_runner import JobRunner
 from lunshare.agent.service.node import Node
-from lunshare.agent.service.scheduling.pools import Places
+from lunshare.agent.service.scheduling.pools import Pools
 from lunshare.agent.service.types import Types
-from lunshare.agent.service.volumes.create import Making
+from lunshare.agent.service.volumes.create import VolumeDisks
 from lunshare.agent.service.volumes.rows import (
-    Rows,
-    changed,
-    found,
-    needed,
-    refused,
-    unfit,
+    VolumeRows,
+    changed_meanwhile,
+    is_refusal,
+    require,
+    still_needed,
+    wrong_status,
 )
 from lunshare.agent.states import VolumeStatus
-from lunshare.agent.volume_locks import Locks
+from lunshare.agent.volume_locks import VolumeLocks
 from lunshare.drivers.values import GIB
 
 LOG = log.getLogger(__name__)
 
 
-class Handing:
+class ForeignDisks:
     """Disks that come to be ours, or cease to."""
 
     def __init__(
         self,
         db: Database,
         backends: Backends,
-        locks: Locks,
+        locks: VolumeLocks,
         *,
-        making: Making,
+        volume_disks: VolumeDisks,
         types: Types,
         node: Node,
-        jobs: Jobs,
-        places: Places,
+        jobs: JobRunner,
+        pools: Pools,
     ) -> None:
         self._db, self._backends, self._locks = db, backends, locks
-        self._making, self._types, self._node = making, types, node
-        self._jobs, self._places, self._rows = jobs, places, Rows(db)
+        self._volume_disks, self._types, self._node = volume_disks, types, node
+        self._jobs, self._pools, self._rows = jobs, pools, VolumeRows(db)
 
-    def list(self, ctx: Context, host: str) -> list[ForeignDisk]:
+    def list(self, ctx: RequestContext, host: str) -> list[ForeignDisk]:
         """The disks of a backend that are not ours, but could be.
 
         :raises NotFound: the host.
         :raises Invalid: its driver takes none over.
         """
-        with self._backends[self._places.backend(host)].working() as backend:
+        with self._backends[self._pools.backend_of(host)].for_request() as backend:
             there = backend.volumes.manageable()
         return [ForeignDisk(d.reference, -(-d.size // GIB), d.why_not) for d in there]
 
-    def manage(self, ctx: Context, new: NewManaged) -> Volume:
+    def manage(self, ctx: RequestContext, new: ManageRequest) -> Volume:
         """Make somebody's disk a volume of ours; it keeps its bytes.
 
         A disk that is not of whole GiB grows to the next. Waits a little, as the
@@ -74,27 +80,27 @@ class Handing:
             backend has not what the type asks for.
         :raises BackendFailed: it could not be taken; it is its owner's still.
         """
-        self._places.check_zone(new.availability_zone)
+        self._pools.check_zone(new.availability_zone)
         kind = self._types.resolve(new.volume_type)
         volume = self._row(ctx, new, kind, self._offered(ctx, new))
-        why = self._places.lacks(ctx, volume.backend, kind)
+        why = self._pools.unmet_specs(ctx, volume.backend, kind)
         if why is not None:
             raise Invalid(f"volume.volume_type: host {new.host}: {why}.")
         with self._db.writing() as connection:
-            self._types.unchanged(connection, kind)
+            self._types.check_unchanged(connection, kind)
             volumes.insert(connection, volume)
-        self._node.promise(volume.backend, 1, volume.size)
+        self._node.count_volume(volume.backend, 1, volume.size)
         try:
-            self._jobs.attempt(self.take, volume.id, volume.backend)
+            self._jobs.run_and_wait(self.finish_manage, volume.id, volume.backend)
         except Exception:
-            self._making.drop(volume)
+            self._volume_disks.discard(volume)
             raise
         return self._rows.get(volume.id)
 
-    def take(self, volume_id: str) -> None:
+    def finish_manage(self, volume_id: str) -> None:
         """Finish a taking over. Repeat-safe; does nothing to a volume past it."""
         with self._locks.volume(volume_id, "its taking over"):
-            volume = self._rows.when(volume_id, {VolumeStatus.MANAGING})
+            volume = self._rows.get_if(volume_id, {VolumeStatus.MANAGING})
             if volume is None:
                 return
             reference, wanted = (
@@ -102,17 +108,19 @@ class Handing:
                 driver_volume(volume),
             )
             try:
-                with self._backends[volume.backend].working_alone() as backend:
+                with self._backends[volume.backend].for_job() as backend:
                     disk = backend.volumes.manage(wanted, reference)
                     if disk.size < wanted.size:
                         backend.volumes.extend(wanted)
             except Exception as error:
-                self._rows.move(volume, VolumeStatus.ERROR_MANAGING, str(error))
+                self._rows.change_status(
+                    volume, VolumeStatus.ERROR_MANAGING, str(error)
+                )
                 raise
-            self._rows.move(volume, VolumeStatus.AVAILABLE, intent=None)
+            self._rows.change_status(volume, VolumeStatus.AVAILABLE, intent=None)
         LOG.info("[%s] TAKEN volume=%s was=%s", volume.backend, volume_id, reference)
 
-    def unmanage(self, ctx: Context, volume_id: str) -> None:
+    def unmanage(self, ctx: RequestContext, volume_id: str) -> None:
         """Give the disk away, with its bytes, and forget the volume.
 
         Waits a little, as the creation of a volume does.
@@ -124,9 +132,9 @@ class Handing:
             ask again, or to reset it to available, is allowed.
         """
         with self._db.writing() as connection:
-            volume = found(connection, volume_id)
-            if (unfit := _unfit(volume)) is not None:
-                raise unfit
+            volume = require(connection, volume_id)
+            if (wrong_status := _wrong_status(volume)) is not None:
+                raise wrong_status
             if not status_changes.move(
                 connection,
                 volume,
@@ -135,31 +143,33 @@ class Handing:
                 unsnapped=True,
                 uncloned=True,
             ):
-                raise needed(connection, volume) or changed(volume_id)
-        self._jobs.attempt(self.release, volume_id, volume.backend)
+                raise still_needed(connection, volume) or changed_meanwhile(volume_id)
+        self._jobs.run_and_wait(self.finish_unmanage, volume_id, volume.backend)
 
-    def release(self, volume_id: str) -> None:
+    def finish_unmanage(self, volume_id: str) -> None:
         """Finish a giving away. Repeat-safe; does nothing to a volume past it."""
         with self._locks.volume(volume_id, "its giving away"):
-            volume = self._rows.under_way(
+            volume = self._rows.get_to_resume(
                 volume_id, VolumeStatus.UNMANAGING, VolumeStatus.ERROR_UNMANAGING
             )
             if volume is None:
                 return
             try:
-                with self._backends[volume.backend].working_alone() as backend:
+                with self._backends[volume.backend].for_job() as backend:
                     backend.target.remove(volume_id)
                     backend.volumes.unmanage(volume_id)
             except Exception as error:
                 back = VolumeStatus.AVAILABLE
                 failed = VolumeStatus.ERROR_UNMANAGING
-                self._rows.move(volume, back if refused(error) else failed, str(error))
+                self._rows.change_status(
+                    volume, back if is_refusal(error) else failed, str(error)
+                )
                 raise
-            self._rows.remove(volume_id)
-            self._node.promise(volume.backend, -1, -volume.size)
+            self._rows.mark_deleted(volume_id)
+            self._node.count_volume(volume.backend, -1, -volume.size)
         LOG.info("[%s] GIVEN volume=%s", volume.backend, volume_id)
 
-    def _offered(self, ctx: Context, new: NewManaged) -> ForeignDisk:
+    def _offered(self, ctx: RequestContext, new: ManageRequest) -> ForeignDisk:
         for disk in self.list(ctx, new.host):
             if disk.reference == new.reference:
                 if disk.why_not:
@@ -174,18 +184,22 @@ class Handing:
         )
 
     def _row(
-        self, ctx: Context, new: NewManaged, kind: VolumeType | None, disk: ForeignDisk
+        self,
+        ctx: RequestContext,
+        new: ManageRequest,
+        kind: VolumeType | None,
+        disk: ForeignDisk,
     ) -> Volume:
         return Volume(
             id=str(uuid.uuid4()),
             size=disk.size,
             own_status=VolumeStatus.MANAGING,
-            backend=self._places.backend(new.host),
+            backend=self._pools.backend_of(new.host),
             project_id=ctx.project_id,
             user_id=ctx.user_id,
             name=new.name,
             description=new.description,
-            availability_zone=self._places.zone,
+            availability_zone=self._pools.zone,
             multiattach=kind.multiattach if kind else False,
             bootable=new.bootable,
             volume_type_id=kind.id if kind else None,
@@ -196,9 +210,9 @@ class Handing:
         )
 
 
-def _unfit(volume: Volume) -> Invalid | None:
+def _wrong_status(volume: Volume) -> Invalid | None:
     if volume.own_status not in (VolumeStatus.AVAILABLE, VolumeStatus.ERROR_UNMANAGING):
-        return unfit(volume, "given away", "available")
+        return wrong_status(volume, "given away", "available")
     if volume.attachments:
         return Invalid(
             f"Invalid volume: volume {volume.id} has {len(volume.attachments)}"

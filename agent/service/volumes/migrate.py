@@ -17,15 +17,21 @@ from lunshare.agent.backends import Backends
 from lunshare.agent.db import status_changes
 from lunshare.agent.db.engine import Database
 from lunshare.agent.errors import AgentError, Conflict, Invalid, NotFound
-from lunshare.agent.records import Context, Volume, VolumeType
-from lunshare.agent.service.job_runner import Jobs
+from lunshare.agent.records import RequestContext, Volume, VolumeType
+from lunshare.agent.service.job_runner import JobRunner
 from lunshare.agent.service.node import Node
-from lunshare.agent.service.scheduling.pools import Places
+from lunshare.agent.service.scheduling.pools import Pools
 from lunshare.agent.service.types import Types
-from lunshare.agent.service.volumes.rows import Rows, changed, found, needed, unfit
-from lunshare.agent.service.wiper import Wiping
+from lunshare.agent.service.volumes.rows import (
+    VolumeRows,
+    changed_meanwhile,
+    require,
+    still_needed,
+    wrong_status,
+)
+from lunshare.agent.service.wiper import Wiper
 from lunshare.agent.states import VolumeStatus
-from lunshare.agent.volume_locks import Locks
+from lunshare.agent.volume_locks import VolumeLocks
 from lunshare.drivers.errors import UnknownDisk
 from lunshare.drivers.values import GIB
 from lunshare.drivers.values import Volume as DriverVolume
@@ -35,28 +41,28 @@ LOG = log.getLogger(__name__)
 _MOVING = (VolumeStatus.RETYPING, VolumeStatus.MAINTENANCE)
 
 
-class Moving:
+class VolumeMigrator:
     """Retypes and migrations."""
 
     def __init__(
         self,
         db: Database,
         backends: Backends,
-        locks: Locks,
+        locks: VolumeLocks,
         *,
         types: Types,
         node: Node,
-        jobs: Jobs,
-        places: Places,
-        wiping: Wiping,
+        jobs: JobRunner,
+        pools: Pools,
+        wiper: Wiper,
     ) -> None:
         self._db, self._backends, self._locks = db, backends, locks
         self._types, self._node, self._jobs = types, node, jobs
-        self._wiping = wiping
-        self._places, self._rows = places, Rows(db)
+        self._wiper = wiper
+        self._pools, self._rows = pools, VolumeRows(db)
 
     def retype(
-        self, ctx: Context, volume_id: str, new_type: str, on_demand: bool
+        self, ctx: RequestContext, volume_id: str, new_type: str, on_demand: bool
     ) -> None:
         """Give it another type, by id or name; move it only where it must.
 
@@ -76,7 +82,7 @@ class Moving:
                 f"os-retype.new_type: volume {volume.id} is of type {kind.name}"
                 " already."
             )
-        why = self._places.lacks(ctx, volume.backend, kind)
+        why = self._pools.unmet_specs(ctx, volume.backend, kind)
         if why is None:
             return self._retype_here(volume, kind)
         if not on_demand:
@@ -84,10 +90,10 @@ class Moving:
                 f"os-retype.migration_policy: backend {volume.backend}: {why}; give"
                 " on-demand, so that the volume may move."
             )
-        backend = self._places.choose(ctx, volume.size, kind, but=volume.backend)
+        backend = self._pools.choose(ctx, volume.size, kind, but=volume.backend)
         return self._begin(volume, VolumeStatus.RETYPING, backend, kind)
 
-    def migrate(self, ctx: Context, volume_id: str, host: str) -> None:
+    def migrate(self, ctx: RequestContext, volume_id: str, host: str) -> None:
         """Move it to another backend of this node.
 
         Waits a little, as a creation does.
@@ -100,7 +106,7 @@ class Moving:
         """
         volume = self._rows.get(volume_id)
         try:
-            backend = self._places.backend(host)
+            backend = self._pools.backend_of(host)
         except NotFound:
             raise Invalid(
                 f"os-migrate_volume.host: {host!r} is no backend of this node; give one"
@@ -113,13 +119,13 @@ class Moving:
         kind = None
         if volume.volume_type_id:
             kind = self._types.get(ctx, volume.volume_type_id)
-        self._places.choose(ctx, volume.size, kind, only=backend)
+        self._pools.choose(ctx, volume.size, kind, only=backend)
         self._begin(volume, VolumeStatus.MAINTENANCE, backend)
 
-    def carry(self, volume_id: str) -> None:
+    def finish_migration(self, volume_id: str) -> None:
         """Finish a move, or undo it. Does nothing to a volume that does not move."""
         with self._locks.volume(volume_id, "its move"):
-            volume = self._rows.when(volume_id, _MOVING)
+            volume = self._rows.get_if(volume_id, _MOVING)
             if volume is None:
                 return None
             intent = volume.intent or {}
@@ -135,26 +141,26 @@ class Moving:
                 changes["volume_type_id"] = intent["type_id"]
                 changes["multiattach"] = intent["multiattach"]
             self._settled(volume, "success", volume.backend, **changes)
-        self._node.promise(volume.backend, -1, -volume.size)
-        self._node.promise(intent["backend"], 1, volume.size)
+        self._node.count_volume(volume.backend, -1, -volume.size)
+        self._node.count_volume(intent["backend"], 1, volume.size)
         LOG.info(
             "[%s] MOVED volume=%s from=%s", intent["backend"], volume_id, volume.backend
         )
 
-    def clear(self, volume_id: str) -> None:
+    def delete_old_disk(self, volume_id: str) -> None:
         """Delete the disk that a move has left behind. Repeat-safe."""
         with self._locks.volume(volume_id, "the end of its move"):
-            volume = self._rows.when(volume_id, frozenset(VolumeStatus))
+            volume = self._rows.get_if(volume_id, frozenset(VolumeStatus))
             if volume is None or volume.leaving is None:
                 return None
             if volume.leaving == volume.backend:
                 return self._stay(volume)
-            with self._backends[volume.leaving].working_alone() as backend:
+            with self._backends[volume.leaving].for_job() as backend:
                 # Not its export: that goes by the volume's id, and is by now of
                 # the backend that the volume is on.
                 backend.volumes.delete(volume_id)
-            self._rows.note(volume_id, leaving=None)
-        self._wiping.wake(volume.leaving)
+            self._rows.update(volume_id, leaving=None)
+        self._wiper.wake(volume.leaving)
 
     def _stay(self, volume: Volume) -> None:
         """Delete nothing: a row that was written by an earlier lunshare is wrong."""
@@ -164,7 +170,9 @@ class Moving:
             volume.backend,
             volume.id,
         )
-        self._rows.move(volume, VolumeStatus.AVAILABLE, intent=None, leaving=None)
+        self._rows.change_status(
+            volume, VolumeStatus.AVAILABLE, intent=None, leaving=None
+        )
 
     def _named(self, ident: str) -> VolumeType:
         kind = self._types.resolve(ident)
@@ -174,9 +182,9 @@ class Moving:
 
     def _retype_here(self, volume: Volume, kind: VolumeType) -> None:
         if volume.own_status is not VolumeStatus.AVAILABLE:
-            raise unfit(volume, "retyped", "available")
+            raise wrong_status(volume, "retyped", "available")
         with self._db.writing() as connection:
-            self._types.unchanged(connection, kind)
+            self._types.check_unchanged(connection, kind)
             if not status_changes.move(
                 connection,
                 volume,
@@ -185,7 +193,7 @@ class Moving:
                 volume_type_id=kind.id,
                 multiattach=kind.multiattach,
             ):
-                raise _unfit(connection, volume, "retyped")
+                raise _wrong_status(connection, volume, "retyped")
 
     def _begin(
         self,
@@ -201,7 +209,7 @@ class Moving:
         with self._rows.unless_changed(volume):
             self._check_way(volume, backend)
         with self._db.writing() as connection:
-            self._types.unchanged(connection, kind)
+            self._types.check_unchanged(connection, kind)
             if not status_changes.move(
                 connection,
                 volume,
@@ -212,14 +220,16 @@ class Moving:
                 intent={"backend": backend, **changes},
                 migration_status="migrating",
             ):
-                raise _unfit(connection, volume, "moved")
-        self._jobs.attempt(self.carry, volume.id, volume.backend, copies=True)
+                raise _wrong_status(connection, volume, "moved")
+        self._jobs.run_and_wait(
+            self.finish_migration, volume.id, volume.backend, copies=True
+        )
 
     def _check_way(self, volume: Volume, name: str) -> None:
         """Refuse before anything is made, and write over nothing that is there."""
-        with self._backends[volume.backend].working() as backend:
+        with self._backends[volume.backend].for_request() as backend:
             kind = backend.volumes.disk(volume.id).kind
-        with self._backends[name].working() as backend:
+        with self._backends[name].for_request() as backend:
             if kind not in backend.volumes.abilities.fills:
                 raise Invalid(
                     f"backend {name} cannot take the bytes of a {kind} disk, such as"
@@ -237,8 +247,8 @@ class Moving:
 
     def _copy(self, volume: Volume, name: str) -> None:
         with (
-            self._backends[volume.backend].working_alone() as source,
-            self._backends[name].working_alone() as target,
+            self._backends[volume.backend].for_job() as source,
+            self._backends[name].for_job() as target,
         ):
             source.target.remove(volume.id)
             disk = source.volumes.disk(volume.id)
@@ -256,7 +266,7 @@ class Moving:
         **changes: Any,
     ) -> None:
         """Say how it ended; what is on the other backend goes."""
-        if not self._rows.move(
+        if not self._rows.change_status(
             volume,
             VolumeStatus.AVAILABLE,
             reason,
@@ -266,8 +276,8 @@ class Moving:
             **changes,
         ):
             # Nothing is deleted on the word of a row that nobody wrote.
-            raise changed(volume.id)
-        self._jobs.leave(self.clear, volume.id, leaving)
+            raise changed_meanwhile(volume.id)
+        self._jobs.run_later(self.delete_old_disk, volume.id, leaving)
 
 
 def _check_free(volume: Volume) -> None:
@@ -277,7 +287,7 @@ def _check_free(volume: Volume) -> None:
     :raises Conflict: its last move has left a disk.
     """
     if volume.own_status is not VolumeStatus.AVAILABLE:
-        raise unfit(volume, "moved", "available")
+        raise wrong_status(volume, "moved", "available")
     if volume.leaving:
         raise Conflict(
             f"volume {volume.id} still has a disk on backend {volume.leaving} from its"
@@ -285,14 +295,14 @@ def _check_free(volume: Volume) -> None:
         )
 
 
-def _unfit(connection: Any, seen: Volume, what: str) -> AgentError:
+def _wrong_status(connection: Any, seen: Volume, what: str) -> AgentError:
     """Why a volume that may be ``what`` by its own row was not."""
-    volume = found(connection, seen.id)
+    volume = require(connection, seen.id)
     if not status_changes.same(seen, volume):
-        return changed(volume.id)
+        return changed_meanwhile(volume.id)
     if volume.attachments:
         return Invalid(
             f"Invalid volume: volume {volume.id} has {len(volume.attachments)}"
             f" attachments and cannot be {what} like this; delete those first"
         )
-    return needed(connection, volume) or changed(volume.id)
+    return still_needed(connection, volume) or changed_meanwhile(volume.id)

@@ -13,24 +13,24 @@ from lunshare.agent.backends import Backends
 from lunshare.agent.db import attachments
 from lunshare.agent.db.engine import Database
 from lunshare.agent.errors import Conflict, Invalid, NotFound
-from lunshare.agent.records import Attachment, Context, Volume
-from lunshare.agent.service.volumes.rows import Rows, changed
+from lunshare.agent.records import Attachment, RequestContext, Volume
+from lunshare.agent.service.volumes.rows import VolumeRows, changed_meanwhile
 from lunshare.agent.states import RESETTABLE, AttachStatus, VolumeStatus
-from lunshare.agent.volume_locks import Locks
+from lunshare.agent.volume_locks import VolumeLocks
 from lunshare.drivers.errors import UnknownDisk
 from lunshare.drivers.values import GIB
 
 LOG = log.getLogger(__name__)
 
 
-class Resetting:
+class StatusResetter:
     """The ways out of errors that no retry has ended."""
 
-    def __init__(self, db: Database, backends: Backends, locks: Locks) -> None:
+    def __init__(self, db: Database, backends: Backends, locks: VolumeLocks) -> None:
         self._db, self._backends, self._locks = db, backends, locks
-        self._rows = Rows(db)
+        self._rows = VolumeRows(db)
 
-    def reset(self, ctx: Context, volume_id: str) -> None:
+    def reset(self, ctx: RequestContext, volume_id: str) -> None:
         """Make a volume in an error available again, as large as its disk is.
 
         :raises NotFound: the volume.
@@ -42,11 +42,13 @@ class Resetting:
             _check(volume)
             size = self._size(volume)
             available = VolumeStatus.AVAILABLE
-            if not self._rows.move(volume, available, size=size, intent=None):
-                raise changed(volume_id)
+            if not self._rows.change_status(volume, available, size=size, intent=None):
+                raise changed_meanwhile(volume_id)
         LOG.warning("[%s] RESET volume=%s size=%s", volume.backend, volume_id, size)
 
-    def force(self, ctx: Context, volume_id: str, attachment_id: str) -> None:
+    def force_detach(
+        self, ctx: RequestContext, volume_id: str, attachment_id: str
+    ) -> None:
         """Forget an attachment whose detach fails, if nothing of it is open.
 
         :raises NotFound: the volume has no such attachment.
@@ -71,7 +73,7 @@ class Resetting:
 
     def _size(self, volume: Volume) -> int:
         """GiB of the disk that is there."""
-        with self._backends[volume.backend].working() as backend:
+        with self._backends[volume.backend].for_request() as backend:
             try:
                 size = backend.volumes.disk(volume.id).size // GIB
             except UnknownDisk:
@@ -85,7 +87,7 @@ class Resetting:
 
     def _check_closed(self, row: Attachment) -> None:
         volume = self._rows.get(row.volume_id)
-        with self._backends[volume.backend].working() as backend:
+        with self._backends[volume.backend].for_request() as backend:
             live = backend.target.observe()
         open_to = {
             c.initiator for e in live if e.volume_id == volume.id for c in e.connectors
@@ -98,9 +100,9 @@ class Resetting:
 
 
 def _check(volume: Volume) -> None:
-    reverting = "snapshot_id" in (volume.intent or {})
+    reverter = "snapshot_id" in (volume.intent or {})
     failed = volume.own_status in RESETTABLE
-    if not failed or (volume.own_status is VolumeStatus.ERROR and not reverting):
+    if not failed or (volume.own_status is VolumeStatus.ERROR and not reverter):
         raise Invalid(
             f"os-reset_status.status: volume {volume.id} is {volume.status}; only"
             f" {', '.join(sorted(RESETTABLE))} can be reset, error only after a revert."

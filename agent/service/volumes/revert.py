@@ -10,29 +10,29 @@ from lunshare.agent.backends import Backends
 from lunshare.agent.db import snapshots, status_changes
 from lunshare.agent.db.engine import Database
 from lunshare.agent.errors import AgentError, Conflict, Invalid, NotFound
-from lunshare.agent.records import Context, Snapshot, Volume
+from lunshare.agent.records import RequestContext, Snapshot, Volume
 from lunshare.agent.service.attachments.access import driver_snapshot
-from lunshare.agent.service.job_runner import Jobs
+from lunshare.agent.service.job_runner import JobRunner
 from lunshare.agent.service.volumes import rows
-from lunshare.agent.service.volumes.rows import Rows, refused
+from lunshare.agent.service.volumes.rows import VolumeRows, is_refusal
 from lunshare.agent.states import SnapshotStatus, VolumeStatus
-from lunshare.agent.volume_locks import Locks
+from lunshare.agent.volume_locks import VolumeLocks
 
 LOG = log.getLogger(__name__)
 
 
-class Reverting:
+class VolumeReverter:
     """Reverts of volumes that nobody has."""
 
     def __init__(
-        self, db: Database, backends: Backends, locks: Locks, jobs: Jobs
+        self, db: Database, backends: Backends, locks: VolumeLocks, jobs: JobRunner
     ) -> None:
         self._db, self._backends, self._locks = db, backends, locks
-        self._jobs, self._rows = jobs, Rows(db)
+        self._jobs, self._rows = jobs, VolumeRows(db)
         # Those that this life began: no driver has touched them before.
         self._untouched: set[str] = set()
 
-    def revert(self, ctx: Context, volume_id: str, snapshot_id: str) -> None:
+    def revert(self, ctx: RequestContext, volume_id: str, snapshot_id: str) -> None:
         """Give the volume its latest snapshot's bytes; the snapshot stays.
 
         Waits a little, as the creation of a volume does.
@@ -45,7 +45,7 @@ class Reverting:
             revert it again is allowed.
         """
         with self._db.writing() as connection:
-            volume = rows.found(connection, volume_id)
+            volume = rows.require(connection, volume_id)
             _check(volume, snapshots.of_volume(connection, volume_id), snapshot_id)
             _check_unread(snapshots.reader(connection, snapshot_id), snapshot_id)
             old = _from(volume)
@@ -56,15 +56,15 @@ class Reverting:
                 unattached=True,
                 intent={"snapshot_id": snapshot_id},
             ):
-                raise _unfit(volume)
+                raise _wrong_status(volume)
         if old is VolumeStatus.AVAILABLE:
             self._untouched.add(volume_id)
-        self._jobs.attempt(self.restore, volume_id, volume.backend)
+        self._jobs.run_and_wait(self.finish_revert, volume_id, volume.backend)
 
-    def restore(self, volume_id: str) -> None:
+    def finish_revert(self, volume_id: str) -> None:
         """Finish a revert. Repeat-safe; does nothing to a volume past it."""
         with self._locks.volume(volume_id, "its revert"):
-            volume = self._rows.when(volume_id, {VolumeStatus.REVERTING})
+            volume = self._rows.get_if(volume_id, {VolumeStatus.REVERTING})
             if volume is None:
                 return
             untouched = volume_id in self._untouched
@@ -74,7 +74,7 @@ class Reverting:
             except Exception as error:
                 self._failed(volume, error, untouched)
                 raise
-            self._rows.move(volume, VolumeStatus.AVAILABLE, intent=None)
+            self._rows.change_status(volume, VolumeStatus.AVAILABLE, intent=None)
         LOG.info("[%s] REVERTED volume=%s", volume.backend, volume_id)
 
     def _restore(self, volume: Volume) -> None:
@@ -83,15 +83,17 @@ class Reverting:
             snapshot = snapshots.get(connection, snapshot_id)
         if snapshot is None:
             raise NotFound("snapshot", snapshot_id)
-        with self._backends[volume.backend].working_alone() as backend:
+        with self._backends[volume.backend].for_job() as backend:
             backend.volumes.revert(driver_snapshot(snapshot))
 
     def _failed(self, volume: Volume, error: Exception, untouched: bool) -> None:
         """A refusal changes nothing, but an attempt before it may have."""
-        if untouched and refused(error):
-            self._rows.move(volume, VolumeStatus.AVAILABLE, str(error), intent=None)
+        if untouched and is_refusal(error):
+            self._rows.change_status(
+                volume, VolumeStatus.AVAILABLE, str(error), intent=None
+            )
         else:
-            self._rows.move(volume, VolumeStatus.ERROR, str(error))
+            self._rows.change_status(volume, VolumeStatus.ERROR, str(error))
 
 
 def _check(volume: Volume, kept: list[Snapshot], snapshot_id: str) -> None:
@@ -135,7 +137,7 @@ def _from(volume: Volume) -> VolumeStatus | None:
     return None
 
 
-def _unfit(volume: Volume) -> AgentError:
+def _wrong_status(volume: Volume) -> AgentError:
     hosts = len(volume.attachments)
     having = f" with {hosts} attachments" if hosts else ""
     return Conflict(

@@ -25,7 +25,7 @@ from lunshare.agent.states import VolumeStatus
 _REFUSALS = (Invalid, Exhausted, Conflict)
 
 
-class Rows:
+class VolumeRows:
     """The rows of volumes, one at a time, each call a transaction of its own."""
 
     def __init__(self, db: Database) -> None:
@@ -37,25 +37,25 @@ class Rows:
         :raises NotFound: there is none, or not any more.
         """
         with self._db.reading() as connection:
-            return found(connection, volume_id)
+            return require(connection, volume_id)
 
-    def when(self, volume_id: str, states: Collection[VolumeStatus]) -> Volume | None:
+    def get_if(self, volume_id: str, states: Collection[VolumeStatus]) -> Volume | None:
         """The volume, if its own status is one of these."""
         with self._db.reading() as connection:
             volume = volumes.get(connection, volume_id)
         return volume if volume and volume.own_status in states else None
 
-    def under_way(
+    def get_to_resume(
         self, volume_id: str, going: VolumeStatus, failed: VolumeStatus
     ) -> Volume | None:
         """The volume, if that is under way; or has failed, and then it is again."""
-        volume = self.when(volume_id, {going, failed})
+        volume = self.get_if(volume_id, {going, failed})
         if volume is not None and volume.own_status is failed:
-            self.move(volume, going)
-            volume = self.when(volume_id, {going})
+            self.change_status(volume, going)
+            volume = self.get_if(volume_id, {going})
         return volume
 
-    def steady(self, volume_id: str, size: int) -> None:
+    def check_unchanged(self, volume_id: str, size: int) -> None:
         """The caller, who has its lock, goes on only if it is still as it was.
 
         :raises Conflict: something else was begun, or it has grown.
@@ -67,7 +67,7 @@ class Rows:
                 f" now, not {size}: try again"
             )
 
-    def move(
+    def change_status(
         self,
         volume: Volume,
         new: VolumeStatus,
@@ -91,20 +91,20 @@ class Rows:
                 now = volumes.get(connection, seen.id)
             if status_changes.same(seen, now):
                 raise
-            raise changed(seen.id) from error
+            raise changed_meanwhile(seen.id) from error
 
-    def note(self, volume_id: str, **values: Any) -> None:
+    def update(self, volume_id: str, **values: Any) -> None:
         """Write columns that are not the status."""
         with self._db.writing() as connection:
             volumes.note(connection, volume_id, **values)
 
-    def remove(self, volume_id: str) -> None:
+    def mark_deleted(self, volume_id: str) -> None:
         """Mark a volume deleted."""
         with self._db.writing() as connection:
             volumes.remove(connection, volume_id)
 
 
-def found(connection: Any, volume_id: str) -> Volume:
+def require(connection: Any, volume_id: str) -> Volume:
     """One volume with its attachments.
 
     :raises NotFound: there is none, or not any more.
@@ -115,17 +115,17 @@ def found(connection: Any, volume_id: str) -> Volume:
     return volume
 
 
-def changed(volume_id: str) -> Busy:
+def changed_meanwhile(volume_id: str) -> Busy:
     """The 409 of a decision whose ground has moved."""
     return Busy(f"volume {volume_id} has just changed: try again")
 
 
-def refused(error: Exception) -> bool:
+def is_refusal(error: Exception) -> bool:
     """Whether a driver's error says that nothing was changed."""
     return isinstance(error, _REFUSALS) and isinstance(error, AgentError)
 
 
-def unfit(volume: Volume, what: str, must: str) -> Invalid:
+def wrong_status(volume: Volume, what: str, must: str) -> Invalid:
     """Why a volume's status does not allow it, in one sentence."""
     return Invalid(
         f"Invalid volume: volume {volume.id} is {volume.status} and cannot be {what};"
@@ -133,7 +133,7 @@ def unfit(volume: Volume, what: str, must: str) -> Invalid:
     )
 
 
-def needed(connection: Any, volume: Volume) -> Invalid | None:
+def still_needed(connection: Any, volume: Volume) -> Invalid | None:
     """What still needs the volume's disk where it is, in one sentence, or None."""
     kept = snapshots.of_volume(connection, volume.id)
     if kept:

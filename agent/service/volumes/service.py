@@ -11,14 +11,19 @@ from typing import Any
 from lunshare.agent.db import snapshots, status_changes, volumes
 from lunshare.agent.db.engine import Database, now
 from lunshare.agent.errors import AgentError, Invalid
-from lunshare.agent.records import Context, NewVolume, Page, Volume
-from lunshare.agent.service.job_runner import Jobs
+from lunshare.agent.records import NewVolume, Page, RequestContext, Volume
+from lunshare.agent.service.job_runner import JobRunner
 from lunshare.agent.service.node import Node
-from lunshare.agent.service.scheduling.pools import Places
+from lunshare.agent.service.scheduling.pools import Pools
 from lunshare.agent.service.types import Types
-from lunshare.agent.service.volumes.create import Making
-from lunshare.agent.service.volumes.rows import Rows, changed, found, needed
-from lunshare.agent.service.volumes.source import Plan, Sources
+from lunshare.agent.service.volumes.create import VolumeDisks
+from lunshare.agent.service.volumes.rows import (
+    VolumeRows,
+    changed_meanwhile,
+    require,
+    still_needed,
+)
+from lunshare.agent.service.volumes.source import CreatePlan, CreatePlanner
 from lunshare.agent.states import DELETABLE_SNAPSHOT, SnapshotStatus, VolumeStatus
 
 _DELETABLE = frozenset(
@@ -39,35 +44,37 @@ class Volumes:
         self,
         db: Database,
         *,
-        making: Making,
+        volume_disks: VolumeDisks,
         types: Types,
         node: Node,
-        jobs: Jobs,
-        places: Places,
+        jobs: JobRunner,
+        pools: Pools,
     ) -> None:
-        self._db, self._rows = db, Rows(db)
-        self._making, self._jobs = making, jobs
-        self._types, self._node, self._places = types, node, places
-        self._sources = Sources(db, types, places)
+        self._db, self._rows = db, VolumeRows(db)
+        self._volume_disks, self._jobs = volume_disks, jobs
+        self._types, self._node, self._pools = types, node, pools
+        self._planner = CreatePlanner(db, types, pools)
 
-    def get(self, ctx: Context, volume_id: str) -> Volume:
+    def get(self, ctx: RequestContext, volume_id: str) -> Volume:
         """One volume with its attachments.
 
         :raises NotFound: there is none, or not any more.
         """
         return self._rows.get(volume_id)
 
-    def list(self, ctx: Context, page: Page, detail: bool = True) -> list[Volume]:
+    def list(
+        self, ctx: RequestContext, page: Page, detail: bool = True
+    ) -> list[Volume]:
         """A page of volumes; attachments and metadata only with ``detail``."""
         with self._db.reading() as connection:
             return volumes.page(connection, page, detail)
 
-    def count(self, ctx: Context, page: Page) -> int:
+    def count(self, ctx: RequestContext, page: Page) -> int:
         """How many volumes the page's filters let through, on all pages."""
         with self._db.reading() as connection:
             return volumes.count(connection, page)
 
-    def create(self, ctx: Context, new: NewVolume) -> Volume:
+    def create(self, ctx: RequestContext, new: NewVolume) -> Volume:
         """Choose a backend and make the disk there.
 
         Waits a little for the disk, so that a backend that is full or broken is
@@ -79,23 +86,25 @@ class Volumes:
         :raises Exhausted: no backend has room.
         :raises BackendFailed: the disk could not be made; nothing is left.
         """
-        plan = self._sources.plan(ctx, new)
+        plan = self._planner.plan(ctx, new)
         volume = self._row(ctx, new, plan)
         with self._db.writing() as connection:
-            self._types.unchanged(connection, plan.kind)
-            self._sources.hold(connection, new, plan)
+            self._types.check_unchanged(connection, plan.kind)
+            self._planner.hold(connection, new, plan)
             volumes.insert(connection, volume)
-        self._node.promise(volume.backend, 1, volume.size)
+        self._node.count_volume(volume.backend, 1, volume.size)
         copies = bool(new.snapshot_id or new.source_volid)
         try:
-            self._jobs.attempt(self._making.make, volume.id, volume.backend, copies)
+            self._jobs.run_and_wait(
+                self._volume_disks.finish_create, volume.id, volume.backend, copies
+            )
         except Exception:
-            self._making.drop(volume)
+            self._volume_disks.discard(volume)
             raise
         return self.get(ctx, volume.id)
 
     def update(
-        self, ctx: Context, volume_id: str, changes: Mapping[str, Any]
+        self, ctx: RequestContext, volume_id: str, changes: Mapping[str, Any]
     ) -> Volume:
         """Change name, description or metadata."""
         self.get(ctx, volume_id)
@@ -105,7 +114,7 @@ class Volumes:
 
     def delete(
         self,
-        ctx: Context,
+        ctx: RequestContext,
         volume_id: str,
         force: bool = False,
         cascade: bool = False,
@@ -120,7 +129,7 @@ class Volumes:
         """
         allowed = _DELETABLE | ({VolumeStatus.CREATING} if force else set())
         with self._db.writing() as connection:
-            volume = found(connection, volume_id)
+            volume = require(connection, volume_id)
             if volume.own_status not in allowed:
                 raise _undeletable(connection, volume)
             if cascade:
@@ -134,9 +143,11 @@ class Volumes:
                 uncloned=True,
             ):
                 raise _undeletable(connection, volume)
-        self._jobs.leave(self._making.unmake, volume_id, volume.backend)
+        self._jobs.run_later(
+            self._volume_disks.finish_delete, volume_id, volume.backend
+        )
 
-    def _row(self, ctx: Context, new: NewVolume, plan: Plan) -> Volume:
+    def _row(self, ctx: RequestContext, new: NewVolume, plan: CreatePlan) -> Volume:
         return Volume(
             id=str(uuid.uuid4()),
             size=plan.size,
@@ -146,7 +157,7 @@ class Volumes:
             user_id=ctx.user_id,
             name=new.name,
             description=new.description,
-            availability_zone=self._places.zone,
+            availability_zone=self._pools.zone,
             multiattach=plan.multiattach,
             volume_type_id=plan.type_id,
             metadata=new.metadata,
@@ -185,4 +196,4 @@ def _undeletable(connection: Any, volume: Volume) -> AgentError:
             f"Invalid volume: volume {volume.id} is {volume.status} and cannot be"
             f" deleted; it must be one of {', '.join(sorted(_DELETABLE))}"
         )
-    return needed(connection, volume) or changed(volume.id)
+    return still_needed(connection, volume) or changed_meanwhile(volume.id)

@@ -15,15 +15,21 @@ from typing import Any
 from lunshare.agent.db import snapshots, volumes
 from lunshare.agent.db.engine import Database
 from lunshare.agent.errors import Invalid, NotFound
-from lunshare.agent.records import Context, NewVolume, Snapshot, Volume, VolumeType
-from lunshare.agent.service.scheduling.pools import Places
+from lunshare.agent.records import (
+    NewVolume,
+    RequestContext,
+    Snapshot,
+    Volume,
+    VolumeType,
+)
+from lunshare.agent.service.scheduling.pools import Pools
 from lunshare.agent.service.types import Types
 from lunshare.agent.service.volumes import rows
 from lunshare.agent.states import SnapshotStatus, VolumeStatus
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class CreatePlan:
     """What a new volume's row will say of where it comes from and goes to.
 
     ``kind`` is the type it asked for or gets by default, None if it has none
@@ -40,13 +46,13 @@ class Plan:
     origin: Volume | None = None
 
 
-class Sources:
+class CreatePlanner:
     """Plans new volumes."""
 
-    def __init__(self, db: Database, types: Types, places: Places) -> None:
-        self._db, self._types, self._places = db, types, places
+    def __init__(self, db: Database, types: Types, pools: Pools) -> None:
+        self._db, self._types, self._pools = db, types, pools
 
-    def plan(self, ctx: Context, new: NewVolume) -> Plan:
+    def plan(self, ctx: RequestContext, new: NewVolume) -> CreatePlan:
         """Decide everything that is decided before the row is there.
 
         :raises NotFound: the volume type or the source.
@@ -59,9 +65,9 @@ class Sources:
             return self._plain(ctx, new)
         kind = self._types.resolve(new.volume_type) if new.volume_type else None
         size = _size(new, least)
-        return Plan(
+        return CreatePlan(
             size=size,
-            backend=self._places.choose(
+            backend=self._pools.choose(
                 ctx, size, kind, new.availability_zone, only=origin.backend
             ),
             kind=kind,
@@ -71,7 +77,7 @@ class Sources:
             origin=origin,
         )
 
-    def hold(self, connection: Any, new: NewVolume, plan: Plan) -> None:
+    def hold(self, connection: Any, new: NewVolume, plan: CreatePlan) -> None:
         """Keep the source as it was planned with while the row comes into being.
 
         :raises Invalid: it is not to be had.
@@ -80,17 +86,17 @@ class Sources:
         if new.snapshot_id:
             _whole(snapshots.get(connection, new.snapshot_id), new.snapshot_id)
         elif new.source_volid and not volumes.hold(connection, new.source_volid):
-            raise _unready(rows.found(connection, new.source_volid))
+            raise _unready(rows.require(connection, new.source_volid))
         if plan.origin is not None:
-            _check_steady(plan.origin, rows.found(connection, plan.origin.id))
+            _check_steady(plan.origin, rows.require(connection, plan.origin.id))
 
-    def _plain(self, ctx: Context, new: NewVolume) -> Plan:
+    def _plain(self, ctx: RequestContext, new: NewVolume) -> CreatePlan:
         if new.size is None:
             raise Invalid("volume.size: give it, or a source whose size it then has.")
         kind = self._types.resolve(new.volume_type)
-        return Plan(
+        return CreatePlan(
             size=new.size,
-            backend=self._places.choose(ctx, new.size, kind, new.availability_zone),
+            backend=self._pools.choose(ctx, new.size, kind, new.availability_zone),
             kind=kind,
             type_id=kind.id if kind else None,
             multiattach=kind.multiattach if kind else False,
@@ -104,9 +110,9 @@ class Sources:
             if new.snapshot_id:
                 found = snapshots.get(connection, new.snapshot_id)
                 whole = _whole(found, new.snapshot_id)
-                return rows.found(connection, whole.volume_id), whole.size
+                return rows.require(connection, whole.volume_id), whole.size
             if new.source_volid:
-                origin = rows.found(connection, new.source_volid)
+                origin = rows.require(connection, new.source_volid)
                 if origin.own_status is not VolumeStatus.AVAILABLE:
                     raise _unready(origin)
                 return origin, origin.size
@@ -121,7 +127,7 @@ def _check_steady(seen: Volume, found: Volume) -> None:
     taken = ("backend", "size", "volume_type_id", "multiattach")
     steady = all(getattr(seen, name) == getattr(found, name) for name in taken)
     if not steady or found.own_status is VolumeStatus.REVERTING:
-        raise rows.changed(found.id)
+        raise rows.changed_meanwhile(found.id)
 
 
 def _size(new: NewVolume, least: int) -> int:

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from lunshare.agent.worker_turns import Workers, away
+from lunshare.agent.worker_turns import Workers, waiting
 
 
 def until(what: Callable[[], bool]) -> None:
@@ -45,7 +45,7 @@ def test_others_run_while_one_waits_and_it_goes_first_when_it_is_back() -> None:
 
     def work(item: int) -> None:
         if item == 1:
-            with away():
+            with waiting():
                 gate.wait(20)
         if item == 2:
             gate.set()

@@ -11,20 +11,20 @@ from pathlib import Path
 import pytest
 
 from lunshare.agent.records import NewVolume
-from lunshare.agent.service.job_runner import Jobs
+from lunshare.agent.service.job_runner import JobRunner
 from lunshare.drivers import fake_storage
 from tests.api.calls import until
 from tests.node import CTX, Node
 
 
 @pytest.fixture
-def jobs() -> Iterator[Jobs]:
-    made = Jobs(0.0)
+def jobs() -> Iterator[JobRunner]:
+    made = JobRunner(0.0)
     yield made
-    made.end()
+    made.stop()
 
 
-def test_a_step_is_under_way_once(jobs: Jobs) -> None:
+def test_a_step_is_under_way_once(jobs: JobRunner) -> None:
     gate, begun, passed = threading.Event(), threading.Semaphore(0), []
 
     def step(ident: str) -> None:
@@ -32,13 +32,13 @@ def test_a_step_is_under_way_once(jobs: Jobs) -> None:
         assert gate.wait(20)
         passed.append(ident)
 
-    first = jobs.start(step, "a", "one")
+    first = jobs.submit(step, "a", "one")
     assert begun.acquire(timeout=20)
     # It has begun, and may have read the row before: one more run, for all of these.
-    second = jobs.start(step, "a", "one")
+    second = jobs.submit(step, "a", "one")
     assert second is not first
-    assert jobs.start(step, "a", "one") is second
-    other = jobs.start(step, "b", "one")
+    assert jobs.submit(step, "a", "one") is second
+    other = jobs.submit(step, "b", "one")
     assert begun.acquire(timeout=20)
     assert not begun.acquire(blocking=False)
     gate.set()
@@ -47,23 +47,23 @@ def test_a_step_is_under_way_once(jobs: Jobs) -> None:
     assert sorted(passed) == ["a", "a", "b"]
 
 
-def test_a_run_that_has_not_begun_is_shared(jobs: Jobs) -> None:
+def test_a_run_that_has_not_begun_is_shared(jobs: JobRunner) -> None:
     gate, passed = threading.Event(), []
 
     def step(ident: str) -> None:
         assert gate.wait(20)
         passed.append(ident)
 
-    busy = [jobs.start(step, str(number), "one") for number in range(8)]
-    first = jobs.start(step, "waits", "one")
-    assert jobs.start(step, "waits", "one") is first
+    busy = [jobs.submit(step, str(number), "one") for number in range(8)]
+    first = jobs.submit(step, "waits", "one")
+    assert jobs.submit(step, "waits", "one") is first
     gate.set()
     for job in (*busy, first):
         job.result(20)
     assert passed.count("waits") == 1
 
 
-def test_what_is_written_while_a_run_ends_is_done(jobs: Jobs) -> None:
+def test_what_is_written_while_a_run_ends_is_done(jobs: JobRunner) -> None:
     """The run has closed its row, and is not yet over, when there is more to do."""
     closed, go = threading.Event(), threading.Event()
     row, done = ["first"], []
@@ -73,26 +73,26 @@ def test_what_is_written_while_a_run_ends_is_done(jobs: Jobs) -> None:
         closed.set()
         assert go.wait(20)
 
-    jobs.start(step, "a", "one")
+    jobs.submit(step, "a", "one")
     assert closed.wait(20)
     row.append("second")
-    second = jobs.start(step, "a", "one")
+    second = jobs.submit(step, "a", "one")
     go.set()
     second.result(20)
     assert done == ["first", "second"]
 
 
 def test_runs_that_no_thread_was_left_for_end_with_the_daemon() -> None:
-    jobs, gate, begun = Jobs(0.0), threading.Event(), threading.Event()
+    jobs, gate, begun = JobRunner(0.0), threading.Event(), threading.Event()
 
     def step(_ident: str) -> None:
         begun.set()
         assert gate.wait(20)
 
-    first = jobs.start(step, "a", "one")
+    first = jobs.submit(step, "a", "one")
     assert begun.wait(20)
-    second = jobs.start(step, "a", "one")
-    ending = threading.Thread(target=jobs.end)
+    second = jobs.submit(step, "a", "one")
+    ending = threading.Thread(target=jobs.stop)
     ending.start()
     until(lambda: jobs._pools[("one", False)]._shutdown)
     gate.set()
@@ -102,7 +102,7 @@ def test_runs_that_no_thread_was_left_for_end_with_the_daemon() -> None:
 
 
 def test_what_fails_late_is_in_the_log(
-    jobs: Jobs, caplog: pytest.LogCaptureFixture
+    jobs: JobRunner, caplog: pytest.LogCaptureFixture
 ) -> None:
     gate = threading.Event()
 
@@ -110,7 +110,7 @@ def test_what_fails_late_is_in_the_log(
         gate.wait(20)
         raise ValueError(ident)
 
-    jobs.attempt(step, "late", "one")
+    jobs.run_and_wait(step, "late", "one")
     gate.set()
     until(lambda: "late" in caplog.text)
 

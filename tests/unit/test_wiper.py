@@ -46,21 +46,21 @@ def deleted(node: Node, count: int = 1) -> None:
 
 
 def left(node: Node) -> list[WipeState]:
-    return node.services.wiping.list(CTX)
+    return node.services.wiper.list(CTX)
 
 
 def test_a_deleted_volume_is_wiped_at_once(node: Node) -> None:
-    node.services.wiping.start()
+    node.services.wiper.start()
     deleted(node, 3)
     until(lambda: left(node) == [])
 
 
 def test_the_disk_that_a_move_leaves_is_wiped_at_once(node: Node) -> None:
-    node.services.wiping.start()
+    node.services.wiper.start()
     volume = node.services.volumes.create(CTX, NewVolume(1))
-    away = {"one": "two", "two": "one"}[volume.backend]
-    host = node.services.node.host_of(away)
-    node.services.moving.migrate(CTX, volume.id, host)
+    waiting = {"one": "two", "two": "one"}[volume.backend]
+    host = node.services.node.host_of(waiting)
+    node.services.migrator.migrate(CTX, volume.id, host)
     left_one = fake_storage.storage(volume.backend)
     until(lambda: volume.id not in left_one.disks)
     until(lambda: left(node) == [])
@@ -73,14 +73,14 @@ def test_what_an_earlier_life_left_is_wiped_from_the_start(
     assert len(left(node)) == 1
     node.close()
     second = Node(tmp_path, section=FAST, backends="one,two").start()
-    second.services.wiping.start()
+    second.services.wiper.start()
     until(lambda: left(second) == [])
     second.close()
 
 
 def test_one_backends_wipe_does_not_hold_anothers(node: Node) -> None:
     with node.driver("one").failures.hold("wipe.before") as gate:
-        node.services.wiping.start()
+        node.services.wiper.start()
         deleted(node, 4)
         assert {row.backend for row in left(node)} >= {"one"}
         assert gate.reached.wait(10)
@@ -91,12 +91,12 @@ def test_one_backends_wipe_does_not_hold_anothers(node: Node) -> None:
 
 def test_it_is_no_faster_than_its_rate_and_stops_at_once(tmp_path: Path) -> None:
     node = Node(tmp_path, section=SLOW).start()
-    node.services.wiping.start()
+    node.services.wiper.start()
     deleted(node)
     until(lambda: [row.percent for row in left(node)] == [25])
-    node.services.wiping.stop()
+    node.services.wiper.stop()
     # The next step is four minutes away.
-    assert not any(thread.is_alive() for thread in node.services.wiping._threads)
+    assert not any(thread.is_alive() for thread in node.services.wiper._threads)
     node.close()
     second = Node(tmp_path, section=SLOW).start()
     (row,) = left(second)
@@ -111,10 +111,10 @@ def test_a_disk_that_cannot_be_wiped_stays_and_is_tried_again(
     before = left(node)
     with node.driver("one").failures.fail("wipe.before", BROKEN):
         for name in ("one", "two"):
-            node.services.wiping.once(name)
+            node.services.wiper.wipe_disks(name)
     assert "WIPE failed disk=" in caplog.text
     assert left(node) == [row for row in before if row.backend == "one"]
-    node.services.wiping.once("one")
+    node.services.wiper.wipe_disks("one")
     assert left(node) == []
 
 
@@ -122,8 +122,8 @@ def test_the_log_tells_how_far_it_is(
     node: Node, caplog: pytest.LogCaptureFixture
 ) -> None:
     deleted(node)
-    node.services.wiping.once("one")
-    node.services.wiping.once("two")
+    node.services.wiper.wipe_disks("one")
+    node.services.wiper.wipe_disks("two")
     told = [r.getMessage() for r in caplog.records if "WIP" in r.getMessage()]
     assert told[0].endswith(f"size={GIB} left={GIB}")
     assert [line.rpartition("=")[2] for line in told[1:-1]] == ["25", "50", "75"]

@@ -13,8 +13,8 @@ import pytest
 
 from lunshare.agent.errors import BackendFailed, Conflict
 from lunshare.agent.records import NewSnapshot
-from lunshare.agent.service.recovery import Pace
-from lunshare.agent.states import RESETTABLE, VOLUME_MOVES, VolumeStatus
+from lunshare.agent.service.recovery import RetryPace
+from lunshare.agent.states import RESETTABLE, VOLUME_TRANSITIONS, VolumeStatus
 from lunshare.drivers import fake_storage
 from lunshare.drivers.errors import CommandFailed, TargetFailed
 from lunshare.drivers.values import GIB
@@ -47,9 +47,9 @@ def test_every_error_of_a_volume_has_a_way_out() -> None:
     errors = {status for status in VolumeStatus if status.startswith("error")}
     ends = {VolumeStatus.AVAILABLE, VolumeStatus.DELETING}
     for status in errors:
-        assert ends & {new for old, new, _ in VOLUME_MOVES if old is status}
+        assert ends & {new for old, new, _ in VOLUME_TRANSITIONS if old is status}
     for status in RESETTABLE:
-        moves = {(old, new) for old, new, _ in VOLUME_MOVES}
+        moves = {(old, new) for old, new, _ in VOLUME_TRANSITIONS}
         assert (status, VolumeStatus.AVAILABLE) in moves
 
 
@@ -129,7 +129,7 @@ def test_a_delete_that_failed_is_tried_again(node: Node, api: Api) -> None:
 
 def test_what_fails_is_tried_less_and_less_often() -> None:
     now = 0.0
-    pace, tried = Pace(lambda: now), []
+    pace, tried = RetryPace(lambda: now), []
     while now < 20_000:
         if pace.due(["it"]):
             tried.append(now)
@@ -175,4 +175,4 @@ def test_a_row_without_its_disk_is_reported(node: Node) -> None:
     assert any(f"volume {small.id} has 2 GiB" in s for s in failed)
     assert set(node.services.node.health().failed) == set(failed)
     with pytest.raises(Conflict):
-        node.services.resetting._size(lost)
+        node.services.status_resetter._size(lost)

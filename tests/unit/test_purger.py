@@ -17,7 +17,7 @@ from lunshare.agent.db import snapshots, volumes
 from lunshare.agent.db.engine import now
 from lunshare.agent.db.schema import SNAPSHOTS, VOLUME_ATTACHMENT, VOLUMES
 from lunshare.agent.records import NewAttachment, NewSnapshot, Page
-from lunshare.agent.service.purger import Purging
+from lunshare.agent.service.purger import Purger
 from lunshare.drivers import fake_storage
 from tests.api.calls import until
 from tests.node import CTX, Node, attach
@@ -62,10 +62,10 @@ def test_what_is_old_goes_and_what_is_not_stays(node: Node) -> None:
     service.volumes.delete(CTX, dead.id)
     until(lambda: len(service.volumes.list(CTX, Page(None, 9))) == 1)
     assert counts(node) == [3, 2, 2]
-    purging = Purging(node.assembly.database, DAY)
-    assert purging.once() == 0
+    purging = Purger(node.assembly.database, DAY)
+    assert purging.purge() == 0
     age(node, DAY + 1)
-    assert purging.once() == 4
+    assert purging.purge() == 4
     assert counts(node) == [1, 1, 1]
     assert service.volumes.get(CTX, alive.id).attachments
 
@@ -79,7 +79,7 @@ def test_a_volume_stays_while_a_row_of_its_own_is_younger(node: Node) -> None:
     age(node, DAY + 1)
     with node.assembly.database.writing() as connection:
         connection.execute(sa.update(VOLUME_ATTACHMENT).values(deleted_at=now()))
-    assert Purging(node.assembly.database, DAY).once() == 0
+    assert Purger(node.assembly.database, DAY).purge() == 0
     assert counts(node) == [1, 0, 1]
 
 
@@ -95,11 +95,11 @@ def test_ten_thousand_dead_go_and_a_writer_waits_a_moment(node: Node) -> None:
     _multiply(node, 3_333)
     age(node, DAY + 1)
     alive = node.plain_volume()
-    purging, waits = Purging(node.assembly.database, DAY), []
+    purging, waits = Purger(node.assembly.database, DAY), []
     done = threading.Event()
 
     def purge() -> None:
-        while purging.once():
+        while purging.purge():
             pass
         done.set()
 
@@ -152,7 +152,7 @@ def test_the_latest_snapshot_is_the_last_one_whatever_the_clock_said(
         )
         found = snapshots.of_volume(connection, volume.id)
     assert [each.id for each in found] == [first.id, second.id]
-    node.services.reverting.revert(CTX, volume.id, second.id)
+    node.services.reverter.revert(CTX, volume.id, second.id)
     third = node.services.snapshots.create(CTX, NewSnapshot(volume.id))
     node.services.snapshots.delete(CTX, second.id)
     until(lambda: len(node.services.snapshots.list(CTX, Page(None, 9))) == 2)

@@ -142,11 +142,11 @@ def test_no_two_looks_at_one_backend_at_once(path: Path) -> None:
     node = Node(path).start()
     backend = node.assembly.backends["fake"]
     with node.driver().failures.hold("check") as gate:
-        first = backend.look()
+        first = backend.start_check()
         assert gate.reached.wait(10)
-        assert backend.look() is first
+        assert backend.start_check() is first
     assert first.wait(10)
-    assert backend.look() is not first
+    assert backend.start_check() is not first
     node.close()
 
 
