@@ -50,12 +50,12 @@ def made(tmp_path: Path) -> Iterator[Callable[..., Guest]]:
         each.leave()
 
 
-def test_a_guest_that_lost_its_timer_is_switched_off_and_on(made, tmp_path, capsys):
+def test_guest_that_lost_its_timer_is_restarted(made, tmp_path, capsys):
     made(guest.LOST, guest.LOST, guest.READY).boot()
     assert json.loads((tmp_path / "said").read_text()) == []
     assert capsys.readouterr().err.count("switched off and on") == 2
 
 
-def test_a_guest_that_always_hangs_is_told_with_its_console(made):
+def test_guest_that_always_hangs_is_reported_with_its_console(made):
     with pytest.raises(LabError, match=r"hung 3 times(?s:.)*timer wakeup"):
         made(guest.LOST, guest.LOST, guest.LOST).boot()

@@ -17,7 +17,7 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "cache"
 
 
-def test_each_life_of_the_guest_has_its_command():
+def test_each_boot_of_the_guest_has_its_command():
     words = [
         "--kernel",
         "6.12",
@@ -40,19 +40,19 @@ def test_each_life_of_the_guest_has_its_command():
     ]
 
 
-def test_a_command_may_have_options_named_like_ours():
+def test_command_may_have_options_named_like_those_of_run():
     assert command_line.parse(["--", "x", "--cut", "y"]).stages == [
         Stage("", ["x", "--cut", "y"])
     ]
 
 
 @pytest.mark.parametrize("words", [[], ["--"], ["--", "a", "--cut", "--"]])
-def test_a_missing_command_is_a_mistake(words):
+def test_missing_command_is_an_error(words):
     with pytest.raises(SystemExit, match="2"):
         command_line.parse(words)
 
 
-def test_an_entry_is_built_once_for_all_who_ask_at_once():
+def test_entry_is_built_once_for_parallel_callers():
     built = []
 
     def build(out: Path) -> None:
@@ -70,7 +70,7 @@ def test_other_inputs_are_another_entry():
     assert cache.entry("thing", ["ab", "c"], lambda _out: None) != one
 
 
-def test_a_half_built_entry_is_never_seen(own_cache):
+def test_incomplete_entry_is_never_visible(own_cache):
     def fail(out: Path) -> None:
         (out / "file").touch()
         raise ValueError

@@ -79,7 +79,7 @@ def allocated(cinder: Cinder, pool: str) -> Any:
     return cinder.pools().get(pool, {}).get("allocated_capacity_gb")
 
 
-def test_it_knows_the_pools_and_chooses_by_their_capabilities(
+def test_scheduler_knows_the_pools_and_chooses_by_capabilities(
     cinder: Cinder, make_daemon
 ) -> None:
     daemon = make_daemon()
@@ -118,7 +118,7 @@ def test_it_knows_the_pools_and_chooses_by_their_capabilities(
     say("a volume of 7 GiB here: allocated_capacity_gb there is 7")
 
 
-def test_what_takes_nothing_new_is_not_chosen(cinder: Cinder, make_daemon) -> None:
+def test_closed_pool_is_not_chosen(cinder: Cinder, make_daemon) -> None:
     daemon = make_daemon()
     cinder.hears_again(BIG)
     asked = {"host": "node@big", "binary": "cinder-volume"}
@@ -130,7 +130,7 @@ def test_what_takes_nothing_new_is_not_chosen(cinder: Cinder, make_daemon) -> No
     say("disabled here: refused there, and the other one is still chosen")
 
 
-def test_a_scheduler_that_starts_is_told_at_once(
+def test_started_scheduler_gets_reports_at_once(
     broker: Broker, cinder: Cinder, make_daemon
 ) -> None:
     make_daemon(interval=3600)
@@ -141,7 +141,7 @@ def test_a_scheduler_that_starts_is_told_at_once(
     say("a scheduler that has just started asked, and was answered")
 
 
-def test_a_bus_that_goes_away_and_comes_back(
+def test_reports_continue_when_the_bus_returns(
     broker: Broker, cinder: Cinder, make_daemon
 ) -> None:
     daemon = make_daemon()
@@ -158,7 +158,7 @@ def test_a_bus_that_goes_away_and_comes_back(
     say("RabbitMQ is back; so are the reports; each was said once")
 
 
-def test_a_killed_reporter_is_started_again(cinder: Cinder, make_daemon) -> None:
+def test_killed_reporter_is_restarted(cinder: Cinder, make_daemon) -> None:
     daemon = make_daemon()
     cinder.hears_again(BIG)
     first = daemon.reporter()

@@ -112,10 +112,10 @@ class Survived:
         for host, _ in made:
             host.leave()
 
-    def test_the_machine_was_started_anew(self, left: Left) -> None:
+    def test_machine_was_restarted(self, left: Left) -> None:
         assert left.boot != boot()
 
-    def test_every_host_gets_in_as_before_and_may_do_what_it_might(
+    def test_every_host_logs_in_and_has_its_mode(
         self, hosts: list[tuple[Host, dict[str, Any]]]
     ) -> None:
         assert {each["mode"] for _, each in hosts} == {"ro", "rw"}
@@ -128,7 +128,7 @@ class Survived:
             else:
                 assert write_protected(session)
 
-    def test_nobody_else_gets_in(
+    def test_other_hosts_are_refused(
         self, hosts: list[tuple[Host, dict[str, Any]]]
     ) -> None:
         nobody = Host("nobody")
@@ -136,7 +136,7 @@ class Survived:
             assert nobody.refused(each["info"])
             assert nobody.refused({**each["info"], "auth_method": None})
 
-    def test_a_reservation_is_held_but_not_the_key_of_a_host_that_left(
+    def test_reservation_survives_without_the_key_of_a_detached_host(
         self, left: Left
     ) -> None:
         host = Host(OUTSIDER)
@@ -147,7 +147,7 @@ class Survived:
         assert conflict.value.status == _CONFLICT
         host.leave()
 
-    def test_what_was_attached_and_reserved_is_so_and_what_was_detached_is_not(
+    def test_attachments_and_reserved_rows_survive_and_detached_do_not(
         self, api: Api, left: Left
     ) -> None:
         for each in left.attached:
@@ -160,9 +160,7 @@ class Survived:
         assert api.must("GET", path)["attachment"]["status"] == "reserved"
         assert api.detach(left.detached)[0] == 404
 
-    def test_all_that_was_acknowledged_up_to_the_last_moment_is_so(
-        self, api: Api, left: Left
-    ) -> None:
+    def test_last_acknowledged_answers_hold(self, api: Api, left: Left) -> None:
         known = left.last_words()
         assert known
         rows = {row["id"] for row in api.attachments(left.busy)}
@@ -173,9 +171,7 @@ class Survived:
             if attachment is not None:
                 assert held.get(Host(name).initiator, "") == attachment
 
-    def test_the_node_is_ready_and_knows_all_that_it_has(
-        self, api: Api, left: Left
-    ) -> None:
+    def test_node_is_ready_and_has_no_orphans(self, api: Api, left: Left) -> None:
         status, told = api.call("GET", "/readyz")
         assert status == 200
         assert told["unknown"] == []

@@ -23,7 +23,7 @@ from tests.system.volumes import MakeHost, Take
 pytestmark = pytest.mark.system
 
 
-def test_a_host_without_an_attachment_is_refused(
+def test_host_without_an_attachment_is_refused(
     api: Api, volume: str, host: MakeHost
 ) -> None:
     info = api.attach(volume, host("one"))["connection_info"]
@@ -34,7 +34,7 @@ def test_a_host_without_an_attachment_is_refused(
     assert nobody.refused(info)
 
 
-def test_a_host_gets_in_with_its_own_secret_only(
+def test_host_logs_in_with_its_own_secret_only(
     api: Api, volume: str, host: MakeHost
 ) -> None:
     one, two = host("one"), host("two")
@@ -52,7 +52,7 @@ def test_a_host_gets_in_with_its_own_secret_only(
     assert not one.refused(told)
 
 
-def test_a_host_is_told_its_secret_and_lists_tell_nobody(
+def test_secret_is_in_connection_info_and_in_no_list(
     api: Api, volume: str, host: MakeHost
 ) -> None:
     made = api.attach(volume, host("one"))
@@ -86,7 +86,7 @@ def test_secrets_are_in_no_log_and_no_command_line(
     assert not [secret for secret in secrets if secret in whole]
 
 
-def test_discovery_shows_a_host_its_own_targets_only(
+def test_discovery_shows_a_host_only_its_own_targets(
     api: Api, take: Take, host: MakeHost
 ) -> None:
     both, mine, theirs = take(), take(), take()
@@ -99,7 +99,7 @@ def test_discovery_shows_a_host_its_own_targets_only(
     assert _discovered(host("nobody"), portal) == set()
 
 
-def test_foreign_targets_stay_as_they_are_through_all_of_it(
+def test_foreign_targets_do_not_change(
     api: Api, volume: str, host: MakeHost, foreign: Foreign
 ) -> None:
     one = host("one")
@@ -124,7 +124,7 @@ SUITES: dict[str, set[str]] = {
 }
 
 
-def test_a_judge_finds_a_read_only_attachment_read_only(
+def test_iscsi_test_cu_finds_a_read_only_attachment_read_only(
     api: Api, volume: str, host: MakeHost
 ) -> None:
     one = host("one")
@@ -136,7 +136,7 @@ def test_a_judge_finds_a_read_only_attachment_read_only(
 
 
 @pytest.mark.parametrize("suite", SUITES)
-def test_a_judge_finds_a_writable_attachment_sound(
+def test_iscsi_test_cu_finds_a_writable_attachment_correct(
     api: Api, volume: str, host: MakeHost, suite: str
 ) -> None:
     one = host("one")

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.system
 # How many
 
 
-def test_a_plain_volume_takes_one_attachment_and_a_second_is_400(
+def test_second_attachment_of_a_plain_volume_is_400(
     api: Api, take: Take, host: MakeHost
 ) -> None:
     volume, first, second = take(shared=False), host("first"), host("second")
@@ -36,7 +36,7 @@ def test_a_plain_volume_takes_one_attachment_and_a_second_is_400(
     assert len(api.attachments(volume)) == 1
 
 
-def test_a_shared_volume_takes_hosts_in_parallel_in_any_mix_of_modes(
+def test_shared_volume_accepts_parallel_attaches_in_any_modes(
     api: Api, volume: str, host: MakeHost
 ) -> None:
     reserved = [api.reserve(volume, mode) for mode in ("rw", "ro")]
@@ -63,7 +63,7 @@ def test_a_shared_volume_takes_hosts_in_parallel_in_any_mix_of_modes(
 # Modes
 
 
-def test_access_mode_is_the_attachments_own_and_the_target_enforces_it(
+def test_target_enforces_the_mode_of_each_attachment(
     api: Api, volume: str, host: MakeHost
 ) -> None:
     writer, reader, other = host("writer"), host("reader"), host("other")
@@ -86,16 +86,14 @@ def test_access_mode_is_the_attachments_own_and_the_target_enforces_it(
 
 
 @pytest.mark.parametrize("mode", ["wo", "RW", "", "readonly"])
-def test_any_other_mode_is_400(
-    api: Api, volume: str, host: MakeHost, mode: str
-) -> None:
+def test_unknown_mode_is_400(api: Api, volume: str, host: MakeHost, mode: str) -> None:
     status, answer = api.create(volume, host("host"), mode)
     assert status == 400
     assert "mode" in answer["badRequest"]["message"]
     assert Live(volume).gone
 
 
-def test_both_modes_from_one_initiator_are_409_and_change_nothing(
+def test_two_modes_of_one_initiator_are_409_and_change_nothing(
     api: Api, volume: str, host: MakeHost
 ) -> None:
     reader = host("reader")
@@ -112,7 +110,7 @@ def test_both_modes_from_one_initiator_are_409_and_change_nothing(
     assert [each["id"] for each in api.attachments(volume)] == [first["id"]]
 
 
-def test_both_modes_may_be_widened_and_the_answer_says_so(
+def test_widened_mode_is_reported_in_the_answer(
     daemon: MakeDaemon, host: MakeHost
 ) -> None:
     api = daemon(node={"mixed_modes_per_host": "widen"}).start().api
@@ -139,7 +137,7 @@ def test_both_modes_may_be_widened_and_the_answer_says_so(
 # One initiator, several attachments
 
 
-def test_the_acl_of_an_initiator_goes_with_the_last_of_its_attachments(
+def test_acl_is_removed_with_the_last_attachment_of_its_initiator(
     api: Api, volume: str, host: MakeHost
 ) -> None:
     one, live = host("one"), Live(volume)
@@ -175,7 +173,7 @@ def test_put_with_the_same_connector_changes_nothing(
         traffic.goes_on()
 
 
-def test_put_with_another_connector_moves_the_attachment_to_that_host(
+def test_put_with_another_connector_gives_the_volume_to_that_host(
     api: Api, volume: str, host: MakeHost
 ) -> None:
     old, new, third, live = host("old"), host("new"), host("third"), Live(volume)
@@ -199,7 +197,7 @@ def test_put_with_another_connector_moves_the_attachment_to_that_host(
 # Detach
 
 
-def test_detach_ends_the_session_of_that_host_and_of_no_other(
+def test_detach_ends_only_the_session_of_that_host(
     api: Api, volume: str, host: MakeHost
 ) -> None:
     live = Live(volume)
@@ -225,7 +223,7 @@ def test_detach_ends_the_session_of_that_host_and_of_no_other(
         reading.goes_on()
 
 
-def test_detaching_twice_is_404_and_many_at_once_are_never_500(
+def test_second_detach_is_404_and_parallel_detaches_are_never_500(
     api: Api, volume: str, host: MakeHost
 ) -> None:
     made = api.attach(volume, host("one"))
@@ -237,7 +235,7 @@ def test_detaching_twice_is_404_and_many_at_once_are_never_500(
     assert Live(volume).gone
 
 
-def test_attaching_and_detaching_at_once_leaves_what_the_answers_say(
+def test_parallel_attach_and_detach_match_their_answers(
     api: Api, volume: str, host: MakeHost
 ) -> None:
     stays = host("stays")
@@ -256,7 +254,7 @@ def test_attaching_and_detaching_at_once_leaves_what_the_answers_say(
     assert Live(volume).modes() == wanted
 
 
-def test_a_volume_is_deleted_only_when_no_host_has_it(
+def test_delete_of_an_attached_volume_is_refused(
     api: Api, take: Take, volumes: Volumes, host: MakeHost
 ) -> None:
     volume, one = take(shared=False), host("one")

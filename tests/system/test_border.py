@@ -61,14 +61,16 @@ def disk(identity: str, path: str) -> list[object]:
     return [identity, path, 4 * MIB, "block"]
 
 
-def test_a_disk_of_another_group_is_not_told_of(root: Root, elsewhere: str) -> None:
+def test_disk_of_another_group_is_not_reported(root: Root, elsewhere: str) -> None:
     own = run("vgs", "--noheadings", "-o", "pv_name", GROUP).strip()
     assert root.call("lvm.commit", device=own)
     with pytest.raises(HelperRefused, match=f"of volume group {ELSEWHERE}"):
         root.call("lvm.commit", device=elsewhere)
 
 
-def test_a_foreign_volume_passes_by_no_name(root: Root, made: list[str]) -> None:
+def test_foreign_volume_is_refused_under_every_name(
+    root: Root, made: list[str]
+) -> None:
     """The logical volume x-volume-ID ended like a volume's in /dev/mapper."""
     identity, own = volume(made, "x-"), volume(made)
     path = f"/dev/mapper/{doubled(GROUP)}-x--{doubled(f'volume-{identity}')}"
@@ -88,7 +90,7 @@ def test_a_foreign_volume_passes_by_no_name(root: Root, made: list[str]) -> None
             root.call("disk.copy", source=source, target=target)
 
 
-def test_a_disk_in_use_is_neither_read_nor_written(root: Root, made: list[str]) -> None:
+def test_disk_in_use_is_neither_read_nor_written(root: Root, made: list[str]) -> None:
     both = [
         disk(each, f"/dev/{GROUP}/volume-{each}")
         for each in (volume(made), volume(made))
@@ -103,7 +105,7 @@ def test_a_disk_in_use_is_neither_read_nor_written(root: Root, made: list[str]) 
     root.call("disk.copy", source=both[0], target=both[1])
 
 
-def test_what_is_installed_is_roots_and_has_bounds() -> None:
+def test_installed_files_belong_to_root_and_units_have_limits() -> None:
     """The file with a message bus's password is for root and the daemon alone."""
     conf = Path("/etc/lunshare/lunshare.conf")
     assert (conf.group(), conf.owner()) == ("lunshare", "root")
@@ -116,7 +118,7 @@ def test_what_is_installed_is_roots_and_has_bounds() -> None:
     assert set(shown.split()) == {f"MemoryMax={2 * 1024**3}", "TasksMax=1024"}
 
 
-def test_the_first_helper_conf_names_what_the_daemons_does(tmp_path: Path) -> None:
+def test_first_helper_conf_names_the_groups_of_lunshare_conf(tmp_path: Path) -> None:
     script = Path("systemd/install").read_text()
     functions = script[
         script.index("named() {") : script.index("install -d -m 0755 /etc")

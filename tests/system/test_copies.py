@@ -42,7 +42,7 @@ def first_block(api: Api, who: Host, volume: str) -> bytes:
     return found
 
 
-def test_every_host_sees_the_new_size_and_keeps_its_session(
+def test_every_host_sees_the_new_size_in_its_session(
     api: Api, host: MakeHost, kind: str
 ) -> None:
     volume = api.volume(volume_type=kind)
@@ -71,9 +71,7 @@ def test_every_host_sees_the_new_size_and_keeps_its_session(
     api.delete_volume(volume)
 
 
-def test_copies_are_of_their_moment_while_a_host_goes_on_writing(
-    api: Api, host: MakeHost
-) -> None:
+def test_copies_show_one_moment_while_a_host_writes(api: Api, host: MakeHost) -> None:
     kind = api.shared_type("lvm")  # thick copies: the kit, with less than a GiB
     volume, writer, looks = api.volume(volume_type=kind), host("writer"), host("looks")
     row = api.attach(volume, writer)

@@ -15,7 +15,7 @@ from tests.system.volumes import MakeDaemon, MakeHost
 pytestmark = pytest.mark.system
 
 
-def test_attaching_and_detaching_start_no_process(
+def test_attach_and_detach_start_no_process(
     own_helper: OwnHelper, daemon: MakeDaemon, host: MakeHost
 ) -> None:
     node = daemon(helper=own_helper.socket).start()
@@ -38,7 +38,7 @@ def test_attaching_and_detaching_start_no_process(
         assert forks.of(*parents) == []
 
 
-def test_the_daemon_has_no_eventlet_in_it(api: Api) -> None:
+def test_daemon_does_not_load_eventlet(api: Api) -> None:
     assert api.answers()
     # Every code object keeps the path of its file.
     used, unused = b"-packages/sqlalchemy/", b"-packages/eventlet/"

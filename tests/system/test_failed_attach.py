@@ -54,7 +54,7 @@ def _lost(volume: str) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("trouble", [_held, _portal_taken, _lost])
-def test_a_first_attach_that_fails_leaves_nothing_and_succeeds_later(
+def test_failed_first_attach_leaves_nothing_and_succeeds_later(
     api: Api,
     take: Take,
     host: MakeHost,
@@ -72,7 +72,7 @@ def test_a_first_attach_that_fails_leaves_nothing_and_succeeds_later(
     assert not one.refused(info)
 
 
-def test_a_disk_that_is_not_active_is_made_ready_by_the_attach(
+def test_attach_activates_an_inactive_disk(
     api: Api, volume: str, host: MakeHost
 ) -> None:
     run("lvchange", "-an", f"lunshare/volume-{volume}")
@@ -81,7 +81,7 @@ def test_a_disk_that_is_not_active_is_made_ready_by_the_attach(
     assert not one.refused(info)
 
 
-def test_without_its_helper_the_daemon_says_what_to_do_and_hosts_go_on(
+def test_hosts_continue_while_the_helper_is_unavailable(
     own_helper: OwnHelper, daemon: MakeDaemon, host: MakeHost
 ) -> None:
     node = {"reconcile_interval": 1}

@@ -95,7 +95,7 @@ def links(name: str) -> list[Path]:
     return [each for each in LINKS.iterdir() if os.path.realpath(each) == node]
 
 
-def test_the_node_does_not_read_what_hosts_write(
+def test_node_does_not_read_what_hosts_write(
     root: Root, content: tuple[str, bytes], stranger: str
 ) -> None:
     kind, data = content

@@ -35,7 +35,7 @@ def _hanging(group: str, volume: str) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("finished_by", ["the next reconcile", "a repeated DELETE"])
-def test_a_detach_from_a_hung_disk_is_an_error_in_time_and_is_finished_later(
+def test_detach_from_a_hung_disk_fails_in_time_and_ends_later(
     daemon: MakeDaemon, host: MakeHost, finished_by: str
 ) -> None:
     often = {"reconcile_interval": 1} if finished_by == "the next reconcile" else {}

@@ -28,7 +28,7 @@ LANES = (
 
 
 @pytest.mark.timeout(_SECONDS + 20)
-def test_whatever_step_the_daemon_is_killed_at_the_next_start_sets_it_right(
+def test_next_start_repairs_a_kill_at_any_step(
     tmp_path: Path,
 ) -> None:
     assert {each for lane in LANES for each in lane} == set(lives.OPERATIONS)

@@ -67,7 +67,7 @@ def _is_fake(disk: Path) -> bool:
     return model.exists() and model.read_text().strip() == "scsi_debug"
 
 
-def test_a_large_thick_volume_is_made_and_its_clone_is_bounded_by_progress(
+def test_large_thick_volume_is_created_and_its_clone_ends_without_progress(
     root: Root, group: str
 ) -> None:
     """From 844 GiB on: "timeout 86485.6 is not valid: give 0 to 86400 seconds".

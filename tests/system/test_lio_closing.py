@@ -106,7 +106,7 @@ def _other_path(node: Node) -> None:
         _other_path,
     ],
 )
-def test_whatever_is_there_becomes_what_is_wanted(
+def test_apply_repairs_every_incomplete_state(
     node: Node, spoil: Callable[[Node], None]
 ) -> None:
     node.apply(a="rw", b="ro")
@@ -121,7 +121,7 @@ def test_whatever_is_there_becomes_what_is_wanted(
     assert node.apply(a="rw", b="ro") == ()
 
 
-def test_an_attach_does_not_wake_what_a_killed_remove_left(node: Node) -> None:
+def test_attach_does_not_enable_what_a_killed_remove_left(node: Node) -> None:
     node.apply(a="rw", b="rw")
     _disabled(node)
     node.apply(only="c", c="ro")
@@ -142,7 +142,7 @@ def _write_under_way(node: Node, host: str) -> Later:
 
 
 @pytest.mark.parametrize("wanted", [{}, {"a": "ro"}], ids=["close", "restrict"])
-def test_a_closing_waits_for_the_writes(
+def test_closing_waits_for_running_writes(
     helper: HelperProcess, make: Make, wanted: dict[str, str]
 ) -> None:
     node, other = make(), make()
@@ -183,7 +183,7 @@ def asleep(pid: int) -> bool:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "S"
 
 
-def test_the_writes_of_a_dead_host_are_waited_for(node: Node) -> None:
+def test_closing_waits_for_writes_of_a_dead_host(node: Node) -> None:
     node.apply(a="rw", b="rw")
     portal = f"127.0.0.1:{PORT}"
     line = [sys.executable, "-c", _DYING, initiator("a"), node.iqn, portal]
@@ -211,7 +211,7 @@ def test_the_writes_of_a_dead_host_are_waited_for(node: Node) -> None:
 
 
 @pytest.mark.parametrize("wanted", [{}, {"a": "ro"}], ids=["close", "restrict"])
-def test_the_writes_of_a_host_that_logs_out_are_waited_for(
+def test_closing_waits_for_writes_of_a_host_that_logs_out(
     node: Node, make: Make, wanted: dict[str, str]
 ) -> None:
     node.apply(a="rw", b="rw")
@@ -235,7 +235,7 @@ def test_the_writes_of_a_host_that_logs_out_are_waited_for(
 
 
 @pytest.mark.parametrize("wanted", [{}, {"a": "ro"}], ids=["close", "restrict"])
-def test_a_helper_killed_in_a_closing_waits_again(
+def test_helper_killed_while_closing_waits_again(
     tmp_path: Path, node: Node, wanted: dict[str, str]
 ) -> None:
     node.apply(a="rw")
@@ -257,7 +257,7 @@ def test_a_helper_killed_in_a_closing_waits_again(
     assert node.live() == wanted
 
 
-def test_remove_waits_for_the_writes(helper: HelperProcess, node: Node) -> None:
+def test_remove_waits_for_running_writes(helper: HelperProcess, node: Node) -> None:
     node.apply(a="rw")
     _write_under_way(node, "a")
     with hanging(node):

@@ -61,7 +61,7 @@ def _dying(node: Node, line: int, **wanted: str) -> bool:
 
 
 @pytest.mark.parametrize(("before", "after"), _CHANGES, ids=["first", "change"])
-def test_an_apply_that_is_killed_at_any_line_is_finished_by_the_next(
+def test_next_apply_completes_one_killed_at_any_line(
     node: Node, before: dict[str, str], after: dict[str, str]
 ) -> None:
     """Shots at lines spread over all of it; each run has others."""

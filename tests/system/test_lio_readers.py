@@ -67,7 +67,7 @@ def disk(request: pytest.FixtureRequest) -> Iterator[Node]:
     made.close()
 
 
-def test_nothing_that_a_read_only_host_sends_changes_or_holds_up(
+def test_read_only_host_changes_and_blocks_nothing(
     disk: Node, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Every command with each flag, and LUN resets, beside two writers at work."""
@@ -106,7 +106,7 @@ def test_nothing_that_a_read_only_host_sends_changes_or_holds_up(
     assert conflict.value.status == _CONFLICT
 
 
-def test_writers_keep_what_a_disk_offers_beside_a_reader(disk: Node) -> None:
+def test_writers_have_all_disk_features_beside_a_reader(disk: Node) -> None:
     disk.apply(a="rw", b="ro")
     a, b = disk.login("a"), disk.login("b")
     a.write(0, ONE + TWO)
@@ -133,7 +133,7 @@ def test_writers_keep_what_a_disk_offers_beside_a_reader(disk: Node) -> None:
         )
 
 
-def test_a_reader_sees_each_write_at_once(disk: Node) -> None:
+def test_reader_sees_each_write_at_once(disk: Node) -> None:
     """By both read paths: what one command wrote, and what is under a page cache."""
     disk.apply(a="rw", b="ro")
     a, b = disk.login("a"), disk.login("b")
@@ -143,7 +143,7 @@ def test_a_reader_sees_each_write_at_once(disk: Node) -> None:
         assert b.read(turn % 8 * 8, 8) == data
 
 
-def test_an_exclusive_reservation_does_not_stop_readers(disk: Node) -> None:
+def test_exclusive_reservation_does_not_stop_readers(disk: Node) -> None:
     disk.apply(a="rw", c="rw", b="ro")
     a, c, b = (disk.login(host) for host in "acb")
     a.write(0, ONE)
@@ -161,7 +161,7 @@ _FAMILIES = ["Pr*", "Reserve6", "CompareAndWrite", "WriteSame1*", "Unmap"]
 _KNOWN = {"CompareAndWrite.Simple", "CompareAndWrite.Miscompare"}
 
 
-def test_an_independent_judge_finds_nothing_writable(disk: Node) -> None:
+def test_iscsi_test_cu_finds_nothing_writable(disk: Node) -> None:
     """Two refusals have another sense: with max_write_same_len=0 it is 05h/24h."""
     disk.apply(a="rw", b="ro")
     output = _judged(disk, "ReadOnly", "b", "b")
@@ -170,7 +170,7 @@ def test_an_independent_judge_finds_nothing_writable(disk: Node) -> None:
     assert output.count("[FAILED]") == len(wrong), output
 
 
-def test_an_independent_judge_finds_what_writers_need(disk: Node) -> None:
+def test_iscsi_test_cu_finds_what_writers_need(disk: Node) -> None:
     disk.apply(a="rw", c="rw", b="ro")
     failed = set()
     with Traffic(disk.login("b"), "ro", pause=0.05) as reading:
@@ -185,7 +185,7 @@ def test_an_independent_judge_finds_what_writers_need(disk: Node) -> None:
 # which LUN a host has
 
 
-def test_a_reader_of_an_older_version_is_moved_and_nobody_else(disk: Node) -> None:
+def test_only_a_reader_of_an_older_version_changes_its_lun(disk: Node) -> None:
     disk.apply(a="rw")
     _older(disk, "b")
     a, b = disk.login("a"), disk.login("b")
@@ -201,7 +201,7 @@ def test_a_reader_of_an_older_version_is_moved_and_nobody_else(disk: Node) -> No
     assert disk.apply(a="rw", b="ro") == ()
 
 
-def test_the_readers_lun_is_there_while_there_are_readers(disk: Node) -> None:
+def test_readers_lun_exists_while_there_are_readers(disk: Node) -> None:
     disk.apply(a="rw")
     assert not (disk.group / "lun/lun_1").exists()
     disk.apply(only="b", b="ro")
@@ -214,7 +214,7 @@ def test_the_readers_lun_is_there_while_there_are_readers(disk: Node) -> None:
     assert a.alive
 
 
-def test_no_read_is_answered_with_other_bytes_while_a_mode_changes(disk: Node) -> None:
+def test_read_returns_no_other_bytes_while_a_mode_changes(disk: Node) -> None:
     """The kernel reads a LUN 0 that is not mapped as GOOD, from its own memory."""
     before = _filled(disk)[:BLOCK]
     disk.apply(a="rw", b="ro")
@@ -235,7 +235,7 @@ def test_no_read_is_answered_with_other_bytes_while_a_mode_changes(disk: Node) -
 # which disk a backstore holds
 
 
-def test_a_device_that_was_made_again_is_exported_anew(node: Node) -> None:
+def test_recreated_device_is_exported_anew(node: Node) -> None:
     node.apply(a="rw", b="ro")
     node.login("a").write(0, ONE)
     fresh = node.remade()
@@ -247,7 +247,7 @@ def test_a_device_that_was_made_again_is_exported_anew(node: Node) -> None:
     assert node.apply(a="rw", b="ro") == ()
 
 
-def test_a_file_in_the_place_of_another_is_exported_anew(
+def test_replaced_file_is_exported_anew(
     helper: HelperProcess, driver: LioTarget, server: NfsServer
 ) -> None:
     node = FileNode(helper, driver, server)
@@ -268,7 +268,7 @@ def test_a_file_in_the_place_of_another_is_exported_anew(
 # persistent reservations that outlive the target
 
 
-def test_registrations_come_back_with_the_target_but_for_hosts_that_left(
+def test_target_restores_registrations_except_of_detached_hosts(
     disk: Node,
 ) -> None:
     disk.apply(a="rw", c="rw", d="rw")

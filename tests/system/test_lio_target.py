@@ -57,7 +57,7 @@ def test_a_read_only_host_cannot_write_by_other_commands(node: Node) -> None:
     assert a.read(0) == ONE
 
 
-def test_write_access_is_given_with_a_new_session(node: Node) -> None:
+def test_change_to_rw_needs_a_new_session(node: Node) -> None:
     node.apply(a="ro", b="ro")
     a, b = node.login("a"), node.login("b")
     node.apply(a="rw", b="ro")
@@ -67,7 +67,7 @@ def test_write_access_is_given_with_a_new_session(node: Node) -> None:
     assert node.live() == {"a": "rw", "b": "ro"}
 
 
-def test_write_access_is_taken_and_the_session_ended(node: Node) -> None:
+def test_change_to_ro_ends_the_session(node: Node) -> None:
     node.apply(a="rw", b="rw")
     a, b = node.login("a"), node.login("b")
     node.apply(a="ro", b="rw")
@@ -80,7 +80,7 @@ def test_write_access_is_taken_and_the_session_ended(node: Node) -> None:
 # minimal difference
 
 
-def test_hosts_that_are_right_see_nothing(node: Node) -> None:
+def test_hosts_with_the_wanted_access_are_not_disturbed(node: Node) -> None:
     node.apply(a="rw", b="ro", c="rw")
     a, b = node.login("a"), node.login("b")
     before = [node.acl(host).stat().st_ino for host in "ab"]
@@ -93,7 +93,7 @@ def test_hosts_that_are_right_see_nothing(node: Node) -> None:
     assert node.live() == {"a": "rw", "b": "ro"}
 
 
-def test_only_looks_at_no_other_host(node: Node) -> None:
+def test_only_reads_no_other_host(node: Node) -> None:
     node.apply(a="rw")
     node.apply(only="b", b="ro")
     node.apply(only="c")
@@ -102,7 +102,7 @@ def test_only_looks_at_no_other_host(node: Node) -> None:
     assert node.live() == {"b": "ro"}
 
 
-def test_a_persistent_reservation_outlives_changes_of_others(node: Node) -> None:
+def test_persistent_reservation_survives_changes_of_other_hosts(node: Node) -> None:
     node.apply(a="rw", b="rw")
     a = node.login("a")
     register = bytes([0x5F, 0, 0, 0, 0, 0, 0, 0, 24, 0])
@@ -112,7 +112,7 @@ def test_a_persistent_reservation_outlives_changes_of_others(node: Node) -> None
     assert b"lunshare" in keys
 
 
-def test_identity_is_the_volumes_own(node: Node) -> None:
+def test_identity_belongs_to_the_volume(node: Node) -> None:
     node.apply(a="rw")
     assert node.login("a").serial == node.id
     node.driver.remove(node.id)
@@ -123,7 +123,7 @@ def test_identity_is_the_volumes_own(node: Node) -> None:
 # credentials and portals
 
 
-def test_a_host_proves_itself_with_its_own_secret(node: Node) -> None:
+def test_host_authenticates_with_its_own_secret(node: Node) -> None:
     keys = {host: Auth(f"user-{host}", f"secret-of-{host}") for host in "ab"}
     node.driver.apply(
         Export(
@@ -139,9 +139,7 @@ def test_a_host_proves_itself_with_its_own_secret(node: Node) -> None:
 
 
 @pytest.mark.parametrize("first", ["0x", "0X", "0b", "0B"])
-def test_by_a_name_that_reads_as_a_number_nobody_can_log_in(
-    node: Node, first: str
-) -> None:
+def test_chap_name_that_reads_as_a_number_is_refused(node: Node, first: str) -> None:
     """Why we never make such a name; the same behind a letter will do."""
     for name, comes_in in ((f"{first}eMc3", False), (f"a{first}eMc3", True)):
         key = Auth(name, f"{first}secret-of-a")
@@ -149,7 +147,7 @@ def test_by_a_name_that_reads_as_a_number_nobody_can_log_in(
         assert refused(node, "a", key) != comes_in
 
 
-def test_an_export_on_ipv6(helper: HelperProcess, node: Node) -> None:
+def test_export_works_on_ipv6(helper: HelperProcess, node: Node) -> None:
     driver = target(helper, address="::1")
     driver.apply(node.export(a="rw"))
     assert node.login("a", portal=f"[::1]:{PORT}").alive
@@ -157,7 +155,7 @@ def test_an_export_on_ipv6(helper: HelperProcess, node: Node) -> None:
     assert [each.name for each in (node.group / "np").iterdir()] == [f"[::1]:{PORT}"]
 
 
-def test_a_portal_comes_while_the_last_of_its_address_goes(
+def test_portal_is_created_while_the_last_of_its_address_is_removed(
     helper: HelperProcess, make: Make
 ) -> None:
     def turns(node: Node) -> None:
@@ -173,7 +171,7 @@ def test_a_portal_comes_while_the_last_of_its_address_goes(
 # what is not ours
 
 
-def test_foreign_targets_are_neither_listed_nor_touched(node: Node) -> None:
+def test_foreign_targets_are_neither_listed_nor_changed(node: Node) -> None:
     foreign = CONFIGFS / "iscsi/iqn.2003-01.org.example:foreign"
     (foreign / "tpgt_1/acls" / initiator("a")).mkdir(parents=True)
     try:
@@ -188,7 +186,7 @@ def test_foreign_targets_are_neither_listed_nor_touched(node: Node) -> None:
         foreign.rmdir()
 
 
-def test_rtslib_reads_what_we_make(node: Node) -> None:
+def test_rtslib_reads_the_export(node: Node) -> None:
     node.apply(a="rw", b="ro")
     root = RTSRoot()
     (found,) = (each for each in root.targets if each.wwn == node.iqn)
@@ -225,7 +223,7 @@ def test_only_the_volumes_own_disk_is_exported(node: Node, path: str) -> None:
     assert node.live() == {}
 
 
-def test_a_link_to_another_disk_is_not_exported(make: Make) -> None:
+def test_link_to_another_disk_is_not_exported(make: Make) -> None:
     node, other = make(), make()
     Path("/dev/lunshare-elsewhere").mkdir(exist_ok=True)
     link = Path("/dev/lunshare-elsewhere") / node.name

@@ -178,9 +178,7 @@ def _snapshot(volume: Volume) -> Snapshot:
     return Snapshot(new_volume(MIB).id, volume.id, volume.size)
 
 
-def test_a_change_stopped_between_suspend_and_resume_is_waited_for(
-    root, slow, on_slow
-) -> None:
+def test_next_change_waits_for_one_stopped_before_resume(root, slow, on_slow) -> None:
     hasty = build_lvm(root, volume_group=slow.name, command_timeout=8.0)
     snapshot = _snapshot(on_slow)
     stopper = Stopper(slow, on_slow)
@@ -209,7 +207,7 @@ def test_a_change_stopped_between_suspend_and_resume_is_waited_for(
     hasty.delete_snapshot(snapshot.id)
 
 
-def test_what_a_killed_change_has_suspended_is_resumed(
+def test_volume_suspended_by_a_killed_change_is_resumed(
     root, slow, on_slow, caplog: pytest.LogCaptureFixture
 ) -> None:
     driver = build_lvm(root, volume_group=slow.name)
@@ -245,7 +243,7 @@ def contrary() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("contrary")
-def test_a_contrary_lvm_conf_changes_nothing(root, thin, thick, volume) -> None:
+def test_opposite_lvm_conf_changes_nothing(root, thin, thick, volume) -> None:
     thin.check()
     assert thin.capacity().closed == ""
     run("lvcreate", "-y", "-Wn", "-L4m", "-n", "theirs", GROUP)
@@ -275,7 +273,7 @@ def test_a_contrary_lvm_conf_changes_nothing(root, thin, thick, volume) -> None:
     assert "historical" not in run("lvs", "-H", "-o", "name,lv_attr", GROUP)
 
 
-def test_two_backends_of_a_group_leave_each_others_volumes(thin, thick) -> None:
+def test_two_backends_of_a_group_do_not_change_each_others_volumes(thin, thick) -> None:
     one, other = new_volume(4 * MIB), new_volume(4 * MIB)
     thin.create(one)
     thick.create(other)

@@ -102,7 +102,7 @@ def names() -> set[str]:
 
 
 @pytest.mark.parametrize("steps", [2, 3])
-def test_a_thin_revert_that_was_killed_leaves_a_disk_and_is_finished(root, steps):
+def test_killed_thin_revert_leaves_a_disk_and_is_completed(root, steps):
     with scene(root) as made:
         with pytest.raises(Killed):
             made.again(steps).revert(made.snapshot)
@@ -118,7 +118,7 @@ def test_a_thin_revert_that_was_killed_leaves_a_disk_and_is_finished(root, steps
         assert f"{made.volume.name}.revert" not in names()
 
 
-def test_a_thin_revert_that_was_killed_is_finished_without_check(root):
+def test_killed_thin_revert_is_completed_without_check(root):
     with scene(root) as made:
         with pytest.raises(Killed):
             made.again(3).revert(made.snapshot)
@@ -126,7 +126,7 @@ def test_a_thin_revert_that_was_killed_is_finished_without_check(root):
         assert made.bytes() == OLD
 
 
-def test_a_volume_whose_revert_was_killed_is_deleted_wholly(root):
+def test_volume_with_a_killed_revert_is_deleted_completely(root):
     with scene(root) as made:
         with pytest.raises(Killed):
             made.again(2).revert(made.snapshot)
@@ -135,7 +135,7 @@ def test_a_volume_whose_revert_was_killed_is_deleted_wholly(root):
 
 
 @pytest.mark.parametrize("steps", [2, 3, 4])
-def test_a_thick_revert_that_was_killed_is_finished(root, steps):
+def test_killed_thick_revert_is_completed(root, steps):
     with scene(root, lvm_type="default") as made:
         with pytest.raises(Killed):
             made.again(steps).revert(made.snapshot)
@@ -148,7 +148,7 @@ def test_a_thick_revert_that_was_killed_is_finished(root, steps):
         assert "revert" not in run("lvs", "--noheadings", "-o", "lv_tags", GROUP)
 
 
-def test_a_merge_that_was_put_off_is_waited_for(root):
+def test_revert_waits_for_a_postponed_merge(root):
     with scene(root, lvm_type="default") as made:
         name = f"{GROUP}/{made.snapshot.name}"
         held = os.open(f"/dev/{GROUP}/{made.volume.name}", os.O_RDONLY)
@@ -168,7 +168,7 @@ def name_of(made: Scene) -> str:
 # thick snapshots
 
 
-def test_a_snapshot_that_ran_over_is_never_read(root):
+def test_overflowed_snapshot_is_never_read(root):
     thick = build_lvm(root, lvm_type="default", lvm_snapshot_reserve=1)
     volume, target = new_volume(32 * MIB), new_volume(32 * MIB)
     snapshot = Snapshot(str(uuid.uuid4()), volume.id, volume.size)
@@ -191,7 +191,7 @@ def test_a_snapshot_that_ran_over_is_never_read(root):
     settle(thick)
 
 
-def test_a_whole_reserve_takes_a_whole_rewrite_and_no_growth(root):
+def test_full_reserve_survives_a_full_rewrite_and_forbids_extend(root):
     with scene(root, lvm_type="default") as made:
         thick, size = made.driver, made.driver.disk(made.volume.id).size
         fill(made.volume.name, b"y" * size)
@@ -205,7 +205,7 @@ def test_a_whole_reserve_takes_a_whole_rewrite_and_no_growth(root):
         assert whole == OLD + bytes(size - len(OLD))
 
 
-def test_a_snapshot_that_the_group_has_less_room_for_is_refused(root):
+def test_snapshot_larger_than_free_space_is_refused(root):
     thick, volume = build_lvm(root, lvm_type="default"), new_volume(8 * MIB)
     snapshot = Snapshot(str(uuid.uuid4()), volume.id, volume.size)
     thick.create(volume)
@@ -224,7 +224,7 @@ def test_a_snapshot_that_the_group_has_less_room_for_is_refused(root):
 # wipes
 
 
-def test_a_wipe_that_was_killed_goes_on_and_frees_zeros_only(root):
+def test_killed_wipe_continues_and_frees_only_zeros(root):
     thick, volume = build_lvm(root, lvm_type="default"), new_volume(12 * MIB)
     thick.create(volume)
     fill(volume.name, b"secret" * (2 * MIB))
@@ -270,7 +270,7 @@ def tiny() -> Iterator[str]:
     run("lvremove", "-y", f"{GROUP}/tiny")
 
 
-def test_a_full_pool_keeps_what_was_acknowledged(root, tiny):
+def test_full_pool_preserves_acknowledged_writes(root, tiny):
     thin = build_lvm(root, lvm_pool=tiny)
     victim, greedy = new_volume(8 * MIB), new_volume(64 * MIB)
     for volume in (victim, greedy):

@@ -76,7 +76,7 @@ def volume(thin: LvmVolumes) -> Iterator[Volume]:
     thin.delete(volume.id)
 
 
-def test_an_active_disk_is_found_without_root(thin, volume):
+def test_active_disk_is_found_without_root(thin, volume):
     without = build_lvm(NoRoot())
     assert without.disk(volume.id) == thin.disk(volume.id)
 
@@ -94,7 +94,7 @@ def test_all_inactive_disks_are_activated_by_one_command(root, thin, volume):
         thin.delete(other.id)
 
 
-def test_activation_leaves_other_volumes_asleep(thin, volume):
+def test_activation_leaves_other_volumes_inactive(thin, volume):
     run("lvcreate", "-y", "-L4m", "-an", "-Zn", "-n", "volume-asleep", GROUP)
     try:
         run("lvchange", "-an", f"{GROUP}/{volume.name}")
@@ -104,9 +104,7 @@ def test_activation_leaves_other_volumes_asleep(thin, volume):
         run("lvremove", "-y", f"{GROUP}/volume-asleep")
 
 
-def test_questions_cost_the_same_number_of_commands_with_more_volumes(
-    root, thin, volume
-):
+def test_queries_need_the_same_commands_with_more_volumes(root, thin, volume):
     def commands() -> list[str]:
         counting = Counting(root)
         driver = build_lvm(counting)
@@ -122,7 +120,7 @@ def test_questions_cost_the_same_number_of_commands_with_more_volumes(
         thin.delete(each.id)
 
 
-def test_a_look_at_a_group_that_has_not_changed_asks_lvm_nothing(root, thin, volume):
+def test_pool_stats_of_an_unchanged_group_run_no_lvm_command(root, thin, volume):
     counting = Counting(root)
     looking = build_lvm(counting)
     for _ in range(3):
@@ -141,7 +139,7 @@ def test_a_look_at_a_group_that_has_not_changed_asks_lvm_nothing(root, thin, vol
     assert looking.capacity() == known
 
 
-def test_the_commit_read_off_a_disk_is_the_one_that_lvm_shows(root):
+def test_commit_read_from_a_disk_is_the_one_lvm_shows(root):
     (disk,) = run("vgs", "--noheadings", "-o", "pv_name", GROUP).split()
 
     def shown() -> list[int]:
@@ -157,12 +155,12 @@ def test_the_commit_read_off_a_disk_is_the_one_that_lvm_shows(root):
     assert seen[0] != seen[1]
 
 
-def test_a_missing_pool_is_named_with_its_remedy(root):
+def test_missing_pool_is_named_with_its_remedy(root):
     with pytest.raises(Misconfigured, match=r"lvcreate --type thin-pool .* nowhere"):
         build_lvm(root, lvm_pool="nowhere").check()
 
 
-def test_a_pool_that_shows_old_chunks_is_refused(root, thin):
+def test_pool_that_shows_old_chunks_is_refused(root, thin):
     run("lvchange", "--zero", "n", f"{GROUP}/{POOL}")
     try:
         with pytest.raises(Misconfigured, match="lvchange --zero y"):
@@ -172,7 +170,7 @@ def test_a_pool_that_shows_old_chunks_is_refused(root, thin):
     thin.check()
 
 
-def test_a_thick_growth_that_was_killed_is_done_again(root):
+def test_killed_thick_extend_is_repeated(root):
     thick, volume = build_lvm(root, lvm_type="default"), new_volume(4 * MIB)
     thick.create(volume)
     tail = f"{volume.name}.tail"
@@ -184,7 +182,7 @@ def test_a_thick_growth_that_was_killed_is_done_again(root):
     assert volume.id not in run("lvs", "--noheadings", "-o", "lv_name", GROUP)
 
 
-def test_a_thick_part_that_is_still_being_wiped_is_waited_for(root):
+def test_create_waits_for_a_running_wipe_of_its_extents(root):
     asked = Counting(root)
     thick, volume = build_lvm(asked, lvm_type="default"), new_volume(4 * MIB)
     part = f"{volume.name}.new"
@@ -200,7 +198,7 @@ def test_a_thick_part_that_is_still_being_wiped_is_waited_for(root):
     thick.delete(volume.id)
 
 
-def test_waiting_ends_when_udev_makes_the_node(thin, volume):
+def test_wait_ends_when_udev_creates_the_node(thin, volume):
     path = thin.disk(volume.id).path
     run("lvchange", "-an", f"{GROUP}/{volume.name}")
     assert not Path(path).exists()
@@ -212,7 +210,7 @@ def test_waiting_ends_when_udev_makes_the_node(thin, volume):
     assert Path(path).exists()
 
 
-def test_two_backends_of_one_group_keep_apart(root, thin, volume):
+def test_two_backends_of_one_group_are_separate(root, thin, volume):
     thick, own = build_lvm(root, lvm_type="default"), new_volume(4 * MIB)
     thick.create(own)
     assert own.id not in {disk.volume_id for disk in thin.disks()}
@@ -220,7 +218,7 @@ def test_two_backends_of_one_group_keep_apart(root, thin, volume):
     thick.delete(own.id)
 
 
-def test_an_unknown_disk_is_looked_for_once(root):
+def test_unknown_disk_is_searched_once(root):
     counting = Counting(root)
     build_lvm(counting).delete(str(uuid.uuid4()))
     assert [argv[0] for argv in counting.commands] == ["lvremove"]

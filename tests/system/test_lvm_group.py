@@ -20,7 +20,7 @@ __all__ = ["group", "root"]
 pytestmark = pytest.mark.system
 
 
-def test_a_second_agent_of_the_node_is_refused(root):
+def test_second_daemon_of_the_node_is_refused(root):
     build_lvm(root).check()
     build_lvm(root, lvm_type="default").check()
     hold = f"from lunshare.drivers.lvm import claim; claim.hold_on_node({GROUP!r})"
@@ -30,7 +30,7 @@ def test_a_second_agent_of_the_node_is_refused(root):
     assert "another process of this node works with it" in second.stderr
 
 
-def test_an_agent_of_another_node_is_refused_until_the_operator_says_so(root):
+def test_daemon_of_another_node_is_refused_until_the_tag_is_removed(root):
     thin, other = build_lvm(root), f"lunshare:{'0' * 32}:storage-2"
     thin.check()
     run("vgchange", "--addtag", other, GROUP)
@@ -41,7 +41,7 @@ def test_an_agent_of_another_node_is_refused_until_the_operator_says_so(root):
     thin.check()
 
 
-def test_a_group_that_vanishes_is_told_and_comes_back(root):
+def test_missing_group_is_reported_and_recovers(root):
     thin, volume = build_lvm(root), new_volume(4 * MIB)
     disk = thin.create(volume)
     run("vgrename", GROUP, f"{GROUP}-gone")
@@ -54,7 +54,7 @@ def test_a_group_that_vanishes_is_told_and_comes_back(root):
     thin.delete(volume.id)
 
 
-def test_a_volume_renamed_behind_our_back_is_unknown_and_can_be_taken(root):
+def test_volume_renamed_by_hand_is_unknown_and_can_be_managed(root):
     thin, volume = build_lvm(root), new_volume(4 * MIB)
     thin.create(volume)
     run("lvrename", GROUP, volume.name, "renamed")
@@ -67,7 +67,7 @@ def test_a_volume_renamed_behind_our_back_is_unknown_and_can_be_taken(root):
     thin.delete(volume.id)
 
 
-def test_what_is_open_is_not_taken(root):
+def test_open_volume_can_not_be_managed(root):
     thin, volume = build_lvm(root), new_volume(4 * MIB)
     with thin_volume("kit-open", 4 * MIB, b"theirs"):
         held = os.open(f"/dev/{GROUP}/kit-open", os.O_RDONLY)
@@ -79,6 +79,6 @@ def test_what_is_open_is_not_taken(root):
     assert thin.disks() == ()
 
 
-def test_pools_are_not_offered(root):
+def test_pools_are_not_manageable(root):
     assert build_lvm(root, lvm_type="default").manageable() == ()
     assert POOL in run("lvs", "--noheadings", "-o", "lv_name", GROUP)

@@ -29,7 +29,7 @@ def other_group() -> Iterator[str]:
     groups.give_back(made)
 
 
-def test_a_volume_goes_to_another_group_with_its_bytes_and_its_modes(
+def test_volume_migrates_to_another_group_with_its_bytes_and_modes(
     daemon: MakeDaemon, host: MakeHost, other_group: str
 ) -> None:
     there = {"volume_driver": "lvm", "volume_group": other_group}
@@ -57,7 +57,7 @@ def test_a_volume_goes_to_another_group_with_its_bytes_and_its_modes(
     assert f"volume-{volume}" not in _names(node.group)
 
 
-def test_a_deleted_volume_is_wiped_behind_the_answer_and_after_a_kill(
+def test_deleted_volume_is_wiped_after_the_answer_and_after_a_kill(
     daemon: MakeDaemon,
 ) -> None:
     node = daemon(backend={**_THICK, "wipe_rate": 64, "wipe_step": 16}).start()

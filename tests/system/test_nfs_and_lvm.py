@@ -32,7 +32,7 @@ def nfs(root: Root, server: NfsServer) -> NfsVolumes:
 
 
 @pytest.mark.parametrize("lvm_type", ["thin", "default"])
-def test_bytes_move_both_ways_and_zeros_take_no_room(
+def test_bytes_are_copied_both_ways_and_zeros_use_no_space(
     root: Root, nfs: NfsVolumes, lvm_type: str
 ) -> None:
     lvm = build_lvm(root, lvm_type=lvm_type)

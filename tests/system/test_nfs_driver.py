@@ -59,7 +59,7 @@ def snapshot_of(volume: Volume) -> Snapshot:
     return Snapshot(str(uuid.uuid4()), volume.id, volume.size)
 
 
-def test_the_installed_helper_mounts_in_the_nodes_own_namespace(build) -> None:
+def test_installed_helper_mounts_in_the_nodes_own_namespace(build) -> None:
     """Through its unit's sandbox: what it mounts, this process sees."""
     driver = build()
     point = driver.options["nfs_mount_point_base"]
@@ -78,7 +78,7 @@ def test_the_installed_helper_mounts_in_the_nodes_own_namespace(build) -> None:
     assert {"nosuid", "nodev", "noexec"} <= set(line.split()[5].split(","))
 
 
-def test_a_snapshot_is_a_clone_that_takes_no_room(build, server) -> None:
+def test_snapshot_is_a_clone_that_uses_no_space(build, server) -> None:
     driver, volume = build(), new_volume(64 * MIB)
     Path(driver.create(volume).path).write_bytes(os.urandom(64 * MIB))
     os.sync()
@@ -90,7 +90,7 @@ def test_a_snapshot_is_a_clone_that_takes_no_room(build, server) -> None:
     server.settle()
 
 
-def test_without_clones_a_copy_is_made_by_the_server(build) -> None:
+def test_server_copies_when_clones_are_off(build) -> None:
     """NFS 4.2 COPY: the bytes do not come here and go back."""
     driver, volume = build(nfs_clone=False), new_volume(SIZE)
     data = os.urandom(SIZE)
@@ -103,7 +103,7 @@ def test_without_clones_a_copy_is_made_by_the_server(build) -> None:
     driver.delete(volume.id)
 
 
-def test_a_server_of_41_gets_zeros_and_copies(build, server, root) -> None:
+def test_server_with_nfs_41_gets_zeros_and_copies(build, server, root) -> None:
     """No ALLOCATE and no CLONE: room is taken by zeros, snapshots are copies."""
     point = server.share.point(str(BASE))
     with contextlib.suppress(AssertionError):
@@ -127,7 +127,7 @@ def test_a_server_of_41_gets_zeros_and_copies(build, server, root) -> None:
     run("umount", point)
 
 
-def test_a_dead_server_is_told_in_time_and_comes_back(build, server) -> None:
+def test_dead_server_is_reported_in_time_and_recovers(build, server) -> None:
     driver, volume = build(nfs_timeout=2.0), new_volume(SIZE)
     path = Path(driver.create(volume).path)
     path.write_bytes(b"before".ljust(SIZE, b"."))
@@ -156,7 +156,7 @@ def works(driver: NfsVolumes) -> bool:
     return True
 
 
-def test_a_read_only_export_is_told(build, server) -> None:
+def test_read_only_export_is_reported(build, server) -> None:
     driver = build()
     with server.exported("ro", "no_root_squash"):
         with pytest.raises(Misconfigured, match="is read-only") as raised:
@@ -165,9 +165,7 @@ def test_a_read_only_export_is_told(build, server) -> None:
     driver.check()
 
 
-def test_root_squash_is_told_where_it_hurts_and_works_where_it_does_not(
-    build, server
-) -> None:
+def test_root_squash_is_reported_only_where_it_prevents_writes(build, server) -> None:
     driver = build()
     with server.exported("rw", "root_squash"):
         with pytest.raises(Misconfigured, match="is denied") as raised:
@@ -183,7 +181,7 @@ def test_root_squash_is_told_where_it_hurts_and_works_where_it_does_not(
     driver.check()
 
 
-def test_a_full_server_is_closed_and_leaves_nothing(build, server) -> None:
+def test_full_server_closes_the_pool_and_leaves_nothing(build, server) -> None:
     driver = build(nfs_sparsed_volumes=False)
     with server.full():
         driver.check()
@@ -193,7 +191,7 @@ def test_a_full_server_is_closed_and_leaves_nothing(build, server) -> None:
     assert list(server.path.iterdir()) == []
 
 
-def test_a_share_that_went_stale_is_mounted_anew(build, server) -> None:
+def test_stale_share_is_mounted_again(build, server) -> None:
     driver, volume = build(), new_volume(SIZE)
     driver.create(volume)
     with server.another():
@@ -208,7 +206,7 @@ def test_a_share_that_went_stale_is_mounted_anew(build, server) -> None:
     driver.delete(volume.id)
 
 
-def test_a_disk_that_qemu_has_open_is_left_alone(build) -> None:
+def test_disk_that_qemu_has_open_is_not_changed(build) -> None:
     """Its lock goes through the server: it would be seen from any other node too."""
     driver, volume = build(), new_volume(SIZE)
     line = ["qemu-io", "-f", "raw", driver.create(volume).path]

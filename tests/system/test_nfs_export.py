@@ -68,7 +68,7 @@ class FileFixtures(TargetFixtures):
 
 
 class TestFiles(FileFixtures, TargetContract):
-    def test_a_restart_of_the_helper_changes_nothing(
+    def test_restart_of_the_helper_changes_nothing(
         self, helper: HelperProcess, build: Callable[[], TargetDriver], one
     ) -> None:
         """What the kernel got was a descriptor of a process that is gone now."""
@@ -119,7 +119,7 @@ def test_many_hosts_share_a_file_each_in_its_own_mode(
     assert file.stat().st_mode & 0o777 == 0o600
 
 
-def test_a_dead_server_is_felt_by_its_own_volumes_only(
+def test_dead_server_affects_only_its_own_volumes(
     filer: Api, host: MakeHost, server: NfsServer
 ) -> None:
     theirs = filer.volume(shared=False, volume_type="nfs")

@@ -33,7 +33,7 @@ def said(*words: str) -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
-def test_hosts_and_exports_are_shown_as_the_kernel_has_them_and_removed_when_asked(
+def test_hosts_and_exports_show_the_kernels_state_and_are_removed(
     api: Api, take: Take, host: MakeHost
 ) -> None:
     volume, writer, reader = take(), host("writer"), host("reader")
@@ -79,7 +79,7 @@ def test_hosts_and_exports_are_shown_as_the_kernel_has_them_and_removed_when_ask
     assert (code, text.count("\n")) == (1, 1)
 
 
-def test_the_backup_unit_leaves_a_checked_copy_of_the_users_own() -> None:
+def test_backup_unit_writes_a_checked_copy_owned_by_the_user() -> None:
     run("systemctl", "start", "lunshare-backup.service")
     copy = max(COPIES.iterdir())
     assert copy.owner() == "lunshare"

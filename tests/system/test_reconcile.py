@@ -56,7 +56,7 @@ def _logged(daemon: Daemon, *words: str) -> bool:
     return any(all(word in line for word in words) for line in lines)
 
 
-def test_a_wiped_target_is_built_again_with_the_same_names_and_secrets(
+def test_wiped_target_is_rebuilt_with_the_same_names_and_secrets(
     keen: Daemon, shared: str, host: MakeHost, foreign: Foreign
 ) -> None:
     writer, reader, live = host("writer"), host("reader"), Live(shared)
@@ -80,7 +80,7 @@ def test_a_wiped_target_is_built_again_with_the_same_names_and_secrets(
     assert foreign.path.exists()
 
 
-def test_an_access_that_no_attachment_asks_for_is_closed(
+def test_access_without_an_attachment_is_closed(
     keen: Daemon, shared: str, host: MakeHost, foreign: Foreign
 ) -> None:
     writer, intruder, live = host("writer"), host("intruder"), Live(shared)
@@ -98,7 +98,7 @@ def test_an_access_that_no_attachment_asks_for_is_closed(
     assert foreign.path.exists()
 
 
-def test_a_read_only_host_that_was_made_writable_by_hand_is_restricted(
+def test_read_only_host_made_writable_by_hand_is_restricted(
     keen: Daemon, shared: str, host: MakeHost
 ) -> None:
     writer, reader, live = host("writer"), host("reader"), Live(shared)
@@ -117,9 +117,7 @@ def test_a_read_only_host_that_was_made_writable_by_hand_is_restricted(
     wait_until(lambda: _logged(keen, "RECONCILE changed", shared, reader.initiator))
 
 
-def test_what_is_ours_and_has_no_row_is_reported_and_left_alone(
-    keen: Daemon, api: Api
-) -> None:
+def test_orphans_are_reported_and_not_changed(keen: Daemon, api: Api) -> None:
     lost = str(uuid.uuid4())
     live = Live(lost)
     size = ("--thin", "--virtualsize", "1g")

@@ -43,9 +43,7 @@ def told() -> Iterator[Journal]:
     systemctl("restart", DAEMON)
 
 
-def test_reports_are_sent_by_a_child_that_the_unit_allows(
-    api: Api, told: Journal
-) -> None:
+def test_unit_allows_the_child_that_sends_reports(api: Api, told: Journal) -> None:
     wait_until(lambda: told.says("[reports] LOST the message bus"), seconds=120)
     assert api.answers()
     found = re.search(r"\[reports\] STARTED pid=(\d+)", told.text())

@@ -35,7 +35,7 @@ def _last_words(daemon: MakeDaemon, **wrong: object) -> str:
     return sentence
 
 
-def test_a_missing_volume_group_is_one_sentence_with_the_remedy(
+def test_missing_volume_group_is_one_sentence_with_the_remedy(
     daemon: MakeDaemon,
 ) -> None:
     said = _last_words(daemon, backend={"volume_group": "nowhere"})
@@ -43,7 +43,7 @@ def test_a_missing_volume_group_is_one_sentence_with_the_remedy(
     assert "vgcreate nowhere" in said
 
 
-def test_a_missing_thin_pool_is_one_sentence_with_the_remedy(
+def test_missing_thin_pool_is_one_sentence_with_the_remedy(
     daemon: MakeDaemon,
 ) -> None:
     said = _last_words(daemon, backend={"lvm_pool": "nowhere"})
@@ -51,7 +51,7 @@ def test_a_missing_thin_pool_is_one_sentence_with_the_remedy(
     assert "lvcreate --type thin-pool" in said
 
 
-def test_a_daemon_without_its_helper_says_what_to_start(daemon: MakeDaemon) -> None:
+def test_daemon_without_its_helper_names_what_to_start(daemon: MakeDaemon) -> None:
     said = _last_words(daemon, helper="/run/nowhere.sock")
     assert "/run/nowhere.sock" in said
     assert "restart lunshare-helper.socket" in said
@@ -88,7 +88,7 @@ def _is_refused_without_a_trace(api: Api, group: str, *words: str) -> None:
     assert len(api.must("GET", "/v3/volumes")["volumes"]) == len(before)
 
 
-def test_a_full_thin_pool_takes_no_volume_and_says_so(
+def test_full_thin_pool_refuses_a_volume_with_the_reason(
     tiny: str, daemon: MakeDaemon
 ) -> None:
     backend = {"volume_group": tiny, "max_over_subscription_ratio": 1000}
@@ -99,7 +99,7 @@ def test_a_full_thin_pool_takes_no_volume_and_says_so(
     _is_refused_without_a_trace(api, tiny, f"{tiny}-pool", "full")
 
 
-def test_a_full_volume_group_takes_no_volume_and_says_so(
+def test_full_volume_group_refuses_a_volume_with_the_reason(
     tiny: str, daemon: MakeDaemon
 ) -> None:
     backend = {"volume_group": tiny, "lvm_type": "default"}
@@ -129,7 +129,7 @@ def _fill(path: Path) -> None:
     assert shutil.disk_usage(path).free == 0
 
 
-def test_a_full_disk_under_the_database_is_told_and_nothing_is_half_made(
+def test_full_disk_under_the_database_is_reported_and_leaves_nothing(
     small_disk: Path, daemon: MakeDaemon, host: MakeHost
 ) -> None:
     node = daemon()
@@ -164,7 +164,7 @@ def test_a_full_disk_under_the_database_is_told_and_nothing_is_half_made(
     wait_until(lambda: api.call("GET", "/readyz")[0] == 200)
 
 
-def test_a_second_daemon_on_the_same_state_path_is_refused(
+def test_second_daemon_on_the_same_state_path_is_refused(
     daemon: MakeDaemon,
 ) -> None:
     first = daemon().start()
@@ -177,7 +177,7 @@ def test_a_second_daemon_on_the_same_state_path_is_refused(
     second.state.unlink()
 
 
-def test_nobody_but_the_daemons_user_may_speak_to_the_helper() -> None:
+def test_helper_refuses_every_other_user() -> None:
     knock = (
         "import socket; s = socket.socket(socket.AF_UNIX);"
         " s.connect('/run/lunshare/helper.sock')"

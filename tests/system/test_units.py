@@ -59,7 +59,7 @@ def working(api: Api, volume: str, host: MakeHost) -> Iterator[Working]:
     made.stop()
 
 
-def test_restarts_of_daemon_and_helper_are_not_felt_by_any_host(
+def test_restarts_of_daemon_and_helper_disturb_no_host(
     api: Api, volume: str, host: MakeHost, working: Working
 ) -> None:
     third = host("third")
@@ -74,7 +74,7 @@ def test_restarts_of_daemon_and_helper_are_not_felt_by_any_host(
         working.is_undisturbed()
 
 
-def test_ready_means_that_the_target_is_what_the_database_says(
+def test_target_matches_the_database_when_the_daemon_is_ready(
     api: Api, take: Take, host: MakeHost, working: Working
 ) -> None:
     wiped, one, intruder = take(), host("one"), host("intruder")
@@ -163,7 +163,7 @@ class Client:
             assert live.gone
 
 
-def test_a_killed_daemon_comes_back_by_itself_with_all_that_was_acknowledged(
+def test_killed_daemon_restarts_with_all_acknowledged_changes(
     api: Api, take: Take, host: MakeHost, working: Working
 ) -> None:
     clients = [
