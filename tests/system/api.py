@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""The node's API as its clients see it: a status, and JSON."""
+"""The node's API as its clients see it: a status and JSON."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ class Api:
         return answer.status, json.loads(content or b"{}")
 
     def act(self, volume: str, action: dict[str, object]) -> dict[str, str]:
-        """An action on a volume that is to be accepted; the answer's headers."""
+        """An action on a volume that must be accepted; returns the answer's headers."""
         answer, content = self._send("POST", f"/v3/volumes/{volume}/action", action)
         assert answer.status == 202, content
         return {name.title(): value for name, value in answer.getheaders()}
 
     def must(self, method: str, path: str, body: object = None) -> dict[str, Any]:
-        """A request that is to succeed."""
+        """A request that must succeed; returns the answer's body."""
         status, answer = self.call(method, path, body)
         assert status < 300, (method, path, status, answer)
         return answer
 
     def answers(self) -> bool:
-        """Whether anyone listens."""
+        """Whether the API accepts connections."""
         try:
             return self.call("GET", "/healthz")[0] == 200
         except OSError:
@@ -57,18 +57,18 @@ class Api:
 
     def volume(self, shared: bool = True, **more: object) -> str:
         """The id of a new volume of 1 GiB, ready for hosts."""
-        asked: dict[str, object] = {"size": 1, "name": "system test", **more}
-        if shared and "volume_type" not in asked:
-            asked["volume_type"] = self.shared_type()
-        made = self.must("POST", "/v3/volumes", {"volume": asked})["volume"]
-        wait_until(lambda: self.status(made["id"]) != "creating")
-        assert self.status(made["id"]) == "available"
-        return str(made["id"])
+        fields: dict[str, object] = {"size": 1, "name": "system test", **more}
+        if shared and "volume_type" not in fields:
+            fields["volume_type"] = self.shared_type()
+        created = self.must("POST", "/v3/volumes", {"volume": fields})["volume"]
+        wait_until(lambda: self.status(created["id"]) != "creating")
+        assert self.status(created["id"]) == "available"
+        return str(created["id"])
 
     def shared_type(self, backend: str | None = None) -> str:
-        """The type whose volumes take many hosts; a fresh node has none.
+        """The type whose volumes may be shared; created on a new node.
 
-        ``backend``: those of one backend.
+        ``backend``: the type of that backend only.
         """
         name, specs = SHARED_TYPE, {"multiattach": "<is> True"}
         if backend:
@@ -79,11 +79,11 @@ class Api:
         return name
 
     def status(self, volume: str) -> str:
-        """What a client is told of a volume."""
+        """The status of a volume."""
         return str(self.shown(volume)["status"])
 
     def shown(self, volume: str) -> dict[str, Any]:
-        """All that a client is told of a volume."""
+        """The volume as GET returns it."""
         return dict(self.must("GET", f"/v3/volumes/{volume}")["volume"])
 
     def delete_volume(self, volume: str) -> None:
@@ -95,17 +95,17 @@ class Api:
     # snapshots
 
     def snapshot(self, volume: str) -> str:
-        """The id of a new snapshot, which is whole."""
-        asked = {"snapshot": {"volume_id": volume}}
-        made = self.must("POST", "/v3/snapshots", asked)["snapshot"]
-        path = f"/v3/snapshots/{made['id']}"
+        """The id of a new, complete snapshot."""
+        fields = {"snapshot": {"volume_id": volume}}
+        created = self.must("POST", "/v3/snapshots", fields)["snapshot"]
+        path = f"/v3/snapshots/{created['id']}"
 
         def status() -> str:
             return str(self.must("GET", path)["snapshot"]["status"])
 
         wait_until(lambda: status() != "creating")
         assert status() == "available"
-        return str(made["id"])
+        return str(created["id"])
 
     def delete_snapshot(self, snapshot: str) -> None:
         """Delete it and wait until it is gone."""
@@ -118,16 +118,16 @@ class Api:
     def create(
         self, volume: str, host: Host | None = None, mode: str | None = None
     ) -> Answer:
-        """POST /attachments: reserve, or with a host open the volume to it."""
-        asked: dict[str, object] = {"volume_uuid": volume}
+        """POST /attachments: reserve; with a host, open the volume to it."""
+        fields: dict[str, object] = {"volume_uuid": volume}
         if host is not None:
-            asked["connector"] = host.connector
+            fields["connector"] = host.connector
         if mode is not None:
-            asked["mode"] = mode
-        return self.call("POST", "/v3/attachments", {"attachment": asked})
+            fields["mode"] = mode
+        return self.call("POST", "/v3/attachments", {"attachment": fields})
 
     def reserve(self, volume: str, mode: str | None = None) -> str:
-        """The id of an attachment whose host is not known yet."""
+        """The id of an attachment without a host."""
         status, answer = self.create(volume, None, mode)
         assert status == 200, answer
         return str(answer["attachment"]["id"])
@@ -135,18 +135,18 @@ class Api:
     def attach(
         self, volume: str, host: Host, mode: str | None = None
     ) -> dict[str, Any]:
-        """The attachment of a host that has the volume now."""
+        """Attach a host; returns the attachment."""
         status, answer = self.create(volume, host, mode)
         assert status == 200, answer
         return dict(answer["attachment"])
 
     def connect(self, attachment: str, host: Host) -> Answer:
         """PUT /attachments/{id}."""
-        asked = {"attachment": {"connector": host.connector}}
-        return self.call("PUT", f"/v3/attachments/{attachment}", asked)
+        fields = {"attachment": {"connector": host.connector}}
+        return self.call("PUT", f"/v3/attachments/{attachment}", fields)
 
     def complete(self, attachment: str) -> None:
-        """The host has it."""
+        """os-complete: the host uses the volume."""
         action = {"os-complete": None}
         self.must("POST", f"/v3/attachments/{attachment}/action", action)
 
@@ -155,12 +155,12 @@ class Api:
         return self.call("DELETE", f"/v3/attachments/{attachment}")
 
     def attachments(self, volume: str) -> list[dict[str, Any]]:
-        """Those of one volume, in full."""
+        """The attachments of one volume, with all fields."""
         path = f"/v3/attachments/detail?all_tenants=1&volume_id={volume}"
         return list(self.must("GET", path)["attachments"])
 
     def unknown(self) -> list[str]:
-        """What /readyz tells of things without a row."""
+        """The orphans that /readyz lists."""
         return list(self.call("GET", "/readyz")[1]["unknown"])
 
     def _send(

@@ -3,7 +3,7 @@
 """A compute host: os-brick and the kernel's own initiator, as Nova uses them.
 
 Runs as a process of its own (``python -m tests.system.compute_host``), because
-os-brick brings much along and a login may hang. It reads one JSON list a line,
+os-brick loads many modules and a login may hang. It reads one JSON list per line,
 ``[verb, argument]``, and answers each with one line of JSON.
 """
 
@@ -20,9 +20,9 @@ _BLOCK = 4096
 
 
 def main() -> int:
-    """Answer until there is nothing more to read."""
+    """Answer requests until the end of the input."""
     out = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)  # whatever else prints does not do it between our lines
+    os.dup2(2, 1)  # other output must not mix with our lines
     verbs = _verbs()
     for line in sys.stdin:
         verb, argument = json.loads(line)
@@ -71,7 +71,7 @@ def _verbs() -> dict[str, Callable[[Any], Any]]:
 
 
 def _write(given: list[str]) -> None:
-    """Write a text to the first block of a device, past every cache."""
+    """Write a text to the first block of a device with O_DIRECT."""
     path, text = given
     device = os.open(path, os.O_WRONLY | os.O_SYNC)
     try:

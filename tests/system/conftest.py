@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""The node under test: the installed daemon, its volumes, hosts that use them.
+"""The node under test: the installed daemon, its volumes, and hosts that use them.
 
-Every test leaves the node as it found it, which is checked: the volumes it
-used must have neither target nor backstore when their last host is gone.
+Every test leaves the node as it was, and this is checked: a volume must have
+neither target nor backstore after its last detach.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from tests.system.daemons import Daemon, OwnHelper
 from tests.system.hosts import Host, Traffic
 from tests.system.kernel import Foreign
 from tests.system.units import Journal
-from tests.system.volumes import MakeDaemon, MakeHost, Take, Volumes
+from tests.system.volumes import BorrowVolume, MakeDaemon, MakeHost, Volumes
 from tests.system.waiting import wait_until
 
 
 @pytest.fixture(scope="session", autouse=True)
 def own_groups() -> Iterator[None]:
-    """The volume groups of further daemons go with the last of these."""
+    """Remove the volume groups of additional daemons after the last of them."""
     yield
     groups.remove_all()
 
 
 @pytest.fixture(scope="session")
 def api() -> Api:
-    """The installed daemon's."""
+    """The API of the installed daemon."""
     found = Api()
     wait_until(found.answers)
     return found
@@ -46,50 +46,50 @@ def volumes(api: Api) -> Iterator[Volumes]:
 
 
 @pytest.fixture
-def take(volumes: Volumes) -> Iterator[Take]:
-    """Take volumes for this test."""
+def borrow(volumes: Volumes) -> Iterator[BorrowVolume]:
+    """Borrow volumes for this test."""
     taken: list[str] = []
 
     def one(shared: bool = True) -> str:
-        taken.append(volumes.take(shared))
+        taken.append(volumes.borrow(shared))
         return taken[-1]
 
     yield one
     for volume in taken:
         if volumes.holds(volume):
-            volumes.give_back(volume)
+            volumes.release(volume)
 
 
 @pytest.fixture
-def volume(take: Take) -> str:
-    """A volume that takes many hosts."""
-    return take()
+def volume(borrow: BorrowVolume) -> str:
+    """A volume that may be shared."""
+    return borrow()
 
 
 @pytest.fixture
-def host(take: Take) -> Iterator[MakeHost]:
-    """Hosts by name. They are gone before their volumes are taken back."""
-    made: list[Host] = []
+def host(borrow: BorrowVolume) -> Iterator[MakeHost]:
+    """Hosts by name. They log out before their volumes are released."""
+    created: list[Host] = []
 
     def one(name: str) -> Host:
-        made.append(Host(name))
-        return made[-1]
+        created.append(Host(name))
+        return created[-1]
 
     yield one
-    for each in made:
+    for each in created:
         each.leave()
 
 
 @pytest.fixture
 def foreign() -> Iterator[Foreign]:
-    """Somebody else's target with a session: the test may not disturb it."""
+    """A foreign target with a session, which the test must not disturb."""
     target = Foreign()
     stranger = Host("stranger")
     traffic = Traffic(stranger.login(target.info), "rw", at=8)
     before = target.tree()
     yield target
     after = target.tree()
-    traffic.goes_on()
+    traffic.wait_for_progress()
     traffic.stop()
     stranger.leave()
     target.remove()
@@ -98,28 +98,28 @@ def foreign() -> Iterator[Foreign]:
 
 @pytest.fixture
 def journal() -> Journal:
-    """What our units say from here on."""
+    """The log lines of the units from now on."""
     return Journal()
 
 
 @pytest.fixture
 def daemon(tmp_path: Path) -> Iterator[MakeDaemon]:
-    """Further daemons; ``daemon(node={...}, backend={...}).start()``."""
-    made: list[Daemon] = []
+    """Additional daemons: ``daemon(node={...}, backend={...}).start()``."""
+    created: list[Daemon] = []
 
     def one(**options: object) -> Daemon:
-        directory = tmp_path / f"daemon{len(made)}"
-        made.append(Daemon(directory, **options))  # type: ignore[arg-type]
-        return made[-1]
+        directory = tmp_path / f"daemon{len(created)}"
+        created.append(Daemon(directory, **options))  # type: ignore[arg-type]
+        return created[-1]
 
     yield one
-    for each in made:
+    for each in created:
         each.clear()
 
 
 @pytest.fixture
 def own_helper(tmp_path: Path) -> Iterator[OwnHelper]:
-    """A root helper of the test's own."""
+    """A root helper for this test only."""
     helper = OwnHelper(tmp_path / "helper")
     yield helper
     helper.stop()

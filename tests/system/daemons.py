@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Further daemons and helpers beside the installed ones, each as a test wants it.
+"""Additional daemons and helpers, each with the configuration that a test needs.
 
-They are forked from the tests' own process, which has imported the code: a
-start of the interpreter takes seconds where the processor is emulated.
+They are forked from the process of the tests, which has imported the code. A
+start of the interpreter takes seconds on an emulated processor.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Options = Mapping[str, object]
 
 
 class Forked:
-    """``main(argv)`` as a process of its own."""
+    """``main(argv)`` in a separate process."""
 
     def __init__(self, main: Main, argv: list[str], log: Path) -> None:
         self.log = log
@@ -52,7 +52,7 @@ class Forked:
 
     @property
     def alive(self) -> bool:
-        """Whether it runs; sets ``code`` when it has ended."""
+        """Whether it runs; sets ``code`` after its end."""
         if self.code is None:
             pid, status = os.waitpid(self.pid, os.WNOHANG)
             if pid:
@@ -66,20 +66,20 @@ class Forked:
             wait_until(lambda: not self.alive)
 
     def ended(self, seconds: float = 45.0) -> int:
-        """Wait until it ends by itself; its exit code."""
+        """Wait until it ends by itself; returns its exit code."""
         wait_until(lambda: not self.alive, seconds)
         assert self.code is not None
         return self.code
 
-    def said(self) -> str:
-        """All it wrote to stdout and stderr."""
+    def output(self) -> str:
+        """All that it wrote to stdout and stderr."""
         return self.log.read_text()
 
 
 class Daemon:
-    """A lunshared with a state path of its own, on the node's target.
+    """A lunshared with its own state path, on the node's target.
 
-    ``group`` is its volume group: one of its own, unless ``backend`` names one.
+    ``group`` is its volume group: a separate one, unless ``backend`` names one.
     """
 
     def __init__(
@@ -90,13 +90,13 @@ class Daemon:
         helper: str = HELPER_SOCKET,
         others: Mapping[str, Options] | None = None,
     ) -> None:
-        """``others`` are further backends, by name, to be enabled by ``node``."""
+        """``others``: additional backends by name; ``node`` enables them."""
         directory.mkdir(exist_ok=True)
         self.directory, self.state = directory, directory / "state"
         self._socket = f"unix:{directory}/api"
         named = (backend or {}).get("volume_group")
-        self._taken = None if named else groups.take()
-        self.group = str(named or self._taken)
+        self._acquired = None if named else groups.acquire()
+        self.group = str(named or self._acquired)
         self.api = Api(self._socket)
         chosen: dict[str, Options] = {
             "DEFAULT": {
@@ -137,16 +137,16 @@ class Daemon:
         """Start it and wait until it answers."""
         process = self.launch()
         wait_until(lambda: self.api.answers() or not process.alive)
-        assert process.alive, process.said()
+        assert process.alive, process.output()
         self._worked = True
         return self
 
     def clear(self) -> None:
-        """Take away all that it made; start it for that if need be."""
+        """Delete all its volumes and attachments; starts it first if needed."""
         self._clear()
-        if self._taken:
-            groups.give_back(self._taken)
-            self._taken = None
+        if self._acquired:
+            groups.release(self._acquired)
+            self._acquired = None
 
     def _clear(self) -> None:
         if not self._worked:
@@ -159,7 +159,7 @@ class Daemon:
                 assert status == 200, answer
             self.api.delete_volume(volume["id"])
             assert Live(volume["id"]).gone
-        # The next test with this volume group wants all of its room.
+        # The next test with this volume group needs all of its space.
         wait_until(lambda: not self.api.must("GET", "/v3/lunshare/wipes")["wipes"])
         assert self.process
         self.process.kill()
@@ -167,14 +167,14 @@ class Daemon:
 
 @functools.cache
 def prepare() -> None:
-    """Load here, once, what each daemon would load by itself when it starts."""
+    """Import once what each daemon would import at its start."""
     importlib.import_module("alembic.runtime.environment")
     registry.volume_driver("lvm")
     registry.target_driver("lio")
 
 
 class OwnHelper:
-    """A root helper that a test may stop without anybody else missing it."""
+    """A root helper that a test may stop; no other process uses it."""
 
     def __init__(self, directory: Path) -> None:
         directory.mkdir(exist_ok=True)
@@ -183,15 +183,15 @@ class OwnHelper:
         self.start()
 
     def start(self) -> None:
-        """Start it and wait until it takes connections."""
+        """Start it and wait until it accepts connections."""
         argv = ["--socket", self.socket, "--user", "root", "--filters", FILTERS]
         self.process = Forked(server.main, argv, self._log)
-        said = self.process.said
-        wait_until(lambda: "serving" in said() or not self.process.alive)
-        assert self.process.alive, said()
+        output = self.process.output
+        wait_until(lambda: "serving" in output() or not self.process.alive)
+        assert self.process.alive, output()
 
     def stop(self) -> None:
-        """Stop it; nobody answers at its socket any more."""
+        """Stop it; its socket refuses connections."""
         self.process.kill(signal.SIGTERM)
 
 
@@ -201,10 +201,10 @@ def _section(name: str, options: Options) -> str:
 
 
 def _live(main: Main, argv: list[str], log: Path) -> None:
-    """The child's life: nothing of pytest's is left in it."""
+    """The child's main function, without anything of pytest."""
     code = 70
     try:
-        # A test that fails leaves nobody behind: the lab waits for the last of them.
+        # A failed test must leave no process: the lab waits for the last of them.
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         with open(log, "a", encoding="utf-8") as out:
             os.dup2(out.fileno(), 1)

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Volume groups for the daemons that tests start: one lunshared works with a group.
+"""Volume groups for the daemons that tests start: one group, one lunshared.
 
-Each is a thin pool on a loop device. One that a test is done with is taken by the
-next: making one takes seconds where the processor is emulated.
+Each has a thin pool on a loop device. The next test reuses a released group:
+creating one takes seconds on an emulated processor.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from tests.system.units import run
 
 _SIZE, _POOL = 4 * 1024**3, "2g"
 
-# By process: what a forked one takes is not its parent's.
+# By process: a group that a forked process acquires is not its parent's.
 _free: dict[int, list[str]] = {}
 _loops: dict[tuple[int, str], str] = {}
 
 
-def take() -> str:
-    """The name of a volume group that nobody works with."""
+def acquire() -> str:
+    """The name of a volume group that no other daemon uses."""
     free = _free.setdefault(os.getpid(), [])
     return free.pop() if free else _make()
 
 
-def give_back(group: str) -> None:
-    """The test is done with it."""
+def release(group: str) -> None:
+    """Return a volume group for reuse."""
     _free[os.getpid()].append(group)
 
 
 def remove_all() -> None:
-    """Remove those that this process made and that were given back."""
+    """Remove the released groups that this process created."""
     for group in _free.pop(os.getpid(), []):
         run("vgremove", "-qq", "--force", "--yes", group)
         run("losetup", "--detach", _loops.pop((os.getpid(), group)))
@@ -44,7 +44,7 @@ def _make() -> str:
     with tempfile.NamedTemporaryFile(dir="/var/tmp") as store:
         store.truncate(_SIZE)
         loop = run("losetup", "--find", "--show", store.name).strip()
-    # Debian's 69-lvm.rules would activate it seconds after its disk appeared.
+    # Debian's 69-lvm.rules would activate it seconds after its disk appears.
     run("vgcreate", "-qq", "--setautoactivation", "n", group, loop)
     pool = ("--type", "thin-pool", "-L", _POOL, "-n", f"{group}-pool")
     run("lvcreate", "-qq", *pool, group)

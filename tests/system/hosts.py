@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Hosts that use volumes: what they send, their sessions, their I/O.
+"""Hosts that use volumes: their connectors, sessions and I/O.
 
-The initiator is libiscsi (lio_hosts.py), whose sessions never log in again by
-themselves: one that goes on has never been dropped.
+The initiator is libiscsi (lio_hosts.py). Its sessions never log in again by
+themselves, so a session that still works was never dropped.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from tests.system.lio_hosts import BLOCK, DATA_PROTECT, LoginRefused, Refused, S
 from tests.system.waiting import wait_until
 
 WRITE_PROTECTED = 0x2700
-# Each round is work for the two processors that do what is waited for: with a pause of
-# 0.01 s two hosts took one of them.
+# Each round uses the two processors that the tested code needs too: with a pause of
+# 0.01 s two hosts used one of them.
 _PAUSE_SECONDS = 0.1
 
 Info = Mapping[str, Any]
 
 
 class Host:
-    """One host. Whatever it has open is closed by ``leave``."""
+    """One host. ``leave`` closes all its sessions."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -34,13 +34,13 @@ class Host:
 
     @property
     def connector(self) -> dict[str, object]:
-        """What it says of itself to the API."""
+        """Its connector, as it is sent to the API."""
         return {"initiator": self.initiator, "host": self.name, "ip": "127.0.0.1"}
 
     def login(self, info: Info, auth: Auth | None = None) -> Session:
-        """Log in as connection_info says, or with other credentials.
+        """Log in with the values of connection_info, or with other credentials.
 
-        :raises LoginRefused: the target does not let it in.
+        :raises LoginRefused: the target refuses the login.
         """
         session = Session(
             self.initiator, info["target_iqn"], info["target_portal"], auth or own(info)
@@ -57,7 +57,7 @@ class Host:
         return False
 
     def leave(self) -> None:
-        """Drop every session, as a host that goes away."""
+        """Drop every session, as a host that disappears."""
         for session in self._sessions:
             session.close()
         self._sessions.clear()
@@ -71,12 +71,12 @@ def own(info: Info) -> Auth | None:
 
 
 def block(text: str) -> bytes:
-    """A block of data that begins with ``text``."""
+    """A block of data that starts with ``text``."""
     return text.encode().ljust(BLOCK, b".")
 
 
 def write_protected(session: Session, at: int = 0) -> bool:
-    """Whether WRITE is answered DATA PROTECT, WRITE PROTECTED (07h/27h/00h)."""
+    """Whether the answer to WRITE is DATA PROTECT, WRITE PROTECTED (07h/27h/00h)."""
     try:
         session.write(at, block("not allowed"))
     except Refused as refused:
@@ -85,9 +85,9 @@ def write_protected(session: Session, at: int = 0) -> bool:
 
 
 class Traffic:
-    """I/O of one session, several times a second, until ``stop``.
+    """I/O of one session, several times per second, until ``stop``.
 
-    A host that may write writes blocks of its own and reads them back.
+    A read-write host writes its own blocks and reads them back.
     ``pause`` is in seconds.
     """
 
@@ -106,21 +106,21 @@ class Traffic:
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
-    def goes_on(self) -> None:
-        """Return when two more rounds have gone well."""
+    def wait_for_progress(self) -> None:
+        """Return after two more successful rounds."""
         wanted = self._rounds + 2
         wait_until(lambda: self._rounds >= wanted or self._error)
         assert self._error is None, self._error
 
     def stop(self) -> None:
-        """End it; nothing must have failed until now."""
+        """Stop; fails if any I/O has failed."""
         self._stop.set()
         self._thread.join(60)
         assert not self._thread.is_alive()
         assert self._error is None, self._error
 
     def __enter__(self) -> Traffic:
-        self.goes_on()
+        self.wait_for_progress()
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""The live target as configfs has it, read without a line of the project's code.
+"""The live target as configfs shows it, read without the project's code.
 
-And what an operator, or nobody, may do to it by hand.
+Also what an administrator may change in it by hand.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ class Live:
 
     @property
     def gone(self) -> bool:
-        """Whether neither target nor backstore is left."""
+        """Whether neither target nor backstore exists."""
         return not self.path.exists() and not self.backstores()
 
     def backstores(self) -> list[Path]:
-        """The volume's disk in the target core: for writers, and for readers."""
+        """The volume's backstores: for writers and for readers."""
         return sorted(CORE.glob(f"*/volume-{self.volume}*"), key=lambda e: e.name)
 
     @property
     def unmaps(self) -> int:
-        """How many blocks one UNMAP may name."""
+        """How many blocks one UNMAP may have."""
         path, *_ = self.backstores()
         return int((path / "attrib/max_unmap_lba_count").read_text())
 
     def acl(self, initiator: str) -> Path:
-        """Where the ACL of an initiator is."""
+        """The directory of an initiator's ACL."""
         return self.group / "acls" / initiator
 
     def modes(self) -> dict[str, str | None]:
@@ -55,7 +55,7 @@ class Live:
         return {}
 
     def identity(self, initiator: str) -> tuple[int, int, str | None]:
-        """What changes when an ACL or a mapping is made anew, or a session ends."""
+        """Changes when an ACL or a mapped LUN is created again, or a session ends."""
         acl = self.acl(initiator)
         return (
             acl.stat().st_ino,
@@ -64,20 +64,20 @@ class Live:
         )
 
     def session(self, initiator: str) -> str | None:
-        """The kernel's number of the live session; it is never used twice."""
+        """The kernel's number of the live session; it is never reused."""
         return _session(self.acl(initiator))
 
     def commands(self) -> int:
-        """How many commands of hosts that may write the target has passed on."""
+        """How many commands of read-write hosts the target has passed to the disk."""
         store, *_ = self.backstores()
         return int((store / "statistics/scsi_lu/num_cmds").read_text())
 
     def protect(self, initiator: str, value: str) -> None:
-        """Turn the write protection of a mapping by hand."""
+        """Set the write protection of a mapped LUN by hand."""
         (self.acl(initiator) / "lun_0/write_protect").write_text(value)
 
     def intrude(self, initiator: str) -> None:
-        """Make an ACL by hand that lets a host write without a password."""
+        """Create an ACL by hand that allows writes without a password."""
         acl = self.acl(initiator)
         (acl / "lun_0").mkdir(parents=True)
         (acl / "lun_0/link").symlink_to(self.group / "lun/lun_0")
@@ -85,7 +85,7 @@ class Live:
         (acl / "attrib/authentication").write_text("0")
 
     def wipe(self) -> None:
-        """Take it all away by hand, sessions and backstore too."""
+        """Remove everything by hand, sessions and backstore too."""
         stores = self.backstores()
         (self.group / "enable").write_text("0")
         dismantle(self.path)
@@ -100,8 +100,8 @@ class Live:
         return None
 
 
-def ours() -> set[str]:
-    """The volumes that have a target of ours."""
+def exported_volumes() -> set[str]:
+    """The volumes that lunshare exports."""
     found = os.listdir(ISCSI) if ISCSI.exists() else []
     return {name.removeprefix(PREFIX) for name in found if name.startswith(PREFIX)}
 
@@ -124,11 +124,11 @@ def dismantle(target: Path) -> None:
 
 
 class Foreign:
-    """A target that is somebody else's, on a portal of its own."""
+    """A foreign target, on its own portal."""
 
     def __init__(self, portal: str = "127.0.0.1:3261") -> None:
         self.iqn, self.portal = "iqn.2003-01.com.example:foreign", portal
-        self.initiator = "iqn.1994-05.com.example:stranger"
+        self.initiator = "iqn.1994-05.com.example:foreign"
         self.path = ISCSI / self.iqn
         self.store = CORE / "rd_mcp_7/foreign"
         self._make()
@@ -139,13 +139,13 @@ class Foreign:
         return {"target_iqn": self.iqn, "target_portal": self.portal}
 
     def tree(self) -> dict[str, object]:
-        """Everything of it that can be seen and does not count I/O."""
+        """All its readable attributes, except counters of I/O."""
         (acl,) = (self.path / "tpgt_1/acls").iterdir()
         session = {"session": _session(acl)}
         return dict(_seen(self.path)) | dict(_seen(self.store)) | session
 
     def remove(self) -> None:
-        """Leave nothing of it."""
+        """Remove all of it."""
         (self.path / "tpgt_1/enable").write_text("0")
         dismantle(self.path)
         self.store.rmdir()
@@ -181,7 +181,7 @@ def _seen(top: Path) -> Iterator[tuple[str, object]]:
     for directory, folders, files in os.walk(top):
         folders[:] = [each for each in folders if not each.endswith("statistics")]
         yield directory, os.stat(directory).st_ino
-        for name in set(files) - {"info"}:  # it counts the session's commands
+        for name in set(files) - {"info"}:  # counts the session's commands
             path = f"{directory}/{name}"
             with contextlib.suppress(OSError):  # write-only ones
                 yield path, Path(path).read_text()

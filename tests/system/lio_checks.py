@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the LIO tests ask of a host again and again."""
+"""What several LIO tests ask of a host."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def refused(node: Node, host: str, auth: Auth | None = None) -> bool:
 
 
 def protected(call: Callable[..., object], *given: object) -> bool:
-    """Whether the call is refused for the LUN is write-protected (07h/27h)."""
+    """Whether the call fails because the LUN is write-protected (07h/27h)."""
     with pytest.raises(Refused) as caught:
         call(*given)
     return (caught.value.key, caught.value.ascq) == (DATA_PROTECT, 0x2700)

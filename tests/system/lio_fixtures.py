@@ -24,18 +24,18 @@ def helper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HelperProcess]:
 
 @pytest.fixture(scope="module")
 def driver(helper: HelperProcess) -> LioTarget:
-    Path("/etc/target").mkdir(exist_ok=True)  # as systemd/lunshare.tmpfiles
+    Path("/etc/target").mkdir(exist_ok=True)  # as in systemd/lunshare.tmpfiles
     run("modprobe", "target_core_mod")
-    made = target(helper)
-    made.check()
-    return made
+    created = target(helper)
+    created.check()
+    return created
 
 
 @pytest.fixture(scope="module")
 def backing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Backing]:
-    made = Backing(tmp_path_factory.mktemp("backing"))
-    yield made
-    made.close()
+    created = Backing(tmp_path_factory.mktemp("backing"))
+    yield created
+    created.close()
 
 
 @pytest.fixture

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Hosts for tests: sessions of libiscsi, each under an initiator name of its own.
+"""Hosts for tests: sessions of libiscsi, each with its own initiator name.
 
-libiscsi runs in this process, so one machine plays many hosts. A session here
-never logs in again by itself: what the target ends stays ended.
+libiscsi runs in this process, so one machine acts as many hosts. A session never
+logs in again by itself: a session that the target ends stays ended.
 """
 
 from __future__ import annotations
@@ -90,18 +90,18 @@ _Callback = ctypes.CFUNCTYPE(None, c_void_p, c_int, c_void_p, c_void_p)
 
 
 def _ignore(_context: object, _status: int, _data: object, _private: object) -> None:
-    """Called with the answer to a logout, should one come."""
+    """Called with the answer to a logout, if there is one."""
 
 
 _IGNORED = _Callback(_ignore)
 
 
 class LoginRefused(Exception):
-    """The target did not let the host in."""
+    """The target refused the login."""
 
 
 class Refused(Exception):
-    """A command came back with CHECK CONDITION or not at all."""
+    """A command ended with CHECK CONDITION, or was not answered."""
 
     def __init__(self, status: int, key: int, ascq: int) -> None:
         super().__init__(f"status {status:#x} sense {key:#x}/{ascq:#06x}")
@@ -135,25 +135,25 @@ class Session:
         self.logout()
 
     def logout(self) -> None:
-        """Leave in order."""
+        """Log out."""
         if self._context:
             self._lib.iscsi_logout_sync(self._context)
             self.close()
 
     def begin_logout(self) -> None:
-        """Send a logout while another thread waits for a command, and wait for none."""
+        """Send a logout and do not wait; another thread may wait for a command."""
         if self._lib.iscsi_logout_async(self._context, _IGNORED, None):
             raise ConnectionError(self._lib.iscsi_get_error(self._context).decode())
 
     def close(self) -> None:
-        """Drop the connection, as a host that dies does."""
+        """Drop the connection, as a host that crashes."""
         if self._context:
             self._lib.iscsi_destroy_context(self._context)
             self._context = None
 
     @property
     def alive(self) -> bool:
-        """Whether the target still answers, be it with a refusal."""
+        """Whether the target still answers, also with an error."""
         try:
             self.command(bytes(6))
         except Refused as refused:
@@ -178,18 +178,18 @@ class Session:
         return self.command(_cdb(0x28, block, count), READ, count * BLOCK)
 
     def write(self, block: int, data: bytes) -> None:
-        """Write whole blocks, WRITE(10)."""
+        """Write complete blocks, WRITE(10)."""
         self.command(_cdb(0x2A, block, len(data) // BLOCK), WRITE, len(data), data)
 
     def command(
         self, cdb: bytes, direction: int = 0, length: int = 0, data: bytes = b""
     ) -> bytes:
         """Any command. Raises Refused unless its status is GOOD."""
-        made = self._lib.scsi_create_task(len(cdb), cdb, direction, length)
+        created = self._lib.scsi_create_task(len(cdb), cdb, direction, length)
         held = ctypes.create_string_buffer(data, len(data))
         out = _Buffer(len(data), ctypes.cast(held, c_void_p))
         given = ctypes.byref(out) if direction == WRITE else None
-        task = self._lib.iscsi_scsi_command_sync(self._context, 0, made, given)
+        task = self._lib.iscsi_scsi_command_sync(self._context, 0, created, given)
         if not task:
             raise Refused(-1, 0, 0)
         found = task.contents

@@ -22,7 +22,7 @@ from lunshare.drivers.values import Auth, Connector, Disk, Export, Mode
 from tests.system.lio_hosts import BLOCK, Session
 
 GROUP = "mapped"
-# Not the installed daemon's: what a node exports meanwhile is no part of these tests.
+# Not the prefix of the installed daemon, whose exports these tests must not see.
 PREFIX = "iqn.2026-11.io.lunshare.test:"
 PORT = 3270
 _SERVED = Path(__file__).with_name("helper.conf")
@@ -32,7 +32,7 @@ SIZE = 64 * MIB
 
 
 class HelperProcess:
-    """The root helper as a process of its own, on a socket of its own."""
+    """The root helper in a separate process, with its own socket."""
 
     def __init__(self, directory: Path) -> None:
         self.path = str(directory / "helper.sock")
@@ -62,21 +62,21 @@ class HelperProcess:
             assert notify.recv(100) == b"READY=1"
 
     def client(self) -> Helper:
-        """A client of its own; it is closed with the helper."""
+        """A new client; it is closed with the helper."""
         self._clients.append(Helper(self.path))
         return self._clients[-1]
 
     def kill(self) -> None:
-        """As kill -9 does. A thread in the kernel keeps the process a while."""
+        """kill -9. The process stays while one of its threads is in the kernel."""
         self._process.send_signal(signal.SIGKILL)
         self._forget()
 
     def wait(self) -> None:
-        """Until the kernel has let the killed process go."""
+        """Wait until the kernel has removed the killed process."""
         self._process.wait(60)
 
     def stop(self) -> None:
-        """As systemd stops it."""
+        """Stop it as systemd does."""
         self._process.terminate()
         self._process.wait(30)
         self._forget()
@@ -92,7 +92,7 @@ def target(
     address: str = "127.0.0.1",
     port: int = PORT,
 ) -> LioTarget:
-    """The driver under test, with its default options but for these."""
+    """The driver under test, with its default options except these."""
     options = {each.dest: each.default for each in LioTarget.OPTIONS}
     options |= {"lio_deadline": deadline, "target_prefix": PREFIX}
     options |= {"target_ip_address": address, "target_port": port}
@@ -100,10 +100,10 @@ def target(
 
 
 class Backing:
-    """A loop device that the disks of one module are cut from.
+    """A loop device that holds the disks of one test module.
 
-    They are named as LVM names its own; making one with dmsetup takes a tenth of
-    what lvcreate takes.
+    They have names as LVM gives them. Creating one with dmsetup takes a tenth of the
+    time of lvcreate.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -114,7 +114,7 @@ class Backing:
         self._cut = 0
 
     def cut(self, name: str) -> str:
-        """Make a disk of that name; return its path."""
+        """Create a disk of that name; returns its path."""
         sectors = SIZE // BLOCK
         table = f"0 {sectors} linear {self.loop} {self._cut}"
         self._cut += sectors
@@ -127,16 +127,16 @@ class Backing:
 
 
 def unscanned() -> str:
-    """A device-mapper uuid with which LVM's commands pass a device over.
+    """A device-mapper uuid that makes LVM's commands ignore a device.
 
-    They would read it otherwise, in search of physical volumes, and wait for it
-    while it hangs (dev_filter "usable" of lvm2 2.03.16).
+    Otherwise they search it for physical volumes, and wait while it hangs
+    (dev_filter "usable" of lvm2 2.03.16).
     """
     return f"LVM-{uuid.uuid4().hex}{uuid.uuid4().hex}"
 
 
 class Node:
-    """One volume on the node and everything a test does with it."""
+    """One volume on the node, and what a test does with it."""
 
     def __init__(
         self, helper: HelperProcess, driver: LioTarget, backing: Backing
@@ -156,7 +156,7 @@ class Node:
         self._sessions: list[Session] = []
 
     def close(self) -> None:
-        """Leave nothing behind."""
+        """Remove everything."""
         self.resume()
         self._end()
         for device in self._devices:
@@ -168,7 +168,7 @@ class Node:
         self.driver.remove(self.id)
 
     def remade(self) -> str:
-        """Make the device again, with other blocks; the old one stays as LIO has it."""
+        """Create the device again, with other blocks; LIO still has the old one."""
         old = f"{GROUP}-old--{uuid.uuid4().hex}"
         run("dmsetup", "rename", self._mapped, old)
         self._devices.append(old)
@@ -183,7 +183,7 @@ class Node:
         )
 
     def apply(self, only: str | None = None, **modes: str) -> tuple[str, ...]:
-        """``apply(a="rw", b="ro")``; ``only="ab"`` looks at these hosts alone."""
+        """``apply(a="rw", b="ro")``; ``only="ab"`` considers these hosts only."""
         scope = None if only is None else {initiator(host) for host in only}
         return self.driver.apply(self.export(**modes), only=scope)
 
@@ -201,11 +201,11 @@ class Node:
         return (self.group / "lun/lun_0" / self.name).resolve()
 
     def commands(self) -> int:
-        """How many commands the target has passed to this disk so far."""
+        """How many commands the target has passed to this disk."""
         return int((self.backstore() / "statistics/scsi_lu/num_cmds").read_text())
 
     def live(self) -> dict[str, str | None]:
-        """Host to mode, as observe() tells."""
+        """Host to mode, as observe() returns."""
         return {
             connector.initiator.rpartition("-")[2]: connector.mode
             for export in self.driver.observe()
@@ -214,7 +214,7 @@ class Node:
         }
 
     def on_disk(self, block: int) -> bytes:
-        """What is on the disk, not what a cache holds."""
+        """The block on the disk, read past the page cache."""
         skip = f"skip={block // 8}"
         line = [
             "dd",
@@ -228,7 +228,7 @@ class Node:
         return data[block % 8 * BLOCK :][:BLOCK]
 
     def suspend(self) -> None:
-        """Let I/O of this disk hang, as when a disk is gone."""
+        """Suspend the disk: its I/O hangs."""
         run("dmsetup", "suspend", "--noflush", "--nolockfs", self._mapped)
 
     def resume(self) -> None:
@@ -236,7 +236,7 @@ class Node:
 
 
 class Later:
-    """A call under way in a thread."""
+    """A call that runs in a thread."""
 
     def __init__(self, call: Callable[..., object], *given: object) -> None:
         self.error: Exception | None = None
@@ -255,7 +255,7 @@ class Later:
         return not self._thread.is_alive()
 
     def join(self) -> Exception | None:
-        """Wait for its end; the error it ended with."""
+        """Wait for its end; returns its error."""
         self._thread.join(60)
         assert self.done
         return self.error
@@ -272,16 +272,16 @@ def run(*argv: str) -> str:
 
 
 def wait_until(ready: Callable[[], bool], seconds: float = 30.0) -> None:
-    """Poll; the kernel has no event for what the tests wait for."""
+    """Poll: the kernel has no event for these conditions."""
     deadline = time.monotonic() + seconds
     while not ready():
-        assert time.monotonic() < deadline, "it did not come to that"
+        assert time.monotonic() < deadline, "the condition did not become true"
         time.sleep(0.02)
 
 
 @contextlib.contextmanager
 def hanging(node: Node) -> Iterator[None]:
-    """The disk hangs inside the block."""
+    """The disk hangs inside the ``with`` block."""
     node.suspend()
     try:
         yield

@@ -57,7 +57,7 @@ class NfsFixtures(ShareFixtures):
         return server.full
 
     def settle(self, driver: VolumeDriver) -> None:
-        self.server.settle()
+        self.server.wait_for_free_space()
 
     def power_cycle(self, driver: VolumeDriver) -> None:
         run("umount", self.share.point(str(BASE)))

@@ -1,9 +1,8 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""An NFS server on this node: the kernel's own, with a filesystem that clones.
+"""An NFS server on this node: the kernel's, with a filesystem that clones files.
 
-Client and server are one kernel here, so a share behaves as over a wire, but
-for the wire.
+Client and server are one kernel here, so only the network is missing.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from tests.system.lio_node import MIB, run
 from tests.system.waiting import wait_until
 
 SIZE = 512 * MIB
-BASE = Path("/run/lunshare/mnt")  # as rootwrap.d/nfs.filters has it
+BASE = Path("/run/lunshare/mnt")  # as in rootwrap.d/nfs.filters
 _CONF = Path("/etc/nfs.conf.d/lunshare-kit.conf")
 _WHOLE = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
 _EXPORTS = Path("/etc/exports.d/lunshare-kit.exports")
@@ -40,28 +39,28 @@ class NfsServer:
         self.path.mkdir()
         run("mount", "-o", "loop", str(self._image), str(self.path))
         self.share = Share("127.0.0.1", str(self.path), "vers=4.2")
-        # A client takes two shares of one fsid for the same one.
+        # For a client two shares with one fsid are the same share.
         self._fsid = random.randrange(1, 2**30)
         for path in (_CONF, _EXPORTS):
             path.parent.mkdir(exist_ok=True)
-        # After a restart clients may claim what they had for so long: 90 s else.
+        # How long clients may reclaim their locks after a restart; the default is 90 s.
         _CONF.write_text("[nfsd]\nlease-time=10\ngrace-time=10\n")
         self.export()
         self.start()
 
-    def export(self, *options: str, moved: int = 0) -> None:
-        """Let this node in, by default as root and to write."""
+    def export(self, *options: str, fsid_offset: int = 0) -> None:
+        """Export to this node, by default as root and writable."""
         chosen = ",".join(options or ("rw", "no_root_squash"))
-        always = f"no_subtree_check,fsid={self._fsid + moved}"
+        always = f"no_subtree_check,fsid={self._fsid + fsid_offset}"
         _EXPORTS.write_text(f"{self.path} 127.0.0.1({chosen},{always})\n")
         run("exportfs", "-r")
         run("exportfs", "-f")
 
     def start(self) -> None:
-        """Come back when it tells of locks again, as removing a file needs.
+        """Start it and wait until it answers requests for locks, which a delete needs.
 
-        lockd has a grace time beside nfsd's, during which LOCKT is answered GRACE
-        (Linux 6.1 nfsd4_lockt); the client asks again until it is over.
+        lockd has its own grace time, in which LOCKT is answered GRACE (Linux 6.1
+        nfsd4_lockt); the client repeats the request until its end.
         """
         run("systemctl", "start", "nfs-server")
         with tempfile.TemporaryDirectory() as point:
@@ -74,21 +73,21 @@ class NfsServer:
                 run("umount", point)
 
     def stop(self) -> None:
-        """No request is answered from here on."""
+        """Stop it: it answers no request."""
         run("systemctl", "stop", "nfs-server")
 
     @contextlib.contextmanager
     def silent(self) -> Iterator[None]:
-        """The server is dead until the end of the block."""
+        """The server is stopped until the end of the block."""
         self.stop()
         try:
             yield
         finally:
-            self.start()  # its unit exports all that it did before
+            self.start()  # its unit exports the same shares again
 
     @contextlib.contextmanager
     def exported(self, *options: str) -> Iterator[None]:
-        """Exported otherwise until the end of the block."""
+        """Export with other options until the end of the block."""
         self.export(*options)
         try:
             yield
@@ -97,8 +96,8 @@ class NfsServer:
 
     @contextlib.contextmanager
     def another(self) -> Iterator[None]:
-        """The share has another identity: what clients know of it is stale."""
-        self.export(moved=1)
+        """The share has another identity: the clients' file handles are stale."""
+        self.export(fsid_offset=1)
         try:
             yield
         finally:
@@ -106,8 +105,8 @@ class NfsServer:
 
     @contextlib.contextmanager
     def full(self) -> Iterator[None]:
-        """Somebody fills it to the last two MiB."""
-        self.settle()
+        """Fill it up to the last 2 MiB."""
+        self.wait_for_free_space()
         filler = self.path / "filler"
         found = os.statvfs(self.path)
         free = found.f_bavail * found.f_frsize
@@ -116,15 +115,15 @@ class NfsServer:
             yield
         finally:
             filler.unlink()
-            self.settle()
+            self.wait_for_free_space()
 
-    def settle(self) -> None:
-        """XFS gives back the room of removed files by and by; a freeze waits for it."""
+    def wait_for_free_space(self) -> None:
+        """Wait until XFS has freed deleted files: a freeze waits for that."""
         run("fsfreeze", "--freeze", str(self.path))
         run("fsfreeze", "--unfreeze", str(self.path))
 
     def close(self) -> None:
-        """Leave nothing behind."""
+        """Remove everything."""
         point = self.share.point(str(BASE))
         wait_until(lambda: unmounted(point))
         shutil.rmtree(point, ignore_errors=True)
@@ -135,7 +134,7 @@ class NfsServer:
 
 
 def unmounted(point: str) -> bool:
-    """Take it away, unless somebody is still at work in it."""
+    """Unmount it; returns False while it is busy."""
     with contextlib.suppress(AssertionError):
         run("umount", point)
     return not os.path.ismount(point)

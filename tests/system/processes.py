@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Every process the kernel starts, as it says so itself (proc connector).
+"""Every process start, reported by the kernel (proc connector).
 
-Linux tells each fork to whoever listens on its connector (include/uapi/linux/
-connector.h and cn_proc.h). Nothing is sampled, so nothing is missed, however
-short its life.
+Linux sends each fork to the listeners of its connector (include/uapi/linux/
+connector.h and cn_proc.h). Nothing is sampled, so also the shortest process is
+seen.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _BUFFER = 4 * 1024**2
 
 
 class Forks:
-    """The processes started from ``__enter__`` on; threads are none."""
+    """The processes started since ``__enter__``, without threads."""
 
     def __enter__(self) -> Forks:
         self._socket = socket.socket(
@@ -44,7 +44,7 @@ class Forks:
         self._socket.close()
 
     def of(self, *parents: int) -> list[int]:
-        """The children that these processes have started since the last look."""
+        """The children that these processes have started since the last call."""
         found = []
         while select.select([self._socket], [], [], 0)[0]:
             data = self._socket.recv(65536)
@@ -59,7 +59,7 @@ class Forks:
 
 
 def memory_holds(pid: int, *words: bytes) -> dict[bytes, bool]:
-    """Which of these words are anywhere in the memory of a process."""
+    """Which of these words are in the memory of a process."""
     found = dict.fromkeys(words, False)
     with (
         open(f"/proc/{pid}/maps", encoding="ascii") as maps,
@@ -68,7 +68,7 @@ def memory_holds(pid: int, *words: bytes) -> dict[bytes, bool]:
         for line in maps:
             addresses, rights, _, _, inode, *_ = line.split()
             if not rights.startswith("rw") or inode != "0":
-                continue  # Python keeps what it has loaded in anonymous memory
+                continue  # Python has loaded code in anonymous memory
             start, end = (int(each, 16) for each in addresses.split("-"))
             memory.seek(start)
             data = memory.read(end - start)

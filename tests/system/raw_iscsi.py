@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""A hostile host: an iSCSI session that sends whatever it is given (RFC 7143).
+"""A hostile host: an iSCSI session that sends arbitrary commands (RFC 7143).
 
-libiscsi sets the R and W flags by the kind of a command and has no commands longer
-than 16 bytes. Here both are the test's to choose.
+libiscsi sets the R and W flags by the type of a command and has no commands longer
+than 16 bytes. Here the test chooses both.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _IMMEDIATE, _FINAL, _STATUS_HERE = 0x40, 0x80, 0x01
 _NO_TAG = 0xFFFFFFFF
 _HEADER = 48
 _FULL_FEATURE, _ROUNDS = 3, 5
-# What one side leaves out the other proposes, and waits for an answer.
+# A key that one side omits is proposed by the other, which waits for an answer.
 _KEYS = {
     "InitialR2T": "No",
     "ImmediateData": "Yes",
@@ -37,7 +37,7 @@ _KEYS = {
     "OFMarker": "No",
 }
 _CDB = 16
-#: The R and W flags of a command, by the name that the table has for them.
+#: The R and W flags of a command, by their names in the table.
 FLAGS = {"R": 0x40, "W": 0x20, "-": 0}
 TASK_FUNCTIONS = {
     "ABORT TASK SET": 2,
@@ -50,7 +50,7 @@ TASK_FUNCTIONS = {
 
 
 class RawSession:
-    """One login, without CHAP; LUN 0. Answers are words: ``GOOD``, ``07/27/00``."""
+    """One login, without CHAP; LUN 0. Answers are texts: ``GOOD``, ``07/27/00``."""
 
     def __init__(self, initiator: str, iqn: str, portal: str) -> None:
         address, _, port = portal.rpartition(":")
@@ -67,7 +67,7 @@ class RawSession:
         self._socket.close()
 
     def command(self, cdb: bytes, flag: str, data: bytes = b"") -> str:
-        """Send a command with one of FLAGS, with its data if it is W; the answer."""
+        """Send a command with one of FLAGS, and data if it is W; returns the answer."""
         self._tag += 1
         expected = len(data) if flag != "-" else 0
         more = cdb[_CDB:]
@@ -86,7 +86,7 @@ class RawSession:
             return type(error).__name__
 
     def task(self, function: str) -> str:
-        """Send one of TASK_FUNCTIONS; the response's number."""
+        """Send one of TASK_FUNCTIONS; returns the number of the response."""
         self._tag += 1
         kind = _FINAL | TASK_FUNCTIONS[function]
         numbers = struct.pack(
@@ -100,7 +100,7 @@ class RawSession:
             return type(error).__name__
 
     def _answers(self, data: bytes) -> Iterator[str]:
-        """What comes back, and what the target wants meanwhile."""
+        """Yield the answers, and serve the target's requests meanwhile."""
         while True:
             header, body = self._receive()
             operation = header[0] & 0x3F
@@ -154,11 +154,11 @@ class RawSession:
             header, _ = self._receive()
             if header[0] != _LOGIN_RESPONSE or header[36]:
                 raise ConnectionError(f"login answered {header[36]}/{header[37]}")
-            # The target may have had something to say before it agrees to go on.
+            # The target may send keys of its own before it continues.
             if header[1] & _FINAL and header[1] & 3 == _FULL_FEATURE:
                 return
             text = b""
-        raise ConnectionError("the login comes to no end")
+        raise ConnectionError("the login does not end")
 
     def _send(self, header: bytes, extension: bytes = b"", data: bytes = b"") -> None:
         padded = extension.ljust(-(-len(extension) // 4) * 4, b"\0")

@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""The system tests in two lanes beside each other; then how many there were.
+"""Run the system tests in two parallel lanes; then print how many there were.
 
-``python -m tests.system.suite DIRECTORY`` leaves both lanes' reports (JUnit XML)
-in the directory. LVM's tests, which are the longest, have disks, helpers and names
-of their own, so that they may run beside those of the installed node.
+``python -m tests.system.suite DIRECTORY`` writes the reports of both lanes (JUnit
+XML) to the directory. LVM's tests take longest. They have their own disks, helpers
+and names, so they can run beside the tests of the installed node.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def main(argv: list[str]) -> int:
         codes.append(beside.wait())
         log.seek(0)
         print(log.read())
-    print(_told(sum((_counted(each) for each in reports), Counter())))
+    print(_summary(sum((_counted(each) for each in reports), Counter())))
     return max(codes)
 
 
@@ -51,7 +51,7 @@ def _counted(report: Path) -> Counter[str]:
     return Counter(found.pop() if found else "passed" for found in outcomes)
 
 
-def _told(counts: Counter[str]) -> str:
+def _summary(counts: Counter[str]) -> str:
     others = ", ".join(f"{counts[each]} {each}" for each in _OUTCOMES)
     kernel = os.uname().release
     return f"kernel {kernel}: {counts['passed']} tests passed, {others}"

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Who gets in: names, secrets, discovery; and what judges of others say."""
+"""Which hosts can log in: names, secrets, discovery; and iscsi-test-cu's results."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.system.api import Api
 from tests.system.hosts import Host, Info, own
 from tests.system.kernel import PREFIX, Foreign, Live
 from tests.system.units import Journal, run
-from tests.system.volumes import MakeHost, Take
+from tests.system.volumes import BorrowVolume, MakeHost
 
 pytestmark = pytest.mark.system
 
@@ -38,46 +38,46 @@ def test_host_logs_in_with_its_own_secret_only(
     api: Api, volume: str, host: MakeHost
 ) -> None:
     one, two = host("one"), host("two")
-    told = api.attach(volume, one)["connection_info"]
+    info = api.attach(volume, one)["connection_info"]
     theirs = api.attach(volume, two)["connection_info"]
-    assert told["auth_method"] == "CHAP"
-    mine, other = own(told), own(theirs)
+    assert info["auth_method"] == "CHAP"
+    mine, other = own(info), own(theirs)
     assert mine
     assert other
     assert mine.password != other.password
-    assert one.refused(told, other)
-    assert one.refused(told, Auth(mine.username, other.password))
-    assert one.refused(told, Auth(mine.username, mine.password[:-1] + "#"))
-    assert one.refused({**told, "auth_method": None})
-    assert not one.refused(told)
+    assert one.refused(info, other)
+    assert one.refused(info, Auth(mine.username, other.password))
+    assert one.refused(info, Auth(mine.username, mine.password[:-1] + "#"))
+    assert one.refused({**info, "auth_method": None})
+    assert not one.refused(info)
 
 
 def test_secret_is_in_connection_info_and_in_no_list(
     api: Api, volume: str, host: MakeHost
 ) -> None:
-    made = api.attach(volume, host("one"))
-    secret = made["connection_info"]["auth_password"]
-    shown = api.must("GET", f"/v3/attachments/{made['id']}")
+    created = api.attach(volume, host("one"))
+    secret = created["connection_info"]["auth_password"]
+    shown = api.must("GET", f"/v3/attachments/{created['id']}")
     assert shown["attachment"]["connection_info"]["auth_password"] == secret
     for path in ("attachments/detail", "attachments", "volumes/detail"):
         assert secret not in str(api.must("GET", f"/v3/{path}"))
 
 
 def test_secrets_are_in_no_log_and_no_command_line(
-    api: Api, take: Take, host: MakeHost, journal: Journal
+    api: Api, borrow: BorrowVolume, host: MakeHost, journal: Journal
 ) -> None:
     secrets = set()
     with _command_lines() as seen:
         for number in range(4):
-            volume = take()
-            made = api.attach(volume, host(f"host-{number}"))
-            secrets.add(made["connection_info"]["auth_password"])
-            assert api.connect(made["id"], host(f"other-{number}"))[0] == 200
+            volume = borrow()
+            created = api.attach(volume, host(f"host-{number}"))
+            secrets.add(created["connection_info"]["auth_password"])
+            assert api.connect(created["id"], host(f"other-{number}"))[0] == 200
             for each in api.attachments(volume):
                 shown = api.must("GET", f"/v3/attachments/{each['id']}")
                 info = shown["attachment"]["connection_info"]
                 secrets.add(info["auth_password"])
-            assert api.detach(made["id"])[0] == 200
+            assert api.detach(created["id"])[0] == 200
     assert len(secrets) == 8
     assert any("lunshare-helper" in line for line in seen)
     text = journal.text()
@@ -87,9 +87,9 @@ def test_secrets_are_in_no_log_and_no_command_line(
 
 
 def test_discovery_shows_a_host_only_its_own_targets(
-    api: Api, take: Take, host: MakeHost
+    api: Api, borrow: BorrowVolume, host: MakeHost
 ) -> None:
-    both, mine, theirs = take(), take(), take()
+    both, mine, theirs = borrow(), borrow(), borrow()
     one, two = host("one"), host("two")
     for volume, each in ((both, one), (both, two), (mine, one), (theirs, two)):
         info = api.attach(volume, each)["connection_info"]
@@ -103,17 +103,17 @@ def test_foreign_targets_do_not_change(
     api: Api, volume: str, host: MakeHost, foreign: Foreign
 ) -> None:
     one = host("one")
-    made = api.attach(volume, one)
-    assert not one.refused(made["connection_info"])
+    created = api.attach(volume, one)
+    assert not one.refused(created["connection_info"])
     assert one.refused(foreign.info)
-    assert api.detach(made["id"])[0] == 200
+    assert api.detach(created["id"])[0] == 200
     assert Live(volume).gone
 
 
-# libiscsi's own test suite, as an independent judge
+# libiscsi's own test suite, as an independent check
 
-# Suite to what is known to fail in it, by iscsi-test-cu's names. BlockLimits wants
-# at most 2**20 blocks in one UNMAP; on 6.1 a thin LV takes 8388607, and LIO says so.
+# Suite to its known failures, by iscsi-test-cu's names. BlockLimits expects at most
+# 2**20 blocks in one UNMAP; on 6.1 a thin LV accepts 8388607, and LIO reports that.
 SUITES: dict[str, set[str]] = {
     "SCSI.Inquiry": {"BlockLimits"},
     "SCSI.Mandatory": set(),
@@ -129,9 +129,9 @@ def test_iscsi_test_cu_finds_a_read_only_attachment_read_only(
 ) -> None:
     one = host("one")
     info = api.attach(volume, one, "ro")["connection_info"]
-    asserts, failed = _judged(one, info, "SCSI.ReadOnly")
+    asserts, failed = _run_iscsi_test_cu(one, info, "SCSI.ReadOnly")
     assert asserts >= 14
-    # WRITE SAME is refused with another sense: test_lio_readers.py looks into it.
+    # WRITE SAME is refused with another sense: see test_lio_readers.py.
     assert failed == {"ReadOnlySBC"}
 
 
@@ -141,15 +141,15 @@ def test_iscsi_test_cu_finds_a_writable_attachment_correct(
 ) -> None:
     one = host("one")
     info = api.attach(volume, one, "rw")["connection_info"]
-    asserts, failed = _judged(one, info, suite)
+    asserts, failed = _run_iscsi_test_cu(one, info, suite)
     assert asserts > 0
     assert failed == (SUITES[suite] if Live(volume).unmaps > 2**20 else set())
 
 
-def _judged(host: Host, info: Info, suite: str) -> tuple[int, set[str]]:
-    """Run a suite as this host: how much it looked at, and which tests failed.
+def _run_iscsi_test_cu(host: Host, info: Info, suite: str) -> tuple[int, set[str]]:
+    """Run a suite as this host; returns the number of its checks and the failed tests.
 
-    -d lets it write, -n is a run without questions.
+    -d allows writes, -n runs without questions.
     """
     auth = own(info)
     assert auth
@@ -175,10 +175,10 @@ def _judged(host: Host, info: Info, suite: str) -> tuple[int, set[str]]:
 
 
 def _discovered(host: Host, portal: str) -> set[str]:
-    """The volumes of this node whose targets SendTargets tells the host of.
+    """The volumes of this node whose targets SendTargets returns to the host.
 
-    It tells of all targets in the kernel, whatever their portal and whosever they are:
-    one that a test of a driver holds open to everybody is told of too.
+    It returns all targets in the kernel, with any portal and of any owner: also one
+    that a driver's test opens to every host.
     """
     done = subprocess.run(
         ["iscsi-ls", "-i", host.initiator, f"iscsi://{portal}"],
@@ -192,17 +192,17 @@ def _discovered(host: Host, portal: str) -> set[str]:
 
 @contextlib.contextmanager
 def _command_lines() -> Iterator[set[str]]:
-    """Every command line that a look at /proc catches while the block runs."""
+    """Every command line in /proc while the block runs, by polling."""
     seen: set[str] = set()
     stop = threading.Event()
 
-    def look() -> None:
+    def poll() -> None:
         while not stop.is_set():
             for path in Path("/proc").glob("[0-9]*/cmdline"):
                 with contextlib.suppress(OSError):
                     seen.add(path.read_bytes().replace(b"\0", b" ").decode())
 
-    watcher = threading.Thread(target=look)
+    watcher = threading.Thread(target=poll)
     watcher.start()
     try:
         yield seen

@@ -1,13 +1,13 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""After an orderly reboot: what tests/system/leave.py left is as it was."""
+"""After an orderly reboot: what tests/system/prepare_outage.py created is unchanged."""
 
 import pytest
 
-from tests.system.left import Survived
+from tests.system.after_outage import OutageSurvival
 
 pytestmark = pytest.mark.system
 
 
-class TestAfterReboot(Survived):
-    """See tests/system/left.py."""
+class TestAfterReboot(OutageSurvival):
+    """See tests/system/after_outage.py."""

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Attach and detach through the API, looked at from the kernel and from hosts."""
+"""Attach and detach through the API, checked in the kernel and on hosts."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ import pytest
 from tests.system.api import Api
 from tests.system.hosts import Traffic, block, write_protected
 from tests.system.kernel import Live
-from tests.system.volumes import MakeDaemon, MakeHost, Take, Volumes
+from tests.system.volumes import BorrowVolume, MakeDaemon, MakeHost, Volumes
 from tests.system.waiting import together
 
 pytestmark = pytest.mark.system
 
 
-# How many
+# The number of attachments
 
 
 def test_second_attachment_of_a_plain_volume_is_400(
-    api: Api, take: Take, host: MakeHost
+    api: Api, borrow: BorrowVolume, host: MakeHost
 ) -> None:
-    volume, first, second = take(shared=False), host("first"), host("second")
+    volume, first, second = borrow(shared=False), host("first"), host("second")
     info = api.attach(volume, first)["connection_info"]
     with Traffic(first.login(info), "rw") as traffic:
         for other in (second, None):
@@ -32,7 +32,7 @@ def test_second_attachment_of_a_plain_volume_is_400(
             assert status == 400, answer
             assert "multiattach" in answer["badRequest"]["message"]
         assert Live(volume).modes() == {first.initiator: "rw"}
-        traffic.goes_on()
+        traffic.wait_for_progress()
     assert len(api.attachments(volume)) == 1
 
 
@@ -67,20 +67,20 @@ def test_target_enforces_the_mode_of_each_attachment(
     api: Api, volume: str, host: MakeHost
 ) -> None:
     writer, reader, other = host("writer"), host("reader"), host("other")
-    told = {
+    infos = {
         each.name: api.attach(volume, each, mode)["connection_info"]
         for each, mode in ((reader, "ro"), (writer, None), (other, "rw"))
     }
-    modes = {name: info["access_mode"] for name, info in told.items()}
+    modes = {name: info["access_mode"] for name, info in infos.items()}
     assert modes == {"reader": "ro", "writer": "rw", "other": "rw"}
-    session = writer.login(told["writer"])
+    session = writer.login(infos["writer"])
     session.write(0, block("the writer's"))
-    reading = reader.login(told["reader"])
+    reading = reader.login(infos["reader"])
     assert reading.read(0) == block("the writer's")
     assert reading.write_protected
     assert write_protected(reading)
     assert not session.write_protected
-    other.login(told["other"]).write(8, block("the other's"))
+    other.login(infos["other"]).write(8, block("the other's"))
     assert reading.read(0) == block("the writer's")
     assert reading.read(8) == block("the other's")
 
@@ -102,9 +102,9 @@ def test_two_modes_of_one_initiator_are_409_and_change_nothing(
     before = Live(volume).identity(reader.initiator)
     status, answer = api.create(volume, reader, "rw")
     assert status == 409
-    told = answer["conflictingRequest"]["message"]
-    assert reader.initiator in told
-    assert "mixed_modes_per_host" in told
+    message = answer["conflictingRequest"]["message"]
+    assert reader.initiator in message
+    assert "mixed_modes_per_host" in message
     assert Live(volume).identity(reader.initiator) == before
     assert write_protected(session)
     assert [each["id"] for each in api.attachments(volume)] == [first["id"]]
@@ -149,28 +149,28 @@ def test_acl_is_removed_with_the_last_attachment_of_its_initiator(
         before = live.identity(one.initiator)
         assert api.detach(first["id"])[0] == 200
         assert live.identity(one.initiator) == before
-        traffic.goes_on()
+        traffic.wait_for_progress()
     assert api.detach(second["id"])[0] == 200
     assert live.gone
     assert one.refused(second["connection_info"])
 
 
-# The same connector again, and another one
+# PUT: the same connector, and another one
 
 
 def test_put_with_the_same_connector_changes_nothing(
     api: Api, volume: str, host: MakeHost
 ) -> None:
     one, live = host("one"), Live(volume)
-    made = api.attach(volume, one)
-    with Traffic(one.login(made["connection_info"]), "rw") as traffic:
+    created = api.attach(volume, one)
+    with Traffic(one.login(created["connection_info"]), "rw") as traffic:
         before = live.identity(one.initiator)
         for _ in range(2):
-            status, again = api.connect(made["id"], one)
+            status, again = api.connect(created["id"], one)
             assert status == 200
-            assert again["attachment"]["connection_info"] == made["connection_info"]
+            assert again["attachment"]["connection_info"] == created["connection_info"]
         assert live.identity(one.initiator) == before
-        traffic.goes_on()
+        traffic.wait_for_progress()
 
 
 def test_put_with_another_connector_gives_the_volume_to_that_host(
@@ -186,7 +186,7 @@ def test_put_with_another_connector_gives_the_volume_to_that_host(
         assert status == 200
         assert live.modes() == {new.initiator: "ro", third.initiator: "rw"}
         assert live.identity(third.initiator) == before
-        traffic.goes_on()
+        traffic.wait_for_progress()
     assert not session.alive
     info = answer["attachment"]["connection_info"]
     assert old.refused(moved["connection_info"])
@@ -204,12 +204,12 @@ def test_detach_ends_only_the_session_of_that_host(
     hosts = {mode: host(f"stays-{mode}") for mode in ("rw", "ro")}
     goes = host("goes")
     leaving = api.attach(volume, goes)
-    told = {m: api.attach(volume, h, m)["connection_info"] for m, h in hosts.items()}
+    infos = {m: api.attach(volume, h, m)["connection_info"] for m, h in hosts.items()}
     session = goes.login(leaving["connection_info"])
     twin = goes.login(leaving["connection_info"])
     with (
-        Traffic(hosts["rw"].login(told["rw"]), "rw") as writing,
-        Traffic(hosts["ro"].login(told["ro"]), "ro") as reading,
+        Traffic(hosts["rw"].login(infos["rw"]), "rw") as writing,
+        Traffic(hosts["ro"].login(infos["ro"]), "ro") as reading,
     ):
         before = [live.identity(each.initiator) for each in hosts.values()]
         status, answer = api.detach(leaving["id"])
@@ -219,18 +219,18 @@ def test_detach_ends_only_the_session_of_that_host(
         assert not twin.alive
         assert goes.refused(leaving["connection_info"])
         assert [live.identity(each.initiator) for each in hosts.values()] == before
-        writing.goes_on()
-        reading.goes_on()
+        writing.wait_for_progress()
+        reading.wait_for_progress()
 
 
 def test_second_detach_is_404_and_parallel_detaches_are_never_500(
     api: Api, volume: str, host: MakeHost
 ) -> None:
-    made = api.attach(volume, host("one"))
-    calls = [functools.partial(api.detach, made["id"]) for _ in range(6)]
+    created = api.attach(volume, host("one"))
+    calls = [functools.partial(api.detach, created["id"]) for _ in range(6)]
     statuses = sorted(status for status, _ in together(calls))
     assert statuses == [200] + [404] * 5
-    assert api.detach(made["id"])[0] == 404
+    assert api.detach(created["id"])[0] == 404
     assert api.status(volume) == "available"
     assert Live(volume).gone
 
@@ -249,21 +249,21 @@ def test_parallel_attach_and_detach_match_their_answers(
             calls.append(functools.partial(api.create, volume, arriving, "ro"))
         answers = together(calls)
         assert [status for status, _ in answers] == [200] * 8, answers
-        traffic.goes_on()
+        traffic.wait_for_progress()
     wanted = {each.initiator: "ro" for each in coming} | {stays.initiator: "rw"}
     assert Live(volume).modes() == wanted
 
 
 def test_delete_of_an_attached_volume_is_refused(
-    api: Api, take: Take, volumes: Volumes, host: MakeHost
+    api: Api, borrow: BorrowVolume, volumes: Volumes, host: MakeHost
 ) -> None:
-    volume, one = take(shared=False), host("one")
-    made = api.attach(volume, one)
-    with Traffic(one.login(made["connection_info"]), "rw") as traffic:
+    volume, one = borrow(shared=False), host("one")
+    created = api.attach(volume, one)
+    with Traffic(one.login(created["connection_info"]), "rw") as traffic:
         status, answer = api.call("DELETE", f"/v3/volumes/{volume}")
         assert status == 400, answer
-        traffic.goes_on()
-    assert api.detach(made["id"])[0] == 200
+        traffic.wait_for_progress()
+    assert api.detach(created["id"])[0] == 200
     api.delete_volume(volume)
     volumes.forget(volume)
     assert Live(volume).gone

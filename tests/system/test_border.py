@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the daemon's user cannot reach through the helper, on real LVM."""
+"""What the daemon's user can not reach through the helper, on real LVM."""
 
 from __future__ import annotations
 
@@ -41,19 +41,19 @@ def elsewhere(tmp_path: Path) -> Iterator[str]:
 
 
 @pytest.fixture
-def made() -> Iterator[list[str]]:
+def created() -> Iterator[list[str]]:
     names: list[str] = []
     yield names
     for name in names:
         run("lvremove", "-qq", "--yes", f"{GROUP}/{name}")
 
 
-def volume(made: list[str], prefix: str = "") -> str:
-    """The id of a logical volume that is named as one of ours, after ``prefix``."""
+def volume(created: list[str], prefix: str = "") -> str:
+    """The id of a logical volume with a volume's name behind ``prefix``."""
     identity = str(uuid.uuid4())
     name = f"{prefix}volume-{identity}"
     run("lvcreate", "-qq", "--yes", "-Wn", "-L4m", "-n", name, GROUP)
-    made.append(name)
+    created.append(name)
     return identity
 
 
@@ -69,10 +69,10 @@ def test_disk_of_another_group_is_not_reported(root: Root, elsewhere: str) -> No
 
 
 def test_foreign_volume_is_refused_under_every_name(
-    root: Root, made: list[str]
+    root: Root, created: list[str]
 ) -> None:
-    """The logical volume x-volume-ID ended like a volume's in /dev/mapper."""
-    identity, own = volume(made, "x-"), volume(made)
+    """The name x-volume-ID ends like a volume's in /dev/mapper."""
+    identity, own = volume(created, "x-"), volume(created)
     path = f"/dev/mapper/{doubled(GROUP)}-x--{doubled(f'volume-{identity}')}"
     assert Path(path).is_block_device()
     host = ["iqn.1994-05.com.example:host1", "rw", "a", None]
@@ -84,18 +84,20 @@ def test_foreign_volume_is_refused_under_every_name(
     }
     with pytest.raises(TargetFailed):
         root.call("lio.apply", disk=[path, 4 * MIB, "block"], **asked)
-    ours = disk(own, f"/dev/{GROUP}/volume-{own}")
-    for source, target in ((disk(identity, path), ours), (ours, disk(identity, path))):
+    mine = disk(own, f"/dev/{GROUP}/volume-{own}")
+    for source, target in ((disk(identity, path), mine), (mine, disk(identity, path))):
         with pytest.raises(TargetFailed):
             root.call("disk.copy", source=source, target=target)
 
 
-def test_disk_in_use_is_neither_read_nor_written(root: Root, made: list[str]) -> None:
+def test_disk_in_use_is_neither_read_nor_written(
+    root: Root, created: list[str]
+) -> None:
     both = [
         disk(each, f"/dev/{GROUP}/volume-{each}")
-        for each in (volume(made), volume(made))
+        for each in (volume(created), volume(created))
     ]
-    held = os.open(str(both[0][1]), os.O_RDONLY | os.O_EXCL)  # as a mounted one is
+    held = os.open(str(both[0][1]), os.O_RDONLY | os.O_EXCL)  # as a mount does
     try:
         for source, target in (both, both[::-1]):
             with pytest.raises(DiskBusy):
@@ -106,7 +108,7 @@ def test_disk_in_use_is_neither_read_nor_written(root: Root, made: list[str]) ->
 
 
 def test_installed_files_belong_to_root_and_units_have_limits() -> None:
-    """The file with a message bus's password is for root and the daemon alone."""
+    """Only root and the daemon can read the file with the message bus's password."""
     conf = Path("/etc/lunshare/lunshare.conf")
     assert (conf.group(), conf.owner()) == ("lunshare", "root")
     assert stat.S_IMODE(conf.stat().st_mode) == 0o640

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Snapshots, copies and growth of volumes that hosts have, through the API."""
+"""Snapshots, copies and extends of attached volumes, through the API."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ _READ_CAPACITY_10 = bytes([0x25, *bytes(9)])  # SBC-4 5.20
 
 @pytest.fixture(params=["lvm", "lvm-thick"])
 def kind(request: pytest.FixtureRequest, api: Api) -> str:
-    """A type whose volumes are all on one backend."""
+    """A type for one backend."""
     return api.shared_type(request.param)
 
 
 def size(session: Session) -> int:
-    """What a host is told that asks again."""
+    """The size that READ CAPACITY(10) returns to a host."""
     answer = session.command(_READ_CAPACITY_10, READ, 8)
     last, length = answer[:4], answer[4:]
     return (int.from_bytes(last, "big") + 1) * int.from_bytes(length, "big")
 
 
 def first_block(api: Api, who: Host, volume: str) -> bytes:
-    """What a host reads that has the volume for a moment."""
-    made = api.attach(volume, who, "ro")
-    with who.login(made["connection_info"]) as session:
+    """The first block, read by a host that is attached for that."""
+    created = api.attach(volume, who, "ro")
+    with who.login(created["connection_info"]) as session:
         found = session.read(0)
-    assert api.detach(made["id"])[0] == 200
+    assert api.detach(created["id"])[0] == 200
     return found
 
 
@@ -54,8 +54,8 @@ def test_every_host_sees_the_new_size_in_its_session(
         api.complete(row["id"])
     writer.write(0, block("before"))
     before = [Live(volume).identity(host(mode).initiator) for mode in rows]
-    told = api.act(volume, {"os-extend": {"new_size": 2}})
-    assert told["Lunshare-Rescan"].startswith("2 attachments; iscsiadm")
+    headers = api.act(volume, {"os-extend": {"new_size": 2}})
+    assert headers["Lunshare-Rescan"].startswith("2 attachments; iscsiadm")
     wait_until(lambda: api.status(volume) != "extending")
     assert api.shown(volume)["size"] == 2
     assert size(writer) == size(reader) == 2 * GIB
@@ -80,7 +80,7 @@ def test_copies_show_one_moment_while_a_host_writes(api: Api, host: MakeHost) ->
     session.write(0, block("first"))
     with Traffic(session, "rw") as traffic:
         snapshot = api.snapshot(volume)
-        traffic.goes_on()
+        traffic.wait_for_progress()
         traffic.stop()
     session.write(0, block("second"))
     with Traffic(session, "rw", pause=_PAUSE_SECONDS) as traffic:
@@ -88,7 +88,7 @@ def test_copies_show_one_moment_while_a_host_writes(api: Api, host: MakeHost) ->
             api.volume(volume_type=kind, snapshot_id=snapshot),
             api.volume(volume_type=kind, source_volid=volume),
         ]
-        traffic.goes_on()
+        traffic.wait_for_progress()
         traffic.stop()
     session.write(0, block("third"))
     found = [first_block(api, looks, each) for each in copies]

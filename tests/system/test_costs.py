@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""What an attach costs: no process, and no eventlet in the daemon."""
+"""The cost of an attach: no process start, and no eventlet in the daemon."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def test_attach_and_detach_start_no_process(
     api = node.api
     with Forks() as forks:
         volume = api.volume()
-        assert len(forks.of(*parents)) >= 1  # lvcreate: so it does see them
-        made = [
+        assert len(forks.of(*parents)) >= 1  # lvcreate: so process starts are seen
+        created = [
             api.attach(volume, host(f"host-{number}"), "ro" if number % 2 else "rw")
             for number in range(20)
         ]
         reserved = api.reserve(volume)
         assert api.connect(reserved, host("late"))[0] == 200
-        for each in made:
+        for each in created:
             api.complete(each["id"])
             assert api.detach(each["id"])[0] == 200
         assert api.detach(reserved)[0] == 200
@@ -40,7 +40,7 @@ def test_attach_and_detach_start_no_process(
 
 def test_daemon_does_not_load_eventlet(api: Api) -> None:
     assert api.answers()
-    # Every code object keeps the path of its file.
+    # Every code object contains the path of its file.
     used, unused = b"-packages/sqlalchemy/", b"-packages/eventlet/"
     found = memory_holds(main_pid(DAEMON), used, unused)
     assert found == {used: True, unused: False}

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""An attach that fails, made to fail for real: nothing of it stays."""
+"""Attaches that fail for real reasons: nothing of them stays."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.system.daemons import OwnHelper
 from tests.system.hosts import Traffic
 from tests.system.kernel import Foreign, Live
 from tests.system.units import run
-from tests.system.volumes import MakeDaemon, MakeHost, Take
+from tests.system.volumes import BorrowVolume, MakeDaemon, MakeHost
 from tests.system.waiting import wait_until
 
 pytestmark = pytest.mark.system
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.system
 
 @contextlib.contextmanager
 def _held(volume: str) -> Iterator[None]:
-    """Something else of this machine has the disk open for itself."""
+    """Another process has the disk open exclusively."""
     held = os.open(f"/dev/lunshare/volume-{volume}", os.O_RDWR | os.O_EXCL)
     try:
         yield
@@ -33,7 +33,7 @@ def _held(volume: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _portal_taken(_volume: str) -> Iterator[None]:
-    """Another target listens on the port at every address."""
+    """Another target listens on the port of every address."""
     foreign = Foreign("0.0.0.0:3260")
     try:
         before = foreign.tree()
@@ -45,7 +45,7 @@ def _portal_taken(_volume: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _lost(volume: str) -> Iterator[None]:
-    """The disk is not there under its name."""
+    """The disk is missing under its name."""
     run("lvrename", "lunshare", f"volume-{volume}", f"lost-{volume}")
     try:
         yield
@@ -56,11 +56,11 @@ def _lost(volume: str) -> Iterator[None]:
 @pytest.mark.parametrize("trouble", [_held, _portal_taken, _lost])
 def test_failed_first_attach_leaves_nothing_and_succeeds_later(
     api: Api,
-    take: Take,
+    borrow: BorrowVolume,
     host: MakeHost,
     trouble: Callable[[str], contextlib.AbstractContextManager[None]],
 ) -> None:
-    volume, one = take(shared=False), host("one")
+    volume, one = borrow(shared=False), host("one")
     with trouble(volume):
         status, answer = api.create(volume, one)
         assert status == 500
@@ -87,8 +87,8 @@ def test_hosts_continue_while_the_helper_is_unavailable(
     node = {"reconcile_interval": 1}
     api = daemon(node=node, helper=own_helper.socket).start().api
     volume, stays, comes = api.volume(), host("stays"), host("comes")
-    live, made = Live(volume), api.attach(volume, stays)
-    info = made["connection_info"]
+    live, created = Live(volume), api.attach(volume, stays)
+    info = created["connection_info"]
     reserved = api.reserve(volume)
     with Traffic(stays.login(info), "rw") as traffic:
         before = live.identity(stays.initiator)
@@ -96,17 +96,17 @@ def test_hosts_continue_while_the_helper_is_unavailable(
         for status, answer in (
             api.create(volume, comes),
             api.connect(reserved, comes),
-            api.detach(made["id"]),
+            api.detach(created["id"]),
         ):
             assert status == 503
-            told = answer["serviceUnavailable"]["message"]
-            assert "lunshare-helper.socket" in told
+            message = answer["serviceUnavailable"]["message"]
+            assert "lunshare-helper.socket" in message
         wait_until(lambda: api.call("GET", "/readyz")[0] == 503)
         assert live.modes() == {stays.initiator: "rw"}
         assert live.identity(stays.initiator) == before
-        traffic.goes_on()
+        traffic.wait_for_progress()
     own_helper.start()
-    # What could not be done is finished, or undone: the detach, the failed attach.
+    # The detach is completed, and the failed attach is undone.
     wait_until(lambda: [each["id"] for each in api.attachments(volume)] == [reserved])
     assert live.gone
     wait_until(lambda: api.call("GET", "/readyz")[0] == 200)

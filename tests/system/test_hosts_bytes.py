@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""The node reads nothing of what hosts write into volumes.
+"""The node does not read what hosts write into volumes.
 
-Each volume holds what the node's udev would act on: a file system with the UUID of the
-node's root, a member of an array, and a volume group inside of a physical volume.
+The volumes contain what the node's udev acts on: a file system with the UUID of the
+node's root, a member of an array, and a volume group inside a physical volume.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def _root_uuid() -> str:
 
 
 def file_system(store: Path) -> None:
-    """It claims to be the node's root."""
+    """A file system with the UUID of the node's root."""
     run("mkfs.ext4", "-q", "-F", "-U", _root_uuid(), str(store))
 
 
@@ -50,7 +50,7 @@ def array_member(store: Path) -> None:
 
 
 def physical_volume(store: Path) -> None:
-    """A group inside: complete, so that it could be activated."""
+    """A complete volume group inside, which could be activated."""
     loop = run("losetup", "--find", "--show", str(store)).strip()
     run("vgcreate", "-qq", "--setautoactivation", "n", INSIDE, loop)
     run("lvcreate", "-qq", "-y", "-an", "-Zn", "-L4m", "-n", "inner", INSIDE)
@@ -72,16 +72,16 @@ def content(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, bytes]
 
 
 @pytest.fixture
-def stranger() -> Iterator[str]:
-    """A logical volume that is not ours: the node reads it as ever."""
-    name = "kit-stranger-bytes"
+def foreign() -> Iterator[str]:
+    """A foreign logical volume: the node reads it."""
+    name = "kit-foreign-bytes"
     run("lvcreate", "-y", f"-V{SIZE}b", "--thin", "-n", name, f"{GROUP}/{POOL}")
     yield name
     run("lvremove", "-y", f"{GROUP}/{name}")
 
 
 def kinds(name: str) -> set[str]:
-    """What udev knows of its bytes, after every event it could read them at."""
+    """What udev has read from its bytes, after every event that may read them."""
     path = f"/dev/{GROUP}/{name}"
     run("udevadm", "trigger", "--action=change", "--settle", path)
     run("udevadm", "settle")
@@ -90,19 +90,19 @@ def kinds(name: str) -> set[str]:
 
 
 def links(name: str) -> list[Path]:
-    """The links that lead to it by what is in it."""
+    """The links to it that are named after its contents."""
     node = os.path.realpath(f"/dev/{GROUP}/{name}")
     return [each for each in LINKS.iterdir() if os.path.realpath(each) == node]
 
 
 def test_node_does_not_read_what_hosts_write(
-    root: Root, content: tuple[str, bytes], stranger: str
+    root: Root, content: tuple[str, bytes], foreign: str
 ) -> None:
     kind, data = content
-    fill(stranger, data)
-    assert kinds(stranger) == {kind}  # so it would
-    fill(stranger, bytes(SIZE))
-    kinds(stranger)
+    fill(foreign, data)
+    assert kinds(foreign) == {kind}  # udev reads a foreign one
+    fill(foreign, bytes(SIZE))
+    kinds(foreign)
     driver = build_lvm(root)
     volume = new_volume(SIZE)
     driver.create(volume)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""A disk that hangs: its detach is an error in time, and everything else goes on."""
+"""A disk that hangs: its detach fails in time, and everything else continues."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.system.waiting import Later, wait_until
 pytestmark = pytest.mark.system
 
 DEADLINE = 2
-# One deadline for the change, the client's grace, and an emulated processor.
+# The deadline of the change, the client's extra time, and an emulated processor.
 IN_TIME = 4 * DEADLINE
 
 
@@ -52,7 +52,7 @@ def test_detach_from_a_hung_disk_fails_in_time_and_ends_later(
     with Traffic(elsewhere, "rw") as traffic:
         with _hanging(node.group, hung):
             before = live.commands()
-            write = Later(session.write, 0, block("under way"))
+            write = Later(session.write, 0, block("in progress"))
             wait_until(lambda: live.commands() > before)
             started = time.monotonic()
             status, answer = api.detach(leaving["id"])
@@ -62,20 +62,20 @@ def test_detach_from_a_hung_disk_fails_in_time_and_ends_later(
             assert api.status(hung) == "detaching"
             assert goes.refused(info)
             for _ in range(2):
-                made = api.attach(sound, other, "ro")
-                assert not other.refused(made["connection_info"])
-                assert api.detach(made["id"])[0] == 200
+                created = api.attach(sound, other, "ro")
+                assert not other.refused(created["connection_info"])
+                assert api.detach(created["id"])[0] == 200
             assert not write.done
-            traffic.goes_on()
+            traffic.wait_for_progress()
         if finished_by == "a repeated DELETE":
             assert api.detach(leaving["id"])[0] == 200
         path = f"/v3/attachments/{leaving['id']}"
         wait_until(lambda: api.call("GET", path)[0] == 404)
         wait_until(lambda: write.done)
-        traffic.goes_on()
+        traffic.wait_for_progress()
     assert live.gone
     assert api.status(hung) == "available"
     assert goes.refused(info)
-    # The write was under way when the detach began, and has landed before it ended.
+    # The write ran when the detach started, and reached the disk before its end.
     again = goes.login(api.attach(hung, goes)["connection_info"])
-    assert again.read(0) == block("under way")
+    assert again.read(0) == block("in progress")

@@ -19,17 +19,17 @@ from tests.system.api import Api
 from tests.system.hosts import Traffic, block, write_protected
 from tests.system.kernel import Live
 from tests.system.lio_hosts import BLOCK
-from tests.system.volumes import MakeHost, Take
+from tests.system.volumes import BorrowVolume, MakeHost
 
 pytestmark = pytest.mark.system
 
-#: An emulated machine has been seen to take over 60 for the imports alone.
+#: On an emulated machine the imports alone have taken more than 60.
 _SECONDS = 240
 _PAUSE_SECONDS = 1.0
 
 
 class Compute:
-    """The other end of tests/system/compute_host.py."""
+    """The client of tests/system/compute_host.py."""
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(
@@ -41,7 +41,7 @@ class Compute:
         )
 
     def ask(self, verb: str, argument: object = None) -> Any:
-        """Let it do something, which must not take for ever."""
+        """Send a verb; returns its answer, which must come in time."""
         assert self._process.stdin
         assert self._process.stdout
         self._process.stdin.write(json.dumps([verb, argument]) + "\n")
@@ -60,9 +60,9 @@ class Compute:
 
 @pytest.fixture
 def compute() -> Iterator[Compute]:
-    made = Compute()
-    yield made
-    made.close()
+    created = Compute()
+    yield created
+    created.close()
 
 
 def _attach(api: Api, volume: str, connector: object, mode: str) -> dict[str, Any]:
@@ -73,9 +73,9 @@ def _attach(api: Api, volume: str, connector: object, mode: str) -> dict[str, An
 
 @pytest.mark.timeout(3 * _SECONDS)
 def test_os_brick_attaches_writes_and_detaches_beside_other_hosts(
-    api: Api, take: Take, host: MakeHost, compute: Compute
+    api: Api, borrow: BorrowVolume, host: MakeHost, compute: Compute
 ) -> None:
-    shared, mine = take(), take()
+    shared, mine = borrow(), borrow()
     reader, writer = host("reader"), host("writer")
     connector = compute.ask("properties")
     written = _attach(api, shared, connector, "rw")
@@ -85,7 +85,7 @@ def test_os_brick_attaches_writes_and_detaches_beside_other_hosts(
     assert reading.read(0) == b"from the kernel".ljust(BLOCK, b".")
     assert write_protected(reading)
 
-    # The same host reads another volume, that it may not write.
+    # The same host has another volume read-only.
     read = _attach(api, mine, connector, "ro")
     writing = writer.login(api.attach(mine, writer)["connection_info"])
     writing.write(0, block("from the writer"))
@@ -95,18 +95,18 @@ def test_os_brick_attaches_writes_and_detaches_beside_other_hosts(
         Traffic(writing, "rw", pause=_PAUSE_SECONDS) as writes,
     ):
         _reads_only(compute, read["connection_info"])
-        for made, volume in ((written, shared), (read, mine)):
-            compute.ask("disconnect", made["connection_info"])
-            assert api.detach(made["id"])[0] == 200
+        for created, volume in ((written, shared), (read, mine)):
+            compute.ask("disconnect", created["connection_info"])
+            assert api.detach(created["id"])[0] == 200
             assert connector["initiator"] not in Live(volume).modes()
         for beside in (reads, writes):
-            beside.goes_on()
+            beside.wait_for_progress()
             beside.stop()
     assert reading.read(0).startswith(b"from the kernel")
 
 
 def _reads_only(compute: Compute, info: dict[str, Any]) -> None:
-    """It connects, and its kernel knows that it may not write."""
+    """Connect it; the host's kernel must refuse writes."""
     path = compute.ask("connect", info)
     device = os.path.basename(os.path.realpath(path))
     assert Path(f"/sys/block/{device}/ro").read_text().strip() == "1"

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """kill -9 at every step of every operation, on real storage; then the next start.
 
-tests/restart does the same on the fake backend in seconds. Here the disks, the
-target, the helper and the signal are real.
+tests/restart does the same on the fake backend in seconds. Here disks, target,
+helper and signal are real.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.system import killing, lives
+from tests.system import kill_at_steps, killable_node
 from tests.system.daemons import Forked, prepare
 
 pytestmark = pytest.mark.system
 
 _SECONDS = 600
 
-#: Two nodes work beside each other, for the machine has two processors.
+#: Two nodes run at the same time, because the machine has two processors.
 LANES = (
     ("create", "attach", "connect", "last detach"),
     ("delete", "first attach", "other connector", "detach"),
@@ -31,14 +31,17 @@ LANES = (
 def test_next_start_repairs_a_kill_at_any_step(
     tmp_path: Path,
 ) -> None:
-    assert {each for lane in LANES for each in lane} == set(lives.OPERATIONS)
+    assert {each for lane in LANES for each in lane} == set(killable_node.OPERATIONS)
     prepare()
     states = [tmp_path / f"lane{number}" for number, _ in enumerate(LANES)]
     databases = [each / "state/lunshare.sqlite" for each in states]
     processes = [
         Forked(
             functools.partial(
-                killing.lane, directory=state, others=others, operations=operations
+                kill_at_steps.lane,
+                directory=state,
+                others=others,
+                operations=operations,
             ),
             [],
             tmp_path / f"{state.name}.log",
@@ -49,8 +52,8 @@ def test_next_start_repairs_a_kill_at_any_step(
     ]
     try:
         for process in processes:
-            assert process.ended(_SECONDS) == 0, process.said()
-            print(process.said())
+            assert process.ended(_SECONDS) == 0, process.output()
+            print(process.output())
     finally:
         for process in processes:
             process.kill()

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Thick volumes of terabytes, on a disk that takes every write and keeps none.
+"""Thick volumes of terabytes, on a disk that accepts every write and stores none.
 
-So what is seen is that nothing is refused for its size, that a step does not take long,
-and that the work is given up where it stands still and not where it takes long.
+The test shows that no size is refused, that each step is short, and that work ends
+when it makes no progress, not when it takes long.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ pytestmark = pytest.mark.system
 
 GROUP = "lunshare-large"
 _SECTOR = 512
-_HEAD = 64 * MIB  # where LVM keeps its metadata: on a disk that keeps what is written
+_HEAD = 64 * MIB  # LVM's metadata, on a disk that stores what is written
 
 
 @pytest.fixture(scope="module")
 def group(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """scsi_debug with fake_rw=1 does nothing, WRITE SAME included, and at once."""
+    """scsi_debug with fake_rw=1 does no I/O, no WRITE SAME, and answers at once."""
     given = ("virtual_gb=2000", "dev_size_mb=8", "fake_rw=1", "lbpws=1", "delay=0")
     run("modprobe", "scsi_debug", *given)
     run("udevadm", "settle")
@@ -49,7 +49,7 @@ def group(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         _HEAD // _SECTOR,
     )
     rest = int((disk / "size").read_text()) - head
-    # Behind the loop device's own beginning: LVM would see its label twice.
+    # Not at the start of the loop device: LVM would see its label twice.
     table = (
         f"0 {head} linear {loop} {head}\n{head} {rest} linear /dev/{disk.name} {head}"
     )
@@ -72,11 +72,13 @@ def test_large_thick_volume_is_created_and_its_clone_ends_without_progress(
 ) -> None:
     """From 844 GiB on: "timeout 86485.6 is not valid: give 0 to 86400 seconds".
 
-    To copy all of it would be an hour's reading, so the copy is made to stand still.
+    To copy all of it would take an hour, so the copy is stopped by a hanging disk.
     """
     volume, other = new_volume(900 * GIB), new_volume(900 * GIB)
     snapshot = Snapshot(str(uuid.uuid4()), volume.id, volume.size)
-    thick, impatient = (build(root, patience) for patience in (120.0, 3.0))
+    thick, impatient = (
+        build(root, progress_timeout) for progress_timeout in (120.0, 3.0)
+    )
     assert thick.create(volume).size == volume.size
     thick.create_snapshot(snapshot)
     errors: list[Exception] = []
@@ -91,22 +93,24 @@ def test_large_thick_volume_is_created_and_its_clone_ends_without_progress(
     cloning.start()
     part = f"{other.name}.new"
     wait_until(lambda: _is_open(part), 60)
-    time.sleep(6)  # twice its patience: it comes further all the time
+    time.sleep(6)  # twice the progress timeout: it makes progress all the time
     assert not errors
     with _suspended(snapshot.name):
         cloning.join(30)
     [error] = errors
     assert isinstance(error, Stalled)
     assert error.done > 0
-    wait_until(lambda: not _is_open(part), 60)  # it ends when nobody waits for it
+    wait_until(lambda: not _is_open(part), 60)  # it ends when no client waits for it
     thick.delete(other.id)
     thick.delete_snapshot(snapshot.id)
     thick.delete(volume.id)
 
 
-def build(root: Root, patience: float) -> LvmVolumes:
+def build(root: Root, progress_timeout: float) -> LvmVolumes:
     given = {"lvm_type": "default", "lvm_snapshot_reserve": 1}
-    return build_lvm(root, volume_group=GROUP, progress_timeout=patience, **given)
+    return build_lvm(
+        root, volume_group=GROUP, progress_timeout=progress_timeout, **given
+    )
 
 
 def _is_open(name: str) -> bool:
@@ -118,7 +122,7 @@ def _is_open(name: str) -> bool:
 
 @contextlib.contextmanager
 def _suspended(name: str) -> Iterator[None]:
-    """A time in which its I/O hangs."""
+    """Its I/O hangs inside the block."""
     device = "-".join(each.replace("-", "--") for each in (GROUP, name))
     run("dmsetup", "suspend", "--noflush", "--nolockfs", device)
     try:

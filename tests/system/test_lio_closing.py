@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""LIO in trouble: half-made states, and closings while writes are under way."""
+"""LIO in trouble: incomplete states, and closing while writes are in progress."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from tests.system.lio_node import (
 pytestmark = pytest.mark.system
 pytest_plugins = ["tests.system.lio_fixtures"]
 
-# half-made states, as a kill -9 leaves them
+# Incomplete states, as a kill -9 leaves them
 
 
 def _half_backstore(node: Node) -> None:
-    """A backstore that is not enabled, and another without its identity."""
+    """A backstore that is not enabled, and another without its serial."""
     node.driver.remove(node.id)
     number = next(iter(_numbers(node.id, Role.WRITERS)))
     path = CONFIGFS / f"core/iblock_{number}" / name_of(node.id, Role.WRITERS)
@@ -128,11 +128,11 @@ def test_attach_does_not_enable_what_a_killed_remove_left(node: Node) -> None:
     assert node.live() == {"c": "ro"}
 
 
-# closing while writes are under way, on a disk that hangs
+# Closing while writes are in progress, on a disk that hangs
 
 
-def _write_under_way(node: Node, host: str) -> Later:
-    """A write that hangs below the target; the disk is left hanging."""
+def _write_in_progress(node: Node, host: str) -> Later:
+    """Start a write that hangs below the target; the disk stays suspended."""
     session = node.login(host)
     before = node.commands()
     node.suspend()
@@ -148,7 +148,7 @@ def test_closing_waits_for_running_writes(
     node, other = make(), make()
     node.apply(a="rw")
     other.apply(a="rw")
-    _write_under_way(node, "a")
+    _write_in_progress(node, "a")
     with hanging(node):
         hasty = target(helper, deadline=1.0)
         with pytest.raises(DeadlineExceeded):
@@ -179,7 +179,7 @@ session.write(0, b"1" * BLOCK)
 
 
 def asleep(pid: int) -> bool:
-    """Whether a process waits for something: proc_pid_stat(5), the third field."""
+    """Whether a process sleeps: proc_pid_stat(5), the third field."""
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "S"
 
 
@@ -197,7 +197,7 @@ def test_closing_waits_for_writes_of_a_dead_host(node: Node) -> None:
             host.stdin.write("go\n")
             host.stdin.flush()
             wait_until(lambda: node.commands() > before)
-            # libiscsi sends a command and its data by two calls, and then waits.
+            # libiscsi sends a command and its data in two calls, and then waits.
             wait_until(lambda: asleep(host.pid))
             host.kill()
             host.wait()
@@ -227,7 +227,7 @@ def test_closing_waits_for_writes_of_a_host_that_logs_out(
         for _ in range(2):
             with pytest.raises(DeadlineExceeded):
                 hasty.apply(node.export(**wanted), {initiator("a")})
-        # A closing that waits holds up nobody else.
+        # A closing that waits does not block other hosts.
         assert other.apply(b="ro")
     node.apply(only="a", **wanted)
     assert node.on_disk(0) == ONE
@@ -239,7 +239,7 @@ def test_helper_killed_while_closing_waits_again(
     tmp_path: Path, node: Node, wanted: dict[str, str]
 ) -> None:
     node.apply(a="rw")
-    _write_under_way(node, "a")
+    _write_in_progress(node, "a")
     mortal = HelperProcess(tmp_path)
     with hanging(node):
         with pytest.raises(DeadlineExceeded):
@@ -259,7 +259,7 @@ def test_helper_killed_while_closing_waits_again(
 
 def test_remove_waits_for_running_writes(helper: HelperProcess, node: Node) -> None:
     node.apply(a="rw")
-    _write_under_way(node, "a")
+    _write_in_progress(node, "a")
     with hanging(node):
         with pytest.raises(DeadlineExceeded):
             target(helper, deadline=1.0).remove(node.id)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""The helper's apply killed between any two of its lines, and repeated."""
+"""The helper's apply, killed between any two of its lines and repeated."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ pytest_plugins = ["tests.system.lio_fixtures"]
 _OURS = str(Path(lunshare.drivers.helper.__file__).parent)
 _SHOTS = 24
 _PORTALS = (Portal("127.0.0.1", PORT),)
-#: What is there, and what is wanted then: each host goes each way that there is.
+#: The state before and the wanted state: together they have every change of a host.
 _CHANGES = [
     ({}, {"a": "rw", "b": "ro"}),
     ({"a": "rw", "b": "ro", "c": "rw", "d": "ro"}, {"a": "ro", "b": "rw", "c": "rw"}),
@@ -64,7 +64,7 @@ def _dying(node: Node, line: int, **wanted: str) -> bool:
 def test_next_apply_completes_one_killed_at_any_line(
     node: Node, before: dict[str, str], after: dict[str, str]
 ) -> None:
-    """Shots at lines spread over all of it; each run has others."""
+    """The lines are spread over all of apply, and differ in each run."""
     seed = random.randrange(2**32)
     print("seed", seed)
     chosen, most, shots = random.Random(seed), 1, 0

@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Read-only against a hostile root on the reading host, and what writers keep.
+"""Read-only access against a hostile root on the host, and the features of writers.
 
-On a device and on a file of a share; docs/decisions/0013 has the two LUNs.
+On a device and on a file of a share; docs/decisions/0013 explains the two LUNs.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ from pathlib import Path
 import pytest
 
 from lunshare.drivers.targets.lio import LioTarget
-from tests.system.crafted import commands
-from tests.system.hostile import PORTAL, Hostile, table
+from tests.system.hostile_host import PORTAL, Hostile, table
 from tests.system.hosts import Traffic
 from tests.system.kernel import dismantle
 from tests.system.lio_checks import ONE, TWO
@@ -36,14 +35,15 @@ from tests.system.lio_node import (
 from tests.system.nfs_fixtures import server
 from tests.system.nfs_server import NfsServer
 from tests.system.raw_iscsi import FLAGS, TASK_FUNCTIONS, RawSession
+from tests.system.scsi_commands import commands
 
 __all__ = ["server"]
 pytestmark = pytest.mark.system
 pytest_plugins = ["tests.system.lio_fixtures"]
 
-_AT = 4096  # where the writers write, in blocks; nothing crafted aims there
+_AT = 4096  # block of the writers; scsi_commands.py uses only the first
 _CONFLICT = 0x18
-# LIO goes by the flag: one of these without data going out is done as a READ.
+# LIO decides by the flag: without data-out one of these is done as a READ.
 _READ_ALL_THE_SAME = {
     *(f"WRITE({length})" for length in (6, 10, 12, 16)),
     "WRITE AND VERIFY(10)",
@@ -54,23 +54,23 @@ _WERO = 5  # write exclusive, registrants only
 
 @pytest.fixture(params=["device", "file"])
 def disk(request: pytest.FixtureRequest) -> Iterator[Node]:
-    """A volume on a device, then one on a file."""
+    """A volume on a device, then a volume on a file."""
     if request.param == "device":
         yield request.getfixturevalue("node")
         return
-    made = FileNode(
+    created = FileNode(
         request.getfixturevalue("helper"),
         request.getfixturevalue("driver"),
         request.getfixturevalue("server"),
     )
-    yield made
-    made.close()
+    yield created
+    created.close()
 
 
 def test_read_only_host_changes_and_blocks_nothing(
     disk: Node, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Every command with each flag, and LUN resets, beside two writers at work."""
+    """Every command with each flag, and LUN resets, while two writers do I/O."""
     before = _filled(disk)
     disk.apply(a="rw", c="rw", d="rw", b="ro")
     a, c, outsider = (disk.login(host) for host in "acd")
@@ -87,11 +87,11 @@ def test_read_only_host_changes_and_blocks_nothing(
             for flag in FLAGS:
                 answers[name, flag] = hostile.command(cdb, flag, data)
             for traffic in (one, two):
-                traffic.goes_on()
+                traffic.wait_for_progress()
         for name in TASK_FUNCTIONS:
             answers[name, "task"] = hostile.task(name)
             for traffic in (one, two):
-                traffic.goes_on()
+                traffic.wait_for_progress()
         assert hostile.reads() == "GOOD"
         for traffic in (one, two):
             traffic.stop()
@@ -122,7 +122,7 @@ def test_writers_have_all_disk_features_beside_a_reader(disk: Node) -> None:
         assert raw.command(cdb, "W", copy) == "GOOD"
     assert b.read(0, 2) == TWO * 2
     attributes = disk.backstore() / "attrib"
-    discards = not isinstance(disk, FileNode)  # a file's holes are not offered
+    discards = not isinstance(disk, FileNode)  # a file has no UNMAP
     for name in ("emulate_tpu", "emulate_tpws"):
         assert (attributes / name).read_text().strip() == str(int(discards))
     if discards:
@@ -134,7 +134,7 @@ def test_writers_have_all_disk_features_beside_a_reader(disk: Node) -> None:
 
 
 def test_reader_sees_each_write_at_once(disk: Node) -> None:
-    """By both read paths: what one command wrote, and what is under a page cache."""
+    """On both read paths: right after a write, and with a filled page cache."""
     disk.apply(a="rw", b="ro")
     a, b = disk.login("a"), disk.login("b")
     for turn in range(200):
@@ -157,14 +157,14 @@ def test_exclusive_reservation_does_not_stop_readers(disk: Node) -> None:
 # iscsi-test-cu
 
 _FAMILIES = ["Pr*", "Reserve6", "CompareAndWrite", "WriteSame1*", "Unmap"]
-#: What LIO itself fails: the same tests with one LUN for all (6.1 and 6.12).
+#: Known failures of LIO; they are the same with one LUN for all (6.1 and 6.12).
 _KNOWN = {"CompareAndWrite.Simple", "CompareAndWrite.Miscompare"}
 
 
 def test_iscsi_test_cu_finds_nothing_writable(disk: Node) -> None:
-    """Two refusals have another sense: with max_write_same_len=0 it is 05h/24h."""
+    """Two refusals have another sense: 05h/24h, because max_write_same_len=0."""
     disk.apply(a="rw", b="ro")
-    output = _judged(disk, "ReadOnly", "b", "b")
+    output = _run_iscsi_test_cu(disk, "ReadOnly", "b", "b")
     wrong = set(re.findall(r"\[FAILED\] (\w+) failed with wrong sense\.", output))
     assert wrong == {"WRITESAME10", "WRITESAME16"}
     assert output.count("[FAILED]") == len(wrong), output
@@ -175,14 +175,14 @@ def test_iscsi_test_cu_finds_what_writers_need(disk: Node) -> None:
     failed = set()
     with Traffic(disk.login("b"), "ro", pause=0.05) as reading:
         for family in _FAMILIES:
-            output = _judged(disk, family, "a", "c")
+            output = _run_iscsi_test_cu(disk, family, "a", "c")
             failed |= set(re.findall(r"Suite (\w+), Test (\w+) had failures", output))
-        reading.goes_on()
+        reading.wait_for_progress()
         reading.stop()
     assert {".".join(each) for each in failed} == _KNOWN
 
 
-# which LUN a host has
+# Which LUN a host has
 
 
 def test_only_a_reader_of_an_older_version_changes_its_lun(disk: Node) -> None:
@@ -215,7 +215,7 @@ def test_readers_lun_exists_while_there_are_readers(disk: Node) -> None:
 
 
 def test_read_returns_no_other_bytes_while_a_mode_changes(disk: Node) -> None:
-    """The kernel reads a LUN 0 that is not mapped as GOOD, from its own memory."""
+    """For an unmapped LUN 0 the kernel answers reads with GOOD and its own memory."""
     before = _filled(disk)[:BLOCK]
     disk.apply(a="rw", b="ro")
     seen: set[bytes] = set()
@@ -232,7 +232,7 @@ def test_read_returns_no_other_bytes_while_a_mode_changes(disk: Node) -> None:
     assert seen == {before}
 
 
-# which disk a backstore holds
+# Which disk a backstore has
 
 
 def test_recreated_device_is_exported_anew(node: Node) -> None:
@@ -265,7 +265,7 @@ def test_replaced_file_is_exported_anew(
         node.close()
 
 
-# persistent reservations that outlive the target
+# Persistent reservations that survive the target
 
 
 def test_target_restores_registrations_except_of_detached_hosts(
@@ -275,10 +275,10 @@ def test_target_restores_registrations_except_of_detached_hosts(
     for host in "acd":
         key = f"writer-{host}".encode()
         _reserve_out(disk.login(host), 6, bytes(8) + key, lasting=True)
-    disk.apply(a="rw", c="rw")  # d leaves
-    disk.apply(a="rw", c="rw", d="rw")  # and comes back without a key
+    disk.apply(a="rw", c="rw")  # d is detached
+    disk.apply(a="rw", c="rw", d="rw")  # and attached again, without a key
     _lost(disk)
-    disk.apply(a="rw", d="rw")  # c is not known any more
+    disk.apply(a="rw", d="rw")  # c is detached
     assert _keys(disk.login("a")) == {b"writer-a"}
     disk.apply(a="rw", c="rw", d="rw")
     assert _keys(disk.login("c")) == {b"writer-a"}
@@ -288,7 +288,7 @@ def test_target_restores_registrations_except_of_detached_hosts(
 
 
 def _filled(node: Node) -> bytes:
-    """Have no block like another."""
+    """Fill the disk so that every block differs."""
     data = os.urandom(MIB) * (SIZE // MIB)
     with open(node.disk.path, "r+b") as file:
         file.write(data)
@@ -324,7 +324,7 @@ def _caw(session: Session, at: int, old: bytes, new: bytes) -> None:
     session.command(cdb, WRITE, 2 * BLOCK, old + new)
 
 
-def _judged(node: Node, family: str, one: str, two: str) -> str:
+def _run_iscsi_test_cu(node: Node, family: str, one: str, two: str) -> str:
     url = f"iscsi://{PORTAL}/{node.iqn}/0"
     line = ["iscsi-test-cu", "-n", "-d", "-f", "-i", initiator(one)]
     line += ["-I", initiator(two), "-t", f"SCSI.{family}", url]
@@ -334,7 +334,7 @@ def _judged(node: Node, family: str, one: str, two: str) -> str:
 
 
 def _older(node: Node, host: str) -> None:
-    """As a version with one LUN for all left a reader."""
+    """Map a reader as a version with one LUN for all did."""
     acl = node.acl(host)
     (acl / "lun_0").mkdir(parents=True)
     (acl / "lun_0/lun").symlink_to(node.group / "lun/lun_0")
@@ -349,7 +349,7 @@ def _lun(node: Node, host: str) -> str:
 
 
 def _lost(node: Node) -> None:
-    """All of the target is gone, as after a power cut."""
+    """Remove all of the target, as after a power cut."""
     (node.group / "enable").write_text("0")
     dismantle(node.group.parent)
     for store in CONFIGFS.glob(f"core/*/{node.name}*"):

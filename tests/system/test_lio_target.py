@@ -29,7 +29,7 @@ pytest_plugins = ["tests.system.lio_fixtures"]
 
 _TURNS = 25
 
-# modes
+# Modes
 
 
 def test_each_host_does_what_its_mode_allows(node: Node) -> None:
@@ -77,7 +77,7 @@ def test_change_to_ro_ends_the_session(node: Node) -> None:
     assert node.live() == {"a": "ro", "b": "rw"}
 
 
-# minimal difference
+# The smallest difference
 
 
 def test_hosts_with_the_wanted_access_are_not_disturbed(node: Node) -> None:
@@ -120,7 +120,7 @@ def test_identity_belongs_to_the_volume(node: Node) -> None:
     assert node.login("a").serial == node.id
 
 
-# credentials and portals
+# Credentials and portals
 
 
 def test_host_authenticates_with_its_own_secret(node: Node) -> None:
@@ -140,7 +140,7 @@ def test_host_authenticates_with_its_own_secret(node: Node) -> None:
 
 @pytest.mark.parametrize("first", ["0x", "0X", "0b", "0B"])
 def test_chap_name_that_reads_as_a_number_is_refused(node: Node, first: str) -> None:
-    """Why we never make such a name; the same behind a letter will do."""
+    """Therefore lunshare never creates such a name; with a letter in front it works."""
     for name, comes_in in ((f"{first}eMc3", False), (f"a{first}eMc3", True)):
         key = Auth(name, f"{first}secret-of-a")
         node.driver.apply(Export(node.id, node.disk, (node.connector("a", "rw", key),)))
@@ -168,7 +168,7 @@ def test_portal_is_created_while_the_last_of_its_address_is_removed(
     assert [each.join() for each in under_way] == [None] * 3
 
 
-# what is not ours
+# Foreign targets
 
 
 def test_foreign_targets_are_neither_listed_nor_changed(node: Node) -> None:

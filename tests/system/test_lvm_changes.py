@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Changes stopped in their middle, a contrary lvm.conf, two backends in a group."""
+"""Stopped changes, an lvm.conf with opposite settings, two backends in a group."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ __all__ = ["group", "root"]
 pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
 
 LOCAL = Path("/etc/lvm/lvmlocal.conf")
-# The opposite of everything that the drivers depend on.
-CONTRARY = """
+# The opposite of every setting that the drivers depend on.
+OPPOSITE = """
 report { binary_values_as_numeric=1 compact_output=1 list_item_separator=";" }
 log { report_command_log=1 command_names=1 }
 global { wait_for_locks=0 }
@@ -56,18 +56,18 @@ def thick(root: Root) -> LvmVolumes:
 
 @pytest.fixture
 def volume(thin: LvmVolumes) -> Iterator[Volume]:
-    made = new_volume(8 * MIB)
-    thin.create(made)
-    yield made
-    thin.delete(made.id)
+    created = new_volume(8 * MIB)
+    thin.create(created)
+    yield created
+    thin.delete(created.id)
 
 
-# A write takes 60 times as long, and one lies between suspend and resume.
+# A write takes 60 times as long; one write is between suspend and resume.
 _LOOK_SECONDS = 0.005
 
 
 class Slow:
-    """A volume group on a disk whose writes can be made slow (dm-delay)."""
+    """A volume group on a disk whose writes can be delayed (dm-delay)."""
 
     name, _disk = f"lunshare-slow-{os.getpid()}", f"kit-slow-{os.getpid()}"
 
@@ -83,12 +83,12 @@ class Slow:
         run("lvcreate", "-y", *pool, self.name)
 
     def delay(self, milliseconds: int) -> None:
-        """From now on each write takes so long."""
+        """Delay each write from now on."""
         run("dmsetup", "reload", self._disk, "--table", self._table(milliseconds))
         run("dmsetup", "resume", self._disk)
 
     def _table(self, milliseconds: int) -> str:
-        # Not from its beginning: LVM would find its own header on the loop device too.
+        # Not from its start: LVM would find its header on the loop device too.
         sectors, start = 256 * MIB // 512, MIB // 512
         where = f"{self._loop} {start}"
         reads, writes = f"{where} 0", f"{where} {milliseconds}"
@@ -102,9 +102,9 @@ class Slow:
 
 @pytest.fixture(scope="module")
 def slow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slow]:
-    made = Slow(tmp_path_factory.mktemp("slow"))
-    yield made
-    made.close()
+    created = Slow(tmp_path_factory.mktemp("slow"))
+    yield created
+    created.close()
 
 
 class Stopper:
@@ -122,7 +122,7 @@ class Stopper:
     def _stop(self) -> None:
         wait_until(lambda: _running("lvcreate", self._slow.name))
         (pid,) = _running("lvcreate", self._slow.name)
-        # Not wait_until, whose pauses grow to the length of what is looked for.
+        # Not wait_until: its pauses become longer than the state that is searched.
         while not self.suspended():
             assert _state(pid), "lvcreate has ended, and was not seen to suspend"
             time.sleep(_LOOK_SECONDS)
@@ -133,9 +133,9 @@ class Stopper:
         self._stopping.value()
         wait_until(lambda: _state(self.pid) == "T")
         assert self.suspended()
-        self._slow.delay(0)  # what comes now is slow for no other reason
+        self._slow.delay(0)  # from now on only the stopped process delays
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         self._end(signal.SIGCONT)
 
     def kill(self) -> None:
@@ -168,10 +168,10 @@ def _running(program: str, group: str) -> list[int]:
 @pytest.fixture
 def on_slow(root: Root, slow: Slow) -> Iterator[Volume]:
     """A volume on that disk."""
-    made = new_volume(8 * MIB)
-    build_lvm(root, volume_group=slow.name).create(made)
-    yield made
-    build_lvm(root, volume_group=slow.name).delete(made.id)
+    created = new_volume(8 * MIB)
+    build_lvm(root, volume_group=slow.name).create(created)
+    yield created
+    build_lvm(root, volume_group=slow.name).delete(created.id)
 
 
 def _snapshot(volume: Volume) -> Snapshot:
@@ -199,7 +199,7 @@ def test_next_change_waits_for_one_stopped_before_resume(root, slow, on_slow) ->
                 call()
         assert not write.done
     finally:
-        stopper.go_on()
+        stopper.resume()
     write.value()
     assert not stopper.suspended()
     hasty.create_snapshot(snapshot)
@@ -235,14 +235,14 @@ def _write(slow: Slow, volume: Volume) -> None:
 
 
 @pytest.fixture
-def contrary() -> Iterator[None]:
+def opposite_conf() -> Iterator[None]:
     before = LOCAL.read_text() if LOCAL.exists() else ""
-    LOCAL.write_text(CONTRARY)
+    LOCAL.write_text(OPPOSITE)
     yield
     LOCAL.write_text(before)
 
 
-@pytest.mark.usefixtures("contrary")
+@pytest.mark.usefixtures("opposite_conf")
 def test_opposite_lvm_conf_changes_nothing(root, thin, thick, volume) -> None:
     thin.check()
     assert thin.capacity().closed == ""

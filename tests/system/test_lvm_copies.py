@@ -28,11 +28,11 @@ OLD, NEW = b"the snapshot's" * 300, b"written later " * 300
 
 
 class Killed(BaseException):
-    """As kill -9 of the daemon: what runs as root has ended, nobody goes on."""
+    """Acts as kill -9 of the daemon: the root command has ended, its caller is gone."""
 
 
-class Dying:
-    """A door to root behind which the caller dies after so many steps."""
+class KilledRoot:
+    """A root client that raises Killed after a number of calls."""
 
     def __init__(self, root: Root, commands: int) -> None:
         self._root, self._left = root, commands
@@ -53,7 +53,7 @@ class Dying:
 
 
 class Scene:
-    """A volume whose first bytes were OLD in its snapshot, and are NEW now."""
+    """A volume whose first bytes are NEW, and OLD in its snapshot."""
 
     def __init__(self, root: Root, **options: Any) -> None:
         self._root, self._options = root, options
@@ -66,11 +66,11 @@ class Scene:
         fill(self.volume.name, NEW)
 
     def again(self, commands: int = -1) -> LvmVolumes:
-        """The driver of the next life, which ends after so many commands."""
-        return build_lvm(Dying(self._root, commands), **self._options)
+        """A new driver, which is killed after this number of commands."""
+        return build_lvm(KilledRoot(self._root, commands), **self._options)
 
     def bytes(self) -> bytes:
-        """What the volume begins with."""
+        """The first bytes of the volume."""
         path = Path(self.driver.disk(self.volume.id).path)
         with path.open("rb", buffering=0) as file:
             return file.read(len(OLD))
@@ -78,94 +78,94 @@ class Scene:
     def clear(self) -> None:
         self.driver.delete_snapshot(self.snapshot.id)
         self.driver.delete(self.volume.id)
-        settle(self.driver)
+        wipe_all(self.driver)
 
 
-def settle(driver: LvmVolumes) -> None:
-    """Wipe what was deleted."""
+def wipe_all(driver: LvmVolumes) -> None:
+    """Wipe all deleted disks."""
     for left in driver.wipes():
         assert driver.wipe(left.name, left.size) is None
 
 
 @contextlib.contextmanager
 def scene(root: Root, **options: Any) -> Iterator[Scene]:
-    made = Scene(root, **options)
-    yield made
-    made.clear()
+    created = Scene(root, **options)
+    yield created
+    created.clear()
 
 
 def names() -> set[str]:
     return set(run("lvs", "--noheadings", "-o", "lv_name", GROUP).split())
 
 
-# reverts
+# Reverts
 
 
 @pytest.mark.parametrize("steps", [2, 3])
 def test_killed_thin_revert_leaves_a_disk_and_is_completed(root, steps):
-    with scene(root) as made:
+    with scene(root) as created:
         with pytest.raises(Killed):
-            made.again(steps).revert(made.snapshot)
-        assert f"{made.volume.name}.revert" in names()
-        assert (made.volume.name in names()) is (steps < 3)
-        again = made.again()
+            created.again(steps).revert(created.snapshot)
+        assert f"{created.volume.name}.revert" in names()
+        assert (created.volume.name in names()) is (steps < 3)
+        again = created.again()
         again.check()
-        assert made.bytes() == (OLD if steps == 3 else NEW)
-        assert made.volume.id in {disk.volume_id for disk in again.disks()}
-        again.revert(made.snapshot)
-        assert made.bytes() == OLD
-        assert again.snapshots() == (made.snapshot.id,)
-        assert f"{made.volume.name}.revert" not in names()
+        assert created.bytes() == (OLD if steps == 3 else NEW)
+        assert created.volume.id in {disk.volume_id for disk in again.disks()}
+        again.revert(created.snapshot)
+        assert created.bytes() == OLD
+        assert again.snapshots() == (created.snapshot.id,)
+        assert f"{created.volume.name}.revert" not in names()
 
 
 def test_killed_thin_revert_is_completed_without_check(root):
-    with scene(root) as made:
+    with scene(root) as created:
         with pytest.raises(Killed):
-            made.again(3).revert(made.snapshot)
-        made.again().revert(made.snapshot)
-        assert made.bytes() == OLD
+            created.again(3).revert(created.snapshot)
+        created.again().revert(created.snapshot)
+        assert created.bytes() == OLD
 
 
 def test_volume_with_a_killed_revert_is_deleted_completely(root):
-    with scene(root) as made:
+    with scene(root) as created:
         with pytest.raises(Killed):
-            made.again(2).revert(made.snapshot)
-        made.again().delete(made.volume.id)
-        assert not {name for name in names() if made.volume.id in name}
+            created.again(2).revert(created.snapshot)
+        created.again().delete(created.volume.id)
+        assert not {name for name in names() if created.volume.id in name}
 
 
 @pytest.mark.parametrize("steps", [2, 3, 4])
 def test_killed_thick_revert_is_completed(root, steps):
-    with scene(root, lvm_type="default") as made:
+    with scene(root, lvm_type="default") as created:
         with pytest.raises(Killed):
-            made.again(steps).revert(made.snapshot)
-        again = made.again()
+            created.again(steps).revert(created.snapshot)
+        again = created.again()
         again.check()
-        assert made.bytes() == (NEW if steps == 2 else OLD)
-        again.revert(made.snapshot)
-        assert made.bytes() == OLD
-        assert again.snapshots() == (made.snapshot.id,)
+        assert created.bytes() == (NEW if steps == 2 else OLD)
+        again.revert(created.snapshot)
+        assert created.bytes() == OLD
+        assert again.snapshots() == (created.snapshot.id,)
         assert "revert" not in run("lvs", "--noheadings", "-o", "lv_tags", GROUP)
 
 
 def test_revert_waits_for_a_postponed_merge(root):
-    with scene(root, lvm_type="default") as made:
-        name = f"{GROUP}/{made.snapshot.name}"
-        held = os.open(f"/dev/{GROUP}/{made.volume.name}", os.O_RDONLY)
+    with scene(root, lvm_type="default") as created:
+        name = f"{GROUP}/{created.snapshot.name}"
+        held = os.open(f"/dev/{GROUP}/{created.volume.name}", os.O_RDONLY)
         said = run("lvconvert", "--yes", "--mergesnapshot", name)
         os.close(held)
         assert "next activation" in said
-        run("lvchange", "--addtag", f"revert-{made.snapshot.id}", name_of(made))
-        made.again().revert(made.snapshot)
-        assert made.bytes() == OLD
-        assert made.driver.snapshots() == (made.snapshot.id,)
+        run("lvchange", "--addtag", f"revert-{created.snapshot.id}", name_of(created))
+        created.again().revert(created.snapshot)
+        assert created.bytes() == OLD
+        assert created.driver.snapshots() == (created.snapshot.id,)
 
 
-def name_of(made: Scene) -> str:
-    return f"{GROUP}/{made.volume.name}"
+def name_of(created: Scene) -> str:
+    return f"{GROUP}/{created.volume.name}"
 
 
-# thick snapshots
+# Thick snapshots
 
 
 def test_overflowed_snapshot_is_never_read(root):
@@ -188,20 +188,20 @@ def test_overflowed_snapshot_is_never_read(root):
         assert file.read(len(new)) == new
     thick.delete_snapshot(snapshot.id)
     thick.delete(volume.id)
-    settle(thick)
+    wipe_all(thick)
 
 
 def test_full_reserve_survives_a_full_rewrite_and_forbids_extend(root):
-    with scene(root, lvm_type="default") as made:
-        thick, size = made.driver, made.driver.disk(made.volume.id).size
-        fill(made.volume.name, b"y" * size)
+    with scene(root, lvm_type="default") as created:
+        thick, size = created.driver, created.driver.disk(created.volume.id).size
+        fill(created.volume.name, b"y" * size)
         before = names()
         with pytest.raises(Unsupported, match="has snapshots"):
-            thick.extend(Volume(made.volume.id, 2 * size))
-        assert thick.disk(made.volume.id).size == size
+            thick.extend(Volume(created.volume.id, 2 * size))
+        assert thick.disk(created.volume.id).size == size
         assert names() == before
-        thick.revert(made.snapshot)
-        whole = Path(f"/dev/{GROUP}/{made.volume.name}").read_bytes()
+        thick.revert(created.snapshot)
+        whole = Path(f"/dev/{GROUP}/{created.volume.name}").read_bytes()
         assert whole == OLD + bytes(size - len(OLD))
 
 
@@ -209,7 +209,7 @@ def test_snapshot_larger_than_free_space_is_refused(root):
     thick, volume = build_lvm(root, lvm_type="default"), new_volume(8 * MIB)
     snapshot = Snapshot(str(uuid.uuid4()), volume.id, volume.size)
     thick.create(volume)
-    room = thick.capacity().free - 8 * MIB  # and the table needs more than that
+    room = thick.capacity().free - 8 * MIB  # and the table of exceptions needs more
     run("lvcreate", "-y", "-Wn", f"-L{room}b", "-n", "kit-filler", GROUP)
     try:
         with pytest.raises(NoSpace):
@@ -218,10 +218,10 @@ def test_snapshot_larger_than_free_space_is_refused(root):
     finally:
         run("lvremove", "-y", f"{GROUP}/kit-filler")
     thick.delete(volume.id)
-    settle(thick)
+    wipe_all(thick)
 
 
-# wipes
+# Wipes
 
 
 def test_killed_wipe_continues_and_frees_only_zeros(root):
@@ -234,12 +234,12 @@ def test_killed_wipe_continues_and_frees_only_zeros(root):
     assert (wipe.size, wipe.left) == (12 * MIB, 12 * MIB)
     # The group's extent size, the head, and the end are zeros; it did not shrink.
     with pytest.raises(Killed):
-        build_lvm(Dying(root, 3), lvm_type="default").wipe(wipe.name, 5 * MIB)
+        build_lvm(KilledRoot(root, 3), lvm_type="default").wipe(wipe.name, 5 * MIB)
     again = build_lvm(root, lvm_type="default")
     assert again.wipes() == (wipe,)
     left = again.wipe(wipe.name, 5 * MIB)
     assert left is not None
-    # A step frees whole extents, and no more than it may wipe.
+    # A step frees complete extents, and at most what it may wipe.
     assert left.left == 8 * MIB
     assert again.wipe(wipe.name, 1) is not None
     assert again.wipes()[0].left == 4 * MIB
@@ -258,12 +258,12 @@ def _extents(name: str) -> list[str]:
     return run("lvs", *fields, f"{GROUP}/{name}").split()
 
 
-# a pool that is full
+# A full pool
 
 
 @pytest.fixture
 def tiny() -> Iterator[str]:
-    """A thin pool of its own, that fails writes as soon as it is full."""
+    """A separate thin pool, which fails writes when it is full."""
     run("lvcreate", "-y", "--type", "thin-pool", "-L16m", "-n", "tiny", GROUP)
     run("lvchange", "--errorwhenfull", "y", f"{GROUP}/tiny")
     yield "tiny"

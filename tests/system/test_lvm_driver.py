@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""The LVM driver on a real volume group: the kit, and what is LVM's own."""
+"""The LVM driver on a real volume group: the kit, and tests of LVM only."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ from tests.system.lvm_kit import (
 from tests.system.waiting import wait_until
 
 __all__ = ["group", "root"]
-# A verb that is killed at each of its steps is a hundred commands of LVM, which take
-# a second each where the guest is emulated.
+# A verb that is killed at each of its steps runs a hundred commands of LVM, a second
+# each in an emulated guest.
 pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]
 
 
@@ -50,7 +50,7 @@ class TestThick(ThickFixtures, VolumeContract):
 
 
 class Counting:
-    """A door to root that counts the commands."""
+    """A root client that counts the commands."""
 
     def __init__(self, root: Root) -> None:
         self._root, self.commands = root, []  # type: Root, list[tuple[str, ...]]
@@ -128,7 +128,7 @@ def test_pool_stats_of_an_unchanged_group_run_no_lvm_command(root, thin, volume)
         looking.check()
         known = looking.capacity()
     assert [argv[0] for argv in counting.commands] == ["dmsetup"]
-    # Nothing of this is a commit.
+    # None of these is a commit.
     run("lvchange", "-an", f"{GROUP}/{volume.name}")
     looking.check()
     assert Path(f"/dev/{GROUP}/{volume.name}").exists()
@@ -190,7 +190,7 @@ def test_create_waits_for_a_running_wipe_of_its_extents(root):
     wipe = os.open(f"/dev/{GROUP}/{part}", os.O_RDONLY)
     making = threading.Thread(target=thick.create, args=(volume,))
     making.start()
-    # The second try comes after the first was refused.
+    # The second attempt comes after the first was refused.
     wait_until(lambda: [words[0] for words in asked.commands].count("lvremove") > 1)
     os.close(wipe)
     making.join(60)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""What others do to the volume group: claim it, rename it, open its volumes."""
+"""What others do with a volume group: claim it, rename it, open its volumes."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""A volume's bytes go from a logical volume into a file of a share, and back."""
+"""Copies of a volume's bytes: from a logical volume to a file on a share, and back."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ def test_bytes_are_copied_both_ways_and_zeros_use_no_space(
         device.write(data)
         os.fsync(device.fileno())
 
-    file = _moved(lvm, nfs, volume)
+    file = _migrated(lvm, nfs, volume)
     assert file.kind is DiskKind.FILE
     assert Path(file.path).stat().st_blocks * 512 < SIZE // 2
-    device_again = _moved(nfs, lvm, volume)
+    device_again = _migrated(nfs, lvm, volume)
     with open(device_again.path, "rb") as device:
         device.seek(5 * MIB - 1024)
         assert device.read(len(data)) == data
@@ -56,7 +56,7 @@ def test_bytes_are_copied_both_ways_and_zeros_use_no_space(
         lvm.wipe(left.name, left.size)
 
 
-def _moved(old: VolumeDriver, new: VolumeDriver, volume: Volume) -> Disk:
+def _migrated(old: VolumeDriver, new: VolumeDriver, volume: Volume) -> Disk:
     new.create(volume)
     new.fill(volume, old.disk(volume.id))
     old.delete(volume.id)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""The kit on a real NFS server, and what servers do to their clients."""
+"""The kit on a real NFS server, and failures of servers."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ class TestPreallocated(NfsFixtures, VolumeContract):
 
 @pytest.fixture
 def build(root: Root, server: NfsServer) -> Build:
-    def made(root: Root = root, **given: Any) -> NfsVolumes:
+    def created(root: Root = root, **given: Any) -> NfsVolumes:
         options = share_options(server.share, str(BASE), **given)
         driver = NfsVolumes("test", options, root)
         driver.check()
         return driver
 
-    return made
+    return created
 
 
 def snapshot_of(volume: Volume) -> Snapshot:
@@ -60,7 +60,7 @@ def snapshot_of(volume: Volume) -> Snapshot:
 
 
 def test_installed_helper_mounts_in_the_nodes_own_namespace(build) -> None:
-    """Through its unit's sandbox: what it mounts, this process sees."""
+    """Through its unit's sandbox: this process sees its mounts."""
     driver = build()
     point = driver.options["nfs_mount_point_base"]
     [path] = Path(point).iterdir()
@@ -87,11 +87,11 @@ def test_snapshot_is_a_clone_that_uses_no_space(build, server) -> None:
     assert before - driver.capacity().free < MIB
     driver.delete_snapshot(snapshot.id)
     driver.delete(volume.id)
-    server.settle()
+    server.wait_for_free_space()
 
 
 def test_server_copies_when_clones_are_off(build) -> None:
-    """NFS 4.2 COPY: the bytes do not come here and go back."""
+    """NFS 4.2 COPY: the bytes do not pass through this node."""
     driver, volume = build(nfs_clone=False), new_volume(SIZE)
     data = os.urandom(SIZE)
     Path(driver.create(volume).path).write_bytes(data)
@@ -104,7 +104,7 @@ def test_server_copies_when_clones_are_off(build) -> None:
 
 
 def test_server_with_nfs_41_gets_zeros_and_copies(build, server, root) -> None:
-    """No ALLOCATE and no CLONE: room is taken by zeros, snapshots are copies."""
+    """No ALLOCATE and no CLONE: zeros allocate the space, snapshots are copies."""
     point = server.share.point(str(BASE))
     with contextlib.suppress(AssertionError):
         run("umount", point)
@@ -143,7 +143,7 @@ def test_dead_server_is_reported_in_time_and_recovers(build, server) -> None:
         assert time.monotonic() - started < 30
     wait_until(lambda: works(driver), 90)
     assert path.read_bytes() == b"before".ljust(SIZE, b".")
-    patient = build(nfs_timeout=60.0)  # locks are asked for after the grace time
+    patient = build(nfs_timeout=60.0)  # locks are answered after the grace time
     for disk in patient.disks():
         patient.delete(disk.volume_id)
 
@@ -207,7 +207,7 @@ def test_stale_share_is_mounted_again(build, server) -> None:
 
 
 def test_disk_that_qemu_has_open_is_not_changed(build) -> None:
-    """Its lock goes through the server: it would be seen from any other node too."""
+    """Its lock is on the server, so every node sees it."""
     driver, volume = build(), new_volume(SIZE)
     line = ["qemu-io", "-f", "raw", driver.create(volume).path]
     pipe = subprocess.PIPE

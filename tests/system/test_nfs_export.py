@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Files of a share as LUNs: the kit's target half, growth, restarts, a dead server."""
+"""Files of a share as LUNs: the kit's target half, extends, restarts, a dead server."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class TestFiles(FileFixtures, TargetContract):
     def test_restart_of_the_helper_changes_nothing(
         self, helper: HelperProcess, build: Callable[[], TargetDriver], one
     ) -> None:
-        """What the kernel got was a descriptor of a process that is gone now."""
+        """The kernel got a descriptor of the helper process that has ended."""
         assert one.disk.kind is DiskKind.FILE
         one.apply(a=Mode.RW, b=Mode.RO)
         session = one.login("a")
@@ -136,13 +136,13 @@ def test_dead_server_affects_only_its_own_volumes(
             assert time.monotonic() - started < IN_TIME
             started = time.monotonic()
             for _ in range(2):
-                made = filer.attach(sound, other, "ro")
-                assert filer.detach(made["id"])[0] == 200
+                created = filer.attach(sound, other, "ro")
+                assert filer.detach(created["id"])[0] == 200
             assert filer.status(theirs)
             assert time.monotonic() - started < IN_TIME
-            traffic.goes_on()
+            traffic.wait_for_progress()
         wait_until(lambda: not down(filer), 90)
-        traffic.goes_on()
+        traffic.wait_for_progress()
     assert session.read(0) == block("before")
     session.write(0, block("after"))
     assert not Live(theirs).gone

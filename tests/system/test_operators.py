@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""What an operator types at night, on the installed node."""
+"""The commands of an operator, on the installed node."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.system.api import Api
 from tests.system.hosts import block
 from tests.system.kernel import Live
 from tests.system.units import run
-from tests.system.volumes import MakeHost, Take
+from tests.system.volumes import BorrowVolume, MakeHost
 
 pytestmark = pytest.mark.system
 
@@ -24,8 +24,8 @@ BIN = Path(sys.executable).parent
 COPIES = Path("/var/lib/lunshare-backup")
 
 
-def said(*words: str) -> tuple[int, str]:
-    """A command's exit code and what it prints."""
+def run_command(*words: str) -> tuple[int, str]:
+    """A command's exit code and output."""
     program, *rest = words
     done = subprocess.run(
         [BIN / program, *rest], capture_output=True, text=True, check=False, timeout=60
@@ -34,15 +34,15 @@ def said(*words: str) -> tuple[int, str]:
 
 
 def test_hosts_and_exports_show_the_kernels_state_and_are_removed(
-    api: Api, take: Take, host: MakeHost
+    api: Api, borrow: BorrowVolume, host: MakeHost
 ) -> None:
-    volume, writer, reader = take(), host("writer"), host("reader")
+    volume, writer, reader = borrow(), host("writer"), host("reader")
     rows = {
         h.name: api.attach(volume, h, m) for h, m in ((writer, "rw"), (reader, "ro"))
     }
     session = writer.login(rows[writer.name]["connection_info"])
     session.write(0, block("operators"))
-    code, text = said("lunshare", "hosts", volume, "--json")
+    code, text = run_command("lunshare", "hosts", volume, "--json")
     lines = {line["host"]: line for line in json.loads(text)}
     assert code == 0, text
     seen = (
@@ -61,21 +61,21 @@ def test_hosts_and_exports_show_the_kernels_state_and_are_removed(
         *(reader.initiator, "ro", "attaching", 0, [], "ro", None),
     ]
 
-    code, text = said("lunshare-helper", "exports")
+    code, text = run_command("lunshare-helper", "exports")
     assert code == 0
     assert f"volume {volume}: 2 hosts, 1 logged in" in text
-    code, text = said("lunshare-helper", "exports", "--remove", volume)
+    code, text = run_command("lunshare-helper", "exports", "--remove", volume)
     assert text.endswith("nothing is removed without --yes\n")
     session.write(0, block("still there"))
-    code, text = said("lunshare-helper", "exports", "--remove", volume, "--yes")
+    code, text = run_command("lunshare-helper", "exports", "--remove", volume, "--yes")
     assert (code, text.startswith("removed: ")) == (0, True)
     assert Live(volume).gone
-    code, text = said("lunshare", "hosts", volume)
+    code, text = run_command("lunshare", "hosts", volume)
     assert code == 5
     assert "the database says ro, the target allows nothing" in text
     for row in rows.values():
         assert api.detach(row["id"])[0] == 200
-    code, text = said("lunshare-helper", "exports", "--remove", volume, "--yes")
+    code, text = run_command("lunshare-helper", "exports", "--remove", volume, "--yes")
     assert (code, text.count("\n")) == (1, 1)
 
 

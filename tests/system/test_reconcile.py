@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""The live target drifts from the database by somebody's hand; it is brought back.
+"""Somebody changes the live target by hand; the next reconcile repairs it.
 
-The daemon here is one of the tests' own, which looks every other second.
+The daemon is started by the tests and reconciles every other second.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ pytestmark = pytest.mark.system
 
 
 @pytest.fixture(scope="module")
-def keen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+def eager(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
     """A daemon that reconciles often."""
     node = {"reconcile_interval": 2}
-    daemon = Daemon(tmp_path_factory.mktemp("keen"), node=node)
+    daemon = Daemon(tmp_path_factory.mktemp("daemon"), node=node)
     try:
         yield daemon.start()
     finally:
@@ -35,110 +35,112 @@ def keen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
 
 
 @pytest.fixture(scope="module")
-def kept(keen: Daemon) -> str:
-    """The one volume of it."""
-    return keen.api.volume()
+def own_volume(eager: Daemon) -> str:
+    """Its only volume."""
+    return eager.api.volume()
 
 
 @pytest.fixture
-def shared(keen: Daemon, kept: str) -> Iterator[str]:
-    """It, with nobody attached before and after."""
-    yield kept
-    for attachment in keen.api.attachments(kept):
-        assert keen.api.detach(attachment["id"])[0] == 200
-    assert Live(kept).gone
+def shared(eager: Daemon, own_volume: str) -> Iterator[str]:
+    """Its volume, without attachments before and after."""
+    yield own_volume
+    for attachment in eager.api.attachments(own_volume):
+        assert eager.api.detach(attachment["id"])[0] == 200
+    assert Live(own_volume).gone
 
 
 def _logged(daemon: Daemon, *words: str) -> bool:
-    """Whether one line of its log has all of these words."""
+    """Whether one line of its log has all these words."""
     assert daemon.process
-    lines = daemon.process.said().splitlines()
+    lines = daemon.process.output().splitlines()
     return any(all(word in line for word in words) for line in lines)
 
 
 def test_wiped_target_is_rebuilt_with_the_same_names_and_secrets(
-    keen: Daemon, shared: str, host: MakeHost, foreign: Foreign
+    eager: Daemon, shared: str, host: MakeHost, foreign: Foreign
 ) -> None:
     writer, reader, live = host("writer"), host("reader"), Live(shared)
-    told = {
-        each.name: keen.api.attach(shared, each, mode)["connection_info"]
+    infos = {
+        each.name: eager.api.attach(shared, each, mode)["connection_info"]
         for each, mode in ((writer, "rw"), (reader, "ro"))
     }
-    session = writer.login(told["writer"])
+    session = writer.login(infos["writer"])
     session.write(0, block("before"))
     serial = session.serial
     assert serial == shared
     live.wipe()
     wanted = {writer.initiator: "rw", reader.initiator: "ro"}
     wait_until(lambda: live.modes() == wanted)
-    wait_until(lambda: not writer.refused(told["writer"]))
-    session = writer.login(told["writer"])
+    wait_until(lambda: not writer.refused(infos["writer"]))
+    session = writer.login(infos["writer"])
     assert session.serial == serial
     assert session.read(0) == block("before")
-    assert write_protected(reader.login(told["reader"]))
-    assert _logged(keen, "RECONCILE changed", shared, "target", "made")
+    assert write_protected(reader.login(infos["reader"]))
+    assert _logged(eager, "RECONCILE changed", shared, "target", "made")
     assert foreign.path.exists()
 
 
 def test_access_without_an_attachment_is_closed(
-    keen: Daemon, shared: str, host: MakeHost, foreign: Foreign
+    eager: Daemon, shared: str, host: MakeHost, foreign: Foreign
 ) -> None:
     writer, intruder, live = host("writer"), host("intruder"), Live(shared)
-    info = keen.api.attach(shared, writer)["connection_info"]
+    info = eager.api.attach(shared, writer)["connection_info"]
     with Traffic(writer.login(info), "rw") as traffic:
         before = live.identity(writer.initiator)
         live.intrude(intruder.initiator)
         wait_until(lambda: intruder.initiator not in live.modes())
         assert intruder.refused({**info, "auth_method": None})
         assert live.identity(writer.initiator) == before
-        traffic.goes_on()
+        traffic.wait_for_progress()
     wait_until(
-        lambda: _logged(keen, "RECONCILE changed", shared, intruder.initiator, "closed")
+        lambda: _logged(
+            eager, "RECONCILE changed", shared, intruder.initiator, "closed"
+        )
     )
     assert foreign.path.exists()
 
 
 def test_read_only_host_made_writable_by_hand_is_restricted(
-    keen: Daemon, shared: str, host: MakeHost
+    eager: Daemon, shared: str, host: MakeHost
 ) -> None:
     writer, reader, live = host("writer"), host("reader"), Live(shared)
-    info = keen.api.attach(shared, writer)["connection_info"]
-    mine = keen.api.attach(shared, reader, "ro")["connection_info"]
+    info = eager.api.attach(shared, writer)["connection_info"]
+    mine = eager.api.attach(shared, reader, "ro")["connection_info"]
     session = reader.login(mine)
     with Traffic(writer.login(info), "rw") as traffic:
         before = live.identity(writer.initiator)
         live.protect(reader.initiator, "0")
         wait_until(lambda: live.modes()[reader.initiator] == "ro")
-        # No write that came in meanwhile is still under way: the session ended.
+        # No write that came in meanwhile is still running: the session ended.
         wait_until(lambda: not session.alive)
         assert write_protected(reader.login(mine))
         assert live.identity(writer.initiator) == before
-        traffic.goes_on()
-    wait_until(lambda: _logged(keen, "RECONCILE changed", shared, reader.initiator))
+        traffic.wait_for_progress()
+    wait_until(lambda: _logged(eager, "RECONCILE changed", shared, reader.initiator))
 
 
-def test_orphans_are_reported_and_not_changed(keen: Daemon, api: Api) -> None:
+def test_orphans_are_reported_and_not_changed(eager: Daemon, api: Api) -> None:
     lost = str(uuid.uuid4())
     live = Live(lost)
     size = ("--thin", "--virtualsize", "1g")
-    pool = f"{keen.group}/{keen.group}-pool"
+    pool = f"{eager.group}/{eager.group}-pool"
     run("lvcreate", "-qq", *size, "-n", f"volume-{lost}", pool)
     try:
         live.group.mkdir(parents=True)
-        wait_until(lambda: len(_about(keen.api, lost)) == 2)
-        assert keen.api.call("GET", "/readyz")[0] == 200
+        wait_until(lambda: len(_about(eager.api, lost)) == 2)
+        assert eager.api.call("GET", "/readyz")[0] == 200
         for what in ("export of volume", "disk /dev/"):
-            assert _logged(keen, "left alone", what, lost)
+            assert _logged(eager, "left alone", what, lost)
         assert live.group.exists()
-        assert lost in run("lvs", "-o", "lv_name", keen.group)
+        assert lost in run("lvs", "-o", "lv_name", eager.group)
     finally:
         if live.path.exists():
             live.group.rmdir()
             live.path.rmdir()
-        remove_disk(lost, keen.group)
-    wait_until(lambda: not _about(keen.api, lost))
+        remove_disk(lost, eager.group)
+    wait_until(lambda: not _about(eager.api, lost))
 
 
 def _about(api: Api, volume: str) -> list[str]:
-    """What the node does not know and that has to do with this volume."""
+    """The orphans that belong to this volume."""
     return [sentence for sentence in api.unknown() if volume in sentence]

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""The installed daemon with a scheduler to tell: under its own unit, beside hosts."""
+"""The installed daemon with reports to a scheduler, under its own unit."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from tests.system.waiting import wait_until
 
 pytestmark = pytest.mark.system
 
-# Read after lunshare.conf; what the unit lets the daemon start is so tested too.
+# Read after lunshare.conf; so the unit's limits are tested too.
 _DROP_IN = Path(f"/run/systemd/system/{DAEMON}.d/reports.conf")
 _CONFIG = Path("/run/lunshare-reports.conf")
 _EVENTLET, _OURS = b"-packages/eventlet/", b"-packages/sqlalchemy/"
 
 
 @pytest.fixture
-def told() -> Iterator[Journal]:
-    """The daemon restarted with the URL of a message bus that is not there."""
+def bus_log() -> Iterator[Journal]:
+    """The log of the daemon after a restart with the URL of a missing message bus."""
     url = "rabbit://guest:guest@127.0.0.1:9/"
     _CONFIG.write_text(f"[scheduler]\ntransport_url = {url}\nreport_interval = 1\n")
     _DROP_IN.parent.mkdir(parents=True, exist_ok=True)
@@ -43,10 +43,10 @@ def told() -> Iterator[Journal]:
     systemctl("restart", DAEMON)
 
 
-def test_unit_allows_the_child_that_sends_reports(api: Api, told: Journal) -> None:
-    wait_until(lambda: told.says("[reports] LOST the message bus"), seconds=120)
+def test_unit_allows_the_child_that_sends_reports(api: Api, bus_log: Journal) -> None:
+    wait_until(lambda: bus_log.has_line("[reports] LOST the message bus"), seconds=120)
     assert api.answers()
-    found = re.search(r"\[reports\] STARTED pid=(\d+)", told.text())
+    found = re.search(r"\[reports\] STARTED pid=(\d+)", bus_log.text())
     assert found
     daemon, child = main_pid(DAEMON), int(found[1])
     assert run("ps", "-o", "ppid=,user=", "-p", str(child)).split() == [
@@ -55,7 +55,7 @@ def test_unit_allows_the_child_that_sends_reports(api: Api, told: Journal) -> No
     ]
     assert memory_holds(child, _EVENTLET) == {_EVENTLET: True}
     assert memory_holds(daemon, _OURS, _EVENTLET) == {_OURS: True, _EVENTLET: False}
-    assert not told.says("[reports] ENDED")
+    assert not bus_log.has_line("[reports] ENDED")
     run("kill", "-9", str(child))
-    wait_until(lambda: len(re.findall("STARTED pid=", told.text())) == 2, seconds=60)
+    wait_until(lambda: len(re.findall("STARTED pid=", bus_log.text())) == 2, seconds=60)
     assert api.answers()

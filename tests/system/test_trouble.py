@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""A node that is set up wrong, or whose room is used up: a clear word, no debris."""
+"""A misconfigured or full node: one clear sentence, and nothing incomplete stays."""
 
 from __future__ import annotations
 
@@ -25,36 +25,37 @@ TINY = "lunshare-tiny"
 MIB = 1024**2
 
 
-def _last_words(daemon: MakeDaemon, **wrong: object) -> str:
-    """What a daemon says that cannot start: one sentence, no traceback."""
+def _start_error(daemon: MakeDaemon, **wrong: object) -> str:
+    """The sentence of a daemon that can not start, without a traceback."""
     process = daemon(**wrong).launch()
     assert process.ended() == 1
-    said = process.said()
-    assert "Traceback" not in said
-    (sentence,) = (line for line in said.splitlines() if line.startswith("lunshared: "))
+    message = process.output()
+    assert "Traceback" not in message
+    lines = message.splitlines()
+    (sentence,) = (line for line in lines if line.startswith("lunshared: "))
     return sentence
 
 
 def test_missing_volume_group_is_one_sentence_with_the_remedy(
     daemon: MakeDaemon,
 ) -> None:
-    said = _last_words(daemon, backend={"volume_group": "nowhere"})
-    assert "volume_group nowhere" in said
-    assert "vgcreate nowhere" in said
+    message = _start_error(daemon, backend={"volume_group": "nowhere"})
+    assert "volume_group nowhere" in message
+    assert "vgcreate nowhere" in message
 
 
 def test_missing_thin_pool_is_one_sentence_with_the_remedy(
     daemon: MakeDaemon,
 ) -> None:
-    said = _last_words(daemon, backend={"lvm_pool": "nowhere"})
-    assert "lvm_pool nowhere" in said
-    assert "lvcreate --type thin-pool" in said
+    message = _start_error(daemon, backend={"lvm_pool": "nowhere"})
+    assert "lvm_pool nowhere" in message
+    assert "lvcreate --type thin-pool" in message
 
 
 def test_daemon_without_its_helper_names_what_to_start(daemon: MakeDaemon) -> None:
-    said = _last_words(daemon, helper="/run/nowhere.sock")
-    assert "/run/nowhere.sock" in said
-    assert "restart lunshare-helper.socket" in said
+    message = _start_error(daemon, helper="/run/nowhere.sock")
+    assert "/run/nowhere.sock" in message
+    assert "restart lunshare-helper.socket" in message
 
 
 @pytest.fixture
@@ -77,8 +78,8 @@ def _volumes_in(group: str) -> list[str]:
     return [name for name in listed if name.startswith("volume-")]
 
 
-def _is_refused_without_a_trace(api: Api, group: str, *words: str) -> None:
-    """A creation is 413 and says why; no row and no disk stays."""
+def _assert_refused_without_a_trace(api: Api, group: str, *words: str) -> None:
+    """A create is 413 and names the reason; no row and no disk stays."""
     before = _volumes_in(group)
     status, answer = api.call("POST", "/v3/volumes", {"volume": {"size": 1}})
     assert status == 413, answer
@@ -96,7 +97,7 @@ def test_full_thin_pool_refuses_a_volume_with_the_reason(
     volume = api.volume(shared=False)
     filler = ["dd", "if=/dev/urandom", f"of=/dev/{tiny}/volume-{volume}"]
     run(*filler, "bs=1M", "count=63", "oflag=direct")
-    _is_refused_without_a_trace(api, tiny, f"{tiny}-pool", "full")
+    _assert_refused_without_a_trace(api, tiny, f"{tiny}-pool", "full")
 
 
 def test_full_volume_group_refuses_a_volume_with_the_reason(
@@ -104,9 +105,9 @@ def test_full_volume_group_refuses_a_volume_with_the_reason(
 ) -> None:
     backend = {"volume_group": tiny, "lvm_type": "default"}
     api = daemon(backend=backend).start().api
-    # Taken behind the daemon's back, after it has looked how much there is.
+    # Allocated by hand, after the daemon has read the free space.
     run("lvcreate", "-qq", "-L", "800m", "-n", "somebody", tiny)
-    _is_refused_without_a_trace(api, tiny, tiny)
+    _assert_refused_without_a_trace(api, tiny, tiny)
 
 
 @pytest.fixture
@@ -120,7 +121,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def _fill(path: Path) -> None:
-    """Leave no room; what is there already keeps its own."""
+    """Fill the filesystem; existing files keep their space."""
     with open(path / "filler", "wb", buffering=0) as filler:
         for size in (65536, 4096, 1):
             with contextlib.suppress(OSError):
@@ -136,9 +137,9 @@ def test_full_disk_under_the_database_is_reported_and_leaves_nothing(
     node.state.symlink_to(small_disk)
     api = node.start().api
     volume, stays = api.volume(), host("stays")
-    made = api.attach(volume, stays)
+    created = api.attach(volume, stays)
     live = Live(volume)
-    with Traffic(stays.login(made["connection_info"]), "rw") as traffic:
+    with Traffic(stays.login(created["connection_info"]), "rw") as traffic:
         _fill(small_disk)
         answers = []
         hosts = [host(f"host-{number}") for number in range(40)]
@@ -150,8 +151,8 @@ def test_full_disk_under_the_database_is_reported_and_leaves_nothing(
         assert status == 503, answer
         assert "full" in answer["serviceUnavailable"]["message"]
         assert api.call("DELETE", f"/v3/volumes/{volume}")[0] in (400, 503)
-        told = {each["attachment"]["id"] for _, each in answers} | {made["id"]}
-        traffic.goes_on()
+        told = {each["attachment"]["id"] for _, each in answers} | {created["id"]}
+        traffic.wait_for_progress()
         (small_disk / "filler").unlink()
         path = f"/v3/attachments?volume_id={volume}"
         rows = api.must("GET", path)["attachments"]
@@ -160,7 +161,7 @@ def test_full_disk_under_the_database_is_reported_and_leaves_nothing(
         assert set(live.modes()) == wanted
         again = api.attach(volume, host("again"))
         assert api.detach(again["id"])[0] == 200
-        traffic.goes_on()
+        traffic.wait_for_progress()
     wait_until(lambda: api.call("GET", "/readyz")[0] == 200)
 
 
@@ -172,7 +173,7 @@ def test_second_daemon_on_the_same_state_path_is_refused(
     second.state.symlink_to(first.state)
     process = second.launch()
     assert process.ended() == 1
-    assert "another lunshared already uses state_path" in process.said()
+    assert "another lunshared already uses state_path" in process.output()
     assert first.api.answers()
     second.state.unlink()
 

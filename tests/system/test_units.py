@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""The installed units: killed, restarted, stopped, with hosts at work all the time."""
+"""The installed units: killed, restarted, stopped, while hosts do I/O."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.system.api import Api
 from tests.system.hosts import Host, Traffic, write_protected
 from tests.system.kernel import Live
 from tests.system.units import DAEMON, HELPER, main_pid, systemctl
-from tests.system.volumes import MakeHost, Take
+from tests.system.volumes import BorrowVolume, MakeHost
 from tests.system.waiting import wait_until
 
 pytestmark = pytest.mark.system
@@ -25,24 +25,24 @@ _PAUSE_SECONDS = 0.5
 
 
 class Working:
-    """A volume with a host that writes and one that reads, all the time."""
+    """A volume with one host that writes and one that reads all the time."""
 
     def __init__(self, api: Api, volume: str, hosts: tuple[Host, Host]) -> None:
         self.live = Live(volume)
         self._traffics = []
         self._hosts = hosts
         for each, mode in zip(hosts, ("rw", "ro"), strict=True):
-            made = api.attach(volume, each, mode)
-            api.complete(made["id"])
-            session = each.login(made["connection_info"])
+            created = api.attach(volume, each, mode)
+            api.complete(created["id"])
+            session = each.login(created["connection_info"])
             self._traffics.append(Traffic(session, mode))
         self._before = self._identities()
 
-    def is_undisturbed(self) -> None:
-        """The sessions are those it began with, and every I/O went well."""
+    def assert_undisturbed(self) -> None:
+        """The first sessions still exist, and every I/O has succeeded."""
         assert self._identities() == self._before
         for traffic in self._traffics:
-            traffic.goes_on()
+            traffic.wait_for_progress()
 
     def stop(self) -> None:
         for traffic in self._traffics:
@@ -54,9 +54,9 @@ class Working:
 
 @pytest.fixture
 def working(api: Api, volume: str, host: MakeHost) -> Iterator[Working]:
-    made = Working(api, volume, (host("writer"), host("reader")))
-    yield made
-    made.stop()
+    created = Working(api, volume, (host("writer"), host("reader")))
+    yield created
+    created.stop()
 
 
 def test_restarts_of_daemon_and_helper_disturb_no_host(
@@ -67,36 +67,36 @@ def test_restarts_of_daemon_and_helper_disturb_no_host(
         pid = main_pid(unit)
         systemctl("restart", unit)
         assert main_pid(unit) not in (0, pid)
-        working.is_undisturbed()
-        made = api.attach(volume, third, "ro")
-        assert write_protected(third.login(made["connection_info"]))
-        assert api.detach(made["id"])[0] == 200
-        working.is_undisturbed()
+        working.assert_undisturbed()
+        created = api.attach(volume, third, "ro")
+        assert write_protected(third.login(created["connection_info"]))
+        assert api.detach(created["id"])[0] == 200
+        working.assert_undisturbed()
 
 
 def test_target_matches_the_database_when_the_daemon_is_ready(
-    api: Api, take: Take, host: MakeHost, working: Working
+    api: Api, borrow: BorrowVolume, host: MakeHost, working: Working
 ) -> None:
-    wiped, one, intruder = take(), host("one"), host("intruder")
+    wiped, one, intruder = borrow(), host("one"), host("intruder")
     info = api.attach(wiped, one)["connection_info"]
     systemctl("stop", DAEMON)
-    working.is_undisturbed()
+    working.assert_undisturbed()
     Live(wiped).wipe()
     working.live.intrude(intruder.initiator)
     systemctl("start", DAEMON)
-    # Not waited for: systemctl comes back with READY=1.
+    # No wait here: systemctl returns after READY=1.
     assert Live(wiped).modes() == {one.initiator: "rw"}
     assert intruder.initiator not in working.live.modes()
     assert api.call("GET", "/readyz")[0] == 200
     assert not one.refused(info)
-    working.is_undisturbed()
+    working.assert_undisturbed()
 
 
 @dataclass
 class Client:
-    """One that attaches and detaches a host of its own, again and again.
+    """A client that attaches and detaches its own host repeatedly.
 
-    ``acknowledged`` is what it was told last, None while it does not know.
+    ``acknowledged`` is the outcome of its last answer, None without an answer.
     """
 
     api: Api
@@ -110,7 +110,7 @@ class Client:
     stopping: threading.Event = field(default_factory=threading.Event)
 
     def run(self) -> None:
-        """Until ``stopping`` and an answer; an API that is away is tried again."""
+        """Run until ``stopping`` and an answer; retry while the API is unavailable."""
         try:
             while not self.stopping.is_set() or self.acknowledged is None:
                 try:
@@ -120,8 +120,8 @@ class Client:
         except Exception as error:
             self.error = error
 
-    def goes_on(self) -> None:
-        """Return after three more acknowledgements."""
+    def wait_for_progress(self) -> None:
+        """Return after three more answers."""
         wanted = self.rounds + 3
         wait_until(lambda: self.rounds >= wanted or self.error)
         assert self.error is None, self.error
@@ -131,28 +131,28 @@ class Client:
             self.acknowledged = None
             status, answer = self.api.detach(self.attachment)
             assert status == 200, answer
-            self._told("detached")
+            self._acknowledge("detached")
         elif self.acknowledged == "detached":
             self.acknowledged = None
             status, answer = self.api.create(self.volume, self.host, self.mode)
             assert status == 200, answer
             self.attachment = answer["attachment"]["id"]
-            self._told("attached")
+            self._acknowledge("attached")
         else:
             self._ask()
 
-    def _told(self, outcome: str) -> None:
+    def _acknowledge(self, outcome: str) -> None:
         self.acknowledged = outcome
         self.rounds += 1
 
     def _ask(self) -> None:
-        """What became of a request that was never answered."""
+        """Read the outcome of a request that was not answered."""
         ids = [row["id"] for row in self.api.attachments(self.volume)]
         self.acknowledged = "attached" if ids else "detached"
         self.attachment = ids[0] if ids else ""
 
-    def is_right(self) -> None:
-        """What it was told last is so, in the API and in the kernel."""
+    def assert_consistent(self) -> None:
+        """The last answer holds, in the API and in the kernel."""
         ids = [row["id"] for row in self.api.attachments(self.volume)]
         live = Live(self.volume)
         if self.acknowledged == "attached":
@@ -164,27 +164,27 @@ class Client:
 
 
 def test_killed_daemon_restarts_with_all_acknowledged_changes(
-    api: Api, take: Take, host: MakeHost, working: Working
+    api: Api, borrow: BorrowVolume, host: MakeHost, working: Working
 ) -> None:
     clients = [
-        Client(api, take(), host(f"client-{number}"), mode)
+        Client(api, borrow(), host(f"client-{number}"), mode)
         for number, mode in enumerate(("rw", "ro", "rw"))
     ]
     threads = [threading.Thread(target=client.run, daemon=True) for client in clients]
     for thread in threads:
         thread.start()
     for client in clients:
-        client.goes_on()
+        client.wait_for_progress()
     pid = main_pid(DAEMON)
     systemctl("kill", "--signal=KILL", DAEMON)
-    working.is_undisturbed()
+    working.assert_undisturbed()
     wait_until(lambda: main_pid(DAEMON) not in (0, pid) and api.answers())
-    working.is_undisturbed()
+    working.assert_undisturbed()
     for client in clients:
-        client.goes_on()
+        client.wait_for_progress()
     for client, thread in zip(clients, threads, strict=True):
         client.stopping.set()
         thread.join(60)
         assert not thread.is_alive()
         assert client.error is None, client.error
-        client.is_right()
+        client.assert_consistent()

@@ -11,7 +11,7 @@ HELPER_SOCKET = "lunshare-helper.socket"
 
 
 def run(*argv: str, seconds: float = 60) -> str:
-    """A command that is to succeed; its stdout."""
+    """Run a command that must succeed; returns its stdout."""
     done = subprocess.run(
         argv, check=False, capture_output=True, text=True, timeout=seconds
     )
@@ -20,7 +20,7 @@ def run(*argv: str, seconds: float = 60) -> str:
 
 
 def systemctl(*words: str) -> str:
-    """systemctl, which waits until what it starts is READY."""
+    """Run systemctl, which waits until a started unit is READY."""
     return run("systemctl", *words, seconds=120).strip()
 
 
@@ -30,20 +30,20 @@ def main_pid(unit: str) -> int:
 
 
 class Journal:
-    """What our units have said since this was made."""
+    """The log lines of the units since this object was created."""
 
     def __init__(self) -> None:
-        told = run("journalctl", "--lines=0", "--show-cursor")
-        self._cursor = told.splitlines()[-1].removeprefix("-- cursor: ")
+        shown = run("journalctl", "--lines=0", "--show-cursor")
+        self._cursor = shown.splitlines()[-1].removeprefix("-- cursor: ")
 
     def text(self, unit: str = "lunshare*") -> str:
-        """Their lines; nothing is lost between writing and reading."""
+        """Their lines, complete: journalctl --sync comes first."""
         run("journalctl", "--sync")
         return run(
             "journalctl", "--unit", unit, "--output=cat", "--after-cursor", self._cursor
         )
 
-    def says(self, *words: str) -> bool:
-        """Whether one line has all of these words."""
+    def has_line(self, *words: str) -> bool:
+        """Whether one line has all these words."""
         lines = self.text().splitlines()
         return any(all(word in line for word in words) for line in lines)

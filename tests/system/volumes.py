@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Volumes that many tests use in turn, and the types of what fixtures make."""
+"""Volumes that many tests use in turn, and the types of the fixtures."""
 
 from __future__ import annotations
 
@@ -11,32 +11,32 @@ from tests.system.daemons import Daemon
 from tests.system.hosts import Host
 from tests.system.kernel import Live
 
-#: Takes a name.
+#: Argument: a name.
 MakeHost = Callable[[str], Host]
-#: Takes what tests.system.daemons.Daemon does, but for its directory.
+#: Arguments: those of tests.system.daemons.Daemon, without the directory.
 MakeDaemon = Callable[..., Daemon]
-#: Takes ``shared``, true unless told; the id of a volume that nobody has.
-Take = Callable[..., str]
+#: Argument: ``shared``, default True. Returns the id of a volume without hosts.
+BorrowVolume = Callable[..., str]
 
 
 class Volumes:
-    """Volumes that tests use one after the other: making one takes a second."""
+    """Volumes that tests use one after the other: creating one takes a second."""
 
     def __init__(self, api: Api) -> None:
         self._api = api
         self._free: dict[bool, list[str]] = {True: [], False: []}
         self._shared: dict[str, bool] = {}
 
-    def take(self, shared: bool = True) -> str:
-        """One that nobody has."""
+    def borrow(self, shared: bool = True) -> str:
+        """The id of a volume without hosts."""
         if self._free[shared]:
             return self._free[shared].pop()
-        made = self._api.volume(shared)
-        self._shared[made] = shared
-        return made
+        created = self._api.volume(shared)
+        self._shared[created] = shared
+        return created
 
-    def give_back(self, volume: str) -> None:
-        """Take it from all hosts; nothing of it stays in the kernel."""
+    def release(self, volume: str) -> None:
+        """Detach all its hosts; its export must be gone."""
         for attachment in self._api.attachments(volume):
             status, answer = self._api.detach(attachment["id"])
             assert status in (200, 404), answer
@@ -44,7 +44,7 @@ class Volumes:
         self._free[self._shared[volume]].append(volume)
 
     def forget(self, volume: str) -> None:
-        """The test has deleted it."""
+        """Do not reuse it: the test has deleted it."""
         del self._shared[volume]
 
     def holds(self, volume: str) -> bool:

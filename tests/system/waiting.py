@@ -9,22 +9,22 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
-# Asking is work for the same two processors that do what is waited for.
+# Polling uses the two processors that the tested code needs too.
 _FIRST_SECONDS, _LONGEST_SECONDS, _GROWTH = 0.01, 0.3, 1.3
 
 
 def wait_until(ready: Callable[[], object], seconds: float = 120.0) -> None:
-    """Ask again and again; neither kernel nor API has an event for it."""
+    """Poll ``ready``; neither kernel nor API has an event for it."""
     deadline = time.monotonic() + seconds
     pause = _FIRST_SECONDS
     while not ready():
-        assert time.monotonic() < deadline, f"not so within {seconds} seconds"
+        assert time.monotonic() < deadline, f"not true within {seconds} seconds"
         time.sleep(pause)
         pause = min(pause * _GROWTH, _LONGEST_SECONDS)
 
 
 class Later:
-    """A call in a thread of its own."""
+    """A call in a separate thread."""
 
     def __init__(self, call: Callable[..., Any], *given: object) -> None:
         self._value: Any = None
@@ -53,5 +53,5 @@ class Later:
 
 
 def together(calls: Iterable[Callable[[], Any]]) -> list[Any]:
-    """Run all of them at the same time; their results in order."""
+    """Run all at the same time; returns their results in order."""
     return [each.value() for each in [Later(call) for call in calls]]

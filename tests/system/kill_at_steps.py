@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Kill a node at every step of its operations, and look at what its next life makes.
+"""Kill a node at every step of its operations, and check what its next start repairs.
 
-Two hosts use the shared volume of tests/system/lives.py all the time.
+Two hosts use the shared volume of tests/system/killable_node.py all the time.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import threading
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from tests.system import groups, kernel, lives
+from tests.system import groups, kernel, killable_node
 from tests.system.daemons import Daemon, Forked
 from tests.system.hosts import Host, block, write_protected
 from tests.system.kernel import Live
@@ -25,20 +25,20 @@ from tests.system.lio_hosts import Session
 from tests.system.waiting import wait_until
 
 _WANTED = ("attaching", "attached")
-_UNDER_WAY = {"creating", "deleting"}
+_IN_PROGRESS = {"creating", "deleting"}
 _AT = 64
-_TEST_UNIT_READY, _WORD_SECONDS = bytes(6), 5.0
+_TEST_UNIT_READY, _TALK_SECONDS = bytes(6), 5.0
 
-#: Before the call, while it is done, before the last commit.
+#: Before the call, during the call, before the last commit.
 FEWEST = 3
 
 
 class Bystander:
-    """A host of the shared volume that nothing is ever asked of.
+    """A host of the shared volume that no operation changes.
 
-    It talks to the target all the time, as a host's kernel does. The target ends
-    the session of a host that leaves a ping unanswered (15 s after the last word,
-    then 30 s: include/target/iscsi/iscsi_target_core.h), and a life may take longer.
+    It sends commands all the time, as a host's kernel does. The target ends the
+    session of a host that does not answer a ping (15 s after the last command, then
+    30 s: include/target/iscsi/iscsi_target_core.h), and an operation may take longer.
     """
 
     def __init__(self, volume: str, row: sqlite3.Row) -> None:
@@ -52,71 +52,71 @@ class Bystander:
         threading.Thread(target=self._talk, daemon=True).start()
 
     def _talk(self) -> None:
-        while not self._gone.wait(_WORD_SECONDS):
+        while not self._gone.wait(_TALK_SECONDS):
             with self._turn:
                 self._session.command(_TEST_UNIT_READY)
 
     def leave(self) -> None:
-        """Be a host no more."""
+        """Stop the commands and log out."""
         self._gone.set()
         with self._turn:
             self.host.leave()
 
-    def is_undisturbed(self, number: int) -> None:
-        """Its session is the one it began with, and does what it is to do."""
+    def assert_undisturbed(self, number: int) -> None:
+        """Its first session still exists and works in its mode."""
         assert self._live.identity(self.host.initiator) == self._before
         with self._turn:
             if self.mode == "rw":
-                self._session.write(_AT, block(f"life {number}"))
+                self._session.write(_AT, block(f"start {number}"))
             else:
-                assert self._session.read(_AT) == block(f"life {number}")
+                assert self._session.read(_AT) == block(f"start {number}")
                 assert write_protected(self._session, _AT)
 
 
 class Node:
-    """The state path that all lives share, and what is asserted between two."""
+    """A state path that all starts share, and the checks between two starts."""
 
     def __init__(self, directory: Path, others: Path) -> None:
-        """``others``: the database of a node that works beside this one."""
+        """``others``: the database of another node that runs at the same time."""
         self.daemon = Daemon(directory, node={"create_wait": 60})
         self._databases = (self.daemon.state / "lunshare.sqlite", others)
-        self._strange = kernel.ours()
+        self._foreign = kernel.exported_volumes()
         self._bystanders: list[Bystander] = []
-        self._looks = 0
+        self._checks = 0
         self._start()
 
-    def dies_in(self, operation: str, step: int) -> bool:
-        """Do an operation; whether it came to this step, and the node died there."""
-        lives.say(self._end, {"operation": operation, "step": step})
-        assert lives.hear(self._end) == [], self._life.said()
-        self._has_bystanders()
-        lives.say(self._end, "begin")
-        if lives.hear(self._end) == []:
-            self._is_right()
+    def is_killed_in(self, operation: str, step: int) -> bool:
+        """Do an operation; returns whether it reached this step and was killed."""
+        killable_node.send(self._end, {"operation": operation, "step": step})
+        assert killable_node.receive(self._end) == [], self._process.output()
+        self._start_bystanders()
+        killable_node.send(self._end, "begin")
+        if killable_node.receive(self._end) == []:
+            self._assert_consistent()
             return False
-        assert self._life.ended() == -signal.SIGKILL, self._life.said()
+        assert self._process.ended() == -signal.SIGKILL, self._process.output()
         self._end.close()
         self._start()
         return True
 
     def _start(self) -> None:
-        """The next life: when it has reconciled, all is right."""
+        """Start the node; after its reconcile everything must be consistent."""
         self._end, its = socket.socketpair()
-        main = functools.partial(lives.live, parent=its)
-        self._life = Forked(main, self.daemon.argv, self.daemon.directory / "log")
+        main = functools.partial(killable_node.live, parent=its)
+        self._process = Forked(main, self.daemon.argv, self.daemon.directory / "log")
         its.close()
-        assert lives.hear(self._end) == [], self._life.said()
-        self._is_right()
+        assert killable_node.receive(self._end) == [], self._process.output()
+        self._assert_consistent()
 
     def close(self) -> None:
         self._end.close()
-        self._life.kill()
+        self._process.kill()
         for each in self._bystanders:
             each.leave()
         self.daemon.start().clear()
 
-    def _has_bystanders(self) -> None:
-        """From the first life on two hosts use the shared volume."""
+    def _start_bystanders(self) -> None:
+        """From the first start on, two hosts use the shared volume."""
         if not self._bystanders:
             rows = _rows(self._databases[0], "volume_attachment")
             self._bystanders = [
@@ -126,14 +126,14 @@ class Node:
             ]
             assert [each.mode for each in self._bystanders] == ["rw", "ro"]
 
-    def _is_right(self) -> None:
-        """Kernel, disks and rows say the same; nothing is half-done."""
-        self._looks += 1
+    def _assert_consistent(self) -> None:
+        """Kernel, disks and rows agree; no operation is incomplete."""
+        self._checks += 1
         mine, _ = self._databases
-        # A start goes on with what was being made or removed, and with slow
-        # storage is ready before that is done.
+        # A start continues creations and deletions, and with slow storage it is
+        # ready before they end.
         wait_until(
-            lambda: not _UNDER_WAY & {r["status"] for r in _rows(mine, "volumes")}
+            lambda: not _IN_PROGRESS & {r["status"] for r in _rows(mine, "volumes")}
         )
         volumes = {row["id"]: row["status"] for row in _rows(mine, "volumes")}
         rows = _rows(mine, "volume_attachment")
@@ -145,14 +145,14 @@ class Node:
             if row["initiator"] and row["attach_status"] in _WANTED:
                 modes = wanted.setdefault(row["volume_id"], {})
                 modes[row["initiator"]] = row["attach_mode"]
-        assert self._mine(kernel.ours) == set(wanted)
+        assert self._mine(kernel.exported_volumes) == set(wanted)
         for volume in volumes:
             assert Live(volume).modes() == wanted.get(volume, {})
             assert Live(volume).gone == (volume not in wanted)
         attached = {r["attached_host"] for r in rows if r["attach_status"] in _WANTED}
         for each in self._bystanders:
             assert each.host.name in attached
-            each.is_undisturbed(self._looks)
+            each.assert_undisturbed(self._checks)
 
     def _on_disk(self) -> set[str]:
         """The volumes that have a logical volume."""
@@ -161,16 +161,16 @@ class Node:
         return {n.removeprefix("volume-") for n in names if n.startswith("volume-")}
 
     def _mine(self, found: Callable[[], set[str]]) -> set[str]:
-        """What is there and not the other node's, which works meanwhile."""
+        """The volumes found, without those of the other node."""
         _, others = self._databases
         before = _rows(others, "volumes")
-        there = found() - self._strange
+        there = found() - self._foreign
         theirs = {row["id"] for row in [*before, *_rows(others, "volumes")]}
         return there - theirs
 
 
 def _rows(path: Path, table: str) -> list[sqlite3.Row]:
-    """What a database holds; nothing before it is made."""
+    """The rows of a table; empty before the database is created."""
     if not path.exists():
         return []
     database = sqlite3.connect(path)
@@ -187,12 +187,12 @@ def _rows(path: Path, table: str) -> list[sqlite3.Row]:
 def lane(
     argv: list[str], directory: Path, others: Path, operations: Iterable[str]
 ) -> int:
-    """Kill one node at every step of these operations; prints how many there are."""
+    """Kill one node at every step of these operations; prints the number of steps."""
     node = Node(directory, others)
     try:
         for operation in operations:
             steps = 0
-            while node.dies_in(operation, steps + 1):
+            while node.is_killed_in(operation, steps + 1):
                 steps += 1
             assert steps >= FEWEST, operation
             print(f"{operation}: killed at each of {steps} steps")

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Thick volumes that go: to another volume group, and away with all their bytes."""
+"""Thick volumes: migration to another volume group, and the wipe after a delete."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _THICK = {"lvm_type": "default"}
 @pytest.fixture
 def other_group() -> Iterator[str]:
     """A second volume group."""
-    made = groups.take()
-    yield made
-    groups.give_back(made)
+    created = groups.acquire()
+    yield created
+    groups.release(created)
 
 
 def test_volume_migrates_to_another_group_with_its_bytes_and_modes(
@@ -42,7 +42,7 @@ def test_volume_migrates_to_another_group_with_its_bytes_and_modes(
     volume = api.volume(volume_type=api.shared_type("lvm"))
     row = api.attach(volume, writer)
     with writer.login(row["connection_info"]) as session:
-        session.write(0, block("moves along"))
+        session.write(0, block("migrates"))
     assert api.detach(row["id"])[0] == 200
 
     kind = api.shared_type("there")
@@ -53,7 +53,7 @@ def test_volume_migrates_to_another_group_with_its_bytes_and_modes(
     assert _names(other_group) >= {f"volume-{volume}"}
     row = api.attach(volume, host("reader"), "ro")
     with host("reader").login(row["connection_info"]) as session:
-        assert session.read(0) == block("moves along")
+        assert session.read(0) == block("migrates")
     assert f"volume-{volume}" not in _names(node.group)
 
 
@@ -76,7 +76,7 @@ def test_deleted_volume_is_wiped_after_the_answer_and_after_a_kill(
 
 
 def _wipe(api: Api) -> dict[str, int]:
-    """How far the only one is."""
+    """The progress of the only wipe."""
     (found,) = api.must("GET", "/v3/lunshare/wipes")["wipes"]
     assert found["size"] == GIB
     return dict(found)

@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Commands with which a read-only host would change, reserve or hold up a disk.
+"""SCSI commands that change, reserve or block a disk, as a read-only host sends them.
 
-All of them aim at the first blocks. SBC-4 and SPC-5 have their forms.
+All of them address the first blocks. SBC-4 and SPC-5 define them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _KEY = b"intruder"
 
 
 def commands(serial: str) -> dict[str, tuple[bytes, bytes]]:
-    """Name to command and the data that goes with it."""
+    """Name to command and its data."""
     return {
         **_writes(),
         **_same(),
@@ -58,15 +58,15 @@ def _writes() -> dict[str, tuple[bytes, bytes]]:
 
 def _same() -> dict[str, tuple[bytes, bytes]]:
     """WRITE SAME: with data, without (NDOB), and as a discard (UNMAP)."""
-    made = {}
+    created = {}
     for name, bits in (("", 0), (" UNMAP", 8), (" ANCHOR", 24)):
-        made[f"WRITE SAME(10){name}"] = (_cdb(0x41, 10, {1: bits, 8: 4}), _X)
-        made[f"WRITE SAME(16){name}"] = (_cdb(0x93, 16, {1: bits, 13: 4}), _X)
-        made[f"WRITE SAME(32){name}"] = (_long(0x0D, {10: bits, 31: 4}), _X)
+        created[f"WRITE SAME(10){name}"] = (_cdb(0x41, 10, {1: bits, 8: 4}), _X)
+        created[f"WRITE SAME(16){name}"] = (_cdb(0x93, 16, {1: bits, 13: 4}), _X)
+        created[f"WRITE SAME(32){name}"] = (_long(0x0D, {10: bits, 31: 4}), _X)
     for name, bits in ((" NDOB", 1), (" NDOB UNMAP", 9)):
-        made[f"WRITE SAME(16){name}"] = (_cdb(0x93, 16, {1: bits, 13: 4}), b"")
-        made[f"WRITE SAME(32){name}"] = (_long(0x0D, {10: bits, 31: 4}), b"")
-    return made
+        created[f"WRITE SAME(16){name}"] = (_cdb(0x93, 16, {1: bits, 13: 4}), b"")
+        created[f"WRITE SAME(32){name}"] = (_long(0x0D, {10: bits, 31: 4}), b"")
+    return created
 
 
 def _reservations() -> dict[str, tuple[bytes, bytes]]:
@@ -89,10 +89,10 @@ def _reservations() -> dict[str, tuple[bytes, bytes]]:
 
 
 def _copy(serial: str) -> bytes:
-    """Segment descriptor: block to block, the first block over the second, LID1.
+    """Segment descriptor, block to block, LID1: copy the first block to the second.
 
-    Both identification descriptors name this very LUN, by the NAA name that LIO makes
-    of its serial.
+    Both identification descriptors name this LUN, by the NAA name that LIO derives
+    from its serial.
     """
     name = bytes([0x60, 0x01, 0x40, 0x50 | int(serial[0], 16)])
     digits = serial.replace("-", "")[1:25]
@@ -110,11 +110,11 @@ def _unmap() -> bytes:
 
 
 def _cdb(operation: int, length: int, fields: dict[int, int]) -> bytes:
-    made = bytearray(length)
-    made[0] = operation
+    created = bytearray(length)
+    created[0] = operation
     for at, value in fields.items():
-        made[at] = value
-    return bytes(made)
+        created[at] = value
+    return bytes(created)
 
 
 def _long(action: int, fields: dict[int, int]) -> bytes:

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Make what must survive, note it, and leave a client at work.
+"""Create what must survive an outage, note it, and leave a client running.
 
-``python -m tests.system.leave``. The client attaches and detaches until the
-machine goes down under it, and logs each answer before it asks the next thing.
+``python -m tests.system.prepare_outage``. The client attaches and detaches until the
+machine stops, and logs each answer before its next request.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from tests.system import left
+from tests.system import after_outage
 from tests.system.api import Api
 from tests.system.hosts import Host, block
 from tests.system.waiting import wait_until
 
-_LINES = 12  # what the client has done at least when the machine goes down
+_LINES = 12  # the least that the client has logged when the machine stops
 
 
 def main() -> int:
-    """Prepare; return when the client is at work."""
+    """Prepare; return when the client runs."""
     api = Api()
     wait_until(api.answers)
     _clear(api)
@@ -37,7 +37,7 @@ def main() -> int:
     gone = api.attach(shared, Host("left-gone"))["id"]
     assert api.detach(gone)[0] == 200
     note = {
-        "boot": left.boot(),
+        "boot": after_outage.boot(),
         "volumes": [shared, plain, busy, keyed["volume"]],
         "attached": attached,
         "reserved": api.reserve(shared, "ro"),
@@ -45,16 +45,16 @@ def main() -> int:
         "busy": busy,
         "keyed": keyed,
     }
-    left.written(left.NOTE, json.dumps(note))
-    left.written(left.LOG, "")
-    _behind(lambda: _work(api, busy))
-    wait_until(lambda: left.LOG.read_text().count("\n") >= _LINES)
-    print(f"left {len(attached)} attachments and a client at work")
+    after_outage.write_durably(after_outage.NOTE, json.dumps(note))
+    after_outage.write_durably(after_outage.LOG, "")
+    _in_background(lambda: _work(api, busy))
+    wait_until(lambda: after_outage.LOG.read_text().count("\n") >= _LINES)
+    print(f"left {len(attached)} attachments and a running client")
     return 0
 
 
 def _clear(api: Api) -> None:
-    """Take away what an earlier call has left."""
+    """Delete what an earlier call has created."""
     for volume in api.must("GET", "/v3/volumes")["volumes"]:
         for attachment in api.attachments(volume["id"]):
             assert api.detach(attachment["id"])[0] == 200
@@ -62,35 +62,35 @@ def _clear(api: Api) -> None:
 
 
 def _keyed(api: Api) -> dict[str, Any]:
-    """A reservation that outlives the power, and the key of a host that has left."""
+    """A reservation that survives a power loss, and the key of a detached host."""
     volume = api.volume()
-    made = {name: api.attach(volume, Host(name)) for name in left.KEYED}
-    for name, each in made.items():
+    created = {name: api.attach(volume, Host(name)) for name in after_outage.KEYED}
+    for name, each in created.items():
         host = Host(name)
         session = host.login(each["connection_info"])
         api.complete(each["id"])
-        if name != left.OUTSIDER:
-            left.register(session, left.key(name))
-        if name == left.HOLDER:
-            left.reserve(session, left.key(name))
+        if name != after_outage.OUTSIDER:
+            after_outage.register(session, after_outage.key(name))
+        if name == after_outage.HOLDER:
+            after_outage.reserve(session, after_outage.key(name))
         host.leave()
-    assert api.detach(made[left.QUITTER]["id"])[0] == 200
-    return {"volume": volume, "info": made[left.OUTSIDER]["connection_info"]}
+    assert api.detach(created[after_outage.QUITTER]["id"])[0] == 200
+    return {"volume": volume, "info": created[after_outage.OUTSIDER]["connection_info"]}
 
 
 def _attached(api: Api, volume: str, name: str, mode: str) -> dict[str, Any]:
     host = Host(name)
-    made = api.attach(volume, host, mode)
-    api.complete(made["id"])
-    info = api.must("GET", f"/v3/attachments/{made['id']}")["attachment"]
+    created = api.attach(volume, host, mode)
+    api.complete(created["id"])
+    info = api.must("GET", f"/v3/attachments/{created['id']}")["attachment"]
     session = host.login(info["connection_info"])
     if mode == "rw":
-        session.write(0, block(left.DATA))
+        session.write(0, block(after_outage.DATA))
         session.command(bytes([0x35, *bytes(9)]))  # SYNCHRONIZE CACHE(10)
     serial = session.serial
     host.leave()
     return {
-        "id": made["id"],
+        "id": created["id"],
         "host": name,
         "mode": mode,
         "serial": serial,
@@ -102,7 +102,7 @@ def _work(api: Api, volume: str) -> None:
     """Attach and detach, one host after the other, until something fails."""
     hosts = [Host(f"left-busy-{number}") for number in range(3)]
     held: dict[str, str] = {}
-    with open(left.LOG, "a", encoding="ascii") as log:
+    with open(after_outage.LOG, "a", encoding="ascii") as log:
 
         def note(host: Host, what: str) -> None:
             log.write(f"{host.name} {what}\n")
@@ -119,8 +119,8 @@ def _work(api: Api, volume: str) -> None:
                 note(host, held.get(host.name, ""))
 
 
-def _behind(work: Callable[[], None]) -> None:
-    """Run it in a process that nobody waits for."""
+def _in_background(work: Callable[[], None]) -> None:
+    """Run it in a detached process."""
     if os.fork():
         return
     os.setsid()

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""A read-only host whose root sends what it likes."""
+"""A read-only host that sends arbitrary SCSI commands."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PORTAL = f"127.0.0.1:{PORT}"
 
 
 class Hostile:
-    """The read-only host; it logs in again when the target has thrown it out."""
+    """The read-only host; it logs in again when the target ends its session."""
 
     def __init__(self, node: Node) -> None:
         self._node, self._session = node, self._login(node)
@@ -27,7 +27,7 @@ class Hostile:
         return self._once(lambda: self._session.task(name))
 
     def reads(self) -> str:
-        """The answer to a READ, when the reset has been reported (06h/29h)."""
+        """The answer to a READ, after the reset was reported (06h/29h)."""
         cdb = bytes([0x28, 0, 0, 0, 0, 0, 0, 0, 1, 0])
         answers = (self.command(cdb, "R", bytes(BLOCK)) for _ in range(len(FLAGS)))
         return next(each for each in answers if not each.startswith("06/"))

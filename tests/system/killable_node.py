@@ -1,17 +1,17 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""A node that lives many short lives: each ends with SIGKILL at a chosen step.
+"""A node in a process that is killed with SIGKILL at a chosen step.
 
-A life is a forked process that assembles the node as the daemon does, on real
-storage: the installed helper, the volume group, LIO. It reconciles and then
-does what its parent says, one operation after the other, until one kills it.
+The process is forked and assembles the node as the daemon does, on real storage:
+the installed helper, the volume group, LIO. It reconciles and then does the
+operations that its parent sends, one after the other, until it is killed in one.
 
-An operation commits what it intends, changes the disks or the target, and
-commits that this is done. To die before the first commit is to die before it.
-The steps after that are: before a call that changes something; when it is sent
-and not answered; before the next commit. A question changes nothing, so dying
-before or after it is like dying at the steps beside it; and so it is with an
-answered call and the step that follows it.
+An operation commits its intent, changes the disks or the target, and commits that
+it is done. A kill before the first commit is a kill before the operation. The
+steps after that are: before a call that changes something; when the call is sent
+and not answered; before the next commit. A call that only reads is not a step: a
+kill before or after it has the same effect as a kill at the next step. The same
+holds for an answered call and the step that follows it.
 """
 
 from __future__ import annotations
@@ -40,27 +40,27 @@ from lunshare.drivers.protocol import frames
 from tests.system.hosts import Host
 from tests.system.waiting import wait_until
 
-CTX = RequestContext("user", "project", True, "req-lives")
+CTX = RequestContext("user", "project", True, "req-killed")
 MANY = Page(None, 1000)
-_PARENT_SECONDS = 300  # a life whose parent is gone ends by itself
-_QUESTIONS = {"lio.check", "lio.observe", "lio.live", "vgs", "lvs"}
+_PARENT_SECONDS = 300  # a process without its parent ends by itself
+_READS = {"lio.check", "lio.observe", "lio.live", "vgs", "lvs"}
 
 
-class Door(Helper):
-    """The real door to root, and the end of the life at a chosen step."""
+class KillableHelper(Helper):
+    """The client of the root helper, which kills its process at a chosen step."""
 
     def __init__(self, path: str) -> None:
         super().__init__(path)
-        self._left = 0
+        self._steps_left = 0
         self._intended = False
 
     def watch(self, engine: sa.Engine) -> None:
-        """See its commits."""
+        """Count its commits as steps."""
         sa.event.listen(engine, "commit", self._commits)
 
     def arm(self, at: int) -> None:
-        """Die at step ``at``, counted from here; 0 is never."""
-        self._left, self._intended = at, False
+        """Kill the process at step ``at``, counted from now; 0 is never."""
+        self._steps_left, self._intended = at, False
 
     def call(self, verb: str, *, timeout: float = 30.0, **arguments: Any) -> Any:
         if _changes(verb, arguments):
@@ -69,7 +69,7 @@ class Door(Helper):
 
     def _ask(self, connection: socket.socket, message: Any, timeout: float) -> Any:
         if _changes(message["verb"], message["arguments"]):
-            if self._left == 1:
+            if self._steps_left == 1:
                 frames.send(connection, message)
             self._step()
         return super()._ask(connection, message, timeout)
@@ -80,18 +80,18 @@ class Door(Helper):
         self._intended = True
 
     def _step(self) -> None:
-        if self._left == 1:
+        if self._steps_left == 1:
             os.kill(os.getpid(), signal.SIGKILL)
-        self._left = max(0, self._left - 1)
+        self._steps_left = max(0, self._steps_left - 1)
 
 
 def _changes(verb: str, arguments: Mapping[str, Any]) -> bool:
-    asked = arguments["argv"][0] if verb == "run" else verb
-    return asked not in _QUESTIONS
+    command = arguments["argv"][0] if verb == "run" else verb
+    return command not in _READS
 
 
 class Scene:
-    """A shared volume with two hosts that stay and some more, and two plain ones."""
+    """A shared volume with two permanent hosts and more, and two plain volumes."""
 
     def __init__(self, assembly: Assembly) -> None:
         self.assembly = assembly
@@ -99,7 +99,7 @@ class Scene:
         self.attachments = assembly.services.attachments
 
     def volume(self, name: str) -> Volume:
-        """The volume of that name, made if it is not there."""
+        """The volume of that name, created if it is missing."""
         for each in self.volumes.list(CTX, MANY):
             if each.name == name:
                 return each
@@ -110,16 +110,16 @@ class Scene:
         return self.volumes.create(CTX, NewVolume(1, name, volume_type=kind))
 
     def attachment(self, volume: str, host: str | None) -> Attachment:
-        """The attachment of that host; None is the one without a host."""
+        """The attachment of that host; None: the one without a host."""
         (found,) = self._of(self.volume(volume), host)
         return found
 
     def connect(self, row: Attachment, host: str) -> None:
-        """Give an attachment a host, or another one."""
+        """Set the host of an attachment."""
         self.attachments.connect(CTX, row.id, Host(host).connector)
 
     def detach(self, row: Attachment) -> None:
-        """Take it away."""
+        """Delete an attachment."""
         self.attachments.delete(CTX, row.id)
 
     def attach(self, volume: str, host: str | None, mode: str) -> Attachment:
@@ -129,19 +129,19 @@ class Scene:
         return self.attachments.create(CTX, new)
 
     def restore(self) -> None:
-        """Put in order what the last life has left of its operation."""
+        """Restore the rows that the last operation has changed."""
         for volume in self.volumes.list(CTX, MANY):
             for row in volume.attachments:
                 known = (str(volume.name), row.attached_host) in _STAY
                 if not known or row != self._of(volume, row.attached_host)[0]:
                     self.attachments.delete(CTX, row.id)
-            if volume.name == "made":
+            if volume.name == "created":
                 self.delete(volume)
         for (name, host), mode in _STAY.items():
             if not self._of(self.volume(name), host):
-                made = self.attach(name, host, mode)
+                created = self.attach(name, host, mode)
                 if name == "shared" and host:
-                    self.attachments.complete(CTX, made.id)
+                    self.attachments.complete(CTX, created.id)
         self.volume("idle")
 
     def delete(self, volume: Volume) -> None:
@@ -157,7 +157,7 @@ class Scene:
         return {volume.id for volume in self.volumes.list(CTX, MANY)}
 
 
-#: Volume and host to mode: the attachments that a life begins with.
+#: Volume and host to mode: the attachments before each operation.
 _STAY: dict[tuple[str, str | None], str] = {
     ("shared", "writer"): "rw",
     ("shared", "watcher"): "ro",
@@ -167,7 +167,7 @@ _STAY: dict[tuple[str, str | None], str] = {
 }
 
 OPERATIONS: dict[str, Callable[[Scene], object]] = {
-    "create": lambda s: s.volumes.create(CTX, NewVolume(1, "made")),
+    "create": lambda s: s.volumes.create(CTX, NewVolume(1, "created")),
     "attach": lambda s: s.attach("shared", "third", "ro"),
     "first attach": lambda s: s.attach("idle", "third", "rw"),
     "connect": lambda s: s.connect(s.attachment("shared", None), "third"),
@@ -179,33 +179,33 @@ OPERATIONS: dict[str, Callable[[Scene], object]] = {
 
 
 def live(argv: list[str], parent: socket.socket) -> int:
-    """One life, that does what its parent says until a step of that kills it."""
+    """Do the operations that the parent sends, until a step kills the process."""
     parent.settimeout(_PARENT_SECONDS)
     conf = configure(argv)
     with sole_owner(conf.state_path):
-        door = Door(conf.helper.socket)
-        assembly = assemble(conf, root=door)
-        door.watch(assembly.database.engine)
-        say(parent, assembly.reconcile.run().failed)
+        helper = KillableHelper(conf.helper.socket)
+        assembly = assemble(conf, root=helper)
+        helper.watch(assembly.database.engine)
+        send(parent, assembly.reconcile.run().failed)
         scene = Scene(assembly)
-        while asked := hear(parent):
+        while order := receive(parent):
             scene.restore()
-            say(parent, [])
-            hear(parent)
-            door.arm(asked["step"])
-            OPERATIONS[asked["operation"]](scene)
-            door.arm(0)
-            say(parent, [])
+            send(parent, [])
+            receive(parent)
+            helper.arm(order["step"])
+            OPERATIONS[order["operation"]](scene)
+            helper.arm(0)
+            send(parent, [])
     return 0
 
 
-def say(end: socket.socket, what: Any) -> None:
-    """Send one thing to the other end."""
+def send(end: socket.socket, what: Any) -> None:
+    """Send one JSON value to the other end."""
     end.sendall(json.dumps(what).encode() + b"\n")
 
 
-def hear(end: socket.socket) -> Any:
-    """The next thing that the other end says; None when there is no more."""
+def receive(end: socket.socket) -> Any:
+    """The next JSON value from the other end; None at the end."""
     data = b""
     while not data.endswith(b"\n"):
         more = end.recv(65536)

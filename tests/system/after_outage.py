@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""What must survive a reboot or a power cut, and how that is seen afterwards.
+"""What must survive a reboot or a power cut, and the tests that check it afterwards.
 
-``leave`` (tests/system/leave.py) writes the note before; the tests read it.
+tests/system/prepare_outage.py writes the note before; the tests read it.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ import pytest
 
 from tests.system.api import Api
 from tests.system.hosts import Host, block, write_protected
-from tests.system.kernel import Live, ours
+from tests.system.kernel import Live, exported_volumes
 from tests.system.lio_hosts import READ, WRITE, Refused, Session
 
 NOTE = Path("/var/lib/lunshare-left.json")
 LOG = Path("/var/lib/lunshare-left.log")
 DATA = "written before"
-#: Who holds a reservation, who left with a key, and who never had one.
+#: A host with a reservation, a detached host with a key, and a host without a key.
 KEYED = HOLDER, QUITTER, OUTSIDER = "left-holder", "left-quitter", "left-outsider"
 _CONFLICT = 0x18
 
@@ -34,7 +34,7 @@ def key(name: str) -> bytes:
 
 
 def register(session: Session, mine: bytes) -> None:
-    """PERSISTENT RESERVE OUT, REGISTER AND IGNORE, that outlives the power (APTPL)."""
+    """PERSISTENT RESERVE OUT, REGISTER AND IGNORE, with APTPL (survives power loss)."""
     _reserve_out(session, 6, 0, bytes(8) + mine + bytes([0, 0, 0, 0, 1, 0, 0, 0]))
 
 
@@ -56,12 +56,12 @@ def _reserve_out(session: Session, action: int, kind: int, data: bytes) -> None:
 
 
 def boot() -> str:
-    """The kernel's name for the time since it started."""
+    """The kernel's id of this boot."""
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
-def written(path: Path, text: str) -> None:
-    """Write a file so that it outlives the power."""
+def write_durably(path: Path, text: str) -> None:
+    """Write a file that survives a power loss."""
     with open(path, "w", encoding="ascii") as file:
         file.write(text)
         file.flush()
@@ -71,8 +71,8 @@ def written(path: Path, text: str) -> None:
     os.close(directory)
 
 
-class Left:
-    """The note of ``leave``."""
+class OutageNote:
+    """The note of prepare_outage."""
 
     def __init__(self) -> None:
         note: dict[str, Any] = json.loads(NOTE.read_text())
@@ -83,37 +83,37 @@ class Left:
         self.busy: str = note["busy"]
         self.keyed: dict[str, Any] = note["keyed"]
 
-    def last_words(self) -> dict[str, str | None]:
-        """Of the client that was at work to the last: host to what it knows.
+    def last_entries(self) -> dict[str, str | None]:
+        """The log of the client that worked until the outage: host to its last answer.
 
-        An attachment's id, "" when it is detached, None while it waits.
+        An attachment's id; "" when it is detached; None without an answer.
         """
         known: dict[str, str | None] = {}
         for line in LOG.read_text().splitlines(keepends=True):
-            # The last line may have been cut off by the power.
+            # The outage may have cut off the last line.
             if line.endswith("\n"):
                 host, _, what = line.strip().partition(" ")
                 known[host] = None if what == "?" else what
         return known
 
 
-class Survived:
-    """The same node, started again."""
+class OutageSurvival:
+    """The same node, after its restart."""
 
     @pytest.fixture
-    def left(self) -> Left:
-        return Left()
+    def note(self) -> OutageNote:
+        return OutageNote()
 
     @pytest.fixture
-    def hosts(self, left: Left) -> Iterator[list[tuple[Host, dict[str, Any]]]]:
-        """Each host with what it was told when it was attached."""
-        made = [(Host(each["host"]), each) for each in left.attached]
-        yield made
-        for host, _ in made:
+    def hosts(self, note: OutageNote) -> Iterator[list[tuple[Host, dict[str, Any]]]]:
+        """Each host with the note of its attachment."""
+        created = [(Host(each["host"]), each) for each in note.attached]
+        yield created
+        for host, _ in created:
             host.leave()
 
-    def test_machine_was_restarted(self, left: Left) -> None:
-        assert left.boot != boot()
+    def test_machine_was_restarted(self, note: OutageNote) -> None:
+        assert note.boot != boot()
 
     def test_every_host_logs_in_and_has_its_mode(
         self, hosts: list[tuple[Host, dict[str, Any]]]
@@ -131,16 +131,16 @@ class Survived:
     def test_other_hosts_are_refused(
         self, hosts: list[tuple[Host, dict[str, Any]]]
     ) -> None:
-        nobody = Host("nobody")
+        other = Host("other")
         for _, each in hosts:
-            assert nobody.refused(each["info"])
-            assert nobody.refused({**each["info"], "auth_method": None})
+            assert other.refused(each["info"])
+            assert other.refused({**each["info"], "auth_method": None})
 
     def test_reservation_survives_without_the_key_of_a_detached_host(
-        self, left: Left
+        self, note: OutageNote
     ) -> None:
         host = Host(OUTSIDER)
-        session = host.login(left.keyed["info"])
+        session = host.login(note.keyed["info"])
         assert keys(session) == {key(HOLDER)}
         with pytest.raises(Refused) as conflict:
             session.write(0, block("not registered"))
@@ -148,38 +148,38 @@ class Survived:
         host.leave()
 
     def test_attachments_and_reserved_rows_survive_and_detached_do_not(
-        self, api: Api, left: Left
+        self, api: Api, note: OutageNote
     ) -> None:
-        for each in left.attached:
+        for each in note.attached:
             shown = api.must("GET", f"/v3/attachments/{each['id']}")["attachment"]
             assert shown["status"] == "attached"
             assert shown["connection_info"] == each["info"]
             initiator = Host(each["host"]).initiator
             assert Live(shown["volume_id"]).modes()[initiator] == each["mode"]
-        path = f"/v3/attachments/{left.reserved}"
+        path = f"/v3/attachments/{note.reserved}"
         assert api.must("GET", path)["attachment"]["status"] == "reserved"
-        assert api.detach(left.detached)[0] == 404
+        assert api.detach(note.detached)[0] == 404
 
-    def test_last_acknowledged_answers_hold(self, api: Api, left: Left) -> None:
-        known = left.last_words()
+    def test_last_acknowledged_answers_hold(self, api: Api, note: OutageNote) -> None:
+        known = note.last_entries()
         assert known
-        rows = {row["id"] for row in api.attachments(left.busy)}
-        live = Live(left.busy)
+        rows = {row["id"] for row in api.attachments(note.busy)}
+        live = Live(note.busy)
         held = {name: _tag(live, name) for name in live.modes()}
         assert set(held.values()) == rows
         for name, attachment in known.items():
             if attachment is not None:
                 assert held.get(Host(name).initiator, "") == attachment
 
-    def test_node_is_ready_and_has_no_orphans(self, api: Api, left: Left) -> None:
-        status, told = api.call("GET", "/readyz")
+    def test_node_is_ready_and_has_no_orphans(self, api: Api, note: OutageNote) -> None:
+        status, answer = api.call("GET", "/readyz")
         assert status == 200
-        assert told["unknown"] == []
+        assert answer["unknown"] == []
         listed = api.must("GET", "/v3/volumes")["volumes"]
-        assert {each["id"] for each in listed} == set(left.volumes)
-        assert ours() <= set(left.volumes)
+        assert {each["id"] for each in listed} == set(note.volumes)
+        assert exported_volumes() <= set(note.volumes)
 
 
 def _tag(live: Live, initiator: str) -> str:
-    """The attachment that an ACL says it is there for."""
+    """The attachment id in an ACL's tag."""
     return (live.acl(initiator) / "tag").read_text().strip()
