@@ -1,10 +1,10 @@
-# Every target does all its own set-up. `make help` lists them.
+# Every target prepares what it needs. `make help` lists them.
 VENV   := .venv
 PYTHON := $(VENV)/bin/python
-LAB    := tests/lab/run
 PYTEST := $(PYTHON) -m pytest
+SOURCES := agent drivers tests
 
-.PHONY: help demo test test-kernels test-loopback outside check restart storm fuzz scheduler bench run states sample clean
+.PHONY: help demo check lint unit test restart storm fuzz scheduler test-kernels outside test-loopback bench run sample states clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -15,16 +15,25 @@ $(VENV)/.ready: setup.cfg pyproject.toml Makefile
 	$(VENV)/bin/pip install --quiet --editable '.[test]'
 	touch $@
 
-demo: $(VENV)/.ready ## the main job on a real kernel: one volume, three hosts, two of them read-only
+demo: $(VENV)/.ready ## one volume for three hosts, two of them read-only, on a real kernel
 	tests/demo/run
 
-check: $(VENV)/.ready ## the fast loop, under a minute: format, lint, types, imports, unit, API, conformance
+check: $(VENV)/.ready ## the fast loop, under a minute: lint and unit at the same time
 	tests/check
 
-test: check restart storm outside scheduler ## everything: check, a storm, the outside driver, a real scheduler, then the system tests on a real kernel in the lab
+lint: $(VENV)/.ready ## format, lint, import contracts, types
+	$(VENV)/bin/ruff format --check --quiet $(SOURCES)
+	$(VENV)/bin/ruff check --quiet $(SOURCES)
+	$(VENV)/bin/lint-imports --no-logo
+	$(VENV)/bin/mypy
+
+unit: $(VENV)/.ready ## unit, API, conformance and lab tests, which need nothing
+	$(PYTEST) -q -n 2 tests/unit tests/api tests/conformance tests/lab
+
+test: check restart storm outside scheduler ## everything: check, restart, storm, outside driver, scheduler, then the system tests on a real kernel
 	tests/system/run
 
-restart: $(VENV)/.ready ## the daemon's lives: how it starts or refuses to, killed at every step, on the fake backend
+restart: $(VENV)/.ready ## the daemon as a process: start, refused starts, kill -9 at every step; fake backend
 	$(PYTEST) -q -n 2 tests/restart
 
 storm: $(VENV)/.ready ## 60 s of many clients, faults and kill -9 against a daemon, then the invariants
@@ -35,30 +44,30 @@ EXAMPLES ?= 20000
 fuzz: $(VENV)/.ready ## random frames, verbs and commands against the root helper; EXAMPLES=20000
 	$(PYTEST) -q tests/unit/test_border_fuzz.py tests/unit/test_filters_fuzz.py --timeout 3600 --fuzz-examples $(EXAMPLES) $(if $(SEED),--fuzz-seed $(SEED))
 
-scheduler: $(VENV)/.ready ## the real cinder-scheduler against our reports, on loopback: RabbitMQ, Cinder 29.0.0
+scheduler: $(VENV)/.ready ## RabbitMQ and the real cinder-scheduler (Cinder 29.0.0) with the reports of a daemon
 	tests/scheduler/run
 
 test-kernels: check ## the system tests on both supported kernels
 	tests/system/run --kernel 6.1
 	tests/system/run --kernel 6.12
 
-outside: $(VENV)/.ready ## a driver in a package of its own proves itself with the kit
+outside: $(VENV)/.ready ## a driver in a separate package, tested with the conformance kit
 	tests/outside_driver/run
 
-test-loopback: ## LVM, LIO and the outside driver on this machine's kernel, as root; else in the lab
+test-loopback: ## LVM, LIO and the outside driver on this machine's kernel as root, else in the lab
 	tests/loopback/run
 
-bench: $(VENV)/.ready ## the figures of docs/performance.md, into build/bench.json
+bench: $(VENV)/.ready ## measure the figures of docs/performance.md, into build/bench.json
 	tests/bench/run
 
-run: $(VENV)/.ready ## the daemon on the fake backend, as whoever you are, on 127.0.0.1:8776
+run: $(VENV)/.ready ## the daemon on the fake backend, as your user, on 127.0.0.1:8776
 	$(VENV)/bin/lunshared --config-file etc/fake.conf --state-path build/run --listen 127.0.0.1:8776
 
-sample: $(VENV)/.ready ## etc/lunshare.conf.sample anew from the options
+sample: $(VENV)/.ready ## write etc/lunshare.conf.sample from the options
 	$(PYTHON) -m lunshare.agent.conf.sample >etc/lunshare.conf.sample
 
-states: $(VENV)/.ready ## docs/states.md anew from the tables in agent/states.py
+states: $(VENV)/.ready ## write docs/states.md from the tables in agent/states.py
 	$(PYTHON) -m lunshare.agent.states >docs/states.md
 
-clean: ## what builds and tests left here (the lab's image cache is elsewhere)
+clean: ## remove the results of builds and tests (the lab's image cache is elsewhere)
 	rm -rf build dist $(VENV) *.egg-info .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
