@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""A volume driver and a target driver as one backend, in Cinder's verbs."""
+"""A volume driver and a target driver under one name: one backend."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from lunshare.drivers.base import TargetDriver, VolumeDriver
@@ -12,10 +12,10 @@ from lunshare.drivers.values import Connector, Disk, Export, Snapshot, Volume
 
 
 class Backend:
-    """A volume driver and a target driver under one name, in Cinder's verbs.
+    """The volume driver and the target driver of one backend section.
 
     This is what a control plane uses. Arguments and errors are those of the
-    two drivers; each verb is repeat-safe because theirs are.
+    two drivers. Each verb can be repeated, because theirs can.
     """
 
     def __init__(self, volumes: VolumeDriver, target: TargetDriver) -> None:
@@ -24,20 +24,20 @@ class Backend:
 
     @property
     def extends_open(self) -> bool:
-        """Whether a volume can grow, and its hosts see it, while they have it."""
+        """Whether a volume can grow while hosts use it, and they see the new size."""
         grows = self.volumes.abilities.extends_open
         return grows and self.target.abilities.shows_growth
 
     def create(self, volume: Volume) -> Disk:
-        """Make the volume's disk; it is exported to nobody."""
+        """Create the volume's disk. It is not exported to any host."""
         return self.volumes.create(volume)
 
     def clone(self, volume: Volume, source: Volume) -> Disk:
-        """Make the volume with the bytes that the source has at one moment.
+        """Create the volume with the bytes that the source has at one moment.
 
-        A snapshot that goes by the new volume's id keeps that moment until
-        the copy is made. The source is held for no longer than that takes, so
-        a caller with locks takes the three steps by itself.
+        A temporary snapshot, named with the new volume's id, holds that moment
+        until the copy is complete. The source is needed only while the snapshot is
+        created, so a caller that locks volumes does the three steps itself.
         """
         moment = Snapshot(volume.id, source.id, source.size)
         self.volumes.create_snapshot(moment)
@@ -46,34 +46,43 @@ class Backend:
         return disk
 
     def delete(self, volume_id: str) -> None:
-        """Take away the export, then the disk."""
+        """Remove the export, then delete the disk."""
         self.target.remove(volume_id)
         self.volumes.delete(volume_id)
+
+    def apply(
+        self,
+        volume: Volume,
+        wanted: Iterable[Connector],
+        only: Collection[str] | None = None,
+    ) -> tuple[str, ...]:
+        """Make the volume's live accesses equal to ``wanted``; return what changed.
+
+        With ``only``, a set of initiator names, no other initiator is read or
+        changed: one that is in ``only`` and not in ``wanted`` is closed. Without
+        it, every access that is not wanted is closed, and a volume without any
+        wanted access is not exported any more. To close an access never needs the
+        disk. Raises as ``TargetDriver.apply`` and ``VolumeDriver.disk``.
+        """
+        connectors = tuple(wanted)
+        if not connectors and only is None:
+            return self.target.remove(volume.id)
+        disk = self.volumes.disk(volume.id) if connectors else None
+        return self.target.apply(Export(volume.id, disk, connectors), only)
+
+    def connection_info(self, volume: Volume, connector: Connector) -> dict[str, Any]:
+        """Return what the host needs to log in; see ``TargetDriver``."""
+        return self.target.connection_info(volume, connector)
+
+    # Until agent.service uses ``apply`` and ``connection_info``.
 
     def initialize_connection(
         self, volume: Volume, connector: Connector
     ) -> dict[str, Any]:
-        """Open the volume to one host, in the connector's mode; others see nothing.
-
-        Returns connection_info in os-brick's words.
-        """
-        disk = self.volumes.disk(volume.id)
-        export = Export(volume.id, disk, (connector,))
-        self.target.apply(export, only={connector.initiator})
-        return self.target.connection(volume, connector)
+        """Open the volume to one host, and return its connection_info."""
+        self.apply(volume, (connector,), only={connector.initiator})
+        return self.connection_info(volume, connector)
 
     def terminate_connection(self, volume: Volume, connector: Connector) -> None:
-        """Close the volume to one host; its writes have landed when this returns."""
-        self.target.apply(Export(volume.id), only={connector.initiator})
-
-    def apply(self, volume: Volume, connectors: Iterable[Connector]) -> tuple[str, ...]:
-        """Make the live export of one volume equal to these connectors.
-
-        With none, the export is taken away.
-        """
-        wanted = tuple(connectors)
-        if not wanted:
-            return self.target.remove(volume.id)
-        return self.target.apply(
-            Export(volume.id, self.volumes.disk(volume.id), wanted)
-        )
+        """Close the volume to one host."""
+        self.apply(volume, (), only={connector.initiator})

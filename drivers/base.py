@@ -1,22 +1,40 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""The two contracts a backend is made of. Their text is what the kit tests.
+"""The two contracts that a backend is made of. The conformance kit tests this text.
 
-A ``VolumeDriver`` makes disks; a ``TargetDriver`` exports them. Both are
-called from several threads at once, but never twice at once for one volume:
-the caller holds that volume's lock. Every verb is repeat-safe: the caller may
-have been killed half-way and will call again with the same arguments, and a
-driver must recognise and finish its own half-done work. What the first call asked of
-root may still run when the repeat comes, and must do no harm to what that has made. A
-step that was not done in time is DeadlineExceeded, never a success. A driver keeps no
-state beyond caches that it can lose.
+A ``VolumeDriver`` creates disks. A ``TargetDriver`` exports them to hosts.
 
-How the contract grows: ``CONTRACT`` is its number. Within one number a driver that
-was written earlier goes on working unchanged: a new method has a body here that
-refuses or does nothing, a new ability is a no, a new field of a value or argument
-has a default, and a new behaviour of the kit tests a promise that already stands
-here or goes with a new ability. Whatever else changes gets the next number, and a
-driver of another number is refused when it is loaded, with both numbers.
+Units: sizes, lengths and offsets are bytes (int). Times are seconds (float). Ids of
+volumes and snapshots are UUIDs in their canonical, lower-case form.
+
+What the caller does, for both contracts:
+
+- It calls from several threads at once, but never twice at once for one volume:
+  it holds that volume's lock during the call.
+- It may be killed at any moment. After a restart it calls the same verb again with
+  the same arguments. So every verb is repeat-safe: the driver recognises its own
+  incomplete work and finishes it, or starts again. What the first call asked of
+  root may still run when the second call comes, and must not damage its result.
+- It calls ``check`` at start and before each reconcile, and uses a backend only
+  after its ``check`` returned.
+
+What the driver does:
+
+- It stores no state except caches that it can lose at any time.
+- It touches only disks and exports whose names lunshare gave. All others are
+  foreign: they are never changed, and listed only where a verb says so.
+- It reports a step that was not finished in time as DeadlineExceeded, never as
+  success. The result is then unknown, and the caller repeats the call.
+- It raises only the errors of ``lunshare.drivers.errors``. Besides those that a verb
+  lists, each verb may raise what ``Root`` raises. On any error the caller sets the
+  resource to an error status, or repeats the call.
+
+How the contract grows: ``CONTRACT`` is its number. Within one number, an older driver
+continues to work unchanged: a new method has a default here that refuses or does
+nothing, a new ability defaults to no, a new field has a default value, and a new test
+of the kit tests a promise that is already written here or belongs to a new ability.
+Every other change gets the next number. A driver with another number is refused when
+it is loaded, and the error names both numbers.
 """
 
 from __future__ import annotations
@@ -41,17 +59,17 @@ from lunshare.drivers.values import (
     Wipe,
 )
 
-#: The contract of this file; a driver's class says for which it was written.
-CONTRACT = 1
+#: The number of the contract in this file. 2 renamed verbs and abilities of 1.
+CONTRACT = 2
 
 
 class Root(Protocol):
-    """The door to root that a driver is given; see lunshare.drivers.helper_client."""
+    """The root helper as a driver sees it; see ``lunshare.drivers.helper_client``."""
 
     def run(self, *argv: str, timeout: float = 60.0) -> str:
-        """Run a command allowed by rootwrap.d as root; return its stdout.
+        """Run a command as root, if a filter in rootwrap.d allows it; return stdout.
 
-        :raises CommandFailed: it exited with another code than 0.
+        :raises CommandFailed: its exit code was not 0.
         :raises HelperRefused: no filter in rootwrap.d allows it.
         :raises HelperUnreachable: the helper does not answer.
         :raises DeadlineExceeded: it did not finish within ``timeout`` seconds.
@@ -60,278 +78,265 @@ class Root(Protocol):
     def call(self, verb: str, *, timeout: float = 30.0, **arguments: Any) -> Any:
         """Call a typed verb of the root helper; raises as ``run`` does.
 
-        A verb that works on bytes takes as long as it goes on: its ``timeout`` is
-        the time in which none of them may be done (Stalled).
+        A verb that copies or wipes bytes may take any time. Its ``timeout`` is the
+        longest time without progress.
+
+        :raises Stalled: no byte was processed for ``timeout`` seconds.
         """
 
 
-def _need(driver: Any, kind: type) -> None:
+def _require_abilities(driver: Any, kind: type) -> None:
     if not isinstance(driver.ABILITIES, kind):
         raise TypeError(f"ABILITIES of {driver.__name__} must be {kind.__name__}(...)")
 
 
-class VolumeDriver(abc.ABC):
-    """Makes, finds and removes disks, one per volume, named from the volume id.
+class Driver(abc.ABC):
+    """What both kinds of drivers have."""
 
-    Disks that do not carry our name are never listed, opened or changed.
-    """
-
-    #: The contract it was written for. A driver that does not say was for the first.
+    #: The contract that the driver was written for. A driver that does not set it
+    #: was written for the first.
     CONTRACT: ClassVar[int] = 1
 
-    #: What it can do; what is not named here it cannot.
-    ABILITIES: ClassVar[VolumeAbilities] = VolumeAbilities()
-
-    #: Options of a backend section that this driver reads.
+    #: The options of a backend section that this driver reads.
     OPTIONS: ClassVar[list[cfg.Opt]] = []
 
     def __init__(self, name: str, options: Mapping[str, Any], root: Root) -> None:
-        """Keep the arguments; do no I/O. ``name`` is the backend's section."""
+        """Store the arguments; do no I/O. ``name`` is the backend's section."""
         self.name, self.options, self.root = name, options, root
-
-    def __init_subclass__(cls) -> None:
-        _need(cls, VolumeAbilities)
-
-    @property
-    def abilities(self) -> VolumeAbilities:
-        """``ABILITIES``, or what of them the options leave. Asks no storage."""
-        return self.ABILITIES
 
     @abc.abstractmethod
     def check(self) -> None:
-        """Prove that this backend can work, and make its disks ready after a boot.
+        """Verify that this driver can work. After a boot, activate what it needs.
 
-        Called at start and before each reconcile.
-
-        :raises Misconfigured: with what to do about it.
+        :raises Misconfigured: names what is wrong and what to do about it.
         """
+
+
+class VolumeDriver(Driver):
+    """Creates, finds and deletes disks. A volume has one disk, named by its id.
+
+    A disk that exists is complete: it has its size and its bytes. Data that is
+    confirmed to a host, and a disk that a verb returned, survive a power cut.
+    """
+
+    #: What the driver can do. An ability that is not named is a no.
+    ABILITIES: ClassVar[VolumeAbilities] = VolumeAbilities()
+
+    def __init_subclass__(cls) -> None:
+        _require_abilities(cls, VolumeAbilities)
+
+    @property
+    def abilities(self) -> VolumeAbilities:
+        """``ABILITIES``, changed by this backend's options. Does no I/O."""
+        return self.ABILITIES
 
     @abc.abstractmethod
     def create(self, volume: Volume) -> Disk:
-        """Make the disk, at least ``volume.size`` bytes, reading as zeros.
+        """Create the disk: at least ``volume.size`` bytes, which read as zeros.
 
-        Its size is a multiple of 512 bytes. Repeat-safe: a disk of that name that is
-        large enough is success, and a smaller one grows; its bytes stay. What a
-        killed call began is finished, or begun anew.
+        The disk's size is a multiple of 512. If the disk exists, its bytes are
+        preserved, and it is extended if it is smaller than ``volume.size``.
 
-        :raises NoSpace: nothing was left behind, also where it was the storage that
-            said so in the middle of the work (ENOSPC, EDQUOT, a command's text).
+        :raises NoSpace: nothing is left behind. This is also the error when the
+            storage itself runs full during the work (ENOSPC, EDQUOT, a message).
         """
 
     @abc.abstractmethod
     def delete(self, volume_id: str) -> None:
-        """Remove the disk. An unknown disk is success.
+        """Delete the disk. A disk that does not exist is success.
 
-        Where its bytes must be wiped first, it only loses its name here, which
-        takes a moment however large it is; see ``wipes``.
+        If its bytes must be wiped first, this only renames it, which takes the
+        same short time for any size; ``wipes`` and ``wipe`` do the rest.
 
         :raises DiskBusy: it is open, or has snapshots that need it; nothing was
-            removed.
+            deleted.
         """
 
     @abc.abstractmethod
     def extend(self, volume: Volume) -> Disk:
-        """Grow the disk to at least ``volume.size``; bytes keep their place.
+        """Extend the disk to at least ``volume.size`` bytes; its data is preserved.
 
-        Already that large is success; it never shrinks.
+        The new part reads as zeros. A disk that is large enough is success. A disk
+        never shrinks.
 
-        :raises UnknownDisk: there is nothing to grow.
-        :raises NoSpace: the disk is as it was.
-        :raises Unsupported: it has snapshots, under which this driver cannot grow
-            it; the disk is as it was.
+        :raises UnknownDisk: the disk does not exist.
+        :raises NoSpace: the disk is unchanged.
+        :raises Unsupported: it has snapshots, and ``extends_under_snapshots`` is no;
+            the disk is unchanged.
         """
 
     @abc.abstractmethod
     def disk(self, volume_id: str) -> Disk:
-        """Return the disk, activated; ``path`` exists when this returns.
+        """Return the disk, active: its ``path`` exists when this returns.
 
-        The path is of a form that the target's side exports (lunshare.drivers.paths):
-        absolute, and showing whose it is. On the attach path: starts no process when
-        the disk is active already.
+        The path has a form that targets export (``lunshare.drivers.export_paths``).
+        Each attach calls this, so it starts no process if the disk is active.
 
-        :raises UnknownDisk: there is none.
+        :raises UnknownDisk: the disk does not exist.
         """
 
     @abc.abstractmethod
     def disks(self) -> tuple[Disk, ...]:
-        """Every disk of ours, known to the caller or not. Cost: one query.
+        """Return every disk of the pool that lunshare created. Cost: one query.
 
-        One that is half made is not among them until ``disk`` finds it; its room
-        counts as taken. Snapshots are not disks.
+        An incomplete disk is not among them, and ``disk`` does not find it either,
+        but its space counts as used. Snapshots are not disks.
         """
 
     @abc.abstractmethod
     def capacity(self) -> Capacity:
-        """The pool's room. Cost does not grow with the number of disks.
+        """Return size and free space of the pool.
 
-        That is the number of questions asked: where the storage itself reads
-        all it knows to answer any of them, as LVM does, its time is not ours.
-        A pool that is nearly full is ``closed``: it refuses what would take
-        more room with NoSpace, and says so here before anybody asks. What "nearly"
-        is, the driver decides: it closes while there is room for the writes that
-        hosts have under way and for its own tables (a thin pool of LVM:
-        ``lvm_pool_data_limit`` and ``lvm_pool_metadata_limit``; NFS: the last 2 %, at
-        most 10 GiB). One whose volumes reserve their room may stay open and let
-        ``free`` say it.
+        The number of queries does not grow with the number of disks. (A storage may
+        read all its metadata to answer one query, as LVM does.)
+
+        A pool that is nearly full is ``closed``: it refuses new volumes, snapshots
+        and growth with NoSpace, and reports that here in advance. The driver decides
+        what "nearly" is. It leaves space for the writes of hosts and for its own
+        metadata (a thin pool of LVM: ``lvm_pool_data_limit`` and
+        ``lvm_pool_metadata_limit``; NFS: the last 2 %, at most 10 GiB). A pool
+        whose volumes reserve their space may stay open until ``free`` is 0.
         """
 
-    # What a driver need not do: these refuse, and a driver that can overrides
-    # them and says so in ABILITIES. The kit holds the one against the other.
+    # Optional verbs. Each refuses by default. A driver that can do it overrides it
+    # and sets the ability; the kit tests both answers.
 
     def create_snapshot(self, snapshot: Snapshot) -> None:
-        """Keep the volume's bytes as they are now; hosts may go on writing.
+        """Preserve the volume's bytes as they are now, as ``snapshot.id``.
 
-        A write that a host was told has landed is in it. Repeat-safe: a
-        snapshot that is there is success, and keeps its moment.
+        It contains every write that was confirmed to a host before this call. Hosts
+        may write meanwhile. A snapshot that exists is success, and is unchanged.
 
-        :raises UnknownDisk: there is no such volume.
-        :raises DiskBusy: somebody has it open, and ``snapshots_open`` is no. The
-            driver sees to that, for the caller may not know who has it.
-        :raises NoSpace: nothing was left behind.
+        :raises UnknownDisk: the volume has no disk.
+        :raises DiskBusy: the disk is open, and ``snapshots_open`` is no. The driver
+            checks this itself, because the caller may not know who opened it.
+        :raises NoSpace: nothing is left behind.
         """
         raise self._unsupported("a snapshot")
 
     def delete_snapshot(self, snapshot_id: str) -> None:
-        """Remove it; volumes made from it stay whole. An unknown one is success."""
+        """Delete it; volumes created from it are unaffected. Unknown is success."""
         raise self._unsupported("a snapshot")
 
     def snapshots(self) -> tuple[str, ...]:
-        """The ids of every snapshot of ours. Cost: one query."""
+        """Return the ids of every snapshot that lunshare created. Cost: one query."""
         return ()
 
     def create_from(self, volume: Volume, snapshot: Snapshot) -> Disk:
-        """Make the disk with the snapshot's bytes, and zeros behind them.
+        """Create the disk with the snapshot's bytes, and zeros after them.
 
-        From then on neither sees what is done to the other, and the snapshot
-        may go. Repeat-safe: a disk of that name is success. The bytes are on the
-        medium when this returns.
+        Afterwards disk and snapshot are independent: either may be changed or
+        deleted. The bytes are on stable storage when this returns. A disk of that
+        volume that exists is success.
 
-        :raises UnknownSnapshot: there is no such snapshot, or (LostSnapshot) its
-            bytes are lost.
-        :raises NoSpace: nothing was left behind.
+        :raises UnknownSnapshot: the snapshot does not exist. LostSnapshot: it exists,
+            but its bytes are lost.
+        :raises NoSpace: nothing is left behind.
         """
-        raise self._unsupported("a volume made of another's bytes")
+        raise self._unsupported("a volume created from a snapshot")
 
     def revert(self, snapshot: Snapshot) -> Disk:
-        """Give its volume the snapshot's bytes and size; the snapshot stays.
+        """Give the volume the snapshot's bytes and size; the snapshot remains.
 
-        The caller has ended every access to the volume; the driver looks once more,
-        and refuses where somebody has it open all the same. Killed half-way, the
-        volume has the old bytes or the snapshot's when this is repeated. The bytes
-        are on the medium when this returns.
+        The caller has closed every access to the volume. The driver checks again,
+        and refuses if the disk is open. After a kill, the disk has the old bytes or
+        the snapshot's until the call is repeated. The bytes are on stable storage
+        when this returns.
 
-        :raises UnknownDisk: there is no such volume.
-        :raises UnknownSnapshot: there is no such snapshot, or (LostSnapshot) its
-            bytes are lost.
+        :raises UnknownDisk: the volume has no disk.
+        :raises UnknownSnapshot: as for ``create_from``.
         :raises DiskBusy: the disk is open; nothing was changed.
         """
         raise self._unsupported("a snapshot")
 
     def fill(self, volume: Volume, source: Disk) -> None:
-        """Give the volume's disk all bytes of another disk of this node.
+        """Copy all bytes of ``source``, any disk of this node, to the volume's disk.
 
-        Nobody has either open, the other is no larger, and may be another
-        driver's. The volume's was made for this: it reads as zeros, or has
-        some of these bytes from a call that was killed. Killed half-way, it is
-        repeated, or the volume's disk is deleted.
+        The source may belong to another driver, is not larger than the volume's
+        disk, and neither is open. The volume's disk was created for this copy: it
+        reads as zeros, or has some of these bytes from a call that was killed.
+        After a kill, the caller repeats the call or deletes the volume's disk.
 
-        It returns when it is proven: both disks were read back from their medium
-        and hold the same bytes, and zeros are behind them. The caller deletes the
-        other after that and not before. It may take days; a driver fails when it
-        comes no further (Stalled).
+        It returns only after verification: both disks were read back from stable
+        storage, and hold the same bytes, with zeros after them. The caller deletes
+        the source only then. A copy may take days; its limit is ``Stalled``.
 
-        :raises UnknownDisk: the volume has none.
-        :raises Unsupported: the other's kind is not among ``abilities.fills``, or it is
-            where this driver cannot read it.
+        :raises UnknownDisk: the volume has no disk.
+        :raises Unsupported: ``abilities.fills`` does not have the source's kind, or
+            this driver cannot read its path.
         :raises NoSpace: the pool is full; the disk has some of the bytes.
-        :raises CopyDiffers: what is read back is not what the other holds.
+        :raises Stalled: no byte was copied for too long.
+        :raises CopyDiffers: the bytes that were read back differ.
         """
-        raise self._unsupported("moving a volume")
+        raise self._unsupported("copying a volume from another backend")
 
     def manageable(self) -> tuple[Manageable, ...]:
-        """Disks in the pool that are not ours, but could be. Cost: one query."""
-        raise self._unsupported("taking over a disk")
+        """Return the foreign disks of the pool that could be managed. One query."""
+        raise self._unsupported("managing a foreign disk")
 
     def manage(self, volume: Volume, reference: str) -> Disk:
-        """Make somebody's disk the volume's: it gets our name, and keeps its bytes.
+        """Rename a foreign disk to the volume's name; its bytes are preserved.
 
-        It has the size that ``manageable`` gives, which may be more than the volume's.
+        ``reference`` is one of ``manageable``. The disk has the size given there,
+        which may be more than ``volume.size``. If the volume has a disk already,
+        that is success.
 
-        Repeat-safe: a disk of the volume's name is success.
-
-        :raises UnknownReference: there is no such disk, or it cannot be taken.
+        :raises UnknownReference: no such disk exists, or it cannot be managed.
         :raises DiskBusy: it is open; nothing was changed.
         """
-        raise self._unsupported("taking over a disk")
+        raise self._unsupported("managing a foreign disk")
 
     def unmanage(self, volume_id: str) -> None:
-        """Give the disk away: it keeps its bytes under a name that is not ours.
+        """Rename the disk to a foreign name; its bytes are preserved.
 
-        It is then among ``manageable``. An unknown disk is success.
+        ``manageable`` lists it afterwards. A disk that does not exist is success.
 
         :raises DiskBusy: it is open; nothing was changed.
         """
-        raise self._unsupported("giving a disk away")
+        raise self._unsupported("unmanaging a volume")
 
     def wipes(self) -> tuple[Wipe, ...]:
-        """Deleted disks that still have bytes to wipe. Cost: one query."""
+        """Return the deleted disks that still have bytes to wipe. Cost: one query."""
         return ()
 
-    def wipe(self, name: str, most: int) -> Wipe | None:
-        """Wipe up to ``most`` bytes of a deleted disk, down to the medium.
+    def wipe(self, name: str, limit: int) -> Wipe | None:
+        """Wipe up to ``limit`` bytes of a deleted disk, on stable storage.
 
-        Returns what is left to do; None when it is gone and its room is free
-        again. May be killed at any moment and is gone on with by the next
-        call. An unknown name is success.
+        ``name`` is that of a ``Wipe``. Returns what is left to do, or None if the
+        disk is gone and its space is free. After a kill the next call continues.
+        A name that does not exist is success.
         """
         return None
 
     def _unsupported(self, what: str) -> Unsupported:
         return Unsupported(
-            f"{what} on backend {self.name}", "use a backend whose driver offers it"
+            f"{what} on backend {self.name}", "use a backend whose driver supports it"
         )
 
 
-class TargetDriver(abc.ABC):
-    """Exports disks to hosts, each in its own mode, enforced by the target.
+class TargetDriver(Driver):
+    """Exports disks to hosts. The target itself enforces the mode of each host.
 
-    The wanted state comes in as an ``Export`` and ``apply`` is the one verb that
-    writes it. Access fails closed: what is not wanted is closed before what
-    is wanted is opened, a new access is born read-only, write access comes
-    last and is read back. When ``apply`` raises, no host has more than the
-    wanted state grants.
+    ``apply`` is the one verb that opens access; the caller passes the complete
+    wanted state of a volume as an ``Export``. Access fails closed: an access that
+    is not wanted is closed before a wanted one is opened, a new access starts
+    read-only, and write access is granted last and read back. If ``apply`` raises,
+    no host has more access than the wanted state grants.
     """
 
-    #: The contract it was written for. A driver that does not say was for the first.
-    CONTRACT: ClassVar[int] = 1
-
-    #: What it can do; what is not named here it cannot.
+    #: What the driver can do. An ability that is not named is a no.
     ABILITIES: ClassVar[TargetAbilities] = TargetAbilities()
 
-    #: Options of a backend section that this driver reads.
-    OPTIONS: ClassVar[list[cfg.Opt]] = []
-
-    #: How hosts reach a volume, in the words of a pool's report.
+    #: How hosts reach a volume: ``storage_protocol`` of the pool stats.
     PROTOCOL: ClassVar[str] = "iSCSI"
 
-    def __init__(self, name: str, options: Mapping[str, Any], root: Root) -> None:
-        """Keep the arguments; do no I/O. ``name`` is the backend's section."""
-        self.name, self.options, self.root = name, options, root
-
     def __init_subclass__(cls) -> None:
-        _need(cls, TargetAbilities)
+        _require_abilities(cls, TargetAbilities)
 
     @property
     def abilities(self) -> TargetAbilities:
-        """``ABILITIES``, or what of them the options leave. Asks nothing."""
+        """``ABILITIES``, changed by this backend's options. Does no I/O."""
         return self.ABILITIES
-
-    @abc.abstractmethod
-    def check(self) -> None:
-        """Prove that exporting can work.
-
-        :raises Misconfigured: with what to do about it.
-        """
 
     @abc.abstractmethod
     def apply(
@@ -339,43 +344,51 @@ class TargetDriver(abc.ABC):
     ) -> tuple[str, ...]:
         """Make the live export equal to ``export``; return what was changed.
 
-        With ``only``, look at no other initiators than these: one of them that
-        is not among ``export.connectors`` is closed. So an attach costs the
-        same whatever else the volume and the node hold. Without it, every
-        access that is not wanted is closed. A disk that has grown is shown to
-        its hosts with its new size; they see it when they ask again.
+        ``only`` is a set of initiator names. With it, no other initiator is read or
+        changed: one that is in ``only`` and not in ``export.connectors`` is closed.
+        So an attach costs the same however many hosts and volumes there are.
+        Without it, every access that is not wanted is closed.
 
-        Initiators whose access is already right keep their sessions and see
-        nothing. When an access is closed or loses write, its writes under way
-        have landed, and its session is ended, before this returns. Nothing
-        changed means an empty answer; entries are sentences for a log.
+        The sessions of an access that is already correct are not disturbed. When
+        an access is closed or loses write, its writes in progress are complete and
+        its session is ended before this returns. A disk that was extended is shown
+        with its new size; hosts see it when they read the capacity again.
 
-        :raises TargetFailed: access is at most what ``export`` grants; repeat.
-        :raises DeadlineExceeded: a closing is pending in the kernel: new I/O is
-            refused already, but what was under way may still land.
+        Returns sentences for the log; empty if nothing was changed.
+
+        :raises TargetFailed: the access is at most what ``export`` grants. The
+            caller repeats the call.
+        :raises DeadlineExceeded: closing is still in progress in the kernel. New
+            I/O is refused already; I/O that was in progress may still complete.
+        :raises Unsupported: a connector is read-only, and ``enforces_read_only`` is
+            no; nothing was changed.
         """
 
     @abc.abstractmethod
     def remove(self, volume_id: str) -> tuple[str, ...]:
-        """End every session and take the export away. Unknown is success."""
+        """Close every access and delete the export; returns and raises as ``apply``.
+
+        An export that does not exist is success. The disk is not needed.
+        """
 
     @abc.abstractmethod
     def observe(self) -> tuple[LiveExport, ...]:
-        """Every live export of ours. Foreign ones are neither listed nor touched."""
+        """Return every live export that lunshare created, read from the target.
 
-    def live(self, volume_id: str) -> LiveExport | None:
-        """The live export of one volume, or None. As ``observe``, for one.
-
-        A driver overrides it where that costs less than looking at all of them.
+        Foreign exports are not listed. Empty if ``abilities.observes`` is no.
         """
+
+    def observe_volume(self, volume_id: str) -> LiveExport | None:
+        """Return the live export of one volume, or None; as ``observe``."""
         found = (each for each in self.observe() if each.volume_id == volume_id)
         return next(found, None)
 
     @abc.abstractmethod
-    def connection(self, volume: Volume, connector: Connector) -> dict[str, Any]:
-        """What the host needs to log in, in os-brick's words. No I/O.
+    def connection_info(self, volume: Volume, connector: Connector) -> dict[str, Any]:
+        """Return what the host needs to log in, in the form of os-brick. No I/O.
 
-        Keys: ``driver_volume_type``, ``target_iqn``, ``target_portal``,
-        ``target_lun``, their plural forms with several portals, and
-        ``auth_method``, ``auth_username``, ``auth_password`` with CHAP.
+        The caller has applied this connector. Keys for iSCSI:
+        ``driver_volume_type``, ``target_iqn``, ``target_portal``, ``target_lun``,
+        their plural forms if there are several portals, and ``auth_method``,
+        ``auth_username``, ``auth_password`` if CHAP is used.
         """

@@ -61,14 +61,15 @@ _OPTIONS = [
 class FakeVolumes(VolumeDriver):
     """Disks in memory. ``failures`` makes any step fail or stand still."""
 
+    CONTRACT: ClassVar[int] = 2
     OPTIONS: ClassVar[list[cfg.Opt]] = _OPTIONS
     ABILITIES: ClassVar[VolumeAbilities] = VolumeAbilities(
-        shares=True,
-        keeps_snapshots=True,
+        multiattach=True,
+        supports_snapshots=True,
         snapshots_open=True,
         extends_open=True,
         extends_under_snapshots=True,
-        takes_over=True,
+        manages=True,
         fills_from_blocks=True,
         discards=True,
         loses_snapshots=True,
@@ -290,18 +291,18 @@ class FakeVolumes(VolumeDriver):
                 for name, disk in self.storage.leaving.items()
             )
 
-    def wipe(self, name: str, most: int) -> Wipe | None:
+    def wipe(self, name: str, limit: int) -> Wipe | None:
         self.failures.at("wipe.before")
         with self.storage.lock:
-            left = self._wiped(name, most)
+            left = self._wiped(name, limit)
         self.failures.at("wipe.after")
         return left
 
-    def _wiped(self, name: str, most: int) -> Wipe | None:
+    def _wiped(self, name: str, limit: int) -> Wipe | None:
         disk = self.storage.leaving.get(name)
         if disk is None:
             return None
-        disk.wiped = min(disk.size, disk.wiped + most)
+        disk.wiped = min(disk.size, disk.wiped + limit)
         if disk.wiped < disk.size:
             return Wipe(name, disk.size, disk.size - disk.wiped)
         self.storage.take(self.storage.leaving, name)

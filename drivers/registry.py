@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """From the name in a backend's section to a driver's class.
 
-Drivers are entry points of installed packages, so that anybody can add one;
-docs/adding-a-driver.md tells how. Only the driver asked for is imported.
+Drivers are entry points of installed packages, so anybody can add one;
+docs/adding-a-driver.md shows how. Only the driver asked for is imported.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def _driver(group: str, name: str, contract: type) -> Any:
     found = _load(group, name)
     if not (isinstance(found, type) and issubclass(found, contract)):
         raise Misconfigured(
-            f"driver {name!r} of {group} is no {contract.__name__}",
+            f"driver {name!r} of {group} is not a {contract.__name__}",
             "ask the package that installed it",
         )
     if found.CONTRACT != base.CONTRACT:  # type: ignore[attr-defined]

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""The words drivers and callers share: plain values, checked when made.
+"""Values that drivers and their callers exchange. Each is checked when created.
 
 Sizes are bytes. Nothing here does I/O.
 """
@@ -18,7 +18,7 @@ from lunshare.drivers.errors import InvalidValue
 GIB = 1024**3
 
 # RFC 7143 section 4.2.7.2 limits a name to 223 bytes. The pattern after the
-# date is the one rtslib accepts, so that targetcli can show what we make.
+# date is the one that rtslib accepts, so targetcli can show these targets.
 _ISCSI_NAME = re.compile(
     r"iqn\.[0-9]{4}-(0[1-9]|1[0-2])\.[a-z0-9-]+\.[^\s/:,]+(:[^\s/,]+)?"
     r"|naa\.[0-9a-f]{16}([0-9a-f]{16})?"
@@ -29,7 +29,7 @@ _UUID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 class Mode(enum.StrEnum):
-    """What a host may do with a volume."""
+    """What a host may do with a volume: read, or read and write."""
 
     RO = "ro"
     RW = "rw"
@@ -43,13 +43,15 @@ class DiskKind(enum.StrEnum):
 
 
 def iscsi_name(text: object, name: str = "initiator") -> str:
-    """Return ``text`` in lower case if it is an iSCSI name, else raise InvalidValue.
+    """Return the iSCSI name ``text`` in lower case.
 
-    Names compare without regard to case (RFC 7143 section 4.2.7.1) and the
-    kernel keeps ACLs in lower case.
+    Names compare without regard to case (RFC 7143 section 4.2.7.1), and the
+    kernel stores ACLs in lower case.
+
+    :raises InvalidValue: it is not an iSCSI name; ``name`` says of what.
     """
     if isinstance(text, str) and len(text) <= _ISCSI_NAME_MAX:
-        lowered = _lowered(text)
+        lowered = _lower_case(text)
         if lowered is not None:
             return lowered
     raise InvalidValue(
@@ -58,11 +60,11 @@ def iscsi_name(text: object, name: str = "initiator") -> str:
 
 
 @functools.lru_cache(maxsize=1024)
-def _lowered(text: str) -> str | None:
-    """None when it is no iSCSI name. The hosts of a node come again and again."""
+def _lower_case(text: str) -> str | None:
+    """None if it is not an iSCSI name. Cached, because hosts of a node recur."""
     lowered = text.lower()
-    # Beyond ASCII the kernel's names and ours could differ, and a name is part of a
-    # path and of log lines.
+    # Outside ASCII the kernel's lower case may differ from Python's, and a name is
+    # part of a path and of log lines.
     if text.isascii() and text.isprintable() and _ISCSI_NAME.fullmatch(lowered):
         return lowered
     return None
@@ -70,7 +72,7 @@ def _lowered(text: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Volume:
-    """What a driver needs to know of a volume: its id (UUID) and size in bytes."""
+    """A volume as drivers know it: its id (UUID), and its size in bytes."""
 
     id: str
     size: int
@@ -80,7 +82,7 @@ class Volume:
 
     @property
     def name(self) -> str:
-        """The name on disk and in the target: it is derived, never stored."""
+        """The name of its disk and of its target. It is derived, never stored."""
         return f"volume-{self.id}"
 
 
@@ -98,7 +100,7 @@ class Snapshot:
 
     @property
     def name(self) -> str:
-        """The name on disk; LVM keeps names that begin with "snapshot" for itself."""
+        """The name of its disk; LVM reserves names that begin with "snapshot"."""
         return f"_snapshot-{self.id}"
 
 
@@ -111,7 +113,7 @@ def volume_uuid(text: str, name: str = "volume id") -> str:
 
 @dataclass(frozen=True, slots=True)
 class Disk:
-    """A volume's bytes on this node, ready to be opened at ``path``."""
+    """A volume's bytes on this node. ``path`` exists and can be opened."""
 
     volume_id: str
     path: str
@@ -121,7 +123,7 @@ class Disk:
 
 @dataclass(frozen=True, slots=True)
 class Auth:
-    """One initiator's CHAP credentials. The password never prints."""
+    """One initiator's CHAP credentials. The password is not in the repr."""
 
     username: str
     password: str = field(repr=False)
@@ -129,10 +131,10 @@ class Auth:
 
 @dataclass(frozen=True, slots=True)
 class Connector:
-    """One host's access to one volume: who it is and what it may do.
+    """One host's wanted access to one volume: its initiator name and its mode.
 
-    ``attachment_id`` is kept on the live ACL, so that the target tells by
-    itself which attachment opened it.
+    ``attachment_id`` is stored on the live ACL, so the target itself shows which
+    attachment opened it. ``auth`` is None if the host needs no credentials.
     """
 
     initiator: str
@@ -146,10 +148,10 @@ class Connector:
 
 @dataclass(frozen=True, slots=True)
 class Export:
-    """The wanted state of one volume at the target.
+    """The wanted state of one volume at the target: every access it should have.
 
-    ``disk`` may be None where ``connectors`` is empty: closing an access must
-    work when the disk is lost.
+    ``disk`` may be None only if ``connectors`` is empty: an access must close even
+    when the disk is lost.
     """
 
     volume_id: str
@@ -164,10 +166,10 @@ class Export:
 
 @dataclass(frozen=True, slots=True)
 class LiveConnector:
-    """One ACL as the target has it now. ``mode`` is None when nothing is mapped.
+    """One ACL as the target has it now. ``mode`` is None if no LUN is mapped.
 
-    ``addresses`` are those that the host's sessions come from, as far as the
-    target tells.
+    ``sessions`` is their number; ``addresses`` are where they come from, if the
+    target reports that.
     """
 
     initiator: str
@@ -179,7 +181,7 @@ class LiveConnector:
 
 @dataclass(frozen=True, slots=True)
 class LiveExport:
-    """One export of ours as the target has it now."""
+    """One export that lunshare created, as the target has it now."""
 
     volume_id: str
     connectors: tuple[LiveConnector, ...]
@@ -188,7 +190,7 @@ class LiveExport:
 
 @dataclass(frozen=True, slots=True)
 class Portal:
-    """An address that initiators log in to."""
+    """An IP address and TCP port that initiators log in to."""
 
     address: str
     port: int = 3260
@@ -211,12 +213,12 @@ class Portal:
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """What a pool holds, in bytes.
+    """The capacity of a pool, in bytes.
 
-    ``free`` is physical room. ``provisioned`` is the sum of the sizes promised
-    to volumes; on a thin pool it may exceed ``total``. ``closed`` is a sentence
-    saying why the pool takes nothing new, or empty. A thin pool tells how full
-    it is, in percent.
+    ``free`` is physical space. ``provisioned`` is the sum of the volumes' sizes;
+    in a thin pool it may exceed ``total``. ``closed`` is a sentence: why the pool
+    accepts no new volumes, snapshots or growth. It is empty if the pool does. The two
+    percentages are how full a thin pool is, None if unknown.
     """
 
     total: int
@@ -230,20 +232,20 @@ class Capacity:
 
 @dataclass(frozen=True, slots=True)
 class Manageable:
-    """A disk in the pool that is not ours, and that a volume could take over.
+    """A foreign disk of the pool that could be managed as a volume.
 
-    ``reference`` is what its owner calls it, ``size`` is in bytes, ``why_not``
-    says why it cannot be taken over, or is empty.
+    ``reference`` is its name, ``size`` is in bytes. ``reason_not_safe`` is why it
+    cannot be managed now, or empty.
     """
 
     reference: str
     size: int
-    why_not: str = ""
+    reason_not_safe: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Wipe:
-    """A deleted disk whose bytes are still being wiped: its bytes, and those left."""
+    """A deleted disk that is being wiped: its size, and the bytes ``left`` to wipe."""
 
     name: str
     size: int

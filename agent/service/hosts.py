@@ -86,7 +86,7 @@ def _observed(backend: NodeBackend, volume_id: str | None) -> tuple[LiveExport, 
     with backend.for_request() as driver:
         if volume_id is None:
             return driver.target.observe()
-        one = driver.target.live(volume_id)
+        one = driver.target.observe_volume(volume_id)
         return (one,) if one else ()
 
 

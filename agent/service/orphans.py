@@ -147,7 +147,7 @@ class Orphans:
 
     def _need_closed(self, backend: NodeBackend, volume_id: str) -> None:
         with backend.for_request() as driver:
-            export = driver.target.live(volume_id)
+            export = driver.target.observe_volume(volume_id)
         if export is not None:
             raise Conflict(
                 f"the disk of volume {volume_id} is exported still: delete the orphaned"

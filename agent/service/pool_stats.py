@@ -56,7 +56,7 @@ def capabilities(
         "thin_provisioning_support": seen.thin,
         "thick_provisioning_support": not seen.thin,
         "total_volumes": volumes_here,
-        "multiattach": driver.volumes.abilities.shares,
+        "multiattach": driver.volumes.abilities.multiattach,
         "online_extend_support": driver.extends_open,
         **_target(driver.target.abilities),
         "QoS_support": False,

@@ -60,13 +60,13 @@ class AccessContract(TargetFixtures):
 
     # who gets in
 
-    @lacks("keeps_others_out")
+    @lacks("restricts_access")
     def test_a_host_without_an_attachment_is_refused(self, one: Shared) -> None:
         one.apply(a=RW)
         assert refuses(one, "b")
         assert one.login("a").alive
 
-    @lacks("keeps_others_out")
+    @lacks("restricts_access")
     def test_access_to_one_volume_opens_no_other(self, share: Share) -> None:
         first, second = share(), share()
         first.apply(a=RW)
@@ -275,7 +275,7 @@ class AccessContract(TargetFixtures):
         assert one.live() == {}
 
     @asks("enforces_read_only")
-    @lacks("keeps_others_out")
+    @lacks("restricts_access")
     def test_without_only_everything_unwanted_is_closed(self, one: Shared) -> None:
         one.apply(a=RW, b=RO)
         one.target.apply(Export(one.volume.id))

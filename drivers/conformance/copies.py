@@ -46,7 +46,7 @@ class CopiesContract(HandingContract):
             return kept[-1]
 
         yield take
-        for snapshot in kept if self.can.keeps_snapshots else ():
+        for snapshot in kept if self.can.supports_snapshots else ():
             driver.delete_snapshot(snapshot.id)
 
     def harmed(self, driver: VolumeDriver, volume: Volume, data: bytes) -> str:
@@ -76,7 +76,7 @@ class CopiesContract(HandingContract):
 
     # snapshots
 
-    @asks("keeps_snapshots")
+    @asks("supports_snapshots")
     def test_a_snapshot_does_not_move(
         self, driver: VolumeDriver, made: Make, keep: Keep, volume: Volume
     ) -> None:
@@ -87,7 +87,7 @@ class CopiesContract(HandingContract):
         assert not self.harmed(driver, volume, data)
         assert not self.harmed(driver, origin, other)
 
-    @asks("keeps_snapshots")
+    @asks("supports_snapshots")
     def test_a_snapshot_taken_again_keeps_its_moment(
         self, driver: VolumeDriver, made: Make, keep: Keep, volume: Volume
     ) -> None:
@@ -99,7 +99,7 @@ class CopiesContract(HandingContract):
         driver.create_from(volume, snapshot)
         assert not self.harmed(driver, volume, data)
 
-    @asks("keeps_snapshots")
+    @asks("supports_snapshots")
     def test_a_snapshot_of_an_open_disk(
         self, driver: VolumeDriver, made: Make, keep: Keep, volume: Volume
     ) -> None:
@@ -114,7 +114,7 @@ class CopiesContract(HandingContract):
         driver.create_from(volume, snapshot)
         assert not self.harmed(driver, volume, data)
 
-    @asks("keeps_snapshots")
+    @asks("supports_snapshots")
     def test_snapshots_outlive_a_restart(
         self, build: Build, driver: VolumeDriver, made: Make, keep: Keep, volume: Volume
     ) -> None:
@@ -127,7 +127,7 @@ class CopiesContract(HandingContract):
         again.create_from(volume, snapshot)
         assert not self.harmed(again, volume, data)
 
-    @asks("keeps_snapshots")
+    @asks("supports_snapshots")
     def test_snapshots_are_no_disks(
         self, driver: VolumeDriver, made: Make, keep: Keep
     ) -> None:
@@ -136,7 +136,7 @@ class CopiesContract(HandingContract):
         assert [disk.volume_id for disk in driver.disks()] == [origin.id]
         assert len(driver.snapshots()) == 2
 
-    @asks("keeps_snapshots")
+    @asks("supports_snapshots")
     def test_a_snapshot_of_the_unknown_is_refused(self, driver: VolumeDriver) -> None:
         unknown = Snapshot(str(uuid.uuid4()), new_volume(self.size).id, self.size)
         with pytest.raises(UnknownDisk) as raised:
@@ -144,7 +144,7 @@ class CopiesContract(HandingContract):
         assert raised.value.volume_id == unknown.volume_id
         assert driver.snapshots() == ()
 
-    @asks("keeps_snapshots")
+    @asks("supports_snapshots")
     def test_delete_snapshot_removes_that_one(
         self, driver: VolumeDriver, made: Make, keep: Keep
     ) -> None:
@@ -155,18 +155,18 @@ class CopiesContract(HandingContract):
         assert driver.snapshots() == (kept.id,)
         assert not self.harmed(driver, origin, data)
 
-    @asks("keeps_snapshots")
+    @asks("supports_snapshots")
     def test_delete_snapshot_of_the_unknown_is_success(
         self, driver: VolumeDriver
     ) -> None:
         driver.delete_snapshot(str(uuid.uuid4()))
 
-    @asks("keeps_snapshots")
+    @asks("supports_snapshots")
     def test_a_snapshot_that_is_no_uuid_is_refused(self, driver: VolumeDriver) -> None:
         with pytest.raises(InvalidValue):
             driver.delete_snapshot("../lv-root")
 
-    @asks("keeps_snapshots")
+    @asks("supports_snapshots")
     def test_a_snapshot_takes_its_room_back_when_it_goes(
         self, driver: VolumeDriver, made: Make, keep: Keep
     ) -> None:
@@ -176,7 +176,7 @@ class CopiesContract(HandingContract):
         self.settle(driver)
         assert self.same_room(driver.capacity(), before)
 
-    @asks("keeps_snapshots")
+    @asks("supports_snapshots")
     def test_a_snapshot_in_a_full_pool_leaves_nothing(
         self, driver: VolumeDriver, exhausted: Full, made: Make, keep: Keep
     ) -> None:
@@ -190,7 +190,7 @@ class CopiesContract(HandingContract):
 
     # volumes made of another's bytes
 
-    @asks("keeps_snapshots")
+    @asks("supports_snapshots")
     def test_a_volume_of_a_snapshot_goes_its_own_way(
         self, driver: VolumeDriver, made: Make, keep: Keep, volume: Volume
     ) -> None:
@@ -205,7 +205,7 @@ class CopiesContract(HandingContract):
         assert not self.harmed(driver, volume, other)
         assert not self.harmed(driver, origin, data)
 
-    @asks("keeps_snapshots")
+    @asks("supports_snapshots")
     def test_a_clone_goes_its_own_way(
         self, driver: VolumeDriver, made: Make, volume: Volume
     ) -> None:
@@ -218,7 +218,7 @@ class CopiesContract(HandingContract):
         assert driver.snapshots() == ()
         assert other != data
 
-    @asks("keeps_snapshots")
+    @asks("supports_snapshots")
     def test_a_clone_of_an_open_disk(
         self, driver: VolumeDriver, made: Make, volume: Volume
     ) -> None:
@@ -232,7 +232,7 @@ class CopiesContract(HandingContract):
             self.clone(driver, volume, source)
             assert not self.harmed(driver, volume, data)
 
-    @asks("keeps_snapshots")
+    @asks("supports_snapshots")
     def test_a_larger_copy_has_zeros_behind(
         self, driver: VolumeDriver, made: Make, keep: Keep
     ) -> None:
@@ -246,7 +246,7 @@ class CopiesContract(HandingContract):
         assert added.count(0) == len(added)
         driver.delete(larger.id)
 
-    @asks("keeps_snapshots")
+    @asks("supports_snapshots")
     def test_a_copy_made_again_changes_nothing(
         self, driver: VolumeDriver, made: Make, keep: Keep, volume: Volume
     ) -> None:
@@ -257,7 +257,7 @@ class CopiesContract(HandingContract):
         assert driver.create_from(volume, snapshot) == disk
         assert not self.harmed(driver, volume, other)
 
-    @asks("keeps_snapshots")
+    @asks("supports_snapshots")
     def test_a_half_made_copy_is_finished(
         self, build: Build, driver: VolumeDriver, made: Make, keep: Keep, volume: Volume
     ) -> None:
@@ -269,7 +269,7 @@ class CopiesContract(HandingContract):
         again.create_from(volume, snapshot)
         assert not self.harmed(again, volume, data)
 
-    @asks("keeps_snapshots")
+    @asks("supports_snapshots")
     def test_a_half_made_copy_is_deleted_wholly(
         self, driver: VolumeDriver, made: Make, keep: Keep, volume: Volume
     ) -> None:
@@ -282,7 +282,7 @@ class CopiesContract(HandingContract):
         self.settle(driver)
         assert self.same_room(driver.capacity(), before)
 
-    @asks("keeps_snapshots")
+    @asks("supports_snapshots")
     def test_a_copy_of_the_unknown_is_refused(
         self, driver: VolumeDriver, made: Make, volume: Volume
     ) -> None:
@@ -293,7 +293,7 @@ class CopiesContract(HandingContract):
         assert raised.value.snapshot_id == unknown.id
         assert [disk.volume_id for disk in driver.disks()] == [origin.id]
 
-    @asks("keeps_snapshots")
+    @asks("supports_snapshots")
     def test_a_copy_in_a_full_pool_leaves_nothing(
         self,
         driver: VolumeDriver,
@@ -311,7 +311,7 @@ class CopiesContract(HandingContract):
         driver.create_from(volume, snapshot)
         assert not self.harmed(driver, volume, data)
 
-    @asks("keeps_snapshots")
+    @asks("supports_snapshots")
     def test_foreign_disks_are_not_touched_by_copies(
         self, foreign: State, driver: VolumeDriver, made: Make, volume: Volume
     ) -> None:

@@ -85,7 +85,7 @@ class TroubledContract(KilledContract):
             self.settle(driver)
             assert self.same_room(driver.capacity(), before)
 
-    @asks("keeps_snapshots")
+    @asks("supports_snapshots")
     def test_a_copy_in_a_pool_that_fills_meanwhile(
         self, driver: VolumeDriver, stepping: Steps, exhausted: Full, volume: Volume
     ) -> None:
@@ -169,7 +169,7 @@ class TroubledContract(KilledContract):
             volumes.append(self.ours(driver)[0])
         driver.delete(volumes[-1].id)
 
-    @asks("keeps_snapshots")
+    @asks("supports_snapshots")
     def test_a_way_back_that_was_too_slow_is_told_and_repeated(
         self, driver: VolumeDriver, stepping: Steps
     ) -> None:
@@ -235,7 +235,7 @@ class TroubledContract(KilledContract):
             assert self.same_room(build().capacity(), before)
             volumes.append(new_volume(self.size))
 
-    @asks("keeps_snapshots")
+    @asks("supports_snapshots")
     def test_a_copy_that_is_repeated_while_its_twin_runs(
         self, driver: VolumeDriver, build: Build, stepping: Steps
     ) -> None:
@@ -272,7 +272,7 @@ class TroubledContract(KilledContract):
             self.settle(driver)
             targets.append(made())
 
-    @asks("keeps_snapshots")
+    @asks("supports_snapshots")
     def test_a_way_back_that_is_repeated_while_its_twin_runs(
         self, driver: VolumeDriver, build: Build, stepping: Steps
     ) -> None:
@@ -306,7 +306,7 @@ class TroubledContract(KilledContract):
             driver.fill(target, disk)
             self.survives(driver, build, "fill", [source, target], data)
 
-    @asks("keeps_snapshots")
+    @asks("supports_snapshots")
     def test_what_copies_returned_is_on_the_medium(
         self, driver: VolumeDriver, build: Build, volume: Volume
     ) -> None:

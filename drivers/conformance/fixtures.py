@@ -20,7 +20,7 @@ from typing import Any, Protocol
 
 import pytest
 
-from lunshare.drivers import paths
+from lunshare.drivers import export_paths
 from lunshare.drivers.base import TargetDriver, VolumeDriver
 from lunshare.drivers.conformance import interruption, raw
 from lunshare.drivers.conformance.coverage import Tried
@@ -140,7 +140,7 @@ class VolumeFixtures(Tried):
 
         It has the usual size and the bytes that are given, and ``manage`` takes what
         the function returns as its reference. Whatever is left of it afterwards is
-        yours to remove. Not called where ``takes_over`` is no.
+        yours to remove. Not called where ``manages`` is no.
         """
         return lambda data: "nothing"
 
@@ -217,7 +217,7 @@ class VolumeFixtures(Tried):
     ) -> AbstractContextManager[object] | None:
         """A time in which somebody has open what ``stranger`` made; None: cannot be.
 
-        Needed where ``takes_over`` is yes.
+        Needed where ``manages`` is yes.
         """
         return None
 
@@ -233,7 +233,7 @@ class VolumeFixtures(Tried):
 
     def refused_path(self, disk: Disk) -> str:
         """Why the target's side would not export what the driver shows, or nothing."""
-        return paths.refused(disk)
+        return export_paths.rejection(disk)
 
     def watched(self, driver: VolumeDriver, passed: Passed) -> VolumeDriver:
         """The same driver, which calls ``passed`` right after each of its steps.
@@ -264,8 +264,8 @@ class TargetFixtures(Tried):
     #: Commands and verbs of root that change nothing.
     asking: Collection[str] = ("lio.check", "lio.observe", "lio.live")
 
-    #: What ``connection`` must have: its driver_volume_type, and further keys. Needed
-    #: where the target's PROTOCOL is not in ``target.WORDS``.
+    #: What ``connection_info`` must have: its driver_volume_type, and further keys.
+    #: Needed where the target's PROTOCOL is not in ``target.WORDS``.
     words: tuple[str, ...] = ()
 
     @pytest.fixture(autouse=True)

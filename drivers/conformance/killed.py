@@ -146,7 +146,7 @@ class KilledContract(RevertingContract):
             if not life.killed:
                 again.delete(volume.id)
 
-    @asks("keeps_snapshots")
+    @asks("supports_snapshots")
     def test_a_killed_snapshot_is_finished_by_the_next(
         self, driver: VolumeDriver, each: Lives
     ) -> None:
@@ -160,7 +160,7 @@ class KilledContract(RevertingContract):
             assert not self.harmed(again, volume, data)
             again.delete_snapshot(snapshot.id)
 
-    @asks("keeps_snapshots")
+    @asks("supports_snapshots")
     def test_a_killed_end_of_a_snapshot_is_finished_by_the_next(
         self, driver: VolumeDriver, each: Lives
     ) -> None:
@@ -172,7 +172,7 @@ class KilledContract(RevertingContract):
             assert again.snapshots() == ()
             assert not self.harmed(again, volume, data)
 
-    @asks("keeps_snapshots")
+    @asks("supports_snapshots")
     def test_a_killed_copy_is_finished_by_the_next(
         self, driver: VolumeDriver, each: Lives
     ) -> None:
@@ -184,7 +184,7 @@ class KilledContract(RevertingContract):
                 assert not self.harmed(again, origin, data)
                 again.delete(volume.id)
 
-    @asks("keeps_snapshots")
+    @asks("supports_snapshots")
     def test_a_killed_way_back_is_finished_by_the_next(
         self, driver: VolumeDriver, each: Lives
     ) -> None:
@@ -197,7 +197,7 @@ class KilledContract(RevertingContract):
                 assert not self.harmed(again, volume, data)
                 assert again.snapshots() == (snapshot.id,)
 
-    @asks("takes_over")
+    @asks("manages")
     def test_a_killed_take_over_is_finished_by_the_next(
         self, driver: VolumeDriver, each: Lives
     ) -> None:
@@ -209,7 +209,7 @@ class KilledContract(RevertingContract):
             assert not self.harmed(again, volume, data)
             assert again.disks() == (again.disk(volume.id),)
 
-    @asks("takes_over")
+    @asks("manages")
     def test_a_killed_giving_away_is_finished_by_the_next(
         self, driver: VolumeDriver, each: Lives
     ) -> None:

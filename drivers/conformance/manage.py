@@ -39,7 +39,7 @@ class HandingContract(FillingContract):
 
     # taking over
 
-    @asks("takes_over")
+    @asks("manages")
     def test_a_strangers_disk_becomes_a_volume_with_its_bytes(
         self, driver: VolumeDriver, stranger: Stranger, volume: Volume
     ) -> None:
@@ -57,22 +57,22 @@ class HandingContract(FillingContract):
         self.fill(driver, disk, other)
         assert not self.damaged(driver, disk, other)
 
-    @asks("takes_over")
+    @asks("manages")
     def test_a_disk_that_is_listed_has_its_size(
         self, driver: VolumeDriver, stranger: Stranger, volume: Volume
     ) -> None:
         reference = stranger(b"")
         found = {found.reference: found for found in driver.manageable()}[reference]
-        assert not found.why_not
+        assert not found.reason_not_safe
         assert driver.manage(volume, reference).size == found.size >= self.size
 
-    @asks("takes_over")
+    @asks("manages")
     def test_a_disk_that_somebody_has_open_is_not_taken_over(
         self, driver: VolumeDriver, stranger: Stranger, volume: Volume
     ) -> None:
         reference = stranger(b"")
         held = self.held_reference(driver, reference)
-        if held is None and self.can.takes_over:
+        if held is None and self.can.manages:
             self.not_tried("taking over an open disk", "override `held_reference`")
         elif held is not None:
             before = {(each.reference, each.size) for each in driver.manageable()}
@@ -83,7 +83,7 @@ class HandingContract(FillingContract):
             assert after == before
         driver.manage(volume, reference)
 
-    @asks("takes_over")
+    @asks("manages")
     def test_what_is_not_there_cannot_be_taken_over(
         self, driver: VolumeDriver, volume: Volume
     ) -> None:
@@ -92,7 +92,7 @@ class HandingContract(FillingContract):
         assert raised.value.reference == "no-such-disk"
         assert driver.disks() == ()
 
-    @asks("takes_over")
+    @asks("manages")
     def test_a_volume_of_ours_cannot_be_taken_over(
         self, driver: VolumeDriver, made: Make, volume: Volume
     ) -> None:
@@ -102,7 +102,7 @@ class HandingContract(FillingContract):
         assert [disk.volume_id for disk in driver.disks()] == [other.id]
         assert other.name not in {found.reference for found in driver.manageable()}
 
-    @asks("takes_over")
+    @asks("manages")
     @pytest.mark.parametrize("reference", ["", "../x", "-rf", "a/b", "a b", "x" * 300])
     def test_a_reference_of_no_known_form_is_refused(
         self, driver: VolumeDriver, volume: Volume, reference: str
@@ -113,7 +113,7 @@ class HandingContract(FillingContract):
 
     # giving away
 
-    @asks("takes_over")
+    @asks("manages")
     def test_a_volume_given_away_can_be_taken_back(
         self, driver: VolumeDriver, volume: Volume
     ) -> None:
@@ -127,7 +127,7 @@ class HandingContract(FillingContract):
         disk = driver.manage(volume, self.given_away(driver, volume))
         assert not self.damaged(driver, disk, data)
 
-    @asks("takes_over")
+    @asks("manages")
     def test_a_volume_that_is_open_is_not_given_away(
         self, driver: VolumeDriver, volume: Volume
     ) -> None:
@@ -136,11 +136,11 @@ class HandingContract(FillingContract):
             driver.unmanage(volume.id)
         assert driver.disks() == (disk,)
 
-    @asks("takes_over")
+    @asks("manages")
     def test_giving_the_unknown_away_is_success(self, driver: VolumeDriver) -> None:
         driver.unmanage(str(uuid.uuid4()))
 
-    @asks("takes_over")
+    @asks("manages")
     def test_giving_away_a_name_that_is_no_uuid_is_refused(
         self, driver: VolumeDriver, stranger: Stranger, volume: Volume
     ) -> None:
@@ -152,7 +152,7 @@ class HandingContract(FillingContract):
 
     # what deletion leaves
 
-    @asks("takes_over")
+    @asks("manages")
     def test_a_strangers_disk_is_not_wiped(
         self, driver: VolumeDriver, stranger: Stranger, volume: Volume
     ) -> None:

@@ -43,7 +43,7 @@ class BesideContract(GrowingContract):
         data = self.pattern(volume)
         disk = other.create(volume)
         self.fill(other, disk, data)
-        if other.abilities.keeps_snapshots:
+        if other.abilities.supports_snapshots:
             snapshot = Snapshot(str(uuid.uuid4()), volume.id, self.size)
             other.create_snapshot(snapshot)
         yield volume, snapshot
@@ -64,7 +64,7 @@ class BesideContract(GrowingContract):
                 return
             assert driver.disks() == ()
             assert driver.snapshots() == ()
-            if self.can.takes_over:
+            if self.can.manages:
                 listed = [each.reference for each in driver.manageable()]
                 assert not [each for each in listed if found[0].id in each]
 
@@ -98,7 +98,7 @@ class BesideContract(GrowingContract):
     def test_a_neighbours_snapshot_is_no_source_and_is_not_deleted(
         self, driver: VolumeDriver, neighbour: Neighbour, made: Make, volume: Volume
     ) -> None:
-        if not self.can.keeps_snapshots:
+        if not self.can.supports_snapshots:
             return
         with self.theirs(neighbour) as found:
             if found is None or found[1] is None:

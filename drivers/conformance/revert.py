@@ -19,7 +19,7 @@ from lunshare.drivers.values import Snapshot, Volume
 class RevertingContract(CopiesContract):
     """A behaviour a test."""
 
-    @asks("keeps_snapshots")
+    @asks("supports_snapshots")
     def test_revert_gives_the_bytes_back_and_keeps_the_snapshot(
         self, driver: VolumeDriver, made: Make, keep: Keep
     ) -> None:
@@ -31,7 +31,7 @@ class RevertingContract(CopiesContract):
             assert not self.harmed(driver, origin, data)
             assert driver.snapshots() == (snapshot.id,)
 
-    @asks("keeps_snapshots", "extends_under_snapshots")
+    @asks("supports_snapshots", "extends_under_snapshots")
     def test_revert_gives_the_size_back(
         self, driver: VolumeDriver, made: Make, keep: Keep
     ) -> None:
@@ -41,7 +41,7 @@ class RevertingContract(CopiesContract):
         assert driver.revert(snapshot) == before
         assert not self.harmed(driver, origin, data)
 
-    @asks("keeps_snapshots")
+    @asks("supports_snapshots")
     def test_revert_keeps_other_snapshots(
         self, driver: VolumeDriver, made: Make, keep: Keep
     ) -> None:
@@ -54,7 +54,7 @@ class RevertingContract(CopiesContract):
         driver.revert(second)
         assert not self.harmed(driver, origin, other)
 
-    @asks("keeps_snapshots")
+    @asks("supports_snapshots")
     def test_revert_of_an_open_disk_changes_nothing(
         self, driver: VolumeDriver, made: Make, keep: Keep
     ) -> None:
@@ -67,7 +67,7 @@ class RevertingContract(CopiesContract):
             driver.revert(snapshot)
         assert not self.harmed(driver, origin, other)
 
-    @asks("keeps_snapshots")
+    @asks("supports_snapshots")
     def test_revert_to_the_unknown_changes_nothing(
         self, driver: VolumeDriver, made: Make
     ) -> None:
@@ -76,7 +76,7 @@ class RevertingContract(CopiesContract):
             driver.revert(Snapshot(str(uuid.uuid4()), origin.id, self.size))
         assert not self.harmed(driver, origin, data)
 
-    @asks("keeps_snapshots")
+    @asks("supports_snapshots")
     def test_a_snapshot_that_has_lost_its_bytes_is_no_source(
         self, driver: VolumeDriver, made: Make, keep: Keep, volume: Volume
     ) -> None:

@@ -56,7 +56,7 @@ class Shared:
 
     def login(self, letter: str, auth: Auth | None = None) -> Session:
         """Log that host in; its mode plays no part in where the target is."""
-        connection = self.target.connection(
+        connection = self.target.connection_info(
             self.volume, self.connector(letter, Mode.RO, auth)
         )
         session = self._host(name(letter)).login(connection)

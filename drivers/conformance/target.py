@@ -34,7 +34,7 @@ Build = Callable[[], TargetDriver]
 State = Callable[[], object]
 
 
-#: What ``connection`` says, by PROTOCOL: the type, and keys that must have a value
+#: What ``connection_info`` says, by PROTOCOL: the type, and keys that must have a value
 #: (os-brick 6.7, initiator/connectors).
 WORDS: Mapping[str, tuple[str, ...]] = {
     "iSCSI": ("iscsi", "target_iqn", "target_portal", "target_lun"),
@@ -174,7 +174,7 @@ class TargetContract(KilledAccessContract):
 
     def test_connection_speaks_os_bricks_words(self, one: Shared) -> None:
         one.apply(a=RW)
-        info = one.target.connection(one.volume, one.connector("a", RW))
+        info = one.target.connection_info(one.volume, one.connector("a", RW))
         kind, *keys = self.words or WORDS[one.target.PROTOCOL]
         assert info["driver_volume_type"] == kind
         assert not [key for key in keys if info.get(key) in (None, "")]
@@ -184,7 +184,7 @@ class TargetContract(KilledAccessContract):
     def test_connection_has_the_credentials_of_the_host(self, one: Shared) -> None:
         key = Auth("user-a", "secret-of-a1")
         one.apply(a=RW)
-        info = one.target.connection(one.volume, one.connector("a", RW, key))
+        info = one.target.connection_info(one.volume, one.connector("a", RW, key))
         assert info.get("auth_method") == "CHAP"
         assert (info["auth_username"], info["auth_password"]) == (
             key.username,
@@ -196,12 +196,12 @@ class TargetContract(KilledAccessContract):
     ) -> None:
         asked = (one.volume, one.connector("a", RW))
         one.apply(a=RW)
-        before = one.target.connection(*asked), one.login("a").serial
+        before = one.target.connection_info(*asked), one.login("a").serial
         one.target.remove(one.volume.id)
         one.apply(a=RW)
         again = build()
         again.apply(one.export(a=RW))
-        assert (again.connection(*asked), one.login("a").serial) == before
+        assert (again.connection_info(*asked), one.login("a").serial) == before
 
     def test_volumes_have_identities_of_their_own(self, share: Share) -> None:
         pair = share(), share()

@@ -47,15 +47,16 @@ _SETTLED_NS = 10**9
 class LvmVolumes(VolumeDriver):
     """Logical volumes of one group, in a thin pool or thick."""
 
+    CONTRACT: ClassVar[int] = 2
     OPTIONS: ClassVar[list[cfg.Opt]] = [*OPTIONS, *migration.OPTIONS]
     #: Thin; ``abilities`` has what thick volumes do otherwise.
     ABILITIES: ClassVar[VolumeAbilities] = VolumeAbilities(
-        shares=True,
-        keeps_snapshots=True,
+        multiattach=True,
+        supports_snapshots=True,
         snapshots_open=True,
         extends_open=True,
         extends_under_snapshots=True,
-        takes_over=True,
+        manages=True,
         fills_from_blocks=True,
         fills_from_files=True,
         discards=True,
@@ -209,9 +210,9 @@ class LvmVolumes(VolumeDriver):
             return self._kind.wipes()
 
     @repeats
-    def wipe(self, name: str, most: int) -> Wipe | None:
+    def wipe(self, name: str, limit: int) -> Wipe | None:
         with self._there():
-            return self._kind.wipe(name, most)
+            return self._kind.wipe(name, limit)
 
     def _mend(self, listed: Listed) -> bool:
         copies = self._copies

@@ -113,9 +113,9 @@ class Thick:
         """What was deleted and is not wiped."""
         return self._wiping.wipes()
 
-    def wipe(self, name: str, most: int) -> Wipe | None:
+    def wipe(self, name: str, limit: int) -> Wipe | None:
         """Wipe a piece of one."""
-        return self._wiping.wipe(name, most)
+        return self._wiping.wipe(name, limit)
 
     def fresh(self, name: str, size: int, parts: Mapping[str, Looked]) -> str:
         """Make a part anew; its bytes are anybody's."""

@@ -136,7 +136,7 @@ class Thin:
         """Nothing has to be wiped."""
         return ()
 
-    def wipe(self, name: str, most: int) -> Wipe | None:
+    def wipe(self, name: str, limit: int) -> Wipe | None:
         """Nothing has to be wiped."""
         return None
 

@@ -35,13 +35,13 @@ class Wiping:
         """All of them."""
         return self._wipes.of(self._listing.now())
 
-    def wipe(self, name: str, most: int) -> Wipe | None:
-        """Wipe up to ``most`` bytes of it, but one extent at least."""
+    def wipe(self, name: str, limit: int) -> Wipe | None:
+        """Wipe up to ``limit`` bytes of it, but one extent at least."""
         size = names.deleted_size(name)
         left = self._left(name) if size is not None else None
         if size is None or left is None:
             return None
-        start = next_start(left, most, self._extent()) if most < left else 0
+        start = next_start(left, limit, self._extent()) if limit < left else 0
         if start and left == size:
             self._lvm.wipe(name, 0, min(_HEAD, start))
         self._lvm.wipe(name, start)
@@ -80,10 +80,10 @@ def _deleted(listed: Listed) -> tuple[Wipe, ...]:
     )
 
 
-def next_start(left: int, most: int, extent: int) -> int:
-    """Where a step of up to ``most`` of the ``left`` bytes begins.
+def next_start(left: int, limit: int, extent: int) -> int:
+    """Where a step of up to ``limit`` of the ``left`` bytes begins.
 
     LVM gives up whole extents, and a step that gives up none would never end.
     """
-    start = -(-max(0, left - most) // extent) * extent
+    start = -(-max(0, left - limit) // extent) * extent
     return max(0, min(start, left - extent))

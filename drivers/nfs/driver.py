@@ -85,17 +85,18 @@ _OPTIONS = [
 class NfsVolumes(VolumeDriver):
     """Files named volume-UUID on one or more shares, which form one pool."""
 
+    CONTRACT: ClassVar[int] = 2
     OPTIONS: ClassVar[list[cfg.Opt]] = [
         *share_options.OPTIONS,
         *_OPTIONS,
         *migration.OPTIONS,
     ]
     ABILITIES: ClassVar[VolumeAbilities] = VolumeAbilities(
-        shares=True,
-        keeps_snapshots=True,
+        multiattach=True,
+        supports_snapshots=True,
         extends_open=True,
         extends_under_snapshots=True,
-        takes_over=True,
+        manages=True,
         fills_from_blocks=True,
         fills_from_files=True,
         discards=True,

@@ -126,11 +126,12 @@ class FakeSession:
 class FakeTarget(TargetDriver):
     """Exports in memory. ``failures`` makes any step fail or stand still."""
 
+    CONTRACT: ClassVar[int] = 2
     OPTIONS: ClassVar[list[cfg.Opt]] = _OPTIONS
     ABILITIES: ClassVar[TargetAbilities] = TargetAbilities(
         enforces_read_only=True,
         fences=True,
-        keeps_others_out=True,
+        restricts_access=True,
         checks_credentials=True,
         observes=True,
         shows_growth=True,
@@ -205,7 +206,7 @@ class FakeTarget(TargetDriver):
                 for volume_id, acls in self.storage.exports.items()
             )
 
-    def connection(self, volume: Volume, connector: Connector) -> dict[str, Any]:
+    def connection_info(self, volume: Volume, connector: Connector) -> dict[str, Any]:
         info: dict[str, Any] = {
             "driver_volume_type": "iscsi",
             "target_iqn": self._prefix + volume.name,
@@ -238,7 +239,7 @@ class FakeTarget(TargetDriver):
             return FakeSession(self.storage, volume_id, acl)
 
     def volume_of(self, target_iqn: str) -> str:
-        """The volume id in a target's name, as ``connection`` gave it."""
+        """The volume id in a target's name, as ``connection_info`` gave it."""
         return target_iqn.removeprefix(f"{self._prefix}volume-")
 
     def _unenforced(self, export: Export) -> tuple[str, ...]:

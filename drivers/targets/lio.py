@@ -36,10 +36,11 @@ _LUN = 0
 class LioTarget(TargetDriver):
     """The kernel enforces each host's mode (write_protect of its mapped LUN)."""
 
+    CONTRACT: ClassVar[int] = 2
     ABILITIES: ClassVar[TargetAbilities] = TargetAbilities(
         enforces_read_only=True,
         fences=True,
-        keeps_others_out=True,
+        restricts_access=True,
         checks_credentials=True,
         observes=True,
         shows_growth=True,
@@ -131,12 +132,12 @@ class LioTarget(TargetDriver):
         found = self.root.call("lio.observe", timeout=self._deadline)
         return tuple(_live(each) for each in found)
 
-    def live(self, volume_id: str) -> LiveExport | None:
+    def observe_volume(self, volume_id: str) -> LiveExport | None:
         timeout = self._deadline
         found = self.root.call("lio.live", timeout=timeout, volume_id=volume_id)
         return None if found is None else _live(found)
 
-    def connection(self, volume: Volume, connector: Connector) -> dict[str, Any]:
+    def connection_info(self, volume: Volume, connector: Connector) -> dict[str, Any]:
         portals = [str(portal) for portal in self._portals]
         iqn = self._prefix + volume.name
         told: dict[str, Any] = {

@@ -36,6 +36,7 @@ from lunshare.drivers.values import (
 class NfsTarget(TargetDriver):
     """Tells hosts where the file is. It opens nothing and can close nothing."""
 
+    CONTRACT: ClassVar[int] = 2
     OPTIONS: ClassVar[list[cfg.Opt]] = share_options.OPTIONS
     PROTOCOL: ClassVar[str] = "NFS"
     #: None of them: a host that mounts the share is nobody's to hold back.
@@ -46,7 +47,7 @@ class NfsTarget(TargetDriver):
         self._base: str = options["nfs_mount_point_base"]
         self._mutex = threading.Lock()
         self._shares: dict[str, Share] = {}
-        # Volume id to share: what ``apply`` saw, for ``connection`` does no I/O.
+        # Volume id to share: what ``apply`` saw, for ``connection_info`` does no I/O.
         self._where: dict[str, Share] = {}
 
     def check(self) -> None:
@@ -83,7 +84,7 @@ class NfsTarget(TargetDriver):
         """Nothing: no server tells who has mounted its share for what."""
         return ()
 
-    def connection(self, volume: Volume, connector: Connector) -> dict[str, Any]:
+    def connection_info(self, volume: Volume, connector: Connector) -> dict[str, Any]:
         with self._mutex:
             share = self._where.get(volume.id)
         if share is None:

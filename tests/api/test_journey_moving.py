@@ -177,7 +177,7 @@ def test_a_driver_that_fills_no_disk_is_400_and_nothing_is_made(
     api.act(made["id"], retype(api.type()))
     passed: list[str] = []
     node.driver("there").failures.watch(passed.append)
-    nothing = VolumeAbilities(keeps_snapshots=True)
+    nothing = VolumeAbilities(supports_snapshots=True)
     monkeypatch.setattr(type(node.driver("there")), "ABILITIES", nothing)
     told = api.refused(400, made["id"], migrate(node, "there"))
     assert "block disk" in told

@@ -72,7 +72,7 @@ def test_an_export_without_a_row_goes_before_its_disk(api: Api, node: Node) -> N
     assert "is exported still: delete the orphaned export first" in said
     assert said == api.fault(409, "DELETE", f"/lunshare/orphans/disk/{ident}")
     api("DELETE", f"/lunshare/orphans/export/{ident}", status=204)
-    assert node.target("api").live(ident) is None
+    assert node.target("api").observe_volume(ident) is None
     api("DELETE", f"/lunshare/orphans/disk/{ident}", status=204)
     assert orphans(api, ident) == []
     api.fault(404, "DELETE", f"/lunshare/orphans/disk/{ident}")

@@ -251,9 +251,9 @@ def test_opposite_lvm_conf_changes_nothing(root, thin, thick, volume) -> None:
         with pytest.raises(DiskBusy):
             thick.manage(new_volume(4 * MIB), "theirs")
         (offered,) = thick.manageable()
-        assert "it is open" in offered.why_not
+        assert "it is open" in offered.reason_not_safe
     (offered,) = thick.manageable()
-    assert offered.why_not == ""
+    assert offered.reason_not_safe == ""
     run("lvremove", "-y", f"{GROUP}/theirs")
     with Path(thin.disk(volume.id).path).open("rb"), pytest.raises(DiskBusy):
         thin.unmanage(volume.id)

@@ -48,7 +48,7 @@ def driver(**changed: Any) -> LioTarget:
 
 
 def test_one_portal() -> None:
-    assert driver(target_ip_address="192.0.2.1").connection(VOLUME, HOST) == {
+    assert driver(target_ip_address="192.0.2.1").connection_info(VOLUME, HOST) == {
         "driver_volume_type": "iscsi",
         "target_discovered": False,
         "target_portal": "192.0.2.1:3260",
@@ -66,7 +66,7 @@ def test_several_portals_are_told_in_parallel_lists() -> None:
         target_ip_address="2001:db8::1",
         target_secondary_ip_addresses=["192.0.2.1"],
         target_port=3261,
-    ).connection(VOLUME, HOST)
+    ).connection_info(VOLUME, HOST)
     assert told["target_portal"] == "[2001:db8::1]:3261"
     assert told["target_portals"] == ["[2001:db8::1]:3261", "192.0.2.1:3261"]
     assert told["target_iqns"] == [IQN, IQN]
@@ -91,8 +91,8 @@ def test_only_the_hosts_that_are_asked_about_are_sent() -> None:
 def test_credentials_are_told_only_if_they_are_asked_for(use_chap_auth: bool) -> None:
     made = driver(use_chap_auth=use_chap_auth)
     plain = Connector(HOST.initiator, Mode.RW)
-    assert ("auth_password" in made.connection(VOLUME, HOST)) == use_chap_auth
-    assert "auth_password" not in made.connection(VOLUME, plain)
+    assert ("auth_password" in made.connection_info(VOLUME, HOST)) == use_chap_auth
+    assert "auth_password" not in made.connection_info(VOLUME, plain)
 
 
 @pytest.mark.parametrize(

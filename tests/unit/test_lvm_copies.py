@@ -69,8 +69,8 @@ def test_only_what_is_in_the_pool_and_not_ours_is_offered():
     found = driver(Scripted(lvs=text)).manageable()
     assert [each.reference for each in found] == ["theirs", "busy", "sealed"]
     assert found[0] == Manageable("theirs", 8 << 20)
-    assert "it is open" in found[1].why_not
-    assert "read-only" in found[2].why_not
+    assert "it is open" in found[1].reason_not_safe
+    assert "read-only" in found[2].reason_not_safe
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_only_what_is_in_the_pool_and_not_ours_is_offered():
 )
 def test_what_a_thick_volume_cannot_be_made_of(given, why):
     root = Scripted(lvs=rows(row("theirs", **given)))
-    assert why in thick(root).manageable()[0].why_not
+    assert why in thick(root).manageable()[0].reason_not_safe
     with pytest.raises(UnknownReference, match=why):
         thick(root).manage(Volume(UUID, 8), "theirs")
     assert {argv[0] for argv in root.commands} == {"lvs"}

@@ -44,7 +44,7 @@ def target() -> NfsTarget:
 def test_a_host_is_told_where_the_file_is(target: NfsTarget) -> None:
     host = connector(Mode.RW)
     assert target.apply(Export(VOLUME.id, DISK, (host,)), {host.initiator}) == ()
-    assert target.connection(VOLUME, host) == {
+    assert target.connection_info(VOLUME, host) == {
         "driver_volume_type": "nfs",
         "export": "nas.example.com:/srv/with blank",
         "name": VOLUME.name,
@@ -59,7 +59,7 @@ def test_the_format_is_not_taken_from_the_file(target: NfsTarget) -> None:
     """A host that guesses would believe a header that a guest has written."""
     host = connector(Mode.RW)
     target.apply(Export(VOLUME.id, DISK, (host,)))
-    assert target.connection(VOLUME, host)["format"] == "raw"
+    assert target.connection_info(VOLUME, host)["format"] == "raw"
 
 
 @pytest.mark.parametrize("only", [None, {"iqn.1994-05.com.example:host2"}])
@@ -69,7 +69,7 @@ def test_read_only_is_refused_and_never_made_more(target: NfsTarget, only) -> No
         target.apply(Export(VOLUME.id, DISK, hosts), only)
     assert "target_driver = lio" in raised.value.remedy
     with pytest.raises(TargetFailed):
-        target.connection(VOLUME, hosts[1])
+        target.connection_info(VOLUME, hosts[1])
 
 
 def test_nothing_is_live_so_nothing_is_ever_fenced(target: NfsTarget) -> None:

@@ -50,7 +50,7 @@ def test_a_report_is_what_the_storage_holds(path: Path) -> None:
     assert before["total_capacity_gb"] == before["free_capacity_gb"] == 1000.0
     assert before["provisioned_capacity_gb"] == before["total_volumes"] == 0
     assert before["thin_provisioning_support"] is True
-    assert before["multiattach"] is node.driver().abilities.shares is True
+    assert before["multiattach"] is node.driver().abilities.multiattach is True
     assert before["online_extend_support"] is node.driver().abilities.extends_open
     assert before["fences"] is before["enforces_read_only"] is True
     assert before["storage_protocol"] == node.target().PROTOCOL

@@ -27,19 +27,19 @@ def install(
     """Install a package that has one driver, as pip would leave it."""
 
     def put(name: str, where: str) -> None:
-        info = tmp_path / "stranger-1.dist-info"
+        info = tmp_path / "foreign-1.dist-info"
         info.mkdir()
-        info.joinpath("METADATA").write_text("Name: stranger\nVersion: 1\n")
+        info.joinpath("METADATA").write_text("Name: foreign\nVersion: 1\n")
         text = f"[lunshare.drivers]\n{name} = {where}\n"
         info.joinpath("entry_points.txt").write_text(text)
         monkeypatch.syspath_prepend(tmp_path)
-        # What stevedore has found it keeps for the life of the process.
+        # stevedore caches entry points for the life of the process.
         monkeypatch.setattr(ExtensionManager, "ENTRY_POINT_CACHE", {})
 
     return put
 
 
-def test_our_own_drivers_are_known():
+def test_built_in_drivers_are_known():
     assert registry.volume_driver("fake") is FakeVolumes
     assert registry.volume_driver("lvm") is LvmVolumes
     assert registry.target_driver("fake") is FakeTarget
@@ -63,24 +63,24 @@ def test_every_driver_of_the_package_can_be_imported(group, contract):
 
 
 @pytest.mark.parametrize("find", [registry.volume_driver, registry.target_driver])
-def test_an_unknown_name_is_told_with_the_known_ones(find):
+def test_error_for_an_unknown_driver_lists_the_known_ones(find):
     with pytest.raises(Misconfigured, match=r"'zfs' .* choose one of: .*fake"):
         find("zfs")
 
 
-def test_a_strangers_driver_is_found(install):
-    install("strange", "lunshare.drivers.fake:FakeVolumes")
-    assert registry.volume_driver("strange") is FakeVolumes
-    assert "strange" in registry.known(registry.VOLUMES)
+def test_driver_of_another_package_is_found(install):
+    install("foreign", "lunshare.drivers.fake:FakeVolumes")
+    assert registry.volume_driver("foreign") is FakeVolumes
+    assert "foreign" in registry.known(registry.VOLUMES)
 
 
-def test_a_driver_that_cannot_be_imported_is_told_with_the_reason(install):
+def test_error_for_a_failed_driver_import_gives_the_reason(install):
     install("broken", "not_installed_anywhere:Driver")
     with pytest.raises(Misconfigured, match="No module named 'not_installed_anywhere'"):
         registry.volume_driver("broken")
 
 
-def test_a_class_that_keeps_no_contract_is_refused(install):
+def test_class_that_is_not_a_driver_is_refused(install):
     install("wrong", "lunshare.drivers.targets.fake:FakeTarget")
-    with pytest.raises(Misconfigured, match="is no VolumeDriver"):
+    with pytest.raises(Misconfigured, match="is not a VolumeDriver"):
         registry.volume_driver("wrong")

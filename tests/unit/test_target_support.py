@@ -32,7 +32,7 @@ def test_a_misspelt_ability_is_an_error_when_the_driver_is_imported():
     with pytest.raises(TypeError, match="ABILITIES of Odd"):
 
         class Odd(FakeVolumes):
-            ABILITIES = {"keeps_snapshots": True}  # type: ignore[assignment]
+            ABILITIES = {"supports_snapshots": True}  # type: ignore[assignment]
 
 
 @pytest.mark.parametrize("kind", [VolumeAbilities, TargetAbilities])
@@ -54,9 +54,9 @@ def test_a_driver_of_another_contract_is_refused(monkeypatch: pytest.MonkeyPatch
     from lunshare.drivers import registry
     from lunshare.drivers.errors import Misconfigured
 
-    assert FakeVolumes.CONTRACT == base.CONTRACT == 1
-    monkeypatch.setattr(FakeVolumes, "CONTRACT", 2)
-    with pytest.raises(Misconfigured, match=r"contract 2, and this lunshare has .* 1"):
+    assert FakeVolumes.CONTRACT == base.CONTRACT == 2
+    monkeypatch.setattr(FakeVolumes, "CONTRACT", 1)
+    with pytest.raises(Misconfigured, match=r"contract 1, and this lunshare has .* 2"):
         registry.volume_driver("fake")
 
 

@@ -67,7 +67,10 @@ class ForeignDisks:
         """
         with self._backends[self._pools.backend_of(host)].for_request() as backend:
             there = backend.volumes.manageable()
-        return [ForeignDisk(d.reference, -(-d.size // GIB), d.why_not) for d in there]
+        return [
+            ForeignDisk(d.reference, -(-d.size // GIB), d.reason_not_safe)
+            for d in there
+        ]
 
     def manage(self, ctx: RequestContext, new: ManageRequest) -> Volume:
         """Make somebody's disk a volume of ours; it keeps its bytes.

@@ -66,12 +66,12 @@ class AClosingStopsOtherVolumes(FakeTarget):
 
 class SaysNoFenceAndFences(FakeTarget):
     ABILITIES = TargetAbilities(
-        enforces_read_only=True, keeps_others_out=True, observes=True
+        enforces_read_only=True, restricts_access=True, observes=True
     )
 
 
 class SaysNoReadOnlyAndEnforcesIt(FakeTarget):
-    ABILITIES = TargetAbilities(fences=True, keeps_others_out=True, observes=True)
+    ABILITIES = TargetAbilities(fences=True, restricts_access=True, observes=True)
 
 
 class SaysItIsSomethingElse(FakeTarget):

@@ -108,8 +108,8 @@ class IdentityIsMadeAtEachExport(FakeTarget):
         type(self).made += 1
         return super().apply(export, only)
 
-    def connection(self, volume, connector):
-        info = super().connection(volume, connector)
+    def connection_info(self, volume, connector):
+        info = super().connection_info(volume, connector)
         return info | {"target_iqn": f"{info['target_iqn']}-{self.made}"}
 
     def volume_of(self, target_iqn):

@@ -17,11 +17,11 @@ class SaysItFillsAndRefuses(FakeVolumes):
 
 
 class SaysItKeepsNoSnapshotsAndDoes(FakeVolumes):
-    ABILITIES = replace(FakeVolumes.ABILITIES, keeps_snapshots=False)
+    ABILITIES = replace(FakeVolumes.ABILITIES, supports_snapshots=False)
 
 
 class SaysNothingOfTakingOver(FakeVolumes):
-    ABILITIES = replace(FakeVolumes.ABILITIES, takes_over=False)
+    ABILITIES = replace(FakeVolumes.ABILITIES, manages=False)
 
 
 class SaysItWipes(FakeVolumes):

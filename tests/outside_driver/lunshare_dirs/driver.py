@@ -31,9 +31,9 @@ _NAME = re.compile("volume-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})")
 class DirsVolumes(VolumeDriver):
     """Files named volume-UUID, and volume-UUID.new until one has all its room."""
 
-    CONTRACT: ClassVar[int] = 1
+    CONTRACT: ClassVar[int] = 2
     ABILITIES: ClassVar[VolumeAbilities] = VolumeAbilities(
-        shares=True, reserves_space=True, extends_open=True, discards=True
+        multiattach=True, reserves_space=True, extends_open=True, discards=True
     )
 
     OPTIONS: ClassVar[list[cfg.Opt]] = [

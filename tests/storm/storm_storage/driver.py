@@ -93,5 +93,5 @@ class StormTarget(FakeTarget):
 
 for _name, _verb in _verbs(VolumeDriver).items():
     setattr(StormVolumes, _name, _verb)
-for _name, _verb in _verbs(TargetDriver, "connection").items():
+for _name, _verb in _verbs(TargetDriver, "connection_info", "connection").items():
     setattr(StormTarget, _name, _verb)
