@@ -45,6 +45,7 @@ from lunshare.drivers.helper.nfs.share_verbs import Shares
 from lunshare.drivers.helper.served import PATH, NotServed, Served
 from lunshare.drivers.helper.twins import Twins
 from lunshare.drivers.protocol import frames
+from lunshare.drivers.sd_notify import notify
 
 LOG = logging.getLogger(__name__)
 
@@ -252,18 +253,6 @@ def _turn_away(connection: socket.socket, why: str) -> None:
 def _shown(text: str) -> str:
     """A line of the log, whatever somebody sent."""
     return ascii(text[:_MOST_SHOWN])[1:-1]
-
-
-def notify(state: str) -> None:
-    """Tell systemd (sd_notify(3)); nothing happens when it did not start us."""
-    path = os.environ.get("NOTIFY_SOCKET")
-    if not path:
-        return
-    with (
-        contextlib.suppress(OSError),
-        socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as out,
-    ):
-        out.sendto(state.encode(), path.replace("@", "\0", 1))
 
 
 class _Stopped(BaseException):
