@@ -55,6 +55,9 @@ from lunshare.drivers.helper_client import Helper
 _CONNECTIONS = 8
 _PURGE_SECONDS = 5.0
 
+#: Seconds for idle threads to end, even if requests used up all the time to stop.
+IDLE_SECONDS = 0.5
+
 
 @dataclass(frozen=True)
 class Assembly:
@@ -79,17 +82,18 @@ class Assembly:
             self.timer.wake()
 
     def close(self, seconds: float = 60.0) -> bool:
-        """Stop timers, let running work end, close the database.
+        """Stop timers, let work in progress end, close the database.
 
-        Whether all of it ended within so many seconds; else the caller ends the
-        process, and nothing is pulled away from under what is still under way.
+        Return whether all of it ended within ``seconds``, or within
+        IDLE_SECONDS if that is longer. If not, nothing that the rest uses is
+        closed, and the caller ends the process.
         """
-        until = time.monotonic() + seconds
+        until = time.monotonic() + max(seconds, IDLE_SECONDS)
         for loop in self.loops:
             if not isinstance(loop, Reporter):
                 loop.stop(0)
         for loop in self.loops:
-            loop.stop(max(0.1, until - time.monotonic()))
+            loop.stop(max(0.0, until - time.monotonic()))
         ended = self.jobs.stop(until) and not any(loop.alive for loop in self.loops)
         if ended:
             self.database.close()

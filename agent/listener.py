@@ -9,6 +9,7 @@ import ipaddress
 import os
 import socket
 import stat
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -96,7 +97,9 @@ class Server(wsgi.Server):
 
     def __init__(self, app: App, address: Address, threads: int, max_body: int) -> None:
         super().__init__(address.bind, app, request_queue_size=_BACKLOG)
+        self.address = address
         self._max_body = max_body
+        self._thread: threading.Thread | None = None
         self.requests = Workers("request", threads, _AT_ONCE, self._answer)
 
     def prepare(self) -> None:
@@ -108,12 +111,17 @@ class Server(wsgi.Server):
         vars(self).pop("_connections").close()  # cheroot's; ours is the loop
         self.loop = Loop(self.socket, self._connect, self.requests.turns.put, _lane)
 
+    def start(self) -> None:
+        """Serve requests in a thread of its own, until ``stop``."""
+        self._thread = threading.Thread(target=self.serve, name="listener", daemon=True)
+        self._thread.start()
+
     def serve(self) -> None:
-        """Answer requests until ``stop``."""
+        """Serve requests until ``stop``."""
         self.loop.run(self.requests.turns.relieve)
 
     def stop(self, seconds: float = 5.0) -> None:
-        """Wait so many seconds for requests under way, then close what is open.
+        """Wait up to ``seconds`` for requests in progress, then close connections.
 
         Answers that their clients have not fetched by then are lost.
         """
@@ -123,6 +131,8 @@ class Server(wsgi.Server):
             self.requests.stop(time.monotonic() + seconds)
             self.loop.stop()
             self.socket.close()
+            if self._thread is not None:
+                self._thread.join()
 
     def bind_unix_socket(self, bind_addr: str) -> socket.socket:
         """Bind where nothing is, or where a killed daemon left its socket."""

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Logging to stderr, each error once."""
+"""Set up logging: oslo.log, with each error once."""
 
 from __future__ import annotations
 
@@ -13,23 +13,28 @@ _QUIET = ["alembic=WARN", "sqlalchemy=WARN", "stevedore=WARN"]
 
 
 class Formatter(formatters.ContextFormatter):
-    """As oslo.log's, without the second copy of an error.
+    """The formatter of oslo.log, without the second copy of an error.
 
-    oslo.log puts the exception that is being handled behind every warning (8.0,
-    formatters._get_error_summary). Our sentences have its text in them already.
+    oslo.log adds the exception that is being handled to every warning (8.0,
+    formatters._get_error_summary). The messages of lunshare contain it already.
     """
 
     def format(self, record: logging.LogRecord) -> str:
-        """One line; a traceback, where one was asked for, behind it."""
+        """Return one line, and a traceback if the record asks for one."""
         line: str = super().format(record)
         if record.exc_info:
             return line
         return line.removesuffix(f": {getattr(record, 'error_summary', '')}")
 
 
-def setup(conf: cfg.ConfigOpts) -> None:
-    """Log as the options say; they must be registered and read."""
+def register(conf: cfg.ConfigOpts) -> None:
+    """Register the options of oslo.log."""
+    log.register_options(conf)
     log.set_defaults(default_log_levels=_QUIET)
+
+
+def setup(conf: cfg.ConfigOpts) -> None:
+    """Log as the options require. They must be registered and read."""
     log.setup(conf, "lunshare")
     for handler in logging.getLogger().handlers:
         if isinstance(handler.formatter, formatters.ContextFormatter):

@@ -17,31 +17,35 @@ from oslo_concurrency import lockutils
 from oslo_config import cfg
 from oslo_log import log
 
-from lunshare.agent import listener, logs, systemd
+from lunshare.agent import listener, logs, show_config
 from lunshare.agent.assemble import Assembly, assemble
 from lunshare.agent.conf import opts
 from lunshare.agent.errors import StartupError
+from lunshare.drivers.sd_notify import notify
 
 LOG = log.getLogger(__name__)
 
-_GLANCE = 0.05  # seconds between two looks at a signal
-_STEP = 1.0  # seconds between two words to systemd in a long reconcile
+_SIGNAL_CHECK = 0.05  # seconds between two checks for a signal
+_PROGRESS = 1.0  # seconds between two reports to systemd in a long reconcile
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run lunshared; the answer is the exit code."""
+    """Run lunshared; return the exit code."""
     code = 0
     try:
         conf = configure(sys.argv[1:] if argv is None else argv)
+        if conf.show_config:
+            print(show_config.text(conf))
+            return code
         with sole_owner(conf.state_path):
             run(conf)
     except (StartupError, cfg.Error) as error:
         print(f"lunshared: {error}", file=sys.stderr)
-        systemd.notify(f"STATUS={error}")
+        notify(f"STATUS={error}")
         code = 1
-    if _left_over():
-        # Python would wait for threads that wait for storage. What they do is in
-        # the database as an intent, as it is when the process is killed.
+    if _threads_left():
+        # Python would wait for threads that wait for storage. The database has
+        # what they do as an intent, as when the process is killed.
         logging.shutdown()
         sys.stdout.flush()
         sys.stderr.flush()
@@ -50,21 +54,24 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def configure(argv: Sequence[str]) -> cfg.ConfigOpts:
-    """Read options and files, and set up logging to stderr."""
+    """Read options and configuration files, and set up logging."""
     conf = cfg.ConfigOpts()
     opts.register(conf)
-    log.register_options(conf)
+    logs.register(conf)
     conf(args=list(argv), project="lunshare", prog="lunshared")
-    logs.setup(conf)
+    if conf.show_config:
+        logging.basicConfig(level=logging.WARNING)  # no log file, and not stdout
+    else:
+        logs.setup(conf)
     opts.check(conf)
     return conf
 
 
 @contextmanager
 def sole_owner(state_path: str) -> Iterator[None]:
-    """Hold the state path against a second daemon.
+    """Lock the state path, so that a second daemon cannot use it.
 
-    :raises StartupError: it cannot be written, or another daemon has it.
+    :raises StartupError: it cannot be written, or another daemon uses it.
     """
     try:
         os.makedirs(state_path, mode=0o750, exist_ok=True)
@@ -89,30 +96,29 @@ def sole_owner(state_path: str) -> Iterator[None]:
 
 
 def run(conf: cfg.ConfigOpts) -> None:
-    """From the first reconcile to the last request."""
+    """Run from the first reconcile to the last request."""
     address = listener.parse(conf.listen, conf.auth_strategy)
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     assembly = assemble(conf)
+    server = None
     try:
         late = not first_reconcile(assembly, conf.start_wait, stop)
-        serve(conf, assembly, address, stop, late=late)
+        server = listener.serve(
+            assembly.app, address, conf.osapi_threads, conf.osapi_max_request_body_size
+        )
+        serve(assembly, server, stop, late)
     finally:
-        # What is exported stays exported: hosts go on while we are away.
-        if not assembly.close(conf.stop_wait):
-            LOG.warning(
-                "[main] STOP left=steps under way after %s s; the next start goes on"
-                " with them",
-                conf.stop_wait,
-            )
+        close(assembly, server, conf.stop_wait)
 
 
 def first_reconcile(assembly: Assembly, wait: float, stop: threading.Event) -> bool:
-    """Make the node equal to the database before anyone is listened to.
+    """Apply the database to the node before the first request is served.
 
-    Whether that was done within ``wait`` seconds; what takes longer goes on beside
-    the requests. A target is what it was before the start until its turn comes.
+    Return whether that was done within ``wait`` seconds. What takes longer
+    continues while requests are served. Until its turn comes, a target stays as
+    it was before the start.
 
     :raises StartupError: no backend works.
     """
@@ -121,40 +127,40 @@ def first_reconcile(assembly: Assembly, wait: float, stop: threading.Event) -> b
     def progress(done: int, total: int) -> None:
         nonlocal last
         moment = time.monotonic()
-        if done == total or moment - last > _STEP:
+        if done == total or moment - last > _PROGRESS:
             last = moment
-            systemd.notify(
-                f"STATUS=reconciling {done}/{total}", "EXTEND_TIMEOUT_USEC=60000000"
-            )
+            notify(f"STATUS=reconciling {done}/{total}", "EXTEND_TIMEOUT_USEC=60000000")
 
-    work = Aside("first reconcile", lambda: assembly.reconcile.run(progress, wait))
+    work = BackgroundTask(
+        "first reconcile", lambda: assembly.reconcile.run(progress, wait)
+    )
     done = work.wait(wait, stop)
     down = [b.problem for b in assembly.backends.values() if b.down]
     if len(down) == len(assembly.backends):
         raise StartupError(f"no backend works: {'; '.join(map(str, down))}")
     if not done:
-        LOG.warning("[main] START reconcile is not done after %s s; it goes on", wait)
+        LOG.warning("[main] START reconcile is not done after %s s; it continues", wait)
     return done
 
 
-class Aside:
-    """Work in a thread that nobody has to wait for."""
+class BackgroundTask:
+    """Work in a thread of its own, for which the caller may wait."""
 
     def __init__(self, name: str, work: Callable[[], object]) -> None:
-        """Begin."""
+        """Start."""
         self._work = work
         self._error: Exception | None = None
         self._done = threading.Event()
         threading.Thread(target=self._run, name=name, daemon=True).start()
 
     def wait(self, seconds: float, stop: threading.Event) -> bool:
-        """Whether it was done before so many seconds, and before ``stop``.
+        """Return whether it was done within ``seconds``, and before ``stop``.
 
-        Raises what the work has raised.
+        It raises what the work has raised.
         """
         end = time.monotonic() + seconds
         while time.monotonic() < end and not stop.is_set():
-            if self._done.wait(min(_GLANCE, seconds)):
+            if self._done.wait(min(_SIGNAL_CHECK, seconds)):
                 if self._error is not None:
                     raise self._error
                 return True
@@ -169,32 +175,36 @@ class Aside:
 
 
 def serve(
-    conf: cfg.ConfigOpts,
-    assembly: Assembly,
-    address: listener.Address,
-    stop: threading.Event,
-    late: bool,
+    assembly: Assembly, server: listener.Server, stop: threading.Event, late: bool
 ) -> None:
-    """Answer requests until ``stop``, then let those under way end."""
-    names = ",".join(assembly.backends)
-    server = listener.serve(
-        assembly.app, address, conf.osapi_threads, conf.osapi_max_request_body_size
-    )
+    """Serve requests until ``stop``. ``late``: the first reconcile is not done."""
     assembly.start(reconcile_again=late)
-    thread = threading.Thread(target=server.serve, name="listener", daemon=True)
-    thread.start()
-    try:
-        LOG.info("[main] READY listen=%s backends=%s", address, names)
-        systemd.notify("READY=1", "STATUS=serving")
-        stop.wait()
-        systemd.notify("STOPPING=1")
-    finally:
-        server.stop(conf.stop_wait)
-        thread.join()
+    server.start()
+    names = ",".join(assembly.backends)
+    LOG.info("[main] READY listen=%s backends=%s", server.address, names)
+    notify("READY=1", "STATUS=serving")
+    stop.wait()
+    notify("STOPPING=1")
 
 
-def _left_over() -> bool:
-    """Whether there are threads that Python would wait for."""
+def close(assembly: Assembly, server: listener.Server | None, seconds: float) -> None:
+    """Let requests and steps in progress end, all of them within ``seconds``.
+
+    Exports are not changed: hosts continue while the daemon is stopped.
+    """
+    deadline = time.monotonic() + seconds
+    if server is not None:
+        server.stop(seconds)
+    if not assembly.close(deadline - time.monotonic()):
+        LOG.warning(
+            "[main] STOP left=steps in progress after %s s; the next start continues"
+            " with them",
+            seconds,
+        )
+
+
+def _threads_left() -> bool:
+    """Return whether other threads run, for which Python might wait."""
     others = threading.enumerate()
     return any(t for t in others if t is not threading.main_thread())
 

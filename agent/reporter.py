@@ -36,6 +36,9 @@ FIRST, LONGEST = 1.0, 60.0
 # Seconds for it to end by itself once its input has ended.
 _ENDING = 3.0
 
+# The share of the time to stop that is left for a process that had to be killed.
+_KILLED_SHARE = 0.2
+
 
 class Reporter:
     """A child process that gets a report of each backend every ``seconds``."""
@@ -54,15 +57,18 @@ class Reporter:
         self._thread.start()
 
     def stop(self, timeout: float = 5.0) -> None:
-        """End the process; at once, if it has not ended within ``timeout`` seconds."""
+        """End the process, and wait up to ``timeout`` seconds for it.
+
+        It is killed if it has not ended after most of that time.
+        """
         self._stopped.set()
         os.eventfd_write(self._wake, 1)
         if self._thread.ident is None:
             return
-        self._thread.join(timeout)
+        self._thread.join(timeout * (1 - _KILLED_SHARE))
         if self._thread.is_alive() and self._process is not None:
             self._process.kill()
-            self._thread.join(timeout)
+            self._thread.join(timeout * _KILLED_SHARE)
 
     @property
     def alive(self) -> bool:

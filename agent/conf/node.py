@@ -20,6 +20,16 @@ CLI_OPTIONS = [
     ),
 ]
 
+#: Of the command line alone: no file may set it.
+COMMANDS = [
+    cfg.BoolOpt(
+        "show-config",
+        default=False,
+        help="Print every option with its value and where the value is from, then"
+        " end. Secrets are hidden.",
+    ),
+]
+
 OPTIONS = [
     cfg.StrOpt(
         "host",

@@ -24,7 +24,7 @@ Options = Sequence[cfg.Opt]
 
 def register(conf: cfg.ConfigOpts) -> None:
     """Register all but the backend sections, whose names the file gives."""
-    conf.register_cli_opts(node.CLI_OPTIONS)
+    conf.register_cli_opts(node.CLI_OPTIONS + node.COMMANDS)
     conf.register_opts(node.OPTIONS + api.OPTIONS)
     conf.register_opts(database.OPTIONS, "database")
     conf.register_opts(helper.OPTIONS, "helper")

@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the configuration files say that no option stands for.
+"""Find options in the configuration files that do not exist.
 
-oslo.config passes over such a line, so that a misspelt option would be a default.
+oslo.config ignores such a line, so a misspelt option would keep its default.
 """
 
 from __future__ import annotations
@@ -11,17 +11,25 @@ from pathlib import Path
 
 from oslo_config import cfg
 
+from lunshare.agent.conf import registered
+
+#: Options of the command line alone.
+_COMMAND_LINE = {"show_config"}
+
 
 def unknown(conf: cfg.ConfigOpts, section: str) -> list[str]:
-    """The options of a section that nobody has registered."""
-    known = set(conf if section == "DEFAULT" else conf[section])
-    written = (name for file in _files(conf) for name in _section(file, section))
-    # oslo.config takes a hyphen for an underscore.
-    return sorted({name for name in written if name.replace("-", "_") not in known})
+    """Return the options of a section in the files that are not registered."""
+    known = registered.names(conf, section) - _COMMAND_LINE
+    former = registered.former_names(conf, section)
+    written = {name for file in _files(conf) for name in _section(file, section)}
+    # oslo.config accepts a hyphen for an underscore, but not in a former name.
+    return sorted(
+        name for name in written - former if name.replace("-", "_") not in known
+    )
 
 
 def _files(conf: cfg.ConfigOpts) -> list[str]:
-    """Those that were read: named on the command line, or found."""
+    """Return the files that were read: named on the command line, or found."""
     directories = (Path(each) for each in conf.config_dir or [])
     found = (str(file) for each in directories for file in sorted(each.glob("*.conf")))
     return [*conf.config_file, *found]

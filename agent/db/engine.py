@@ -65,7 +65,7 @@ class Database:
                 pool_timeout=30,
                 json_deserializer=orjson.loads,
             )
-        except (sa.exc.ArgumentError, ModuleNotFoundError) as error:
+        except (sa.exc.ArgumentError, ModuleNotFoundError, TypeError) as error:
             raise StartupError(
                 f"[database] connection is not usable ({error}):"
                 " give a SQLAlchemy URL such as sqlite:////var/lib/lunshare/x.sqlite"

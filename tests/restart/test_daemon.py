@@ -13,6 +13,54 @@ import pytest
 
 from tests.daemon import FAKE, ROOT, answered, daemon, free_port, refused
 
+#: Configurations that are wrong, and what the error sentence contains.
+WRONG = [
+    ("", "enabled_backends is empty"),
+    ("enabled_backends = a,a", "names a backend twice"),
+    (
+        "enabled_backends = a\nreconcle_interval = 9\n[a]\nvolume_driver = fake",
+        "[DEFAULT]: reconcle_interval: no such option",
+    ),
+    (
+        "enabled_backends = a\n[a]\nvolume_driver = fake\n[database]\nconection = a",
+        "[database]: conection: no such option",
+    ),
+    ("enabled_backends = a", "backend section [a] is missing"),
+    ("enabled_backends = a\n[a]\nvolume_driver = no", "choose one of: fake, lvm"),
+    (
+        "enabled_backends = a\n[a]\nvolume_driver = fake\ntarget_driver = no",
+        "choose one of: fake, lio",
+    ),
+    (
+        "enabled_backends = a\n[a]\nvolume_driver = fake\ntarget_driver = fake\n"
+        "fake-wipe = true\nfake_whipe = true",
+        "[a]: fake_whipe: no such option; its drivers know ",
+    ),
+    (
+        "enabled_backends = a\nmixed_modes_per_host = both\n[a]",
+        "mixed_modes_per_host",
+    ),
+    (
+        "listen = 0.0.0.0:8776\nenabled_backends = a\n[a]\nvolume_driver = fake",
+        "noauth",
+    ),
+    (
+        "enabled_backends = a\n[a]\nvolume_driver = fake\ntarget_driver = fake\n"
+        "[database]\nconnection = nonsense",
+        "[database] connection is not usable",
+    ),
+    (  # in memory: each thread would have a database of its own
+        "enabled_backends = a\n[a]\nvolume_driver = fake\ntarget_driver = fake\n"
+        "[database]\nconnection = sqlite://",
+        "[database] connection is not usable",
+    ),
+]
+UNREACHABLE = (
+    "enabled_backends = a\n[a]\nvolume_driver = lvm\n"
+    "[helper]\nsocket = /nonexistent/helper.sock",
+    "no backend works: the root helper does not answer at /nonexistent/helper.sock",
+)
+
 
 @pytest.fixture
 def running(tmp_path: Path):
@@ -52,52 +100,7 @@ def test_eventlet_is_not_in_the_process(running) -> None:
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("", "enabled_backends is empty"),
-        ("enabled_backends = a,a", "names a backend twice"),
-        (
-            "enabled_backends = a\nreconcle_interval = 9\n[a]\nvolume_driver = fake",
-            "[DEFAULT]: reconcle_interval: no such option",
-        ),
-        (
-            "enabled_backends = a\n[a]\nvolume_driver = fake\n"
-            "[database]\nconection = a",
-            "[database]: conection: no such option",
-        ),
-        ("enabled_backends = a", "backend section [a] is missing"),
-        ("enabled_backends = a\n[a]\nvolume_driver = no", "choose one of: fake, lvm"),
-        (
-            "enabled_backends = a\n[a]\nvolume_driver = fake\ntarget_driver = no",
-            "choose one of: fake, lio",
-        ),
-        (
-            "enabled_backends = a\n[a]\nvolume_driver = fake\ntarget_driver = fake\n"
-            "fake-wipe = true\nfake_whipe = true",
-            "[a]: fake_whipe: no such option; its drivers know ",
-        ),
-        (
-            "enabled_backends = a\nmixed_modes_per_host = both\n[a]",
-            "mixed_modes_per_host",
-        ),
-        (
-            "listen = 0.0.0.0:8776\nenabled_backends = a\n[a]\nvolume_driver = fake",
-            "noauth",
-        ),
-        (
-            "enabled_backends = a\n[a]\nvolume_driver = fake\ntarget_driver = fake\n"
-            "[database]\nconnection = nonsense",
-            "[database] connection is not usable",
-        ),
-        (
-            "enabled_backends = a\n[a]\nvolume_driver = lvm\n"
-            "[helper]\nsocket = /nonexistent/helper.sock",
-            "no backend works: the root helper does not answer at"
-            " /nonexistent/helper.sock",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("text", "said"), [*WRONG, UNREACHABLE])
 def test_a_wrong_configuration_is_refused_in_one_sentence(
     text: str, said: str, tmp_path: Path
 ) -> None:

@@ -1,0 +1,81 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""How long the end of the daemon takes while everything hangs."""
+
+from __future__ import annotations
+
+import dataclasses
+import socket
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from lunshare.agent import listener
+from lunshare.agent.assemble import IDLE_SECONDS
+from lunshare.agent.main import close
+from lunshare.agent.reporter import Reporter
+from lunshare.agent.timers import Loop
+from tests.api.calls import until
+from tests.node import Node
+
+STOP_WAIT = 1.0
+
+
+class Hung:
+    """Work that has started and does not end before the test does."""
+
+    def __init__(self) -> None:
+        self.started = threading.Semaphore(0)
+        self.released = threading.Event()
+
+    def __call__(self, *_: object) -> list[bytes]:
+        self.started.release()
+        self.released.wait()
+        return []
+
+    def step(self, _volume: str) -> None:
+        self()
+
+
+@pytest.fixture
+def hung() -> Iterator[Hung]:
+    made = Hung()
+    yield made
+    made.released.set()
+
+
+def test_the_end_takes_stop_wait_once_whatever_hangs(
+    hung: Hung, tmp_path: Path
+) -> None:
+    node = Node(tmp_path).start()
+    server = listener.serve(hung, listener.Address(("127.0.0.1", 0)), threads=4)
+    timer = Loop("hung", 0.01, hung)
+    child = [sys.executable, "-c", "import time; time.sleep(600)"]
+    reporter = Reporter(child, 600, dict)
+    assembly = dataclasses.replace(node.assembly, loops=(timer, reporter))
+    for each in (server, timer, reporter):
+        each.start()
+    job = node.assembly.jobs.submit(hung.step, "volume", "fake")
+    with socket.create_connection(server.bind_addr) as client:
+        client.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        for _ in range(3):
+            assert hung.started.acquire(timeout=20)
+        started = time.monotonic()
+        close(assembly, server, STOP_WAIT)
+        took = time.monotonic() - started
+    assert STOP_WAIT <= took < STOP_WAIT + IDLE_SECONDS + 0.4
+    hung.released.set()
+    job.result(timeout=20)
+    until(lambda: not timer.alive and not reporter.alive)
+    node.close()
+
+
+def test_the_end_is_immediate_where_nothing_hangs(tmp_path: Path) -> None:
+    node = Node(tmp_path).start()
+    started = time.monotonic()
+    assert node.assembly.close(STOP_WAIT)
+    assert time.monotonic() - started < STOP_WAIT
