@@ -71,7 +71,7 @@ def main() -> int:
 
 
 def _measured(daemon: Daemon) -> Iterator[Figure]:
-    yield _peak(daemon, "after its first start (schema made)")
+    yield _peak(daemon, "after its first start (schema created)")
     yield from _latencies(daemon, "empty node")
     ids = fill(daemon.state, _VOLUMES)
     yield from _latencies(daemon, "10,000 volumes, 30,000 attachments")
@@ -98,24 +98,24 @@ def _latencies(daemon: Daemon, where: str) -> Iterator[Figure]:
     times: list[list[float]] = [[], [], []]
     volume_id = client.shared_volume()
     for number in range(_CYCLES):
-        for kept, took in zip(
+        for seconds, took in zip(
             times, _cycle(client, volume_id, f"h{number}"), strict=True
         ):
-            kept.append(took)
+            seconds.append(took)
     words = ("create with connector", "complete", "delete")
     for word, most, found in zip(words, (12, 4.2, 6.6), times, strict=True):
         yield Figure(f"attachment {word}, {where}", median_ms(found), "ms", most=most)
 
 
 def _one_lun(daemon: Daemon) -> Iterator[Figure]:
-    """Attaching to a volume that has a thousand hosts, and to one that has none."""
+    """Attach to a volume with a thousand hosts, and to a volume without hosts."""
     client = Client(daemon.port)
     empty, full = client.shared_volume(), client.shared_volume()
     hosts(daemon.state, full, _HOSTS)
     times: dict[str, list[float]] = {empty: [], full: []}
     for number in range(_CYCLES):
-        for volume_id, kept in times.items():
-            kept.append(_cycle(client, volume_id, f"one{number}")[0])
+        for volume_id, seconds in times.items():
+            seconds.append(_cycle(client, volume_id, f"one{number}")[0])
     first, last = median_ms(times[empty]), median_ms(times[full])
     yield Figure("attach to a volume with no host", first, "ms")
     yield Figure(f"attach to a volume with {_HOSTS:,} hosts", last, "ms")
@@ -224,7 +224,7 @@ def _number(pattern: str, text: str) -> float:
 
 
 def _attaching(daemon: Daemon) -> float:
-    """Requests a second of 32 threads in 4 processes, each on a volume of its own."""
+    """Requests a second of 32 threads in 4 processes, each with its own volume."""
     with ProcessPoolExecutor(_PROCESSES) as pool:
         ports = [daemon.port] * _PROCESSES
         return sum(pool.map(_attach_for_a_while, ports)) / _SECONDS

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""lunshared on the fake backend, as a process of its own, with what it uses."""
+"""lunshared on the fake backend, in a separate process, and its memory and CPU."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ROOT = HERE.parent.parent
 
 
 class Daemon:
-    """One life of lunshared over a state path."""
+    """A lunshared process with a state path."""
 
     def __init__(self, state: Path) -> None:
         self.state = state

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Figures: what was measured, in which unit, and what it must reach."""
+"""Figures: what was measured, in which unit, and its bound."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Figure:
-    """One number. ``most`` and ``least`` are what it must keep, if anything."""
+    """One number. ``most`` and ``least`` are its bounds."""
 
     name: str
     value: float
@@ -32,15 +32,15 @@ class Figure:
         return "" if self.least is None else f"at least {short(self.least)}"
 
     @property
-    def kept(self) -> bool:
-        """Whether the bound, if there is one, is kept."""
+    def met(self) -> bool:
+        """Whether the bound is met; True without one."""
         high = self.most is not None and self.value > self.most
         low = self.least is not None and self.value < self.least
         return not high and not low
 
 
 def short(value: float) -> str:
-    """A number with three digits that count; thousands keep theirs all."""
+    """A number with three significant digits; thousands have all digits."""
     if abs(value) >= 100:
         return f"{value:,.0f}"
     return f"{value:.3g}"
@@ -52,29 +52,29 @@ def median_ms(times: Iterable[float]) -> float:
 
 
 def timed(work: Callable[[], object]) -> float:
-    """Seconds that ``work`` took."""
+    """The duration of ``work`` in seconds."""
     began = time.perf_counter()
     work()
     return time.perf_counter() - began
 
 
 def write(path: Path, figures: Iterable[Figure], **about: object) -> None:
-    """Keep the figures of one run with what is to be known of it."""
+    """Write the figures of one run, and facts about the machine."""
     machine = {
         "system": platform.release(),
         "cores": os.cpu_count(),
         "python": platform.python_version(),
         "load": round(os.getloadavg()[0], 2),
     }
-    rows = [asdict(f) | {"must": f.must, "kept": f.kept} for f in figures]
-    told = {"machine": machine, **about, "figures": rows}
+    rows = [asdict(f) | {"must": f.must, "met": f.met} for f in figures]
+    report = {"machine": machine, **about, "figures": rows}
     path.parent.mkdir(exist_ok=True)
-    path.write_text(json.dumps(told, indent=1) + "\n")
+    path.write_text(json.dumps(report, indent=1) + "\n")
 
 
 def say(figure: Figure) -> Figure:
-    """Print a figure as it is measured."""
-    verdict = "" if not figure.must else ("kept" if figure.kept else "NOT KEPT")
+    """Print a figure and return it."""
+    verdict = "" if not figure.must else ("met" if figure.met else "NOT MET")
     bound = f"({figure.must}: {verdict})" if verdict else ""
     print(f"  {figure.name:<58}{short(figure.value):>9} {figure.unit} {bound}")
     return figure

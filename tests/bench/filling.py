@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Fill a node's database with volumes that hosts have, in one transaction.
+"""Fill a node's database with attached volumes, in one transaction.
 
-Through the API 40,000 creations would take minutes of commits. So the rows are
+Over the API 40,000 creates would need minutes of commits. So the rows are
 written by lunshare.agent.db's own functions, while the daemon runs: the fake target,
 which lives in the daemon's memory, does not have them.
 """
@@ -61,7 +61,7 @@ def hosts(state: Path, volume_id: str, count: int) -> None:
 
 def _attached(volume_id: str, host: str, moment: datetime) -> Attachment:
     initiator = f"iqn.1994-05.com.example:{host}"
-    told = {
+    info = {
         "driver_volume_type": "iscsi",
         "target_portal": "127.0.0.1:3260",
         "target_iqn": f"iqn.2026-11.io.lunshare:volume-{volume_id}",
@@ -78,7 +78,7 @@ def _attached(volume_id: str, host: str, moment: datetime) -> Attachment:
         mountpoint="/dev/vdb",
         attach_time=moment,
         connector={"initiator": initiator, "host": host},
-        connection_info=told,
+        connection_info=info,
         initiator=initiator,
         auth_username="u" * 20,
         auth_password="p" * 16,

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The floor: one access by plain calls on configfs, in one process, nothing checked.
 
-``full`` makes the kernel writes that the helper's apply makes for a new host
-with CHAP and write access. ``bare`` makes the fewest with which a host can
-write at all: an ACL, a mapped LUN, its link, and the write-protect bit.
+``full`` does the writes of the helper's apply for a new host with CHAP and write
+access. ``bare`` does the fewest writes after which a host can write: an ACL, a
+mapped LUN, its link, and the write-protect bit.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ _INITIATOR = "iqn.1994-05.com.example:floor"
 
 
 def acl_of(volume_id: str) -> tuple[str, str]:
-    """Where the floor's ACL of a volume is, and the LUN that it maps."""
+    """The directory of the floor's ACL of a volume, and the LUN that it maps."""
     group = f"{CONFIGFS}/iscsi/{PREFIX}{volume_id}/tpgt_1"
     return f"{group}/acls/{_INITIATOR}", f"{group}/lun/lun_0"
 
 
 def full(acl: str, lun: str) -> None:
-    """The writes of an apply, without one look at what is there."""
+    """The writes of an apply, without any read."""
     os.mkdir(acl)
     _write(acl + "/auth/userid", "u" * 20)
     _write(acl + "/auth/password", "p" * 16)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""The smallest client: one connection kept open, so that the node is what is timed."""
+"""A minimal client with one open connection, so that the node is what is timed."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Client:
         return json.loads(text) if text else None
 
     def fresh(self) -> None:
-        """Connect anew: the node closes a connection that is idle for 10 seconds."""
+        """Connect again: the node closes a connection that is idle for 10 seconds."""
         self._connection.close()
         self("GET", "/types")
 
@@ -48,30 +48,30 @@ class Client:
         return len(text)
 
     def shared_volume(self) -> str:
-        """A new thin volume of 1 GiB that many hosts may have; its id."""
+        """Create a thin volume of 1 GiB that may be shared; returns its id."""
         if "bench" not in [t["name"] for t in self("GET", "/types")["volume_types"]]:
             specs = {"multiattach": _YES, "thin_provisioning_support": _YES}
             new = {"name": "bench", "extra_specs": specs}
             self("POST", "/types", {"volume_type": new})
         asked = {"size": 1, "volume_type": "bench"}
-        made = self("POST", "/volumes", {"volume": asked})["volume"]
+        created = self("POST", "/volumes", {"volume": asked})["volume"]
         until = time.monotonic() + 60
-        while made["status"] == "creating" and time.monotonic() < until:
+        while created["status"] == "creating" and time.monotonic() < until:
             time.sleep(0.2)
-            made = self("GET", f"/volumes/{made['id']}")["volume"]
-        if made["status"] != "available":
-            raise RuntimeError(f"volume {made['id']} is {made['status']}")
-        return str(made["id"])
+            created = self("GET", f"/volumes/{created['id']}")["volume"]
+        if created["status"] != "available":
+            raise RuntimeError(f"volume {created['id']} is {created['status']}")
+        return str(created["id"])
 
     def attach(self, volume_id: str, host: str, mode: str = "ro") -> str:
-        """Attach with a connector; the attachment's id."""
+        """Attach with a connector; returns the attachment's id."""
         connector = {"initiator": f"iqn.1994-05.com.example:{host}", "host": host}
         asked = {"volume_uuid": volume_id, "mode": mode, "connector": connector}
-        made = self("POST", "/attachments", {"attachment": asked})
-        return str(made["attachment"]["id"])
+        created = self("POST", "/attachments", {"attachment": asked})
+        return str(created["attachment"]["id"])
 
     def complete(self, attachment_id: str) -> None:
-        """The host says that it uses the volume."""
+        """os-complete."""
         self("POST", f"/attachments/{attachment_id}/action", {"os-complete": None})
 
     def detach(self, attachment_id: str) -> None:

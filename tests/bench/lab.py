@@ -1,16 +1,16 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Attaching on a real kernel, in the lab: ours, the floor and the peer, side by side.
+"""Attaching on a real kernel, in the lab: lunshare, the floor and the peer.
 
 ``tests/lab/run --with cinder -- python -m tests.bench.lab``, as root on a node
-where lunshared and its helper run. One run; the things compared take turns,
-and medians are told.
+where lunshared and its helper run. One run measures all of them
+by turns and reports medians.
 
-The exports that are merely present are real ones: made by the helper's own
-apply, each a target with its portal, LUN and one host, over a sparse file of
-1 MiB. 1,000 logical volumes would take the lab's emulated LVM a quarter of an
-hour and weigh the same to LIO. The daemon does not know them. The volume that
-is attached to over HTTP is a thin logical volume of 1 GiB made by the daemon.
+The other exports are real: the helper's apply creates each as a target with portal,
+LUN and one host, over a sparse file of 1 MiB. 1,000 logical volumes would take the
+lab's emulated LVM a quarter of an hour, and cost LIO the same. The daemon does not
+know them. The volume that is attached over HTTP is a thin logical volume of 1 GiB
+that the daemon has created.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _LEVELS = (1, 100, 1000)
 _ROUNDS = 25
 _PEER_LEVELS = (1, 10, 100)
 _PEER_ROUNDS = 3
-_OURS_PER_PEER = 5
+_OWN_PER_PEER = 5
 _MIB = 1024**2
 _BUILD = Path("/build")
 
@@ -54,7 +54,7 @@ Times = dict[str, list[float]]
 
 
 class Direct:
-    """The helper's answering, in this process: all of it but the socket's frames."""
+    """The helper's server in this process, without the socket."""
 
     def __init__(self, prefix: str) -> None:
         nobody = socket.socket(socket.AF_UNIX)
@@ -65,7 +65,7 @@ class Direct:
         self._seconds = 0.0
 
     def clock(self, work: Callable[[], object]) -> float:
-        """Seconds from the frame to the answer of the one call that is the work."""
+        """Seconds from the frame to the answer of the one call in ``work``."""
         work()
         return self._seconds
 
@@ -74,7 +74,7 @@ class Direct:
         raise AssertionError(argv)
 
     def call(self, verb: str, *, timeout: float = 30.0, **arguments: Any) -> Any:
-        """Ask the helper's server, without asking through its socket."""
+        """Call the helper's server without its socket."""
         asked = {"verb": verb, "timeout": timeout, "arguments": arguments}
         frame = orjson.dumps(asked)
         answers: list[dict[str, Any]] = []
@@ -88,7 +88,7 @@ class Direct:
 
 
 class Node:
-    """What is measured: the API, the helper, and exports to fill the kernel with."""
+    """The measured node: the API, the helper, and other exports in the kernel."""
 
     def __init__(self, directory: Path) -> None:
         self.api = Client(_PORT)
@@ -98,13 +98,13 @@ class Node:
         self.direct = LioTarget("bench", options, self.helper)
         self._directory = directory
         self._filling: list[str] = []
-        # Another host has it all the time: its target is there, as the peer's is.
+        # Another host is always attached, so the target exists, as the peer's does.
         self.volume = self.api.shared_volume()
         self._keeper = self.api.attach(self.volume, "keeper")
         self.plain = self.api.shared_volume()
 
     def fill(self, count: int) -> None:
-        """Have ``count`` targets in the kernel."""
+        """Create targets until the kernel has ``count``."""
         while (present := floor.exports()) > count:
             self.target.remove(self._filling.pop())
         for _ in range(count - present):
@@ -117,7 +117,7 @@ class Node:
     ) -> tuple[float, float]:
         """Seconds of the helper's apply for a new host, and for its removal."""
         host = _host("bench", Mode.RW)
-        # The daemon's own volume, asked for as the daemon asks for it.
+        # The daemon's own volume, with the daemon's request.
         disk = Disk(self.volume, f"/dev/lunshare/volume-{self.volume}", 1024 * _MIB)
         wanted = Export(self.volume, disk, (host,))
         only = [host.initiator]
@@ -127,14 +127,14 @@ class Node:
 
     def attach(self, volume_id: str) -> tuple[float, float]:
         """Seconds of an attach over HTTP, and of the detach."""
-        made: list[str] = []
-        opened = timed(lambda: made.append(self.api.attach(volume_id, "bench", "rw")))
-        self.api.complete(made[0])
-        closed = timed(lambda: self.api.detach(made[0]))
+        ids: list[str] = []
+        opened = timed(lambda: ids.append(self.api.attach(volume_id, "bench", "rw")))
+        self.api.complete(ids[0])
+        closed = timed(lambda: self.api.detach(ids[0]))
         return opened, closed
 
     def close(self) -> None:
-        """Leave the node as it was."""
+        """Remove all that was created."""
         for volume_id in self._filling:
             self.target.remove(volume_id)
         self.api.fresh()
@@ -155,7 +155,7 @@ def main() -> int:
     figures: list[Figure] = []
     with tempfile.TemporaryDirectory(dir="/var/tmp") as directory:
         node = Node(Path(directory))
-        for figure in chain(_ours(node), _theirs(node, Path(directory))):
+        for figure in chain(_own(node), _theirs(node, Path(directory))):
             figures.append(say(figure))
         node.close()
     write(_BUILD / "bench-lab.json", figures)
@@ -167,13 +167,13 @@ def _host(name: str, mode: Mode) -> Connector:
     return Connector(initiator, mode, str(uuid.uuid4()), Auth("u" * 20, "p" * 16))
 
 
-def _ours(node: Node) -> Iterator[Figure]:
+def _own(node: Node) -> Iterator[Figure]:
     levels = {count: _level(node, count) for count in _LEVELS}
-    # Once more with one: what changed with time has not changed with exports.
+    # Once more with one export, to separate effects of time.
     for name, more in _level(node, _LEVELS[0]).items():
         levels[_LEVELS[0]][name] += more
     for count, times in levels.items():
-        yield from _told(count, times)
+        yield from _figures_of(count, times)
     medians = [
         median_ms(levels[count]["attach"]) for count in (_LEVELS[-1], _LEVELS[0])
     ]
@@ -182,7 +182,7 @@ def _ours(node: Node) -> Iterator[Figure]:
 
 
 def _level(node: Node, count: int) -> Times:
-    """Everything by turns, with ``count`` exports in the kernel."""
+    """Measure everything by turns, with ``count`` exports in the kernel."""
     print(f"  {count} exports ...", flush=True)
     node.fill(count)
     node.api.fresh()
@@ -208,11 +208,11 @@ def _floor(make: Callable[[str, str], None], acl: str, lun: str) -> tuple[float,
         opened = timed(lambda: make(acl, lun))
         return opened, timed(lambda: floor.close(acl))
     except FileNotFoundError:
-        # The daemon's reconcile came by, and closed what no attachment asks for.
+        # The daemon's reconcile ran, and closed access without an attachment.
         return _floor(make, acl, lun)
 
 
-def _told(count: int, times: Times) -> Iterator[Figure]:
+def _figures_of(count: int, times: Times) -> Iterator[Figure]:
     words = {
         "bare": "configfs floor, fewest writes",
         "full": "configfs floor, the writes of an apply",
@@ -223,7 +223,7 @@ def _told(count: int, times: Times) -> Iterator[Figure]:
         "unapply": "helper's apply through its socket, that host closed",
         "attach": "attach over HTTP, a further host rw",
         "unattach": "detach over HTTP, that host",
-        "first": "attach over HTTP, first host (target made)",
+        "first": "attach over HTTP, first host (target created)",
         "unfirst": "detach over HTTP, last host (target removed)",
     }
     for key, word in words.items():
@@ -236,26 +236,26 @@ def _told(count: int, times: Times) -> Iterator[Figure]:
 
 
 def _theirs(node: Node, directory: Path) -> Iterator[Figure]:
-    """The peer's targets on the node, and beside them our one: both by turns."""
+    """Attaches of the peer and of lunshare, by turns."""
     node.fill(1)
     peer = Peer(directory)
     bounds = {10: 50.0, 100: 200.0}
     for count in _PEER_LEVELS:
         print(f"  {count} targets of the peer's ...", flush=True)
         peer.grow(count)
-        theirs, ours = [], []
+        theirs, own = [], []
         for _ in range(_PEER_ROUNDS):
             theirs.append(peer.attach())
             node.api.fresh()
-            ours += [node.attach(node.volume)[0] for _ in range(_OURS_PER_PEER)]
+            own += [node.attach(node.volume)[0] for _ in range(_OWN_PER_PEER)]
         name = f"with {count} targets of the peer's"
         yield Figure(
             f"cinder-rtstool add-initiator + save {name}", median_ms(theirs), "ms"
         )
         yield Figure(
-            f"attach over HTTP, a further host rw, {name}", median_ms(ours), "ms"
+            f"attach over HTTP, a further host rw, {name}", median_ms(own), "ms"
         )
-        times = median_ms(theirs) / median_ms(ours)
+        times = median_ms(theirs) / median_ms(own)
         yield Figure(f"times faster {name}", times, "", least=bounds.get(count))
     peer.close()
 

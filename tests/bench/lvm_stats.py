@@ -2,13 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """What it costs to know how full LVM is, with ever more logical volumes.
 
-``python -m tests.bench.lvm_stats``, as root on a node. A look is what the timer
-does for a backend: check, capacity, wipes. The first look after a change lists
-the volumes, those after it do not.
+``python -m tests.bench.lvm_stats``, as root on a node. Pool stats are what the timer
+does for a backend: check, capacity, wipes. The first update after a change lists the
+volumes, the next ones do not.
 
 The volumes are real in LVM's metadata, put there by vgcfgrestore(8): to make
 5,000 one by one takes an emulated machine hours. They are not active; a link
-stands for the node of each, or the look would activate them all.
+stands for the node of each, or the update would activate them all.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from tests.bench.figures import Figure, median_ms, say, timed, write
 _SOCKET = "/run/lunshare/helper.sock"
 _LEVELS = (10, 1_000, 5_000)
 _ROUNDS = 5
-#: Nothing of a volume is looked at while nothing has changed.
+#: Without a change no volume is read.
 _GROWTH = 1.5
 _GIB = 1024**3
 _EXTENT = "4m"
-#: 5,000 volumes are 3 MB of text, of which LVM keeps two.
+#: 5,000 volumes are 3 MB of text, of which LVM stores two.
 _METADATA = "64m"
 
 _VOLUME = """
@@ -83,7 +83,7 @@ class Group:
         )
 
     def fill(self, count: int) -> None:
-        """Have ``count`` volumes, none of which was there before."""
+        """Create ``count`` volumes in the metadata; the earlier ones are gone."""
         names = [f"volume-{uuid.uuid4()}" for _ in range(count)]
         lies = _LIES[self._kind]
         texts = (
@@ -97,23 +97,23 @@ class Group:
         for name in names:
             (self._nodes / name).symlink_to("/dev/null")
 
-    def look(self) -> None:
-        """What the daemon's timer does."""
+    def pool_stats(self) -> None:
+        """Update the pool stats, as the daemon's timer does."""
         self.driver.check()
         self.driver.capacity()
         self.driver.wipes()
 
     def alone(self) -> None:
-        """One command of LVM's: it reads the whole metadata of the group."""
+        """One LVM command, which reads all metadata of the group."""
         _run("vgs", "-o", "vg_free", self.name)
 
-    def first_look(self) -> float:
-        """Seconds of a look that finds the group changed."""
+    def pool_stats_after_change(self) -> float:
+        """Seconds of an update after a change of the group."""
         _run("vgchange", "--addtag", f"bench-{uuid.uuid4().hex}", self.name)
-        return timed(self.look)
+        return timed(self.pool_stats)
 
     def close(self) -> None:
-        """Leave nothing; the pool is the one volume that is active."""
+        """Remove the group; only its pool is active."""
         self._backup.write_text(self._empty)
         _run("vgcfgrestore", "--force", "--yes", "-f", str(self._backup), self.name)
         _run("vgremove", "-qq", "--force", "--yes", self.name)
@@ -124,20 +124,20 @@ class Group:
 def figures(directory: Path) -> Iterator[Figure]:
     """Thin, then thick."""
     for kind in _LIES:
-        group, looks = Group(kind, directory), []
+        group, medians = Group(kind, directory), []
         for count in _LEVELS:
             group.fill(count)
-            firsts = [group.first_look() for _ in range(_ROUNDS)]
-            steady = [timed(group.look) for _ in range(_ROUNDS)]
+            firsts = [group.pool_stats_after_change() for _ in range(_ROUNDS)]
+            steady = [timed(group.pool_stats) for _ in range(_ROUNDS)]
             where = f"{_WORDS[kind]}, {count:,} volumes"
-            yield Figure(f"a look after a change, {where}", median_ms(firsts), "ms")
-            looks.append(median_ms(steady))
-            yield Figure(f"a look, {where}", looks[-1], "ms")
+            yield Figure(f"pool stats after a change, {where}", median_ms(firsts), "ms")
+            medians.append(median_ms(steady))
+            yield Figure(f"pool stats, {where}", medians[-1], "ms")
             alone = (timed(group.alone) for _ in range(_ROUNDS))
             yield Figure(f"vgs alone, {where}", median_ms(alone), "ms")
         group.close()
-        name = f"a look, {_WORDS[kind]}, most volumes / fewest"
-        yield Figure(name, looks[-1] / looks[0], "", most=_GROWTH)
+        name = f"pool stats, {_WORDS[kind]}, most volumes / fewest"
+        yield Figure(name, medians[-1] / medians[0], "", most=_GROWTH)
 
 
 _WORDS = {"thin": "LVM thin", "default": "LVM thick"}

@@ -1,11 +1,10 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the API adds to the commands of LVM that do the same, in one run by turns.
+"""The cost of the API above the same commands of LVM; both in one run, by turns.
 
 ``python -m tests.bench.lvm_verbs``, as root on a node with the daemon. Bare is what an
 administrator types on a thin pool: lvcreate for a volume, lvcreate -s for a snapshot,
-lvremove; a clone is a snapshot of the moment, a volume made of that, and the end of the
-first.
+lvremove; a clone is a snapshot, a volume of it, and the delete of the snapshot.
 """
 
 from __future__ import annotations
@@ -23,15 +22,15 @@ from tests.bench.http import Client
 _PORT, _ROUNDS = 8776, 9
 _GROUP = "lunshare"
 _POOL = f"{_GROUP}/{_GROUP}-pool"
-#: Seen before: 1.6, 1.4, 1.7 and 1.4.
+#: Measured before: 1.6, 1.4, 1.7 and 1.4.
 _MOST = 1.3
 _PAUSE_SECONDS = 0.005
 
 Times = dict[str, list[float]]
 
 
-class Ours:
-    """The verbs over HTTP, each until it is done."""
+class Http:
+    """The operations over HTTP, each until its end."""
 
     volumes, snapshots = "volumes", "snapshots"
 
@@ -43,23 +42,23 @@ class Ours:
         self._api.fresh()
 
     def create(self, **of: str) -> str:
-        """A volume of 1 GiB; its id."""
+        """Create a volume of 1 GiB; returns its id."""
         asked = {"volume": {"size": 1, **of}}
-        made = self._api("POST", "/volumes", asked)["volume"]
-        return self._done("volumes", made)
+        created = self._api("POST", "/volumes", asked)["volume"]
+        return self._done("volumes", created)
 
     def clone(self, source: str) -> str:
         """A volume with another's bytes."""
         return self.create(source_volid=source)
 
     def snapshot(self, volume: str) -> str:
-        """A snapshot; its id."""
+        """Create a snapshot; returns its id."""
         asked = {"snapshot": {"volume_id": volume}}
-        made = self._api("POST", "/snapshots", asked)["snapshot"]
-        return self._done("snapshots", made)
+        created = self._api("POST", "/snapshots", asked)["snapshot"]
+        return self._done("snapshots", created)
 
     def delete(self, kind: str, identity: str) -> None:
-        """Return when it is gone."""
+        """Delete it, and return when it is gone."""
         self._api("DELETE", f"/{kind}/{identity}")
         while self._there(kind, identity):
             time.sleep(_PAUSE_SECONDS)
@@ -68,14 +67,14 @@ class Ours:
         listed = self._api("GET", f"/{kind}")[kind]
         return identity in [each["id"] for each in listed]
 
-    def _done(self, kind: str, made: dict[str, Any]) -> str:
+    def _done(self, kind: str, created: dict[str, Any]) -> str:
         one = kind.removesuffix("s")
-        while made["status"] == "creating":
+        while created["status"] == "creating":
             time.sleep(_PAUSE_SECONDS)
-            made = self._api("GET", f"/{kind}/{made['id']}")[one]
-        if made["status"] != "available":
-            raise RuntimeError(f"{one} {made['id']} is {made['status']}")
-        return str(made["id"])
+            created = self._api("GET", f"/{kind}/{created['id']}")[one]
+        if created["status"] != "available":
+            raise RuntimeError(f"{one} {created['id']} is {created['status']}")
+        return str(created["id"])
 
 
 class Bare:
@@ -97,9 +96,9 @@ class Bare:
     def clone(self, volume: str) -> str:
         """A volume with another's bytes."""
         moment = self.snapshot(volume)
-        made = self._made("--snapshot", "-kn", of=f"{_GROUP}/{moment}")
+        created = self._made("--snapshot", "-kn", of=f"{_GROUP}/{moment}")
         self.delete(self.snapshots, moment)
-        return made
+        return created
 
     def delete(self, _: str, name: str) -> None:
         """Remove it."""
@@ -117,9 +116,9 @@ def main() -> None:
 
 
 def figures() -> Iterator[Figure]:
-    """Ours, bare, and how many times one is the other."""
-    ours, bare = _by_turns()
-    for verb, times in ours.items():
+    """Over HTTP, bare, and their ratio."""
+    http, bare = _by_turns()
+    for verb, times in http.items():
         mine, theirs = median_ms(times), median_ms(bare[verb])
         yield Figure(f"{verb} over HTTP, LVM thin", mine, "ms")
         yield Figure(f"{verb} by LVM's commands", theirs, "ms")
@@ -127,27 +126,27 @@ def figures() -> Iterator[Figure]:
 
 
 def _by_turns() -> tuple[Times, Times]:
-    ours, bare = Ours(), Bare()
+    http, bare = Http(), Bare()
     mine: Times = {}
     theirs: Times = {}
     for _ in range(_ROUNDS):
-        _round(mine, ours)
+        _round(mine, http)
         _round(theirs, bare)
     return mine, theirs
 
 
-def _round(times: Times, by: Ours | Bare) -> None:
+def _round(times: Times, by: Http | Bare) -> None:
     def clock(verb: str, work: Callable[[], Any]) -> Any:
-        made: list[Any] = []
-        times.setdefault(verb, []).append(timed(lambda: made.append(work())))
-        return made[0]
+        created: list[Any] = []
+        times.setdefault(verb, []).append(timed(lambda: created.append(work())))
+        return created[0]
 
     by.fresh()
     volume = clock("create", by.create)
-    kept = clock("snapshot", lambda: by.snapshot(volume))
+    snapshot_id = clock("snapshot", lambda: by.snapshot(volume))
     copy = clock("clone", lambda: by.clone(volume))
     clock("delete", lambda: by.delete(by.volumes, copy))
-    by.delete(by.snapshots, kept)
+    by.delete(by.snapshots, snapshot_id)
     by.delete(by.volumes, volume)
 
 

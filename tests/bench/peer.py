@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The peer: what Cinder 29.0.0 runs on its LVM node for one attach, on this kernel.
 
-Its targets are made by its own ``create``, called in one process of its own
-Python to save a start of Python for each. What is timed is what Cinder runs:
+Its own ``create`` creates its targets, in one process of its own Python, to save a
+start of Python for each. What is timed is what Cinder runs:
 ``cinder-rtstool add-initiator`` and ``cinder-rtstool save``, here without the
 rootwrap that Cinder puts before both.
 """
@@ -43,7 +43,7 @@ class Peer:
         Path("/etc/target").mkdir(exist_ok=True)
 
     def grow(self, count: int) -> None:
-        """Have ``count`` targets."""
+        """Create targets until there are ``count``."""
         new = [self._disk(n) for n in range(len(self._targets), count)]
         self._python(_CREATE, new)
         self._targets += new
@@ -71,8 +71,8 @@ class Peer:
         with path.open("wb") as disk:
             disk.truncate(1024**2)
         words = ["losetup", "--find", "--show", str(path)]
-        made = subprocess.run(words, check=True, text=True, stdout=subprocess.PIPE)
-        return made.stdout.strip(), f"{_IQN}{number:08d}"
+        created = subprocess.run(words, check=True, text=True, stdout=subprocess.PIPE)
+        return created.stdout.strip(), f"{_IQN}{number:08d}"
 
     def _python(self, program: str, targets: list[tuple[str, str]]) -> None:
         lines = "".join(f"{device} {iqn}\n" for device, iqn in targets)

@@ -1,11 +1,11 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""What it costs to know how full a backend is: by how much does it grow?
+"""The cost of pool stats with more and more volumes.
 
 ``python -m tests.bench.stats``. A whole node in this process, on the fake, with
-rows in its database and disks in its storage. A look is what the timer does for
-a backend: check, capacity, wipes, and counting its volumes in SQL; a report is
-what GET get_pools makes of it; a choice is what a create asks before its row.
+rows in its database and disks in its storage. Pool stats are what the timer does
+for a backend: check, capacity, wipes, and counting its volumes in SQL. A choice is the
+scheduler's work for one create.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def main() -> None:
 
 
 def figures(state: Path) -> Iterator[Figure]:
-    """Of a backend with ever more volumes."""
+    """For one backend, with more and more volumes."""
     node, held = Node(state).start(), 0
     storage = fake_storage.storage("fake")
     for level in _LEVELS:
@@ -49,8 +49,8 @@ def figures(state: Path) -> Iterator[Figure]:
 
 def _measured(node: Node, where: str) -> Iterator[Figure]:
     work: dict[str, Callable[[], object]] = {
-        "a look at a backend": node.services.node.refresh,
-        "a report of its pool": lambda: node.services.node.pools(CTX),
+        "pool stats of a backend": node.services.node.refresh,
+        "get_pools of a backend": lambda: node.services.node.pools(CTX),
         "a choice": lambda: node.services.scheduler.explain(CTX, 1, None, None),
     }
     for name, call in work.items():

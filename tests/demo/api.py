@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""The HTTP API as the demo speaks it: nothing but the standard library."""
+"""A client of the HTTP API for the demo; standard library only."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _HEADERS = {
 
 
 class Broken(Exception):
-    """Something did not go as promised; the text is the demo's last sentence."""
+    """A check of the demo failed; the text is the demo's last sentence."""
 
 
 class Refused(Exception):
@@ -31,10 +31,10 @@ class Refused(Exception):
 
 
 def call(method: str, path: str, body: object = None) -> Any:
-    """One request, a connection of its own; the answer's JSON.
+    """Send one request on a new connection; returns the answer's JSON.
 
     :raises Refused: its status is 400 or more.
-    :raises OSError: nobody answers.
+    :raises OSError: the API does not answer.
     """
     connection = http.client.HTTPConnection(*ADDRESS, timeout=60)
     try:
@@ -51,9 +51,9 @@ def call(method: str, path: str, body: object = None) -> Any:
 
 
 def start() -> None:
-    """Start the daemon's unit unless it answers already; wait until it is ready.
+    """Start the daemon's unit if it does not answer; wait until it is ready.
 
-    :raises Broken: it does not get ready.
+    :raises Broken: it is not ready in time.
     """
     if not _answers():
         units = ["lunshare-helper.socket", "lunshared.service"]
@@ -64,19 +64,19 @@ def start() -> None:
 
 
 def until(what: str, ready: Callable[[], bool], seconds: float = 30) -> None:
-    """Ask again and again: the API has no events.
+    """Poll: the API has no events.
 
-    :raises Broken: it is not so after ``seconds``.
+    :raises Broken: it is not true after ``seconds``.
     """
     deadline = time.monotonic() + seconds
     while not ready():
         if time.monotonic() > deadline:
-            raise Broken(f"waited {seconds:g} s in vain for {what}")
+            raise Broken(f"waited {seconds:g} s for {what}")
         time.sleep(0.05)
 
 
 def gone(path: str) -> bool:
-    """Whether there is nothing there (any more)."""
+    """Whether GET answers 404."""
     try:
         call("GET", path)
     except Refused as refused:

@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""The demo's hosts: real initiators (libiscsi), each under a name of its own.
+"""The demo's hosts: real initiators (libiscsi), each with its own name.
 
-One machine plays them all; the target tells hosts apart by initiator name and
+One machine acts as all of them: the target identifies hosts by initiator name and
 CHAP secret, not by address. No secret is printed or put on a command line.
 """
 
@@ -23,43 +23,43 @@ from tests.system.lio_hosts import BLOCK, LoginRefused, Session
 
 SHARED = 1024**2  # bytes that alpha writes and the others read, from block 0
 _CHUNK = 64 * 1024
-_AREA = SHARED // BLOCK  # where the steady I/O goes: behind the shared bytes
+_AREA = SHARED // BLOCK  # start of the steady I/O: after the shared bytes
 FORBIDDEN = 0x0202  # RFC 7143 section 11.13.5: authorization failure
 
 
 class Host:
-    """One host: its initiator name, and what the API told it of the volume."""
+    """One host: its initiator name, and its connection_info from the API."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.initiator = f"iqn.1994-05.com.example:demo-{name}"
         self.attachment = ""
         self.mode = ""
-        self.told: dict[str, Any] = {}
+        self.info: dict[str, Any] = {}
         self.session: Session | None = None
 
     @property
     def connector(self) -> dict[str, str]:
-        """What the host says of itself when it attaches."""
+        """The connector of the host."""
         return {"initiator": self.initiator, "host": self.name, "ip": "127.0.0.1"}
 
-    def log_in(self, told: dict[str, Any] | None = None) -> Session:
-        """Log in with what this host was told, or with what another one was."""
-        told = self.told if told is None else told
+    def log_in(self, info: dict[str, Any] | None = None) -> Session:
+        """Log in with the connection_info of this host, or of another one."""
+        info = self.info if info is None else info
         auth = None
-        if "auth_username" in told:
-            auth = Auth(told["auth_username"], told["auth_password"])
-        portal = told["target_portal"]
-        return Session(self.initiator, told["target_iqn"], portal, auth)
+        if "auth_username" in info:
+            auth = Auth(info["auth_username"], info["auth_password"])
+        portal = info["target_portal"]
+        return Session(self.initiator, info["target_iqn"], portal, auth)
 
     def live(self) -> Session:
-        """The session that this host keeps."""
+        """The open session of this host."""
         if self.session is None:
             self.session = self.log_in()
         return self.session
 
     def leave(self) -> None:
-        """Log out, if it is in."""
+        """Log out, if it is logged in."""
         if self.session is not None:
             self.session.logout()
             self.session = None
@@ -76,19 +76,19 @@ class Host:
         return b"".join(self.live().read(start, count) for start in starts)
 
     def qemu(self) -> str:
-        """What qemu-io says when it opens the volume for writing as this host."""
+        """The output of qemu-io when it opens the volume for writing as this host."""
         with tempfile.TemporaryDirectory() as directory:
             secret = Path(directory, "chap")
             secret.touch(mode=0o600)
-            secret.write_text(self.told.get("auth_password", ""))
+            secret.write_text(self.info.get("auth_password", ""))
             words = {
                 "driver": "iscsi",
                 "transport": "tcp",
-                "portal": self.told["target_portal"],
-                "target": self.told["target_iqn"],
+                "portal": self.info["target_portal"],
+                "target": self.info["target_iqn"],
                 "lun": "0",
                 "initiator-name": self.initiator,
-                "user": self.told.get("auth_username", ""),
+                "user": self.info.get("auth_username", ""),
                 "password-secret": "chap",
             }
             options = ",".join(f"{key}={value}" for key, value in words.items())
@@ -99,13 +99,13 @@ class Host:
 
 
 def status(refused: LoginRefused) -> int:
-    """The login status in libiscsi's sentence: class and detail, two bytes."""
+    """The login status in libiscsi's error text: class and detail, two bytes."""
     found = re.search(r"\((\d+)\)", str(refused))
     return int(found[1]) if found else -1
 
 
 class Pulse:
-    """One host's I/O without a pause, on blocks of its own, until ``stop``."""
+    """One host's I/O without a pause, on its own blocks, until ``stop``."""
 
     def __init__(self, host: Host, writes: bool) -> None:
         self.host, self._count, self._longest = host, 0, 0.0
@@ -116,12 +116,12 @@ class Pulse:
         self._thread.start()
 
     def stop(self) -> None:
-        """End it; ``error`` says what it met."""
+        """Stop; ``error`` is its first error."""
         self._stop.set()
         self._thread.join()
 
     def past(self, count: int) -> Callable[[], bool]:
-        """Whether it has done that many more since the last mark, or will not."""
+        """Whether it has done that many I/Os since the last mark, or has failed."""
         return lambda: self._count >= count or self.error is not None
 
     def mark(self) -> tuple[int, float]:

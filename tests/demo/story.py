@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""The main job, told as it happens: ``python -m tests.demo.story`` on a storage node.
+"""The main job, step by step: ``python -m tests.demo.story`` on a storage node.
 
-One volume, three hosts; one may write, two may only read. Every line is
-printed after what it says has been seen. The first thing that does not go as
-promised ends the demo with a sentence and exit code 1.
+One volume, three hosts; one may write, two may only read. A line is printed only
+after its check. The first check that fails ends the demo with a sentence and exit
+code 1.
 """
 
 from __future__ import annotations
@@ -32,105 +32,105 @@ class Story:
         self.type = self.volume = ""
         self.shared = os.urandom(SHARED)
 
-    def tell(self) -> None:
-        """The whole of it."""
+    def run(self) -> None:
+        """Run all steps."""
         self.daemon()
         self.create()
         self.attach()
         self.log_in()
         self.share()
         self.refuse_write()
-        self.refuse_strangers()
+        self.refuse_other_hosts()
         self.detach()
         self.show()
 
     def daemon(self) -> None:
-        """It runs, and its backend has room."""
+        """It runs, and its backends have free space."""
         api.start()
         pools = api.call("GET", "/v3/scheduler-stats/get_pools?detail=true")["pools"]
-        say("lunshared is ready", *(room(pool["capabilities"]) for pool in pools))
+        say("lunshared is ready", *(pool_line(pool["capabilities"]) for pool in pools))
 
     def create(self) -> None:
-        """A volume of a type that says it may be shared."""
+        """A volume of a type whose volumes may be shared."""
         name = f"shareable-{os.getpid()}"
         specs = {"multiattach": "<is> True"}
         asked: dict[str, Any] = {"name": name, "extra_specs": specs}
-        made = api.call("POST", "/v3/types", {"volume_type": asked})
-        self.type = made["volume_type"]["id"]
+        created = api.call("POST", "/v3/types", {"volume_type": asked})
+        self.type = created["volume_type"]["id"]
         asked = {"name": "demo", "size": 1, "volume_type": name}
-        made = api.call("POST", "/v3/volumes", {"volume": asked})
-        self.volume = made["volume"]["id"]
+        created = api.call("POST", "/v3/volumes", {"volume": asked})
+        self.volume = created["volume"]["id"]
         api.until("the volume", lambda: self._volume()["status"] != "creating")
-        made = self._volume()["status"]
-        promise(made == "available", f"volume {self.volume} is {made}")
+        created = self._volume()["status"]
+        check(created == "available", f"volume {self.volume} is {created}")
         say(f"POST /v3/volumes: 1 GiB, shareable, id {self.volume}")
 
     def attach(self) -> None:
-        """Three hosts, each with a mode and a secret of its own."""
+        """Three hosts, each with its own mode and secret."""
         for host, mode in zip(self.hosts, ("rw", "ro", "ro"), strict=True):
             asked = {"volume_uuid": self.volume, "mode": mode}
             body = {"attachment": {**asked, "connector": host.connector}}
-            made = api.call("POST", "/v3/attachments", body)["attachment"]
-            host.attachment, host.mode = made["id"], mode
-            host.told = made["connection_info"]
+            created = api.call("POST", "/v3/attachments", body)["attachment"]
+            host.attachment, host.mode = created["id"], mode
+            host.info = created["connection_info"]
             complete = f"/v3/attachments/{host.attachment}/action"
             api.call("POST", complete, {"os-complete": None})
-        promise(self._volume()["status"] == "in-use", "the volume is not in-use")
+        check(self._volume()["status"] == "in-use", "the volume is not in-use")
         say("POST /v3/attachments, three times: alpha rw, beta ro, gamma ro")
 
     def log_in(self) -> None:
-        """With the real thing: libiscsi, CHAP, one session each."""
+        """Real initiators: libiscsi, CHAP, one session each."""
         for host in self.hosts:
-            told = host.live().write_protected
-            promise(told == (host.mode == "ro"), f"{host.name} was told otherwise")
+            protected = host.live().write_protected
+            check(protected == (host.mode == "ro"), f"{host.name} has another mode")
         say(
             "all three have logged in to its LUN 0, each with its own CHAP secret;",
-            "MODE SENSE says write-protected to beta and gamma, and not to alpha",
+            "MODE SENSE reports write-protected to beta and gamma, and not to alpha",
         )
 
     def share(self) -> None:
-        """What one writes, the others read."""
+        """The others read what alpha writes."""
         self.alpha.write(self.shared)
         say(f"alpha writes {SHARED // 1024} KiB:   sha256 {sha(self.shared)}")
         for host in (self.beta, self.gamma):
             read = host.read()
-            promise(read == self.shared, f"{host.name} read other bytes")
+            check(read == self.shared, f"{host.name} read other bytes")
             print(f"    {host.name + ' reads:':<25}sha256 {sha(read)}")
 
     def refuse_write(self) -> None:
-        """The target refuses, whatever the host's own kernel thinks."""
+        """The target refuses, whatever the host's own kernel allows."""
         try:
             self.beta.live().write(0, bytes(512))
         except Refused as refused:
             key, code = refused.key, refused.ascq
         else:
-            raise Broken("beta is attached read-only, and its write was taken")
+            raise Broken("beta is attached read-only, and its write was accepted")
         sense = f"{key:02x}h/{code >> 8:02x}h/{code & 255:02x}h"
         expected = (key, code) == (DATA_PROTECT, _WRITE_PROTECTED)
-        promise(expected, f"beta's write got sense {sense}, not 07h/27h/00h")
-        promise(self.alpha.read() == self.shared, "beta's refused write left a trace")
+        check(expected, f"beta's write got sense {sense}, not 07h/27h/00h")
+        check(self.alpha.read() == self.shared, "beta's refused write left a trace")
         say(
-            f"beta sends a WRITE all the same: refused by the target, sense {sense}",
-            "(DATA PROTECT, WRITE PROTECTED); the bytes are as alpha left them",
+            f"beta sends a WRITE nevertheless: refused by the target, sense {sense}",
+            "(DATA PROTECT, WRITE PROTECTED); the bytes are still those of alpha",
         )
         words = self.beta.qemu()
-        promise("write protected" in words, f"qemu-io said to beta: {words}")
-        print(f"    and qemu-io as beta says: {words.splitlines()[-1]}")
+        check("write protected" in words, f"qemu-io printed for beta: {words}")
+        print(f"    and qemu-io as beta prints: {words.splitlines()[-1]}")
 
-    def refuse_strangers(self) -> None:
+    def refuse_other_hosts(self) -> None:
         """No attachment, no login; another host's secret does not help."""
         delta = Host("delta")
-        why = self._refused(delta, self.beta.told)
+        why = self._refused(delta, self.beta.info)
         say(f"delta has no attachment, and tries beta's secret: login refused, {why}")
 
     def detach(self) -> None:
-        """One host goes; the others do not feel it."""
+        """One host is detached; the others are not disturbed."""
         pulses = Pulse(self.alpha, writes=True), Pulse(self.beta, writes=False)
-        before = spell(pulses)
+        before = measure(pulses)
         began = time.monotonic()
         api.call("DELETE", f"/v3/attachments/{self.gamma.attachment}")
         took = time.monotonic() - began
-        during = spell(pulses)
+        during = measure(pulses)
         for pulse in pulses:
             pulse.stop()
         say(
@@ -139,12 +139,12 @@ class Story:
             f"not one error; slowest of {before[0]} I/Os before {before[1]:.0f} ms,"
             f" of {during[0]} meanwhile {during[1]:.0f} ms",
         )
-        promise(not self.gamma.live().alive, "gamma's session lives on")
-        why = self._refused(self.gamma, self.gamma.told)
+        check(not self.gamma.live().alive, "gamma's session still exists")
+        why = self._refused(self.gamma, self.gamma.info)
         print(f"    gamma's session has ended; it tries to log in: refused, {why}")
 
     def show(self) -> None:
-        """What is there now."""
+        """Show the volume and its hosts."""
         shown = self._volume()
         head = ["volume", "type", "size", "status"]
         size = f"{shown['size']} GiB"
@@ -154,7 +154,7 @@ class Story:
         print(table.rows(head, [self._line(host) for host in self.hosts]) + "\n")
 
     def clean(self) -> None:
-        """Leave nothing behind, however far the story got."""
+        """Delete everything, also after a failed step."""
         for host in self.hosts:
             host.leave()
             if host.attachment and not api.gone(f"/v3/attachments/{host.attachment}"):
@@ -162,7 +162,7 @@ class Story:
         if self.volume:
             where = f"/v3/volumes/{self.volume}"
             api.call("DELETE", where)
-            api.until("the volume to go", lambda: api.gone(where))
+            api.until("the volume to be deleted", lambda: api.gone(where))
         if self.type:
             api.call("DELETE", f"/v3/types/{self.type}")
 
@@ -171,28 +171,28 @@ class Story:
         return found
 
     def _line(self, host: Host) -> list[str]:
-        found = table.kernel(host.told["target_iqn"], host.initiator)
+        found = table.kernel(host.info["target_iqn"], host.initiator)
         where = f"/v3/attachments/{host.attachment}"
         if api.gone(where):
-            promise(found == "no ACL", f"the kernel still has {found} for {host.name}")
+            check(found == "no ACL", f"the kernel still has {found} for {host.name}")
             return [host.name, host.mode, "deleted", found]
         shown = api.call("GET", where)["attachment"]
         bit = "0" if shown["attach_mode"] == "rw" else "1"
         wanted = f"write_protect={bit} "
-        promise(found.startswith(wanted), f"the kernel has {found} for {host.name}")
+        check(found.startswith(wanted), f"the kernel has {found} for {host.name}")
         return [host.name, shown["attach_mode"], shown["status"], found]
 
-    def _refused(self, host: Host, told: dict[str, Any]) -> str:
+    def _refused(self, host: Host, info: dict[str, Any]) -> str:
         try:
-            host.log_in(told).logout()
+            host.log_in(info).logout()
         except LoginRefused as refused:
             why = status(refused)
-            promise(why == FORBIDDEN, f"{host.name}'s login failed: {refused}")
+            check(why == FORBIDDEN, f"{host.name}'s login failed: {refused}")
             return f"status {why:#06x}"
-        raise Broken(f"{host.name} has no attachment, and was let in")
+        raise Broken(f"{host.name} has no attachment, and could log in")
 
 
-def room(able: dict[str, Any]) -> str:
+def pool_line(able: dict[str, Any]) -> str:
     """One backend's pool."""
     kind = "thin" if able["thin_provisioning_support"] else "thick"
     free, total = able["free_capacity_gb"], able["total_capacity_gb"]
@@ -200,49 +200,49 @@ def room(able: dict[str, Any]) -> str:
     return f"backend {name}: {kind}, {free:g} of {total:g} GiB free"
 
 
-def spell(pulses: tuple[Pulse, Pulse]) -> tuple[int, float]:
-    """See both do some more I/O; how many since the last spell, and the slowest, ms."""
+def measure(pulses: tuple[Pulse, Pulse]) -> tuple[int, float]:
+    """Wait for more I/O of both; returns their number and the slowest, in ms."""
     for pulse in pulses:
         api.until("steady I/O", pulse.past(20))
-        promise(pulse.error is None, f"{pulse.host.name} felt it: {pulse.error}")
+        check(pulse.error is None, f"{pulse.host.name} had an error: {pulse.error}")
     done = [pulse.mark() for pulse in pulses]
     return sum(count for count, _ in done), max(longest for _, longest in done) * 1000
 
 
 def sha(data: bytes) -> str:
-    """Enough of a hash to compare by eye."""
+    """A short hash, to compare by eye."""
     return hashlib.sha256(data).hexdigest()[:32]
 
 
-def promise(kept: bool, otherwise: str) -> None:
-    """End the demo with a sentence unless it is so."""
-    if not kept:
+def check(passed: bool, otherwise: str) -> None:
+    """End the demo with this sentence if the check failed."""
+    if not passed:
         raise Broken(otherwise)
 
 
 def say(line: str, *more: str) -> None:
-    """One step."""
+    """Print one step."""
     print(f"  * {line}", *(f"    {each}" for each in more), sep="\n")
 
 
 def main() -> int:
-    """Tell the story, then clean up; the exit code."""
+    """Run the steps, then clean up; returns the exit code."""
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     story = Story()
     print("\nOne volume, three hosts: alpha may write, beta and gamma may only read.\n")
     code = 1
     try:
-        story.tell()
+        story.run()
         code = 0
     except (Broken, Refused, LoginRefused, api.Refused, OSError) as error:
-        print(f"demo: not as promised: {error}", file=sys.stderr)
+        print(f"demo: failed: {error}", file=sys.stderr)
     except KeyboardInterrupt:
         print("demo: interrupted", file=sys.stderr)
     try:
         story.clean()
         print("  * all of it is deleted again\n")
     except (Broken, api.Refused, OSError) as error:
-        print(f"demo: something is left behind: {error}", file=sys.stderr)
+        print(f"demo: could not clean up: {error}", file=sys.stderr)
         code = 1
     return code
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""The demo's tables: what the API says, beside what the kernel has."""
+"""The demo's tables: the state in the API and in the kernel."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _MEANING = {"0": "may write", "1": "read-only"}
 
 
 def rows(head: Sequence[str], body: Sequence[Sequence[str]]) -> str:
-    """Columns as wide as they need to be, under a line."""
+    """Columns of the needed width, under a line."""
     lines = [head, *body]
     widths = [max(len(line[n]) for line in lines) for n in range(len(head))]
     ruled = [lines[0], ["-" * width for width in widths], *lines[1:]]
@@ -22,7 +22,7 @@ def rows(head: Sequence[str], body: Sequence[Sequence[str]]) -> str:
 
 
 def kernel(iqn: str, initiator: str) -> str:
-    """What the kernel lets this initiator do, read from configfs."""
+    """What the kernel allows this initiator, read from configfs."""
     acl = _ISCSI / iqn / "tpgt_1/acls" / initiator
     if not acl.is_dir():
         return "no ACL"

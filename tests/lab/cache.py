@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""The lab's cache: a directory per thing built, named after all that went into it.
+"""The lab's cache: one directory per entry, named after all inputs of its build.
 
-Only whole entries are ever seen: one is built under another name and renamed when it
-is finished. Builders of the same entry wait for each other; users hold a shared lock,
-so that nothing in use is pruned.
+Only complete entries are visible: an entry is built under another name and renamed at
+the end. Builders of the same entry wait for each other. Users hold a shared lock, so
+an entry in use is not removed.
 """
 
 import fcntl
@@ -17,11 +17,11 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-KEEP_UNUSED_SECONDS = 7 * 86400  # two kernels with all they need take 3 GB
+KEEP_UNUSED_SECONDS = 7 * 86400  # two kernels with all they need use 3 GB
 
 
 def directory() -> Path:
-    """Where everything is kept: never in the repository."""
+    """The directory of the cache, which is never in the repository."""
     base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     chosen = os.environ.get("LUNSHARE_LAB_CACHE")
     path = Path(chosen or os.path.join(base, "lunshare-lab")).absolute()
@@ -30,9 +30,9 @@ def directory() -> Path:
 
 
 def entry(kind: str, inputs: Iterable[str], build: Callable[[Path], None]) -> Path:
-    """The directory of this entry, built by `build(directory)` unless it is there.
+    """The directory of this entry, built by `build(directory)` if it is missing.
 
-    It stays for as long as this process, and the QEMU it starts, live.
+    It is locked as long as this process and the QEMU that it starts live.
     """
     path = directory() / f"{kind}-{_key(inputs)}"
     with _locked(path.with_name(path.name + ".lock")):
@@ -68,7 +68,7 @@ def _build(path: Path, build: Callable[[Path], None]) -> None:
 
 
 def _prune(fresh: Path) -> None:
-    """Remove what nobody used for a while, and what a killed builder left."""
+    """Remove entries without recent use, and what a killed builder left."""
     for other in fresh.parent.iterdir():
         unused = time.time() - other.stat().st_mtime
         if other != fresh and other.is_dir() and unused > KEEP_UNUSED_SECONDS:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""What `run` was asked for: options, then one command for each life of the guest."""
+"""The command line of `run`: options, then one command for each boot of the guest."""
 
 import argparse
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ first exit code other than 0 ends the run and is returned; 125 is the lab's own.
 
 @dataclass(frozen=True)
 class Stage:
-    """A command, and what is done to the guest before it: "", "reboot" or "cut"."""
+    """A command, and the action before it: "", "reboot" or "cut"."""
 
     before: str
     command: list[str]
@@ -37,7 +37,7 @@ class Options:
 
 
 def parse(words: Sequence[str]) -> Options:
-    """The options; ends the program with a usage message when they make no sense."""
+    """Parse the options; ends the program with a usage message if they are invalid."""
     parser = _parser()
     at = words.index("--") if "--" in words else len(words)
     known = parser.parse_args(words[:at])
@@ -53,7 +53,11 @@ def _parser() -> argparse.ArgumentParser:
     )
     add = parser.add_argument
     add("--kernel", choices=list(KERNELS), default="6.1", help="default: 6.1")
-    add("--keep", action="store_true", help="leave the guest running, say how to enter")
+    add(
+        "--keep",
+        action="store_true",
+        help="leave it running, print how to enter",
+    )
     add("--bare", action="store_true", help="a volume group, but no lunshare")
     add(
         "--with",
@@ -61,7 +65,7 @@ def _parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         choices=list(FURTHER),
-        help="a further disk: Cinder 29.0.0 at /opt/cinder",
+        help="an additional disk: Cinder 29.0.0 at /opt/cinder",
     )
     return parser
 

@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""One guest: a QEMU process on disks of its own, spoken to over ssh.
+"""One guest: a QEMU process with its own disks, controlled over ssh.
 
-It boots or wakes from a saved state, runs commands, reboots, and loses its power.
+It boots or resumes from a saved state, runs commands, reboots, and loses its power.
 """
 
 import re
@@ -18,12 +18,12 @@ from pathlib import Path
 from tests.lab.monitor import Monitor
 from tests.lab.steps import LabError, last, say
 
-BOOT_SECONDS = 240  # 20 alone on two cores under TCG; but a machine may be busy
+BOOT_SECONDS = 240  # 20 on two idle cores under TCG; the machine may be busy
 BOOTS = 3
 STOP_SECONDS = 120
-READY = b"lab: the guest is up"  # said on the console by lab-ready.service
-# Under TCG a halted processor may not be woken by its timer any more (QEMU 10.0, Linux
-# 6.1, seen once, in a boot after a power cut). What waits for it then waits for ever.
+READY = b"lab: the guest is up"  # lab-ready.service prints it on the console
+# Under TCG a halted processor may stay without its timer (QEMU 10.0, Linux 6.1,
+# seen once, in a boot after a power cut). All that waits for it then waits for ever.
 LOST = b"rcu_preempt kthread timer wakeup didn't happen"
 UP_OR_LOST = re.compile(re.escape(READY) + b"|" + re.escape(LOST))
 # Guests run nothing hostile, and without the mitigations a system call is far cheaper
@@ -42,13 +42,13 @@ SSH = [
 
 @dataclass(frozen=True)
 class Parts:
-    """What a guest is made of."""
+    """The parts of a guest."""
 
     system: Path  # an image: see image.py
     disks: Sequence[Path]  # qcow2, the guest's own: vda and vdb
-    further: Sequence[Path] = ()  # more of them, which a saved state knows nothing of
+    further: Sequence[Path] = ()  # additional disks, not in a saved state
     shares: dict[str, Path] = field(default_factory=dict)  # 9p mount tag -> folder
-    qemu: Sequence[str] = ()  # the program, and how it computes: see accel.py
+    qemu: Sequence[str] = ()  # the program, and its accelerator: see accel.py
 
 
 class Guest:
@@ -66,9 +66,9 @@ class Guest:
         self._sockets = Path(tempfile.mkdtemp(prefix="lab-"))
 
     def boot(self) -> None:
-        """Switch it on, and come back when systemd has started everything.
+        """Start it, and return when systemd has started everything.
 
-        One whose timer was lost is switched off and on again.
+        A guest that loses its timer is switched off and on again.
         """
         for _ in range(BOOTS):
             if self._boots():
@@ -81,7 +81,7 @@ class Guest:
         raise LabError(f"the guest hung {BOOTS} times\n{self.console()}")
 
     def wake(self, state: Path) -> None:
-        """Go on from a saved state; the guest's clock is the caller's business."""
+        """Resume from a saved state; the caller sets the guest's clock."""
         self._start(["-incoming", f"exec:cat '{state}'"])
         self._wait("wake", self.monitor().loaded)
         for disk in self.parts.further:
@@ -90,7 +90,7 @@ class Guest:
         self._port = self.monitor().forward_ssh()
 
     def reboot(self) -> None:
-        """In good order: QEMU (-no-reboot) ends where a machine would start again."""
+        """Shut down and start again: QEMU (-no-reboot) ends at the reboot."""
         self.output("systemctl start --no-block reboot.target")
         self._hang_up()
         try:
@@ -106,16 +106,16 @@ class Guest:
         self.boot()
 
     def alive(self) -> bool:
-        """Is its QEMU there?"""
+        """Whether its QEMU runs."""
         return self._process().poll() is None
 
     def detach(self) -> tuple[str, str]:
-        """Let it go on without us: the shell commands that enter it and that end it."""
+        """Leave it running; returns the shell commands that enter and end it."""
         address = ["-i", str(self.parts.system / "key"), "-p", str(self._port)]
         enter = shlex.join([*SSH, *address, "root@127.0.0.1"])
         self._hang_up()
-        places = f"{self.directory} {self._sockets}"
-        return enter, f"kill {self._process().pid} && rm -r {places}"
+        directories = f"{self.directory} {self._sockets}"
+        return enter, f"kill {self._process().pid} && rm -r {directories}"
 
     def kill(self) -> None:
         """Cut its power."""
@@ -130,12 +130,12 @@ class Guest:
         shutil.rmtree(self._sockets, ignore_errors=True)
 
     def call(self, command: str, *, tty: bool = False) -> int:
-        """Run a shell command as root on our own stdin, stdout and stderr."""
+        """Run a shell command as root, with our stdin, stdout and stderr."""
         argv = [*self._ssh(), *(["-tt"] if tty else []), "--", "lab", command]
         return subprocess.run(argv, check=False).returncode
 
     def output(self, command: str) -> str:
-        """What a command prints; it must succeed."""
+        """The output of a command, which must succeed."""
         done = subprocess.run(
             [*self._ssh(), "--", "lab", command],
             text=True,
@@ -150,13 +150,13 @@ class Guest:
         return done.stdout
 
     def monitor(self) -> Monitor:
-        """The way to its QEMU."""
+        """The connection to its QEMU."""
         if not self._monitor:
             raise LabError("the guest is not running")
         return self._monitor
 
     def console(self) -> str:
-        """The last things it and its QEMU said."""
+        """The last output of its console and of QEMU."""
         logs = [self.directory / "serial.log", self.directory / "qemu.log"]
         text = "".join(log.read_text(errors="replace") for log in logs if log.exists())
         return f"the end of the guest's console:\n{last(text)}"
@@ -187,7 +187,7 @@ class Guest:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                start_new_session=True,  # Ctrl-C is for us; we end the guest
+                start_new_session=True,  # Ctrl-C is for this process only
                 close_fds=False,  # with cache.py's locks
             )
         self._wait("start", control.exists)
@@ -204,7 +204,7 @@ class Guest:
             time.sleep(0.05)
 
     def _boots(self) -> bool:
-        """Switch it on; whether it comes up, and does not lose its timer."""
+        """Start it; returns whether it boots without losing its timer."""
         self._start([word for disk in self.parts.further for word in _disk(disk)])
         serial = self.directory / "serial.log"
         self._wait("boot", lambda: UP_OR_LOST.search(serial.read_bytes()))
@@ -216,7 +216,7 @@ class Guest:
         return self._qemu
 
     def _command(self) -> list[str]:
-        # A guest that is kept outlives us; any other must not, whatever ends us.
+        # With --keep the guest outlives this process; without it must not.
         tied = [] if self._outlives_us else ["setpriv", "--pdeathsig", "KILL", "--"]
         image, directory = self.parts.system, self.directory
         return [
@@ -229,7 +229,7 @@ class Guest:
         ]
 
 
-# restrict=on: the guest has no network but the way in that the monitor opens.
+# restrict=on: the guest has no network except the port that the monitor opens.
 MACHINE = [
     *("-machine", "pc", "-smp", "2", "-m", "3072", "-nodefaults", "-no-reboot"),
     *("-display", "none", "-netdev", "user,id=net,restrict=on"),
@@ -243,8 +243,8 @@ def _disk(path: Path) -> list[str]:
 
 def _drive(path: Path) -> str:
     # cache=unsafe: QEMU calls no fsync, yet a flush by the guest writes qcow2's own
-    # tables to the host's page cache (bdrv_co_flush: flush_to_os comes before the look
-    # at BDRV_O_NO_FLUSH), and that outlives kill -9. So what the guest fsynced survives
+    # tables to the host's page cache (bdrv_co_flush: flush_to_os comes before the check
+    # of BDRV_O_NO_FLUSH), and that outlives kill -9. So what the guest fsynced survives
     # its power cut; only a crash of the host could lose it.
     return f"file={path},if=none,id={path.stem},cache=unsafe,discard=unmap"
 

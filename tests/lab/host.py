@@ -24,7 +24,7 @@ PROGRAMS = {
     "zstd": "zstd",
 }
 PATH = os.environ.get("PATH", "") + ":/usr/local/sbin:/usr/sbin:/sbin"
-# Of apt's settings, those about reaching the mirror: proxy, certificates, clocks.
+# apt's settings for access to the mirror: proxy, certificates, clocks.
 REACH = (
     "Acquire::http",
     "Acquire::https",
@@ -35,13 +35,13 @@ REACH = (
 
 
 def need_root(what: str) -> None:
-    """Refuse to go on as somebody else; only building needs it, running does not."""
+    """Refuse other users; only a build needs root, a run does not."""
     if os.geteuid():
         raise LabError(f"{what} needs root: run the lab once as root")
 
 
 def need_programs() -> None:
-    """Install with apt what this machine misses."""
+    """Install missing programs with apt."""
     os.environ["PATH"] = PATH
     missing = sorted({PROGRAMS[each] for each in PROGRAMS if not shutil.which(each)})
     if not missing and not _can_make_environments():
@@ -64,7 +64,7 @@ def _can_make_environments() -> bool:
 def debian_sources() -> list[str]:
     """Lines of sources.list for bookworm, as this machine's apt has them.
 
-    None of them on another Debian: mmdebstrap then has its own.
+    Empty on another Debian release: mmdebstrap then uses its own.
     """
     fields = "$(REPO_URI) $(CODENAME) $(COMPONENT) $(CREATED_BY) $(ORIGIN)"
     return list(_bookworm(_output(["apt-get", "indextargets", "--format", fields])))

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""The life of one lab run, in reading order."""
+"""One run of the lab, in reading order."""
 
 import shutil
 import signal
@@ -21,7 +21,7 @@ INTERRUPTED = 130
 
 
 def main(words: Sequence[str]) -> int:
-    """Parse, run, and say in one place what went wrong."""
+    """Parse and run; report every error here."""
     signal.signal(signal.SIGTERM, _terminated)
     options = command_line.parse(words)
     try:
@@ -49,13 +49,13 @@ def _run(options: Options) -> int:
     ]
     parts = Parts(system, disks[:2], disks[2:], _shares(directory), how)
     guest = Guest(parts, directory, outlives_us=options.keep)
-    kept = False
+    keep = False
     try:
         _set_up(options, guest, state, python)
         code = _stages(guest, options)
-        kept = options.keep
+        keep = options.keep
     finally:
-        _leave(guest, directory, kept)
+        _leave(guest, directory, keep)
     return code
 
 
@@ -67,9 +67,9 @@ def _shares(directory: Path) -> dict[str, Path]:
 
 
 def _set_up(options: Options, guest: Guest, state: Path, python: Path) -> None:
-    with step("wake the guest, pack the tree"), ThreadPoolExecutor() as pool:
+    with step("resume the guest, pack the tree"), ThreadPoolExecutor() as pool:
         packing = pool.submit(_pack, options, guest.parts.shares["lab"], python)
-        # In this thread: QEMU is told to end when the thread that started it does.
+        # In this thread: QEMU ends when the thread that started it ends.
         guest.wake(state / "state")
         node.woken(guest, options.extra)
         packing.result()
@@ -104,10 +104,10 @@ def _before(stage: Stage, guest: Guest, options: Options) -> None:
             node.booted(guest, options.extra, bare=options.bare)
 
 
-def _leave(guest: Guest, directory: Path, kept: bool) -> None:
-    if kept:
+def _leave(guest: Guest, directory: Path, keep: bool) -> None:
+    if keep:
         enter, end = guest.detach()
-        say(f"the guest goes on; to enter it:\n  {enter}\nto end it:\n  {end}")
+        say(f"the guest still runs; to enter it:\n  {enter}\nto end it:\n  {end}")
         return
     guest.leave()
     shutil.rmtree(directory, ignore_errors=True)

@@ -23,7 +23,7 @@ class Monitor:
         self.ask("qmp_capabilities")
 
     def close(self) -> None:
-        """Hang up; QEMU goes on."""
+        """Close the connection; QEMU still runs."""
         self._lines.close()
         self._socket.close()
 
@@ -33,24 +33,24 @@ class Monitor:
         self._socket.sendall(json.dumps(asked).encode() + b"\n")
         return self._answer(command)
 
-    def tell(self, line: str) -> str:
-        """The answer to a command of the human monitor, which has a few more."""
+    def human(self, line: str) -> str:
+        """The answer to a command of the human monitor, which has more commands."""
         return str(self.ask("human-monitor-command", **{"command-line": line}))
 
     def forward_ssh(self) -> int:
-        """Let a free port of the host's loopback lead to the guest's sshd."""
-        self.tell("hostfwd_add net tcp:127.0.0.1:0-:22")
+        """Forward a free port of the host's loopback to the guest's sshd."""
+        self.human("hostfwd_add net tcp:127.0.0.1:0-:22")
         forward = r"HOST_FORWARD.* 127\.0\.0\.1 +(\d+) "
-        found = re.search(forward, self.tell("info usernet"))
+        found = re.search(forward, self.human("info usernet"))
         if not found:
             raise LabError("QEMU opened no port for ssh")
         return int(found[1])
 
     def plug(self, drive: str, name: str) -> None:
-        """Add a disk to a guest that runs or is about to."""
-        said = self.tell(f"drive_add 0 {drive}").strip()
-        if said != "OK":
-            raise LabError(f"QEMU could not open a disk: {said}")
+        """Add a disk to a guest that runs or is starting."""
+        answer = self.human(f"drive_add 0 {drive}").strip()
+        if answer != "OK":
+            raise LabError(f"QEMU could not open a disk: {answer}")
         self.ask("device_add", driver="virtio-blk-pci", drive=name, id=f"virtio-{name}")
 
     def save(self, state: Path) -> None:
@@ -64,7 +64,7 @@ class Monitor:
             time.sleep(0.05)
 
     def loaded(self) -> bool:
-        """Has QEMU read the state it was started with? The guest is still stopped."""
+        """Whether QEMU has read its saved state; the guest is still stopped."""
         return bool(self.ask("query-status")["status"] != "inmigrate")
 
     def _answer(self, command: str) -> Any:
@@ -74,4 +74,4 @@ class Monitor:
                 raise LabError(f"QEMU refused {command}: {message['error']['desc']}")
             if "return" in message or "QMP" in message:
                 return message.get("return")
-        raise LabError(f"QEMU went away during {command}")
+        raise LabError(f"QEMU ended during {command}")

@@ -17,27 +17,27 @@ UNITS = "lunshare-helper.socket lunshare-helper.service lunshared.service"
 
 
 def woken(guest: Guest, extra: Sequence[str]) -> None:
-    """Right the clock, which stood still while the state was kept, and mount."""
+    """Set the clock, which stopped while the state was saved, and mount."""
     mounts = f"mkdir /run/lab && {MOUNT},ro lab /run/lab && {MOUNT} build /build"
     guest.output(f"date -s @{time.time():.3f} && {mounts}")
     _mount(guest, extra)
 
 
 def _mount(guest: Guest, labels: Sequence[str]) -> None:
-    """The further disks; their units are opt-LABEL.mount."""
+    """Mount the additional disks; their units are opt-LABEL.mount."""
     for label in labels:
         waited = f"udevadm wait --timeout=60 /dev/disk/by-label/{label}"
         guest.output(f"{waited} && systemctl start opt-{label}.mount")
 
 
 def provision(guest: Guest, *, bare: bool) -> None:
-    """Install and start; when that fails, show what the units said."""
+    """Install and start; on failure, show the journal of the units."""
     what = "bare" if bare else "node"
     _or_journal(guest, f"sh /run/lab/provision {what}")
 
 
 def booted(guest: Guest, extra: Sequence[str], *, bare: bool) -> None:
-    """After a boot: mount, and wait for the services that systemd is starting."""
+    """After a boot: mount, and wait for the services that systemd starts."""
     guest.output(f"{MOUNT} build /build")
     _mount(guest, extra)
     if not bare:
@@ -45,7 +45,7 @@ def booted(guest: Guest, extra: Sequence[str], *, bare: bool) -> None:
 
 
 def run(guest: Guest, command: Sequence[str]) -> int:
-    """Run CMD with its output going where ours goes; its exit code."""
+    """Run CMD with our stdout and stderr; returns its exit code."""
     line = f"cd /srv/lunshare && exec env PATH={PATH} {shlex.join(command)}"
     code = guest.call(line, tty=sys.stdin.isatty() and sys.stdout.isatty())
     if code == SSH_FAILED and not guest.alive():

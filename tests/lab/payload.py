@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""What one run carries into the guest: the working tree, and lunshare's wheel.
+"""What one run copies into the guest: the working tree, and lunshare's wheel.
 
 The wheel is also installed here, into an archive laid out as the guest's /opt/lunshare:
 entry points, RECORD and byte code as pip makes them, in 1 s instead of 30 s under TCG.
@@ -44,7 +44,7 @@ def tree(repository: Path, out: Path) -> None:
 
 
 def scripts(out: Path) -> None:
-    """What sets the guest up, and the node's configuration."""
+    """The scripts that set up the guest, and the node's configuration."""
     for name in ("provision", "lunshare.conf"):
         shutil.copy(HERE / name, out)
 
@@ -74,7 +74,7 @@ def _files(repository: Path) -> list[str]:
 
 
 def _carried(path: Path) -> bool:
-    """Whether git's file is there: a regular one, or a link to a folder."""
+    """Whether git's file exists: a regular file, or a link to a folder."""
     return path.is_symlink() or path.is_file()
 
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the lab says while it works: one line per step, with its seconds, on stderr."""
+"""The output of the lab: one line per step, with its seconds, on stderr."""
 
 import subprocess
 import sys
@@ -11,12 +11,12 @@ from pathlib import Path
 
 
 class LabError(Exception):
-    """The lab itself could not do something; the text is for the person who ran it."""
+    """The lab itself failed; the text is for the user."""
 
 
 @contextmanager
 def step(what: str) -> Iterator[None]:
-    """Show `what` while it runs, and its duration when it is over."""
+    """Show `what` while it runs, and its duration at the end."""
     started = time.monotonic()
     sys.stderr.write(f"lab: {what} ... ")
     sys.stderr.flush()
@@ -29,12 +29,12 @@ def step(what: str) -> Iterator[None]:
 
 
 def say(line: str) -> None:
-    """One line from the lab, which starts no step."""
+    """Print one line that is not a step."""
     say_end(f"lab: {line}")
 
 
 def say_end(words: str) -> None:
-    """The end of a line."""
+    """Print the rest of a line."""
     sys.stderr.write(words + "\n")
     sys.stderr.flush()
 

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""A node just booted, with its volume group, kept as memory and disks to start from.
+"""A freshly booted node with its volume group, saved as memory and disks.
 
-Under TCG a boot costs 20 to 40 s of both cores, waking this state 2 s of one; every run
-starts from it. What comes after --reboot and --cut is a real boot of the run's disks.
+Under TCG a boot uses 20 to 40 s of both cores, resuming this state 2 s of one. Every
+run starts from it. After --reboot and --cut the run's disks boot for real.
 """
 
 from functools import partial
@@ -32,20 +32,20 @@ def overlay(disk: Path, new: Path) -> Path:
 
 
 def disks(entry: Path) -> list[Path]:
-    """The disks of a kept node: vda and vdb."""
+    """The disks of a saved node: vda and vdb."""
     return [entry / "disk0.qcow2", entry / "disk1.qcow2"]
 
 
 def _build(system: Path, disk: Path, how: list[str], out: Path) -> None:
     new = [overlay(system / "disk.raw", disks(out)[0]), overlay(disk, disks(out)[1])]
-    # The devices of the shares must be there, as when the state is read again.
+    # The devices of the shares must exist, as when the state is read again.
     parts = Parts(system, new, shares={"lab": out, "build": out}, qemu=how)
     machine = Guest(parts, out, outlives_us=False)
     version = (system / "version").read_text().strip()
     try:
         with step(f"boot the guest with kernel {version} (once)"):
             machine.boot()
-        with step("make its volume group and keep its state (once)"):
+        with step("create its volume group and save its state (once)"):
             machine.output((HERE / "prepare").read_text())
             machine.monitor().save(out / "state")
     finally:

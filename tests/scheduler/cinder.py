@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Cinder 29.0.0's own scheduler with a database of its own, and its RPC to ask it.
+"""Cinder 29.0.0's scheduler with its own database, and a client of its RPC.
 
-Its ``services`` table says which volume services are alive. cinder-volume writes
-its heartbeats there; we do not write in another service's database. So the test
-does, once, for services that then count as alive for an hour.
+Its ``services`` table contains the volume services that are alive. cinder-volume writes
+its heartbeats there; lunshare writes in no database of another service. So the test
+writes them once, and the services count as alive for an hour.
 """
 
 from __future__ import annotations
@@ -28,9 +28,8 @@ _SCHEDULER = "from cinder.cmd.scheduler import main; main()"
 _MANAGE = "from cinder.cmd.manage import main; main()"
 _FILTERS = "AvailabilityZoneFilter,CapacityFilter,CapabilitiesFilter"
 
-# One question a line, one answer a line. validate_host_capacity runs the
-# scheduler's whole choice, filters and weighers, and says whether this backend
-# is among those that are left.
+# One request per line, one answer per line. validate_host_capacity runs all
+# filters and weighers of the scheduler, and returns whether this backend passes.
 _ASK = """
 import json, sys
 from cinder import context, objects, rpc
@@ -44,18 +43,18 @@ api, admin = rpcapi.SchedulerAPI(), context.get_admin_context()
 
 def passes(backend, size, specs):
     properties = {"size": size, "availability_zone": "nova"}
-    wish = {
+    request = {
         "volume_id": "0", "volume_type": {"extra_specs": specs},
         "volume_properties": properties, "resource_properties": properties,
     }
-    return api.validate_host_capacity(admin, backend, wish, {})
+    return api.validate_host_capacity(admin, backend, request, {})
 
 calls = {"pools": lambda: api.get_pools(admin), "passes": passes}
 for line in sys.stdin:
     name, arguments = json.loads(line)
     try:
         answer = calls[name](*arguments)
-    except Exception as error:  # of a bus that was away: ask again
+    except Exception as error:  # the bus was unavailable: retry
         print(error, file=sys.stderr)
         answer = None
     print(json.dumps(answer, default=str), flush=True)
@@ -63,7 +62,7 @@ for line in sys.stdin:
 
 
 def python() -> Path:
-    """A Python with Cinder in it, made once, in the lab's cache."""
+    """A Python with Cinder, installed once, in the lab's cache."""
     wanted = FURTHER["cinder"]
 
     def build(out: Path) -> None:
@@ -76,7 +75,7 @@ def python() -> Path:
 
 
 class Cinder:
-    """A database, a scheduler, and who asks it."""
+    """A database, a scheduler and its client."""
 
     def __init__(self, directory: Path, url: str) -> None:
         self._python, self._directory = str(python()), directory
@@ -94,11 +93,11 @@ class Cinder:
         self._asking: subprocess.Popen[str] | None = None
 
     def start(self) -> None:
-        """Start the scheduler; it listens on the bus by and by."""
+        """Start the scheduler; it listens on the bus some seconds later."""
         self.scheduler.run(self._words(_SCHEDULER))
 
     def alive(self, *hosts: str) -> None:
-        """Say in the ``services`` table that these volume services are."""
+        """Write into the ``services`` table that these volume services are alive."""
         now = datetime.now(UTC).replace(tzinfo=None).isoformat(" ")
         row = {
             "created_at": now,
@@ -110,33 +109,34 @@ class Cinder:
             "disabled": 0,
             "availability_zone": "nova",
             "frozen": 0,
-            # Those of 29.0.0: a scheduler speaks as the oldest service does.
+            # The versions of 29.0.0: a scheduler uses the oldest of all services.
             "rpc_current_version": "3.20",
             "object_current_version": "1.39",
         }
         with sqlite3.connect(self._database, timeout=30) as database:
             for host in hosts:
                 put = {**row, "host": host, "uuid": str(uuid.uuid4())}
-                places = ", ".join(f":{key}" for key in put)
+                values = ", ".join(f":{key}" for key in put)
                 database.execute(
-                    f"INSERT INTO services ({', '.join(put)}) VALUES ({places})", put
+                    f"INSERT INTO services ({', '.join(put)}) VALUES ({values})",
+                    put,
                 )
         database.close()
 
     def pools(self) -> dict[str, dict[str, Any]]:
-        """What its own get_pools says, by the pool's name; nothing, if nobody does."""
+        """The result of its get_pools, by the pool's name; empty without an answer."""
         return {pool["name"]: pool["capabilities"] for pool in self._ask("pools") or ()}
 
     def passes(self, pool: str, size: int, specs: Mapping[str, str]) -> bool:
-        """Whether its own filters leave this pool for a volume of such a type."""
+        """Whether this pool passes its filters for a volume of such a type."""
         return bool(self._ask("passes", pool, size, specs))
 
     def knows(self, *pools: str) -> None:
-        """Wait until it has been told of these."""
+        """Wait until it has reports of these pools."""
         until(lambda: set(pools) <= set(self.pools()), f"Cinder knows {pools}")
 
-    def hears_again(self, pool: str) -> None:
-        """Wait until it has a report of this pool that is made from now on."""
+    def gets_new_report(self, pool: str) -> None:
+        """Wait until it has a report of this pool that is newer than this call."""
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%f")
         until(
             lambda: self.pools().get(pool, {}).get("timestamp", "") > now,
@@ -144,7 +144,7 @@ class Cinder:
         )
 
     def close(self) -> None:
-        """End both."""
+        """Stop both."""
         if self._asking:
             self._asking.communicate(timeout=30)
         self.scheduler.end()

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Servers on loopback for one test: each a child of ours, ended by its own id."""
+"""Servers on loopback for one test: each a child process, stopped by its id."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _RABBIT = "/usr/lib/rabbitmq/bin/rabbitmq-server"
 
 
 def free_port() -> int:
-    """A port that nobody has at the moment."""
+    """A port that is free at the moment."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 
 
 def until(condition: Callable[[], object], what: str, seconds: float = 90.0) -> None:
-    """Ask again and again, and fail when it has not come true in time."""
+    """Poll the condition; fails if it is not true in time."""
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, f"{what}: not within {seconds:.0f} s"
@@ -34,7 +34,7 @@ def until(condition: Callable[[], object], what: str, seconds: float = 90.0) -> 
 
 
 def listens(port: int) -> bool:
-    """Whether somebody answers there."""
+    """Whether a process listens there."""
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
@@ -47,18 +47,18 @@ class Server:
         self.process: subprocess.Popen[bytes] | None = None
 
     def run(self, words: list[str], **env: str) -> None:
-        """Start it; what it says is added to its file."""
+        """Start it; its output is appended to its file."""
         with self.log.open("ab") as out:
             self.process = subprocess.Popen(
                 words, stdout=out, stderr=out, cwd=ROOT, env={**os.environ, **env}
             )
 
-    def said(self, text: str) -> int:
-        """How often this is in its output."""
+    def count_in_log(self, text: str) -> int:
+        """How often this text is in its output."""
         return self.log.read_text().count(text) if self.log.exists() else 0
 
     def end(self, number: int = signal.SIGTERM) -> None:
-        """End it, and wait until it is gone."""
+        """Stop it, and wait for its end."""
         if self.process is not None:
             self.process.send_signal(number)
             try:
@@ -70,7 +70,7 @@ class Server:
 
 
 class Broker(Server):
-    """RabbitMQ with ports and data of its own."""
+    """RabbitMQ with its own ports and data."""
 
     def __init__(self, directory: Path) -> None:
         super().__init__("rabbitmq", directory)
@@ -95,30 +95,30 @@ class Broker(Server):
 
     @property
     def url(self) -> str:
-        """Where everybody finds it."""
+        """Its URL for clients."""
         return f"rabbit://guest:guest@127.0.0.1:{self.port}/"
 
     def start(self) -> None:
-        """Start it on what it left behind, and wait until it listens."""
+        """Start it with its existing data, and wait until it listens."""
         self.run([_RABBIT], **self._env)
         until(lambda: listens(self.port), "RabbitMQ listens")
 
     def end(self, number: int = signal.SIGTERM) -> None:
-        """End Erlang; the script that started it, our child, ends with it."""
+        """Stop Erlang; the script that started it ends with it."""
         if self.process is not None:
             os.kill(int(self._pid.read_text()), number)
             self.process.wait(60)
             self.process = None
 
     def close(self) -> None:
-        """End it, and the port mapper that Erlang has left for it."""
+        """Stop it, and the port mapper that Erlang started."""
         self.end()
         words = ["epmd", "-port", self._env["ERL_EPMD_PORT"], "-kill"]
         subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
 
 
 class Daemon(Server):
-    """lunshared on two fakes: ``big`` is thin and large, ``small`` thick, 10 GiB."""
+    """lunshared with two fakes: ``big`` is thin and large, ``small`` thick, 10 GiB."""
 
     def __init__(self, directory: Path, url: str, interval: int) -> None:
         super().__init__("lunshared", directory)
@@ -148,7 +148,7 @@ class Daemon(Server):
 
     def reporter(self) -> int:
         """The id of the newest of its children that send reports."""
-        until(lambda: self.said("[reports] STARTED"), "reports are started")
+        until(lambda: self.count_in_log("[reports] STARTED"), "reports are started")
         return int(
             re.findall(r"\[reports\] STARTED pid=(\d+)", self.log.read_text())[-1]
         )
