@@ -1,18 +1,18 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""What can go wrong in a driver. Each error carries fields and writes its sentence."""
+"""The errors of drivers. Each error has fields, and its sentence is made of them."""
 
 from __future__ import annotations
 
 
 class DriverError(Exception):
-    """Base of all; ``code`` is stable and may be matched by callers."""
+    """Base of all errors of drivers; callers may compare ``code``, which is stable."""
 
     code = "driver-failed"
 
 
 class InvalidValue(DriverError, ValueError):
-    """A value is not of its form. Mend the input; a retry changes nothing."""
+    """A value does not have its form. Correct the input; a retry does not help."""
 
     code = "invalid-value"
 
@@ -22,7 +22,7 @@ class InvalidValue(DriverError, ValueError):
 
 
 class Misconfigured(DriverError):
-    """An option or the node is wrong. The operator mends it and starts again."""
+    """An option or the node is wrong. The operator corrects it and restarts."""
 
     code = "misconfigured"
 
@@ -55,7 +55,7 @@ class UnknownSnapshot(DriverError):
 
 
 class LostSnapshot(UnknownSnapshot):
-    """The snapshot is there, and its bytes are not. Delete it; take another."""
+    """The snapshot exists, but its bytes are lost. Delete it; create another."""
 
     code = "lost-snapshot"
 
@@ -67,7 +67,7 @@ class LostSnapshot(UnknownSnapshot):
 
 
 class UnknownReference(DriverError):
-    """The pool has nothing of that name that could become a volume."""
+    """The pool has no disk of that name that can be managed."""
 
     code = "unknown-reference"
 
@@ -77,7 +77,7 @@ class UnknownReference(DriverError):
 
 
 class DiskBusy(DriverError):
-    """The disk is open somewhere. Close its users, then try again."""
+    """The disk is open. Stop what uses it, then try again."""
 
     code = "disk-busy"
 
@@ -87,17 +87,17 @@ class DiskBusy(DriverError):
 
 
 class NoSpace(DriverError):
-    """The pool has no room. Nothing was made."""
+    """The pool has too little free space. Nothing was created."""
 
     code = "no-space"
 
     def __init__(self, pool: str, why: str) -> None:
-        super().__init__(f"pool {pool} has no room: {why}")
+        super().__init__(f"pool {pool} has no free space: {why}")
         self.pool, self.why = pool, why
 
 
 class Unsupported(DriverError):
-    """This driver cannot do that, and says so before it touches anything."""
+    """The driver does not support this operation; it has changed nothing."""
 
     code = "unsupported"
 
@@ -107,7 +107,7 @@ class Unsupported(DriverError):
 
 
 class CommandFailed(DriverError):
-    """A command ended badly. The same call may be repeated."""
+    """A command failed. The same call may be repeated."""
 
     code = "command-failed"
 
@@ -117,9 +117,9 @@ class CommandFailed(DriverError):
 
 
 class TargetFailed(DriverError):
-    """The target did not take the wanted state. Access is closed, never wider.
+    """The target refused the wanted state. It allows at most the wanted access.
 
-    The same call may be repeated; it goes on from what is live.
+    The same call may be repeated; it continues from the live state.
     """
 
     code = "target-failed"
@@ -130,7 +130,7 @@ class TargetFailed(DriverError):
 
 
 class HelperRefused(DriverError):
-    """The root helper's rules forbid this request. It is a fault in the caller."""
+    """The root helper's rules forbid this request. The caller has a fault."""
 
     code = "helper-refused"
 
@@ -154,7 +154,7 @@ class HelperUnreachable(DriverError):
 
 
 class HelperBusy(DriverError):
-    """The root helper has all its hands full; it has begun nothing. Try again later."""
+    """The root helper is at its limit; it has started nothing. Try again later."""
 
     code = "helper-busy"
 
@@ -164,9 +164,9 @@ class HelperBusy(DriverError):
 
 
 class Interrupted(HelperUnreachable):
-    """The root helper ended while it worked on this; it may still be done.
+    """The root helper ended during this request; the work may still be done.
 
-    Nothing is known of the outcome. Repeat the whole verb, which looks first.
+    The outcome is unknown. Repeat the complete verb, which reads the state first.
     """
 
     code = "interrupted"
@@ -175,8 +175,8 @@ class Interrupted(HelperUnreachable):
 class DeadlineExceeded(DriverError):
     """The kernel or a command did not finish in time; it may still finish.
 
-    Nothing is known of the outcome. Repeat the call later; do not report
-    success, and do not report a fence.
+    The outcome is unknown. Repeat the call later; do not report success, and do not
+    report a fence.
     """
 
     code = "deadline-exceeded"
@@ -187,7 +187,7 @@ class DeadlineExceeded(DriverError):
 
 
 class Stalled(DeadlineExceeded):
-    """Work on bytes came no further for so long; ``done`` of them were done."""
+    """Work on bytes made no progress for so many seconds, after ``done`` bytes."""
 
     code = "stalled"
 
@@ -199,7 +199,7 @@ class Stalled(DeadlineExceeded):
 
 
 class CopyDiffers(DriverError):
-    """What was read back of a copy is not what its source holds. Keep the source."""
+    """A copy does not read back as its source. Do not delete the source."""
 
     code = "copy-differs"
 

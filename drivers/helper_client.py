@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""The unprivileged end of the door to root: lunshare.drivers.base.Root over a socket.
+"""The client of the root helper: lunshare.drivers.base.Root over a socket.
 
-Connections to lunshare.drivers.helper are kept and reused, so a call costs one round
-trip: no connection, no thread and no process is made for it.
+Connections to lunshare.drivers.helper are stored and reused, so a call costs one round
+trip: it creates no connection, no thread and no process.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from typing import Any
 from lunshare.drivers import errors
 from lunshare.drivers.protocol import frames
 
-# The helper answers at the deadline by itself; the client waits a little more,
-# and gives up alone when the helper's thread hangs in the kernel. Work on bytes
-# reports its progress, and each report begins the time anew.
+# The helper itself answers at the deadline. The client waits a little longer, and gives
+# up when the helper's thread hangs in the kernel. For work on bytes each progress
+# report starts the time again.
 _GRACE_SECONDS = 1.0
 _CONNECT_SECONDS = 5.0
 
-# Typed verbs that come to the same however often they are done, and commands that ask.
-_SAME_AGAIN = frozenset(
+# Verbs and commands with the same result when they run twice, even at the same time.
+_IDEMPOTENT = frozenset(
     ["lio.check", "lio.apply", "lio.remove", "lio.observe", "lio.live", "lvm.commit"]
     + [f"share.{verb}" for verb in ("look", "room", "list", "find")]
 )
-_ASKING = frozenset(("lvs", "vgs", "dmsetup", "mkdir"))
+_IDEMPOTENT_COMMANDS = frozenset(("lvs", "vgs", "dmsetup", "mkdir"))
 
 _CLASSES: dict[str, type[errors.DriverError]] = {
     kind.code: kind
@@ -40,10 +40,10 @@ _CLASSES: dict[str, type[errors.DriverError]] = {
 class Helper:
     """The root helper at one socket. May be used from any number of threads.
 
-    At most ``idle`` connections are kept between calls. A connection that turns out
-    to be dead is replaced once, if the helper cannot have begun what was asked, or if
-    that comes to the same however often it is done. Otherwise the call raises
-    Interrupted: what was begun may go on, and a driver's verb is repeated as a whole.
+    At most ``idle`` connections are stored between calls. A dead connection is replaced
+    once, if the helper cannot have started the request, or if the request is
+    idempotent. Otherwise the call raises Interrupted: a started command may still run,
+    and the driver retries its complete verb.
     """
 
     def __init__(self, path: str, idle: int = 16) -> None:
@@ -56,7 +56,7 @@ class Helper:
         return str(self.call("run", timeout=timeout, argv=argv))
 
     def call(self, verb: str, *, timeout: float = 30.0, **arguments: Any) -> Any:
-        """Call a verb of the helper; raises the error that the helper tells."""
+        """Call a verb of the helper; raises the error that the helper returns."""
         message = {"verb": verb, "timeout": timeout, "arguments": arguments}
         try:
             answer = self._exchange(message, timeout)
@@ -65,11 +65,11 @@ class Helper:
         except (frames.Closed, frames.BadFrame, OSError) as error:
             raise errors.HelperUnreachable(self._path, str(error)) from None
         if "error" in answer:
-            raise _told(answer)
+            raise _error(answer)
         return answer.get("value")
 
     def close(self) -> None:
-        """Close the kept connections; a later call makes new ones."""
+        """Close the stored connections; a later call opens new ones."""
         with self._mutex:
             idle, self._idle = self._idle, []
         for connection in idle:
@@ -80,7 +80,7 @@ class Helper:
         if connection is not None:
             with contextlib.suppress(_NotBegun):
                 return self._ask(connection, message, timeout)
-            self.close()  # the helper was started anew: none of them is alive
+            self.close()  # the helper was restarted: all of them are dead
         try:
             return self._ask(self._connect(), message, timeout)
         except _NotBegun as error:
@@ -95,21 +95,21 @@ class Helper:
         except BaseException:
             connection.close()
             raise
-        self._keep(connection)
+        self._store(connection)
         return dict(answer)
 
     def _answer(self, connection: socket.socket, message: dict[str, Any]) -> Any:
         try:
             frames.send(connection, message)
             while "progress" in (answer := frames.receive(connection)):
-                pass  # each begins the time limit anew
+                pass  # each starts the time limit again
             return answer
         except (BrokenPipeError, ConnectionResetError) as error:
-            # Not all of it was sent, or not all was read (af_unix.c,
-            # unix_release_sock: only then is the other side reset).
+            # The request was not sent completely, or not read completely (af_unix.c,
+            # unix_release_sock: the client sees a reset only then).
             raise _NotBegun(str(error)) from None
         except frames.Closed as error:
-            if _same_again(message):
+            if _is_idempotent(message):
                 raise _NotBegun(str(error)) from None
             raise errors.Interrupted(self._path, "it ended meanwhile") from None
 
@@ -117,7 +117,7 @@ class Helper:
         with self._mutex:
             return self._idle.pop() if self._idle else None
 
-    def _keep(self, connection: socket.socket) -> None:
+    def _store(self, connection: socket.socket) -> None:
         with self._mutex:
             if len(self._idle) < self._limit:
                 self._idle.append(connection)
@@ -131,7 +131,7 @@ class Helper:
             connection.connect(self._path)
         except TimeoutError:
             connection.close()
-            raise ConnectionError("it takes no connections") from None
+            raise ConnectionError("it accepts no connections") from None
         except OSError:
             connection.close()
             raise
@@ -139,24 +139,24 @@ class Helper:
 
 
 class _NotBegun(Exception):
-    """The helper did not begin it, or may begin it again."""
+    """The helper did not start the request, or the request is idempotent."""
 
 
-def _same_again(message: Mapping[str, Any]) -> bool:
-    """Whether it does no harm to do it twice, even at once."""
+def _is_idempotent(message: Mapping[str, Any]) -> bool:
+    """Whether the request may run twice, even at the same time."""
     if message["verb"] == "run":
-        return message["arguments"]["argv"][0] in _ASKING
-    return message["verb"] in _SAME_AGAIN
+        return message["arguments"]["argv"][0] in _IDEMPOTENT_COMMANDS
+    return message["verb"] in _IDEMPOTENT
 
 
 def _limit(connection: socket.socket, seconds: float) -> None:
-    """Set the connection's timeout, which is a system call, if it is another."""
+    """Set the connection's timeout if it differs: setting it is a system call."""
     if connection.gettimeout() != seconds:
         connection.settimeout(seconds)
 
 
-def _told(answer: dict[str, Any]) -> errors.DriverError:
-    """The error that the helper raised, made again from its code and fields."""
+def _error(answer: dict[str, Any]) -> errors.DriverError:
+    """Return the error that the helper raised, from its code and fields."""
     fields = [
         tuple(field) if isinstance(field, list) else field
         for field in answer.get("fields", ())

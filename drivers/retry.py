@@ -1,9 +1,10 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Verbs of drivers that are repeated when the root helper ended in the middle.
+"""Retry a verb of a driver when the root helper ended in the middle of it.
 
-What it had begun may go on: so not the command is repeated but the verb, which looks
-first, and whose looks wait for what goes on (lunshare.drivers.helper.disk_locks).
+A command that the helper had started may still run. So the complete verb is retried,
+not the command: a verb first reads the state, and its queries wait for a command that
+still runs (lunshare.drivers.helper.disk_locks).
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 
-def repeats(verb: Callable[_P, _T]) -> Callable[_P, _T]:
-    """A verb that may be repeated, and is, once.
+def retried_once(verb: Callable[_P, _T]) -> Callable[_P, _T]:
+    """Decorate a verb that may be retried, so that it is, once.
 
     :raises Interrupted: the helper ended again.
     """

@@ -1,8 +1,9 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Everything that runs as root. Read it whole: it is meant to be short enough.
+"""Everything that runs as root. It is short, so that an auditor can read all of it.
 
-``server`` owns the socket, ``requests`` checks what comes in, ``commands`` runs
-what the filters in rootwrap.d allow, ``lio`` and the files it uses write
-configfs. Nothing here keeps state: the kernel is asked every time.
+``server`` owns the socket. ``commands`` runs the commands that the filters in
+rootwrap.d allow. ``lio`` writes configfs, ``lvm`` changes volume groups, ``nfs`` works
+on the files of shares, and ``data`` copies bytes. Nothing here stores state: each
+request reads the kernel again.
 """

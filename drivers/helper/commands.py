@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Run a command as root, if a line in rootwrap.d allows it. Never a shell.
 
-Which line that is, ``rules`` knows. What changes a volume group is never killed
-(changes); what only asks is, at its deadline. No change of a disk begins while an
-earlier one on it runs (work).
+``rules`` finds that line. A command that changes a volume group is never killed
+(``lvm.changes``). A query is killed at its deadline. No change of a disk starts while
+an earlier change of it runs (``disk_locks``).
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from lunshare.drivers.helper.served import NOTHING, Served
 
 LOG = logging.getLogger(__name__)
 
-#: After SIGKILL a process that is not stuck in the kernel is gone well within this.
+#: After SIGKILL a process ends well within this, unless it is stuck in the kernel.
 _KILL_SECONDS = 0.5
 
-#: So many may hang in the kernel before no further one is started.
+#: When this many commands hang in the kernel, no further one is started.
 MAX_HUNG = 64
 
 
 class Commands:
     """The commands that the filter files in ``directory`` allow on what is served.
 
-    ``units`` are the disks that are worked on.
+    ``units`` are the locks of disks that a command is working on.
 
-    :raises Misconfigured: someone other than root could change the rules.
+    :raises Misconfigured: a user other than root could change the rules.
     """
 
     def __init__(
@@ -49,13 +49,14 @@ class Commands:
         units: Units | None = None,
     ) -> None:
         self._rules = Rules(directory, exec_dirs, served)
-        # LVM tells about every descriptor it finds open; nobody reads that here.
+        # LVM warns about every open descriptor that it inherits; the helper never
+        # reads these warnings.
         self._environment = {
             "LC_ALL": "C",
             "PATH": ":".join(exec_dirs),
             "LVM_SUPPRESS_FD_WARNINGS": "1",
         }
-        self._changes = changes.Changes(units or Units(), self._environment)
+        self._changes = changes.ChangeRunner(units or Units(), self._environment)
         self._unreaped: list[subprocess.Popen[bytes]] = []
         self._mutex = threading.Lock()
 
@@ -63,10 +64,10 @@ class Commands:
         return len(self._rules)
 
     def command(self, argv: Sequence[str]) -> list[str]:
-        """What would be executed for ``argv``.
+        """Return the command line that would be executed for ``argv``.
 
         :raises HelperRefused: no filter allows it, or its program is missing.
-        :raises Unsupported: root does not want disks of others to be taken over.
+        :raises Unsupported: helper.conf does not allow managing foreign disks.
         """
         return self._rules.command(argv)
 
@@ -74,13 +75,13 @@ class Commands:
         """Run it for at most ``timeout`` seconds and return its stdout.
 
         :raises HelperRefused: see ``command``.
-        :raises CommandFailed: it exited with another code than 0.
-        :raises DeadlineExceeded: it was killed, or the kernel would not let it die;
-            or it changes a volume group, and goes on; or an earlier command on its
-            disk has not ended, and it was not begun.
+        :raises CommandFailed: its exit code is not 0.
+        :raises DeadlineExceeded: it was killed, or it hangs in the kernel; or it
+            changes a volume group, and continues; or an earlier command on its disk
+            still runs, and this one was not started.
         """
         command = self.command(argv)
-        if changes.changes(argv) or changes.asks(argv):
+        if changes.is_change(argv) or changes.is_query(argv):
             command = lvm_config.pinned(command)
         started = time.monotonic()
         code: int | None = None
@@ -101,10 +102,10 @@ class Commands:
     def _outcome(
         self, command: list[str], argv: Sequence[str], timeout: float
     ) -> changes.Outcome:
-        if changes.changes(argv):
+        if changes.is_change(argv):
             return self._changes.run(command, argv, timeout)
         deadline = time.monotonic() + timeout
-        if changes.asks(argv):
+        if changes.is_query(argv):
             self._changes.wait(argv, timeout)
         return self._finish(self._start(command), argv, timeout, deadline)
 
@@ -144,7 +145,7 @@ class Commands:
         return changes.Outcome(process.returncode, _text(out), _text(err))
 
     def _kill(self, process: subprocess.Popen[bytes]) -> None:
-        """End the whole group; what hangs in the kernel is left and reaped later."""
+        """Kill the process group. One that hangs is reaped later."""
         os.killpg(process.pid, signal.SIGKILL)
         for pipe in (process.stdout, process.stderr):
             if pipe:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Reading helper.conf, and whether nobody but root could have written it."""
+"""Read helper.conf, and check that only root could have written it."""
 
 from __future__ import annotations
 
@@ -37,21 +37,23 @@ _KEYS = (
 
 
 def read(path: str) -> Served:
-    """What is served.
+    """Return what the file at ``path`` allows.
 
-    :raises Misconfigured: it is missing, has a mistake, or is not root's alone.
+    :raises Misconfigured: it is missing, has a mistake, or others can write it.
     """
-    refuse_writable(path)
+    need_only_root_writes(path)
     given = _given(path)
     for key in given:
         if key not in _KEYS:
-            raise _wrong(path, key, f"no such option; there are {', '.join(_KEYS)}")
+            raise _wrong(path, key, f"unknown option; known are {', '.join(_KEYS)}")
 
     def each(key: str, separators: str, form: Callable[[str], str]) -> tuple[str, ...]:
         return tuple(_formed(path, key, _split(given.get(key, ""), separators), form))
 
     return Served(
-        prefix=_one(path, "target_prefix", given.get("target_prefix", _PREFIX), prefix),
+        prefix=_one(
+            path, "target_prefix", given.get("target_prefix", _PREFIX), target_prefix
+        ),
         groups=each("volume_groups", r"[\s,]+", _group),
         base=_one(path, _KEYS[2], given.get("nfs_mount_point_base", BASE), _directory),
         shares=each("nfs_shares", r"\s+", _share),
@@ -60,24 +62,24 @@ def read(path: str) -> Served:
     )
 
 
-def refuse_writable(path: str) -> None:
-    """:raises Misconfigured: others than root could change it."""
+def need_only_root_writes(path: str) -> None:
+    """:raises Misconfigured: users other than root could change it."""
     try:
         found = os.stat(path)
     except OSError as error:
         raise Misconfigured(
-            f"{path}: {error.strerror}", "run systemd/install, which makes it"
+            f"{path}: {error.strerror}", "run systemd/install, which creates it"
         ) from None
     writable = stat.S_IMODE(found.st_mode) & (stat.S_IWGRP | stat.S_IWOTH)
     if writable or found.st_uid not in (0, os.geteuid()):
         raise Misconfigured(
-            f"{path} can be changed by others than root",
-            "chown root and chmod go-w, for it says what runs as root",
+            f"{path} can be changed by users other than root",
+            "chown root and chmod go-w, because it decides what runs as root",
         )
 
 
-def prefix(text: str) -> str:
-    """What the names of our targets begin with."""
+def target_prefix(text: str) -> str:
+    """Return the prefix of the names of lunshare's targets, if it is valid."""
     name = iscsi_name(text + _NO_VOLUME, "target_prefix")
     return name[: -len(_NO_VOLUME)]
 
@@ -88,10 +90,10 @@ def _given(path: str) -> dict[str, str]:
         with open(path, encoding="utf-8") as file:
             parser.read_string(file.read(_MOST_BYTES), path)
     except (configparser.Error, UnicodeDecodeError) as error:
-        raise Misconfigured(f"{path}: {error}", "mend that line") from None
+        raise Misconfigured(f"{path}: {error}", "correct that line") from None
     for section in parser.sections():
         if section != _SECTION:
-            raise _wrong(path, f"[{section}]", f"there is only [{_SECTION}]")
+            raise _wrong(path, f"[{section}]", f"the only section is [{_SECTION}]")
     return dict(parser[_SECTION]) if parser.has_section(_SECTION) else {}
 
 
@@ -115,7 +117,7 @@ def _one(path: str, key: str, value: str, form: Callable[[str], str]) -> str:
 def _group(text: str) -> str:
     if _GROUP.fullmatch(text):
         return text
-    raise InvalidValue("", text, "give names of volume groups; one may end in *")
+    raise InvalidValue("", text, "give names of volume groups; a name may end in *")
 
 
 def _directory(text: str) -> str:

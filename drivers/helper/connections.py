@@ -1,9 +1,10 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Who is connected: so many and no more, some of them root's, the idle ended first.
+"""The open connections: their limit, the part reserved for root, the idle ones.
 
-A connection is busy from a whole frame to its answer, and idle otherwise, also while
-its client sends a frame or does not read an answer.
+A connection is busy from a complete frame to its answer. Otherwise it is idle, also
+while its client sends a frame or does not read an answer. At the limit the connection
+that is idle for the longest time is closed.
 """
 
 from __future__ import annotations
@@ -16,22 +17,23 @@ import time
 
 from lunshare.drivers.protocol import frames
 
-#: More than any client's pool; one is held for as long as a disk hangs. The last ones
-#: are root's: nobody else can keep an administrator out.
+#: More than any client's pool: a connection is busy for as long as a disk hangs. The
+#: last ones are reserved for root, so that no user can lock out an administrator.
 MAX_CONNECTIONS, FOR_ROOT = 128, 16
 
 #: Seconds for a frame, from its first byte to its last.
 FRAME_SECONDS = 10.0
 
-#: Large frames in memory at once.
+#: How many large frames are in memory at once.
 MAX_LARGE = 8
 
-_LOOK = struct.pack("ll", 1, 0)  # struct timeval, for SO_RCVTIMEO
-_PATIENCE = struct.pack("ll", int(FRAME_SECONDS), 0)
+# struct timeval: how often the time of a frame is checked; how long a send may wait.
+_RECEIVE_TIMEOUT = struct.pack("ll", 1, 0)
+_SEND_TIMEOUT = struct.pack("ll", int(FRAME_SECONDS), 0)
 
 
 class Peer:
-    """One connection, of a user."""
+    """One connection, with the uid of its client."""
 
     def __init__(
         self, connection: socket.socket, uid: int, large: threading.Semaphore
@@ -40,37 +42,37 @@ class Peer:
         self.idle_since, self.ended = time.monotonic(), False
         self._large, self._has_large = large, False
         for option, value in (
-            (socket.SO_RCVTIMEO, _LOOK),
-            (socket.SO_SNDTIMEO, _PATIENCE),
+            (socket.SO_RCVTIMEO, _RECEIVE_TIMEOUT),
+            (socket.SO_SNDTIMEO, _SEND_TIMEOUT),
         ):
             connection.setsockopt(socket.SOL_SOCKET, option, value)
 
     def receive(self) -> object:
-        """The next frame; raises as frames.receive."""
+        """Return the next frame; raises as frames.receive."""
         return frames.receive(
             self.socket, frames.MAX_REQUEST, FRAME_SECONDS, self._take_large
         )
 
     def free(self) -> None:
-        """What was asked is done: another large frame may come, of whomever."""
+        """Release the large frame, so that any connection may send the next one."""
         if self._has_large:
             self._has_large = False
             self._large.release()
 
     def end(self) -> None:
-        """Let its thread find the connection closed."""
+        """Close both directions, so that the thread of this connection ends."""
         self.ended = True
         with contextlib.suppress(OSError):
             self.socket.shutdown(socket.SHUT_RDWR)
 
     def _take_large(self, seconds: float) -> None:
         if not self._large.acquire(timeout=seconds):
-            raise frames.BadFrame(f"{MAX_LARGE} large frames are under way")
+            raise frames.BadFrame(f"{MAX_LARGE} large frames are in progress")
         self._has_large = True
 
 
 class Connections:
-    """All of them."""
+    """All open connections."""
 
     def __init__(self) -> None:
         self._mutex = threading.Lock()
@@ -79,7 +81,7 @@ class Connections:
         self._large = threading.Semaphore(MAX_LARGE)
 
     def admit(self, connection: socket.socket, uid: int) -> Peer | None:
-        """Take it in, ending an idle one for it if need be; None if all are busy."""
+        """Add a connection, closing an idle one at the limit; None if all are busy."""
         with self._mutex:
             if self._full(uid) and not self._end_idle(uid):
                 return None
@@ -87,8 +89,8 @@ class Connections:
             self._idle.add(peer)
             return peer
 
-    def begin(self, peer: Peer) -> bool:
-        """Its request is to be done; False if the connection was ended meanwhile."""
+    def start(self, peer: Peer) -> bool:
+        """Mark it busy; False if the connection was closed meanwhile."""
         with self._mutex:
             if peer.ended:
                 return False
@@ -96,16 +98,16 @@ class Connections:
             self._busy.add(peer)
             return True
 
-    def done(self, peer: Peer) -> None:
-        """Its request has an answer."""
+    def finish(self, peer: Peer) -> None:
+        """Mark it idle: its request has an answer."""
         with self._mutex:
             self._busy.discard(peer)
             peer.idle_since = time.monotonic()
             self._idle.add(peer)
         peer.free()
 
-    def leave(self, peer: Peer) -> None:
-        """It has gone."""
+    def remove(self, peer: Peer) -> None:
+        """Forget a connection that is closed."""
         with self._mutex:
             self._idle.discard(peer)
             self._busy.discard(peer)
@@ -119,11 +121,14 @@ class Connections:
         return others >= MAX_CONNECTIONS - FOR_ROOT or everyone >= MAX_CONNECTIONS
 
     def _end_idle(self, uid: int) -> bool:
-        """End the one that is idle for the longest; for root also another user's."""
-        ours = [peer for peer in self._idle if peer.uid or not uid]
-        if not ours:
+        """Close the connection that is idle for the longest time.
+
+        Only a connection of root may displace an idle one of root.
+        """
+        idle = [peer for peer in self._idle if peer.uid or not uid]
+        if not idle:
             return False
-        oldest = min(ours, key=lambda peer: (peer.uid == 0, peer.idle_since))
+        oldest = min(idle, key=lambda peer: (peer.uid == 0, peer.idle_since))
         self._idle.discard(oldest)
         oldest.end()
         return True

@@ -1,13 +1,14 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""One lock for each target, with a deadline, that outlives a caller who gave up.
+"""Locks by name, with a deadline. A lock stays held while a step hangs in the kernel.
 
-Closing an access waits in the kernel until writes under way have landed; with
-a hung disk that is for ever. The step that waits runs in a thread of its own.
-When the deadline passes first, the caller gets its answer, and the thread
-keeps the target locked until the kernel lets it go: other targets go on.
+Closing an access waits in the kernel until the writes in progress have landed. On a
+hung disk this never ends. So a step that may hang runs in a thread of its own. When
+the deadline passes first, the caller gets DeadlineExceeded, and the thread holds the
+lock until the kernel returns. Other names are not delayed.
 
-Work on bytes moves its deadline with each step, and ends when its client has gone.
+For work on bytes the deadline is extended with each step. It ends when its client has
+disconnected.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ LOG = logging.getLogger(__name__)
 
 _POLL_SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05)
 
-# Between two looks at whether there is progress to report.
+# How often progress is reported.
 _REPORT_SECONDS = 0.5
 
 
@@ -51,14 +52,14 @@ class Locks:
         medium: str = "",
         report: Report | None = None,
     ) -> Hold:
-        """A hold on one target, to be entered with ``with``.
+        """Return a Hold on ``name``; ``with`` acquires and releases it.
 
-        ``medium`` is what it waits for when that hangs, if it is known (bounds).
-        With ``report`` the seconds count from the last progress.
+        ``medium`` is the share or volume group that a step may wait for, if it is
+        known (thread_limits). With ``report`` the seconds count from the last progress.
         """
         return Hold(self, name, (seconds, report), medium)
 
-    def take(self, name: str, seconds: float) -> int | None:
+    def acquire(self, name: str, seconds: float) -> int | None:
         """Lock ``name``, or raise DeadlineExceeded after so many seconds.
 
         Returns the descriptor of the lock that outlives the helper, if there is one.
@@ -73,12 +74,12 @@ class Locks:
         if self._twins is None:
             return None
         try:
-            return self._twins.take(name, max(0.0, until - time.monotonic()))
+            return self._twins.acquire(name, max(0.0, until - time.monotonic()))
         except BaseException:
-            self.give(name, None)
+            self.release(name, None)
             raise
 
-    def give(self, name: str, file: int | None) -> None:
+    def release(self, name: str, file: int | None) -> None:
         """Unlock ``name``; any thread may."""
         if file is not None:
             os.close(file)
@@ -96,7 +97,7 @@ class Locks:
 
 
 class Hold:
-    """One target, locked, and the time that is left for it."""
+    """One name, locked, and the time that is left for the work on it."""
 
     def __init__(
         self,
@@ -115,9 +116,9 @@ class Hold:
         self.file: int | None = None
 
     def __enter__(self) -> Hold:
-        self.file = self._locks.take(self._name, self.seconds)
+        self.file = self._locks.acquire(self._name, self.seconds)
         if self._report:
-            self._step(0)  # it begins now, however long the lock took
+            self._step(0)  # the deadline counts from now, not from before the lock
         return self
 
     def __exit__(
@@ -127,22 +128,22 @@ class Hold:
         trace: TracebackType | None,
     ) -> None:
         if not self._handed_over:
-            self._locks.give(self._name, self.file)
+            self._locks.release(self._name, self.file)
 
     def left(self) -> float:
         """Seconds until the deadline, never below 0."""
         return max(0.0, self._deadline - time.monotonic())
 
-    def patiently(self, what: str, step: Callable[..., object], *given: Any) -> None:
+    def run_step(self, what: str, step: Callable[..., object], *given: Any) -> None:
         """Run a step that may wait in the kernel for as long as the disk hangs.
 
-        :raises DeadlineExceeded: it still waits, and keeps the target locked.
-        :raises HelperBusy: too many wait already; nothing was begun.
+        :raises DeadlineExceeded: it still waits, and its thread holds the lock.
+        :raises HelperBusy: too many steps wait already; this one was not started.
         """
         waiting = _Waiting(self, step, given)
         self._start(what, waiting)
         while not waiting.done.wait(min(self.left(), _REPORT_SECONDS)):
-            if self._hands_over(waiting, self._is_alone()):
+            if self._hand_over(waiting, self._client_is_gone()):
                 raise self._over(what)
         if waiting.error:
             raise waiting.error
@@ -153,12 +154,12 @@ class Hold:
             threading.Thread(target=waiting.run, name=what, daemon=True).start()
         except RuntimeError:  # "can't start new thread": pids or memory are used up
             THREADS.leave(self._medium)
-            raise HelperBusy("the system lets it have no further thread") from None
+            raise HelperBusy("the system refuses it a further thread") from None
 
-    def until(self, what: str, ready: Callable[[], bool]) -> None:
-        """Ask the kernel again and again; it has no event for what we wait for.
+    def wait_until(self, what: str, ready: Callable[[], bool]) -> None:
+        """Poll ``ready`` until it is true: the kernel has no event for this.
 
-        :raises DeadlineExceeded: it is not so in time.
+        :raises DeadlineExceeded: it is not true in time.
         """
         tries = 0
         while not ready():
@@ -168,9 +169,9 @@ class Hold:
             tries += 1
 
     def clock(self, what: str) -> Clock:
-        """To be called after each step, with the bytes that it has done.
+        """Return a function to call after each step, with the bytes that it has done.
 
-        It raises DeadlineExceeded when the time is over, or nobody waits any longer.
+        It raises DeadlineExceeded when the time is over or the client has disconnected.
         """
 
         def check(done: int) -> None:
@@ -182,12 +183,12 @@ class Hold:
         return check
 
     def finished(self, waiting: _Waiting) -> None:
-        """Called by the step's thread at its end."""
+        """Count the step's thread as ended; this thread calls it."""
         THREADS.leave(self._medium)
         with self._mutex:
             waiting.done.set()
             if self._handed_over:
-                self._locks.give(self._name, self.file)
+                self._locks.release(self._name, self.file)
 
     def _step(self, done: int) -> None:
         self._done, self._steps = self._done + done, self._steps + 1
@@ -199,8 +200,8 @@ class Hold:
             return Stalled(what, self.seconds, self._done)
         return DeadlineExceeded(what, self.seconds)
 
-    def _is_alone(self) -> bool:
-        """Report what has been done since the last time; whether nobody listens."""
+    def _client_is_gone(self) -> bool:
+        """Report the progress since the last report; True if the client is gone."""
         if self._report and self._seen != self._steps:
             self._seen = self._steps
             try:
@@ -209,8 +210,8 @@ class Hold:
                 return True
         return False
 
-    def _hands_over(self, waiting: _Waiting, alone: bool) -> bool:
-        """Leave the lock to the step's thread, if it is time and that has not ended."""
+    def _hand_over(self, waiting: _Waiting, alone: bool) -> bool:
+        """Pass the lock to the step's thread at the deadline, if it still runs."""
         with self._mutex:
             over = alone or not self.left()
             self._handed_over = over and not waiting.done.is_set()

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which commands may run: the lines of rootwrap.d, on what helper.conf serves.
 
-The rules are oslo.rootwrap's own files and matcher, used inside this process,
-so that a command costs no start of a Python interpreter.
+The matcher and the form of the files are oslo.rootwrap's. They run inside this
+process, so that a command does not start a Python interpreter.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from lunshare.drivers.errors import (
     Misconfigured,
     Unsupported,
 )
-from lunshare.drivers.helper.config_file import refuse_writable
+from lunshare.drivers.helper.config_file import need_only_root_writes
 from lunshare.drivers.helper.served import PATH, Served
 
-# What the drivers run has at most 30 words, the longest of about 400 characters.
+# A driver's command has at most 30 words; the longest has about 400 characters.
 _MOST_WORDS, _MOST_CHARACTERS = 64, 4096
 
 
 class Rules:
     """The filter files in ``directory``.
 
-    :raises Misconfigured: someone other than root could change them.
+    :raises Misconfigured: a user other than root could change them.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class Rules:
         return len(self._filters)
 
     def command(self, argv: Sequence[str]) -> list[str]:
-        """What would be executed; raises as ``Commands.command``."""
+        """Return the command line to execute; raises as ``Commands.command``."""
         shown = shlex.join(argv)[:_MOST_CHARACTERS]
         if len(argv) > _MOST_WORDS or any(len(w) > _MOST_CHARACTERS for w in argv):
             limit = f"{_MOST_WORDS} words of {_MOST_CHARACTERS} characters"
@@ -63,9 +63,9 @@ class Rules:
         return list(match.get_command(list(argv), self._exec_dirs))
 
     def _refused(self, shown: str, argv: Sequence[str]) -> DriverError:
-        """That no rule allows it, or that one would if root had said so."""
+        """The error: no rule allows it, or one would with manage_foreign_disks."""
         if any(rule.match(list(argv)) for rule in self._foreign):
-            what = "taking over a disk that is not lunshare's"
+            what = "managing a foreign disk"
             return Unsupported(what, f"set manage_foreign_disks = yes in {PATH}")
         return HelperRefused(
             shown, f"no line in rootwrap.d allows it on what {PATH} serves"
@@ -73,14 +73,14 @@ class Rules:
 
 
 def _load(directory: str, served: Served) -> list[filters.CommandFilter]:
-    """The filters, without the one that oslo.rootwrap adds to every set.
+    """Load the filters, without the one that oslo.rootwrap adds to every set.
 
     load_filters appends a CommandFilter for privsep-helper (oslo.rootwrap 7.2
-    to 7.10), which would let the caller run any privsep context it likes.
+    to 7.10), which would let the client run any privsep context.
     """
     paths = [directory, *(entry.path for entry in _scan(directory))]
     for path in paths:
-        refuse_writable(path)
+        need_only_root_writes(path)
     loaded = wrapper.load_filters([directory])
     kept = [rule for rule in loaded if rule.exec_path != "privsep-helper"]
     for rule in kept:
@@ -89,12 +89,12 @@ def _load(directory: str, served: Served) -> list[filters.CommandFilter]:
                 f"filter {rule.name} in {directory}",
                 "only filters that run one command as root are supported",
             )
-        rule.args = tuple(served.pattern(each) for each in rule.args)
+        rule.args = tuple(served.expand(each) for each in rule.args)
     return kept
 
 
 def _foreign(directory: str, served: Served) -> list[filters.CommandFilter]:
-    """What would be allowed besides, were disks of others taken over."""
+    """The filters that allow more when manage_foreign_disks is yes."""
     both = zip(
         _load(directory, served),
         _load(directory, replace(served, manage=True)),

@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""What of this node the helper serves: a file that root owns says so.
+"""What of this node the helper serves, as helper.conf, a file of root, lists it.
 
-The daemon may have been taken over, so none of this is the daemon's to say. Every
-verb and every filter of rootwrap.d is checked against it. It is read once, at the
-helper's start; no check reads a file or starts a process.
+An attacker may have the daemon's user, so the daemon does not decide any of this. Every
+verb and every filter of rootwrap.d is checked against it. The file is read once, at
+the start of the helper. No check reads a file or starts a process.
 """
 
 from __future__ import annotations
@@ -17,33 +17,33 @@ from dataclasses import dataclass
 from lunshare.drivers.errors import HelperRefused, TargetFailed
 from lunshare.drivers.values import Disk, DiskKind
 
-#: Where it is read from, unless --config names another file.
+#: The default of --config.
 PATH = "/etc/lunshare/helper.conf"
 
-#: Where shares are mounted, unless the file says otherwise.
+#: The default of nfs_mount_point_base.
 BASE = "/run/lunshare/mnt"
 
-#: A share's directory below the base: lunshare.drivers.share_options.Share.digest.
+#: The name of a share's directory below the base (share_options.Share.digest).
 POINT = "[0-9a-f]{32}"
 
 _NAME = "[A-Za-z0-9_+.-]"
-_MAPPED_NAME = "(?:[A-Za-z0-9_+.]|--)"  # device-mapper doubles a name's hyphens
+_MAPPED_NAME = "(?:[A-Za-z0-9_+.]|--)"  # device-mapper doubles the hyphens of a name
 _FOREIGN = f"[A-Za-z0-9_+.]{_NAME}*"  # of logical volumes
 _GROUP = f"[A-Za-z0-9_+]{_NAME}*"
 _NOTHING = "(?!)"
 
 
 class NotServed(TargetFailed):
-    """The disk is none that this node's root lets the helper touch."""
+    """The disk is not one that helper.conf allows the helper to touch."""
 
 
 @dataclass(frozen=True, slots=True)
 class Served:
     """Volume groups, shares, directories and target names; the default serves none.
 
-    A group's name may end in ``*``, which stands for all that begin so. A share is
-    ``HOST:/PATH``, and what is below it. ``directories`` are those in which drivers
-    from elsewhere keep volumes that are files. ``manage`` is whether somebody else's
+    The name of a group may end in ``*``, which matches any ending. A share is
+    ``HOST:/PATH``, with all directories below it. ``directories`` are those in which
+    drivers of other projects store volumes as files. ``manage`` is whether a foreign
     disk in these groups and shares may become a volume.
     """
 
@@ -54,12 +54,12 @@ class Served:
     directories: tuple[str, ...] = ()
     manage: bool = False
 
-    def group(self, name: str) -> bool:
+    def serves_group(self, name: str) -> bool:
         """Whether a volume group is served."""
         return any(_covers(each, name) for each in self.groups)
 
-    def point(self, point: str) -> str:
-        """The mount point of a share, if it is one below the base.
+    def need_mount_point(self, point: str) -> str:
+        """Return ``point``, if it can be the mount point of a share below the base.
 
         :raises HelperRefused: it is another directory.
         """
@@ -68,10 +68,10 @@ class Served:
             raise _refused(point, f"shares are mounted below {self.base}")
         return point
 
-    def disk(self, disk: Disk) -> Disk:
-        """The disk, if its path is one that is served.
+    def need_disk(self, disk: Disk) -> Disk:
+        """Return the disk, if its path is served.
 
-        :raises NotServed: it is another group's, or in another directory.
+        :raises NotServed: it is in another volume group or directory.
         """
         if disk.kind is DiskKind.BLOCK:
             self._need_group(disk)
@@ -79,8 +79,8 @@ class Served:
             self._need_directory(disk)
         return disk
 
-    def pattern(self, pattern: str) -> str:
-        """An expression of a filter, with what is served for its words in ``@``."""
+    def expand(self, pattern: str) -> str:
+        """Return a filter's expression with its ``@WORD@`` placeholders filled in."""
         for word, expression in self._words().items():
             pattern = pattern.replace(word, expression)
         return pattern
@@ -99,7 +99,7 @@ class Served:
         group = group_of(disk.path, name)
         if group is None:
             raise _foreign(disk, f"a volume's disk is /dev/GROUP/{name}")
-        if not self.group(group):
+        if not self.serves_group(group):
             raise _foreign(disk, self._named("volume_groups", self.groups))
 
     def _need_directory(self, disk: Disk) -> None:
@@ -107,10 +107,10 @@ class Served:
         if any(_within(above, each) for each in self.directories):
             return
         try:
-            self.point(above)
+            self.need_mount_point(above)
         except HelperRefused:
             named = self._named("directories", self.directories)
-            why = f"it is in no share below {self.base}, and {named}"
+            why = f"it is not in a share below {self.base}, and {named}"
             raise _foreign(disk, why) from None
 
     def _named(self, option: str, values: Iterable[str]) -> str:
@@ -122,22 +122,22 @@ NOTHING = Served()
 
 
 def group_of(path: str, name: str) -> str | None:
-    """The volume group in the path of a logical volume of that name.
+    """Return the volume group in the path of the logical volume ``name``, or None.
 
-    In ``/dev/mapper`` the group's own hyphens are doubled and one parts it from the
-    volume, so that no other volume's name can end in this one.
+    In ``/dev/mapper`` the group's own hyphens are doubled, and a single hyphen
+    separates it from the volume. So no name of another volume can end in this one.
     """
     plain = re.fullmatch(f"/dev/({_GROUP})/{re.escape(name)}", path)
     if plain:
         return plain[1]
     mapped = re.fullmatch(
-        f"/dev/mapper/({_MAPPED_NAME}+)-{re.escape(doubled(name))}", path
+        f"/dev/mapper/({_MAPPED_NAME}+)-{re.escape(double_hyphens(name))}", path
     )
     return mapped[1].replace("--", "-") if mapped else None
 
 
-def doubled(name: str) -> str:
-    """device-mapper joins group and volume with one hyphen and doubles their own."""
+def double_hyphens(name: str) -> str:
+    """Double hyphens as device-mapper does; a single one joins group and volume."""
     return name.replace("-", "--")
 
 
@@ -160,11 +160,11 @@ def _group(given: str) -> str:
 
 def _mapped(given: str) -> str:
     more = f"{_MAPPED_NAME}*" if given.endswith("*") else ""
-    return re.escape(doubled(given.removesuffix("*"))) + more
+    return re.escape(double_hyphens(given.removesuffix("*"))) + more
 
 
 def _share(given: str) -> str:
-    """Its source and what is below it; a server may take ``..`` for the one above."""
+    """The source and all below it, without ``..``, which a server may resolve."""
     plain = r"(?!.*/\.\.?(?:/|$))"
     return plain + re.escape(given.rstrip("/")) + "(?:/[ -~]*)?"
 
@@ -174,4 +174,4 @@ def _foreign(disk: Disk, why: str) -> NotServed:
 
 
 def _refused(what: str, why: str) -> HelperRefused:
-    return HelperRefused(what, f"{why}; root says in {PATH} what is served")
+    return HelperRefused(what, f"{why}; root lists in {PATH} what is served")

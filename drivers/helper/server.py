@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""The root helper: a socket that one user may speak to, and its verbs.
+"""The root helper: a socket that one user may connect to, and the verbs it offers.
 
-One thread for each connection; connections last. Stopping it, or killing it,
-leaves every export as it is: all state is the kernel's.
+Each connection has a thread, and serves many requests. The helper can be stopped or
+killed at any time: every export stays as it is, because all state is in the kernel.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from lunshare.drivers.errors import (
 from lunshare.drivers.helper import config_file
 from lunshare.drivers.helper.commands import Commands
 from lunshare.drivers.helper.connections import MAX_CONNECTIONS, Connections, Peer
-from lunshare.drivers.helper.data.copying import Copying
-from lunshare.drivers.helper.data.progress import Long, Report
+from lunshare.drivers.helper.data.copying import CopyVerbs
+from lunshare.drivers.helper.data.progress import LongVerb, Report
 from lunshare.drivers.helper.disk_locks import Units
 from lunshare.drivers.helper.lio import exports_command, target_requests
-from lunshare.drivers.helper.lio.target_verbs import Lio
-from lunshare.drivers.helper.lvm.headers import Headers
+from lunshare.drivers.helper.lio.target_verbs import TargetVerbs
+from lunshare.drivers.helper.lvm.headers import HeaderVerbs
 from lunshare.drivers.helper.nfs.mounts import Mounts
-from lunshare.drivers.helper.nfs.share_verbs import Shares
+from lunshare.drivers.helper.nfs.share_verbs import ShareVerbs
 from lunshare.drivers.helper.served import PATH, NotServed, Served
 from lunshare.drivers.helper.twins import Twins
 from lunshare.drivers.protocol import frames
@@ -49,10 +49,10 @@ from lunshare.drivers.sd_notify import notify
 
 LOG = logging.getLogger(__name__)
 
-# What is to be seen in the log: somebody asked for what no driver asks for.
+# These are logged: no driver of lunshare sends such a request.
 _REFUSALS = (HelperRefused, InvalidValue, NotServed, Unsupported)
 _MOST_SHOWN = 500
-# Descriptors or memory are used up: what is under way gives some back.
+# Descriptors or memory are used up. Requests in progress will release some.
 _FOR_A_WHILE = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 _FOR_A_WHILE |= {errno.ECONNABORTED, errno.EINTR}
 _PAUSE_SECONDS = 0.1
@@ -64,11 +64,11 @@ _FIRST_PASSED = 3  # sd_listen_fds(3)
 #: Beside the socket, in a directory that only root can change.
 _TWINS = "helper.locks"
 
-Verb = Callable[[Mapping[str, Any], float], Any] | Long
+Verb = Callable[[Mapping[str, Any], float], Any] | LongVerb
 
 
 def main(argv: list[str] | None = None) -> int:
-    """The life of the helper; or, with the word exports, a command that asks it."""
+    """Run the helper; or, with the word ``exports``, a command that queries it."""
     words = sys.argv[1:] if argv is None else argv
     if words[:1] == ["exports"]:
         return exports_command.main(words[1:])
@@ -100,12 +100,12 @@ def main(argv: list[str] | None = None) -> int:
 def verbs(
     served: Served, commands: Commands, mounts: Mounts, twins: Twins | None = None
 ) -> dict[str, Verb]:
-    """All that can be asked of the helper; each checks what it is about.
+    """Return all verbs of the helper by name; each checks its arguments.
 
-    docs/border.md has a line for each: what it can touch, and who tries to break it.
-    With ``twins`` those on bytes wait for what an earlier helper still does.
+    docs/border.md has a line for each: what it can touch, and which test attacks it.
+    With ``twins`` verbs on bytes wait for the work of an earlier helper process.
     """
-    lio, headers = Lio(served.prefix), Headers(served)
+    lio, headers = TargetVerbs(served.prefix), HeaderVerbs(served)
 
     def bare(given: Mapping[str, Any], verb: Callable[[], Any]) -> Any:
         target_requests.nothing(given)
@@ -114,7 +114,7 @@ def verbs(
     def apply(given: Mapping[str, Any], left: float) -> Any:
         wanted = target_requests.apply(given)
         if wanted.export.disk is not None:
-            served.disk(wanted.export.disk)
+            served.need_disk(wanted.export.disk)
         return lio.apply(wanted, left)
 
     return {
@@ -127,13 +127,13 @@ def verbs(
         ),
         "lio.observe": lambda given, _: bare(given, lio.observe),
         "lio.live": lambda given, _: lio.live(target_requests.volume_id(given)),
-        **Copying(served, mounts, twins).verbs(),
-        **Shares(mounts, served, twins).verbs(),
+        **CopyVerbs(served, mounts, twins).verbs(),
+        **ShareVerbs(mounts, served, twins).verbs(),
     }
 
 
 class Server:
-    """Serves the users in ``allowed`` (numeric ids) until the listener is closed."""
+    """Serves the users in ``allowed`` (uids) until the listener is closed."""
 
     def __init__(
         self,
@@ -145,7 +145,7 @@ class Server:
         self._connections = Connections()
 
     def serve(self) -> None:
-        """Accept connections; return when ``close`` is called."""
+        """Accept connections until ``close`` is called."""
         while True:
             try:
                 connection, _ = self._listener.accept()
@@ -160,7 +160,7 @@ class Server:
                 self._admit(connection)
 
     def close(self) -> None:
-        """Take no more connections."""
+        """Accept no more connections."""
         self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
 
@@ -172,16 +172,16 @@ class Server:
             return
         peer = self._connections.admit(connection, uid)
         if peer is None:
-            _turn_away(connection, f"{MAX_CONNECTIONS} connections have its hands full")
+            _turn_away(connection, f"all {MAX_CONNECTIONS} connections are in use")
             return
         try:
             threading.Thread(target=self._talk, args=(peer,), daemon=True).start()
         except RuntimeError:  # "can't start new thread": pids or memory are used up
-            self._connections.leave(peer)
-            _turn_away(connection, "the system lets it have no further thread")
+            self._connections.remove(peer)
+            _turn_away(connection, "the system refuses it a further thread")
 
     def _talk(self, peer: Peer) -> None:
-        """Answer one request after the other until the client goes away."""
+        """Answer one request after the other until the client disconnects."""
         try:
             with peer.socket:
                 while self._exchange(peer):
@@ -189,25 +189,25 @@ class Server:
         except frames.BadFrame as error:
             LOG.warning("a connection of uid %d is ended: %s", peer.uid, error)
         except (frames.Closed, OSError):
-            pass  # the client is gone; what it asked for is done all the same
+            pass  # the client is gone; its request was still carried out
         finally:
-            self._connections.leave(peer)
+            self._connections.remove(peer)
 
     def _exchange(self, peer: Peer) -> bool:
         message = peer.receive()
-        if not self._connections.begin(peer):
+        if not self._connections.start(peer):
             return False
         try:
             answer = self.answer(message, _report(peer.socket))
         finally:
-            self._connections.done(peer)
+            self._connections.finish(peer)
         _answer(peer.socket, answer)
         return True
 
     def answer(
         self, message: object, report: Report = lambda done: None
     ) -> dict[str, Any]:
-        """Do what a request asks; every outcome is an answer."""
+        """Carry out a request. Every outcome is an answer; nothing is raised."""
         name = ""
         try:
             asked = target_requests.request(message)
@@ -215,7 +215,7 @@ class Server:
             verb = self._table.get(name)
             if verb is None:
                 raise HelperRefused(name, f"verbs are {', '.join(self._table)}")
-            more = (report,) if isinstance(verb, Long) else ()
+            more = (report,) if isinstance(verb, LongVerb) else ()
             return {"value": verb(asked.arguments, asked.timeout, *more)}
         except DriverError as error:
             if isinstance(error, _REFUSALS):
@@ -227,12 +227,12 @@ class Server:
 
 
 def _report(connection: socket.socket) -> Report:
-    """Tells the client how far its request is; it waits for the answer behind that."""
+    """Return a function that sends the progress to the client, before the answer."""
     return lambda done: frames.send(connection, {"progress": done})
 
 
 def _answer(connection: socket.socket, answer: dict[str, Any]) -> None:
-    """Send it; what JSON cannot hold is a fault of ours, and an answer too."""
+    """Send an answer. If it is not JSON, that is a fault, and answered as one."""
     try:
         frames.send(connection, answer)
     except TypeError:
@@ -242,7 +242,7 @@ def _answer(connection: socket.socket, answer: dict[str, Any]) -> None:
 
 
 def _turn_away(connection: socket.socket, why: str) -> None:
-    """Answer what was not asked yet, and end the connection."""
+    """Send HelperBusy before any request has come, and close the connection."""
     LOG.error("refused a connection: %s", why)
     error = HelperBusy(why)
     with contextlib.suppress(OSError), connection:
@@ -251,12 +251,12 @@ def _turn_away(connection: socket.socket, why: str) -> None:
 
 
 def _shown(text: str) -> str:
-    """A line of the log, whatever somebody sent."""
+    """Return text of a client as printable ASCII on one line of the log."""
     return ascii(text[:_MOST_SHOWN])[1:-1]
 
 
 class _Stopped(BaseException):
-    """SIGTERM or SIGINT has come."""
+    """SIGTERM or SIGINT was received."""
 
 
 def _stop(_number: int, _frame: object) -> None:
@@ -269,7 +269,7 @@ def _fields(error: DriverError) -> list[Any]:
 
 
 def _peer(connection: socket.socket) -> int:
-    """The uid of the process at the other end (SO_PEERCRED, unix(7))."""
+    """Return the uid of the client's process (SO_PEERCRED, unix(7))."""
     data = connection.getsockopt(
         socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size
     )
@@ -278,14 +278,14 @@ def _peer(connection: socket.socket) -> int:
 
 
 def _passed() -> socket.socket | None:
-    """The listening socket from systemd, if it started us with one."""
+    """Return the listening socket that systemd passed to this process, or None."""
     if os.environ.get("LISTEN_PID") != str(os.getpid()):
         return None
     return socket.socket(fileno=_FIRST_PASSED)
 
 
 def _listen(path: str, group: int) -> socket.socket:
-    """Make the socket; only root and ``group`` may connect to it."""
+    """Create the socket; only root and ``group`` may connect to it."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     old = os.umask(0o117)
     try:
@@ -296,7 +296,7 @@ def _listen(path: str, group: int) -> socket.socket:
             os.chown(path, 0, group)
     except OSError as error:
         raise Misconfigured(
-            f"socket {path}: {error.strerror}", "make its directory, or give --socket"
+            f"socket {path}: {error.strerror}", "create its directory, or give --socket"
         ) from None
     finally:
         os.umask(old)
@@ -309,7 +309,7 @@ def _account(name: str) -> pwd.struct_passwd:
         return pwd.getpwnam(name)
     except KeyError:
         raise Misconfigured(
-            f"there is no user {name}", "make it (systemd-sysusers), or give --user"
+            f"there is no user {name}", "create it (systemd-sysusers), or give --user"
         ) from None
 
 
@@ -322,7 +322,7 @@ def _options(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--filters", default="/etc/lunshare/rootwrap.d")
     parser.add_argument("--exec-dirs", default="/usr/sbin,/usr/bin,/sbin,/bin")
     parser.add_argument(
-        "--config", default=PATH, help="what of this node is served; root's file"
+        "--config", default=PATH, help="what of this node is served; a file of root"
     )
     return parser.parse_args(argv)
 

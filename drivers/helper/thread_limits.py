@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""How many threads may wait in the kernel at once: in all, and for one thing.
+"""How many threads may wait in the kernel at once: in total, and for one medium.
 
-What hangs keeps its thread until the kernel lets it go. One share, or one volume group,
-that hangs takes no more of them than its part, so that the others go on.
+A step that hangs occupies its thread until the kernel returns. A share or a volume
+group that hangs occupies only its part of the threads, so that the others continue.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ from collections import Counter
 
 from lunshare.drivers.errors import HelperBusy
 
-#: In all, and for one medium: a share, a volume group. Twice what has a connection.
+#: In total, which is twice the number of connections; and for one medium, which is a
+#: share or a volume group.
 MAX_WAITING, MAX_EACH = 256, 64
 
 
-class Bound:
-    """Counts them. A free one is waited for."""
+class ThreadLimit:
+    """Counts threads. A caller waits until one is free."""
 
     def __init__(self, most: int = MAX_WAITING, each: int = MAX_EACH) -> None:
         self._most, self._each = most, each
@@ -26,9 +27,9 @@ class Bound:
         self._changed = threading.Condition()
 
     def enter(self, medium: str, seconds: float) -> None:
-        """Count one more for ``medium``; an empty name is none in particular.
+        """Count one more thread for ``medium``; empty when the medium is unknown.
 
-        :raises HelperBusy: so many are still there after so many seconds.
+        :raises HelperBusy: the limit is still reached after so many seconds.
         """
         with self._changed:
             if not self._changed.wait_for(lambda: self._free(medium), seconds):
@@ -36,7 +37,7 @@ class Bound:
             self._waiting[medium] += 1
 
     def leave(self, medium: str) -> None:
-        """One has come back."""
+        """Count one thread less."""
         with self._changed:
             self._waiting[medium] -= 1
             if not self._waiting[medium]:
@@ -53,5 +54,5 @@ class Bound:
         return f"{self._each} requests wait for {medium}"
 
 
-#: This process's: threads are counted where they are made (locks.Hold.patiently).
-THREADS = Bound()
+#: The limit of this process. named_locks.Hold.run_step counts the threads.
+THREADS = ThreadLimit()

@@ -33,7 +33,7 @@ class Twins:
         """``path``: a file in a directory that nobody else can change."""
         self._path = path
 
-    def take(self, name: str, seconds: float) -> int:
+    def acquire(self, name: str, seconds: float) -> int:
         """Lock ``name``; the lock lasts until the descriptor is closed everywhere.
 
         A command that inherits the descriptor keeps it, too.

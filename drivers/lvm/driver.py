@@ -28,7 +28,7 @@ from lunshare.drivers.lvm.thick import Thick
 from lunshare.drivers.lvm.thick_copies import ThickCopies
 from lunshare.drivers.lvm.thin import Thin
 from lunshare.drivers.lvm.thin_copies import ThinCopies
-from lunshare.drivers.retry import repeats
+from lunshare.drivers.retry import retried_once
 from lunshare.drivers.values import (
     Capacity,
     Disk,
@@ -95,7 +95,7 @@ class LvmVolumes(VolumeDriver):
             loses_snapshots=True,
         )
 
-    @repeats
+    @retried_once
     def check(self) -> None:
         with self._there():
             listed = self._listing.now()
@@ -106,13 +106,13 @@ class LvmVolumes(VolumeDriver):
             if mended or not self._awake(listed):
                 self._lvm.activate_all()
 
-    @repeats
+    @retried_once
     def create(self, volume: Volume) -> Disk:
         with self._told(volume.id):
             self._kind.create(volume)
         return self.disk(volume.id)
 
-    @repeats
+    @retried_once
     def delete(self, volume_id: str) -> None:
         volume_uuid(volume_id)
         try:
@@ -121,7 +121,7 @@ class LvmVolumes(VolumeDriver):
         except UnknownDisk:
             pass
 
-    @repeats
+    @retried_once
     def extend(self, volume: Volume) -> Disk:
         disk = self.disk(volume.id)
         if disk.size >= volume.size:
@@ -130,7 +130,7 @@ class LvmVolumes(VolumeDriver):
             self._kind.extend(volume, disk.size)
         return self.disk(volume.id)
 
-    @repeats
+    @retried_once
     def disk(self, volume_id: str) -> Disk:
         path = self._lvm.path(Volume(volume_id, 0).name)
         try:
@@ -149,13 +149,13 @@ class LvmVolumes(VolumeDriver):
         with self._there():
             return self._kind.capacity()
 
-    @repeats
+    @retried_once
     def create_snapshot(self, snapshot: Snapshot) -> None:
         with self._told(snapshot.volume_id):
             self._need_mine(Volume(snapshot.volume_id, 0))
             self._copies.create_snapshot(snapshot)
 
-    @repeats
+    @retried_once
     def delete_snapshot(self, snapshot_id: str) -> None:
         try:
             with self._told(snapshot_id):
@@ -174,13 +174,13 @@ class LvmVolumes(VolumeDriver):
                 if (known := names.snapshot_id(found.name)) and self._kind.owns(found)
             )
 
-    @repeats
+    @retried_once
     def create_from(self, volume: Volume, snapshot: Snapshot) -> Disk:
         with self._told(volume.id):
             self._copies.create_from(volume, snapshot)
         return self.extend(volume)
 
-    @repeats
+    @retried_once
     def revert(self, snapshot: Snapshot) -> Disk:
         with self._told(snapshot.volume_id):
             self._copies.revert(snapshot)
@@ -193,13 +193,13 @@ class LvmVolumes(VolumeDriver):
         with self._there():
             return self._handing.manageable()
 
-    @repeats
+    @retried_once
     def manage(self, volume: Volume, reference: str) -> Disk:
         with self._told(volume.id):
             self._handing.manage(volume, reference)
         return self.disk(volume.id)
 
-    @repeats
+    @retried_once
     def unmanage(self, volume_id: str) -> None:
         volume_uuid(volume_id)
         with self._told(volume_id):
@@ -209,7 +209,7 @@ class LvmVolumes(VolumeDriver):
         with self._there():
             return self._kind.wipes()
 
-    @repeats
+    @retried_once
     def wipe(self, name: str, limit: int) -> Wipe | None:
         with self._there():
             return self._kind.wipe(name, limit)

@@ -32,7 +32,7 @@ from lunshare.drivers.nfs.cache import Known
 from lunshare.drivers.nfs.files import Entry, Files, Policy
 from lunshare.drivers.nfs.mounting import Mounting, silent
 from lunshare.drivers.protocol import nfs_names
-from lunshare.drivers.retry import repeats
+from lunshare.drivers.retry import retried_once
 from lunshare.drivers.values import (
     Capacity,
     Disk,
@@ -136,7 +136,7 @@ class NfsVolumes(VolumeDriver):
                 found = self._look(files)
             self._need_sound(files, found)
 
-    @repeats
+    @retried_once
     def create(self, volume: Volume) -> Disk:
         files = self._holder(volume.id)
         if files is None:
@@ -145,14 +145,14 @@ class NfsVolumes(VolumeDriver):
                 other.drop(volume.name)  # what a killed create began there
         return self._disk(volume.id, files, files.make(volume.name, volume.size))
 
-    @repeats
+    @retried_once
     def delete(self, volume_id: str) -> None:
         holder = self._holder(volume_id)
         for files in [holder] if holder else self._shares():
             files.drop(Volume(volume_id, 0).name)
         self._known.forget(volume_id)
 
-    @repeats
+    @retried_once
     def extend(self, volume: Volume) -> Disk:
         files = self._need(volume.id)
         return self._disk(volume.id, files, files.grow(volume.name, volume.size))
@@ -164,7 +164,7 @@ class NfsVolumes(VolumeDriver):
         changes, places = self._known.changes(), {}
         for files, entry in self._entries():
             if _is_ours(entry, "volume-"):
-                places[nfs_names.identity(entry.name)] = (files, entry.size)
+                places[nfs_names.id_of(entry.name)] = (files, entry.size)
         self._known.learn(places, changes)
         return tuple(_disk(key, *place) for key, place in places.items())
 
@@ -177,26 +177,26 @@ class NfsVolumes(VolumeDriver):
             promised = self._known.promised() or 0
         return Capacity(total, free, promised, self._thin, _closed(rooms))
 
-    @repeats
+    @retried_once
     def create_snapshot(self, snapshot: Snapshot) -> None:
         if self._find_snapshot(snapshot.id) is None:
             files, disk = self._found(snapshot.volume_id)
             volume = Volume(snapshot.volume_id, snapshot.size)
             files.copy(volume.name, snapshot.name, disk.size)
 
-    @repeats
+    @retried_once
     def delete_snapshot(self, snapshot_id: str) -> None:
         for files in self._shares():
             files.drop(_snapshot(snapshot_id))
 
     def snapshots(self) -> tuple[str, ...]:
         return tuple(
-            nfs_names.identity(entry.name)
+            nfs_names.id_of(entry.name)
             for _, entry in self._entries()
             if _is_ours(entry, "_snapshot-")
         )
 
-    @repeats
+    @retried_once
     def create_from(self, volume: Volume, snapshot: Snapshot) -> Disk:
         files = self._kept(snapshot)
         if there := self._holder(volume.id):
@@ -204,7 +204,7 @@ class NfsVolumes(VolumeDriver):
         size = files.copy(snapshot.name, volume.name, volume.size)
         return self._disk(volume.id, files, size)
 
-    @repeats
+    @retried_once
     def revert(self, snapshot: Snapshot) -> Disk:
         name = Volume(snapshot.volume_id, 0).name
         self._need(snapshot.volume_id)
@@ -212,7 +212,7 @@ class NfsVolumes(VolumeDriver):
         size = files.copy(snapshot.name, name, snapshot.size, replace=True)
         return self._disk(snapshot.volume_id, files, size)
 
-    @repeats
+    @retried_once
     def fill(self, volume: Volume, source: Disk) -> None:
         patience = self._policy.patience
         migration.fill(self.root, self.disk(volume.id), source, patience)
@@ -225,12 +225,12 @@ class NfsVolumes(VolumeDriver):
                 "" if entry.plain else "it is no regular file with one name",
             )
             for _, entry in self._entries()
-            if nfs_names.foreign(entry.name)
+            if nfs_names.is_foreign(entry.name)
         )
 
-    @repeats
+    @retried_once
     def manage(self, volume: Volume, reference: str) -> Disk:
-        if not nfs_names.foreign(reference):
+        if not nfs_names.is_foreign(reference):
             raise UnknownReference(reference, "give the name of a file of the share")
         if there := self._holder(volume.id):
             return self._disk(volume.id, there, there.find(volume.name) or 0)
@@ -239,7 +239,7 @@ class NfsVolumes(VolumeDriver):
             return self._disk(volume.id, files, size)
         raise UnknownReference(reference, "no share has such a file")
 
-    @repeats
+    @retried_once
     def unmanage(self, volume_id: str) -> None:
         if files := self._holder(volume_id):
             files.give(Volume(volume_id, 0).name)
@@ -362,7 +362,9 @@ def _snapshot(snapshot_id: str) -> str:
 
 
 def _is_ours(entry: Entry, kind: str) -> bool:
-    return entry.plain and entry.name.startswith(kind) and nfs_names.ours(entry.name)
+    return (
+        entry.plain and entry.name.startswith(kind) and nfs_names.is_managed(entry.name)
+    )
 
 
 def _closed(rooms: list[tuple[int, int]]) -> str:

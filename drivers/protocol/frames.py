@@ -1,13 +1,12 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""How the helper and its client speak: frames of JSON on a stream socket.
+"""The protocol of helper and client: frames of JSON on a stream socket.
 
 A frame is a length of four bytes, big-endian, then so many bytes of JSON. The
 client sends ``{"verb", "timeout", "arguments"}``; the answer is ``{"value"}`` or
 ``{"error", "fields"}`` with the code and the constructor arguments of a class
-of lunshare.drivers.errors. Before it there may be any number of ``{"progress"}``,
-with the bytes that are done, of a verb that works on bytes: its timeout counts from
-the last.
+of lunshare.drivers.errors. A verb on bytes may send any number of ``{"progress"}``
+before its answer, with the bytes done; its timeout counts from the last one.
 """
 
 from __future__ import annotations
@@ -22,18 +21,18 @@ import orjson
 
 #: A wanted state with 10,000 connectors is about 2.5 MB, of 70,000 values.
 MAX_REQUEST, MAX_VALUES = 4 * 1024 * 1024, 200_000
-#: A frame of more bytes is a large one.
+#: A frame of more bytes is a large frame.
 LARGE = 64 * 1024
 _LENGTH = struct.Struct(">I")
-_CHUNK = 4096  # most frames; a longer one gets a buffer of its size, once it is known
+_CHUNK = 4096  # enough for most frames; a longer one gets a buffer of its size
 
 
 class BadFrame(Exception):
-    """What came is not a frame; this connection is of no more use."""
+    """The received bytes are not a frame; the connection cannot be used any more."""
 
 
 class Closed(Exception):
-    """The other side went away. ``clean`` when it was between two frames."""
+    """The other side closed the connection; ``clean`` when between two frames."""
 
     def __init__(self, clean: bool) -> None:
         super().__init__("the connection was closed")
@@ -54,12 +53,12 @@ def receive(
 ) -> Any:
     """Return the next frame's content.
 
-    The first byte is waited for; all others have to come within ``seconds``, and the
-    connection's own timeout is how often that is looked at. ``large`` is called with
-    the seconds that are left before a large frame is read.
+    There is no time limit for the first byte. All others have to come within
+    ``seconds``, and the connection's own timeout is how often that is checked.
+    ``large`` is called with the seconds that are left before a large frame is read.
 
-    :raises Closed: there is none, or not all of it.
-    :raises BadFrame: it is longer than ``limit`` bytes, no JSON, or does not come.
+    :raises Closed: the connection ended before the frame was complete.
+    :raises BadFrame: it is longer than ``limit`` bytes, not JSON, or too slow.
     """
     frame = _Frame(connection, seconds)
     frame.read(_LENGTH.size)
@@ -81,7 +80,7 @@ def receive(
 class _Frame:
     """One buffer, filled as the bytes come.
 
-    The two sides take turns, so nothing of a next frame can follow.
+    Client and helper take turns, so no bytes of a next frame can follow.
     """
 
     def __init__(self, connection: socket.socket, seconds: float | None) -> None:
@@ -91,26 +90,26 @@ class _Frame:
         self._until: float | None = None
 
     def left(self) -> float:
-        """Seconds until all of it has to be there."""
+        """Seconds until the frame has to be complete."""
         if self._until is None:
             return self._seconds or 0.0
         return max(0.0, self._until - time.monotonic())
 
     def read(self, wanted: int) -> None:
-        """Read until so many bytes are there."""
+        """Read until the buffer has ``wanted`` bytes."""
         if wanted > len(self.buffer):
-            # Memory comes with the bytes: a page that nobody wrote to is none.
-            whole = bytearray(wanted)
-            whole[: self._held] = self.buffer[: self._held]
-            self.buffer = whole
-        with memoryview(self.buffer) as room:
+            # The kernel provides a page of memory only when it is written to.
+            complete = bytearray(wanted)
+            complete[: self._held] = self.buffer[: self._held]
+            self.buffer = complete
+        with memoryview(self.buffer) as free:
             while self._held < wanted:
-                self._held += self._piece(room[self._held :])
+                self._held += self._piece(free[self._held :])
 
-    def _piece(self, room: memoryview) -> int:
+    def _piece(self, free: memoryview) -> int:
         while True:
             try:
-                found = self._connection.recv_into(room)
+                found = self._connection.recv_into(free)
             except BlockingIOError:  # SO_RCVTIMEO
                 self._need_time()
                 continue
@@ -120,7 +119,7 @@ class _Frame:
             return found
 
     def _need_time(self) -> None:
-        """A frame begins with its first byte; before it nobody is in a hurry."""
+        """Check the time of the frame, which starts with its first byte."""
         if self._seconds is None:
             return
         if self._until is None and self._held:
@@ -130,7 +129,7 @@ class _Frame:
 
 
 def _need_few(text: bytearray) -> None:
-    """A list in JSON is two bytes, and sixty and more in memory."""
+    """Limit the values: a list is two bytes in JSON, and over 60 in memory."""
     values = sum(text.count(mark) for mark in (b",", b"[", b"{"))
     if values > MAX_VALUES:
         raise BadFrame(f"a frame of {values} values; the limit is {MAX_VALUES}")

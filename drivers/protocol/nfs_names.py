@@ -10,39 +10,41 @@ _UUID = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _OURS = re.compile(f"(volume|_snapshot)-({_UUID})")
 _FOREIGN = re.compile(r"[A-Za-z0-9_+][A-Za-z0-9_+.-]{0,254}")
 
-#: What a file is called until it is whole.
+#: The suffix of a file until it is complete.
 NEW = ".new"
 
-#: What a volume's file is called when it was given away.
-GIVEN = "unmanaged-"
+#: The prefix of a volume's file after it was unmanaged.
+UNMANAGED = "unmanaged-"
 
-# A pool with less free than this part of it, or than so many bytes, takes nothing
-# new: as in a thin pool of LVM, what is written to its volumes needs some room.
+# A pool with less free space than this fraction, or than so many bytes, accepts no new
+# volume: as in a thin pool of LVM, writes to existing volumes need space.
 _NEARLY_FULL = 0.02
 _ENOUGH = 10 * 1024**3
 
 
-def ours(name: str) -> bool:
-    """Whether it is a volume's or a snapshot's, whole."""
+def is_managed(name: str) -> bool:
+    """Whether it is the name of a complete volume or snapshot of lunshare."""
     return _OURS.fullmatch(name) is not None
 
 
-def foreign(name: str) -> bool:
-    """Whether it may be somebody else's disk: a plain name, and none of ours."""
-    return _FOREIGN.fullmatch(name) is not None and not ours(name.removesuffix(NEW))
+def is_foreign(name: str) -> bool:
+    """Whether it may be a foreign disk: a plain name, and not one of lunshare's."""
+    return _FOREIGN.fullmatch(name) is not None and not is_managed(
+        name.removesuffix(NEW)
+    )
 
 
-def given(name: str) -> bool:
-    """Whether it is what a volume of ours is called that was given away."""
-    return name.startswith(GIVEN) and ours(name.removeprefix(GIVEN))
+def is_unmanaged(name: str) -> bool:
+    """Whether it is the name of a volume that was unmanaged."""
+    return name.startswith(UNMANAGED) and is_managed(name.removeprefix(UNMANAGED))
 
 
-def identity(name: str) -> str:
-    """The id in a name of ours."""
+def id_of(name: str) -> str:
+    """Return the id in a managed name; empty if it is not one."""
     found = _OURS.fullmatch(name)
     return found[2] if found else ""
 
 
 def nearly_full(total: int, free: int) -> bool:
-    """Whether a pool of that size takes nothing new."""
+    """Whether a pool of that size, in bytes, accepts no new volume."""
     return free < min(total * _NEARLY_FULL, _ENOUGH)

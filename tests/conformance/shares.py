@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from lunshare.drivers.base import Root
-from lunshare.drivers.helper.data.copying import Copying
-from lunshare.drivers.helper.nfs.mounts import Mount, Mounts, Room
-from lunshare.drivers.helper.nfs.share_verbs import Shares
+from lunshare.drivers.helper.data.copying import CopyVerbs
+from lunshare.drivers.helper.nfs.mounts import Mount, Mounts, Space
+from lunshare.drivers.helper.nfs.share_verbs import ShareVerbs
 from lunshare.drivers.helper.served import Served
 from lunshare.drivers.helper.server import Server, Verb
 from lunshare.drivers.helper.twins import Twins
@@ -43,18 +43,18 @@ class Directories(Mounts):
             yield Mount(point, os.stat(point).st_dev, "nfs4", source)
 
     @contextlib.contextmanager
-    def entered(self, mount: Mount) -> Iterator[int]:
+    def enter(self, mount: Mount) -> Iterator[int]:
         self.server(mount.source)
-        with super().entered(mount) as share:
+        with super().enter(mount) as share:
             yield share
 
-    def room(self, share: int) -> Room:
+    def space(self, share: int) -> Space:
         used = self.taken
         with os.scandir(share) as entries:
             for entry in entries:
                 with contextlib.suppress(FileNotFoundError):  # it went meanwhile
                     used += entry.stat(follow_symlinks=False).st_blocks * _BLOCK
-        return Room(self.total, max(0, self.total - used))
+        return Space(self.total, max(0, self.total - used))
 
 
 class Node:
@@ -91,8 +91,8 @@ class ShareHelper:
         served = Served(base=str(path.parent / "mnt"), manage=True)
         twins = Twins(str(path.with_name("helper.locks")))
         verbs: dict[str, Verb] = {
-            **Shares(mounts, served, twins).verbs(),
-            **Copying(served, mounts, twins).verbs(),
+            **ShareVerbs(mounts, served, twins).verbs(),
+            **CopyVerbs(served, mounts, twins).verbs(),
         }
         self._server = Server(listener, verbs, {os.getuid()})
         self._thread = threading.Thread(target=self._server.serve)

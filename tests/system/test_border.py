@@ -15,7 +15,7 @@ import pytest
 
 from lunshare.drivers.base import Root
 from lunshare.drivers.errors import DiskBusy, HelperRefused, TargetFailed
-from lunshare.drivers.helper.served import doubled
+from lunshare.drivers.helper.served import double_hyphens
 from tests.system.lio_node import run
 from tests.system.lvm_kit import GROUP, group, root
 from tests.system.units import systemctl
@@ -73,7 +73,9 @@ def test_foreign_volume_is_refused_under_every_name(
 ) -> None:
     """The name x-volume-ID ends like a volume's in /dev/mapper."""
     identity, own = volume(created, "x-"), volume(created)
-    path = f"/dev/mapper/{doubled(GROUP)}-x--{doubled(f'volume-{identity}')}"
+    path = (
+        f"/dev/mapper/{double_hyphens(GROUP)}-x--{double_hyphens(f'volume-{identity}')}"
+    )
     assert Path(path).is_block_device()
     host = ["iqn.1994-05.com.example:host1", "rw", "a", None]
     asked: dict[str, Any] = {

@@ -18,7 +18,7 @@ import pytest
 
 import lunshare.drivers.helper
 from lunshare.drivers.helper.lio.target_requests import Apply
-from lunshare.drivers.helper.lio.target_verbs import Lio
+from lunshare.drivers.helper.lio.target_verbs import TargetVerbs
 from lunshare.drivers.values import Portal
 from tests.system.lio_node import PORT, PREFIX, Node
 
@@ -52,7 +52,7 @@ def _dying(node: Node, line: int, **wanted: str) -> bool:
         return trace
 
     try:
-        lio, asked = Lio(PREFIX), Apply(node.export(**wanted), _PORTALS)
+        lio, asked = TargetVerbs(PREFIX), Apply(node.export(**wanted), _PORTALS)
         threading.settrace(trace)
         sys.settrace(trace)
         lio.apply(asked, 20)

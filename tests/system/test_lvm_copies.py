@@ -288,7 +288,7 @@ def test_full_pool_preserves_acknowledged_writes(root, tiny):
         lambda: thin.extend(Volume(victim.id, 16 * MIB)),
         lambda: thin.create_snapshot(snapshot),
     ):
-        with pytest.raises(NoSpace, match="tiny has no room"):
+        with pytest.raises(NoSpace, match="tiny has no free space"):
             call()
     run("lvextend", "-y", "-L+16m", f"{GROUP}/{tiny}")
     assert thin.capacity().closed == ""

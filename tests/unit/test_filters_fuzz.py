@@ -142,7 +142,7 @@ def assert_harmless(argv: list[str], options: set[str], known: set[str | None]) 
         group, _, name = (
             changed[-1] if program != "lvrename" else words[-3]
         ).partition("/")
-        assert SERVED.group(group), argv
+        assert SERVED.serves_group(group), argv
         assert program == "lvcreate" or not name or OURS.fullmatch(name), argv
         if program == "lvrename":
             assert OURS.fullmatch(words[-1]), argv
@@ -152,7 +152,7 @@ def assert_harmless(argv: list[str], options: set[str], known: set[str | None]) 
         path = word.partition("=")[2] if program == "dd" else word
         if program in ("dd", "blkdiscard", "sync") and path.startswith("/"):
             group, name = path.removeprefix("/dev/").split("/")
-            assert SERVED.group(group), argv
+            assert SERVED.serves_group(group), argv
             assert OURS.fullmatch(name), argv
 
 

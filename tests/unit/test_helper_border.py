@@ -15,9 +15,9 @@ import pytest
 
 from lunshare.drivers.errors import DriverError, HelperRefused, Unsupported
 from lunshare.drivers.helper.lvm import headers
-from lunshare.drivers.helper.lvm.headers import Headers
+from lunshare.drivers.helper.lvm.headers import HeaderVerbs
 from lunshare.drivers.helper.nfs.mounts import Mounts
-from lunshare.drivers.helper.nfs.share_verbs import Shares
+from lunshare.drivers.helper.nfs.share_verbs import ShareVerbs
 from lunshare.drivers.helper.served import Served
 from tests.conformance.shares import Directories
 from tests.unit.test_helper_headers import disk
@@ -56,17 +56,21 @@ def test_what_is_no_block_device_is_not_opened(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     (tmp_path / "link").symlink_to(tmp_path / "file")
     for name in ("fifo", "file", "link"):
-        refused = pytest.raises(DriverError, match="it is no block device")
+        refused = pytest.raises(DriverError, match="it is not a block device")
         with opened(tmp_path / name) as events, refused:
-            Headers(Served())._looked(str(tmp_path / name))
+            HeaderVerbs(Served())._read(str(tmp_path / name))
         assert not events, name
 
 
 def test_the_header_of_another_group_is_not_told(tmp_path: Path) -> None:
     file = disk(tmp_path / "disk", [8192], (512, 1000, 7))
-    assert Headers(Served(groups=("a-group",))).told("sda", file) == [512, 1000, 7]
-    with pytest.raises(HelperRefused, match="it is of volume group a-group"):
-        Headers(Served(groups=("a-grou",))).told("sda", file)
+    assert HeaderVerbs(Served(groups=("a-group",))).commit_of("sda", file) == [
+        512,
+        1000,
+        7,
+    ]
+    with pytest.raises(HelperRefused, match="its volume group is a-group"):
+        HeaderVerbs(Served(groups=("a-grou",))).commit_of("sda", file)
 
 
 @pytest.mark.parametrize("area", [2**63, 2**64 - 4096, 2**63 - 8192])
@@ -102,7 +106,7 @@ def test_share_take_of_a_foreign_file_is_roots_to_allow(tmp_path: Path) -> None:
     def take(reference: str, manage: bool) -> object:
         served = Served(base=str(tmp_path), manage=manage)
         given = {"point": str(point), "name": name, "reference": reference}
-        verb = Shares(mounts, served).verbs()["share.take"]
+        verb = ShareVerbs(mounts, served).verbs()["share.take"]
         return verb({**given, "size": 4096, "mode": "0600"}, 5.0)
 
     theirs, given_away = "database.img", f"unmanaged-volume-{uuid.uuid4()}"

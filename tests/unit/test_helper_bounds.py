@@ -77,17 +77,17 @@ def test_the_last_connections_are_roots(pairs) -> None:
     mine = MAX_CONNECTIONS - FOR_ROOT
     busy = [known.admit(ours, 1000) for ours, _ in pairs[:mine]]
     for peer in filter(None, busy):
-        assert known.begin(peer)
+        assert known.start(peer)
     assert peer is busy[-1]
     assert known.admit(pairs[mine][0], 1000) is None
     roots = [known.admit(ours, 0) for ours, _ in pairs[mine:MAX_CONNECTIONS]]
     assert all(roots)
     # One that has its answer makes room for its own user; its client sees an end.
     assert known.admit(pairs[-1][0], 1000) is None
-    known.done(peer)
+    known.finish(peer)
     assert known.admit(pairs[-1][0], 1000)
     assert pairs[mine - 1][1].recv(1) == b""
-    assert not known.begin(peer)
+    assert not known.start(peer)
 
 
 def test_a_client_that_reads_no_answer_is_idle(process: HelperProcess) -> None:
@@ -131,7 +131,7 @@ def test_a_frame_has_a_deadline(
 ) -> None:
     ours, theirs = socket.socketpair()
     monkeypatch.setattr(connections, "FRAME_SECONDS", 0.2)
-    monkeypatch.setattr(connections, "_LOOK", struct.pack("ll", 0, 50_000))
+    monkeypatch.setattr(connections, "_RECEIVE_TIMEOUT", struct.pack("ll", 0, 50_000))
     with ours, theirs:
         peer = Connections().admit(ours, 1000)
         assert peer
@@ -169,8 +169,8 @@ def hanging(tmp_path: Path) -> Iterator[tuple[Helper, threading.Event]]:
         name, medium = given["name"], given["medium"]
         with locks.hold(f"{medium}/{name}", seconds, medium) as hold:
             if not given["well"]:
-                hold.patiently("hanging", let_go.wait)
-            hold.patiently("working", lambda: None)
+                hold.run_step("hanging", let_go.wait)
+            hold.run_step("working", lambda: None)
         return "done"
 
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -238,7 +238,7 @@ def test_no_thread_left_is_an_answer_and_no_end(tmp_path: Path) -> None:
         assert made.process
         assert made.process.poll() is None
         _until(lambda: _serves(made))
-        assert "no further thread" in made.said()
+        assert "refuses it a further thread" in made.said()
     finally:
         made.stop()
 
@@ -270,11 +270,11 @@ def test_an_endless_directory_has_an_end(
     monkeypatch.setattr(files, "MAX_FILES", 10)
     for number in range(11):
         share, asked = _share(tmp_path, lambda done: None), Place(str(tmp_path))
-        assert len(files.listed(share, asked)) == number
+        assert len(files.list_files(share, asked)) == number
         os.close(share.directory)
         (tmp_path / f"file-{number}").touch()
     with pytest.raises(errors.DriverError, match="more than 10 names"):
-        files.listed(_share(tmp_path, lambda done: None), asked)
+        files.list_files(_share(tmp_path, lambda done: None), asked)
 
 
 def test_a_slow_directory_ends_at_the_deadline(tmp_path: Path) -> None:
@@ -284,7 +284,7 @@ def test_a_slow_directory_ends_at_the_deadline(tmp_path: Path) -> None:
         raise errors.DeadlineExceeded("share.list", 1)
 
     with pytest.raises(errors.DeadlineExceeded):
-        files.listed(_share(tmp_path, late), Place(str(tmp_path)))
+        files.list_files(_share(tmp_path, late), Place(str(tmp_path)))
 
 
 # the log

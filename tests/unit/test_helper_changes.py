@@ -24,7 +24,7 @@ from lunshare.drivers.helper.disk_locks import Units
 from lunshare.drivers.helper.lvm import changes
 from lunshare.drivers.helper_client import Helper
 from lunshare.drivers.protocol import frames
-from lunshare.drivers.retry import repeats
+from lunshare.drivers.retry import retried_once
 
 UUID = "11111111-2222-4333-8444-555555555555"
 OTHER = "11111111-2222-4333-8444-666666666666"
@@ -314,7 +314,7 @@ def test_what_may_have_begun_is_not_sent_again(tmp_path: Path) -> None:
 def test_a_verb_is_repeated_once() -> None:
     calls = []
 
-    @repeats
+    @retried_once
     def verb(ends: int) -> str:
         calls.append(ends)
         if len(calls) <= ends:
@@ -353,5 +353,5 @@ def test_a_verb_is_repeated_once() -> None:
 def test_every_command_is_a_unit_of_its_disk(line: str, unit: str | None) -> None:
     argv = shlex.split(line)
     wanted = f"lunshare/_snapshot-{OTHER}" if unit is None else unit
-    assert changes.unit(argv) == wanted
-    assert changes.group(argv) == "lunshare"
+    assert changes.disk_of(argv) == wanted
+    assert changes.volume_group(argv) == "lunshare"

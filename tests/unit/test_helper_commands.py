@@ -113,9 +113,9 @@ def test_commands_are_logged_with_their_outcome(
     assert record.getMessage().endswith("exit=0")
 
 
-def test_filters_that_others_can_change_are_not_used(filters: Path) -> None:
+def test_filters_that_others_can_change_are_refused(filters: Path) -> None:
     (filters / "test.filters").chmod(0o664)
-    with pytest.raises(errors.Misconfigured, match="changed by others"):
+    with pytest.raises(errors.Misconfigured, match="changed by users other than root"):
         Commands(str(filters), EXEC_DIRS)
 
 

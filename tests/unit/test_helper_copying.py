@@ -22,7 +22,7 @@ from lunshare.drivers.errors import (
     Unsupported,
 )
 from lunshare.drivers.helper.data import verification as proofs
-from lunshare.drivers.helper.data.copying import Copying
+from lunshare.drivers.helper.data.copying import CopyVerbs
 from lunshare.drivers.helper.served import Served
 from lunshare.drivers.values import Disk, DiskKind
 
@@ -34,7 +34,7 @@ class Root:
     """The helper's verb, without its socket."""
 
     def __init__(self) -> None:
-        self._copying = Copying(SERVED)
+        self._copying = CopyVerbs(SERVED)
 
     def run(self, *argv: str, timeout: float = 60.0) -> str:
         raise AssertionError(argv)
@@ -109,7 +109,7 @@ def test_it_ends_at_its_deadline(tmp_path):
         for name, each in {"source": source, "target": target}.items()
     }
     with pytest.raises(DeadlineExceeded):
-        Copying(SERVED).copy(arguments, 0)
+        CopyVerbs(SERVED).copy(arguments, 0)
 
 
 def test_a_copy_that_is_not_one_is_no_success(tmp_path):
@@ -193,26 +193,28 @@ PART = f"volume-{UUID}.new"
 def test_nothing_but_a_part_of_a_volume_is_zeroed(device):
     given = {"device": device, "start": 0, "length": None}
     with pytest.raises(InvalidValue):
-        Copying(SERVED).zero(given, 1)
+        CopyVerbs(SERVED).zero(given, 1)
     kept = f"/dev/vg/_snapshot-{UUID}"
     with pytest.raises(InvalidValue):
-        Copying(SERVED).copy_part({"source": kept, "target": device, "length": 512}, 1)
+        CopyVerbs(SERVED).copy_part(
+            {"source": kept, "target": device, "length": 512}, 1
+        )
 
 
 def test_no_part_of_a_group_that_is_not_served_is_zeroed():
     given = {"device": f"/dev/other/{PART}", "start": 0, "length": None}
     with pytest.raises(HelperRefused, match="does not name its volume group"):
-        Copying(SERVED).zero(given, 1)
+        CopyVerbs(SERVED).zero(given, 1)
 
 
 @pytest.mark.parametrize("start", [-512, 1, 2**63, "0", True, None])
 def test_only_whole_blocks_are_zeroed(start):
     given = {"device": f"/dev/vg/{PART}", "start": start, "length": 512}
     with pytest.raises(InvalidValue, match="start"):
-        Copying(SERVED).zero(given, 1)
+        CopyVerbs(SERVED).zero(given, 1)
 
 
 def test_a_part_that_is_not_there_is_an_error(tmp_path):
     given = {"device": f"/dev/no-such-group/{PART}", "start": 0, "length": None}
     with pytest.raises(DriverError, match="No such file"):
-        Copying(SERVED).zero(given, 1)
+        CopyVerbs(SERVED).zero(given, 1)

@@ -85,11 +85,13 @@ def test_an_empty_disk_has_none(tmp_path):
 )
 def test_only_what_may_be_a_disk_is_looked_at(device):
     with pytest.raises(InvalidValue, match="device"):
-        headers.Headers(Served(groups=("vg",))).commit({"device": device}, 1)
+        headers.HeaderVerbs(Served(groups=("vg",))).commit({"device": device}, 1)
 
 
 def test_what_is_no_disk_is_told():
     with pytest.raises(DriverError, match="/dev/null: "):
-        headers.Headers(Served(groups=("vg",))).commit({"device": "/dev/null"}, 10)
+        headers.HeaderVerbs(Served(groups=("vg",))).commit({"device": "/dev/null"}, 10)
     with pytest.raises(DriverError, match="/dev/nowhere: No such file"):
-        headers.Headers(Served(groups=("vg",))).commit({"device": "/dev/nowhere"}, 10)
+        headers.HeaderVerbs(Served(groups=("vg",))).commit(
+            {"device": "/dev/nowhere"}, 10
+        )

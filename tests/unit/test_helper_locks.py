@@ -15,11 +15,11 @@ from lunshare.drivers.helper.named_locks import Locks
 def test_a_stuck_step_keeps_its_target_locked_until_it_ends() -> None:
     locks, kernel = Locks(), threading.Event()
     with pytest.raises(DeadlineExceeded, match="ending"), locks.hold("a", 0.1) as hold:
-        hold.patiently("ending", kernel.wait)
+        hold.run_step("ending", kernel.wait)
     with pytest.raises(DeadlineExceeded, match="earlier change of a"):
-        locks.take("a", 0.1)
+        locks.acquire("a", 0.1)
     with locks.hold("b", 0.1) as other:
-        other.patiently("another", lambda: None)
+        other.run_step("another", lambda: None)
     kernel.set()
     with locks.hold("a", 10):
         pass
@@ -29,7 +29,7 @@ def test_a_stuck_step_keeps_its_target_locked_until_it_ends() -> None:
 def test_the_next_caller_goes_on_when_the_step_ends() -> None:
     locks, kernel, entered = Locks(), threading.Event(), threading.Event()
     with pytest.raises(DeadlineExceeded), locks.hold("a", 0.05) as hold:
-        hold.patiently("ending", kernel.wait)
+        hold.run_step("ending", kernel.wait)
 
     def follow() -> None:
         with locks.hold("a", 10):
@@ -46,7 +46,7 @@ def test_the_next_caller_goes_on_when_the_step_ends() -> None:
 def test_a_steps_error_is_the_callers() -> None:
     locks = Locks()
     with pytest.raises(OSError, match="refused"), locks.hold("a", 10) as hold:
-        hold.patiently("step", _refuse)
+        hold.run_step("step", _refuse)
     assert locks._held == {}
 
 
@@ -57,8 +57,8 @@ def _refuse() -> None:
 def test_until_asks_again_and_gives_up_at_the_deadline() -> None:
     locks, answers = Locks(), [False, False, True]
     with locks.hold("a", 10) as hold:
-        hold.until("ready", lambda: answers.pop(0))
+        hold.wait_until("ready", lambda: answers.pop(0))
     assert answers == []
     with pytest.raises(DeadlineExceeded), locks.hold("a", 0.05) as hold:
-        hold.until("never", lambda: False)
+        hold.wait_until("never", lambda: False)
     assert locks._held == {}

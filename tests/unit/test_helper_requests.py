@@ -132,14 +132,14 @@ def test_a_request_does_not_print_its_secrets() -> None:
 )
 def test_a_path_that_is_not_the_volumes_is_refused(kind: DiskKind, path: str) -> None:
     with pytest.raises(TargetFailed):
-        disk_paths.checked(Disk(ID, path, 1024, kind))
+        disk_paths.check(Disk(ID, path, 1024, kind))
 
 
 def test_what_was_looked_at_is_what_the_kernel_gets(tmp_path: Path) -> None:
     """Others may change a share's directory; the descriptor stays where it was."""
     path = tmp_path / f"volume-{ID}"
     path.write_bytes(b"the volume's")
-    with disk_paths.opened(Disk(ID, str(path), 12, DiskKind.FILE)) as found:
+    with disk_paths.open_disk(Disk(ID, str(path), 12, DiskKind.FILE)) as found:
         path.rename(tmp_path / "moved")
         path.symlink_to("/etc/shadow")
         assert Path(found.path).read_bytes() == b"the volume's"
@@ -155,25 +155,25 @@ def test_no_link_on_the_way_to_a_file_is_followed(tmp_path: Path) -> None:
         disk = Disk(ID, str(tmp_path / way / f"volume-{ID}"), 1024, DiskKind.FILE)
         if refused:
             with pytest.raises(TargetFailed, match="Not a directory"):
-                disk_paths.checked(disk)
+                disk_paths.check(disk)
         else:
-            assert disk_paths.checked(disk).st_size == 1024
+            assert disk_paths.check(disk).st_size == 1024
 
 
 def test_a_file_is_the_volumes_own_and_no_link(tmp_path: Any) -> None:
     path = tmp_path / f"volume-{ID}"
     disk = Disk(ID, str(path), 1024, DiskKind.FILE)
     path.write_bytes(bytes(1024))
-    assert disk_paths.checked(disk).st_size == 1024
+    assert disk_paths.check(disk).st_size == 1024
     (tmp_path / "second").hardlink_to(path)
     with pytest.raises(TargetFailed, match="one name"):
-        disk_paths.checked(disk)
+        disk_paths.check(disk)
     (tmp_path / "second").unlink()
     path.rename(tmp_path / "moved")
     path.symlink_to(tmp_path / "moved")
-    with pytest.raises(TargetFailed, match="no regular file"):
-        disk_paths.checked(disk)
+    with pytest.raises(TargetFailed, match="not a regular file"):
+        disk_paths.check(disk)
     path.unlink()
     path.mkdir()
     with pytest.raises(TargetFailed, match="regular file"):
-        disk_paths.checked(disk)
+        disk_paths.check(disk)

@@ -120,7 +120,7 @@ def test_a_disk_that_hangs_is_waited_for_once():
     root = Scripted(vgs=VG % (30, ""), lvs=LVS)
     made = driver(root, lvm_type="default")
     made.capacity()
-    root.commit = DeadlineExceeded("a look at /dev/loop9", 60)
+    root.commit = DeadlineExceeded("reading the header of /dev/loop9", 60)
     root.commands.clear()
     with pytest.raises(DeadlineExceeded):
         made.capacity()

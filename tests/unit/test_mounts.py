@@ -24,10 +24,10 @@ def test_a_line_of_the_kernels_table() -> None:
     options = "rw,vers=4.2,addr=192.0.2.1"
     source = "nas:/srv/with blank"
     wanted = Mount("/run/lunshare/mnt/a b", device, "nfs4", source, options)
-    assert mounts.of_line(line) == wanted
+    assert mounts.parse_line(line) == wanted
     bare = b"22 1 8:1 / / rw,relatime - ext4 /dev/sda1 rw\n"
     root = Mount("/", os.makedev(8, 1), "ext4", "/dev/sda1", "rw")
-    assert mounts.of_line(bare) == root
+    assert mounts.parse_line(bare) == root
 
 
 @pytest.mark.parametrize(
@@ -48,32 +48,32 @@ def test_only_nfs_is_a_share() -> None:
     assert Mounts().find("/") is None
     assert Mounts().find("/proc") is None
     for line in Path("/proc/self/mountinfo").read_bytes().splitlines():
-        assert mounts.of_line(line).point.startswith("/")
+        assert mounts.parse_line(line).point.startswith("/")
 
 
 def test_what_is_not_the_mounts_own_device_is_not_entered(tmp_path: Path) -> None:
     """The share was unmounted meanwhile: what is below it is not written to."""
     device = tmp_path.stat().st_dev
-    with Mounts().entered(Mount(str(tmp_path), device, "nfs4", "nas:/a")) as share:
+    with Mounts().enter(Mount(str(tmp_path), device, "nfs4", "nas:/a")) as share:
         assert os.fstat(share).st_ino == tmp_path.stat().st_ino
     gone = Mount(str(tmp_path), device + 1, "nfs4", "nas:/a")
-    with pytest.raises(FileNotFoundError), Mounts().entered(gone):
+    with pytest.raises(FileNotFoundError), Mounts().enter(gone):
         pass
 
 
 @pytest.mark.parametrize("path", ["mnt", "/tmp/../etc", "/tmp//x", "/tmp/", ""])
 def test_a_path_that_is_not_plain_is_not_entered(path: str) -> None:
     with pytest.raises(OSError):
-        os.close(mounts.directory(path))
+        os.close(mounts.open_directory(path))
 
 
 def test_a_link_is_not_entered(tmp_path: Path) -> None:
     (tmp_path / "real" / "in").mkdir(parents=True)
     (tmp_path / "link").symlink_to(tmp_path / "real")
-    os.close(mounts.directory(str(tmp_path / "real" / "in")))
+    os.close(mounts.open_directory(str(tmp_path / "real" / "in")))
     for path in (tmp_path / "link", tmp_path / "link" / "in"):
         with pytest.raises(OSError):
-            os.close(mounts.directory(str(path)))
+            os.close(mounts.open_directory(str(path)))
 
 
 @pytest.mark.parametrize(("free", "full"), [(0, True), (19, True), (20, False)])

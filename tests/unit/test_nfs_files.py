@@ -27,7 +27,7 @@ from lunshare.drivers.errors import (
 from lunshare.drivers.helper.lio import disk_paths
 from lunshare.drivers.helper.nfs import open_files
 from lunshare.drivers.helper.nfs.files import Share, copy
-from lunshare.drivers.helper.nfs.mounts import directory as mounts_directory
+from lunshare.drivers.helper.nfs.mounts import open_directory as mounts_directory
 from lunshare.drivers.helper.nfs.share_requests import Copied
 from lunshare.drivers.nfs import NfsVolumes
 from lunshare.drivers.values import Snapshot, Volume
@@ -79,7 +79,7 @@ def test_an_image_header_in_a_volume_stays_bytes(
     assert driver.revert(snapshot) == grown
     driver.unmanage(volume.id)
     managed = driver.manage(new_volume(2 * SIZE), f"unmanaged-{volume.name}")
-    with disk_paths.opened(managed, mounts) as found:
+    with disk_paths.open_disk(managed, mounts) as found:
         assert found.stat.st_size == managed.size == 2 * SIZE
         exported = Path(found.path).read_bytes()
 
@@ -133,7 +133,7 @@ def test_a_link_with_a_volumes_name_is_not_followed(
         lambda: driver.unmanage(volume.id),
         lambda: driver.delete(volume.id),
     ):
-        with pytest.raises(DriverError, match="no regular file with one name"):
+        with pytest.raises(DriverError, match="not a regular file with one name"):
             call()
     assert driver.disks() == ()
     assert secret.read_bytes() == SECRET
@@ -161,7 +161,7 @@ def test_no_verb_by_itself_follows_a_link(files, node, volume, secret, verb) -> 
         "drop": ("drop", plain),
     }
     name, arguments = asked[verb]
-    with pytest.raises(DriverError, match="no regular file with one name"):
+    with pytest.raises(DriverError, match="not a regular file with one name"):
         node.call(f"share.{name}", **arguments)
     assert secret.read_bytes() == SECRET
     assert os.path.lexists(files / volume.name)
@@ -328,7 +328,7 @@ def test_a_disk_of_which_nobody_can_tell_whether_it_is_open_is_left_alone(
         lambda: driver.unmanage(volume.id),
         lambda: driver.create_snapshot(snapshot),
     ):
-        with pytest.raises(DiskBusy, match=r"cannot be told .* lock service"):
+        with pytest.raises(DiskBusy, match=r"is unknown .* lock service"):
             call()
     assert (files / volume.name).stat() == before
     monkeypatch.undo()
@@ -353,7 +353,7 @@ def test_a_copy_whose_bytes_are_others_does_not_get_its_name(
     flags = {"preallocate": False, "replace": False, "clone": False}
     asked = Copied(str(files), name, volume.name, SIZE, mode=0o600, **flags)
     with (
-        mounts.entered(mount) as directory,
+        mounts.enter(mount) as directory,
         pytest.raises(CopyDiffers, match=f"{name} is not a copy of its source"),
     ):
         copy(Share(directory, mount, mounts, loses), asked)

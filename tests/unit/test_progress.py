@@ -19,8 +19,8 @@ import pytest
 from lunshare.drivers import migration
 from lunshare.drivers.conformance.fixtures import new_volume
 from lunshare.drivers.errors import DriverError, Stalled
-from lunshare.drivers.helper.data.copying import Copying
-from lunshare.drivers.helper.data.progress import Clock, Long, Report
+from lunshare.drivers.helper.data.copying import CopyVerbs
+from lunshare.drivers.helper.data.progress import Clock, LongVerb, Report
 from lunshare.drivers.helper.named_locks import Locks
 from lunshare.drivers.helper.served import Served
 from lunshare.drivers.helper.server import Server
@@ -46,13 +46,15 @@ class Working:
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._listener.bind(str(path))
         self._listener.listen()
-        self.server = Server(self._listener, {"work": Long(self._do)}, {os.getuid()})
+        self.server = Server(
+            self._listener, {"work": LongVerb(self._do)}, {os.getuid()}
+        )
         self._thread = threading.Thread(target=self.server.serve)
         self._thread.start()
 
     def _do(self, _: Mapping[str, Any], seconds: float, report: Report) -> str:
         with self._locks.hold("disk", seconds, report=report) as hold:
-            hold.patiently("the work", self._run, hold.clock("the work"))
+            hold.run_step("the work", self._run, hold.clock("the work"))
         return "done"
 
     def _run(self, clock: Clock) -> None:
@@ -208,6 +210,6 @@ def test_a_copy_that_takes_long_is_not_given_up(tmp_path: Path) -> None:
         name: [identity, str(path), 24 * 1024**2, "file"]
         for name, path in {"source": source, "target": target}.items()
     }
-    Copying(SERVED).copy(given, 60, seen.append)
+    CopyVerbs(SERVED).copy(given, 60, seen.append)
     assert seen == sorted(seen)
     assert target.read_bytes() == source.read_bytes()

@@ -118,10 +118,10 @@ def _file(place: Path, identity: str) -> list[Any]:
     [
         f"/dev/rootvg/{NAME}",
         f"/dev/lunshare2/{NAME}",
-        f"/dev/mapper/rootvg-{served.doubled(NAME)}",
+        f"/dev/mapper/rootvg-{served.double_hyphens(NAME)}",
         # the logical volume x-volume-ID of the group lunshare, and of x
-        f"/dev/mapper/lunshare-x--{served.doubled(NAME)}",
-        f"/dev/mapper/x-lunshare-{served.doubled(NAME)}",
+        f"/dev/mapper/lunshare-x--{served.double_hyphens(NAME)}",
+        f"/dev/mapper/x-lunshare-{served.double_hyphens(NAME)}",
         f"/dev/mapper/lunshare-{NAME}",
         f"/dev/shm/{NAME}",
         f"/dev/../lunshare/{NAME}",
@@ -147,8 +147,8 @@ def test_a_disk_of_another_group_is_neither_exported_nor_copied(
     ("path", "kind"),
     [
         (f"/dev/lunshare/{NAME}", DiskKind.BLOCK),
-        (f"/dev/mapper/lunshare-{served.doubled(NAME)}", DiskKind.BLOCK),
-        (f"/dev/mapper/lun--share-{served.doubled(NAME)}", DiskKind.BLOCK),
+        (f"/dev/mapper/lunshare-{served.double_hyphens(NAME)}", DiskKind.BLOCK),
+        (f"/dev/mapper/lun--share-{served.double_hyphens(NAME)}", DiskKind.BLOCK),
         (f"/run/lunshare/mnt/{POINT}/{NAME}", DiskKind.FILE),
         (f"/srv/pool/{NAME}", DiskKind.FILE),
         (f"/srv/pool/below/{NAME}", DiskKind.FILE),
@@ -157,9 +157,9 @@ def test_a_disk_of_another_group_is_neither_exported_nor_copied(
 def test_what_is_named_is_served(path: str, kind: DiskKind) -> None:
     named = Served(groups=("lunshare", "lun-*"), directories=("/srv/pool",))
     disk = Disk(ID, path, 8, kind)
-    assert named.disk(disk) is disk
+    assert named.need_disk(disk) is disk
     with pytest.raises(errors.TargetFailed):
-        Served(base="/x").disk(disk)
+        Served(base="/x").need_disk(disk)
 
 
 # the file
@@ -180,7 +180,7 @@ def test_the_sample_is_what_a_node_begins_with(tmp_path: Path) -> None:
         ("[helper]\nvolume_groups = a/b", "volume_groups 'a/b'"),
         ("[helper]\nvolume_groups = *", r"volume_groups '\*'"),
         ("[helper]\nvolume_groups = shm", "volume_groups 'shm'"),
-        ("[helper]\nvolume_group = a", "volume_group: no such option; there are vol"),
+        ("[helper]\nvolume_group = a", "volume_group: unknown option; known are vol"),
         ("[helper]\ntarget_prefix = naa.1", "target_prefix 'naa.1'"),
         ("[helper]\nnfs_mount_point_base = /run/../x", "absolute path without"),
         ("[helper]\nnfs_shares = nas", "nfs_shares 'nas'"),
@@ -205,5 +205,7 @@ def test_a_file_that_others_may_write_is_refused(tmp_path: Path) -> None:
         config_file.read(str(file))
     file.write_text("[helper]\n")
     file.chmod(0o664)
-    with pytest.raises(errors.Misconfigured, match="can be changed by others"):
+    with pytest.raises(
+        errors.Misconfigured, match="can be changed by users other than root"
+    ):
         config_file.read(str(file))

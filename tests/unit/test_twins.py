@@ -17,7 +17,7 @@ from lunshare.drivers.errors import DeadlineExceeded
 from lunshare.drivers.helper.data.progress import Clock
 from lunshare.drivers.helper.named_locks import Locks
 from lunshare.drivers.helper.nfs.files import Share
-from lunshare.drivers.helper.nfs.files import make as make_file
+from lunshare.drivers.helper.nfs.files import create as create_file
 from lunshare.drivers.helper.nfs.share_requests import Made
 from lunshare.drivers.helper.twins import Twins
 from lunshare.drivers.helper_client import Helper
@@ -50,7 +50,7 @@ def test_the_lock_of_a_killed_helper_lasts_as_long_as_its_command(file: Path) ->
     assert killed.returncode == -9
     locks = Locks(Twins(str(file)))
     with pytest.raises(DeadlineExceeded, match="an earlier helper began with disk"):
-        locks.take("disk", 0.2)
+        locks.acquire("disk", 0.2)
     with locks.hold("another", 10):
         pass
     subprocess.run(["kill", "-9", killed.stdout.strip()], check=True)
@@ -62,10 +62,10 @@ def test_the_lock_of_a_killed_helper_lasts_as_long_as_its_command(file: Path) ->
 def test_a_step_that_hangs_keeps_the_lock_from_the_next_helper(file: Path) -> None:
     first, kernel = Locks(Twins(str(file))), threading.Event()
     with pytest.raises(DeadlineExceeded), first.hold("disk", 0.1) as hold:
-        hold.patiently("ending", kernel.wait)
+        hold.run_step("ending", kernel.wait)
     second = Locks(Twins(str(file)))
     with pytest.raises(DeadlineExceeded):
-        second.take("disk", 0.1)
+        second.acquire("disk", 0.1)
     kernel.set()
     with second.hold("disk", 10):
         pass
@@ -75,16 +75,16 @@ def test_a_link_in_the_place_of_the_locks_is_not_followed(file: Path) -> None:
     target = file.with_name("target")
     file.symlink_to(target)
     with pytest.raises(OSError, match="symbolic link"):
-        Twins(str(file)).take("disk", 0)
+        Twins(str(file)).acquire("disk", 0)
     assert not target.exists()
 
 
 def make(mounts: Directories, files: Path, name: str, meanwhile: Clock) -> None:
     """The helper's verb; ``meanwhile`` is called while it fills ``<name>.new``."""
     [mount] = mounts.table()
-    with mounts.entered(mount) as directory:
+    with mounts.enter(mount) as directory:
         share = Share(directory, mount, mounts, meanwhile)
-        make_file(share, Made(str(files), name, MIB, preallocate=True))
+        create_file(share, Made(str(files), name, MIB, preallocate=True))
 
 
 def test_a_half_filled_file_never_gets_the_name_of_a_volume(
@@ -97,7 +97,7 @@ def test_a_half_filled_file_never_gets_the_name_of_a_volume(
         (files / f"{volume.name}.new").unlink()
         (files / f"{volume.name}.new").write_bytes(b"half")
 
-    with pytest.raises(OSError, match="somebody else has changed"):
+    with pytest.raises(OSError, match="another process has replaced"):
         make(mounts, files, volume.name, another)
     assert [path.name for path in files.iterdir()] == [f"{volume.name}.new"]
     assert driver.create(volume).size == MIB
@@ -112,7 +112,7 @@ def test_a_file_that_has_got_its_name_meanwhile_is_not_replaced(
     def another(_done: int) -> None:
         (files / volume.name).write_bytes(b"a host's")
 
-    with pytest.raises(OSError, match="somebody else has made it"):
+    with pytest.raises(OSError, match="another process has created it"):
         make(mounts, files, volume.name, another)
     assert (files / volume.name).read_bytes() == b"a host's"
     assert [path.name for path in files.iterdir()] == [volume.name]

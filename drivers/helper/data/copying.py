@@ -1,11 +1,11 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""The bytes of one disk onto another's, and zeros onto one, down to the medium.
+"""Copy the bytes of one disk to another, and zero a disk, down to the medium.
 
-For a volume that moves both are disks that an export may open (disk_paths.opened);
-LVM's are what a thick volume is made of (extents.opened). Nothing else is opened.
+For a migration both disks are ones that an export may open (disk_paths.open_disk). For
+LVM they are the parts of a thick volume (extents.opened). Nothing else is opened.
 
-Each copy ends with its proof: both sides are read back and compared.
+Each copy ends with its verification: both sides are read back and compared.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Any
 
 from lunshare.drivers.errors import DiskBusy, DriverError, InvalidValue, NoSpace
 from lunshare.drivers.helper.data import verification
-from lunshare.drivers.helper.data.progress import Clock, Long, Report
+from lunshare.drivers.helper.data.progress import Clock, LongVerb, Report
 from lunshare.drivers.helper.data.verification import STEP, ZEROS
 from lunshare.drivers.helper.lio import disk_paths, target_requests
 from lunshare.drivers.helper.lvm import extents
@@ -33,57 +33,57 @@ from lunshare.drivers.helper.served import Served
 from lunshare.drivers.helper.twins import Twins
 from lunshare.drivers.values import Disk, DiskKind
 
-# What O_DIRECT wants of offsets, lengths and memory (open(2)); disks are of as
-# many bytes, and what is behind a file's last ones is zeros.
+# O_DIRECT requires this alignment of offsets, lengths and memory (open(2)). The size of
+# a disk is a multiple of it, and the end of a file is padded with zeros.
 _UNIT = 4096
 
-# How much is zeroed at once, at least and at most: the kernel cannot be stopped within
-# it, so a device that does it quickly gets more.
+# How many bytes one ioctl zeroes, at least and at most. It cannot be interrupted, so
+# only a fast device gets more.
 _ZEROED, _MOST_ZEROED = 64 * 1024**2, 1024**3
 _QUICK_SECONDS = 0.5
 
-# What a flush may have to write: then it takes not much longer than a step.
+# A flush after so many bytes takes not much longer than a step.
 _FLUSHED = 256 * 1024**2
 
-# linux/fs.h: _IO(0x12, 127), with start and length. The device does it where it can;
-# where not, the kernel writes pages of zeros: it always reads back as zeros.
+# linux/fs.h: _IO(0x12, 127), with start and length. If the device does not support it,
+# the kernel writes pages of zeros. In both cases the range reads as zeros.
 _BLKZEROOUT = 0x127F
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
-class Copying:
-    """The verbs. A second one onto the same disk waits for the first."""
+class CopyVerbs:
+    """The verbs that copy and zero. A second one onto the same disk waits."""
 
     def __init__(
         self, served: Served, mounts: Mounts = KERNEL, twins: Twins | None = None
     ) -> None:
         self._served, self._mounts, self._locks = served, mounts, Locks(twins)
 
-    def verbs(self) -> dict[str, Long]:
-        """All that can be asked, by name."""
+    def verbs(self) -> dict[str, LongVerb]:
+        """Return the verbs by name."""
         return {
-            "disk.copy": Long(self.copy),
-            "lvm.copy": Long(self.copy_part),
-            "lvm.zero": Long(self.zero),
+            "disk.copy": LongVerb(self.copy),
+            "lvm.copy": LongVerb(self.copy_part),
+            "lvm.zero": LongVerb(self.zero),
         }
 
     def copy(
         self, given: Mapping[str, Any], seconds: float, report: Report | None = None
     ) -> Any:
-        """Give ``target`` all bytes of ``source``; its own were zeros or these.
+        """Copy all bytes of ``source`` to ``target``, which holds zeros or these bytes.
 
-        Zeros are passed over, so that a thin disk stays thin. When it returns, all
-        is on the medium and proven; the answer is the proof. Nobody waits longer than
-        ``seconds`` without progress.
+        Zeros are not written, so that a thin disk stays thin. When it returns, all
+        bytes are on the medium and verified. The answer is the Proof. ``seconds`` is
+        for the time without progress.
 
-        :raises TargetFailed: a disk is not what it should be, or not served.
+        :raises TargetFailed: a disk has a wrong form or type, or is not served.
         :raises InvalidValue: ``target`` is smaller.
-        :raises DiskBusy: somebody has one of them open.
-        :raises NoSpace: its pool is full; it has some of the bytes.
-        :raises CopyDiffers: what is read back is not what ``source`` has.
+        :raises DiskBusy: one of the disks is open elsewhere.
+        :raises NoSpace: the pool is full; ``target`` has some of the bytes.
+        :raises CopyDiffers: ``target`` does not read back as ``source``.
         """
-        source, target = map(self._served.disk, target_requests.two_disks(given))
+        source, target = map(self._served.need_disk, target_requests.two_disks(given))
         return self._do(
             f"the copy of {source.path} onto {target.path}",
             target.path,
@@ -94,9 +94,9 @@ class Copying:
     def copy_part(
         self, given: Mapping[str, Any], seconds: float, report: Report | None = None
     ) -> Any:
-        """Give the first ``length`` bytes of one of LVM's to a part of ours, zeros too.
+        """Copy the first ``length`` bytes of a snapshot to a part, with its zeros.
 
-        Raises as ``copy``, and answers with the proof.
+        Raises as ``copy``. The answer is the Proof.
         """
         asked = extents.copy(given, self._served)
         return self._do(
@@ -109,7 +109,7 @@ class Copying:
     def zero(
         self, given: Mapping[str, Any], seconds: float, report: Report | None = None
     ) -> int:
-        """Zero a part of ours down to the medium; the answer is how many bytes."""
+        """Zero a part or a deleted volume, down to the medium; return the bytes."""
         asked = extents.zero(given, self._served)
         return int(
             self._do(
@@ -130,12 +130,12 @@ class Copying:
         answers: list[Any] = []
 
         def run(hold: Hold) -> None:
-            with _told(what, path):
+            with _translated_errors(what, path):
                 answers.append(step(hold, hold.clock(what)))
 
         (seconds, report), medium = limit, os.path.dirname(path)
         with self._locks.hold(path, seconds, medium, report) as hold:
-            hold.patiently(what, run, hold)
+            hold.run_step(what, run, hold)
         return answers[0]
 
 
@@ -144,8 +144,8 @@ def _copied(
 ) -> dict[str, Any]:
     source, target = both
     with (
-        disk_paths.opened(source, mounts) as from_,
-        disk_paths.opened(target, mounts) as to,
+        disk_paths.open_disk(source, mounts) as from_,
+        disk_paths.open_disk(target, mounts) as to,
         _open(source, from_.path, os.O_RDONLY, hold) as old,
         _open(target, to.path, os.O_RDWR, hold) as new,
     ):
@@ -155,7 +155,7 @@ def _copied(
         if verification.length(new) < size:
             raise InvalidValue("target", target.path, f"give {size} bytes or more")
         _bytes(old, new, _used(source, old, size), clock, zeros=False)
-        return asdict(verification.prove(target.path, (old, new), size, clock))
+        return asdict(verification.verify(target.path, (old, new), size, clock))
 
 
 def _copied_part(asked: extents.Copy, hold: Hold, clock: Clock) -> dict[str, Any]:
@@ -169,7 +169,7 @@ def _copied_part(asked: extents.Copy, hold: Hold, clock: Clock) -> dict[str, Any
                 raise InvalidValue("length", size, f"{path} is shorter")
         _bytes(old, new, [(0, size)], clock, zeros=True)
         name = asked.target
-        return asdict(verification.prove(name, (old, new), size, clock, whole=False))
+        return asdict(verification.verify(name, (old, new), size, clock, whole=False))
 
 
 def _zeroed(asked: extents.Zero, hold: Hold, clock: Clock) -> int:
@@ -185,16 +185,16 @@ def _zeroed(asked: extents.Zero, hold: Hold, clock: Clock) -> int:
             clock(length)
             quick = time.monotonic() - began < _QUICK_SECONDS
             at, step = at + length, min(2 * step, _MOST_ZEROED) if quick else _ZEROED
-        os.fsync(file)  # it orders no flush by itself
+        os.fsync(file)  # the ioctl does not flush
         return end - asked.start
 
 
 @contextlib.contextmanager
 def _open(disk: Disk, path: str, flags: int, hold: Hold) -> Iterator[int]:
     # LIO writes to a block device past its page cache, which may hold old bytes.
-    # O_EXCL: EBUSY if the kernel's target, a file system or LVM has it (open(2)).
+    # O_EXCL: EBUSY if the kernel's target, a file system or LVM has it open (open(2)).
     block = os.O_DIRECT | os.O_EXCL if disk.kind is DiskKind.BLOCK else 0
-    file = extents.patiently(path, flags | block, hold)
+    file = extents.open_patiently(path, flags | block, hold)
     try:
         yield file
     finally:
@@ -202,7 +202,7 @@ def _open(disk: Disk, path: str, flags: int, hold: Hold) -> Iterator[int]:
 
 
 def _used(source: Disk, file: int, size: int) -> Iterator[tuple[int, int]]:
-    """The parts of the source that are no holes, from unit to unit."""
+    """Yield the parts of the source that are not holes; each starts on a unit."""
     if source.kind is DiskKind.BLOCK:
         yield 0, size
         return
@@ -217,7 +217,7 @@ def _bytes(
     clock: Clock,
     zeros: bool,
 ) -> None:
-    """Copy these parts; all is on the medium when it returns."""
+    """Copy these parts. All bytes are on the medium when it returns."""
     written = 0
     memory = mmap.mmap(-1, STEP)
     for start, end in used:
@@ -241,8 +241,8 @@ def _write(new: int, memory: mmap.mmap, at: int, length: int) -> int:
 
 
 @contextlib.contextmanager
-def _told(what: str, path: str) -> Iterator[None]:
-    """The kernel's refusals as errors of ours."""
+def _translated_errors(what: str, path: str) -> Iterator[None]:
+    """Raise the kernel's errors as DriverErrors."""
     try:
         yield
     except OSError as error:
@@ -251,6 +251,6 @@ def _told(what: str, path: str) -> Iterator[None]:
             raise NoSpace(path, why) from None
         if error.errno == errno.EBUSY:
             raise DiskBusy(
-                extents.identity(path), f"{what}: something on this node has it open"
+                extents.id_of(path), f"{what}: a process on this node has it open"
             ) from None
         raise DriverError(f"{what}: {why}") from None

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Work on bytes takes as long as it takes: what is bounded is the time without any.
+"""Work on bytes may take hours. Its time limit is for the time without progress.
 
-Such a verb says now and then how far it is, in frames before its answer. So its client
-waits for as long as it goes on, and work whose client has gone away ends.
+Such a verb sends its progress in frames before its answer, so its client waits as long
+as there is progress. When the client has disconnected, the work ends.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-#: Takes the bytes that the last step has done. Raises when the time is over.
+#: Called with the bytes that the last step has done. Raises when the time is over.
 Clock = Callable[[int], None]
 
-#: Tells the client how many bytes are done. OSError when it has gone away.
+#: Sends the bytes done so far to the client. OSError when it has disconnected.
 Report = Callable[[int], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Long:
-    """A verb on bytes. Its timeout bounds the time in which none of them is done."""
+class LongVerb:
+    """A verb on bytes. Its timeout is for the time without progress."""
 
     verb: Callable[[Mapping[str, Any], float, Report], Any]
 

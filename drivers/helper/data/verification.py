@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Proof that a copy is one: both sides are read back from their medium, and compared.
+"""Verify a copy: both sides are read back from their medium and compared.
 
-A checksum is of all bytes that are not zero, with their places, so that holes and zeros
-are the same and a disk of 4 TiB that is almost empty is proven in no time.
+A checksum covers all bytes that are not zero, with their offsets. So a hole and zeros
+have the same checksum, and an almost empty disk of 4 TiB is verified quickly.
 """
 
 from __future__ import annotations
@@ -25,20 +25,21 @@ ZEROS = bytes(STEP)
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """How many bytes were compared, and the checksum that both sides have."""
+    """How many bytes were compared, and the checksum of both sides."""
 
     size: int
     checksum: str
 
 
-def prove(
+def verify(
     name: str, files: tuple[int, int], size: int, clock: Clock, whole: bool = True
 ) -> Proof:
-    """See that the second of ``files`` has the first ``size`` bytes of the first.
+    """Check that the second of ``files`` has the first ``size`` bytes of the first.
 
-    And zeros behind them, if ``whole``. All of it is on its medium already (fsync).
+    With ``whole`` also that only zeros follow. All bytes are on the medium (fsync)
+    before this is called. ``name`` is the second file's, for the error.
 
-    :raises CopyDiffers: it is not so; ``name`` is what the second is called.
+    :raises CopyDiffers: the lengths or the checksums differ.
     """
     source, target = files
     ends = {"the source": length(source), "it": length(target)}
@@ -53,12 +54,12 @@ def prove(
 
 
 def length(file: int) -> int:
-    """The size of a file or a block device in bytes."""
+    """Return the size of a file or a block device in bytes."""
     return os.lseek(file, 0, os.SEEK_END)
 
 
 def checksum(file: int, size: int, clock: Clock) -> str:
-    """Of the first ``size`` bytes, as they are on the medium."""
+    """Return the checksum of the first ``size`` bytes, read from the medium."""
     found = hashlib.blake2b(digest_size=32)
     direct = _past_caches(file)
     try:
@@ -75,13 +76,13 @@ def checksum(file: int, size: int, clock: Clock) -> str:
 
 
 def read(file: int, memory: mmap.mmap, at: int, size: int) -> bytes:
-    """Read ``size`` bytes, all of them; ``at`` is a multiple of a block.
+    """Read exactly ``size`` bytes at offset ``at``, a multiple of the block size.
 
-    :raises OSError: EIO where it ends before.
+    :raises OSError: EIO when the file is shorter.
     """
     held = 0
     while held < size:
-        # Whole blocks, as O_DIRECT wants them: what is behind the end is not there.
+        # O_DIRECT requires complete blocks; at the end of the file fewer bytes come.
         done = os.preadv(file, [memoryview(memory)[held:]], at + held)
         if not done:
             raise OSError(errno.EIO, f"it ends at byte {at + held}")
@@ -90,7 +91,7 @@ def read(file: int, memory: mmap.mmap, at: int, size: int) -> bytes:
 
 
 def write(file: int, data: memoryview, at: int) -> None:
-    """Write all of it: the kernel may take a part, as before a file system is full."""
+    """Write all of ``data``. The kernel may write a part, as on an almost full disk."""
     while data:
         done = os.pwritev(file, [data], at)
         if not done:
@@ -99,7 +100,7 @@ def write(file: int, data: memoryview, at: int) -> None:
 
 
 def data(file: int, size: int) -> Iterator[tuple[int, int]]:
-    """Where the first ``size`` bytes of a file are no hole."""
+    """Yield start and end of the parts of ``size`` bytes that are not holes."""
     end = 0
     while end < size:
         try:
@@ -115,7 +116,7 @@ def data(file: int, size: int) -> Iterator[tuple[int, int]]:
 
 
 def _steps(file: int, size: int) -> Iterator[int]:
-    """Where the steps begin that are not wholly holes."""
+    """Yield the start of each step that is not completely a hole."""
     if stat.S_ISBLK(os.fstat(file).st_mode):
         yield from range(0, size, STEP)
         return
@@ -127,10 +128,10 @@ def _steps(file: int, size: int) -> Iterator[int]:
 
 
 def _past_caches(file: int) -> int:
-    """Another descriptor, which reads what the medium holds.
+    """Return another descriptor, whose reads come from the medium.
 
-    tmpfs takes O_DIRECT from Linux 6.6 on; where it is not taken, what was read and is
-    on the medium is dropped from the cache.
+    tmpfs supports O_DIRECT since Linux 6.6. Where it is not supported, pages that are
+    already on the medium are dropped from the cache first.
     """
     path, flags = f"/proc/self/fd/{file}", os.O_RDONLY | os.O_CLOEXEC
     try:

@@ -10,9 +10,9 @@ is held up; but a waiting removal locks the directory of this target's ACLs,
 even for reading, so the removal comes after the change of depth.
 
 A live session never loses its mapped LUN, not for a moment: the kernel answers READ
-of the first 32 KiB of a LUN 0 that is not mapped with GOOD and with whatever is in
-its memory (virt_lun0, an rd_mcp with rd_nullio; seen on 6.1). So who goes from one
-LUN to the other, or goes for good, loses its session first and cannot log in between.
+of the first 32 KiB of a LUN 0 that is not mapped with GOOD and with arbitrary bytes
+of its memory (virt_lun0, an rd_mcp with rd_nullio; seen on 6.1). So before a host is
+moved to the other LUN, or removed, its session is ended and it cannot log in.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ import os
 import re
 
 from lunshare.drivers.helper.lio.configfs import (
-    drop,
+    create_object,
     links,
-    look,
-    make,
     names,
     read,
-    settle,
+    read_or_empty,
+    remove_object,
     write,
+    write_if_different,
 )
 from lunshare.drivers.helper.named_locks import Hold
 from lunshare.drivers.values import Auth, Connector, Mode
@@ -38,29 +38,29 @@ from lunshare.drivers.values import Auth, Connector, Mode
 _LINK = "lun"
 _NO_SESSION = "No active iSCSI Session"
 _SESSION = re.compile(r"LIO Session ID: (\d+)")
-# "Address 192.0.2.1 TCP  StatSN: 0x..." of each connection of the session that the
-# kernel shows, which is one of several (lio_target_nacl_info_show, 6.1).
+# "Address 192.0.2.1 TCP  StatSN: 0x..." for each connection of the one session that
+# the kernel shows, even if there are several (lio_target_nacl_info_show, 6.1).
 _ADDRESS = re.compile(r"Address (\S+) ")
 
-# Kept as the ACL's tag from before write access is taken until the writes have
-# landed, so that a helper that was killed in between waits again.
+# The ACL has this tag from before write access is removed until the writes have
+# landed. So when the helper is killed in between, the next helper waits again.
 _FENCING = "(fencing)"
 
 # A mapped LUN without its link has an empty write_protect.
 _MODES = {"0": Mode.RW, "1": Mode.RO}
 
-# iscsi_target_nacl_auth: a value that begins with NULL counts as not set, and
-# an ACL that asks for CHAP without credentials lets nobody log in.
+# iscsi_target_nacl_auth: a value that starts with NULL counts as not set, and an ACL
+# that requires CHAP without credentials refuses every login.
 _NOT_SET = "NULL"
 
 
 def mode(acl: str) -> Mode | None:
-    """What the ACL allows now; None when no LUN is mapped."""
-    return _MODES.get(look(acl + "/lun_0/write_protect"))
+    """Return what the ACL allows now; None when no LUN is mapped."""
+    return _MODES.get(read_or_empty(acl + "/lun_0/write_protect"))
 
 
 def tag(acl: str) -> str:
-    """The attachment's id, as ``grant`` left it."""
+    """Return the attachment's id, as ``grant`` wrote it."""
     return read(acl + "/tag")
 
 
@@ -70,53 +70,53 @@ def in_session(acl: str) -> bool:
 
 
 def addresses(acl: str) -> list[str]:
-    """Where the host's connections come from, as far as the kernel tells."""
+    """Return the addresses of the host's connections that the kernel shows."""
     return sorted(set(_ADDRESS.findall(read(acl + "/info"))))
 
 
 def close(acl: str, hold: Hold) -> bool:
-    """Take the access away but for its empty ACL; return whether there is one.
+    """Remove the access except for its empty ACL; return whether there is an ACL.
 
-    The host's writes have landed when this returns, and it cannot log in.
+    When this returns, the host's writes have landed and it cannot log in.
 
-    :raises DeadlineExceeded: its connections are gone or go one after the other, and
-        no write is taken, but writes that were under way may still land. Another
-        ``close`` waits for them again.
+    :raises DeadlineExceeded: its connections are closed or being closed, and new
+        writes are refused, but writes in progress may still land. Another ``close``
+        waits for them again.
     """
     if not os.access(acl, os.F_OK):
         return False
-    shut(acl)
+    write_protect(acl)
     if in_session(acl):
         write(acl + "/tag", _FENCING)
-    _expel(acl, hold)
+    _end_and_unmap(acl, hold)
     return True
 
 
-def shut(acl: str) -> None:
-    """Let no further write through; what is under way is not waited for."""
+def write_protect(acl: str) -> None:
+    """Refuse further writes. Writes in progress may still land."""
     for mapping in _mappings(acl):
-        if look(mapping + "/write_protect") == "0":
+        if read_or_empty(mapping + "/write_protect") == "0":
             write(mapping + "/write_protect", "1")
 
 
-def displace(acl: str, hold: Hold) -> None:
-    """Take a host from the LUN that it is given; it cannot log in until ``grant``.
+def evict(acl: str, hold: Hold) -> None:
+    """Unmap the host's LUN. The host cannot log in until ``grant``.
 
-    Its writes under way have landed, as with ``restrict``, and for them alone it is
-    not locked out: an initiator may take a refused login for final. When they have
-    landed it has logged in again or waits (Linux: 2 s), and the rest takes a moment.
+    First its writes in progress land, as with ``set_read_only``. Logins are not refused
+    during that wait, because an initiator may give up after a refused login. Then the
+    host has logged in again or waits (Linux: 2 s), and the rest is quick.
 
-    :raises DeadlineExceeded: it is read-only, on the LUN where it was.
+    :raises DeadlineExceeded: the host is read-only, on the LUN that it had.
     """
-    restrict(acl, hold)
-    _expel(acl, hold)
+    set_read_only(acl, hold)
+    _end_and_unmap(acl, hold)
 
 
-def restrict(acl: str, hold: Hold) -> None:
-    """Take write access away and keep reading; see ``close`` for what is promised.
+def set_read_only(acl: str, hold: Hold) -> None:
+    """Remove write access; the host may still read. It promises the same as ``close``.
 
-    The session is ended, because only so the kernel waits for the writes. The
-    host may log in again at once.
+    The session is ended, because only then the kernel waits for the writes. The
+    host may log in again immediately.
     """
     write(acl + "/tag", _FENCING)
     if mode(acl) is Mode.RW:
@@ -124,55 +124,55 @@ def restrict(acl: str, hold: Hold) -> None:
     _end_sessions(acl, hold)
 
 
-def exceeds(acl: str, wanted: Connector) -> bool:
-    """Whether write access is live, or being taken away, where none is wanted."""
+def allows_too_much(acl: str, wanted: Connector) -> bool:
+    """Whether write access is live, or being removed, although it is not wanted."""
     if wanted.mode is Mode.RW:
         return False
-    return mode(acl) is Mode.RW or look(acl + "/tag") == _FENCING
+    return mode(acl) is Mode.RW or read_or_empty(acl + "/tag") == _FENCING
 
 
-def misplaced(acl: str, lun: str) -> bool:
-    """Whether the host is given another LUN than this one."""
+def maps_other_lun(acl: str, lun: str) -> bool:
+    """Whether the ACL maps another LUN than this one."""
     if not os.access(acl, os.F_OK):
         return False
-    return bool(_leads_to(acl)) and not maps(acl, lun)
+    return bool(_mapped_lun_names(acl)) and not maps(acl, lun)
 
 
-def unguarded(acl: str, writers: str) -> bool:
-    """Whether a host that is write-protected has the writers' LUN all the same.
+def is_protected_only(acl: str, writers: str) -> bool:
+    """Whether a host has the writers' LUN, with write protection alone.
 
-    Write protection alone does not keep it from all that writes. While it is being
-    moved to the readers' LUN its writes are waited for.
+    Write protection does not block every command that writes. False while the host is
+    moved to the readers' LUN: then its writes are waited for.
     """
     return mode(acl) is Mode.RO and maps(acl, writers) and tag(acl) != _FENCING
 
 
 def maps(acl: str, lun: str) -> bool:
-    """Whether the host is given this LUN."""
-    return _leads_to(acl) == {os.path.basename(lun)}
+    """Whether the ACL maps this LUN."""
+    return _mapped_lun_names(acl) == {os.path.basename(lun)}
 
 
-def strays(acl: str) -> list[str]:
-    """Mapped LUNs that we never make: a second way to the same disk."""
+def extra_mapped_luns(acl: str) -> list[str]:
+    """Return mapped LUNs that lunshare never creates: a second path to the disk."""
     return [path for path in _mappings(acl) if not path.endswith("/lun_0")]
 
 
-def remove_strays(acl: str) -> None:
-    """Remove them; the sessions stay, for they hold the access that is wanted."""
-    for path in strays(acl):
-        if look(path + "/write_protect") == "0":
+def remove_extra_mapped_luns(acl: str) -> None:
+    """Remove them. The sessions stay: they have the wanted access."""
+    for path in extra_mapped_luns(acl):
+        if read_or_empty(path + "/write_protect") == "0":
             write(path + "/write_protect", "1")
         _unmap(path)
 
 
 def grant(acl: str, lun: str, wanted: Connector) -> list[str]:
-    """Make the access what is wanted, from whatever is there; return the changes.
+    """Apply the wanted access, from any live state; return the changes.
 
-    Nobody can log in before the LUN is mapped. Born read-only; write access comes
-    last and is read back.
+    The host cannot log in before the LUN is mapped. A mapped LUN starts read-only;
+    write access is set last and is read back.
     """
-    new = make(acl)
-    changes = [f"ACL of {wanted.initiator} made"] if new else []
+    new = create_object(acl)
+    changes = [f"ACL of {wanted.initiator} created"] if new else []
     if wanted.attachment_id != ("" if new else tag(acl)):
         write(acl + "/tag", wanted.attachment_id or _NOT_SET)
         changes.append(f"{wanted.initiator} tagged {wanted.attachment_id}")
@@ -190,21 +190,21 @@ def grant(acl: str, lun: str, wanted: Connector) -> list[str]:
 
 
 def remove(acl: str) -> None:
-    """Remove an ACL without sessions, whatever there is of it."""
+    """Remove an ACL without sessions, also an incomplete one."""
     for mapping in _mappings(acl):
         _unmap(mapping)
-    drop(acl)
+    remove_object(acl)
 
 
 def _authenticate(acl: str, auth: Auth | None, new: bool) -> list[str]:
-    """Set the credentials. The portal group asks for CHAP unless the ACL says no.
+    """Set the credentials. The portal group requires CHAP unless the ACL disables it.
 
-    So an ACL is born closed, and one without credentials lets nobody in.
+    So a new ACL, which has no credentials, refuses every login.
     """
     if auth is None:
-        changed = settle(acl + "/attrib/authentication", "0")
+        changed = write_if_different(acl + "/attrib/authentication", "0")
     else:
-        changed = not new and settle(acl + "/attrib/authentication", "-1")
+        changed = not new and write_if_different(acl + "/attrib/authentication", "-1")
         for name, value in (("userid", auth.username), ("password", auth.password)):
             path = f"{acl}/auth/{name}"
             if new or read(path) != value:
@@ -213,13 +213,13 @@ def _authenticate(acl: str, auth: Auth | None, new: bool) -> list[str]:
     return [f"credentials of {_host(acl)} set"] if changed and not new else []
 
 
-def _expel(acl: str, hold: Hold) -> None:
-    """End the sessions for good, then take the LUNs away.
+def _end_and_unmap(acl: str, hold: Hold) -> None:
+    """Refuse logins, end the sessions, then remove the mapped LUNs.
 
-    A login that was past its CHAP when the host was locked out ends up in a session
-    while the others are ended, so it is looked for again.
+    A login that had passed CHAP before logins were refused may become a session
+    meanwhile, so the sessions are checked again.
     """
-    _lock_out(acl)
+    _refuse_logins(acl)
     _end_sessions(acl, hold)
     while in_session(acl):
         _end_sessions(acl, hold)
@@ -227,45 +227,45 @@ def _expel(acl: str, hold: Hold) -> None:
         _unmap(mapping)
 
 
-def _lock_out(acl: str) -> None:
-    """Let nobody log in any more. A live session is not disturbed by that.
+def _refuse_logins(acl: str) -> None:
+    """Refuse every login. Live sessions continue.
 
-    The kernel wants both name and password (chap_server_open, 6.1 and 6.12).
+    The kernel requires both name and password (chap_server_open, 6.1 and 6.12).
     """
     write(acl + "/attrib/authentication", "1")
     write(acl + "/auth/userid", _NOT_SET)
 
 
 def _end_sessions(acl: str, hold: Hold) -> None:
-    """End the ACL's sessions; returns when what they had under way has landed.
+    """End the ACL's sessions; return when their commands in progress have landed.
 
-    The kernel passes over a session that is logging out by itself
-    (lio_tpg_close_session), so the ACL is asked as well: it names a session
-    until its commands are done. A later one has a higher number.
+    The kernel skips a session that is already logging out (lio_tpg_close_session).
+    So the ACL is read as well: it shows a session until its commands are done. A
+    later session has a higher number.
     """
     last, what = _session(acl), f"ending the sessions of {_host(acl)}"
-    hold.patiently(what, _change_depth, acl)
-    hold.until(what, lambda: not 0 < _session(acl) <= last)
+    hold.run_step(what, _change_depth, acl)
+    hold.wait_until(what, lambda: not 0 < _session(acl) <= last)
 
 
 def _change_depth(acl: str) -> None:
-    """Must be a real change, for only that ends sessions.
+    """Write another value, because only a real change ends sessions.
 
-    Its store takes the portal group's lock first, so it also waits for an
-    earlier one that a killed helper left in the kernel.
+    The write takes the portal group's lock first. So it also waits for an earlier
+    one that a killed helper left in the kernel.
     """
     path = acl + "/cmdsn_depth"
     write(path, "63" if read(path) == "64" else "64")
 
 
 def _session(acl: str) -> int:
-    """The number of the ACL's latest session; 0 when it has none."""
+    """Return the number of the ACL's latest session; 0 when it has none."""
     found = _SESSION.search(read(acl + "/info"))
     return int(found[1]) if found else 0
 
 
-def _leads_to(acl: str) -> set[str]:
-    """The names of the LUNs that the host's LUN 0 leads to: one, or none."""
+def _mapped_lun_names(acl: str) -> set[str]:
+    """Return the names of the LUNs that the host's LUN 0 maps: one, or none."""
     mapping = acl + "/lun_0"
     with contextlib.suppress(FileNotFoundError):
         return {os.path.basename(os.readlink(f"{mapping}/{_LINK}"))}
@@ -274,14 +274,14 @@ def _leads_to(acl: str) -> set[str]:
 
 
 def _map(acl: str, lun: str) -> None:
-    make(acl + "/lun_0")
+    create_object(acl + "/lun_0")
     os.symlink(lun, f"{acl}/lun_0/{_LINK}")
 
 
 def _unmap(mapping: str) -> None:
     for link in links(mapping):
         os.unlink(f"{mapping}/{link}")
-    drop(mapping)
+    remove_object(mapping)
 
 
 def _mappings(acl: str) -> list[str]:

@@ -1,16 +1,16 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""A volume's disk as the kernel's target core holds it: one backstore, or two.
+"""A volume's disk in the kernel's target core: one backstore, or two.
 
-Hosts that may write reach the disk through the writers' backstore. Hosts that may only
-read reach it through a second one, whose every command that changes or reserves
-something is switched off (docs/decisions/0013). A block device is iblock for writers
-and fileio with O_DIRECT for readers; a file is fileio twice, over one page cache.
+Hosts that may write use the writers' backstore. Hosts that may only read use a second
+one, in which every command that changes or reserves something is disabled
+(docs/decisions/0013). A block device is iblock for writers and fileio with O_DIRECT
+for readers. A file is fileio for both, over one page cache.
 
-A backstore lives below an HBA directory. Each of ours has its own, because
-rtslib and targetcli can read the tree only so; its number follows from the
-volume's id, so that nothing has to be searched. A number that is taken (once
-in a million at 2,000 volumes) is passed over for the next candidate.
+A backstore is below an HBA directory. Each backstore of lunshare has an HBA of its
+own, because rtslib and targetcli can read the tree only then. The HBA's number is
+computed from the volume's id, so that nothing has to be searched. If a number is in
+use (once in a million at 2,000 volumes), the next candidate is used.
 """
 
 from __future__ import annotations
@@ -28,25 +28,25 @@ from lunshare.drivers.errors import TargetFailed
 from lunshare.drivers.helper.lio import disk_paths
 from lunshare.drivers.helper.lio.configfs import (
     CORE,
-    drop,
-    look,
-    make,
+    create_object,
     names,
     read,
-    settle,
+    read_or_empty,
+    remove_object,
     write,
+    write_if_different,
 )
 from lunshare.drivers.values import Disk, DiskKind, Mode
 
 
 class Role(enum.StrEnum):
-    """Whom a backstore is for."""
+    """Which hosts a backstore is for."""
 
     WRITERS = "writers"
     READERS = "readers"
 
 
-#: Which backstore a host of each mode is given.
+#: Which backstore the hosts of each mode use.
 ROLES = {Mode.RW: Role.WRITERS, Mode.RO: Role.READERS}
 
 _PLUGINS = {
@@ -57,8 +57,8 @@ _PLUGINS = {
 }
 _SUFFIXES = {Role.WRITERS: "", Role.READERS: "-readers"}
 
-# The kernel keeps 32 bits of the number. rtslib-fb 2.2 hands out those below
-# 2**20, so ours never meet a backstore that targetcli makes.
+# The kernel stores 32 bits of the number. rtslib-fb 2.2 allocates those below 2**20,
+# so there is never a conflict with a backstore that targetcli creates.
 _FIRST, _END = 2**20, 2**31
 _CANDIDATES = 4
 
@@ -67,9 +67,9 @@ _SIZE = re.compile(r"  Size: (\d+)  Mode: ")
 # In iblock's info: "Major: 253 Minor: 3  CLAIMED: IBLOCK".
 _NUMBERS = re.compile(r"Major: (\d+) Minor: (\d+) ")
 
-# write_protect of a mapped LUN refuses WRITE, and lets through what carries no data
-# out: WRITE SAME with the iSCSI R flag, WRITE SAME(UNMAP=1), RESERVE(6), EXTENDED COPY
-# with this LUN as its destination (measured on 6.1 and 6.12).
+# write_protect of a mapped LUN refuses WRITE, and allows commands without data from
+# the host: WRITE SAME with the iSCSI R flag, WRITE SAME(UNMAP=1), RESERVE(6), EXTENDED
+# COPY with this LUN as its destination (measured on 6.1 and 6.12).
 _CLOSED = {
     "emulate_tpws": "0",
     "emulate_3pc": "0",
@@ -78,109 +78,116 @@ _CLOSED = {
     "emulate_caw": "0",
     "emulate_tpu": "0",
 }
-# A version before the readers' backstore switched emulate_3pc and emulate_tpws off.
+# A version without the readers' backstore disabled emulate_3pc and emulate_tpws.
 _OPEN = {"emulate_3pc": "1", "emulate_pr": "1", "emulate_caw": "1"}
 
 
 def name_of(volume_id: str, role: Role) -> str:
-    """What a backstore is called; rtslib wants a name of its own for each."""
+    """Return the name of a backstore; rtslib requires that each name is unique."""
     return f"volume-{volume_id}{_SUFFIXES[role]}"
 
 
-def identity(found: os.stat_result) -> str:
-    """Which disk is meant, whatever its path: a device's numbers, or a file's.
+def disk_identity(found: os.stat_result) -> str:
+    """Identify a disk independently of its path: by a device's or a file's numbers.
 
-    A device that LIO holds open keeps its numbers, and so does a mounted file
-    system; another one that gets the same path has others.
+    The numbers of a device that LIO has open do not change, nor those of a mounted
+    file system. Another disk that gets the same path has other numbers.
     """
     device = found.st_rdev or found.st_dev
     numbers = f"{os.major(device)}:{os.minor(device)}"
     return numbers if found.st_rdev else f"{numbers} {found.st_ino}"
 
 
-def held(path: str) -> str:
-    """The identity of the disk that a backstore holds open; empty when unknown.
+def live_identity(path: str) -> str:
+    """Return the identity of the disk that a backstore has open; empty when unknown.
 
-    iblock tells it. Of fileio the kernel tells only the path that it was given, so
-    ``build`` leaves it in the backstore's alias, a text that the kernel keeps for us.
+    iblock shows it. For fileio the kernel shows only the path that it got. So
+    ``create`` writes it into the backstore's alias, a text that the kernel stores.
     """
-    found = _NUMBERS.search(look(path + "/info"))
-    return f"{found[1]}:{found[2]}" if found else look(path + "/alias")
+    found = _NUMBERS.search(read_or_empty(path + "/info"))
+    return f"{found[1]}:{found[2]}" if found else read_or_empty(path + "/alias")
 
 
-def holds(path: str, wanted: str) -> bool:
-    """Whether a backstore holds the disk of that identity.
+def has_disk(path: str, wanted: str) -> bool:
+    """Whether a backstore has the disk of that identity open.
 
-    A file's of a version that left no identity is taken for the wanted one.
+    True for a file whose backstore was created by a version that wrote no identity.
     """
-    live = held(path)
-    return live == wanted or (not live and look(path + "/udev_path") != "")
+    live = live_identity(path)
+    return live == wanted or (not live and read_or_empty(path + "/udev_path") != "")
 
 
-def sound(path: str, volume_id: str, disk: Disk, role: Role, wanted: str) -> bool:
+def is_correct(path: str, volume_id: str, disk: Disk, role: Role, wanted: str) -> bool:
     """Whether a backstore is the wanted disk under the volume's own identity."""
     plugin = _PLUGINS[disk.kind, role]
     return (
-        holds(path, wanted)
+        has_disk(path, wanted)
         and os.path.basename(os.path.dirname(path)).startswith(plugin)
         and read(path + "/enable") == "1"
         and read(path + "/wwn/vpd_unit_serial").endswith(f": {volume_id}")
     )
 
 
-def mended(path: str, disk: Disk, role: Role) -> list[str]:
-    """Put a live backstore's attributes right; return what was wrong."""
+def repair(path: str, disk: Disk, role: Role) -> list[str]:
+    """Correct the attributes of a live backstore; return the changes."""
     changes = []
     for name, value in _attributes(path, role).items():
-        if settle(f"{path}/attrib/{name}", value):
+        if write_if_different(f"{path}/attrib/{name}", value):
             changes.append(f"{name} of the {role} set to {value}")
-    if settle(path + "/udev_path", disk.path):
+    if write_if_different(path + "/udev_path", disk.path):
         changes.append(f"path of the {role} set to {disk.path}")
     return changes
 
 
-def build(disk: Disk, role: Role) -> str:
-    """Make a backstore of a checked disk and return its path.
+def create(disk: Disk, role: Role) -> str:
+    """Create a backstore of a checked disk and return its path.
 
-    The disk is opened last but for its identity, which the kernel takes only
-    from an open one; nothing can reach it before it is linked to a target.
+    The kernel accepts the SCSI identity only for an open disk, so it is set after the
+    open. No host can reach the disk before the backstore is linked to a target.
 
-    :raises OSError: for one, EBUSY when something else holds the disk.
+    :raises OSError: for example EBUSY, when another user has the disk open.
     """
-    with disk_paths.opened(disk) as found, _openable(disk, role, found) as opened:
+    with (
+        disk_paths.open_disk(disk) as found,
+        _path_for_kernel(disk, role, found) as opened,
+    ):
         path = _place(disk.volume_id, role, _PLUGINS[disk.kind, role])
         os.mkdir(path)
         write(path + "/control", _control(disk, role, opened, found.stat.st_size))
-        write(path + "/alias", identity(found.stat))
-        # What it is known by from now on; the kernel only keeps this text.
+        write(path + "/alias", disk_identity(found.stat))
+        # The path to show from now on; the kernel only stores this text.
         write(path + "/udev_path", disk.path)
         write(path + "/enable", "1")
-        if held(path) != identity(found.stat):
+        if live_identity(path) != disk_identity(found.stat):
             raise OSError(errno.ESTALE, os.strerror(errno.ESTALE), disk.path)
     _identify(disk.volume_id, path)
-    if role is Role.WRITERS and found.stat.st_rdev and disk_paths.discards(found.stat):
+    if (
+        role is Role.WRITERS
+        and found.stat.st_rdev
+        and disk_paths.supports_discard(found.stat)
+    ):
         write(path + "/attrib/emulate_tpu", "1")
-    mended(path, disk, role)
+    repair(path, disk, role)
     return path
 
 
-def shows(path: str) -> int:
-    """How many bytes of a file hosts are told of."""
+def reported_size(path: str) -> int:
+    """Return the size in bytes that hosts see of a file."""
     found = _SIZE.search(read(path + "/info"))
     return int(found[1]) if found else 0
 
 
-def show(path: str, size: int) -> None:
-    """Tell hosts of a file's new size. A device tells of its own.
+def report_size(path: str, size: int) -> None:
+    """Set the size that hosts see of a file. The size of a device is always current.
 
-    fileio takes fd_dev_size of a live backstore and answers READ CAPACITY from
-    it (fd_set_configfs_dev_params, fd_get_blocks; tried on 6.1).
+    fileio accepts fd_dev_size for a live backstore and answers READ CAPACITY from it
+    (fd_set_configfs_dev_params, fd_get_blocks; tested on 6.1).
     """
     write(path + "/control", f"fd_dev_size={size}")
 
 
 def existing(volume_id: str, *roles: Role) -> Iterator[str]:
-    """Every backstore that carries the volume's name at a place of ours."""
+    """Yield every backstore of lunshare for the volume."""
     for role in roles or Role:
         for plugin in sorted(set(_PLUGINS.values())):
             for number in _numbers(volume_id, role):
@@ -190,20 +197,20 @@ def existing(volume_id: str, *roles: Role) -> Iterator[str]:
 
 
 def destroy(path: str) -> None:
-    """Remove a backstore that nothing is linked to, and its HBA if it is empty."""
-    drop(path)
+    """Remove a backstore that is not linked, and its HBA if it is empty."""
+    remove_object(path)
     with contextlib.suppress(OSError):
         os.rmdir(os.path.dirname(path))
 
 
 @contextlib.contextmanager
-def _openable(disk: Disk, role: Role, found: disk_paths.Found) -> Iterator[str]:
-    """The path for the kernel to open. A device under fileio gets a node of its own.
+def _path_for_kernel(disk: Disk, role: Role, found: disk_paths.Found) -> Iterator[str]:
+    """Yield the path for the kernel to open. A device in fileio gets a temporary node.
 
-    So fileio opens the very device that was looked at. And udev, which probes a
-    device once more when its node was open for writing and is closed (udev's option
-    "watch", set for each dm device), sees nothing: it would hold the disk while it is
-    removed (lvremove: "in use"), and read what tenants have on it.
+    So fileio opens exactly the device that was checked. And udev does not see it: udev
+    probes a device again when a node that was open for writing is closed (its option
+    "watch", set for each dm device). That would hold the disk while it is removed
+    (lvremove: "in use"), and read the tenants' data.
     """
     if disk.kind is DiskKind.FILE or role is Role.WRITERS:
         yield found.path
@@ -219,7 +226,7 @@ def _node(volume_id: str, device: int) -> int:
     """Open a block device by its numbers."""
     path = f"/dev/.lunshare-{volume_id}"
     with contextlib.suppress(FileNotFoundError):
-        os.unlink(path)  # a helper was killed here
+        os.unlink(path)  # from a helper that was killed here
     os.mknod(path, stat.S_IFBLK | 0o600, device)
     try:
         return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -228,11 +235,11 @@ def _node(volume_id: str, device: int) -> int:
 
 
 def _control(disk: Disk, role: Role, path: str, size: int) -> str:
-    """What the kernel makes the backstore of.
+    """Return the parameters of the backstore.
 
-    fd_async_io reads with O_DIRECT (4.20 and later): a device's page cache does not
-    see what iblock writes. A file's is the one that both of its backstores use, and
-    O_DIRECT asks some file systems for more than 512 bytes at a time.
+    fd_async_io reads with O_DIRECT (4.20 and later), because a device's page cache
+    does not have what iblock writes. Both backstores of a file share its page cache,
+    and with O_DIRECT some file systems require more than 512 bytes at a time.
     """
     if disk.kind is DiskKind.FILE:
         return f"fd_dev_name={path},fd_dev_size={size}"
@@ -244,14 +251,14 @@ def _control(disk: Disk, role: Role, path: str, size: int) -> str:
 def _attributes(path: str, role: Role) -> Mapping[str, str]:
     if role is Role.READERS:
         return _CLOSED
-    # Both are discards: what the device can do was found out when it was opened.
+    # Both are discards; the kernel detected the device's support when it was opened.
     return _OPEN | {"emulate_tpws": read(path + "/attrib/emulate_tpu")}
 
 
 def _identify(volume_id: str, path: str) -> None:
-    """Give the LUN a name of its own that survives everything we do to it.
+    """Set the LUN's SCSI identity, which stays the same for the life of the volume.
 
-    Both backstores have the same one. VMware tells LUNs apart by the first 8
+    Both backstores have the same one. VMware distinguishes LUNs by the first 8
     characters of the product.
     """
     write(path + "/wwn/vendor_id", "lunshare")
@@ -262,12 +269,12 @@ def _identify(volume_id: str, path: str) -> None:
 def _place(volume_id: str, role: Role, plugin: str) -> str:
     for number in _numbers(volume_id, role):
         hba = f"{CORE}/{plugin}_{number}"
-        if make(hba) or not _occupied(hba):
+        if create_object(hba) or not _is_occupied(hba):
             return f"{hba}/{name_of(volume_id, role)}"
-    raise TargetFailed(volume_id, "every HBA number for its backstore is taken")
+    raise TargetFailed(volume_id, "every HBA number for its backstore is in use")
 
 
-def _occupied(hba: str) -> bool:
+def _is_occupied(hba: str) -> bool:
     return any(name not in ("hba_info", "hba_mode") for name in names(hba))
 
 

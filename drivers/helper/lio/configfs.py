@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""The few calls that configfs knows, each as thin as it can be.
+"""Plain calls on configfs.
 
-An attribute is read and written whole, in one system call; a directory is an
-object of the kernel's; a symbolic link is a relation. All raise OSError.
+An attribute is read and written completely, in one system call. A directory is an
+object in the kernel. A symbolic link is a relation. All functions raise OSError.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 def read(path: str) -> str:
-    """An attribute's text without the newline at its end."""
+    """Return the text of an attribute without the newline at its end."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         return os.read(descriptor, _PAGE).decode(errors="replace").rstrip("\n")
@@ -28,8 +28,8 @@ def read(path: str) -> str:
         os.close(descriptor)
 
 
-def look(path: str) -> str:
-    """As ``read``; an empty text when the object is not there."""
+def read_or_empty(path: str) -> str:
+    """Return the same as ``read``; an empty text when the object does not exist."""
     try:
         return read(path)
     except FileNotFoundError:
@@ -37,7 +37,7 @@ def look(path: str) -> str:
 
 
 def write(path: str, value: str) -> None:
-    """Set an attribute; no newline is added, for CHAP values would keep it."""
+    """Set an attribute. No newline is added: it would become part of a CHAP value."""
     descriptor = os.open(path, os.O_WRONLY)
     try:
         os.write(descriptor, value.encode())
@@ -48,16 +48,16 @@ def write(path: str, value: str) -> None:
         os.close(descriptor)
 
 
-def settle(path: str, value: str) -> bool:
-    """Set an attribute unless it has this value; say whether it was set."""
+def write_if_different(path: str, value: str) -> bool:
+    """Set an attribute unless it has this value; return whether it was set."""
     if read(path) == value:
         return False
     write(path, value)
     return True
 
 
-def make(path: str) -> bool:
-    """Make an object; say whether it is new."""
+def create_object(path: str) -> bool:
+    """Create an object; return whether it is new."""
     try:
         os.mkdir(path)
     except FileExistsError:
@@ -65,14 +65,14 @@ def make(path: str) -> bool:
     return True
 
 
-def drop(path: str) -> None:
-    """Remove an object if it is there."""
+def remove_object(path: str) -> None:
+    """Remove an object if it exists."""
     with contextlib.suppress(FileNotFoundError):
         os.rmdir(path)
 
 
 def links(path: str) -> list[str]:
-    """The names of the relations below an object; none when it is not there."""
+    """Return the names of the links below an object; none when it does not exist."""
     try:
         with os.scandir(path) as entries:
             return [entry.name for entry in entries if entry.is_symlink()]
@@ -81,7 +81,7 @@ def links(path: str) -> list[str]:
 
 
 def names(path: str) -> list[str]:
-    """What a directory holds; nothing when it is not there."""
+    """Return the names in a directory; none when it does not exist."""
     try:
         return os.listdir(path)
     except FileNotFoundError:

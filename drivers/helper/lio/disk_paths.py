@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which paths may be exported: the volume's own disk, and nothing else of the node.
 
-The daemon names the path, and the daemon may have been taken over. So a path
-must carry the volume's own id, and must be what it says it is.
+The daemon sends the path, and an attacker may have the daemon's user. So a path must
+have the volume's own id in it, and what is at the path must be of the stated kind.
 """
 
 from __future__ import annotations
@@ -18,30 +18,30 @@ from dataclasses import dataclass
 from lunshare.drivers.errors import TargetFailed
 from lunshare.drivers.helper.nfs import mounts
 from lunshare.drivers.helper.nfs.mounts import KERNEL, Mount, Mounts
-from lunshare.drivers.helper.served import POINT, doubled, group_of
+from lunshare.drivers.helper.served import POINT, double_hyphens, group_of
 from lunshare.drivers.values import Disk, DiskKind
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What is at a disk's path. ``path`` leads the kernel to this very thing."""
+    """What is at a disk's path. The kernel opens exactly this one by ``path``."""
 
     path: str
     stat: os.stat_result
 
 
 @contextlib.contextmanager
-def opened(disk: Disk, mounts: Mounts = KERNEL) -> Iterator[Found]:
-    """Find what is at ``disk.path``, if the volume's export may open it.
+def open_disk(disk: Disk, mounts: Mounts = KERNEL) -> Iterator[Found]:
+    """Open what is at ``disk.path``, if the volume's export may use it.
 
-    Whether its group or directory is served at all, ``served`` has seen before.
+    The caller has checked already that its group or directory is served (``served``).
 
-    The kernel opens a path once more. A file's directories may be others' to
-    change, its server's for one, so the kernel gets the descriptor that was
-    looked at, as a path of this process; it holds while the block lasts.
+    The kernel opens a path a second time. The directories of a file may be changed by
+    others, such as an NFS server. So the kernel gets the checked descriptor, as a
+    path of this process, which is valid until the ``with`` block ends.
 
-    :raises TargetFailed: it is of another form, another volume's, missing, or
-        not the block device or regular file that it should be.
+    :raises TargetFailed: the path has another form, or is another volume's, or is
+        missing, or is not the expected block device or regular file.
     """
     if disk.kind is DiskKind.BLOCK:
         yield Found(disk.path, _block(disk))
@@ -53,14 +53,14 @@ def opened(disk: Disk, mounts: Mounts = KERNEL) -> Iterator[Found]:
         os.close(file)
 
 
-def checked(disk: Disk) -> os.stat_result:
-    """Return what is at ``disk.path``; raises as ``opened`` does."""
-    with opened(disk) as found:
+def check(disk: Disk) -> os.stat_result:
+    """Return the stat of what is at ``disk.path``; raises as ``open_disk``."""
+    with open_disk(disk) as found:
         return found.stat
 
 
-def discards(found: os.stat_result) -> bool:
-    """Whether the block device can forget blocks, as UNMAP needs it to."""
+def supports_discard(found: os.stat_result) -> bool:
+    """Whether the block device supports discard, which UNMAP needs."""
     device = f"{os.major(found.st_rdev)}:{os.minor(found.st_rdev)}"
     path = f"/sys/dev/block/{device}/queue/discard_max_bytes"
     try:
@@ -77,22 +77,22 @@ def _block(disk: Disk) -> os.stat_result:
         raise _refused(disk, f"a block device is /dev/GROUP/{name}")
     found = _stat(disk)
     if not stat.S_ISBLK(found.st_mode):
-        raise _refused(disk, "it is no block device")
-    kernel = kernel_name(found)
-    wanted = f"{doubled(group)}-{doubled(name)}"
+        raise _refused(disk, "it is not a block device")
+    kernel = device_mapper_name(found)
+    wanted = f"{double_hyphens(group)}-{double_hyphens(name)}"
     if kernel != wanted:
         raise _refused(disk, f"device-mapper calls it {kernel!r}, not {wanted!r}")
     return found
 
 
 def _file(disk: Disk, kernel: Mounts) -> int:
-    """Open a file by its name in its directory; no link is followed on the way."""
+    """Open a file by its name in its directory, without following links."""
     form = rf"volume-{disk.volume_id}(\.[A-Za-z0-9_.-]+)?"
     above, name = os.path.split(disk.path)
     if not re.fullmatch(form, name):
         raise _refused(disk, f"a file's name is volume-{disk.volume_id}")
     try:
-        directory = mounts.directory(above)
+        directory = mounts.open_directory(above)
         try:
             _need_share(disk, directory, kernel.find(above))
             return _regular(disk, directory, name)
@@ -103,15 +103,15 @@ def _file(disk: Disk, kernel: Mounts) -> int:
 
 
 def _need_share(disk: Disk, directory: int, mount: Mount | None) -> None:
-    """A share's directory is one only while the share is mounted on it."""
+    """Check that a share is mounted, if the directory is a share's mount point."""
     if not re.fullmatch(f".*/{POINT}", os.path.dirname(disk.path)):
         return
     if mount is None or os.fstat(directory).st_dev != mount.device:
-        raise _refused(disk, "no NFS share is mounted there")
+        raise _refused(disk, "an NFS share is not mounted there")
 
 
 def _regular(disk: Disk, directory: int, name: str) -> int:
-    # Looked at first, for opening some devices does something.
+    # Checked before the open, because opening some devices has an effect.
     _need_regular(disk, os.stat(name, dir_fd=directory, follow_symlinks=False))
     flags = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     file = os.open(name, flags, dir_fd=directory)
@@ -125,11 +125,11 @@ def _regular(disk: Disk, directory: int, name: str) -> int:
 
 def _need_regular(disk: Disk, found: os.stat_result) -> None:
     if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1:
-        raise _refused(disk, "it is no regular file with one name")
+        raise _refused(disk, "it is not a regular file with one name")
 
 
-def kernel_name(found: os.stat_result) -> str:
-    """What device-mapper calls a block device; a stale link in /dev cannot lie."""
+def device_mapper_name(found: os.stat_result) -> str:
+    """Return a device's name in device-mapper: a link in /dev may be stale."""
     device = f"{os.major(found.st_rdev)}:{os.minor(found.st_rdev)}"
     try:
         with open(f"/sys/dev/block/{device}/dm/name", encoding="utf-8") as name:

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""``lunshare-helper exports``: what this node exports, and a way to end it.
+"""``lunshare-helper exports``: list and remove the exports of this node.
 
-For root, while the daemon is down or gone for good: it asks the helper that runs. A
-running daemon makes again what its database wants.
+For root, while the daemon is stopped or uninstalled. It sends requests to the running
+helper. A running daemon creates again what its database wants.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from lunshare.drivers.errors import DriverError, InvalidValue
 from lunshare.drivers.protocol import frames
 from lunshare.drivers.values import volume_uuid
 
-# As the lio_deadline that a daemon has by default: a session's writes have to land.
+# The default of the daemon's lio_deadline: the writes of a session have to land.
 _SECONDS = 30.0
 
 Export = dict[str, Any]
 
 
 def main(argv: Sequence[str]) -> int:
-    """List, or remove; without --yes only say what would be removed."""
+    """List exports, or remove them; without --yes only show what would be removed."""
     asked = _parser().parse_args(argv)
     try:
         with _connected(asked.socket) as helper:

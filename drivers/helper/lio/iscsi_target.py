@@ -2,12 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """One volume's iSCSI target: its portal group, its LUNs, its portals.
 
-It is enabled last. So an enabled target is a finished one, and whatever is
-not enabled or not of the wanted disk is taken down and built anew.
+It is enabled last. So an enabled target is complete. A target that is not enabled, or
+that exports another disk, is removed and created again.
 
-LUN 0 of the portal group is the writers'. LUN 1, the readers', is there from the
-first read-only host on; its link is made last, so that a linked one is a finished
-one. A host sees neither number: its ACL maps its own one of the two as LUN 0.
+LUN 0 of the portal group is the writers'. LUN 1, the readers', is created with the
+first read-only host. Its link is created last, so a linked LUN is complete. Hosts do
+not see these numbers: an ACL maps one of the two as LUN 0.
 """
 
 from __future__ import annotations
@@ -23,20 +23,19 @@ from lunshare.drivers.helper.lio.backstores import Role
 from lunshare.drivers.helper.lio.configfs import (
     CORE,
     ISCSI,
-    drop,
+    create_object,
     links,
-    look,
-    make,
     names,
-    settle,
+    read_or_empty,
+    remove_object,
     write,
+    write_if_different,
 )
 from lunshare.drivers.helper.named_locks import Hold
 from lunshare.drivers.values import Connector, Disk, DiskKind, Portal
 
-# Nobody without an ACL sees or reaches anything, and a mapped LUN is born
-# read-only. CHAP is asked for unless an ACL says no, so that an ACL that is
-# half made lets nobody in.
+# A host without an ACL sees and reaches nothing, and a new mapped LUN is read-only.
+# CHAP is required unless an ACL disables it, so an incomplete ACL refuses every login.
 _ATTRIBUTES = {
     "generate_node_acls": "0",
     "demo_mode_discovery": "0",
@@ -46,10 +45,10 @@ _ATTRIBUTES = {
     "authentication": "1",
 }
 
-# While the last portal of an address goes away its socket is still bound, and one
-# made just then is refused: kernel_bind() -98 in the kernel's log, EINVAL to us
-# (6.1: iscsit_get_np passes over what is shutting down).
-_GOING_SECONDS, _PAUSE_SECONDS = 3.0, 0.01
+# While the last portal of an address shuts down, its socket is still bound, and a new
+# portal is refused: kernel_bind() -98 in the kernel's log, EINVAL from mkdir (6.1:
+# iscsit_get_np skips a portal that is shutting down).
+_SHUTDOWN_SECONDS, _PAUSE_SECONDS = 3.0, 0.01
 
 
 _LUNS = {Role.WRITERS: "lun_0", Role.READERS: "lun_1"}
@@ -66,33 +65,33 @@ class Target:
         self.group = self.path + "/tpgt_1"
 
     def lun(self, role: Role) -> str:
-        """Where the LUN of the writers or of the readers is."""
+        """Return the path of the writers' or the readers' LUN."""
         return f"{self.group}/lun/{_LUNS[role]}"
 
     def lun_of(self, connector: Connector) -> str:
-        """Where the LUN is that a host may be given."""
+        """Return the path of the LUN for the mode of a connector."""
         return self.lun(backstores.ROLES[connector.mode])
 
-    def linked(self, role: Role) -> str:
-        """The backstore's directory as one goes there through the LUN."""
+    def backstore_link(self, role: Role) -> str:
+        """Return the path of the backstore through the LUN's link."""
         return f"{self.lun(role)}/{self.name}"
 
     def acl(self, initiator: str) -> str:
-        """Where the ACL of an initiator is."""
+        """Return the path of an initiator's ACL."""
         return f"{self.group}/acls/{initiator}"
 
     def acls(self) -> list[str]:
-        """The initiators that have an ACL."""
+        """Return the initiators that have an ACL."""
         return names(self.group + "/acls")
 
     def enabled(self) -> bool:
-        """Whether hosts can log in: the last thing that is done to a target."""
-        return look(self.group + "/enable") == "1"
+        """Whether hosts can log in. A target is enabled last."""
+        return read_or_empty(self.group + "/enable") == "1"
 
     def backstore(self, role: Role) -> str | None:
-        """The backstore that a LUN leads to."""
+        """Return the path of the backstore that a LUN is linked to, or None."""
         try:
-            where = os.readlink(self.linked(role))
+            where = os.readlink(self.backstore_link(role))
         except OSError:
             return None
         hba, name = where.rsplit("/", 2)[1:]
@@ -100,8 +99,8 @@ class Target:
         return f"{CORE}/{hba}/{name}" if name == wanted else None
 
 
-def look_at(disk: Disk, hold: Hold) -> os.stat_result | None:
-    """What is at the disk's path now; None when a device is missing.
+def stat_disk(disk: Disk, hold: Hold) -> os.stat_result | None:
+    """Return the stat of what is at the disk's path; None when a device is missing.
 
     A device's path is in devtmpfs, where nothing hangs.
 
@@ -109,105 +108,111 @@ def look_at(disk: Disk, hold: Hold) -> os.stat_result | None:
     :raises DeadlineExceeded: the file's server does not answer.
     """
     if disk.kind is DiskKind.FILE:
-        return examine(disk, hold)
+        return check_disk(disk, hold)
     try:
         return os.stat(disk.path)
     except OSError:
         return None
 
 
-def finished(target: Target, wanted: str) -> bool:
-    """Whether the target was built to its end, for the disk of that identity."""
-    return target.enabled() and backstores.holds(target.linked(Role.WRITERS), wanted)
+def is_complete(target: Target, wanted: str) -> bool:
+    """Whether the target is complete, for the disk of that identity."""
+    return target.enabled() and backstores.has_disk(
+        target.backstore_link(Role.WRITERS), wanted
+    )
 
 
-def exports(target: Target, disk: Disk, wanted: str) -> bool:
-    """Whether the target is finished and leads to the wanted disk."""
-    return target.enabled() and _leads(target, disk, Role.WRITERS, wanted)
+def exports_disk(target: Target, disk: Disk, wanted: str) -> bool:
+    """Whether the target is complete and exports the wanted disk."""
+    return target.enabled() and _lun_has_disk(target, disk, Role.WRITERS, wanted)
 
 
-def build(target: Target, disk: Disk, portals: Iterable[Portal], hold: Hold) -> str:
-    """Make the target from nothing, all but its ACLs; it is not enabled yet.
+def create(target: Target, disk: Disk, portals: Iterable[Portal], hold: Hold) -> str:
+    """Create the target without its ACLs; it is not enabled yet.
 
-    Returns the writers' backstore. Its LUN is linked by ``link``.
+    Returns the writers' backstore. ``link_lun`` links its LUN.
     """
-    path = _opened(disk, Role.WRITERS, hold)
+    path = _create_backstore(disk, Role.WRITERS, hold)
     os.mkdir(target.path)
     os.mkdir(target.group)
     for name, value in _ATTRIBUTES.items():
         write(f"{target.group}/attrib/{name}", value)
     for portal in portals:
-        _listen(f"{target.group}/np/{portal}")
+        _create_portal(f"{target.group}/np/{portal}")
     return path
 
 
-def link(target: Target, role: Role, path: str) -> None:
-    """Lead a LUN to its backstore."""
-    make(target.lun(role))
-    os.symlink(path, target.linked(role))
+def link_lun(target: Target, role: Role, path: str) -> None:
+    """Link a LUN to its backstore."""
+    create_object(target.lun(role))
+    os.symlink(path, target.backstore_link(role))
 
 
-def serve_readers(
+def create_readers_lun(
     target: Target, disk: Disk, wanted: str, every: bool, hold: Hold
 ) -> list[str]:
-    """Make the readers' LUN unless it is there; return what was changed.
+    """Create the readers' LUN unless it exists; return the changes.
 
-    ``every``: whether each host of the target may be touched for it.
+    ``every`` is whether all hosts of the target may be affected.
 
-    :raises TargetFailed: it leads to another disk, and not every host may be touched.
+    :raises TargetFailed: it has another disk, and not all hosts may be affected.
     """
-    if every and _leads(target, disk, Role.READERS, wanted):
+    if every and _lun_has_disk(target, disk, Role.READERS, wanted):
         return []
-    if not every and look(target.linked(Role.READERS) + "/alias") == wanted:
+    if (
+        not every
+        and read_or_empty(target.backstore_link(Role.READERS) + "/alias") == wanted
+    ):
         return []
     if not every and links(target.lun(Role.READERS)):
         raise TargetFailed(
-            target.volume_id, "its readers' LUN is to be made anew, by a reconcile"
+            target.volume_id, "its readers' LUN is outdated; a reconcile replaces it"
         )
-    changes = dismiss_readers(target, hold)
-    link(target, Role.READERS, _opened(disk, Role.READERS, hold))
-    return [*changes, f"readers' LUN of {target.name} made"]
+    changes = remove_readers_lun(target, hold)
+    link_lun(target, Role.READERS, _create_backstore(disk, Role.READERS, hold))
+    return [*changes, f"readers' LUN of {target.name} created"]
 
 
-def dismiss_readers(target: Target, hold: Hold) -> list[str]:
-    """Take the readers' LUN away, and each host from it; return what was changed."""
+def remove_readers_lun(target: Target, hold: Hold) -> list[str]:
+    """Remove the readers' LUN, after its hosts; return the changes."""
     lun = target.lun(Role.READERS)
     found = os.path.isdir(lun)
     if found:
         for initiator in target.acls():
             if acls.maps(target.acl(initiator), lun):
-                acls.displace(target.acl(initiator), hold)
-        _drop_lun(lun)
+                acls.evict(target.acl(initiator), hold)
+        _remove_lun(lun)
     for path in backstores.existing(target.volume_id, Role.READERS):
-        hold.patiently(f"closing {path}", backstores.destroy, path)
+        hold.run_step(f"closing {path}", backstores.destroy, path)
         found = True
     return [f"readers' LUN of {target.name} removed"] if found else []
 
 
-def grow(target: Target, disk: Disk, found: os.stat_result | None) -> list[str]:
-    """Show hosts the size that a file has now; they see it when they ask again."""
+def refresh_sizes(
+    target: Target, disk: Disk, found: os.stat_result | None
+) -> list[str]:
+    """Update the size of a file; a host sees it when it rescans."""
     if disk.kind is not DiskKind.FILE or found is None:
         return []
     changes = []
     for role in Role:
         path = target.backstore(role)
-        if path and backstores.shows(path) < min(disk.size, found.st_size):
-            backstores.show(path, found.st_size)
+        if path and backstores.reported_size(path) < min(disk.size, found.st_size):
+            backstores.report_size(path, found.st_size)
             changes.append(
-                f"disk of {target.name} shown to {role} with {found.st_size} bytes"
+                f"size of {target.name} for {role} set to {found.st_size} bytes"
             )
     return changes
 
 
-def examine(disk: Disk, hold: Hold) -> os.stat_result:
-    """Whether the disk may be exported, as ``disk_paths.checked``, and what it is.
+def check_disk(disk: Disk, hold: Hold) -> os.stat_result:
+    """Check whether the disk may be exported, and return its stat.
 
+    :raises TargetFailed: as ``disk_paths.check``.
     :raises DeadlineExceeded: its server does not answer.
     """
     found: list[os.stat_result] = []
-    hold.patiently(
-        f"looking at {disk.path}", lambda: found.append(disk_paths.checked(disk))
-    )
+    hold.run_step(f"checking {disk.path}", lambda: found.append(disk_paths.check(disk)))
     return found[0]
 
 
@@ -216,61 +221,64 @@ def enable(target: Target) -> None:
     write(target.group + "/enable", "1")
 
 
-def mend(target: Target, disk: Disk, portals: Iterable[Portal]) -> list[str]:
-    """Put a live target's attributes and portals right, and disturb no session.
+def repair(target: Target, disk: Disk, portals: Iterable[Portal]) -> list[str]:
+    """Correct a live target's attributes and portals, without affecting sessions.
 
-    Every read-only host has left the writers' LUN, whose commands are all switched on.
+    Call it when no read-only host has the writers' LUN, which allows every command.
     """
     changes = []
     for name, value in _ATTRIBUTES.items():
-        if settle(f"{target.group}/attrib/{name}", value):
+        if write_if_different(f"{target.group}/attrib/{name}", value):
             changes.append(f"{name} set to {value}")
     for role in Role:
         path = target.backstore(role)
-        changes += backstores.mended(path, disk, role) if path else []
+        changes += backstores.repair(path, disk, role) if path else []
     wanted = {str(portal) for portal in portals}
     for name in set(names(target.group + "/np")) - wanted:
-        drop(f"{target.group}/np/{name}")
+        remove_object(f"{target.group}/np/{name}")
         changes.append(f"portal {name} removed")
     for name in sorted(wanted):
-        if _listen(f"{target.group}/np/{name}"):
-            changes.append(f"portal {name} made")
+        if _create_portal(f"{target.group}/np/{name}"):
+            changes.append(f"portal {name} created")
     return changes
 
 
 def teardown(target: Target, hold: Hold) -> list[str]:
-    """Take away the target and its backstores, whatever there is of them.
+    """Remove the target and its backstores, also incomplete ones.
 
-    Every access is shut before the first session is ended, for the kernel ends
-    them one after the other, and one may wait for a hung disk. Every session is
-    ended and its writes have landed when this returns. The count of sessions is
-    asked as well: it also holds those that were already closing by themselves,
-    which the kernel's own wait passes over.
+    Every access is write-protected before the first session is ended: the kernel ends
+    them one after the other, and one may wait for a hung disk. When this returns,
+    every session is ended and its writes have landed. The count of sessions is checked
+    as well: it includes sessions that were already closing, which the kernel's own wait
+    skips.
 
-    :raises DeadlineExceeded: no host can log in any more, but writes that were
-        under way may still land.
+    :raises DeadlineExceeded: no host can log in any more, but writes in progress may
+        still land.
     """
     changes = []
     if os.path.isdir(target.path):
         for initiator in target.acls():
-            acls.shut(target.acl(initiator))
+            acls.write_protect(target.acl(initiator))
         if target.enabled():
-            hold.patiently(f"ending the sessions of {target.name}", _disable, target)
-        hold.until(f"the end of the sessions of {target.name}", lambda: _idle(target))
-        _dismantle(target)
+            hold.run_step(f"ending the sessions of {target.name}", _disable, target)
+        hold.wait_until(
+            f"the end of the sessions of {target.name}",
+            lambda: _has_no_sessions(target),
+        )
+        _remove_objects(target)
         changes.append(f"target of {target.name} removed")
     for path in backstores.existing(target.volume_id):
-        hold.patiently(f"closing {path}", backstores.destroy, path)
+        hold.run_step(f"closing {path}", backstores.destroy, path)
         changes.append(f"backstore of {target.name} removed")
     return changes
 
 
-def _listen(portal: str) -> bool:
-    """Make a portal; whether it was missing. Waits for one that is going away."""
-    until = time.monotonic() + _GOING_SECONDS
+def _create_portal(portal: str) -> bool:
+    """Create a portal; return whether it is new. Wait while an old one shuts down."""
+    until = time.monotonic() + _SHUTDOWN_SECONDS
     while True:
         try:
-            return make(portal)
+            return create_object(portal)
         except OSError as error:
             if error.errno != errno.EINVAL or time.monotonic() > until:
                 raise
@@ -281,39 +289,39 @@ def _disable(target: Target) -> None:
     write(target.group + "/enable", "0")
 
 
-def _idle(target: Target) -> bool:
+def _has_no_sessions(target: Target) -> bool:
     path = target.path + "/fabric_statistics/iscsi_instance/sessions"
-    return look(path) in ("", "0")
+    return read_or_empty(path) in ("", "0")
 
 
-def _dismantle(target: Target) -> None:
+def _remove_objects(target: Target) -> None:
     for initiator in target.acls():
         acls.remove(target.acl(initiator))
     for portal in names(target.group + "/np"):
-        drop(f"{target.group}/np/{portal}")
+        remove_object(f"{target.group}/np/{portal}")
     for lun in names(target.group + "/lun"):
-        _drop_lun(f"{target.group}/lun/{lun}")
-    drop(target.group)
-    drop(target.path)
+        _remove_lun(f"{target.group}/lun/{lun}")
+    remove_object(target.group)
+    remove_object(target.path)
 
 
-def _drop_lun(lun: str) -> None:
+def _remove_lun(lun: str) -> None:
     for name in links(lun):
         os.unlink(f"{lun}/{name}")
-    drop(lun)
+    remove_object(lun)
 
 
-def _leads(target: Target, disk: Disk, role: Role, wanted: str) -> bool:
+def _lun_has_disk(target: Target, disk: Disk, role: Role, wanted: str) -> bool:
     path = target.backstore(role)
-    return path is not None and backstores.sound(
+    return path is not None and backstores.is_correct(
         path, target.volume_id, disk, role, wanted
     )
 
 
-def _opened(disk: Disk, role: Role, hold: Hold) -> str:
-    """A new backstore; its opening may wait for the disk."""
+def _create_backstore(disk: Disk, role: Role, hold: Hold) -> str:
+    """Create a backstore; this may wait for the disk."""
     built: list[str] = []
-    hold.patiently(
-        f"opening {disk.path}", lambda: built.append(backstores.build(disk, role))
+    hold.run_step(
+        f"opening {disk.path}", lambda: built.append(backstores.create(disk, role))
     )
     return built[0]

@@ -2,15 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Persistent reservations that outlive the target (SPC's APTPL bit).
 
-The kernel writes the registrations of a volume to ``DBROOT/pr/aptpl_SERIAL`` when a
-host has asked for that, and never reads them. So they are fed to a new backstore
-before it is linked, which is the only time that the kernel takes them; each is live
+When a host has requested it, the kernel writes the registrations of a volume to
+``DBROOT/pr/aptpl_SERIAL``. The kernel never reads this file. So the helper passes them
+to a new backstore before it is linked: the kernel accepts them only then. Each is live
 again as soon as its host's LUN is mapped.
 
-The kernel does not write that file when a host loses its LUN, though its keys are gone
-then (6.1). Another process may not write it either: the kernel may be writing. So a
-host that has left is noted in a file beside it, with the time of the kernel's last
-write: what that write says of the host is void, and what a later one says is not.
+When a host loses its LUN, its keys are gone, but the kernel does not update that file
+(6.1). Another process must not write it, because the kernel may be writing. So a host
+that was removed is recorded in a second file, with the time of the kernel's last
+write: the host's entries of that write are void, those of a later write are valid.
 """
 
 from __future__ import annotations
@@ -38,17 +38,18 @@ _WORD = re.compile(
     "|res_scope|res_all_tg_pt|mapped_lun|target_fabric|target_node|tpgt|port_rtpi"
     "|target_lun)=([^,\\s]+)"
 )
-# Nobody has more than one mapped LUN, and it leads to the writers' LUN.
+# A host that reserves has one mapped LUN, and it maps the writers' LUN.
 _PLACE = {"mapped_lun": "0", "target_lun": "0", "tpgt": "1"}
 
 Entry = Mapping[str, str]
 
 
-def durable(database: str) -> None:
-    """Have the kernel's files written through to the medium, where that is offered.
+def make_durable(database: str) -> None:
+    """Make the kernel's files synchronous, where the file system supports it.
 
-    It answers PR OUT when the page cache has them (__core_scsi3_write_aptpl_to_file,
-    6.1); a file in a synchronous directory (chattr +S, as ext4 has it) is synchronous.
+    The kernel answers PR OUT when they are in the page cache
+    (__core_scsi3_write_aptpl_to_file, 6.1). A new file in a synchronous directory
+    (chattr +S, ext4 for one) is synchronous.
     """
     path = f"{database}/pr"
     with contextlib.ExitStack() as stack:
@@ -66,16 +67,16 @@ def durable(database: str) -> None:
 def restore(
     target: Target, backstore: str, writers: Collection[str] | None
 ) -> list[str]:
-    """Feed what is saved to a backstore that no LUN leads to; return what came back.
+    """Pass saved registrations to a backstore that is not linked; return the changes.
 
-    ``writers``: every host that may write; others' registrations are void from now on.
-    None: not all are known, so a registration waits in the kernel for its host.
+    ``writers`` are all hosts that may write; registrations of others become void.
+    With None not all are known, so each registration waits in the kernel for its host.
     """
     changes = []
     for entry in _valid(target):
         host = entry["initiator_node"]
         if writers is not None and host not in writers:
-            strike(target, host)
+            void_saved(target, host)
             continue
         words = ",".join(f"{name}={value}" for name, value in entry.items())
         write(backstore + "/pr/res_aptpl_metadata", words)
@@ -83,8 +84,8 @@ def restore(
     return changes
 
 
-def strike(target: Target, initiator: str) -> None:
-    """A host has lost its LUN: what is saved of it until now is void."""
+def void_saved(target: Target, initiator: str) -> None:
+    """Record that a host has lost its LUN: its saved registrations are void."""
     path = _path(target)
     with contextlib.suppress(FileNotFoundError):
         when = os.stat(path).st_mtime_ns
@@ -92,8 +93,8 @@ def strike(target: Target, initiator: str) -> None:
             _append(_notes(path), f"{when} {initiator}\n")
 
 
-def forget(target: Target) -> None:
-    """The volume has no host any more."""
+def delete_saved(target: Target) -> None:
+    """Delete the saved registrations of a volume that has no host any more."""
     path = _path(target)
     for each in (path, _notes(path)):
         with contextlib.suppress(FileNotFoundError):
@@ -101,21 +102,21 @@ def forget(target: Target) -> None:
 
 
 def _valid(target: Target) -> Iterator[Entry]:
-    """What the kernel has written of this target, but for hosts that left since."""
+    """Yield the saved registrations of this target that are not void."""
     path = _path(target)
     try:
         when, entries = os.stat(path).st_mtime_ns, _entries(path)
     except FileNotFoundError:
         return
-    void = _struck(path, when)
+    void = _void_hosts(path, when)
     wanted = {**_PLACE, "target_node": target.iqn}
     for entry in entries:
         if wanted.items() <= entry.items() and entry["initiator_node"] not in void:
             yield entry
 
 
-def _struck(path: str, when: int) -> set[str]:
-    """Hosts that left after the kernel's last write."""
+def _void_hosts(path: str, when: int) -> set[str]:
+    """Return the hosts that were removed after the kernel's last write."""
     try:
         with open(_notes(path), encoding="ascii") as notes:
             lines = [line.split() for line in notes]
@@ -125,7 +126,7 @@ def _struck(path: str, when: int) -> set[str]:
 
 
 def _entries(path: str) -> list[dict[str, str]]:
-    """The registrations in the kernel's file; one that was cut short is left out."""
+    """Return the registrations in the kernel's file, without incomplete ones."""
     entries: list[dict[str, str]] = []
     entry: dict[str, str] = {}
     with open(path, encoding="ascii", errors="replace") as file:
@@ -150,7 +151,7 @@ def _append(path: str, text: str) -> None:
 
 
 def _path(target: Target) -> str:
-    """Where the kernel keeps them: its name is the unit serial, the volume's id."""
+    """Return the path of the kernel's file, named by the serial, the volume's id."""
     return f"{read(ROOT + '/dbroot')}/pr/aptpl_{target.volume_id}"
 
 

@@ -1,11 +1,11 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""LVM's changing commands run to their end, whoever waits for them.
+"""LVM commands that change a volume group always run to their end.
 
 LVM suspends devices while it changes them, and a host that writes to a suspended
-device hangs: killed in between, a command leaves it so. When the time of whoever asked
-is over, he gets DeadlineExceeded, the command goes on, and until it has ended no other
-change of its volume group is begun. What it prints goes to files in memory: a pipe
+device hangs. A command that is killed leaves the device suspended. So at the deadline
+the client gets DeadlineExceeded and the command continues. Until it has ended, no
+other change of its volume group is started. Its output goes to files in memory: a pipe
 whose reader dies would kill it (SIGPIPE).
 """
 
@@ -37,45 +37,45 @@ _DISK = re.compile(
 )
 
 
-def changes(argv: Sequence[str]) -> bool:
-    """Whether it changes a volume group, so that it must not be killed."""
+def is_change(argv: Sequence[str]) -> bool:
+    """Whether the command changes a volume group, so that it must not be killed."""
     return bool(argv) and argv[0] in _CHANGING
 
 
-def asks(argv: Sequence[str]) -> bool:
-    """Whether it asks LVM, whose answer may be about what is under way."""
+def is_query(argv: Sequence[str]) -> bool:
+    """Whether the command queries LVM, and a change in progress may affect it."""
     return argv[0] in _ASKING
 
 
-def group(argv: Sequence[str]) -> str:
-    """The volume group that a command of LVM's is about."""
+def volume_group(argv: Sequence[str]) -> str:
+    """Return the volume group that an LVM command is about."""
     if argv[0] == "lvrename":
         return argv[-3]
     named = (word for word in argv[1:] if "/" in word and _is_volume(word))
     return next(named, argv[-1]).partition("/")[0]
 
 
-def locks(argv: Sequence[str]) -> str:
-    """The volume group that LVM locks for as long as the command runs.
+def locked_group(argv: Sequence[str]) -> str:
+    """Return the volume group that LVM locks while the command runs.
 
-    Empty for a merge, which is the kernel's work: LVM looks how far that is.
+    Empty for a merge: the kernel does that work, and LVM only polls its progress.
     """
-    return "" if argv[0] == "lvconvert" else group(argv)
+    return "" if argv[0] == "lvconvert" else volume_group(argv)
 
 
-def unit(argv: Sequence[str]) -> str:
-    """The unit of work that a command is, or that a question is about.
+def disk_of(argv: Sequence[str]) -> str:
+    """Return the name of the disk lock that a command needs, or a query waits for.
 
-    A volume's half-made parts share its unit. A command on no single disk of ours is
-    one with its volume group.
+    The incomplete parts of a volume share its lock. A command that is not on a single
+    disk of lunshare has the lock of its volume group.
     """
     named = argv[argv.index("-n") + 1] if "-n" in argv else " ".join(argv)
     found = _DISK.search(named)
-    return f"{group(argv)}/{found[0]}" if found else group(argv)
+    return f"{volume_group(argv)}/{found[0]}" if found else volume_group(argv)
 
 
 def _is_volume(word: str) -> bool:
-    """``GROUP/VOLUME``, but neither a path nor a word of --config."""
+    """Whether a word is ``GROUP/VOLUME``, not a path and not a --config setting."""
     return word[0] not in "/-" and "=" not in word
 
 
@@ -88,10 +88,10 @@ class Outcome:
     err: str
 
 
-class Changes:
-    """Every change that is under way.
+class ChangeRunner:
+    """Runs changes, and knows those that are overdue: still running after a deadline.
 
-    What programs of an earlier life of the helper still do counts as overdue.
+    Commands that an earlier helper process started, and that still run, are overdue.
     """
 
     def __init__(self, units: Units, environment: Mapping[str, str]) -> None:
@@ -99,15 +99,15 @@ class Changes:
         self._overdue: dict[str, list[str]] = {}
         self._fewer = threading.Condition()
         for left in units.left(self._ended):
-            LOG.warning("left by an earlier life, and not ended: %s", left.what)
-            if changes(left.what.split()):
-                self._add(locks(left.what.split()), left.what)
+            LOG.warning("still running, from an earlier helper: %s", left.what)
+            if is_change(left.what.split()):
+                self._add(locked_group(left.what.split()), left.what)
 
     def run(self, command: list[str], argv: Sequence[str], seconds: float) -> Outcome:
-        """Run it to its end, and return how it ended.
+        """Run it to its end, and return its outcome.
 
-        :raises DeadlineExceeded: it goes on, or an earlier one does and it was not
-            begun.
+        :raises DeadlineExceeded: it still runs, or an earlier one still runs and this
+            one was not started.
         """
         change = _Change(self, command, argv, seconds)
         threading.Thread(target=change.run, daemon=True).start()
@@ -117,20 +117,20 @@ class Changes:
         if change.error:
             raise change.error
         if change.outcome is None:
-            raise AssertionError("a change that is done has an outcome or an error")
+            raise AssertionError("an ended change has an outcome or an error")
         return change.outcome
 
     def wait(self, argv: Sequence[str], seconds: float) -> None:
-        """Return when LVM can answer this question, as things are when all has ended.
+        """Wait until no change affects the answer to this query.
 
-        :raises DeadlineExceeded: what it is about is being changed still.
+        :raises DeadlineExceeded: a change is still in progress.
         """
         deadline = time.monotonic() + seconds
-        self.await_turn(group(argv), deadline, seconds)
-        self._units.wait(unit(argv), max(0.0, deadline - time.monotonic()))
+        self.await_turn(volume_group(argv), deadline, seconds)
+        self._units.wait(disk_of(argv), max(0.0, deadline - time.monotonic()))
 
     def await_turn(self, group: str, deadline: float, seconds: float) -> None:
-        """Return when no change of the group is overdue.
+        """Wait until no change of the group is overdue.
 
         :raises DeadlineExceeded: one still is.
         """
@@ -144,7 +144,7 @@ class Changes:
     def _hand_over(self, change: _Change) -> None:
         self._add(change.locks, change.shown)
         if change.hand_over():
-            LOG.error("%s is overdue; it is left to end", change.shown)
+            LOG.error("%s is overdue; it continues until it ends", change.shown)
             raise DeadlineExceeded(change.shown, change.seconds)
         self.remove(change.locks, change.shown)
 
@@ -153,7 +153,7 @@ class Changes:
             self._overdue.setdefault(group, []).append(what)
 
     def remove(self, group: str, what: str) -> None:
-        """An overdue change has ended."""
+        """Record that an overdue change has ended."""
         with self._fewer:
             self._overdue[group].remove(what)
             if not self._overdue[group]:
@@ -161,12 +161,12 @@ class Changes:
             self._fewer.notify_all()
 
     def _ended(self, left: Left) -> None:
-        LOG.info("left by an earlier life, and ended: %s", left.what)
-        if changes(left.what.split()):
-            self.remove(locks(left.what.split()), left.what)
+        LOG.info("ended, from an earlier helper: %s", left.what)
+        if is_change(left.what.split()):
+            self.remove(locked_group(left.what.split()), left.what)
 
     def process(self, command: list[str], deadline: float, change: _Change) -> Outcome:
-        """Do the work, holding its unit."""
+        """Run the command while holding the lock of its disk."""
         self.await_turn(change.group, deadline, change.seconds)
         left = max(0.0, deadline - time.monotonic())
         with self._units.hold(change.unit, left, change.shown) as held:
@@ -175,14 +175,22 @@ class Changes:
 
 
 class _Change:
-    """One changing command, in a thread of its own."""
+    """One command that changes a group, in a thread of its own."""
 
     def __init__(
-        self, all_: Changes, command: list[str], argv: Sequence[str], seconds: float
+        self,
+        all_: ChangeRunner,
+        command: list[str],
+        argv: Sequence[str],
+        seconds: float,
     ) -> None:
         self._all, self._command = all_, command
         self._deadline = time.monotonic() + seconds
-        self.group, self.unit, self.locks = group(argv), unit(argv), locks(argv)
+        self.group, self.unit, self.locks = (
+            volume_group(argv),
+            disk_of(argv),
+            locked_group(argv),
+        )
         self.shown, self.seconds = shlex.join(argv), seconds
         self.done = threading.Event()
         self._begun = self._given_up = self._handed_over = False
@@ -191,9 +199,9 @@ class _Change:
         self._mutex = threading.Lock()
 
     def begin(self) -> None:
-        """The next step starts it.
+        """Mark it as started.
 
-        :raises DeadlineExceeded: nobody waits for it any more.
+        :raises DeadlineExceeded: its client has given up.
         """
         with self._mutex:
             if self._given_up:
@@ -209,7 +217,7 @@ class _Change:
             return self._given_up
 
     def hand_over(self) -> bool:
-        """Leave it to itself; False if it has ended meanwhile."""
+        """Let it continue without its client; False if it has ended meanwhile."""
         with self._mutex:
             self._handed_over = not self.done.is_set()
             return self._handed_over

@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""What thick volumes of LVM are made of, and what is left of deleted ones.
+"""The parts of thick LVM volumes, and deleted volumes that are not wiped yet.
 
-Bytes are written to what has no volume's name yet (``.new``, ``.tail``), or no longer
-(``deleted-``), and only while nobody else has it open. What is opened must be what
-device-mapper calls by that name.
+Bytes are written only to a logical volume that does not have a volume's name yet
+(``.new``, ``.tail``) or does not have it any more (``deleted-``), and only while no
+other process has it open. The opened device must have this name in device-mapper.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ _OLD = re.compile(rf"{_GROUP}/(?P<name>deleted-(?P<id>{_UUID})\.[0-9]{{1,20}})")
 _KEPT = re.compile(rf"{_GROUP}/(?P<name>_snapshot-(?P<id>{_UUID}))")
 _IDENTITY = re.compile(rf"(volume|deleted|_snapshot)-({_UUID})")
 
-# A device ends before; offsets of the kernel are signed.
+# Offsets of the kernel are signed.
 _MOST = 2**63 - 1
 
-# udev, LVM and a helper that was killed have a device open for a moment.
+# udev, LVM and a helper that was killed hold a device open for a moment.
 _PATIENCE_SECONDS = 3.0
 _POLL_SECONDS = 0.05
 
@@ -51,7 +51,7 @@ class Zero:
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """Copy the first ``length`` bytes of a snapshot onto a part."""
+    """Copy the first ``length`` bytes of a snapshot to a part."""
 
     source: str
     target: str
@@ -59,7 +59,7 @@ class Copy:
 
 
 def zero(given: Mapping[str, Any], by: Served) -> Zero:
-    """The arguments of lvm.zero."""
+    """Check the arguments of lvm.zero."""
     target_requests.only(given, "device", "start", "length")
     device = _path("device", given["device"], by, _NEW, _OLD)
     length = given["length"]
@@ -71,7 +71,7 @@ def zero(given: Mapping[str, Any], by: Served) -> Zero:
 
 
 def copy(given: Mapping[str, Any], by: Served) -> Copy:
-    """The arguments of lvm.copy."""
+    """Check the arguments of lvm.copy."""
     target_requests.only(given, "source", "target", "length")
     return Copy(
         _path("source", given["source"], by, _KEPT),
@@ -80,22 +80,22 @@ def copy(given: Mapping[str, Any], by: Served) -> Copy:
     )
 
 
-def identity(path: str) -> str:
-    """The id in a disk's path, as far as there is one."""
+def id_of(path: str) -> str:
+    """Return the id in a disk's path; the path itself if there is none."""
     found = _IDENTITY.search(path)
     return found[2] if found else path
 
 
 @contextlib.contextmanager
 def opened(path: str, flags: int, hold: Hold) -> Iterator[int]:
-    """Open one of these, past caches; what was opened is looked at as well.
+    """Open one of these devices past caches, and check what was opened.
 
-    :raises OSError: EBUSY, when somebody has it open.
+    :raises OSError: EBUSY, when another process has it open.
     """
-    # Looked at first, for opening some devices does something.
+    # Checked before the open, because opening some devices has an effect.
     if not stat.S_ISBLK(os.stat(path).st_mode):
         raise OSError(errno.ENOTBLK, "it is not a block device", path)
-    file = patiently(path, flags | os.O_DIRECT, hold)
+    file = open_patiently(path, flags | os.O_DIRECT, hold)
     try:
         _need_its_name(path, os.fstat(file))
         yield file
@@ -103,8 +103,8 @@ def opened(path: str, flags: int, hold: Hold) -> Iterator[int]:
         os.close(file)
 
 
-def patiently(path: str, flags: int, hold: Hold) -> int:
-    """Open it; what is busy is waited for a while, within the time of ``hold``."""
+def open_patiently(path: str, flags: int, hold: Hold) -> int:
+    """Open it. While it is busy, retry for a while, within the time of ``hold``."""
     until = time.monotonic() + min(_PATIENCE_SECONDS, hold.left() / 2)
     while True:
         try:
@@ -116,14 +116,17 @@ def patiently(path: str, flags: int, hold: Hold) -> int:
 
 
 def _need_its_name(path: str, found: os.stat_result) -> None:
-    """A link below /dev may be stale, or somebody's; device-mapper knows the name."""
+    """Check the device-mapper name: a link below /dev may be stale or forged."""
     match = _NEW.fullmatch(path) or _OLD.fullmatch(path) or _KEPT.fullmatch(path)
     wanted = (
-        "-".join(served.doubled(match[each]) for each in ("group", "name"))
+        "-".join(served.double_hyphens(match[each]) for each in ("group", "name"))
         if match
         else ""
     )
-    if not stat.S_ISBLK(found.st_mode) or disk_paths.kernel_name(found) != wanted:
+    if (
+        not stat.S_ISBLK(found.st_mode)
+        or disk_paths.device_mapper_name(found) != wanted
+    ):
         raise OSError(errno.ENODEV, f"device-mapper does not call it {wanted}", path)
 
 
@@ -131,10 +134,8 @@ def _path(name: str, given: object, by: Served, *forms: re.Pattern[str]) -> str:
     path = target_requests.typed(name, given, str)
     found = next((match for form in forms if (match := form.fullmatch(path))), None)
     if found is None:
-        raise InvalidValue(
-            name, path, "give what a thick volume is made of, by its path"
-        )
-    if not by.group(found["group"]):
+        raise InvalidValue(name, path, "give the path of a part of a thick volume")
+    if not by.serves_group(found["group"]):
         raise HelperRefused(path, f"{served.PATH} does not name its volume group")
     return path
 

@@ -1,14 +1,14 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Which metadata an LVM disk holds, from its headers alone.
+"""Which version of the metadata an LVM disk has, from its headers alone.
 
-Every command of LVM's reads and builds the whole text: a second for a thousand
-volumes in the lab. A header says where the current text lies, its length and its
-checksum (lvm2 2.03.16: lib/label/label.h, lib/format_text/layout.h); each commit
-writes the text elsewhere, so all three together are one commit's and no other's.
+Every LVM command reads and parses the complete metadata text: a second for a thousand
+volumes in the lab. A header has the offset, the length and the checksum of the
+current text (lvm2 2.03.16: lib/label/label.h, lib/format_text/layout.h). Each commit
+writes the text to another place, so the three numbers together identify one commit.
 
-Opening some devices does something (/dev/watchdog, a tape). So what a path leads to is
-looked at first; only a block device that has the text of a served group is told of.
+Opening some devices has an effect (/dev/watchdog, a tape). So the type is checked
+before the open. Only a block device with the text of a served group is reported.
 """
 
 from __future__ import annotations
@@ -27,65 +27,65 @@ from lunshare.drivers.helper.lio import target_requests
 from lunshare.drivers.helper.named_locks import Locks
 from lunshare.drivers.helper.served import Served
 
-# One of the first four sectors is the label. It says where the list of areas is.
+# One of the first four sectors is the label. It has the offset of the list of areas.
 _LABEL, _SECTOR, _SECTORS = b"LABELONE", 512, 4
 _OFFSET, _TYPE = 20, b"LVM2 001"
 # After the disk's own id and size: data areas and metadata areas, as offset and
-# size, each list ended by zeros.
+# size; each list ends with zeros.
 _AREAS, _AREA = 40, struct.Struct("<QQ")
 _MAGIC, _MAGIC_AT = b" LVM2 x[5A%r0N*>", 4
-# Where the text is: offset, size, checksum, flags. The metadata of a disk that LVM is
-# told to pass over (pvchange --metadataignore) is not written any more.
+# Where the text is: offset, size, checksum, flags. LVM does not update the metadata of
+# a disk that is set to be ignored (pvchange --metadataignore).
 _TEXT_AT, _TEXT, _IGNORED = 40, struct.Struct("<QQLL"), 1
-_BLOCK = 4096  # what O_DIRECT wants of offsets, lengths and memory (open(2))
+_BLOCK = 4096  # O_DIRECT requires this alignment of offsets and memory (open(2))
 _END = 2**63 - 2 * _BLOCK  # of the kernel's loff_t
-# The text begins with the name of its group, which has at most 127 characters.
+# The text starts with the name of its group, which has at most 127 characters.
 _GROUP = re.compile(rb"([A-Za-z0-9_+.-]{1,127}) \{\n")
 
 
-class Headers:
-    """The one verb. A second look at a disk that hangs waits for the first."""
+class HeaderVerbs:
+    """The verb lvm.commit. A second read of a disk that hangs waits for the first."""
 
     def __init__(self, served: Served) -> None:
         self._served, self._locks = served, Locks()
 
     def commit(self, given: Mapping[str, Any], seconds: float) -> list[int] | None:
-        """Offset, size and checksum of the current text; None if there is none.
+        """Return offset, size and checksum of the current text; None if it has none.
 
-        :raises DriverError: it cannot be read, or is no block device.
-        :raises HelperRefused: it is a disk of another group than those served.
+        :raises DriverError: it cannot be read, or is not a block device.
+        :raises HelperRefused: it is a disk of a group that is not served.
         :raises DeadlineExceeded: it hangs.
         """
         device, found = target_requests.device(given), []  # type: str, list[list[int] | None]
-        what = f"a look at {device}"
+        what = f"reading the header of {device}"
         with self._locks.hold(device, seconds, "headers") as hold:
-            hold.patiently(what, lambda: found.append(self._looked(device)))
+            hold.run_step(what, lambda: found.append(self._read(device)))
         return found[0]
 
-    def _looked(self, device: str) -> list[int] | None:
+    def _read(self, device: str) -> list[int] | None:
         with _opened(device) as file:
-            return self.told(device, file)
+            return self.commit_of(device, file)
 
-    def told(self, device: str, file: int) -> list[int] | None:
-        """The same of an open disk."""
+    def commit_of(self, device: str, file: int) -> list[int] | None:
+        """Return the same for an open disk."""
         found = commit(file)
         if found is None:
             return None
-        group, *told = found
-        if not self._served.group(group):
-            raise HelperRefused(device, f"it is of volume group {group or '(none)'}")
-        return told
+        group, *numbers = found
+        if not self._served.serves_group(group):
+            raise HelperRefused(device, f"its volume group is {group or '(none)'}")
+        return numbers
 
 
 @contextlib.contextmanager
 def _opened(device: str) -> Iterator[int]:
-    """A block device; nothing else that the path leads to is opened."""
+    """Open a block device. Anything else at the path is not opened."""
     try:
         seen = os.open(device, os.O_PATH | os.O_CLOEXEC)
         try:
             if not stat.S_ISBLK(os.fstat(seen).st_mode):
-                raise DriverError(f"{device}: it is no block device")
-            # LVM writes past the page cache, which may hold what was there before.
+                raise DriverError(f"{device}: it is not a block device")
+            # LVM writes past the page cache, which may hold older bytes.
             flags = os.O_RDONLY | os.O_DIRECT | os.O_NONBLOCK | os.O_CLOEXEC
             file = os.open(f"/proc/self/fd/{seen}", flags)
         finally:
@@ -99,7 +99,7 @@ def _opened(device: str) -> Iterator[int]:
 
 
 def commit(file: int) -> tuple[str, int, int, int] | None:
-    """The group's name, and offset, size and checksum of its text, of an open disk."""
+    """Return group name, and offset, size and checksum of the text, of an open disk."""
     area = _metadata_area(_block(file, 0))
     if not area or area % _BLOCK or area > _END:
         return None
@@ -113,7 +113,7 @@ def commit(file: int) -> tuple[str, int, int, int] | None:
 
 
 def _group(file: int, at: int) -> str:
-    """The name at the beginning of the text; empty if there is no text."""
+    """Return the name at the start of the text; empty if there is no text."""
     start = at // _BLOCK * _BLOCK
     text = _block(file, start) + _block(file, start + _BLOCK)
     found = _GROUP.match(text, at - start)
@@ -121,7 +121,7 @@ def _group(file: int, at: int) -> str:
 
 
 def _metadata_area(start: bytes) -> int:
-    """Where the first one is; 0 if the disk has none."""
+    """Return the offset of the first metadata area; 0 if the disk has none."""
     labels = range(0, _SECTOR * _SECTORS, _SECTOR)
     label = next((at for at in labels if start[at:].startswith(_LABEL)), None)
     if label is None or start[label + 24 : label + 32] != _TYPE:

@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""What every command of LVM depends on, whatever the node's lvm.conf says.
+"""The LVM settings that lunshare depends on, whatever the node's lvm.conf has.
 
-``--config`` wins over lvm.conf, lvmlocal.conf and every profile (lvm.conf(5)). It is
-written here, by root's side: nobody who asks for a command can change it. What is
-not named stays the node's own affair: its filters, its devices file, its locking.
+``--config`` takes precedence over lvm.conf, lvmlocal.conf and every profile
+(lvm.conf(5)). The helper adds it, so no client can change it. Settings that are not
+named here stay as the node has them: its filters, its devices file, its locking.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ _REPORT = (
     "log/verbose=0",
 )
 
-#: A command does what it says, waits for its turn, and ends when the nodes are there.
+#: A command really makes its change, waits for locks, and ends when udev has created
+#: the device nodes.
 _WORK = (
     "global/test=0",
     "global/wait_for_locks=1",
@@ -36,14 +37,14 @@ _WORK = (
     "activation/retry_deactivation=1",
 )
 
-#: What hosts write into a volume is never read as LVM's own: a volume group inside of
-#: one is the host's.
+#: LVM never reads the content of a volume as its own: a volume group inside a volume
+#: belongs to the host.
 _DEVICES = ("devices/scan_lvs=0",)
 
-#: A removed volume leaves no trace that later has its name. Before a change LVM looks
-#: at every file in /etc/lvm/archive, for 30 days (lvm2 2.03.16): with 1,700 of them
-#: lvremove took 1.1 s instead of 0.6 in the lab. /etc/lvm/backup, which it writes
-#: after a change, is what a lost group is restored from.
+#: A removed volume leaves no history entry with its name. Before a change LVM reads
+#: every file in /etc/lvm/archive, for 30 days (lvm2 2.03.16): with 1,700 of them
+#: lvremove took 1.1 s instead of 0.6 in the lab. /etc/lvm/backup, which LVM writes
+#: after a change, is enough to restore a lost group.
 _METADATA = (
     "metadata/record_lvs_history=0",
     "backup/archive=0",
@@ -52,15 +53,15 @@ _METADATA = (
 
 _ALWAYS = (*_REPORT, *_WORK, *_DEVICES, *_METADATA)
 
-#: The extents of a wiped tail are a volume's next: a discard would give them whatever
-#: the disk then reads as.
+#: The extents of a wiped tail go to a volume next. After a discard the disk could
+#: return any bytes for them.
 _WIPED = ("devices/issue_discards=0",)
 
 _TAIL = ".tail"
 
 
 def pinned(command: Sequence[str]) -> list[str]:
-    """The same command of LVM, with all it depends on in place of its ``--config``."""
+    """Return the same LVM command, with these settings in place of its ``--config``."""
     program, *words = command
     if words[:1] == ["--config"]:
         words = words[2:]

@@ -1,3 +1,3 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the helper does with the files of NFS shares."""
+"""Work on the files of NFS shares."""

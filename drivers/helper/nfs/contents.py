@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""What a file holds: room taken beforehand, a clone, a copy. Bytes are bytes.
+"""The bytes of a file: reserve space, clone, copy.
 
-Nothing here looks at what the bytes say: a guest writes them. Loops tell after each of
-their steps what it has done, and end when nobody waits any longer. What was written is
-flushed every so often, so that no flush takes much longer than a step.
+A guest writes these bytes, so they are never interpreted. Loops report each step, and
+end when the client has disconnected. Written bytes are flushed regularly, so that no
+flush takes much longer than a step.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _FLUSHED = 256 * 1024**2
 # linux/fs.h: _IOW(0x94, 9, int). NFS 4.2 passes it on as CLONE.
 _FICLONE = 0x40049409
 
-# The filesystem, the server or its protocol cannot: nothing has been done.
+# The filesystem, the server or its protocol does not support it; nothing was changed.
 _CANNOT = {
     errno.EOPNOTSUPP,
     errno.ENOTTY,
@@ -36,9 +36,9 @@ _CANNOT = {
 
 
 def grow(file: int, old: int, new: int, preallocate: bool, clock: Clock) -> None:
-    """Make the file ``new`` bytes long, on the medium; the added ones read as zeros.
+    """Extend the file to ``new`` bytes, on the medium; the new bytes are zeros.
 
-    When it raises, the file is as long as it was, if the share is still there.
+    When it raises, the file has its old size again, if the share still answers.
     """
     try:
         if preallocate:
@@ -51,16 +51,16 @@ def grow(file: int, old: int, new: int, preallocate: bool, clock: Clock) -> None
         raise
 
 
-def hold_room(file: int, size: int, clock: Clock) -> None:
-    """Take room for what is a hole in a file of data, where the server offers that.
+def reserve_space(file: int, size: int, clock: Clock) -> None:
+    """Reserve space for the holes of a file, if the server supports ALLOCATE.
 
-    A clone of a preallocated file is not one: unwritten extents are not shared.
+    A clone of a preallocated file needs it: unwritten extents are not shared.
     """
     _allocate(file, 0, size, clock)
 
 
 def clone(source: int, file: int) -> bool:
-    """Share the source's bytes with an empty file; False where that cannot be."""
+    """Share the source's bytes with an empty file; False if it is unsupported."""
     try:
         fcntl.ioctl(file, _FICLONE, source)
     except OSError as error:
@@ -71,9 +71,9 @@ def clone(source: int, file: int) -> bool:
 
 
 def copy(source: int, file: int, size: int, clock: Clock) -> None:
-    """Copy ``size`` bytes into a file of zeros; holes of the source are passed over.
+    """Copy ``size`` bytes into a file of zeros, without the holes of the source.
 
-    All is on the medium when it returns.
+    All bytes are on the medium when it returns.
     """
     flushed = 0
     for start, end in verification.data(source, size):
@@ -89,7 +89,7 @@ def copy(source: int, file: int, size: int, clock: Clock) -> None:
 
 
 def _reserve(file: int, start: int, end: int, clock: Clock) -> None:
-    """Take room for these bytes; by zeros where the server has no ALLOCATE (4.1)."""
+    """Reserve space; write zeros if the server does not support ALLOCATE (NFS 4.1)."""
     if _allocate(file, start, end, clock):
         return
     at = start
@@ -102,7 +102,7 @@ def _reserve(file: int, start: int, end: int, clock: Clock) -> None:
 
 
 def _allocate(file: int, start: int, end: int, clock: Clock) -> bool:
-    """Step by step; False where it is not offered, and then nothing is done."""
+    """Allocate step by step; False if it is unsupported, and then nothing is done."""
     for at in range(start, end, _RESERVED):
         length = min(_RESERVED, end - at)
         if not _fallocate(file, at, length):
@@ -112,11 +112,11 @@ def _allocate(file: int, start: int, end: int, clock: Clock) -> bool:
 
 
 def _fallocate(file: int, start: int, length: int) -> bool:
-    """fallocate(2); False where it is not offered.
+    """Call fallocate(2); False if it is unsupported.
 
     os.posix_fallocate would hide that: glibc then writes a byte into each block.
     """
-    import ctypes  # noqa: PLC0415 - a megabyte that a node without NFS has no use for
+    import ctypes  # noqa: PLC0415 - a megabyte that a node without NFS does not need
 
     call = ctypes.CDLL(None, use_errno=True).fallocate
     call.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
@@ -130,7 +130,7 @@ def _fallocate(file: int, start: int, length: int) -> bool:
 
 
 def _copied(source: int, file: int, at: int, length: int) -> int:
-    """Copy a step; the server does it by itself where it can."""
+    """Copy one step; on the server, if it supports that."""
     try:
         done = os.copy_file_range(source, file, length, at, at)
     except OSError as error:

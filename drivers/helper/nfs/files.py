@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""What is done to the files of one share, each step such that a kill is no harm.
+"""Operations on the files of one share. Each is safe when the helper is killed.
 
-A file is made under ``<name>.new``, filled, flushed, and gets its name last. What
-a killed one left is removed by the next that makes or drops that name. A copy gets its
-name when it has been read back and is its source's.
+A file is created as ``<name>.new``, filled, flushed, and gets its name last. A ``.new``
+file from a killed helper is removed when that name is created or deleted again. A copy
+gets its name after it was read back and compared with its source.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ from lunshare.drivers.helper.nfs import contents, open_files
 from lunshare.drivers.helper.nfs.mounts import Mount, Mounts
 from lunshare.drivers.helper.nfs.share_requests import Copied, Made, Place, Taken
 from lunshare.drivers.protocol import nfs_names
-from lunshare.drivers.protocol.nfs_names import GIVEN, NEW
+from lunshare.drivers.protocol.nfs_names import NEW, UNMANAGED
 
-#: Names that a share may have. A server may send them without an end.
+#: Names that a directory may have. A server may send names without an end.
 MAX_FILES = 100_000
 
 # Hosts see blocks of 512 bytes, and page caches 4096.
 _UNIT = 4096
 
-# Between two questions to a share whose server works on one request for long.
-_ASK_SECONDS = 1.0
+# How often a share is checked while its server works on one long request.
+_CHECK_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """An open share, and the time that is left for what is done in it."""
+    """An open share, and the clock of the operation in it."""
 
     directory: int
     mount: Mount
@@ -53,47 +53,47 @@ class Share:
     clock: Clock
 
     def need(self, more: int, preallocate: bool) -> None:
-        """:raises NoSpace: so many further bytes should not be begun."""
-        room = self.mounts.room(self.directory)
-        if nfs_names.nearly_full(room.total, room.free):
-            raise NoSpace(self.mount.source, f"only {room.free} bytes are free")
-        if preallocate and more > room.free:
-            why = f"{more} bytes are wanted and {room.free} are free"
+        """:raises NoSpace: the share is nearly full, or ``more`` bytes do not fit."""
+        space = self.mounts.space(self.directory)
+        if nfs_names.nearly_full(space.total, space.free):
+            raise NoSpace(self.mount.source, f"only {space.free} bytes are free")
+        if preallocate and more > space.free:
+            why = f"{more} bytes are wanted and {space.free} are free"
             raise NoSpace(self.mount.source, why)
 
     @contextlib.contextmanager
     def answering(self) -> Iterator[None]:
-        """A time in which the server works on one request, such as a clone.
+        """Count it as progress that the server answers, while it works on one request.
 
-        Its bytes cannot be counted, so what counts is that the server answers.
+        For requests such as a clone, whose bytes cannot be counted.
         """
         ended, share = threading.Event(), os.dup(self.directory)
 
-        def ask() -> None:
+        def check() -> None:
             with contextlib.suppress(OSError, DeadlineExceeded):
-                while not ended.wait(_ASK_SECONDS):
-                    os.fstatvfs(share)  # NFS asks the server each time
+                while not ended.wait(_CHECK_SECONDS):
+                    os.fstatvfs(share)  # NFS sends a request each time
                     self.clock(0)
             os.close(share)
 
-        threading.Thread(target=ask, name="whether it answers", daemon=True).start()
+        threading.Thread(target=check, name="server check", daemon=True).start()
         try:
             yield
         finally:
             ended.set()
 
 
-def room(share: Share, _asked: Place) -> list[int]:
-    """The share's size and what is free, in bytes."""
-    found = share.mounts.room(share.directory)
+def capacity(share: Share, _asked: Place) -> list[int]:
+    """Return the share's size and its free space, in bytes."""
+    found = share.mounts.space(share.directory)
     return [found.total, found.free]
 
 
-def listed(share: Share, _asked: Place) -> list[list[Any]]:
-    """Name, size and plainness of every file.
+def list_files(share: Share, _asked: Place) -> list[list[Any]]:
+    """Return name, size and plainness of every file.
 
-    Hidden ones are left out, and names that no text can hold: anybody's server
-    may send any bytes.
+    Hidden files are left out, and names that are not printable: a server may send any
+    bytes.
     """
     found: list[list[Any]] = []
     with os.scandir(share.directory) as entries:
@@ -105,12 +105,12 @@ def listed(share: Share, _asked: Place) -> list[list[Any]]:
             if entry.name.isprintable() and not entry.name.startswith("."):
                 with contextlib.suppress(FileNotFoundError):
                     seen = entry.stat(follow_symlinks=False)
-                    found.append([entry.name, seen.st_size, open_files.plain(seen)])
+                    found.append([entry.name, seen.st_size, open_files.is_plain(seen)])
     return found
 
 
-def there(share: Share, name: str) -> bool:
-    """Whether anything has that name."""
+def exists(share: Share, name: str) -> bool:
+    """Whether a directory entry has that name."""
     try:
         os.stat(name, dir_fd=share.directory, follow_symlinks=False)
     except FileNotFoundError:
@@ -119,25 +119,25 @@ def there(share: Share, name: str) -> bool:
 
 
 def find(share: Share, asked: Place) -> int | None:
-    """The size of a file of ours in bytes, or None."""
+    """Return the size of a managed file in bytes, or None if it does not exist."""
     return open_files.size(share.directory, asked.name)
 
 
-def make(share: Share, asked: Made) -> int:
-    """Make it, or grow it to the size; return its size."""
+def create(share: Share, asked: Made) -> int:
+    """Create it, or extend it to the size; return its size."""
     if find(share, Place(asked.point, asked.name)) is not None:
-        return grow(share, asked)
-    size = _whole(asked.size)
+        return extend(share, asked)
+    size = _round_up(asked.size)
     share.need(size, asked.preallocate)
-    with _half_made(share, asked.name, asked.mode) as file:
+    with _new_file(share, asked.name, asked.mode) as file:
         contents.grow(file, 0, size, asked.preallocate, share.clock)
     return size
 
 
-def grow(share: Share, asked: Made) -> int:
-    """Grow it; it never shrinks. Return its size."""
+def extend(share: Share, asked: Made) -> int:
+    """Extend it; it never shrinks. Return its size."""
     with _open(share, asked.name) as file:
-        old, new = os.fstat(file).st_size, _whole(asked.size)
+        old, new = os.fstat(file).st_size, _round_up(asked.size)
         if new <= old:
             return old
         share.need(new - old, asked.preallocate)
@@ -146,10 +146,10 @@ def grow(share: Share, asked: Made) -> int:
 
 
 def copy(share: Share, asked: Copied) -> int | None:
-    """Make a file of another's bytes, and zeros behind them; return its size.
+    """Create a file with another's bytes, and zeros after them; return its size.
 
-    One that is there is left as it is, unless it shall be replaced. None when it
-    shall be a clone and the share has none: nothing is done then.
+    An existing one is not changed, unless ``replace`` is set. With ``clone`` the result
+    is None if the share does not support clones; nothing is changed then.
     """
     if asked.replace:
         with _open(share, asked.name) as old:
@@ -158,18 +158,18 @@ def copy(share: Share, asked: Copied) -> int | None:
         return found
     with _open(share, asked.source) as source:
         size = os.fstat(source).st_size
-        whole = max(size, _whole(asked.size))
+        whole = max(size, _round_up(asked.size))
         share.need(whole, asked.preallocate and not asked.clone)
         if not asked.clone:
             _need_still(source, asked.source)
         try:
-            with _half_made(share, asked.name, asked.mode, asked.replace) as file:
+            with _new_file(share, asked.name, asked.mode, asked.replace) as file:
                 _fill(share, source, file, asked)
                 contents.grow(file, size, whole, asked.preallocate, share.clock)
                 if asked.preallocate and asked.name.startswith("volume-"):
-                    contents.hold_room(file, whole, share.clock)
+                    contents.reserve_space(file, whole, share.clock)
                 if not asked.clone:
-                    verification.prove(asked.name, (source, file), size, share.clock)
+                    verification.verify(asked.name, (source, file), size, share.clock)
         except _NoClones:
             return None
     return whole
@@ -180,7 +180,7 @@ class _NoClones(Exception):
 
 
 def _fill(share: Share, source: int, file: int, asked: Copied) -> None:
-    """Put all of the source's bytes into an empty file."""
+    """Write all of the source's bytes into an empty file."""
     size = os.fstat(source).st_size
     if not asked.clone:
         contents.grow(file, 0, size, asked.preallocate, share.clock)
@@ -193,22 +193,22 @@ def _fill(share: Share, source: int, file: int, asked: Copied) -> None:
             raise CopyDiffers(asked.name, f"it has {held} bytes and not {size}")
 
 
-def take(share: Share, asked: Taken) -> int:
-    """Give somebody's raw file the volume's name; return its size."""
+def manage(share: Share, asked: Taken) -> int:
+    """Rename a foreign raw file to the volume's name; return its size."""
     if (found := open_files.size(share.directory, asked.name)) is not None:
         return found
-    if not there(share, asked.reference):
+    if not exists(share, asked.reference):
         raise UnknownReference(asked.reference, "the share has no such file")
-    with _taken(share, asked.reference) as file:
+    with _foreign_file(share, asked.reference) as file:
         _need_unused(file, asked.name)
-        # What a guest wrote into a volume of ours says nothing of its format.
-        known = asked.reference.removeprefix(GIVEN)
-        if known == asked.reference and (kind := open_files.image(file)):
+        # The bytes of an unmanaged volume are a guest's: they do not show a format.
+        known = asked.reference.removeprefix(UNMANAGED)
+        if known == asked.reference and (kind := open_files.image_format(file)):
             why = f"it is a {kind} image; convert it to raw with qemu-img"
             raise UnknownReference(asked.reference, why)
         old = os.fstat(file).st_size
-        size = max(_whole(old), _whole(asked.size))
-        with share.answering():  # its owner may have left much to flush
+        size = max(_round_up(old), _round_up(asked.size))
+        with share.answering():  # the server may have much to flush
             contents.grow(file, old, size, False, share.clock)
         os.fchmod(file, asked.mode)
         os.fsync(file)
@@ -216,21 +216,21 @@ def take(share: Share, asked: Taken) -> int:
     return size
 
 
-def give(share: Share, asked: Place) -> None:
-    """Take our name from a volume's file. Unknown is success."""
+def unmanage(share: Share, asked: Place) -> None:
+    """Rename a volume's file to ``unmanaged-...``. An unknown file is success."""
     if open_files.size(share.directory, asked.name) is None:
         return
     with _open(share, asked.name) as file:
         _need_unused(file, asked.name)
-        if there(share, GIVEN + asked.name):
+        if exists(share, UNMANAGED + asked.name):
             raise DiskBusy(
-                nfs_names.identity(asked.name), f"{GIVEN}{asked.name} is there already"
+                nfs_names.id_of(asked.name), f"{UNMANAGED}{asked.name} already exists"
             )
-        _rename(share, asked.name, GIVEN + asked.name)
+        _rename(share, asked.name, UNMANAGED + asked.name)
 
 
-def drop(share: Share, asked: Place) -> None:
-    """Remove a file of ours and what was left of making it. Unknown is success."""
+def delete(share: Share, asked: Place) -> None:
+    """Delete a managed file and its ``.new`` file. An unknown file is success."""
     if open_files.size(share.directory, asked.name) is not None:
         with _open(share, asked.name) as file:
             _need_unused(file, asked.name)
@@ -243,7 +243,7 @@ def drop(share: Share, asked: Place) -> None:
 
 @contextlib.contextmanager
 def _open(share: Share, name: str) -> Iterator[int]:
-    file = open_files.opened(share.directory, name)
+    file = open_files.open_file(share.directory, name)
     try:
         yield file
     finally:
@@ -251,10 +251,10 @@ def _open(share: Share, name: str) -> Iterator[int]:
 
 
 @contextlib.contextmanager
-def _taken(share: Share, reference: str) -> Iterator[int]:
+def _foreign_file(share: Share, reference: str) -> Iterator[int]:
     seen = os.stat(reference, dir_fd=share.directory, follow_symlinks=False)
-    if not open_files.plain(seen):
-        raise UnknownReference(reference, "it is no regular file with one name")
+    if not open_files.is_plain(seen):
+        raise UnknownReference(reference, "it is not a regular file with one name")
     file = open_files.open_plain(share.directory, reference)
     try:
         yield file
@@ -263,25 +263,26 @@ def _taken(share: Share, reference: str) -> Iterator[int]:
 
 
 @contextlib.contextmanager
-def _half_made(
+def _new_file(
     share: Share, name: str, mode: int, replace: bool = False
 ) -> Iterator[int]:
-    """A new file to fill; it gets its name when it is whole and flushed.
+    """Yield a new file to fill; it gets its name when it is complete and flushed.
 
-    Nobody else makes it at the same time (lunshare.drivers.helper.twins). Still, only
-    the file that was filled gets the name, and only one that is free or replaced.
+    Its lock excludes a second helper (lunshare.drivers.helper.disk_locks). In addition,
+    only the file that was filled gets the name, and only if the name is free or
+    ``replace`` is set.
     """
     new = name + NEW
     with contextlib.suppress(FileNotFoundError):
         os.unlink(new, dir_fd=share.directory)
-    file = open_files.created(share.directory, new, mode)
+    file = open_files.create_file(share.directory, new, mode)
     try:
         yield file
         os.fsync(file)
         if not _is_still(share, new, file):
-            raise OSError(errno.EBUSY, f"somebody else has changed {new}")
-        if not replace and there(share, name):
-            raise OSError(errno.EEXIST, "somebody else has made it meanwhile")
+            raise OSError(errno.EBUSY, f"another process has replaced {new}")
+        if not replace and exists(share, name):
+            raise OSError(errno.EEXIST, "another process has created it meanwhile")
         _rename(share, new, name)
     except BaseException:
         with contextlib.suppress(OSError):
@@ -293,7 +294,7 @@ def _half_made(
 
 
 def _is_still(share: Share, name: str, file: int) -> bool:
-    """Whether the name leads to this very file."""
+    """Whether the name is still that of this open file."""
     try:
         found = os.stat(name, dir_fd=share.directory, follow_symlinks=False)
     except FileNotFoundError:
@@ -309,18 +310,18 @@ def _rename(share: Share, old: str, new: str) -> None:
 
 def _need_unused(file: int, name: str) -> None:
     if why := open_files.in_use(file, name):
-        raise DiskBusy(nfs_names.identity(name), why)
+        raise DiskBusy(nfs_names.id_of(name), why)
 
 
 def _need_still(source: int, name: str) -> None:
-    """A copy takes a while: what is written meanwhile would be in half of it."""
+    """Check that the source is not in use: writes during a copy would make it mixed."""
     if why := open_files.in_use(source, name):
         raise DiskBusy(
-            nfs_names.identity(name),
+            nfs_names.id_of(name),
             f"{why}. Or use a share that clones files (NFS 4.2 on XFS or Btrfs with"
             " reflinks): this one copies, and a copy needs a disk that is not open",
         )
 
 
-def _whole(size: int) -> int:
+def _round_up(size: int) -> int:
     return -(-size // _UNIT) * _UNIT

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Which shares are mounted, how to get into one, and what room there is.
+"""The mounted NFS shares: find one, open its directory, read its free space.
 
-Nothing of a path is taken on trust: the directory is opened without following
-a link, and has to be on the device of an NFS mount that is mounted there.
+A path is not trusted: the directory is opened without following links, and has to be
+on the device of the NFS mount that the kernel lists there.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ _ESCAPE = re.compile(rb"\\([0-3][0-7]{2})")
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """One line of the kernel's table: where, of which device and kind, what.
+    """One line of the kernel's mount table.
 
-    ``options`` are the file system's own, as the kernel has them.
+    ``options`` are those of the file system, as the kernel shows them.
     """
 
     point: str
@@ -34,13 +34,13 @@ class Mount:
 
     @property
     def hides_locks(self) -> bool:
-        """Whether it does not tell what other hosts have locked (nfs(5))."""
+        """Whether locks of other hosts are not visible on it (nfs(5))."""
         given = self.options.split(",")
         return any(each in given for each in _LOCAL)
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class Space:
     """The size of a filesystem and what is free in it, in bytes."""
 
     total: int
@@ -48,37 +48,37 @@ class Room:
 
 
 class Mounts:
-    """The kernel's view. Tests stand a plain directory in for a share."""
+    """The kernel's mount table. Tests replace it, with plain directories as shares."""
 
     def __init__(self, table: str = "/proc/self/mountinfo") -> None:
         self._table = table
 
     def table(self) -> Iterable[Mount]:
-        """Every NFS mount of the node; the topmost of one point comes last."""
+        """Yield every NFS mount of the node; the topmost one of a point comes last."""
         # Bytes: a mount point or a server's path need not be UTF-8.
         with open(self._table, "rb") as lines:
             for line in lines:
-                mount = of_line(line)
+                mount = parse_line(line)
                 if mount.kind in _KINDS:
                     yield mount
 
-    def room(self, share: int) -> Room:
-        """How much room the share at this descriptor has."""
+    def space(self, share: int) -> Space:
+        """Return the size and the free space of the share at this descriptor."""
         found = os.fstatvfs(share)
-        return Room(found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize)
+        return Space(found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize)
 
     def find(self, point: str) -> Mount | None:
-        """The share that is mounted there. Asks the kernel only, no server."""
+        """Return the share mounted at ``point``, or None. No server is contacted."""
         found = [mount for mount in self.table() if mount.point == point]
         return found[-1] if found else None
 
     @contextlib.contextmanager
-    def entered(self, mount: Mount) -> Iterator[int]:
-        """A descriptor of the share's directory.
+    def enter(self, mount: Mount) -> Iterator[int]:
+        """Open the share's directory, and yield its descriptor.
 
-        :raises OSError: ESTALE, for one; or it is not what the table says.
+        :raises OSError: for example ESTALE; or another file system is mounted there.
         """
-        share = directory(mount.point)
+        share = open_directory(mount.point)
         try:
             if os.fstat(share).st_dev != mount.device:
                 raise FileNotFoundError(2, "another filesystem is there", mount.point)
@@ -87,14 +87,14 @@ class Mounts:
             os.close(share)
 
 
-#: This node's own.
+#: The mounts of this node.
 KERNEL = Mounts()
 
 
-def directory(path: str) -> int:
-    """Open an absolute path's directory, following no link on the way.
+def open_directory(path: str) -> int:
+    """Open the directory at an absolute path, without following links.
 
-    :raises OSError: it is not there, or a part of it is a link or no directory.
+    :raises OSError: it does not exist, or a part of it is not a directory.
     """
     if os.path.normpath(path) != path or not path.startswith("/"):
         raise NotADirectoryError(20, "the path is not plain and absolute", path)
@@ -113,16 +113,16 @@ def directory(path: str) -> int:
     return here
 
 
-def of_line(line: bytes) -> Mount:
-    """Read a line as proc(5) has it: fields, tags, a hyphen, kind and source."""
+def parse_line(line: bytes) -> Mount:
+    """Parse a line of mountinfo (proc(5)): fields, tags, a hyphen, kind, source."""
     before, _, after = line.partition(b" - ")
     fields, (kind, source, *more) = before.split(b" "), after.split(b" ")
     major, minor = fields[2].split(b":")
     device = os.makedev(int(major), int(minor))
-    shown = _plain(source).decode(errors="replace")  # it is said in answers
+    shown = _unescape(source).decode(errors="replace")  # answers show it
     given = b" ".join(more).strip().decode(errors="replace")
-    return Mount(os.fsdecode(_plain(fields[4])), device, kind.decode(), shown, given)
+    return Mount(os.fsdecode(_unescape(fields[4])), device, kind.decode(), shown, given)
 
 
-def _plain(text: bytes) -> bytes:
+def _unescape(text: bytes) -> bytes:
     return _ESCAPE.sub(lambda octal: bytes([int(octal[1], 8)]), text)

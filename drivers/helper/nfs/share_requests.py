@@ -117,7 +117,7 @@ def take(given: Mapping[str, Any]) -> Taken:
     """Those of share.take."""
     target_requests.only(given, "point", "name", "reference", "size", "mode")
     reference = target_requests.typed("reference", given["reference"], str)
-    if not nfs_names.foreign(reference):
+    if not nfs_names.is_foreign(reference):
         raise InvalidValue("reference", reference, "give a plain name, none of ours")
     return Taken(_point(given), _name(given), reference, _size(given), _mode(given))
 
@@ -131,7 +131,7 @@ def _point(given: Mapping[str, Any]) -> str:
 
 def _name(given: Mapping[str, Any], which: str = "name") -> str:
     name = target_requests.typed(which, given[which], str)
-    if not nfs_names.ours(name):
+    if not nfs_names.is_managed(name):
         raise InvalidValue(which, name, "give volume-UUID or _snapshot-UUID")
     return name
 

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The verbs on the files of NFS shares. Each ends at its deadline, whatever hangs.
 
-What touches a share runs in a thread of its own (helper/named_locks): when the
-server is dead, the caller gets its answer, and that file stays locked until the
-kernel lets the thread go. So many may wait for one share and no more.
+Work on a share runs in a thread of its own (helper/named_locks). When the server does
+not answer, the client gets DeadlineExceeded, and the file stays locked until the kernel
+ends the thread's request. The number of threads that wait for one share is limited.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from lunshare.drivers.errors import (
     Unsupported,
 )
 from lunshare.drivers.helper.data import verification
-from lunshare.drivers.helper.data.progress import Long, Report
+from lunshare.drivers.helper.data.progress import LongVerb, Report
 from lunshare.drivers.helper.named_locks import Hold, Locks
 from lunshare.drivers.helper.nfs import files, share_requests
 from lunshare.drivers.helper.nfs.files import Share
@@ -36,15 +36,15 @@ from lunshare.drivers.helper.served import PATH, Served
 from lunshare.drivers.helper.twins import Twins
 from lunshare.drivers.protocol import nfs_names
 
-#: Operations that one share may have under way. More than a daemon starts at
-#: once; far fewer than the helper has connections.
+#: How many operations on one share may be in progress. More than a daemon starts at
+#: once, and far fewer than the helper's connections.
 MAX_WAITING = 32
 
 _PROBE = ".lunshare-probe"
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
-#: What keeps a share from being used, by the error it answers.
+#: Why a share is unavailable, by the error of its server.
 _TROUBLE = {
     errno.EROFS: "read-only",
     errno.EACCES: "denied",
@@ -53,22 +53,22 @@ _TROUBLE = {
 }
 _REMEDY = {
     "read-only": "export and mount it read-write",
-    "denied": "export it with no_root_squash, or let the user that its server maps"
-    " root to write in its directory",
-    "stale": "its server has another filesystem there now: end what uses it, then"
+    "denied": "export it with no_root_squash, or give the user that its server maps"
+    " root to write permission in its directory",
+    "stale": "its server has another filesystem there now: stop what uses it, then"
     " umount it; the next check mounts it again",
 }
 
-Verb = Callable[[Mapping[str, Any], float], Any] | Long
+Verb = Callable[[Mapping[str, Any], float], Any] | LongVerb
 Step = Callable[[Share, Any], Any]
 
 
-class Shares:
-    """Every share of the node; see lunshare.drivers.nfs for what is asked of it.
+class ShareVerbs:
+    """The verbs on all shares of the node; lunshare.drivers.nfs calls them.
 
-    :raises Misconfigured: the share is not mounted, stale, or cannot be written.
-    :raises NoSpace: nothing was left behind.
-    :raises DeadlineExceeded: the server does not answer; it may still be done.
+    :raises Misconfigured: the share is not mounted, stale, or not writable.
+    :raises NoSpace: the share is full; no new file is left.
+    :raises DeadlineExceeded: the server does not answer; the work may still be done.
     """
 
     def __init__(
@@ -79,24 +79,24 @@ class Shares:
         self._mutex = threading.Lock()
 
     def verbs(self) -> dict[str, Verb]:
-        """All that can be asked, by name."""
+        """Return the verbs by name."""
         table: dict[str, tuple[Callable[..., Any], Step]] = {
-            "share.room": (share_requests.point, files.room),
-            "share.list": (share_requests.point, files.listed),
+            "share.room": (share_requests.point, files.capacity),
+            "share.list": (share_requests.point, files.list_files),
             "share.find": (share_requests.named, files.find),
-            "share.give": (share_requests.named, files.give),
+            "share.give": (share_requests.named, files.unmanage),
         }
         long: dict[str, tuple[Callable[..., Any], Step]] = {
-            "share.make": (share_requests.make, files.make),
-            "share.grow": (share_requests.grow, files.grow),
+            "share.make": (share_requests.make, files.create),
+            "share.grow": (share_requests.grow, files.extend),
             "share.copy": (share_requests.copy, files.copy),
-            "share.take": (share_requests.take, files.take),
-            "share.drop": (share_requests.named, files.drop),
+            "share.take": (share_requests.take, files.manage),
+            "share.drop": (share_requests.named, files.delete),
         }
         return {
             "share.look": self._look,
             **{name: self._verb(name, *each) for name, each in table.items()},
-            **{name: Long(self._verb(name, *each)) for name, each in long.items()},
+            **{name: LongVerb(self._verb(name, *each)) for name, each in long.items()},
         }
 
     def _verb(
@@ -111,17 +111,17 @@ class Shares:
             if mount is None:
                 raise Misconfigured(
                     f"share at {asked.point} is not mounted",
-                    "the next check of its backend mounts it, or says why it cannot",
+                    "the next check of its backend mounts it, or reports why it cannot",
                 )
             what = f"{verb} {asked.name}".strip()
             name, todo = asked.name or verb, _step(step, asked)
-            with _told(mount, asked.name):
+            with _translated_errors(mount, asked.name):
                 return self._patiently(mount, name, what, (seconds, report), todo)
 
         return ask
 
     def _look(self, given: Mapping[str, Any], seconds: float) -> dict[str, Any]:
-        """What is mounted there and whether it can be written; by a file of ours."""
+        """Return what is mounted there, and why it is not writable (a probe)."""
         asked = share_requests.point(given)
         self._need_served(asked)
         mount = self._mounts.find(asked.point)
@@ -139,7 +139,7 @@ class Shares:
         except OSError as error:
             if error.errno not in {*_TROUBLE, *_FULL}:
                 raise DriverError(f"share {mount.source}: {error.strerror}") from None
-            trouble = _TROUBLE.get(error.errno, "")  # one that is full is no trouble
+            trouble = _TROUBLE.get(error.errno, "")  # a full share can still be used
         return {
             "source": mount.source,
             "trouble": trouble,
@@ -147,11 +147,11 @@ class Shares:
         }
 
     def _need_served(self, asked: Any) -> None:
-        self._served.point(asked.point)
+        self._served.need_mount_point(asked.point)
         if self._served.manage or not isinstance(asked, Taken):
             return
-        if not nfs_names.given(asked.reference):
-            what = "taking over a file that is not lunshare's"
+        if not nfs_names.is_unmanaged(asked.reference):
+            what = "managing a foreign file"
             raise Unsupported(what, f"set manage_foreign_disks = yes in {PATH}")
 
     def _patiently(
@@ -162,15 +162,15 @@ class Shares:
         time: tuple[float, Report | None],
         step: Callable[[Share], Any],
     ) -> Any:
-        """Do it in a thread of its own; nobody waits longer than so many seconds.
+        """Run the step in a thread of its own, for at most so many seconds.
 
-        With a report they count from its last progress.
+        With a report the seconds count from the last progress.
         """
         answers: list[Any] = []
 
         def run(hold: Hold) -> None:
             try:
-                with self._mounts.entered(mount) as directory:
+                with self._mounts.enter(mount) as directory:
                     share = Share(directory, mount, self._mounts, hold.clock(what))
                     answers.append(step(share))
             finally:
@@ -180,8 +180,8 @@ class Shares:
         with self._locks.hold(where, seconds, mount.point, report) as hold:
             self._admit(mount, what, seconds)
             try:
-                hold.patiently(f"{what} on {mount.source}", run, hold)
-            except HelperBusy:  # it has not begun
+                hold.run_step(f"{what} on {mount.source}", run, hold)
+            except HelperBusy:  # it was not started
                 self._count(mount, -1)
                 raise
         return answers[0]
@@ -203,7 +203,7 @@ def _step(step: Step, asked: Any) -> Callable[[Share], Any]:
 
 
 def _probe(share: Share) -> None:
-    """Write a file and remove it: a share tells only so that it is read-only."""
+    """Write a file and remove it: only a write shows that a share is read-only."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
     file = os.open(_PROBE, flags, 0o600, dir_fd=share.directory)
     try:
@@ -211,20 +211,20 @@ def _probe(share: Share) -> None:
         os.fsync(file)
     finally:
         os.close(file)
-        # Another node of the same share may have been quicker.
-        if files.there(share, _PROBE):
+        # Another node with the same share may have removed it already.
+        if files.exists(share, _PROBE):
             os.unlink(_PROBE, dir_fd=share.directory)
 
 
 @contextmanager
-def _told(mount: Mount, name: str) -> Iterator[None]:
-    """The kernel's and the server's refusals as errors of ours."""
+def _translated_errors(mount: Mount, name: str) -> Iterator[None]:
+    """Raise the kernel's and the server's errors as DriverErrors."""
     try:
         yield
     except OSError as error:
         why = error.strerror or str(error)
         if error.errno in _FULL:
-            raise NoSpace(mount.source, f"its server says: {why}") from None
+            raise NoSpace(mount.source, f"its server reports: {why}") from None
         trouble = _TROUBLE.get(error.errno or 0)
         if trouble:
             what = f"share {mount.source} is {trouble} ({why})"
