@@ -10,6 +10,8 @@ from tests.lab.environment import FURTHER
 from tests.lab.image import KERNELS
 
 USAGE = "%(prog)s [options] -- CMD… [--reboot -- CMD…] [--cut -- CMD…]"
+#: The quick guest: see tests/lab/uml.
+UML = "uml"
 WHAT = "Run CMD as root on a storage node with lunshare: a fresh Debian guest in QEMU."
 MORE = """CMD runs in /srv/lunshare, a copy of the working tree, with /opt/lunshare/bin
 first in PATH; what it writes to /build appears in the repository's build/. --reboot
@@ -44,6 +46,8 @@ def parse(words: Sequence[str]) -> Options:
     stages = _stages(words[at + 1 :])
     if not all(stage.command for stage in stages):
         parser.error("a command is missing")
+    if known.kernel == UML and (known.keep or known.extra or len(stages) > 1):
+        parser.error("--kernel uml takes one command, without --keep and --with")
     return Options(known.kernel, known.keep, known.bare, known.extra, stages)
 
 
@@ -52,7 +56,7 @@ def _parser() -> argparse.ArgumentParser:
         prog="tests/lab/run", usage=USAGE, description=WHAT, epilog=MORE
     )
     add = parser.add_argument
-    add("--kernel", choices=list(KERNELS), default="6.1", help="default: 6.1")
+    add("--kernel", choices=[*KERNELS, UML], default="6.1", help="default: 6.1")
     add(
         "--keep",
         action="store_true",

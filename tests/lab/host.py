@@ -5,12 +5,15 @@
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from tests.lab.steps import LabError, sh, step
 
 PROGRAMS = {
+    "cc": "gcc libc6-dev",
     "debugfs": "e2fsprogs",
+    "depmod": "kmod",
     "git": "git",
     "mke2fs": "e2fsprogs",
     "mmdebstrap": "mmdebstrap",
@@ -23,6 +26,7 @@ PROGRAMS = {
     "unshare": "util-linux",
     "zstd": "zstd",
 }
+KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 PATH = os.environ.get("PATH", "") + ":/usr/local/sbin:/usr/sbin:/sbin"
 # apt's settings for access to the mirror: proxy, certificates, clocks.
 REACH = (
@@ -53,7 +57,7 @@ def need_programs() -> None:
     install = ["apt-get", "-qq", "-y", "--no-install-recommends", "install"]
     with step(f"install {' '.join(missing)} on this machine"):
         sh(["apt-get", "-qq", "update"])
-        sh([*install, *missing], env=quietly)
+        sh([*install, *" ".join(missing).split()], env=quietly)
 
 
 def _can_make_environments() -> bool:
@@ -77,6 +81,30 @@ def backports() -> str | None:
         if codename == "bookworm":
             return f"{kind} {uri} {codename}-backports {component}"
     return None
+
+
+def unpack(sources: Sequence[str], packages: Sequence[str], out: Path) -> None:
+    """Download packages from these lines of sources.list; unpack them in ``out``."""
+    lists, source = out / "lists", out / "sources.list"
+    for each in (lists, out / "archives"):
+        (each / "partial").mkdir(parents=True)
+    signed = [
+        line.replace("deb ", f"deb [signed-by={KEYRING}] ", 1) for line in sources
+    ]
+    source.write_text("\n".join(signed) + "\n")
+    options = [
+        f"Dir::Etc::sourcelist={source}",
+        "Dir::Etc::sourceparts=/nonexistent",
+        f"Dir::State::lists={lists}",
+        f"Dir::Cache={out}",
+        *([] if os.geteuid() else ["APT::Sandbox::User=root"]),
+    ]
+    apt = ["apt-get", "-qq", *(f"-o{each}" for each in options)]
+    sh([*apt, "update"])
+    sh([*apt, "download", *packages], cwd=out)
+    for package in out.glob("*.deb"):
+        sh(["dpkg-deb", "--extract", package, out])
+        package.unlink()
 
 
 def _bookworm(listed: str) -> Iterator[str]:

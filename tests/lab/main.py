@@ -14,6 +14,8 @@ from tests.lab import accel, command_line, environment, host, image, node, paylo
 from tests.lab.command_line import Options, Stage
 from tests.lab.guest import Guest, Parts
 from tests.lab.steps import LabError, say, step
+from tests.lab.uml import build
+from tests.lab.uml.guest import UmlGuest
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 LAB_FAILED = 125  # as `timeout`, `docker run` and `git bisect run` use it
@@ -37,8 +39,11 @@ def main(words: Sequence[str]) -> int:
 
 def _run(options: Options) -> int:
     python = environment.tools(REPOSITORY)
-    system = image.system(options.kernel)
+    quick = options.kernel == command_line.UML
+    system = image.system("6.1" if quick else options.kernel)
     packages = environment.lunshare(REPOSITORY, system, python)
+    if quick:
+        return _run_quickly(options, python, system, packages)
     further = [environment.further(each, system, python) for each in options.extra]
     how = accel.choose(system)
     state = warm.node(system, packages, how)
@@ -57,6 +62,23 @@ def _run(options: Options) -> int:
     finally:
         _leave(guest, directory, keep)
     return code
+
+
+def _run_quickly(options: Options, python: Path, system: Path, packages: Path) -> int:
+    """The command in a guest of tests/lab/uml."""
+    kernel = build.kernel()
+    disks = [build.system(system, kernel) / "disk.raw", packages]
+    directory = Path(tempfile.mkdtemp(prefix="lunshare-lab-"))
+    guest = UmlGuest(kernel, disks, directory)
+    try:
+        with step("pack the tree"):
+            _pack(options, directory, python)
+        guest.prepare(options.stages[0].command, bare=options.bare)
+        return guest.run()
+    finally:
+        guest.kill()
+        shutil.copytree(directory / "build", REPOSITORY / "build", dirs_exist_ok=True)
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 def _shares(directory: Path) -> dict[str, Path]:

@@ -8,7 +8,6 @@ instead of 0.45, `lvcreate` and `lvremove` of a thin volume 1.0 s instead of 2.6
 the libraries it needs are those of Debian's own.
 """
 
-import os
 import re
 from functools import partial
 from pathlib import Path
@@ -19,7 +18,6 @@ from tests.lab.steps import LabError, say, sh, step
 OWN = ["qemu-system-x86_64"]
 FAST = 10
 PACKAGES = ("qemu-system-x86", "qemu-system-common", "qemu-system-data", "seabios")
-KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 
 
 def command() -> list[str]:
@@ -53,21 +51,5 @@ def _unpacked(out: Path) -> list[str]:
 
 def _fetch(mirror: str, out: Path) -> None:
     with step(f"unpack QEMU {FAST} from Debian's backports (once)"):
-        source, lists = out / "sources.list", out / "lists"
-        for each in (lists, out / "archives"):
-            (each / "partial").mkdir(parents=True)
-        source.write_text(mirror.replace("deb ", f"deb [signed-by={KEYRING}] ", 1))
-        options = [
-            f"Dir::Etc::sourcelist={source}",
-            "Dir::Etc::sourceparts=/nonexistent",
-            f"Dir::State::lists={lists}",
-            f"Dir::Cache={out}",
-            *([] if os.geteuid() else ["APT::Sandbox::User=root"]),
-        ]
-        apt = ["apt-get", "-qq", *(f"-o{each}" for each in options)]
-        sh([*apt, "update"])
-        sh([*apt, "download", *PACKAGES], cwd=out)
-        for package in out.glob("*.deb"):
-            sh(["dpkg-deb", "--extract", package, out])
-            package.unlink()
+        host.unpack([mirror], PACKAGES, out)
         version(_unpacked(out))

@@ -52,6 +52,20 @@ def test_missing_command_is_an_error(words):
         command_line.parse(words)
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--keep", "--", "a"],
+        ["--with", "cinder", "--", "a"],
+        ["--", "a", "--cut", "--", "b"],
+    ],
+)
+def test_quick_guest_takes_one_command_only(words, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        command_line.parse(["--kernel", "uml", *words])
+    assert "--kernel uml takes one command" in capsys.readouterr().err
+
+
 def test_entry_is_built_once_for_parallel_callers():
     built = []
 

@@ -47,6 +47,7 @@ def _build(system: Path, disk: Path, how: list[str], out: Path) -> None:
             machine.boot()
         with step("create its volume group and save its state (once)"):
             machine.output((HERE / "prepare").read_text())
+            machine.output("modprobe -a 9p 9pnet_virtio && sync")
             machine.monitor().save(out / "state")
     finally:
         machine.leave()

@@ -1,10 +1,11 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Run the system tests in two parallel lanes; then print how many there were.
+"""The system tests in lanes beside each other; then how many there were.
 
-``python -m tests.system.suite DIRECTORY`` writes the reports of both lanes (JUnit
-XML) to the directory. LVM's tests take longest. They have their own disks, helpers
-and names, so they can run beside the tests of the installed node.
+``python -m tests.system.suite DIRECTORY [LANE...]`` leaves a report (JUnit XML) for
+each lane in the directory. LVM's tests, which are the longest, have disks, helpers and
+names of their own, so that they may run beside those of the installed node; ``judged``
+are those of the node that every run repeats on Debian's own kernel (tests/system/run).
 """
 
 from __future__ import annotations
@@ -17,6 +18,20 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 HERE = Path(__file__).parent
+LANES = ("lvm", "node")
+#: The acceptance path, access and its end, read-only hosts, and the cost of an attach.
+JUDGED = (
+    "test_access",
+    "test_attachments",
+    "test_costs",
+    "test_failed_attach",
+    "test_hung_disk",
+    "test_kernel_initiator",
+    "test_lio_closing",
+    "test_lio_killed",
+)
+#: User-mode Linux has no process connector, which counts the processes.
+STOCK_ONLY = ("test_costs",)
 _PYTEST = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
 _AFTER = "test_after_"  # of a reboot and of a power cut: tests/system/run
 _LVM = "test_lvm_"
@@ -24,24 +39,41 @@ _OUTCOMES = ("failure", "error", "skipped")
 
 
 def main(argv: list[str]) -> int:
-    """Run both, show LVM's output last; 0 when every test has passed."""
-    directory = Path(argv[0])
-    files = [f for f in sorted(HERE.glob("test_*.py")) if not f.name.startswith(_AFTER)]
-    lvm = [each for each in files if each.name.startswith(_LVM)]
-    node = [each for each in files if each not in lvm]
-    reports = [directory / "system-lvm.xml", directory / "system-node.xml"]
-    with (directory / "system-lvm.log").open("w+") as log:
-        beside = subprocess.Popen(_lane(lvm, reports[0]), stdout=log, stderr=log)
-        codes = [subprocess.run(_lane(node, reports[1]), check=False).returncode]
-        codes.append(beside.wait())
+    """Run the lanes, show the first one's output last; 0 when every test has passed."""
+    directory, lanes = Path(argv[0]), argv[1:] or LANES
+    *beside, last = lanes
+    reports = {lane: directory / f"system-{lane}.xml" for lane in lanes}
+    logs = {lane: (directory / f"system-{lane}.log").open("w+") for lane in beside}
+    started = [
+        subprocess.Popen(_pytest(lane, reports[lane]), stdout=log, stderr=log)
+        for lane, log in logs.items()
+    ]
+    codes = [subprocess.run(_pytest(last, reports[last]), check=False).returncode]
+    codes += [each.wait() for each in started]
+    for log in logs.values():
         log.seek(0)
         print(log.read())
-    print(_summary(sum((_counted(each) for each in reports), Counter())))
+    print(_totals(sum((_counted(each) for each in reports.values()), Counter())))
     return max(codes)
 
 
-def _lane(files: list[Path], report: Path) -> list[str]:
-    return [*_PYTEST, "--junitxml", str(report), *map(str, files)]
+def files(lane: str) -> list[Path]:
+    """The test files of a lane on the kernel that runs."""
+    found = [f for f in sorted(HERE.glob("test_*.py")) if not f.name.startswith(_AFTER)]
+    if _is_uml():
+        found = [each for each in found if each.stem not in STOCK_ONLY]
+    if lane == "judged":
+        return [each for each in found if each.stem in JUDGED]
+    return [each for each in found if each.name.startswith(_LVM) == (lane == "lvm")]
+
+
+def _is_uml() -> bool:
+    """Whether this kernel is User-mode Linux; see /proc/cpuinfo there."""
+    return "User Mode Linux" in Path("/proc/cpuinfo").read_text()
+
+
+def _pytest(lane: str, report: Path) -> list[str]:
+    return [*_PYTEST, "--junitxml", str(report), *map(str, files(lane))]
 
 
 def _counted(report: Path) -> Counter[str]:
@@ -51,9 +83,9 @@ def _counted(report: Path) -> Counter[str]:
     return Counter(found.pop() if found else "passed" for found in outcomes)
 
 
-def _summary(counts: Counter[str]) -> str:
+def _totals(counts: Counter[str]) -> str:
     others = ", ".join(f"{counts[each]} {each}" for each in _OUTCOMES)
-    kernel = os.uname().release
+    kernel = f"{os.uname().release}{' (User-mode Linux)' if _is_uml() else ''}"
     return f"kernel {kernel}: {counts['passed']} tests passed, {others}"
 
 

@@ -1,0 +1,109 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""One quick guest: it boots, runs one command, and ends.
+
+It shares a directory with the host (hostfs): the tree and the scripts in, the command's
+output and exit code out.
+"""
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import BinaryIO
+
+from tests.lab import node
+from tests.lab.steps import LabError, last
+
+HERE = Path(__file__).resolve().parent
+BOOT_SECONDS = 240  # 4 alone; but a machine may be busy
+POLL_SECONDS = 0.2
+MEMORY = "3G"
+# A namespace of process ids ends with its first process. The guest's processes are the
+# host's, and would go on after a kill -9 of their kernel.
+ALONE = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"]
+
+
+class UmlGuest:
+    """A guest; ``directory`` is what it sees as /host."""
+
+    def __init__(self, kernel: Path, disks: Sequence[Path], directory: Path) -> None:
+        self._kernel, self._disks, self._directory = kernel, disks, directory
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def prepare(self, command: Sequence[str], *, bare: bool) -> None:
+        """Leave in its directory what it is to do."""
+        line = f"cd /srv/lunshare && exec env PATH={node.PATH} {shlex.join(command)}\n"
+        (self._directory / "command").write_text(line)
+        what = "bare" if bare else "node"
+        head = f"NOW={time.time():.3f} WHAT={what}\n"
+        (self._directory / "setup").write_text(head + (HERE / "setup").read_text())
+        (self._directory / "build").mkdir()
+        (self._directory / "out").touch()
+        shutil.copy(HERE.parent / "prepare", self._directory)
+
+    def run(self) -> int:
+        """Boot it, pass its output on, and return the command's exit code."""
+        with open(self._directory / "console", "wb") as console:
+            self._process = subprocess.Popen(
+                self._command(),
+                env=self._environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=console,
+                stderr=console,
+                start_new_session=True,  # Ctrl-C is for us; we end the guest
+                close_fds=False,  # with cache.py's locks
+            )
+        with open(self._directory / "out", "rb") as output:
+            while not self._has_ended():
+                _pass_on(output)
+                time.sleep(POLL_SECONDS)
+            _pass_on(output)
+        return self._code()
+
+    def kill(self) -> None:
+        """End it, wherever it is."""
+        if self._process:
+            self._process.kill()
+            self._process.wait()
+
+    def _has_ended(self) -> bool:
+        if self._process is None:
+            raise LabError("the guest is not running")
+        return (self._directory / "rc").exists() or self._process.poll() is not None
+
+    def _code(self) -> int:
+        code = self._directory / "rc"
+        if not code.exists() or (self._directory / "failed").exists():
+            text = (self._directory / "console").read_text(errors="replace")
+            raise LabError(f"the quick guest ended\n{last(text)}")
+        return int(code.read_text())
+
+    def _command(self) -> list[str]:
+        root = [] if os.geteuid() == 0 else ["--map-root-user"]
+        disks = (
+            f"ubd{number}={self._directory}/written{number},{disk}"
+            for number, disk in enumerate(self._disks)
+        )
+        return [
+            *("setpriv", "--pdeathsig", "KILL", "--", *ALONE, *root, "--"),
+            *(str(self._kernel / "linux"), f"mem={MEMORY}", *disks),
+            *("root=/dev/ubda", "rw", "net.ifnames=0", f"lab={self._directory}"),
+            *("quiet", "systemd.show_status=no", f"uml_dir={self._directory}"),
+            *("con=null", "con0=null,fd:1", "con1=null", "ssl=null"),
+        ]
+
+    def _environment(self) -> dict[str, str]:
+        """Its memory is a file in TMPDIR; on a disk it would be written there."""
+        own = {"TMPDIR": "/dev/shm", "HOME": str(self._directory)}
+        return {**os.environ, **own, "LD_PRELOAD": str(self._kernel / "xstate.so")}
+
+
+def _pass_on(output: BinaryIO) -> None:
+    if new := output.read():
+        sys.stdout.buffer.write(new)
+        sys.stdout.flush()
