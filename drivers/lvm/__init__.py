@@ -2,11 +2,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """Volumes as logical volumes of one volume group, thin or thick.
 
-``driver`` is the contract. ``thin`` and ``thick`` are what differs between the two,
-with ``thin_copies``, ``thick_copies`` for snapshots and ``wiping`` for what is
-deleted; ``handing`` takes disks over and gives them away; ``claim`` keeps others off
-the group. ``commands`` holds every command, ``report`` reads LVM's JSON, ``saying``
-its errors, ``names`` is what we call things.
+===================  ===========================================================
+driver               the contract ``VolumeDriver``
+thin, thick          what differs between thin and thick volumes
+thin_snapshots, ...  snapshots and reverts of each
+deleted_volumes      thick volumes that are deleted and not yet wiped
+manage               managing foreign volumes, and unmanaging volumes
+claim                one lunshare for each volume group
+commands             every command that runs as root
+command_errors       what LVM's error messages mean
+report               LVM's JSON reports as values
+cached_listing       the list of volumes, read again only after a change
+names                the names of logical volumes
+sysfs                what the kernel shows without root or a process
+===================  ===========================================================
 """
 
 from lunshare.drivers.lvm.driver import LvmVolumes

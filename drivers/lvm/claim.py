@@ -1,14 +1,14 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""One lunshare works with a volume group.
+"""Only one lunshare works with a volume group.
 
-Two would take each other's extents and finish each other's half-done work.
+Two of them would allocate the same extents, and finish each other's incomplete work.
 
-- Of one node: a process holds a lock on a file of the group's name, in a directory
-  that only the daemon's user and root may enter; the kernel gives it back however
-  the process ends. (A socket of that name, in no file system, any user could hold.)
-- Of nodes that see the same disks: the group is tagged with the node. The tag
-  outlives a crash and is the same after it, so the node itself always gets in.
+- On one node: a process locks a file with the group's name, in a directory that only
+  the daemon's user and root may enter. The kernel releases the lock however the
+  process ends. (Any user could bind an abstract socket of that name.)
+- On several nodes that share the disks: the group has a tag that names the node. The
+  tag remains after a crash, and is the same afterwards, so the node can continue.
 """
 
 from __future__ import annotations
@@ -25,32 +25,33 @@ from pathlib import Path
 
 from lunshare.drivers.errors import Misconfigured
 
-#: Where claims are. Another user that could enter it could keep a daemon from starting.
-CLAIMS = Path("/run/lunshare/claims")
+#: The lock files. A user who could enter it could prevent the daemon's start.
+CLAIM_DIRECTORY = Path("/run/lunshare/claims")
 
 _MACHINE = Path("/etc/machine-id")
 _TAG = re.compile(r"lunshare:[0-9a-f]{32}:[A-Za-z0-9.-]*")
 
-# Two backends of one process may share a group, one thin and one thick.
-_held: dict[str, int] = {}
+# By group. Two backends of one process may share a group, one thin and one thick.
+_locked_files: dict[str, int] = {}
 _mutex = threading.Lock()
 
 
-def hold_on_node(group: str) -> None:
-    """Let no other process of this node work with the group.
+def lock_on_node(group: str) -> None:
+    """Lock the group, so that no other process of this node works with it.
 
-    :raises Misconfigured: one does, or the directory of such claims is not ours.
+    :raises Misconfigured: another process has the lock, or the directory of lock
+        files belongs to another user.
     """
     with _mutex:
-        if group not in _held:
-            _held[group] = _locked(group)
+        if group not in _locked_files:
+            _locked_files[group] = _lock(group)
 
 
-def _locked(group: str) -> int:
-    path = CLAIMS / group
+def _lock(group: str) -> int:
+    path = CLAIM_DIRECTORY / group
     try:
-        _make_directory()
-        file = _opened(path)
+        _create_directory()
+        file = _open(path)
     except OSError as error:
         raise Misconfigured(
             f"claim on volume_group {group}, {path}: {error.strerror}",
@@ -62,52 +63,53 @@ def _locked(group: str) -> int:
         os.close(file)
         raise Misconfigured(
             f"volume_group {group}: another process of this node works with it",
-            f"stop it; fuser -v {path} tells which ({error.strerror})",
+            f"stop it; fuser -v {path} shows which ({error.strerror})",
         ) from None
     return file
 
 
-def _opened(path: Path) -> int:
+def _open(path: Path) -> int:
     flags = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
         file = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
         return os.open(path, flags)
-    if os.geteuid() == 0:  # a daemon that is started by hand: the unit's comes next
-        os.fchown(file, CLAIMS.stat().st_uid, -1)
+    if os.geteuid() == 0:  # started by hand as root: the unit must be able to open it
+        os.fchown(file, CLAIM_DIRECTORY.stat().st_uid, -1)
     return file
 
 
-def _make_directory() -> None:
-    """As systemd/lunshare.tmpfiles makes it, for who works without units."""
-    CLAIMS.parent.mkdir(mode=0o755, exist_ok=True)
-    CLAIMS.mkdir(mode=0o700, exist_ok=True)
-    if CLAIMS.stat().st_uid not in (0, os.geteuid()) and os.geteuid():
-        raise PermissionError(errno.EACCES, "it is another user's")
+def _create_directory() -> None:
+    """Create it as systemd/lunshare.tmpfiles does, for a start without units."""
+    CLAIM_DIRECTORY.parent.mkdir(mode=0o755, exist_ok=True)
+    CLAIM_DIRECTORY.mkdir(mode=0o700, exist_ok=True)
+    if CLAIM_DIRECTORY.stat().st_uid not in (0, os.geteuid()) and os.geteuid():
+        raise PermissionError(errno.EACCES, "it belongs to another user")
 
 
-def is_mine(group: str, tags: Iterable[str]) -> bool:
-    """Whether the group is tagged with this node; False if it is with none.
+def is_tagged_by_this_node(group: str, tags: Iterable[str]) -> bool:
+    """Whether the group has this node's tag; False if it has no node's tag.
 
-    :raises Misconfigured: another node has it.
+    :raises Misconfigured: it has another node's tag.
     """
-    mine, found = tag(), [each for each in tags if _TAG.fullmatch(each)]
+    mine, found = node_tag(), [each for each in tags if _TAG.fullmatch(each)]
     for each in found:
         if each.split(":")[1] != mine.split(":")[1]:
             raise Misconfigured(
                 f"volume_group {group}: lunshare on node {each.split(':')[2]}"
                 " works with it",
-                f"if it does so no more: vgchange --deltag {each} {group}",
+                f"if that node does not use it any more: vgchange --deltag {each}"
+                f" {group}",
             )
     return bool(found)
 
 
-def tag() -> str:
-    """What this node writes on a group: a digest of its id, and its name for people.
+def node_tag() -> str:
+    """Return this node's tag: a digest of its machine id, and its host name.
 
-    The id itself is confidential (machine-id(5)).
+    The machine id itself is confidential (machine-id(5)).
 
-    :raises Misconfigured: the node has no id.
+    :raises Misconfigured: the node has no machine id.
     """
     try:
         machine = _MACHINE.read_bytes().strip()

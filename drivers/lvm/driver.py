@@ -1,13 +1,13 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""The volume contract on LVM: names, errors, and the path without a process."""
+"""``VolumeDriver`` on LVM: names, errors, and an attach that starts no process."""
 
 from __future__ import annotations
 
 import logging
 import os
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any, ClassVar
@@ -18,16 +18,15 @@ from lunshare.drivers import devices, migration
 from lunshare.drivers.abilities import VolumeAbilities
 from lunshare.drivers.base import Root, VolumeDriver
 from lunshare.drivers.errors import DiskBusy, Misconfigured, UnknownDisk
-from lunshare.drivers.lvm import claim, failures, names, sysfs
+from lunshare.drivers.lvm import claim, command_errors, names, sysfs
+from lunshare.drivers.lvm.cached_listing import CachedListing, Derived, Listing
 from lunshare.drivers.lvm.commands import Lvm
-from lunshare.drivers.lvm.listing import Drawn, Listed, Listing
-from lunshare.drivers.lvm.manage import Handing
+from lunshare.drivers.lvm.manage import ForeignVolumes
 from lunshare.drivers.lvm.options import OPTIONS
-from lunshare.drivers.lvm.report import LogicalVolume
 from lunshare.drivers.lvm.thick import Thick
-from lunshare.drivers.lvm.thick_copies import ThickCopies
+from lunshare.drivers.lvm.thick_snapshots import ThickSnapshots
 from lunshare.drivers.lvm.thin import Thin
-from lunshare.drivers.lvm.thin_copies import ThinCopies
+from lunshare.drivers.lvm.thin_snapshots import ThinSnapshots
 from lunshare.drivers.retry import retried_once
 from lunshare.drivers.values import (
     Capacity,
@@ -41,15 +40,15 @@ from lunshare.drivers.values import (
 
 LOG = logging.getLogger(__name__)
 
-_SETTLED_NS = 10**9
+_MTIME_STABLE_NS = 10**9
 
 
 class LvmVolumes(VolumeDriver):
-    """Logical volumes of one group, in a thin pool or thick."""
+    """Logical volumes of one volume group: in a thin pool, or thick."""
 
     CONTRACT: ClassVar[int] = 2
     OPTIONS: ClassVar[list[cfg.Opt]] = [*OPTIONS, *migration.OPTIONS]
-    #: Thin; ``abilities`` has what thick volumes do otherwise.
+    #: Of thin volumes; ``abilities`` has the differences of thick ones.
     ABILITIES: ClassVar[VolumeAbilities] = VolumeAbilities(
         multiattach=True,
         supports_snapshots=True,
@@ -66,22 +65,24 @@ class LvmVolumes(VolumeDriver):
         super().__init__(name, options, root)
         self._group: str = options["volume_group"]
         self._timeout: float = options["command_timeout"]
-        self._patience: float = options["progress_timeout"]
-        self._lvm = Lvm(root, self._group, self._timeout, self._patience)
-        self._listing = Listing(self._lvm)
+        self._progress_timeout: float = options["progress_timeout"]
+        self._lvm = Lvm(root, self._group, self._timeout, self._progress_timeout)
+        self._listing = CachedListing(self._lvm)
         self._kind: Thin | Thick
-        self._copies: ThinCopies | ThickCopies
+        self._snapshots: ThinSnapshots | ThickSnapshots
         if options["lvm_type"] == "thin":
             self._kind = thin = Thin(self._lvm, self._listing, options)
-            self._copies = ThinCopies(self._lvm, thin)
+            self._snapshots = ThinSnapshots(self._lvm, thin)
         else:
             self._kind = thick = Thick(self._lvm, self._listing, self._timeout)
             reserve = options["lvm_snapshot_reserve"]
-            self._copies = ThickCopies(self._lvm, thick, reserve, self._timeout)
-        self._handing = Handing(self._lvm, self._kind)
-        self._mended = Drawn(self._mend)
-        self._paths = Drawn(lambda listed: {d.path for d in self._ours(listed.volumes)})
-        self._all_there: tuple[Listed, int] | None = None
+            self._snapshots = ThickSnapshots(self._lvm, thick, reserve, self._timeout)
+        self._foreign = ForeignVolumes(self._lvm, self._kind)
+        self._reverts_finished = Derived(self._finish_reverts)
+        self._disks = Derived(self._disks_in)
+        self._paths = Derived(lambda listed: {d.path for d in self._disks.of(listed)})
+        self._snapshot_ids = Derived(self._snapshots_in)
+        self._all_active_at: tuple[Listing, int] | None = None
 
     @property
     def abilities(self) -> VolumeAbilities:
@@ -97,18 +98,18 @@ class LvmVolumes(VolumeDriver):
 
     @retried_once
     def check(self) -> None:
-        with self._there():
-            listed = self._listing.now()
+        with self._group_errors():
+            listed = self._listing.current()
             self._claim(listed.group.tags)
-            self._resume()
+            self._resume_suspended()
             self._kind.check(listed)
-            mended = self._mended.of(listed)
-            if mended or not self._awake(listed):
+            finished = self._reverts_finished.of(listed)
+            if finished or not self._all_active(listed):
                 self._lvm.activate_all()
 
     @retried_once
     def create(self, volume: Volume) -> Disk:
-        with self._told(volume.id):
+        with self._volume_errors(volume.id):
             self._kind.create(volume)
         return self.disk(volume.id)
 
@@ -116,7 +117,7 @@ class LvmVolumes(VolumeDriver):
     def delete(self, volume_id: str) -> None:
         volume_uuid(volume_id)
         try:
-            with self._told(volume_id):
+            with self._volume_errors(volume_id):
                 self._kind.delete(volume_id)
         except UnknownDisk:
             pass
@@ -126,7 +127,7 @@ class LvmVolumes(VolumeDriver):
         disk = self.disk(volume.id)
         if disk.size >= volume.size:
             return disk
-        with self._told(volume.id):
+        with self._volume_errors(volume.id):
             self._kind.extend(volume, disk.size)
         return self.disk(volume.id)
 
@@ -136,163 +137,172 @@ class LvmVolumes(VolumeDriver):
         try:
             size = devices.block_size(path)
         except FileNotFoundError:
-            size = self._activated(volume_id, path)
-        if not self._kind.has(sysfs.pool_of(path, self._group)):
+            size = self._activate(volume_id, path)
+        if not self._kind.owns_pool(sysfs.thin_pool_of(path, self._group)):
             raise UnknownDisk(volume_id)
         return Disk(volume_id, path, size)
 
     def disks(self) -> tuple[Disk, ...]:
-        with self._there():
-            return self._ours(self._lvm.volumes())
+        with self._group_errors():
+            return self._disks.of(self._listing.current())
 
     def capacity(self) -> Capacity:
-        with self._there():
+        with self._group_errors():
             return self._kind.capacity()
 
     @retried_once
     def create_snapshot(self, snapshot: Snapshot) -> None:
-        with self._told(snapshot.volume_id):
-            self._need_mine(Volume(snapshot.volume_id, 0))
-            self._copies.create_snapshot(snapshot)
+        with self._volume_errors(snapshot.volume_id):
+            self._require_owned(Volume(snapshot.volume_id, 0))
+            self._snapshots.create_snapshot(snapshot)
 
     @retried_once
     def delete_snapshot(self, snapshot_id: str) -> None:
         try:
-            with self._told(snapshot_id):
-                self._kind.delete_snapshot(names.snapshot(snapshot_id))
+            with self._volume_errors(snapshot_id):
+                self._kind.delete_snapshot(names.snapshot_name(snapshot_id))
         except UnknownDisk:
             pass
         except DiskBusy as error:
-            why = "it is a snapshot that is open; let the copying of it end"
+            why = "this snapshot is open; wait until the copy of it is complete"
             raise DiskBusy(snapshot_id, why) from error
 
     def snapshots(self) -> tuple[str, ...]:
-        with self._there():
-            return tuple(
-                known
-                for found in self._lvm.volumes()
-                if (known := names.snapshot_id(found.name)) and self._kind.owns(found)
-            )
+        with self._group_errors():
+            return self._snapshot_ids.of(self._listing.current())
 
     @retried_once
     def create_from(self, volume: Volume, snapshot: Snapshot) -> Disk:
-        with self._told(volume.id):
-            self._copies.create_from(volume, snapshot)
+        with self._volume_errors(volume.id):
+            self._snapshots.create_from(volume, snapshot)
         return self.extend(volume)
 
     @retried_once
     def revert(self, snapshot: Snapshot) -> Disk:
-        with self._told(snapshot.volume_id):
-            self._copies.revert(snapshot)
+        with self._volume_errors(snapshot.volume_id):
+            self._snapshots.revert(snapshot)
         return self.disk(snapshot.volume_id)
 
     def fill(self, volume: Volume, source: Disk) -> None:
-        migration.fill(self.root, self.disk(volume.id), source, self._patience)
+        migration.fill(self.root, self.disk(volume.id), source, self._progress_timeout)
 
     def manageable(self) -> tuple[Manageable, ...]:
-        with self._there():
-            return self._handing.manageable()
+        with self._group_errors():
+            return self._foreign.manageable()
 
     @retried_once
     def manage(self, volume: Volume, reference: str) -> Disk:
-        with self._told(volume.id):
-            self._handing.manage(volume, reference)
+        with self._volume_errors(volume.id):
+            self._foreign.manage(volume, reference)
         return self.disk(volume.id)
 
     @retried_once
     def unmanage(self, volume_id: str) -> None:
         volume_uuid(volume_id)
-        with self._told(volume_id):
-            self._handing.unmanage(volume_id)
+        with self._volume_errors(volume_id):
+            self._foreign.unmanage(volume_id)
 
     def wipes(self) -> tuple[Wipe, ...]:
-        with self._there():
+        with self._group_errors():
             return self._kind.wipes()
 
     @retried_once
     def wipe(self, name: str, limit: int) -> Wipe | None:
-        with self._there():
+        with self._group_errors():
             return self._kind.wipe(name, limit)
 
-    def _mend(self, listed: Listed) -> bool:
-        copies = self._copies
-        return isinstance(copies, ThinCopies) and copies.mend(listed.volumes)
+    def _finish_reverts(self, listed: Listing) -> bool:
+        kind = self._snapshots
+        return isinstance(kind, ThinSnapshots) and kind.finish_reverts(listed.volumes)
 
-    def _resume(self) -> None:
-        """Let go on what a command that was killed in its middle has suspended.
+    def _resume_suspended(self) -> None:
+        """Resume the devices that a killed command left suspended.
 
-        :raises Misconfigured: what all volumes lie on is suspended still.
+        :raises Misconfigured: the thin pool below all volumes is still suspended.
         """
-        if not self._lvm.doubt:
+        if not self._lvm.may_be_suspended:
             return
-        for name in filter(names.ours, sysfs.suspended(self._group)):
-            # It waits for a command that is under way, and then changes nothing.
+        for name in filter(names.created_by_lunshare, sysfs.suspended(self._group)):
+            # LVM's lock makes it wait for a command in progress; it then does nothing.
             LOG.warning("%s/%s is suspended: resumed", self._group, name)
             self._lvm.refresh(name)
-        pool = self._kind.room
-        if pool + sysfs.POOL in sysfs.suspended(self._group):
-            device = sysfs.mapped(self._group, pool) + sysfs.POOL
+        pool = self._kind.pool_name
+        if pool + sysfs.POOL_LAYER in sysfs.suspended(self._group):
+            device = sysfs.device_mapper_name(self._group, pool) + sysfs.POOL_LAYER
             raise Misconfigured(
                 f"thin pool {self._group}/{pool} is suspended",
                 f"dmsetup resume {device}",
             )
-        self._lvm.doubt = False
+        self._lvm.may_be_suspended = False
 
     def _claim(self, tags: tuple[str, ...]) -> None:
-        claim.hold_on_node(self._group)
-        if claim.is_mine(self._group, tags):
+        claim.lock_on_node(self._group)
+        if claim.is_tagged_by_this_node(self._group, tags):
             return
-        self._lvm.claim(claim.tag())
-        # Another node may have done so meanwhile: then both see both, and refuse.
-        claim.is_mine(self._group, self._lvm.group().tags)
+        self._lvm.tag_group(claim.node_tag())
+        # Another node may have added its tag meanwhile. Then both nodes read both
+        # tags, and both refuse.
+        claim.is_tagged_by_this_node(self._group, self._lvm.volume_group().tags)
 
-    def _awake(self, listed: Listed) -> bool:
-        """Whether each volume has its node; their directory is read when it changes."""
+    def _all_active(self, listed: Listing) -> bool:
+        """Whether each volume has its device node.
+
+        The directory of the nodes is read only when its mtime changes.
+        """
         changed = devices.changed(self._lvm.path(""))
-        there = self._all_there
-        if there and there[0] is listed and there[1] == changed:
+        last = self._all_active_at
+        if last and last[0] is listed and last[1] == changed:
             return True
-        awake = self._paths.of(listed) <= self._nodes()
-        # Times have steps of some ms: a change may not be the last one of its step.
-        settled = time.time_ns() - changed > _SETTLED_NS
-        self._all_there = (listed, changed) if awake and settled else None
-        return awake
+        active = self._paths.of(listed) <= self._device_nodes()
+        # An mtime has a granularity of some ms: more changes may have the same one.
+        stable = time.time_ns() - changed > _MTIME_STABLE_NS
+        self._all_active_at = (listed, changed) if active and stable else None
+        return active
 
-    def _nodes(self) -> set[str]:
-        """The paths that udev has made for the group, read at once."""
+    def _device_nodes(self) -> set[str]:
+        """The paths that udev created for the group: one read of the directory."""
         directory = self._lvm.path("")
         try:
             return {directory + name for name in os.listdir(directory)}
-        except FileNotFoundError:  # nothing of the group is active
+        except FileNotFoundError:  # no volume of the group is active
             return set()
 
-    def _ours(self, found: Iterable[LogicalVolume]) -> tuple[Disk, ...]:
+    def _disks_in(self, listed: Listing) -> tuple[Disk, ...]:
         return tuple(
-            Disk(known, self._lvm.path(lv.name), lv.size)
-            for lv in found
-            if (known := names.volume_id(lv.name)) and self._kind.owns(lv)
+            Disk(volume_id, self._lvm.path(lv.name), lv.size)
+            for lv in listed.volumes
+            if (volume_id := names.volume_id(lv.name)) and self._kind.owns(lv)
         )
 
-    def _activated(self, volume_id: str, path: str) -> int:
-        with self._told(volume_id):
+    def _snapshots_in(self, listed: Listing) -> tuple[str, ...]:
+        return tuple(
+            snapshot_id
+            for lv in listed.volumes
+            if (snapshot_id := names.snapshot_id(lv.name)) and self._kind.owns(lv)
+        )
+
+    def _activate(self, volume_id: str, path: str) -> int:
+        with self._volume_errors(volume_id):
             self._lvm.activate(f"volume-{volume_uuid(volume_id)}")
         devices.wait_for(path, self._timeout)
         return devices.block_size(path)
 
-    def _need_mine(self, volume: Volume) -> None:
-        """:raises UnknownDisk: it is not in the pool."""
+    def _require_owned(self, volume: Volume) -> None:
+        """:raises UnknownDisk: the volume is not in this backend's pool."""
         try:
-            pool = sysfs.pool_of(self._lvm.path(volume.name), self._group)
+            pool = sysfs.thin_pool_of(self._lvm.path(volume.name), self._group)
         except FileNotFoundError:  # not active
-            found = self._lvm.around(volume.name).get(volume.name)
-            mine = found is not None and self._kind.owns(found)
+            found = self._lvm.details_of(volume.name).get(volume.name)
+            owned = found is not None and self._kind.owns(found)
         else:
-            mine = self._kind.has(pool)
-        if not mine:
+            owned = self._kind.owns_pool(pool)
+        if not owned:
             raise UnknownDisk(volume.id)
 
-    def _there(self) -> AbstractContextManager[None]:
-        return failures.told_of_group(self._group)
+    def _group_errors(self) -> AbstractContextManager[None]:
+        return command_errors.translate_group_errors(self._group)
 
-    def _told(self, volume_id: str) -> AbstractContextManager[None]:
-        return failures.told(self._group, self._kind.room, volume_id)
+    def _volume_errors(self, volume_id: str) -> AbstractContextManager[None]:
+        return command_errors.translate_errors(
+            self._group, self._kind.pool_name, volume_id
+        )

@@ -1,14 +1,14 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""The names of our logical volumes. Whatever has another one is somebody else's.
+"""The names of lunshare's logical volumes. One with another name is foreign.
 
 ===============================  ==============================================
 ``volume-<uuid>``                a volume
-``volume-<uuid>.new``, ``.tail``  half-made parts of a thick one; see thick
-``volume-<uuid>.revert``         what a thin one is about to become; see thin_copies
+``volume-<uuid>.new``, ``.tail``  incomplete parts of a thick volume; see thick
+``volume-<uuid>.revert``         the next bytes of a thin one; see thin_snapshots
 ``_snapshot-<uuid>``             a snapshot
-``deleted-<uuid>.<bytes>``       a thick volume to be wiped, and its first size
-``unmanaged-<uuid>``             a volume that was given away: not ours any more
+``deleted-<uuid>.<bytes>``       a deleted thick volume to wipe, and its full size
+``unmanaged-<uuid>``             a volume that was unmanaged: it is foreign now
 ===============================  ==============================================
 """
 
@@ -26,7 +26,7 @@ _UUID = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _VOLUME = re.compile(f"volume-({_UUID})")
 _SNAPSHOT = re.compile(f"_snapshot-({_UUID})")
 _DELETED = re.compile(rf"deleted-{_UUID}\.([0-9]+)")
-_OURS = re.compile(
+_LUNSHARE = re.compile(
     rf"volume-{_UUID}(\.(new|tail|revert))?|_snapshot-{_UUID}|deleted-{_UUID}\.[0-9]+"
 )
 # lvm(8), "VALID NAMES". 127 is what fits beside a group's name of that length.
@@ -34,51 +34,51 @@ _ANY = re.compile(r"[A-Za-z0-9_+.][A-Za-z0-9_+.-]{0,126}")
 
 
 def volume_id(name: str) -> str | None:
-    """The id of the volume of that name; None if it names something else."""
+    """Return the id of the volume of that name; None if it is not a volume's name."""
     found = _VOLUME.fullmatch(name)
     return found[1] if found else None
 
 
-def snapshot(snapshot_id: str) -> str:
-    """The name of a snapshot.
+def snapshot_name(snapshot_id: str) -> str:
+    """Return the name of a snapshot.
 
-    :raises InvalidValue: the id is no UUID.
+    :raises InvalidValue: the id is not a UUID.
     """
     return f"_snapshot-{volume_uuid(snapshot_id, 'snapshot id')}"
 
 
 def snapshot_id(name: str) -> str | None:
-    """The id of the snapshot of that name; None if it names something else."""
+    """Return the id of the snapshot of that name; None if it is not a snapshot's."""
     found = _SNAPSHOT.fullmatch(name)
     return found[1] if found else None
 
 
-def deleted(size: int) -> str:
-    """A name that nothing had before, for a volume of so many bytes."""
+def deleted_name(size: int) -> str:
+    """Return a new name for a deleted volume of ``size`` bytes."""
     return f"deleted-{uuid.uuid4()}.{size}"
 
 
 def deleted_size(name: str) -> int | None:
-    """The bytes that it had when it was deleted; None if it was not."""
+    """Return its size in bytes when it was deleted; None if it is another name."""
     found = _DELETED.fullmatch(name)
     return int(found[1]) if found else None
 
 
-def taken(volume: Volume, group: str, pool: str) -> Unsupported:
-    """The name is another backend's in the same volume group."""
+def name_conflict(volume: Volume, group: str, pool: str) -> Unsupported:
+    """Return the error for a name that another backend of the group uses."""
     where = f"thin pool {pool}" if pool else "every thin pool"
     return Unsupported(
         f"volume {volume.id} in volume group {group}",
-        f"logical volume {volume.name} is there already, outside of {where}: use a"
+        f"logical volume {volume.name} exists already, outside of {where}: use a"
         " backend in another volume group",
     )
 
 
-def ours(name: str) -> bool:
-    """Whether we gave that name."""
-    return _OURS.fullmatch(name) is not None
+def created_by_lunshare(name: str) -> bool:
+    """Whether lunshare gave that name."""
+    return _LUNSHARE.fullmatch(name) is not None
 
 
-def valid(name: str) -> bool:
-    """Whether LVM can have something of that name."""
+def is_valid(name: str) -> bool:
+    """Whether LVM accepts that name."""
     return _ANY.fullmatch(name) is not None and name not in (".", "..")

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""What can be set in the section of a backend on LVM."""
+"""The options of a backend section with ``volume_driver = lvm``."""
 
 from __future__ import annotations
 
@@ -13,33 +13,33 @@ OPTIONS: list[cfg.Opt] = [
         regex=r"[A-Za-z0-9_+.][A-Za-z0-9_+.-]*",
         help="The LVM volume group that holds this backend's volumes. Logical"
         " volumes in it that are not named volume-<uuid>, _snapshot-<uuid> or"
-        " deleted-<uuid>.<bytes> are left alone. One lunshare works with it: the"
-        " node is noted among the group's tags. /etc/lunshare/helper.conf has to name"
-        " it too.",
+        " deleted-<uuid>.<bytes> are not touched. Only one lunshare may work with the"
+        " group: a tag on the group names its node. Name the group in"
+        " /etc/lunshare/helper.conf too.",
     ),
     cfg.StrOpt(
         "lvm_type",
         default="thin",
         choices=[
-            ("thin", "In a thin pool: made at once, room is taken as it is written"),
-            ("default", "Thick: all room is taken, and wiped, at creation"),
+            ("thin", "In a thin pool: space is used as it is written"),
+            ("default", "Thick: all space is allocated, and wiped, at creation"),
         ],
-        help="How volumes lie in the group. Changing it strands the volumes"
-        " made before: move them away first.",
+        help="How volumes are allocated. Existing volumes are not converted: migrate"
+        " them to another backend before you change it.",
     ),
     cfg.StrOpt(
         "lvm_pool",
-        help="The thin pool in the group; <volume_group>-pool if not set. Read"
-        " with lvm_type = thin only.",
+        help="The thin pool in the group; <volume_group>-pool if not set. Used only"
+        " with lvm_type = thin.",
     ),
     cfg.FloatOpt(
         "lvm_pool_data_limit",
         default=95.0,
         min=1.0,
         max=99.0,
-        help="From this many percent of its data on, a thin pool takes no new"
-        " volume, snapshot or growth. What hosts write to the volumes that are"
-        " there still takes room, so leave some.",
+        help="A thin pool whose data is this full, in percent, refuses new volumes,"
+        " snapshots and growth. Leave some space: hosts still write to the volumes"
+        " that exist.",
     ),
     cfg.FloatOpt(
         "lvm_pool_metadata_limit",
@@ -54,9 +54,9 @@ OPTIONS: list[cfg.Opt] = [
         default=100,
         min=1,
         max=100,
-        help="Room that a snapshot of a thick volume takes, in percent of the"
-        " volume. It holds what hosts overwrite; once it is full the snapshot is"
-        " lost. At 100 it cannot fill. Read with lvm_type = default only.",
+        help="Space for a snapshot of a thick volume, in percent of the volume. It"
+        " holds the bytes that hosts overwrite. If it is full, the snapshot is lost."
+        " At 100 it cannot become full. Used only with lvm_type = default.",
     ),
     cfg.FloatOpt(
         "command_timeout",

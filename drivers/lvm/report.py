@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""LVM's JSON reports as named values, in bytes.
+"""LVM's JSON reports as values. Sizes are bytes.
 
-The form is that of ``--reportformat json --units b --nosuffix``: one object
+The format is that of ``--reportformat json --units b --nosuffix``: one object
 per row, every value a string (lvmreport(7)). Tested with lvm2 2.03.16.
 """
 
@@ -18,14 +18,14 @@ from lunshare.drivers.errors import DriverError
 _HEALTH = {"out_of_data_space": "out_of_data", "ro": "metadata_read_only"}
 
 _Row = dict[str, str]
-_Made = TypeVar("_Made")
+_Value = TypeVar("_Value")
 
 
 @dataclass(frozen=True, slots=True)
 class VolumeGroup:
-    """One row of vgs; ``extent`` is the unit of allocation.
+    """One row of vgs; ``extent`` is the size of an extent.
 
-    ``device`` is a disk that keeps the group's metadata; empty if LVM knows none.
+    ``device`` is a disk that holds the group's metadata; empty if LVM reports none.
     """
 
     size: int
@@ -37,9 +37,9 @@ class VolumeGroup:
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """One thin pool. ``zeroes``: a new chunk is cleared before it is handed out.
+    """One thin pool. ``zeroes``: the pool zeroes a chunk when it allocates it.
 
-    ``health`` is empty while all is well, or a word such as ``out_of_data``.
+    ``health`` is empty if there is no problem, or LVM's word, such as ``out_of_data``.
     """
 
     size: int
@@ -50,7 +50,7 @@ class Pool:
 
 
 @dataclass(frozen=True, slots=True)
-class Levels:
+class PoolUsage:
     """How full a thin pool is, and its health, as in ``Pool``."""
 
     data_percent: float
@@ -60,7 +60,7 @@ class Levels:
 
 @dataclass(frozen=True, slots=True)
 class LogicalVolume:
-    """One row of lvs; ``pool`` is empty for a thick volume."""
+    """One row of lvs. ``pool`` is its thin pool; empty for a thick volume."""
 
     name: str
     size: int
@@ -68,12 +68,12 @@ class LogicalVolume:
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
-    """A logical volume looked at more closely, which asks the kernel too.
+class VolumeDetails:
+    """A logical volume with all fields; LVM asks the kernel for some of them.
 
-    ``origin`` is whose snapshot it is, ``layout`` and ``roles`` are LVM's words,
-    ``lost`` says that a thick snapshot ran over and holds nothing any more,
-    ``merging`` that its origin is being given a snapshot's bytes back.
+    ``origin`` is the volume of a snapshot. ``layout`` and ``roles`` are LVM's words.
+    ``lost``: a thick snapshot overflowed, and its bytes are lost. ``merging``: a
+    snapshot is being merged into this volume.
     """
 
     name: str
@@ -91,35 +91,35 @@ class Looked:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A run of extents of one logical volume, as ``/dev/sda:0-24``."""
+    """A range of extents of one logical volume, such as ``/dev/sda:0-24``."""
 
     size: int
     extents: str
 
 
 def volume_group(text: str) -> VolumeGroup:
-    """Read a report of vgs on one group, which has a row for each of its disks."""
+    """Read a report of vgs on one group: it has one row for each disk."""
     rows = _read(text, "vg", _group)
     return next((row for row in rows if row.device), rows[0])
 
 
-def levels(text: str) -> Levels | None:
+def pool_usage(text: str) -> PoolUsage | None:
     """Read the kernel's status of a thin pool.
 
-    Its form: Documentation/admin-guide/device-mapper/thin-provisioning.rst. The
-    words for its health are LVM's (lvs(8), lv_health_status).
+    Its format: Documentation/admin-guide/device-mapper/thin-provisioning.rst. The
+    words of ``health`` are LVM's (lvs(8), lv_health_status).
     """
     words = text.split()[3:]
     if not words:
         return None
     if words[0] in ("Fail", "Error"):
-        return Levels(100, 100, "failed")
+        return PoolUsage(100, 100, "failed")
     try:
         metadata, data = (_percent(word) for word in words[1:3])
-        return Levels(data, metadata, _HEALTH.get(words[4], ""))
+        return PoolUsage(data, metadata, _HEALTH.get(words[4], ""))
     except (ValueError, IndexError) as error:
         raise DriverError(
-            f"a pool's status is not of the known form: {text}"
+            f"a pool's status does not have the known format: {text}"
         ) from error
 
 
@@ -128,13 +128,13 @@ def logical_volumes(text: str) -> tuple[LogicalVolume, ...]:
     return _read(text, "lv", _volume)
 
 
-def looked(text: str) -> tuple[Looked, ...]:
-    """Read a report of lvs with what ``Looked`` has."""
-    return _read(text, "lv", _looked)
+def volume_details(text: str) -> tuple[VolumeDetails, ...]:
+    """Read a report of lvs with the fields of ``VolumeDetails``."""
+    return _read(text, "lv", _details)
 
 
 def pools(text: str) -> tuple[Pool, ...]:
-    """Read a report of lvs on thin pools; other logical volumes are left out."""
+    """Read a report of lvs; logical volumes that are not thin pools are skipped."""
     return tuple(pool for pool in _read(text, "lv", _pool) if pool)
 
 
@@ -147,13 +147,13 @@ def _group(row: _Row) -> VolumeGroup:
     size, free, extent = (
         int(row[key]) for key in ("vg_size", "vg_free", "vg_extent_size")
     )
-    keeps = int(row["pv_mda_used_count"] or 0)
+    metadata_copies = int(row["pv_mda_used_count"] or 0)
     return VolumeGroup(
         size,
         free,
         extent,
-        _words(row["vg_tags"]),
-        row["pv_name"] if keeps else "",
+        _items(row["vg_tags"]),
+        row["pv_name"] if metadata_copies else "",
     )
 
 
@@ -161,17 +161,17 @@ def _volume(row: _Row) -> LogicalVolume:
     return LogicalVolume(row["lv_name"], int(row["lv_size"]), row["pool_lv"])
 
 
-def _looked(row: _Row) -> Looked:
-    return Looked(
+def _details(row: _Row) -> VolumeDetails:
+    return VolumeDetails(
         name=row["lv_name"],
         size=int(row["lv_size"]),
         pool=row["pool_lv"],
         origin=row["origin"],
-        tags=_words(row["lv_tags"]),
-        layout=_words(row["lv_layout"]),
-        roles=_words(row["lv_role"]),
+        tags=_items(row["lv_tags"]),
+        layout=_items(row["lv_layout"]),
+        roles=_items(row["lv_role"]),
         writable=row["lv_permissions"] == "writeable",
-        # These are "unknown" while it is not active.
+        # LVM reports "unknown" for these if the volume is not active.
         open=row["lv_device_open"] == "open",
         lost=row["lv_snapshot_invalid"] == "snapshot invalid",
         merging=row["lv_merging"] == "merging",
@@ -181,10 +181,10 @@ def _looked(row: _Row) -> Looked:
 def _pool(row: _Row) -> Pool | None:
     if row["segtype"] != "thin-pool":
         return None
-    # The levels are empty while the pool is not active.
-    levels = float(row["data_percent"] or 0), float(row["metadata_percent"] or 0)
+    # These two are empty if the pool is not active.
+    usage = float(row["data_percent"] or 0), float(row["metadata_percent"] or 0)
     zeroes, health = row["zero"] != "", row["lv_health_status"]
-    return Pool(int(row["lv_size"]), *levels, zeroes, health)
+    return Pool(int(row["lv_size"]), *usage, zeroes, health)
 
 
 def _segment(row: _Row) -> Segment:
@@ -192,19 +192,21 @@ def _segment(row: _Row) -> Segment:
 
 
 def _percent(text: str) -> float:
-    """``used/total``, to two digits as LVM tells it."""
+    """Convert ``used/total`` to percent with two digits, as LVM does."""
     used, total = (int(each) for each in text.split("/"))
     return round(100 * used / total, 2)
 
 
-def _words(text: str) -> tuple[str, ...]:
-    """A list in a report, which is parted by commas."""
+def _items(text: str) -> tuple[str, ...]:
+    """Split a list field, whose items are separated by commas."""
     return tuple(filter(None, text.split(",")))
 
 
-def _read(text: str, kind: str, build: Callable[[_Row], _Made]) -> tuple[_Made, ...]:
+def _read(text: str, kind: str, build: Callable[[_Row], _Value]) -> tuple[_Value, ...]:
     try:
         parts = json.loads(text)["report"]
         return tuple(build(row) for part in parts for row in part[kind])
     except (ValueError, KeyError, TypeError) as error:
-        raise DriverError(f"LVM's report is not of the known form: {error}") from error
+        raise DriverError(
+            f"LVM's report does not have the known format: {error}"
+        ) from error

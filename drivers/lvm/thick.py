@@ -1,16 +1,17 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""What is particular to thick volumes: their extents held somebody's bytes before.
+"""Thick volumes: a free extent may still have the bytes of an earlier volume.
 
-Every extent is wiped before it can be seen under a volume's name, so nothing
-depends on what the group was used for, or on a wipe that was cut short:
+Every extent is wiped before a volume has it, whatever the group was used for and even
+if the wipe of a deleted volume was killed:
 
-- a new volume is made as ``<name>.new``, wiped or copied onto, then renamed;
-- a volume grows by a ``<name>.tail`` that is wiped, then given up, and its
-  extents, named one by one, are appended to the volume.
+- A new volume is created as ``<name>.new``, wiped or overwritten by a copy, and then
+  renamed.
+- To extend a volume, ``<name>.tail`` is created, wiped and removed, and exactly its
+  extents are appended to the volume.
 
-A part found at the next call is the rest of a killed one, and is removed.
-A deleted volume is wiped as well, in the background: see wiping.
+A part that exists at the next call was left by a killed call, and is removed.
+A deleted volume is wiped too, in the background: see deleted_volumes.
 """
 
 from __future__ import annotations
@@ -21,81 +22,83 @@ from collections.abc import Mapping
 
 from lunshare.drivers import devices
 from lunshare.drivers.errors import CommandFailed, DiskBusy, UnknownDisk, Unsupported
-from lunshare.drivers.lvm import failures, names
+from lunshare.drivers.lvm import command_errors, names
+from lunshare.drivers.lvm.cached_listing import CachedListing, Listing
 from lunshare.drivers.lvm.commands import Lvm
-from lunshare.drivers.lvm.listing import Listed, Listing
+from lunshare.drivers.lvm.deleted_volumes import DeletedVolumes
 from lunshare.drivers.lvm.names import NEW, TAIL
-from lunshare.drivers.lvm.report import LogicalVolume, Looked
-from lunshare.drivers.lvm.wiping import Wiping
+from lunshare.drivers.lvm.report import LogicalVolume, VolumeDetails
 from lunshare.drivers.values import Capacity, Volume, Wipe
 
 _PAUSE_SECONDS = 1.0
 
 
 class Thick:
-    """Linear volumes in one group."""
+    """The linear volumes of one group."""
 
-    def __init__(self, lvm: Lvm, listing: Listing, timeout: float) -> None:
+    def __init__(self, lvm: Lvm, listing: CachedListing, timeout: float) -> None:
         self._lvm, self._listing, self._timeout = lvm, listing, timeout
-        self.room = lvm.name
-        self._wiping = Wiping(lvm, listing, timeout)
-        # Held where extents change hands, so that no other volume of ours
-        # takes a tail's extents between its removal and the growth onto them.
-        self.extents = threading.Lock()
+        self.pool_name = lvm.name
+        self._deleted = DeletedVolumes(lvm, listing, timeout)
+        # Held when extents are freed and allocated, so that no other volume gets the
+        # extents of a tail between its removal and the extension of its volume.
+        self.extents_lock = threading.Lock()
 
-    def check(self, listed: Listed) -> None:
-        """There is nothing beyond the group."""
+    def check(self, listed: Listing) -> None:
+        """Thick volumes need only the group."""
 
     def create(self, volume: Volume) -> None:
-        """Make it, or find it made, at least that large."""
-        parts = self._lvm.around(volume.name)
-        self.need_mine(parts, volume)
+        """Create it. If it exists, extend it to that size."""
+        parts = self._lvm.details_of(volume.name)
+        self.require_owned(parts, volume)
         if volume.name in parts:
-            self._grow(volume, parts[volume.name].size, parts)
+            self._extend(volume, parts[volume.name].size, parts)
             return
-        self._lvm.wipe(self.fresh(volume.name + NEW, volume.size, parts))
+        self._lvm.wipe(self.create_part(volume.name + NEW, volume.size, parts))
         self._lvm.rename(volume.name + NEW, volume.name)
 
     def extend(self, volume: Volume, size: int) -> None:
-        """Grow it from ``size``; what is attached sees zeros in the new part."""
-        self._grow(volume, size, self._lvm.around(volume.name))
+        """Extend it; ``size`` is its size now. The new part reads as zeros."""
+        self._extend(volume, size, self._lvm.details_of(volume.name))
 
     def delete(self, volume_id: str) -> None:
-        """Take its name from it, however large it is; ``wipe`` does the rest."""
+        """Rename it, which takes the same time for any size; ``wipe`` does the rest."""
         name = Volume(volume_id, 0).name
-        parts = self._lvm.around(name)
+        parts = self._lvm.details_of(name)
         for part in {name + NEW, name + TAIL} & parts.keys():
             if self.owns(parts[part]):
                 self._lvm.remove(part)
         if name not in parts or not self.owns(parts[name]):
             raise UnknownDisk(volume_id)
-        if kept := _snapshots(name, parts):
-            why = f"{len(kept)} snapshots of it need its bytes; delete them first"
+        if needed_by := _snapshots(name, parts):
+            why = f"{len(needed_by)} snapshots need its bytes; delete them first"
             raise DiskBusy(volume_id, why)
         if parts[name].merging:
-            raise DiskBusy(volume_id, "it is being reverted; that ends by itself")
-        self.shut(parts[name])
-        self._lvm.rename(name, names.deleted(parts[name].size))
+            raise DiskBusy(
+                volume_id, "it is being reverted; wait until that is complete"
+            )
+        self.require_closed(parts[name])
+        self._lvm.rename(name, names.deleted_name(parts[name].size))
 
     def delete_snapshot(self, name: str) -> None:
-        """Remove it; none is success."""
-        self._lvm.remove_any("", name)
+        """Remove it. A snapshot that does not exist is success."""
+        self._lvm.remove_matching("", name)
 
-    def owns(self, found: LogicalVolume | Looked) -> bool:
+    def owns(self, found: LogicalVolume | VolumeDetails) -> bool:
         """Whether it is a thick volume."""
         return not found.pool
 
-    def has(self, pool: str) -> bool:
-        """Whether what lies in that thin pool, or in none, is ours."""
+    def owns_pool(self, pool: str) -> bool:
+        """Whether ``pool`` is empty, which it is for a thick volume."""
         return not pool
 
-    def need_mine(self, found: Mapping[str, Looked], volume: Volume) -> None:
-        """:raises Unsupported: something of the volume's name lies in a pool."""
+    def require_owned(self, found: Mapping[str, VolumeDetails], volume: Volume) -> None:
+        """:raises Unsupported: a thin volume of that name exists."""
         if volume.name in found and not self.owns(found[volume.name]):
-            raise names.taken(volume, self.room, "")
+            raise names.name_conflict(volume, self.pool_name, "")
 
-    def why_not(self, found: Looked) -> str:
-        """Why one of the group cannot become a volume of ours; empty if it can."""
+    def reason_not_safe(self, found: VolumeDetails) -> str:
+        """Return why a volume of the group cannot be managed; empty if it can."""
         if found.layout != ("linear",):
             return f"its layout is {' '.join(found.layout)}, and not linear"
         if found.origin or any("origin" in role for role in found.roles):
@@ -103,63 +106,67 @@ class Thick:
         return ""
 
     def capacity(self) -> Capacity:
-        """What others keep in the group counts as provisioned."""
-        group = self._listing.now().group
-        closed = "" if group.free else "all its extents are taken; delete volumes"
-        taken = group.size - group.free
-        return Capacity(group.size, group.free, taken, thin=False, closed=closed)
+        """Return the group's capacity. Foreign volumes count as provisioned."""
+        group = self._listing.current().group
+        closed = "" if group.free else "all its extents are allocated; delete volumes"
+        used = group.size - group.free
+        return Capacity(group.size, group.free, used, thin=False, closed=closed)
 
     def wipes(self) -> tuple[Wipe, ...]:
-        """What was deleted and is not wiped."""
-        return self._wiping.wipes()
+        """Return the deleted volumes that are not wiped yet."""
+        return self._deleted.wipes()
 
     def wipe(self, name: str, limit: int) -> Wipe | None:
-        """Wipe a piece of one."""
-        return self._wiping.wipe(name, limit)
+        """Wipe up to ``limit`` bytes of a deleted volume."""
+        return self._deleted.wipe(name, limit)
 
-    def fresh(self, name: str, size: int, parts: Mapping[str, Looked]) -> str:
-        """Make a part anew; its bytes are anybody's."""
+    def create_part(
+        self, name: str, size: int, parts: Mapping[str, VolumeDetails]
+    ) -> str:
+        """Create a part. It has the earlier bytes of its extents."""
         if name in parts:
-            self._discard(name)
-        with self.extents:
+            self._remove_part(name)
+        with self.extents_lock:
             self._lvm.create_thick(name, size)
         devices.wait_for(self._lvm.path(name), self._timeout)
         return name
 
-    def shut(self, volume: Looked) -> None:
-        """Make sure that nobody has it open, or fail as LVM does where it is."""
-        # udev opens it for a moment now and then: LVM waits for that, and judges.
+    def require_closed(self, volume: VolumeDetails) -> None:
+        """Return if the volume is closed; raise LVM's error if it is open."""
+        # udev opens it briefly at times. LVM waits for that, and then decides.
         if volume.open:
             self._lvm.deactivate(volume.name)
 
-    def _grow(self, volume: Volume, size: int, parts: Mapping[str, Looked]) -> None:
+    def _extend(
+        self, volume: Volume, size: int, parts: Mapping[str, VolumeDetails]
+    ) -> None:
         if volume.size <= size:
             return
         if _snapshots(volume.name, parts):
             raise Unsupported(
-                f"growing thick volume {volume.id} while it has snapshots",
-                "delete them first: LVM cannot grow it under them while it is active",
+                f"extending thick volume {volume.id} while it has snapshots",
+                "delete them first: LVM cannot extend an active volume under them",
             )
         tail, more = volume.name + TAIL, volume.size - size
-        self._lvm.wipe(self.fresh(tail, more, parts))
-        with self.extents:
+        self._lvm.wipe(self.create_part(tail, more, parts))
+        with self.extents_lock:
             segments = self._lvm.segments(tail)
             self._lvm.remove(tail)
             for segment in segments:
                 size += segment.size
                 self._lvm.extend(volume.name, size, segment.extents)
 
-    def _discard(self, part: str) -> None:
-        """Remove a part; a wipe whose daemon was killed has it open for a step more."""
+    def _remove_part(self, part: str) -> None:
+        """Remove a part. The wipe of a killed daemon may have it open for a while."""
         until = time.monotonic() + self._timeout
         while True:
             try:
                 return self._lvm.remove(part)
             except CommandFailed as error:
-                if not failures.in_use(error) or time.monotonic() > until:
+                if not command_errors.in_use(error) or time.monotonic() > until:
                     raise
             time.sleep(_PAUSE_SECONDS)
 
 
-def _snapshots(name: str, parts: Mapping[str, Looked]) -> list[str]:
+def _snapshots(name: str, parts: Mapping[str, VolumeDetails]) -> list[str]:
     return [lv.name for lv in parts.values() if lv.origin == name]

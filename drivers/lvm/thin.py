@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""What is particular to thin volumes: one pool, promised more than it holds.
+"""Thin volumes: they share one pool, and their sizes may add up to more than it has.
 
-A thin volume reads as zeros from birth and where it grows: the pool clears a
-chunk before it hands it out, which ``check`` insists on. So nothing has to be
-wiped when one is deleted.
+A new thin volume, and a part that was added to it, read as zeros, because the pool
+zeroes a chunk when it allocates it (``check`` requires that). So a deleted thin volume
+is not wiped.
 """
 
 from __future__ import annotations
@@ -14,157 +14,162 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from lunshare.drivers.errors import CommandFailed, Misconfigured, NoSpace
-from lunshare.drivers.lvm import failures, names
+from lunshare.drivers.lvm import command_errors, names
+from lunshare.drivers.lvm.cached_listing import CachedListing, Derived, Listing
 from lunshare.drivers.lvm.commands import Lvm
-from lunshare.drivers.lvm.listing import Drawn, Listed, Listing
-from lunshare.drivers.lvm.report import Levels, LogicalVolume, Looked, Pool
+from lunshare.drivers.lvm.report import LogicalVolume, Pool, PoolUsage, VolumeDetails
 from lunshare.drivers.values import Capacity, Volume, Wipe
 
 
 class Thin:
-    """Thin volumes of one pool."""
+    """The thin volumes of one pool."""
 
-    def __init__(self, lvm: Lvm, listing: Listing, options: Mapping[str, Any]) -> None:
+    def __init__(
+        self, lvm: Lvm, listing: CachedListing, options: Mapping[str, Any]
+    ) -> None:
         self._lvm, self._listing = lvm, listing
         self._group: str = options["volume_group"]
-        self.room: str = options["lvm_pool"] or f"{self._group}-pool"
-        # A pool that runs full freezes the writes of every volume in it and then
-        # fails them (no_space_timeout, 60 s), so nothing is added on the last
-        # stretch. Full metadata is worse: the pool goes read-only and wants an
-        # offline repair. LVM itself refuses neither: lvm2 2.03.16 made a volume
-        # in a pool with 100.00% data.
+        self.pool_name: str = options["lvm_pool"] or f"{self._group}-pool"
+        # A full pool blocks the writes of all its volumes and then fails them
+        # (no_space_timeout, 60 s), so a nearly full one gets no new volumes. Full
+        # metadata is worse: the pool becomes read-only and needs an offline repair.
+        # LVM refuses neither: lvm2 2.03.16 creates a volume in a pool 100.00% full.
         self._data_limit: float = options["lvm_pool_data_limit"]
         self._metadata_limit: float = options["lvm_pool_metadata_limit"]
-        self._pool = Drawn(lambda _: self._find())
-        self._promised = Drawn(self._sum)
+        self._pool = Derived(lambda _: self._find_pool())
+        self._provisioned = Derived(self._provisioned_size)
 
-    def check(self, listed: Listed) -> None:
+    def check(self, listed: Listing) -> None:
         """:raises Misconfigured: the pool is missing or does not clear chunks."""
         pool = self._pool.of(listed)
-        where = f"{self._group}/{self.room}"
+        where = f"{self._group}/{self.pool_name}"
         if pool is None:
             raise Misconfigured(
-                f"lvm_pool {self.room}: volume group {self._group} has no such"
+                f"lvm_pool {self.pool_name}: volume group {self._group} has no such"
                 " thin pool",
-                "make it with: lvcreate --type thin-pool -l 95%FREE"
-                f" -n {self.room} {self._group}",
+                "create it with: lvcreate --type thin-pool -l 95%FREE"
+                f" -n {self.pool_name} {self._group}",
             )
         if not pool.zeroes:
             raise Misconfigured(
-                f"lvm_pool {self.room}: it hands out chunks with earlier bytes",
+                f"lvm_pool {self.pool_name}: it does not zero new chunks",
                 f"set it with: lvchange --zero y {where}",
             )
 
     def create(self, volume: Volume) -> None:
-        """Make it, or find it made, at least that large."""
-        self.need_room()
+        """Create it. If it exists, extend it to that size."""
+        self.require_space()
         try:
-            self._lvm.create_thin(volume.name, volume.size, self.room)
+            self._lvm.create_thin(volume.name, volume.size, self.pool_name)
         except CommandFailed as error:
-            if not failures.exists(error):
+            if not command_errors.exists(error):
                 raise
-            self.need_mine(self._lvm.around(volume.name), volume)
-            self._grow(volume)
+            self.require_owned(self._lvm.details_of(volume.name), volume)
+            self._extend(volume)
 
     def extend(self, volume: Volume, size: int) -> None:
-        """Grow it from ``size``."""
-        self.need_room()
-        self._grow(volume)
+        """Extend it; ``size`` is its size now."""
+        self.require_space()
+        self._extend(volume)
 
     def delete(self, volume_id: str) -> None:
-        """Remove it, and what a killed revert left."""
+        """Remove it, and the copy of a revert that was killed."""
         name = Volume(volume_id, 0).name
-        self._lvm.remove_any(self.room, name, name + names.REVERT)
+        self._lvm.remove_matching(self.pool_name, name, name + names.REVERT)
 
     def delete_snapshot(self, name: str) -> None:
-        """Remove it; none is success."""
-        self._lvm.remove_any(self.room, name)
+        """Remove it. A snapshot that does not exist is success."""
+        self._lvm.remove_matching(self.pool_name, name)
 
-    def owns(self, found: LogicalVolume | Looked) -> bool:
-        """Whether it lies in our pool."""
-        return found.pool == self.room
+    def owns(self, found: LogicalVolume | VolumeDetails) -> bool:
+        """Whether it lies in this pool."""
+        return found.pool == self.pool_name
 
-    def has(self, pool: str) -> bool:
-        """Whether what lies in that thin pool, or in none, is ours."""
-        return pool == self.room
+    def owns_pool(self, pool: str) -> bool:
+        """Whether ``pool``, "" for a thick volume, is this pool."""
+        return pool == self.pool_name
 
-    def need_mine(self, found: Mapping[str, Looked], volume: Volume) -> None:
-        """:raises Unsupported: something of the volume's name lies elsewhere."""
+    def require_owned(self, found: Mapping[str, VolumeDetails], volume: Volume) -> None:
+        """:raises Unsupported: a volume of that name exists outside of the pool."""
         if volume.name in found and not self.owns(found[volume.name]):
-            raise names.taken(volume, self._group, self.room)
+            raise names.name_conflict(volume, self._group, self.pool_name)
 
-    def why_not(self, found: Looked) -> str:
-        """Why one of the pool cannot become a volume of ours; empty if it can."""
+    def reason_not_safe(self, found: VolumeDetails) -> str:
+        """Return why a volume of the pool cannot be managed; empty if it can."""
         if "extorigin" in found.roles or "extsnapshot" in found.roles:
             return "it shares bytes with a volume outside the pool"
         return ""
 
     def capacity(self) -> Capacity:
-        """The kernel tells the levels; the sizes promised are in the listing.
+        """Return the usage from the kernel, and the sum of sizes from the listing.
 
-        No command of LVM's tells their sum; it is one row of a report for each.
+        No command of LVM reports that sum; a report has one row for each volume.
         """
-        listed = self._listing.now()
+        listed = self._listing.current()
         pool = self._pool.of(listed)
         if pool is None:
             self.check(listed)
             raise AssertionError("check() names the missing pool")
-        if now := self._lvm.levels(self.room):
-            pool = replace(pool, **asdict(now))
+        if usage := self._lvm.pool_usage(self.pool_name):
+            pool = replace(pool, **asdict(usage))
         return Capacity(
             pool.size,
             free=int(pool.size * (100 - pool.data_percent) / 100),
-            provisioned=self._promised.of(listed),
+            provisioned=self._provisioned.of(listed),
             thin=True,
-            closed=self._closed(pool),
+            closed=self._reason_closed(pool),
             data_percent=pool.data_percent,
             metadata_percent=pool.metadata_percent,
         )
 
-    def need_room(self) -> None:
-        """:raises NoSpace: the pool takes nothing new.
+    def require_space(self) -> None:
+        """:raises NoSpace: the pool is too full for new volumes.
 
-        The kernel is asked: lvs reads the whole group first (0.2 s in the lab, of
-        the 0.7 s that lvcreate takes).
+        Asks the kernel first: lvs reads the complete group (0.2 s in the lab, where
+        lvcreate takes 0.7 s).
         """
-        pool = self._lvm.levels(self.room) or self._find()
-        # lvcreate says better that there is none.
-        if pool and (why := self._closed(pool)):
-            raise NoSpace(self.room, why)
+        pool = self._lvm.pool_usage(self.pool_name) or self._find_pool()
+        # If there is no pool, the error of lvcreate names that better.
+        if pool and (why := self._reason_closed(pool)):
+            raise NoSpace(self.pool_name, why)
 
     def wipes(self) -> tuple[Wipe, ...]:
-        """Nothing has to be wiped."""
+        """A thin volume is not wiped."""
         return ()
 
     def wipe(self, name: str, limit: int) -> Wipe | None:
-        """Nothing has to be wiped."""
+        """A thin volume is not wiped."""
         return None
 
-    def _closed(self, pool: Pool | Levels) -> str:
-        """Why the pool takes nothing new, or empty."""
+    def _reason_closed(self, pool: Pool | PoolUsage) -> str:
+        """Return why the pool is closed to new volumes; empty if it is open."""
         if pool.health:
-            return f"LVM says of it: {pool.health}; see lvs -o+lv_health_status"
+            return (
+                f"LVM reports its health as {pool.health}: see lvs -o+lv_health_status"
+            )
         if pool.data_percent >= self._data_limit:
-            level = f"its data is {pool.data_percent:g}% full"
-            return f"{level}; grow it or delete volumes"
+            usage = f"its data is {pool.data_percent:g}% full"
+            return f"{usage}; extend it or delete volumes"
         if pool.metadata_percent >= self._metadata_limit:
-            return f"its metadata is {pool.metadata_percent:g}% full; grow its metadata"
+            return (
+                f"its metadata is {pool.metadata_percent:g}% full; extend its metadata"
+            )
         return ""
 
-    def _grow(self, volume: Volume) -> None:
+    def _extend(self, volume: Volume) -> None:
         try:
             self._lvm.extend(volume.name, volume.size)
         except CommandFailed as error:
-            if not failures.large_enough(error):
+            if not command_errors.large_enough(error):
                 raise
 
-    def _sum(self, listed: Listed) -> int:
+    def _provisioned_size(self, listed: Listing) -> int:
         return sum(found.size for found in listed.volumes if self.owns(found))
 
-    def _find(self) -> Pool | None:
+    def _find_pool(self) -> Pool | None:
         try:
-            return self._lvm.pool(self.room)
+            return self._lvm.thin_pool(self.pool_name)
         except CommandFailed as error:
-            if failures.missing(error):
+            if command_errors.not_found(error):
                 return None
             raise

@@ -303,5 +303,5 @@ def test_two_backends_of_a_group_do_not_change_each_others_volumes(thin, thick) 
     for left in thick.wipes():
         thick.wipe(left.name, left.size)
     listed = run("lvs", "--noheadings", "-o", "lv_name", GROUP).split()
-    assert [name for name in listed if names.ours(name)] == []
+    assert [name for name in listed if names.created_by_lunshare(name)] == []
     assert POOL in listed

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.system
 def test_second_daemon_of_the_node_is_refused(root):
     build_lvm(root).check()
     build_lvm(root, lvm_type="default").check()
-    hold = f"from lunshare.drivers.lvm import claim; claim.hold_on_node({GROUP!r})"
+    hold = f"from lunshare.drivers.lvm import claim; claim.lock_on_node({GROUP!r})"
     line = [sys.executable, "-c", hold]
     second = subprocess.run(line, check=False, capture_output=True, text=True)
     assert second.returncode == 1

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""A door to root with LVM's answers: texts of lvm2 2.03.16, as a script wants them."""
+"""A fake root helper with scripted output of LVM's commands (lvm2 2.03.16)."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from lunshare.drivers.values import Snapshot
 UUID = "11111111-2222-4333-8444-555555555555"
 OTHER = "11111111-2222-4333-8444-666666666666"
 SNAPSHOT = Snapshot(OTHER, UUID, 8 << 20)
-# Where a node has its claims, only root and the daemon's user may write.
-claim.CLAIMS = Path(tempfile.mkdtemp(prefix="lunshare-claims-"))
-# No such group is on the machine of a test, so no disk is ever found active. A
-# process claims its group, and tests run in several.
+# The real directory of lock files is not writable for tests.
+claim.CLAIM_DIRECTORY = Path(tempfile.mkdtemp(prefix="lunshare-claims-"))
+# This group does not exist on the machine, so no disk is ever active. Each process
+# locks its group, and tests run in several processes.
 GROUP = f"lunshare-unit-{os.getpid()}"
 
 LVS = """
@@ -58,11 +58,11 @@ GONE = f'  Failed to find logical volume "{GROUP}/volume-{UUID}"\n'
 
 
 class Scripted:
-    """A door to root that gives answers by the name of the program."""
+    """A root helper that returns one output for each program."""
 
     def __init__(self, **answers: str | Exception) -> None:
-        asleep = failed("Device does not exist.")
-        self._answers = {"vgs": VG % (50, ""), "dmsetup": asleep, **answers}
+        inactive = failed("Device does not exist.")
+        self._answers = {"vgs": VG % (50, ""), "dmsetup": inactive, **answers}
         self.commit: list[int] | Exception | None = [8192, 512, 7]
         self.commands: list[tuple[str, ...]] = []
 
@@ -91,7 +91,7 @@ def driver(root: Scripted, **given: Any) -> LvmVolumes:
 
 
 class Answering(Scripted):
-    """Answers lvs by whether one volume is asked for."""
+    """Returns ``one`` if lvs is run on one volume."""
 
     def __init__(self, one: str, **answers: str | Exception) -> None:
         super().__init__(**answers)

@@ -42,13 +42,13 @@ DD = "if={} of={} bs=1M iflag=direct oflag=direct conv=nocreat,notrunc,fsync"
 
 # How the drivers call each method of Lvm; a new method needs a line here.
 CALLS: list[tuple[str, tuple[Any, ...]]] = [
-    ("group", ()),
-    ("pool", ("lunshare-pool",)),
-    ("levels", ("lunshare-pool",)),
-    ("volumes", ()),
-    ("looked", ()),
-    ("around", (NAME,)),
-    ("around", (NAME, SNAPSHOT)),
+    ("volume_group", ()),
+    ("thin_pool", ("lunshare-pool",)),
+    ("pool_usage", ("lunshare-pool",)),
+    ("logical_volumes", ()),
+    ("details", ()),
+    ("details_of", (NAME,)),
+    ("details_of", (NAME, SNAPSHOT)),
     ("segments", (f"{NAME}.tail",)),
     ("create_thick", (f"{NAME}.new", 8 << 20)),
     ("create_thick", (f"{NAME}.tail", 8 << 20)),
@@ -63,8 +63,8 @@ CALLS: list[tuple[str, tuple[Any, ...]]] = [
     ("remove", (f"{NAME}.revert",)),
     ("remove", (SNAPSHOT,)),
     ("remove", (DELETED,)),
-    ("remove_any", ("lunshare-pool", NAME, f"{NAME}.revert")),
-    ("remove_any", ("", SNAPSHOT)),
+    ("remove_matching", ("lunshare-pool", NAME, f"{NAME}.revert")),
+    ("remove_matching", ("", SNAPSHOT)),
     ("rename", (f"{NAME}.new", NAME)),
     ("rename", (f"{NAME}.revert", NAME)),
     ("rename", (NAME, DELETED)),
@@ -84,11 +84,11 @@ CALLS: list[tuple[str, tuple[Any, ...]]] = [
     ("refresh", (f"{NAME}.tail",)),
     ("refresh", (SNAPSHOT,)),
     ("refresh", (DELETED,)),
-    ("tag", (NAME, f"revert-{OTHER}")),
-    ("untag", (NAME, f"revert-{OTHER}")),
-    ("claim", (TAG,)),
+    ("add_tag", (NAME, f"revert-{OTHER}")),
+    ("delete_tag", (NAME, f"revert-{OTHER}")),
+    ("tag_group", (TAG,)),
     ("merge", (SNAPSHOT,)),
-    ("merged", (NAME,)),
+    ("merge_progress", (NAME,)),
 ]
 
 ALWAYS = "nosuid,nodev,noexec"
@@ -331,7 +331,7 @@ def test_every_option_that_a_share_may_have_is_allowed(commands, option):
 
 
 def test_every_command_of_the_drivers_is_tried():
-    assert _methods(Lvm) - {"path", "commit", "copy", "wipe"} == {
+    assert _methods(Lvm) - {"path", "metadata_commit", "copy", "wipe"} == {
         method for method, _ in CALLS
     }
     assert _methods(Mounting) == set(MOUNTING)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the LVM driver makes of LVM's answers. The texts are those of lvm2 2.03.16."""
+"""How the LVM driver handles LVM's output. The texts are those of lvm2 2.03.16."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from tests.unit.lvm_answers import (
     GROUP,
     HALF_FULL,
     LVS,
+    OTHER,
     POOL,
     SNAPSHOT,
     UUID,
@@ -39,7 +40,7 @@ from tests.unit.lvm_answers import (
 # reports
 
 
-def test_a_report_of_volumes_is_read():
+def test_report_of_volumes_is_parsed():
     names = [found.name for found in report.logical_volumes(LVS)]
     assert names == ["pool", f"volume-{UUID}", f"volume-{UUID}.new", "volume-mine"]
     assert report.logical_volumes(LVS)[1] == report.LogicalVolume(
@@ -47,13 +48,13 @@ def test_a_report_of_volumes_is_read():
     )
 
 
-def test_a_report_of_segments_is_read():
+def test_report_of_segments_is_parsed():
     text = '{"report":[{"seg":[{"seg_size":"8388608",'
     text += '"seg_pe_ranges":"/dev/loop0:2052-2053"}]}]}'
     assert report.segments(text) == (report.Segment(8388608, "/dev/loop0:2052-2053"),)
 
 
-def test_an_inactive_pool_has_no_levels():
+def test_inactive_pool_has_no_usage():
     (pool,) = report.pools(POOL % ("thin-pool", "", "", "", ""))
     assert pool == report.Pool(8589934592, 0.0, 0.0, zeroes=False, health="")
 
@@ -61,15 +62,15 @@ def test_an_inactive_pool_has_no_levels():
 @pytest.mark.parametrize(
     "text", ["", "[]", "{}", '{"report": [{}]}', '{"report": [{"lv": [{}]}]}']
 )
-def test_an_unknown_form_is_refused(text):
-    with pytest.raises(DriverError, match="not of the known form"):
+def test_report_of_unknown_format_is_refused(text):
+    with pytest.raises(DriverError, match="does not have the known format"):
         report.logical_volumes(text)
 
 
 # disks and capacity
 
 
-def test_disks_are_ours_and_in_our_pool():
+def test_disks_lists_only_volumes_of_the_pool():
     root = Scripted(lvs=LVS)
     path = f"/dev/{GROUP}/volume-{UUID}"
     assert driver(root).disks() == (Disk(UUID, path, 8388608),)
@@ -77,7 +78,7 @@ def test_disks_are_ours_and_in_our_pool():
     assert driver(root, lvm_type="default").disks() == ()
 
 
-def test_capacity_of_a_pool_counts_promises_of_others_too():
+def test_capacity_of_a_pool_counts_foreign_volumes_too():
     found = driver(Answering(HALF_FULL, lvs=LVS)).capacity()
     assert found == Capacity(
         1 << 33,
@@ -90,23 +91,40 @@ def test_capacity_of_a_pool_counts_promises_of_others_too():
     )
 
 
-def test_volumes_are_listed_again_only_when_lvm_has_changed_the_group():
-    root = Standing()
+def test_volumes_are_listed_again_only_after_a_change_of_the_group():
+    root = ActivePool()
     made = driver(root)
-    asked = ["vgs", "lvs", "lvs", "dmsetup"]
-    assert _asked(root, made.capacity) == asked  # which disks it has is not known yet
-    assert _asked(root, made.capacity) == ["lvm.commit", *asked]
-    assert _asked(root, made.capacity) == ["lvm.commit", "dmsetup"]
-    assert _asked(root, made.check) == ["lvm.commit", "lvchange"]
+    listing = ["vgs", "lvs", "lvs", "dmsetup"]
+    assert (
+        _commands(root, made.capacity) == listing
+    )  # the first call does not know the disks of the group
+    assert _commands(root, made.capacity) == ["lvm.commit", *listing]
+    assert _commands(root, made.capacity) == ["lvm.commit", "dmsetup"]
+    assert _commands(root, made.check) == ["lvm.commit", "lvchange"]
     root.commit = [12288, 512, 8]
-    assert _asked(root, made.capacity) == ["lvm.commit", *asked]
-    assert _asked(root, made.capacity) == ["lvm.commit", "dmsetup"]
+    assert _commands(root, made.capacity) == ["lvm.commit", *listing]
+    assert _commands(root, made.capacity) == ["lvm.commit", "dmsetup"]
+
+
+def test_disks_and_snapshots_use_the_cached_listing():
+    root = ActivePool()
+    made = driver(root)
+    assert _commands(root, made.disks) == ["vgs", "lvs"]
+    assert _commands(root, made.snapshots) == ["lvm.commit", "vgs", "lvs"]
+    # The group's disk and its commit are known now: no command lists the volumes.
+    for _ in range(3):
+        assert _commands(root, made.disks) == ["lvm.commit"]
+        assert _commands(root, made.snapshots) == ["lvm.commit"]
+    root.add(f"_snapshot-{OTHER}", f"volume-{OTHER}")
+    assert _commands(root, made.disks) == ["lvm.commit", "vgs", "lvs"]
+    assert [disk.volume_id for disk in made.disks()] == [UUID, OTHER]
+    assert made.snapshots() == (OTHER,)
 
 
 @pytest.mark.parametrize(
     "answer", [None, DriverError("no such device")], ids=["nothing", "no disk"]
 )
-def test_a_disk_that_tells_no_commit_is_no_answer(answer):
+def test_listing_is_not_cached_if_the_commit_is_unknown(answer):
     root = Scripted(vgs=VG % (30, ""), lvs=LVS)
     root.commit = answer
     made = driver(root, lvm_type="default")
@@ -116,7 +134,7 @@ def test_a_disk_that_tells_no_commit_is_no_answer(answer):
         assert [argv[0] for argv in root.commands][-2:] == ["vgs", "lvs"]
 
 
-def test_a_disk_that_hangs_is_waited_for_once():
+def test_hanging_disk_fails_the_call_after_one_command():
     root = Scripted(vgs=VG % (30, ""), lvs=LVS)
     made = driver(root, lvm_type="default")
     made.capacity()
@@ -127,21 +145,25 @@ def test_a_disk_that_hangs_is_waited_for_once():
     assert root.commands == [("lvm.commit",)]
 
 
-def test_a_group_without_metadata_on_a_known_disk_is_asked_each_time():
+def test_listing_is_not_cached_without_a_disk_with_metadata():
     group = (VG % (30, "")).replace('count":"1"', 'count":"0"')
     root = Scripted(vgs=group, lvs=LVS)
     made = driver(root, lvm_type="default")
-    assert _asked(root, made.capacity) == _asked(root, made.capacity) == ["vgs", "lvs"]
+    assert (
+        _commands(root, made.capacity)
+        == _commands(root, made.capacity)
+        == ["vgs", "lvs"]
+    )
 
 
-def test_the_kernel_tells_how_full_an_active_pool_is():
-    found = driver(Standing()).capacity()
+def test_usage_of_an_active_pool_comes_from_the_kernel():
+    found = driver(ActivePool()).capacity()
     assert (found.data_percent, found.metadata_percent) == (43.75, 1.03)
     assert found.free == (1 << 33) * 5625 // 10000
 
 
 @pytest.mark.parametrize(
-    ("status", "levels"),
+    ("status", "health"),
     [
         ("0 8 thin-pool 3 1/4 2/4 - rw discard_passdown queue_if_no_space - 1024", ""),
         ("0 8 thin-pool 3 1/4 4/4 - out_of_data_space no_discard_pass", "out_of_data"),
@@ -150,51 +172,57 @@ def test_the_kernel_tells_how_full_an_active_pool_is():
         ("0 8 thin-pool Error", "failed"),
     ],
 )
-def test_the_kernels_word_for_a_pool_is_lvms(status, levels):
-    found = report.levels(status)
+def test_pool_health_uses_the_words_of_lvm(status, health):
+    found = report.pool_usage(status)
     assert found
-    assert found.health == levels
+    assert found.health == health
     assert found.metadata_percent in (25.0, 100)
 
 
-def test_what_is_no_pool_has_no_levels():
-    assert report.levels("") is None
-    with pytest.raises(DriverError, match="not of the known form: 0 8 thin-pool 3"):
-        report.levels("0 8 thin-pool 3 half full")
+def test_device_that_is_not_a_pool_has_no_usage():
+    assert report.pool_usage("") is None
+    with pytest.raises(DriverError, match="not have the known format: 0 8 thin-pool 3"):
+        report.pool_usage("0 8 thin-pool 3 half full")
 
 
-class Standing(Answering):
+class ActivePool(Answering):
     """A group with an active pool that has volumes."""
 
     def __init__(self) -> None:
         status = "0 16777216 thin-pool 9 21/2048 7/16 - rw discard_passdown"
-        group = VG % (50, claim.tag())
+        group = VG % (50, claim.node_tag())
         super().__init__(HALF_FULL, vgs=group, lvs=LVS, dmsetup=status, lvchange="")
 
+    def add(self, *names: str) -> None:
+        """Add volumes to the pool, as one commit of LVM's metadata."""
+        added = [row(name, pool_lv="pool") for name in names]
+        self._answers["lvs"] = rows(row(f"volume-{UUID}", pool_lv="pool"), *added)
+        self.commit = [12288, 512, 8]
 
-def _asked(root: Scripted, call: Callable[[], object]) -> list[str]:
-    """The programs that a call has run."""
+
+def _commands(root: Scripted, call: Callable[[], object]) -> list[str]:
+    """Return the programs that the call ran."""
     root.commands.clear()
     call()
     return [argv[0] for argv in root.commands]
 
 
-# what LVM says
+# error messages of LVM
 
 
-def test_a_missing_group_is_named_with_its_remedy():
+def test_error_for_a_missing_group_names_group_and_remedy():
     said = f'  Volume group "{GROUP}" not found\n  Cannot process volume group {GROUP}'
     with pytest.raises(Misconfigured, match=f"vgcreate {GROUP}"):
         driver(Scripted(vgs=failed(said))).check()
 
 
-def test_an_unknown_disk_is_told():
+def test_missing_volume_is_an_unknown_disk():
     root = Scripted(lvchange=failed(GONE))
     with pytest.raises(UnknownDisk):
         driver(root).disk(UUID)
 
 
-def test_delete_of_an_unknown_disk_is_success():
+def test_delete_of_unknown_disk_succeeds():
     driver(Scripted(lvremove=failed(GONE))).delete(UUID)
 
 
@@ -206,13 +234,13 @@ def test_delete_of_an_unknown_disk_is_success():
         f"  Logical volume lunshare/volume-{UUID} is used by another device.",
     ],
 )
-def test_an_open_disk_is_busy(said):
+def test_delete_of_an_open_disk_is_refused(said):
     with pytest.raises(DiskBusy) as raised:
         driver(Scripted(lvremove=failed(said))).delete(UUID)
     assert raised.value.volume_id == UUID
 
 
-def test_a_group_without_extents_has_no_room():
+def test_create_in_a_group_without_extents_is_no_space():
     said = f'  Volume group "{GROUP}" has insufficient free space (3 extents): 5.'
     root = Scripted(lvs='{"report":[{"lv":[]}]}', lvcreate=failed(said))
     with pytest.raises(NoSpace) as raised:
@@ -224,14 +252,14 @@ def test_a_group_without_extents_has_no_room():
     ("data", "metadata", "word"),
     [("95.00", "1.00", "data"), ("1.00", "90.00", "metadata")],
 )
-def test_a_pool_that_is_nearly_full_takes_no_volume(data, metadata, word):
+def test_nearly_full_pool_refuses_a_volume(data, metadata, word):
     root = Scripted(lvs=POOL % ("thin-pool", "zero", data, metadata, ""))
     with pytest.raises(NoSpace, match=f"its {word} is"):
         driver(root).create(Volume(UUID, 8))
     assert [argv[0] for argv in root.commands] == ["dmsetup", "dmsetup", "lvs"]
 
 
-def test_the_kernel_says_whether_a_pool_takes_a_volume():
+def test_create_asks_the_kernel_whether_the_pool_is_full():
     status = "0 16777216 thin-pool 9 21/2048 16/16 - rw discard_passdown"
     root = Scripted(dmsetup=status)
     with pytest.raises(NoSpace, match="its data is 100% full"):
@@ -239,20 +267,20 @@ def test_the_kernel_says_whether_a_pool_takes_a_volume():
     assert [argv[0] for argv in root.commands] == ["dmsetup"]
 
 
-def test_any_other_failure_is_passed_on():
+def test_unknown_failure_is_raised_unchanged():
     said = failed("  WARNING: Device for PV not found or rejected by a filter.")
     with pytest.raises(CommandFailed):
         driver(Scripted(lvremove=said)).delete(UUID)
 
 
-def test_a_pool_that_is_no_pool_is_named():
-    group, pool = VG % (9, claim.tag()), POOL % ("linear", "", "", "", "")
+def test_error_names_a_pool_that_is_not_a_thin_pool():
+    group, pool = VG % (9, claim.node_tag()), POOL % ("linear", "", "", "", "")
     root = Answering(pool, vgs=group, lvs=LVS)
     with pytest.raises(Misconfigured, match="lvcreate --type thin-pool"):
         driver(root).check()
 
 
-def test_a_node_that_does_not_appear_ends_at_the_deadline():
+def test_missing_device_node_is_deadline_exceeded():
     with pytest.raises(DeadlineExceeded):
         driver(Scripted(lvchange="")).disk(UUID)
 
@@ -261,7 +289,7 @@ def test_a_node_that_does_not_appear_ends_at_the_deadline():
 
 
 @pytest.mark.parametrize(
-    ("levels", "options", "word"),
+    ("usage", "options", "word"),
     [
         (("95.00", "1.00", ""), {}, "its data is 95% full"),
         (("94.99", "1.00", ""), {}, ""),
@@ -271,15 +299,15 @@ def test_a_node_that_does_not_appear_ends_at_the_deadline():
         (("1.00", "1.00", "out_of_data"), {}, "out_of_data"),
     ],
 )
-def test_a_pool_says_why_it_is_closed(levels, options, word):
-    root = Answering(POOL % ("thin-pool", "zero", *levels), lvs=LVS)
+def test_closed_pool_reports_the_reason(usage, options, word):
+    root = Answering(POOL % ("thin-pool", "zero", *usage), lvs=LVS)
     closed = driver(root, **options).capacity().closed
     assert word in closed
     assert bool(word) is bool(closed)
 
 
 @pytest.mark.parametrize("call", ["create_snapshot", "create_from"])
-def test_a_pool_that_is_nearly_full_takes_no_copy(call):
+def test_nearly_full_pool_refuses_snapshots_and_copies(call):
     full = POOL % ("thin-pool", "zero", "99.00", "1.00", "")
     root = Answering(full, lvs=rows(row(f"volume-{UUID}", pool_lv="pool")))
     given = [SNAPSHOT] if call == "create_snapshot" else [Volume(UUID, 8), SNAPSHOT]
@@ -288,10 +316,10 @@ def test_a_pool_that_is_nearly_full_takes_no_copy(call):
     assert {argv[0] for argv in root.commands} == {"lvs", "dmsetup"}
 
 
-def test_a_group_without_a_free_extent_is_closed():
+def test_group_without_free_extents_is_closed():
     root = Scripted(vgs=VG % (0, ""), lvs=LVS)
     found = driver(root, lvm_type="default").capacity()
-    assert "all its extents are taken" in found.closed
+    assert "all its extents are allocated" in found.closed
 
 
 # names
@@ -308,32 +336,32 @@ def test_a_group_without_a_free_extent_is_closed():
         f"deleted-{UUID}.8388608",
     ],
 )
-def test_what_we_named_is_ours(name):
-    assert names.ours(name)
-    assert names.valid(name)
+def test_names_of_lunshare_are_recognised(name):
+    assert names.created_by_lunshare(name)
+    assert names.is_valid(name)
     for other in (name[:-1] + "-", name + "x", "x" + name):
-        assert not names.ours(other)
+        assert not names.created_by_lunshare(other)
 
 
-def test_the_size_before_deletion_is_in_the_name():
-    name = names.deleted(8 << 20)
+def test_name_of_a_deleted_volume_has_its_size():
+    name = names.deleted_name(8 << 20)
     assert names.deleted_size(name) == 8 << 20
-    assert names.deleted(8 << 20) != name
+    assert names.deleted_name(8 << 20) != name
     assert names.deleted_size(f"volume-{UUID}") is None
 
 
-# a group that is gone
+# a group that vanished
 
 
 @pytest.mark.parametrize("call", ["disks", "capacity", "snapshots", "manageable"])
-def test_a_group_that_vanished_is_named(call):
+def test_error_names_a_group_that_vanished(call):
     said = f'  Volume group "{GROUP}" not found\n  Cannot process volume group {GROUP}'
     root = Scripted(vgs=failed(said), lvs=failed(said))
     with pytest.raises(Misconfigured, match=f"volume_group {GROUP}: there is no such"):
         getattr(driver(root), call)()
 
 
-def test_a_disk_of_a_group_that_vanished_is_no_unknown_disk():
+def test_disk_of_a_vanished_group_is_not_an_unknown_disk():
     said = f'  Volume group "{GROUP}" not found\n  Cannot process volume group {GROUP}'
     with pytest.raises(Misconfigured):
         driver(Scripted(lvchange=failed(said))).disk(UUID)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""One lunshare works with a volume group."""
+"""Only one lunshare works with a volume group."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from tests.unit.lvm_answers import (
 )
 
 
-def test_a_group_is_tagged_once():
+def test_check_tags_the_group_once():
     vgs = VG % (9, "")
     root = Answering(HALF_FULL, vgs=vgs, lvs=rows(), vgchange="")
     driver(root).check()
     (tagged,) = (argv for argv in root.commands if argv[0] == "vgchange")
-    assert tagged[-3:] == ("--addtag", claim.tag(), GROUP)
-    root = Answering(HALF_FULL, vgs=VG % (9, "theirs," + claim.tag()), lvs=rows())
+    assert tagged[-3:] == ("--addtag", claim.node_tag(), GROUP)
+    root = Answering(HALF_FULL, vgs=VG % (9, "theirs," + claim.node_tag()), lvs=rows())
     driver(root).check()
 
 
-def test_a_group_of_another_node_is_refused():
+def test_check_refuses_a_group_of_another_node():
     tag = f"lunshare:{'0' * 32}:storage-2"
     root = Scripted(vgs=VG % (9, tag), lvs=rows())
     with pytest.raises(Misconfigured, match=f"storage-2.*--deltag {tag} {GROUP}"):
@@ -42,40 +42,42 @@ def test_a_group_of_another_node_is_refused():
     assert [argv[0] for argv in root.commands] == ["vgs", "lvs"]
 
 
-def test_a_node_that_was_renamed_keeps_its_group():
-    digest = claim.tag().split(":")[1]
-    assert claim.is_mine(GROUP, ["x", f"lunshare:{digest}:before"])
-    assert not claim.is_mine(GROUP, ["x", "lunshare", "lunshare:short:y"])
+def test_renamed_node_keeps_its_group():
+    digest = claim.node_tag().split(":")[1]
+    assert claim.is_tagged_by_this_node(GROUP, ["x", f"lunshare:{digest}:before"])
+    assert not claim.is_tagged_by_this_node(
+        GROUP, ["x", "lunshare", "lunshare:short:y"]
+    )
 
 
-def test_a_second_process_is_refused_until_the_first_has_ended():
+def test_second_process_is_refused_until_the_first_ends():
     group = f"{GROUP}-2"
-    where = f"claim.CLAIMS = pathlib.Path({str(claim.CLAIMS)!r})"
+    where = f"claim.CLAIM_DIRECTORY = pathlib.Path({str(claim.CLAIM_DIRECTORY)!r})"
     hold = f"import pathlib; from lunshare.drivers.lvm import claim; {where}"
-    hold += f"; claim.hold_on_node({group!r}); print('held', flush=True); input()"
+    hold += f"; claim.lock_on_node({group!r}); print('held', flush=True); input()"
     line = [sys.executable, "-c", hold]
     with subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as first:
         assert first.stdout is not None
         assert first.stdout.readline() == b"held\n"
         with pytest.raises(Misconfigured, match="another process"):
-            claim.hold_on_node(group)
-        assert stat.S_IMODE((claim.CLAIMS / group).stat().st_mode) == 0o600
+            claim.lock_on_node(group)
+        assert stat.S_IMODE((claim.CLAIM_DIRECTORY / group).stat().st_mode) == 0o600
         first.kill()
     for _ in range(2):
-        claim.hold_on_node(group)
+        claim.lock_on_node(group)
 
 
-def test_a_socket_of_another_user_claims_nothing():
+def test_socket_of_another_user_does_not_lock_the_group():
     """Any user of the node can bind a name that is in no file system."""
     group = f"{GROUP}-3"
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as theirs:
         theirs.bind(f"\0lunshare/lvm/{group}")
-        claim.hold_on_node(group)
+        claim.lock_on_node(group)
 
 
-def test_a_link_in_the_place_of_a_claim_is_not_followed(tmp_path):
+def test_lock_file_that_is_a_link_is_refused(tmp_path):
     group, other = f"{GROUP}-4", tmp_path / "other"
-    (claim.CLAIMS / group).symlink_to(other)
+    (claim.CLAIM_DIRECTORY / group).symlink_to(other)
     with pytest.raises(Misconfigured, match="claim on volume_group"):
-        claim.hold_on_node(group)
+        claim.lock_on_node(group)
     assert not other.exists()

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Two backends of a volume group, thin and thick: none touches what the other has."""
+"""Two backends of one group, thin and thick: neither touches the other's volumes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from tests.unit.lvm_answers import (
 VOLUME = Volume(UUID, 8 << 20)
 THIN = {"pool_lv": "pool", "lv_layout": "thin,sparse"}
 EXISTS = failed(f'  Logical Volume "{VOLUME.name}" already exists in volume group "x"')
-# What the group holds for each backend: everything is the other's.
+# What each backend finds in the group: all of it belongs to the other.
 OTHERS: dict[Callable[..., LvmVolumes], str] = {
     driver: rows(
         row(VOLUME.name),
@@ -58,7 +58,7 @@ def changed(root: Answering) -> set[str]:
 
 
 @pytest.mark.parametrize("made", [driver, thick])
-def test_a_volume_of_the_others_name_is_not_made(made):
+def test_volume_whose_name_the_other_backend_uses_is_refused(made):
     backend, root = others(made)
     with pytest.raises(Unsupported, match="backend in another volume group"):
         backend.create(VOLUME)
@@ -70,7 +70,7 @@ def test_a_volume_of_the_others_name_is_not_made(made):
 
 
 @pytest.mark.parametrize("made", [driver, thick])
-def test_the_others_volume_is_unknown(made):
+def test_volume_of_the_other_backend_is_unknown(made):
     backend, root = others(made)
     for call in (backend.create_snapshot, backend.revert):
         with pytest.raises(UnknownDisk):
@@ -81,16 +81,16 @@ def test_the_others_volume_is_unknown(made):
 
 
 @pytest.mark.parametrize("made", [driver, thick])
-def test_the_others_snapshot_is_unknown(made):
+def test_snapshot_of_the_other_backend_is_unknown(made):
     backend, root = others(made)
-    refused = failed("  whatever LVM says of a snapshot of the other kind")
+    refused = failed("  an LVM error about a snapshot of the other kind")
     root._answers["lvcreate"] = refused
     with pytest.raises(UnknownSnapshot):
         backend.create_from(Volume(OTHER, 8 << 20), SNAPSHOT)
     assert changed(root) == set()
 
 
-def test_a_thin_delete_names_its_pool():
+def test_delete_of_a_thin_volume_names_its_pool():
     root = Answering(HALF_FULL, lvremove="")
     driver(root).delete(UUID)
     driver(root).delete_snapshot(OTHER)
@@ -98,7 +98,7 @@ def test_a_thin_delete_names_its_pool():
         assert argv[argv.index("--select") + 1].startswith('pool_lv="pool" && (')
 
 
-def test_a_thick_delete_leaves_the_others():
+def test_delete_of_a_thick_volume_ignores_thin_ones():
     backend, root = others(thick)
     backend.delete(UUID)
     assert changed(root) == set()
@@ -107,7 +107,7 @@ def test_a_thick_delete_leaves_the_others():
     assert root.commands[-1][-2].startswith('pool_lv="" && (')
 
 
-def test_a_copy_that_failed_for_another_reason_says_it():
+def test_error_of_a_failed_copy_is_raised():
     said = failed("  Insufficient something")
     text = rows(row(SNAPSHOT.name, **THIN))
     root = Answering(HALF_FULL, lvs=text, lvcreate=said)
@@ -115,15 +115,15 @@ def test_a_copy_that_failed_for_another_reason_says_it():
         driver(root).create_from(VOLUME, SNAPSHOT)
 
 
-def test_a_revert_repeated_beside_its_twin_keeps_the_copy():
-    """The twin has removed the volume: its .revert is all that is left of it."""
+def test_revert_keeps_its_copy_if_a_retry_removed_the_volume():
+    """A duplicate request removed the volume: only its .revert is left."""
     text = rows(
         row(VOLUME.name, **THIN),
         row(SNAPSHOT.name, origin=VOLUME.name, **THIN),
     )
     gone = failed(f'  Failed to find logical volume "{GROUP}/{VOLUME.name}"')
     root = Answering(HALF_FULL, lvs=text, lvcreate="", lvremove=gone, lvrename="")
-    driver(root)._copies.revert(SNAPSHOT)
+    driver(root)._snapshots.revert(SNAPSHOT)
     removed = [argv[-1] for argv in root.commands if argv[0] == "lvremove"]
     assert removed == [f"{GROUP}/{VOLUME.name}"]
     assert root.commands[-1][0] == "lvrename"
@@ -138,7 +138,7 @@ def test_a_revert_repeated_beside_its_twin_keeps_the_copy():
         ("control", None),
     ],
 )
-def test_a_name_in_the_kernel_is_read(mapped, names):
-    assert sysfs.names(mapped) == names
+def test_device_mapper_name_is_split(mapped, names):
+    assert sysfs.split_name(mapped) == names
     if names and mapped.count("-") != 2:
-        assert sysfs.mapped(*names) == mapped
+        assert sysfs.device_mapper_name(*names) == mapped

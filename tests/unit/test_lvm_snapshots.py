@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Snapshots, copies, wipes and disks of others: what the LVM driver decides itself."""
+"""Snapshots, reverts, wipes and foreign volumes in the LVM driver."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from lunshare.drivers.errors import (
     UnknownSnapshot,
     Unsupported,
 )
-from lunshare.drivers.lvm import claim, names, report, wiping
+from lunshare.drivers.lvm import claim, deleted_volumes, names, report
 from lunshare.drivers.values import Manageable, Volume, Wipe
 from tests.unit.lvm_answers import (
     GROUP,
@@ -36,13 +36,13 @@ from tests.unit.lvm_answers import (
     thick,
 )
 
-# logical volumes looked at more closely
+# logical volumes with all fields
 
 
-def test_a_close_look_is_read():
+def test_report_of_details_is_parsed():
     lost = {"lv_snapshot_invalid": "snapshot invalid", "lv_device_open": "open"}
     text = rows(row("a", origin="b", lv_tags="x,y", lv_role="public,origin", **lost))
-    (found,) = report.looked(text)
+    (found,) = report.volume_details(text)
     assert (found.origin, found.tags, found.roles) == (
         "b",
         ("x", "y"),
@@ -54,7 +54,7 @@ def test_a_close_look_is_read():
     assert not found.merging
 
 
-def test_only_what_is_in_the_pool_and_not_ours_is_offered():
+def test_only_foreign_volumes_of_the_pool_are_manageable():
     thin = {"pool_lv": "pool", "lv_layout": "thin,sparse"}
     text = rows(
         row("root"),
@@ -82,7 +82,7 @@ def test_only_what_is_in_the_pool_and_not_ours_is_offered():
         ({"lv_permissions": "read-only"}, "read-only"),
     ],
 )
-def test_what_a_thick_volume_cannot_be_made_of(given, why):
+def test_unsuitable_thick_volume_cannot_be_managed(given, why):
     root = Scripted(lvs=rows(row("theirs", **given)))
     assert why in thick(root).manageable()[0].reason_not_safe
     with pytest.raises(UnknownReference, match=why):
@@ -90,13 +90,13 @@ def test_what_a_thick_volume_cannot_be_made_of(given, why):
     assert {argv[0] for argv in root.commands} == {"lvs"}
 
 
-def test_an_open_volume_of_somebody_is_not_taken():
+def test_open_foreign_volume_cannot_be_managed():
     root = Scripted(lvs=rows(row("theirs", lv_device_open="open")))
     with pytest.raises(DiskBusy, match="theirs"):
         thick(root).manage(Volume(UUID, 8), "theirs")
 
 
-def test_a_volume_whose_snapshots_need_it_stays():
+def test_volume_with_snapshots_cannot_be_deleted_or_unmanaged():
     text = rows(row(f"volume-{UUID}"), row(SNAPSHOT.name, origin=f"volume-{UUID}"))
     for call in ("delete", "unmanage"):
         root = Scripted(lvs=text)
@@ -105,14 +105,14 @@ def test_a_volume_whose_snapshots_need_it_stays():
         assert [argv[0] for argv in root.commands] == ["lvs"]
 
 
-def test_a_thick_delete_is_a_change_of_name():
+def test_delete_of_a_thick_volume_renames_it():
     root = Scripted(lvs=rows(row(f"volume-{UUID}")), lvrename="")
     thick(root).delete(UUID)
     assert [argv[0] for argv in root.commands] == ["lvs", "lvrename"]
     assert names.deleted_size(root.commands[-1][-1]) == 8 << 20
 
 
-def test_lvm_judges_whether_a_disk_is_open():
+def test_lvm_decides_whether_a_disk_is_open():
     said = f"  Logical volume {GROUP}/volume-{UUID} in use."
     text = rows(row(f"volume-{UUID}", lv_device_open="open"))
     root = Scripted(lvs=text, lvchange=failed(said))
@@ -125,7 +125,7 @@ def test_lvm_judges_whether_a_disk_is_open():
 # snapshots
 
 
-def test_a_snapshot_that_ran_over_is_told():
+def test_overflowed_snapshot_is_lost():
     text = rows(
         row(f"volume-{UUID}"),
         row(
@@ -134,22 +134,22 @@ def test_a_snapshot_that_ran_over_is_told():
             lv_snapshot_invalid="snapshot invalid",
         ),
     )
-    with pytest.raises(LostSnapshot, match="lost its bytes: its room is full"):
+    with pytest.raises(LostSnapshot, match="lost its bytes: its reserve is full"):
         thick(Scripted(lvs=text)).revert(SNAPSHOT)
     with pytest.raises(UnknownSnapshot):
         thick(Scripted(lvs=text)).create_from(Volume(OTHER, 8 << 20), SNAPSHOT)
 
 
 @pytest.mark.parametrize("percent", [1, 20, 100])
-def test_the_reserve_is_what_the_option_says_and_the_table(percent):
+def test_reserve_is_the_option_plus_its_metadata(percent):
     root = Scripted(lvs=rows(row(f"volume-{UUID}")), lvcreate="")
     thick(root, lvm_snapshot_reserve=percent).create_snapshot(SNAPSHOT)
-    told = int(root.commands[-1][-2].removesuffix("b"))
+    reserve = int(root.commands[-1][-2].removesuffix("b"))
     data = SNAPSHOT.size * percent // 100
-    assert 0 < told - data - data // 4096 * 16 < 1 << 17
+    assert 0 < reserve - data - data // 4096 * 16 < 1 << 17
 
 
-def test_a_volume_given_away_leaves_no_part_that_could_become_one():
+def test_unmanage_removes_the_parts_of_the_volume():
     text = rows(row(f"volume-{UUID}"), row(f"volume-{UUID}.revert"))
     root = Scripted(lvs=text, lvremove="", lvrename="")
     thick(root).unmanage(UUID)
@@ -164,7 +164,7 @@ def test_a_volume_given_away_leaves_no_part_that_could_become_one():
         f'  Failed to find logical volume "lunshare/volume-{UUID}"',
     ],
 )
-def test_a_snapshot_of_no_disk_is_told(said):
+def test_snapshot_of_an_unknown_disk_is_refused(said):
     root = Answering(HALF_FULL, lvs=rows(), lvcreate=failed(said))
     with pytest.raises(UnknownDisk):
         driver(root).create_snapshot(SNAPSHOT)
@@ -172,18 +172,18 @@ def test_a_snapshot_of_no_disk_is_told(said):
         driver(root).create_from(Volume(OTHER, 8), SNAPSHOT)
 
 
-def test_a_revert_that_was_killed_is_finished_by_check():
+def test_check_finishes_a_killed_revert():
     text = LVS.replace(f"volume-{UUID}.new", "x").replace(
         f'"volume-{UUID}"', f'"volume-{UUID}.revert"'
     )
-    vgs = VG % (9, claim.tag())
+    vgs = VG % (9, claim.node_tag())
     root = Answering(HALF_FULL, vgs=vgs, lvs=text, lvrename="", lvchange="")
     driver(root).check()
     (renamed,) = (argv for argv in root.commands if argv[0] == "lvrename")
     assert renamed[-3:] == (GROUP, f"volume-{UUID}.revert", f"volume-{UUID}")
 
 
-def test_a_thick_revert_goes_on_with_its_own_merge_only():
+def test_revert_resumes_only_its_own_merge():
     merging = {"lv_merging": "merging"}
     text = rows(row(f"volume-{UUID}", lv_tags="revert-x", **merging))
     with pytest.raises(DiskBusy, match="another snapshot"):
@@ -195,7 +195,7 @@ def test_a_thick_revert_goes_on_with_its_own_merge_only():
 
 
 class Merging(Scripted):
-    """A merge that is as far as this list says, at each look, and ends with it."""
+    """A merge whose progress is the next item of a list at each query."""
 
     def __init__(self, *levels: str) -> None:
         tags = {"lv_merging": "merging", "lv_tags": f"revert-{OTHER}"}
@@ -214,10 +214,10 @@ class Merging(Scripted):
         return super().run(*argv, timeout=timeout)
 
 
-def test_a_merge_is_waited_for_as_long_as_it_comes_further():
-    """A day was the most before, whatever it had done."""
+def test_revert_waits_while_the_merge_makes_progress():
+    """An earlier version waited one day at most."""
     root = Merging(*[str(left) for left in range(8, 0, -1)], "")
-    # It has been reverted then; no disk is ever active here.
+    # The revert is done then. No disk is ever active in this test.
     with pytest.raises(DeadlineExceeded, match="appearance"):
         thick(root, progress_timeout=1.5).revert(SNAPSHOT)
     assert root.left == [""]
@@ -225,12 +225,12 @@ def test_a_merge_is_waited_for_as_long_as_it_comes_further():
     assert len(untagged) == 1
 
 
-def test_a_merge_that_comes_no_further_is_told():
+def test_revert_fails_when_the_merge_stalls():
     with pytest.raises(Stalled, match=r"the merge of .* no progress for 0\.5 s"):
         thick(Merging("7"), progress_timeout=0.5).revert(SNAPSHOT)
 
 
-def test_growing_a_thick_volume_under_snapshots_is_refused_untouched():
+def test_thick_volume_with_snapshots_cannot_be_extended():
     text = rows(row(f"volume-{UUID}"), row(SNAPSHOT.name, origin=f"volume-{UUID}"))
     root = Scripted(lvs=text)
     with pytest.raises(Unsupported, match="delete them first"):
@@ -241,31 +241,31 @@ def test_growing_a_thick_volume_under_snapshots_is_refused_untouched():
 # wiping
 
 
-def test_what_is_left_to_wipe_is_its_size():
+def test_size_of_a_deleted_volume_is_what_is_left_to_wipe():
     text = LVS.replace(f"volume-{UUID}.new", f"deleted-{UUID}.12582912")
     found = thick(Scripted(lvs=text)).wipes()
     assert found == (Wipe(f"deleted-{UUID}.12582912", 12 << 20, 8 << 20),)
 
 
 @pytest.mark.parametrize("name", ["deleted-x", f"volume-{UUID}", "root", "../sda"])
-def test_nothing_else_is_wiped(name):
+def test_wipe_ignores_names_of_other_volumes(name):
     root = Scripted()
     assert thick(root).wipe(name, 1 << 30) is None
     assert root.commands == []
 
 
 @pytest.mark.parametrize(
-    ("left", "most", "start"),
+    ("left", "limit", "start"),
     [
         (12, 4, 8),
-        (12, 7, 8),  # whole extents, and no more than it may
+        (12, 7, 8),  # complete extents, and not more than the limit
         (12, 8, 4),
         (12, 12, 0),
         (12, 1 << 40, 0),
-        (12, 1, 8),  # one at least
+        (12, 1, 8),  # at least one
         (4, 1, 0),
-        (2, 1, 0),  # an extent size that has grown since
+        (2, 1, 0),  # the extent size is larger than before
     ],
 )
-def test_a_step_of_a_wipe_ends_where_an_extent_does(left, most, start):
-    assert wiping.next_start(left, most, 4) == start
+def test_wipe_step_starts_at_an_extent(left, limit, start):
+    assert deleted_volumes.next_start(left, limit, 4) == start

@@ -1,0 +1,109 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""Snapshots of thin volumes: they are created at once, and are thin volumes too.
+
+A revert creates a copy of the snapshot as ``<name>.revert``, removes the volume, and
+renames the copy to the volume's name. Each step is one commit of LVM's metadata. If it
+is killed before the volume is removed, the volume has its old bytes. If it is killed
+later, only ``<name>.revert`` exists, with the snapshot's bytes: ``finish_reverts``,
+which ``check`` calls, or the next revert renames it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from lunshare.drivers.errors import CommandFailed, UnknownDisk, UnknownSnapshot
+from lunshare.drivers.lvm import command_errors, names
+from lunshare.drivers.lvm.commands import Lvm
+from lunshare.drivers.lvm.report import LogicalVolume
+from lunshare.drivers.lvm.thin import Thin
+from lunshare.drivers.values import Snapshot, Volume
+
+
+class ThinSnapshots:
+    """The snapshots of one thin pool."""
+
+    def __init__(self, lvm: Lvm, thin: Thin) -> None:
+        self._lvm, self._thin = lvm, thin
+
+    def create_snapshot(self, snapshot: Snapshot) -> None:
+        """Create it: an inactive thin volume, so nothing can open it."""
+        self._thin.require_space()
+        name = Volume(snapshot.volume_id, 0).name
+        try:
+            self._lvm.snapshot_thin(snapshot.name, name, skip_activation=True)
+        except CommandFailed as error:
+            if not command_errors.exists(error):
+                raise
+
+    def create_from(self, volume: Volume, snapshot: Snapshot) -> None:
+        """Create it with the snapshot's size if it does not exist."""
+        self._thin.require_space()
+        try:
+            self._lvm.snapshot_thin(volume.name, snapshot.name, skip_activation=False)
+        except CommandFailed as error:
+            self._explain(error, volume, snapshot)
+
+    def revert(self, snapshot: Snapshot) -> None:
+        """Replace the volume by a copy of the snapshot."""
+        name = Volume(snapshot.volume_id, 0).name
+        found = self._lvm.details_of(name, snapshot.name)
+        found = {lv: row for lv, row in found.items() if self._thin.owns(row)}
+        if name not in found and name + names.REVERT not in found:
+            raise UnknownDisk(snapshot.volume_id)
+        if snapshot.name not in found:
+            raise UnknownSnapshot(snapshot.id)
+        if name not in found:
+            self._rename_copy(name)
+        elif name + names.REVERT in found:
+            self._lvm.remove(name + names.REVERT)
+        self._lvm.snapshot_thin(
+            name + names.REVERT, snapshot.name, skip_activation=False
+        )
+        try:
+            self._lvm.remove(name)
+        except CommandFailed as error:
+            # Another call has removed the volume: its copy is all that is left of it.
+            if not command_errors.not_found(error):
+                self._lvm.remove(name + names.REVERT)
+                raise
+        self._rename_copy(name)
+
+    def finish_reverts(self, found: Iterable[LogicalVolume]) -> bool:
+        """Finish reverts that were killed; return whether there were any."""
+        existing = {lv.name for lv in found if self._thin.owns(lv)}
+        unfinished = [
+            name
+            for part in existing
+            if names.volume_id(name := part.removesuffix(names.REVERT))
+            and name not in existing
+        ]
+        for name in unfinished:
+            self._rename_copy(name)
+        return bool(unfinished)
+
+    def _rename_copy(self, name: str) -> None:
+        """Rename ``<name>.revert`` to ``name``.
+
+        ``check`` runs at the same time as reverts and may do this too. The second of
+        the two finds it done.
+        """
+        try:
+            self._lvm.rename(name + names.REVERT, name)
+        except CommandFailed as error:
+            if not (command_errors.exists(error) or command_errors.not_found(error)):
+                raise
+
+    def _explain(
+        self, error: CommandFailed, volume: Volume, snapshot: Snapshot
+    ) -> None:
+        """Raise why a copy was not created; return if the copy exists already."""
+        found = self._lvm.details_of(volume.name, snapshot.name)
+        self._thin.require_owned(found, volume)
+        if volume.name in found:
+            return
+        source = found.get(snapshot.name)
+        if source is None or not self._thin.owns(source):
+            raise UnknownSnapshot(snapshot.id) from error
+        raise error
