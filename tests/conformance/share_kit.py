@@ -105,6 +105,7 @@ class DirectoryFixtures(ShareFixtures):
     """A plain directory that clones nothing and is 64 MiB large."""
 
     share = Share("nas", "/srv/kit")
+    size = 4 * MIB
     tables = 64 * 1024  # ext4 counts the blocks that list a file's extents with it
     options = {"nfs_clone": False}
 

@@ -8,6 +8,12 @@ import pytest
 
 pytest_plugins = ["pytester"]
 
+PLUGIN = (
+    *("-p", "lunshare.drivers.conformance.summary"),
+    *("-p", "xdist"),
+    *("-p", "no:cacheprovider"),
+)
+
 BINDINGS = """
 from lunshare.drivers.conformance.fakes import FakeVolumeFixtures
 from lunshare.drivers.conformance.volume import VolumeContract
@@ -28,18 +34,16 @@ class TestSomethingElse:
 """
 
 
+@pytest.fixture(autouse=True)
+def _no_other_plugins(monkeypatch: pytest.MonkeyPatch):
+    """The plugin of hypothesis takes longer to import than these runs take."""
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+
+
 def test_totals_are_told_for_each_driver(pytester: pytest.Pytester):
     pytester.makepyfile(BINDINGS)
-    # In a process beside this one: what is told must get across, as with `-n 2`.
-    plugin = (
-        "-p",
-        "lunshare.drivers.conformance.summary",
-        "-p",
-        "no:cacheprovider",
-        "-n",
-        "1",
-    )
-    result = pytester.runpytest(*plugin, "-k", "of_the_unknown_is")
+    # The results come from another process, as with `-n 2`.
+    result = pytester.runpytest(*PLUGIN, "-n", "1", "-k", "of_the_unknown_is")
     result.stdout.fnmatch_lines(["*= conformance kit =*"])
     result.stdout.fnmatch_lines(["TestWhole * 6 behaviours kept"])
     result.stdout.fnmatch_lines(["TestBroken * kept, 1 failed*"])
@@ -48,5 +52,5 @@ def test_totals_are_told_for_each_driver(pytester: pytest.Pytester):
 
 def test_a_run_without_the_kit_says_nothing_of_it(pytester: pytest.Pytester):
     pytester.makepyfile("def test_a():\n    pass\n")
-    result = pytester.runpytest("-p", "lunshare.drivers.conformance.summary")
+    result = pytester.runpytest(*PLUGIN)
     result.stdout.no_fnmatch_line("*conformance kit*")
