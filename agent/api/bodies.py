@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""A request's body: bytes to plain JSON values, or a sentence why not.
+"""Parse the body of a request into JSON values, or raise an error sentence.
 
-Only what can be kept and given back unchanged gets in: UTF-8, each key once,
-finite numbers, no NUL and no half of a surrogate pair, nesting within reason.
+Only values that can be stored and returned unchanged are accepted: UTF-8, each
+key once, finite numbers, no NUL, no half of a surrogate pair, limited nesting.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _NAMES = {"display_name": "name", "display_description": "description"}
 
 
 class Readable(Protocol):
-    """A WSGI input, cut at the end of this request's body."""
+    """A WSGI input that ends with the body of this request."""
 
     def read(self, size: int, /) -> bytes:
-        """At most ``size`` bytes; fewer means the end."""
+        """Return at most ``size`` bytes; fewer means the end."""
 
 
 def check_type(content_type: str | None) -> None:
-    """Let JSON in; a client that names no type is believed to send JSON.
+    """Accept JSON. A request without a content type is taken as JSON.
 
     :raises Fault: 415.
     """
@@ -40,10 +40,10 @@ def check_type(content_type: str | None) -> None:
 
 
 def read(stream: Readable, length: int | None, limit: int) -> bytes:
-    """The whole body; ``length`` is what the client announced, if it did.
+    """Return the complete body. ``length``: its Content-Length, if it has one.
 
-    :raises Fault: 413, it has more than ``limit`` bytes.
-    :raises Invalid: it broke off.
+    :raises Fault: 413, the body has more than ``limit`` bytes.
+    :raises Invalid: the connection ended before the body did.
     """
     too_large = Fault(413, f"The request body must have at most {limit} bytes.")
     if length is not None and length > limit:
@@ -51,16 +51,16 @@ def read(stream: Readable, length: int | None, limit: int) -> bytes:
     try:
         raw = stream.read(limit + 1 if length is None else length)
     except (OSError, ValueError) as error:
-        raise Invalid("The request body broke off: send it again.") from error
+        raise Invalid("The request body is incomplete: send it again.") from error
     if len(raw) > limit:
         raise too_large
     return raw
 
 
-def parsed(raw: bytes) -> Any:
-    """The JSON value in ``raw``.
+def parse(raw: bytes) -> Any:
+    """Return the JSON value in ``raw``.
 
-    :raises Invalid: says what is wrong with it.
+    :raises Invalid: it is not valid; the sentence names the problem.
     """
     if not raw:
         raise Invalid("The request body is missing: send a JSON object.")
@@ -85,8 +85,8 @@ def parsed(raw: bytes) -> Any:
     return value
 
 
-def plain_names(asked: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields under one name each; the short name wins."""
+def short_names(asked: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields by their short names, which override the long ones."""
     plain = {_NAMES[key]: asked[key] for key in _NAMES if key in asked}
     return plain | {key: asked[key] for key in asked if key not in _NAMES}
 
@@ -103,8 +103,8 @@ def _constant(name: str) -> Any:
 
 
 def _int(digits: str) -> int:
-    # int() takes at most sys.get_int_max_str_digits() digits. What fits no column
-    # is refused by lunshare.agent.api.forms, which knows the field.
+    # int() accepts at most sys.get_int_max_str_digits() digits. A number too large
+    # for a column is refused by lunshare.agent.api.forms, which knows the field.
     if len(digits) > _DIGITS_MAX:
         raise Invalid("The request body has a number that is too long.")
     return int(digits)
@@ -139,7 +139,7 @@ def _check_text(text: str) -> None:
     if wrong:
         raise Invalid(
             "The request body has a text with a NUL or half a surrogate pair:"
-            " send only whole characters."
+            " send only complete characters."
         )
 
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""What a handler takes and gives. HTTP stops here: no framework above this line."""
+"""The request and the answer of a handler. Handlers use no HTTP framework."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ Version = tuple[int, int]
 class Call:
     """One request.
 
-    Its URL is ``root`` (scheme and host), /v3, ``project`` ("/<id>", or nothing if
-    the client left it out) and ``path``. ``args`` are the variables of the path.
-    ``body()`` reads and parses the request's JSON; it may be called once, and
-    raises what lunshare.agent.api.bodies says.
+    Its URL is ``root`` (scheme and host), /v3, ``project`` ("/<id>", or "" if the
+    client left it out) and ``path``. ``args`` are the variables of the path.
+    ``body()`` reads and parses the JSON; it may be called once, and raises the
+    errors of lunshare.agent.api.bodies.
     """
 
     services: Services
@@ -38,13 +38,13 @@ class Call:
 
     @property
     def base(self) -> str:
-        """What the client's own URLs begin with."""
+        """Return the start of every URL of this client."""
         return f"{self.root}/v3{self.project}"
 
 
 @dataclass(slots=True)
 class Answer:
-    """What goes back: ``body`` becomes JSON, None is no body at all."""
+    """The answer to a request. ``body`` becomes JSON; None means no body."""
 
     status: int
     body: Any = None

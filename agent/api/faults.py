@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""The one place where an error becomes HTTP.
+"""Translate errors into HTTP answers; nothing else does.
 
-The body has one key, named after the status; the words are those of the Block
-Storage API, where quota and space are 413 and carry ``retryAfter``.
+The body has one key, named after the status. Keys and statuses are those of the
+Block Storage API, where missing space is 413 with ``retryAfter``.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LOG = logging.getLogger(__name__)
 
 _MESSAGE_MAX = 400
 
-_KEYS = {
+KEYS = {
     400: "badRequest",
     401: "unauthorized",
     403: "forbidden",
@@ -40,7 +40,7 @@ _KEYS = {
     503: "serviceUnavailable",
 }
 
-# The nearest class of the error decides; Retry-After is seconds.
+# The most specific class of the error decides. Retry-After is in seconds.
 _FAMILIES: Mapping[type, tuple[int, str | None]] = {
     Invalid: (400, None),
     NotFound: (404, None),
@@ -53,7 +53,7 @@ _FAMILIES: Mapping[type, tuple[int, str | None]] = {
 
 
 class Fault(AgentError):
-    """A refusal that only HTTP knows: no such path, method, version or media type."""
+    """An error of HTTP alone: unknown path, method, version or media type."""
 
     code = "http"
 
@@ -65,14 +65,14 @@ class Fault(AgentError):
 
 
 def no_such_path() -> Fault:
-    """The 404 of a URL that is not in the table, at this microversion."""
+    """Return the 404 for a URL that does not exist at this microversion."""
     return Fault(404, "The resource could not be found.")
 
 
 def answer(error: Exception, request_id: str) -> Answer:
-    """The answer to a request that ended in ``error``.
+    """Return the answer to a request that ended in ``error``.
 
-    What nobody foresaw is logged in full and told in one neutral line.
+    An unexpected error is logged with its traceback; the client gets one sentence.
     """
     if isinstance(error, Fault):
         return _rendered(error.status, error.message, error.headers)
@@ -94,7 +94,7 @@ def _rendered(
 ) -> Answer:
     if len(message) > _MESSAGE_MAX:
         message = message[: _MESSAGE_MAX - 3] + "..."
-    told: dict[str, object] = {"code": status, "message": message}
+    body: dict[str, object] = {"code": status, "message": message}
     if status == 413 and headers and "Retry-After" in headers:
-        told["retryAfter"] = headers["Retry-After"]
-    return Answer(status, {_KEYS.get(status, "computeFault"): told}, headers or {})
+        body["retryAfter"] = headers["Retry-After"]
+    return Answer(status, {KEYS.get(status, "computeFault"): body}, headers or {})

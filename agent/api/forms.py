@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Check a body against JSON Schema and say in one sentence what does not fit.
+"""Check a body against JSON Schema; the error is one sentence.
 
-A schema's ``description`` ends the sentence "<field>: give <description>.", so
-the text is ours, short, and repeats nothing of what the client sent but keys.
+The ``description`` of a schema ends the sentence "<field>: give <description>.",
+so it is short and repeats only keys of what the client sent.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from lunshare.agent.errors import Invalid
 
 Schema = Mapping[str, Any]
 
-# From draft 6 on, 1.0 is an integer; a size of 1.0 is somebody's mistake.
+# From draft 6 on, 1.0 is an integer. A size of 1.0 is refused here.
 _Validator = extend(  # type: ignore[no-untyped-call]
     Draft202012Validator, type_checker=Draft4Validator.TYPE_CHECKER
 )
 
 _KEY_MAX = 64
 
-#: What every column and every answer can hold: orjson refuses more than 64 bits.
+#: The largest integer of a column and of an answer: orjson has 64 bits.
 INT_MAX = 2**63 - 1
 _INT_MIN = -(2**63)
 
 
 class Form:
-    """The form of one body from some microversions on, compiled when made."""
+    """The schemas of one body, each from some microversion on, compiled once."""
 
     def __init__(self, schemas: Mapping[Version, Schema]) -> None:
         self.schemas = schemas
@@ -43,7 +43,7 @@ class Form:
         )
 
     def read(self, call: Call) -> Any:
-        """The request's body, checked.
+        """Return the body of the request, checked.
 
         :raises Invalid: names the field and what to give.
         """
@@ -52,7 +52,7 @@ class Form:
         return body
 
     def check(self, body: Any, version: Version) -> None:
-        """Raise Invalid for the first thing in ``body`` that does not fit."""
+        """Raise Invalid for the first field of ``body`` that does not fit."""
         validator = next(v for since, v in self._validators if since <= version)
         error = next(validator.iter_errors(body), None)
         if error is not None:
@@ -61,7 +61,7 @@ class Form:
 
 
 def _check_numbers(value: Any, path: list[str]) -> None:
-    """What nobody's form looks into, such as a connector, must fit all the same."""
+    """Check numbers also where no schema applies, as in a connector."""
     if isinstance(value, dict):
         for key, item in value.items():
             _check_numbers(item, [*path, _short(key)])
@@ -75,7 +75,7 @@ def _check_numbers(value: Any, path: list[str]) -> None:
 
 
 def sentence(error: ValidationError) -> str:
-    """Name the field that does not fit, and say what to give."""
+    """Return a sentence that names the field and what to give."""
     path = [_short(step) for step in error.absolute_path]
     schema: Any = error.schema
     properties = schema.get("properties", {})
@@ -85,7 +85,7 @@ def sentence(error: ValidationError) -> str:
         return _give([*path, missing], properties[missing])
     if error.validator == "additionalProperties":
         extra = next(key for key in instance if key not in properties)
-        return f"{'.'.join([*path, _short(extra)])} is not known here: leave it out."
+        return f"{'.'.join([*path, _short(extra)])} is unknown here: leave it out."
     return _give(path, schema)
 
 

@@ -1,6 +1,7 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Who asks. With noauth everyone is admin, and the token only names a project."""
+"""The identity of a client. With noauth everyone is admin; the token only names a
+project."""
 
 from __future__ import annotations
 
@@ -8,26 +9,27 @@ from lunshare.agent.errors import Invalid
 from lunshare.agent.records import RequestContext
 
 _NAME_MAX = 255
-_ANYONE = "admin"
+_DEFAULT_USER = "admin"
 
 
 def noauth(
     token: str | None, path_project: str | None, default_project: str, request_id: str
 ) -> RequestContext:
-    """The context of a caller who is believed.
+    """Return the context of a client that needs no proof of its identity.
 
-    A token "user:project" names both; any other, or none, names nothing, and
-    the project is the path's or the default one.
+    A token "user:project" names both. Any other token is ignored; then the project
+    is that of the path, or the default one.
 
-    :raises Invalid: token and path name different projects, or a name is unfit.
+    :raises Invalid: token and path name different projects, or a name is too long
+        or not printable.
     """
     user, colon, project = (token or "").partition(":")
     if not colon:
         user = project = ""
     if project and path_project and project != path_project:
-        raise Invalid("Malformed request url: its project is not the token's.")
+        raise Invalid("Malformed request url: its project is not that of the token.")
     project = project or path_project or default_project
-    user = user or _ANYONE
+    user = user or _DEFAULT_USER
     if not all(len(n) <= _NAME_MAX and n.isprintable() for n in (user, project)):
         raise Invalid(
             f"User and project must be at most {_NAME_MAX} printable characters each."

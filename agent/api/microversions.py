@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Which microversion a request speaks, from its OpenStack-API-Version header.
+"""The microversion of a request, from its OpenStack-API-Version header.
 
 https://docs.openstack.org/cinder/latest/contributor/api_microversion_dev.html
 """
@@ -37,33 +37,33 @@ SNAPSHOT_IN_USE: Version = (3, 66)
 
 
 def text(version: Version) -> str:
-    """As the wire has it."""
+    """Return the version as X.Y."""
     return f"{version[0]}.{version[1]}"
 
 
 @lru_cache(maxsize=256)
-def negotiated(header: str | None) -> Version:
-    """The version that the header asks for; 3.0 when it says nothing of volumes.
+def negotiate(header: str | None) -> Version:
+    """Return the version that the header names; 3.0 if it has none for volume.
 
     :raises Invalid: it is not of the form "volume X.Y" or "volume latest".
     :raises Fault: 406, it is out of range.
     """
-    wanted = _wanted(header or "")
+    wanted = _of_volume(header or "")
     if wanted is None:
         return MIN
     if wanted == "latest":
         return MAX
-    version = _parsed(wanted)
+    version = _parse(wanted)
     if not MIN <= version <= MAX:
         raise Fault(
             406,
-            f"Version {wanted[:32]} is not offered:"
+            f"Version {wanted[:32]} is not supported:"
             f" ask for {text(MIN)} to {text(MAX)}.",
         )
     return version
 
 
-def _wanted(header: str) -> str | None:
+def _of_volume(header: str) -> str | None:
     for item in header.split(","):
         service, _, wanted = item.strip().partition(" ")
         if service == "volume":
@@ -71,7 +71,7 @@ def _wanted(header: str) -> str | None:
     return None
 
 
-def _parsed(wanted: str) -> Version:
+def _parse(wanted: str) -> Version:
     major, _, minor = wanted.partition(".")
     if all(p.isascii() and p.isdigit() and len(p) <= 9 for p in (major, minor)):
         return int(major), int(minor)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""What lunshare alone shows an operator, as plain dictionaries."""
+"""Records that only lunshare shows, not Cinder, as dictionaries."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ View = dict[str, Any]
 
 
 def host(shown: HostAccess) -> View:
-    """One host's access to one volume, as the rows have it and as the target has it."""
+    """Show the access of one host to one volume, in the rows and in the target."""
     return {
         "volume_id": shown.volume_id,
         "volume_name": shown.volume_name,
@@ -30,7 +30,7 @@ def host(shown: HostAccess) -> View:
 
 
 def orphan(shown: Orphan) -> View:
-    """An export, disk or snapshot of ours that no row knows."""
+    """Show an export, disk or snapshot of lunshare that has no row."""
     return {
         "kind": shown.kind,
         "id": shown.id,

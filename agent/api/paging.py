@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""The query of a list: page, order and filters in, links to the next page out.
+"""Parse page, order and filters of a list; create the link to the next page.
 
 https://docs.openstack.org/api-ref/block-storage/v3/ (limit, marker, offset,
 sort, with_count, all_tenants).
@@ -20,7 +20,7 @@ from lunshare.agent.records import Page
 
 _OFFSET_MAX = 2**31 - 1
 _SORTING = frozenset({"sort", "sort_key", "sort_dir"})
-_WORDS = _SORTING | {
+_PAGE_PARAMETERS = _SORTING | {
     "limit",
     "marker",
     "offset",
@@ -29,27 +29,27 @@ _WORDS = _SORTING | {
     "project_id",
 }
 _NO_COLUMN = ""
-_HELD_KEYS = ("id", "name", "is_public")
+_COMMON_KEYS = ("id", "name", "is_public")
 _DIRECTIONS = {"asc": False, "desc": True}
 
 Sort = tuple[tuple[str, bool], ...]
 
 
 class Row(Protocol):
-    """Anything a list shows."""
+    """An item of a list."""
 
     @property
     def id(self) -> str:
-        """What a marker names."""
+        """Return the id, which a marker names."""
 
 
 R = TypeVar("R", bound=Row)
 
 
 def page(call: Call) -> Page:
-    """What page of which rows the client asks for.
+    """Return the page that the client asks for.
 
-    A limit above the node's own is cut to it; 0 asks for nothing.
+    A limit above ``osapi_max_limit`` is reduced to it; 0 returns no rows.
 
     :raises Invalid: names the parameter and what to give.
     """
@@ -69,26 +69,28 @@ def page(call: Call) -> Page:
 
 
 def limit(asked: Mapping[str, str], most: int) -> int:
-    """How many rows a page has at most."""
+    """Return the largest number of rows of the page."""
     return min(query.number(asked, "limit", most, None), most)
 
 
 def sort(asked: Mapping[str, str]) -> Sort:
-    """The order, newest first unless the client says otherwise.
+    """Return the order; the default is newest first.
 
-    Keys are not judged here: who owns the columns does that.
+    Keys are not checked here, since only the database knows the columns.
     """
     if "sort" not in asked:
         old = (asked.get("sort_key", "created_at"), asked.get("sort_dir", "desc"))
         return _order([old])
     if "sort_key" in asked or "sort_dir" in asked:
-        raise Invalid("sort cannot go with sort_key or sort_dir: use sort alone.")
+        raise Invalid(
+            "sort and sort_key or sort_dir exclude each other: use sort alone."
+        )
     pairs = [item.strip().partition(":") for item in asked["sort"].split(",")]
     return _order([(key, way if colon else "desc") for key, colon, way in pairs])
 
 
 def sorts(asked: Mapping[str, str]) -> bool:
-    """Whether the client says anything of the order."""
+    """Return whether the client asks for an order."""
     return not _SORTING.isdisjoint(asked)
 
 
@@ -103,40 +105,40 @@ def _order(pairs: list[tuple[str, str]]) -> Sort:
 
 
 def filters(asked: Mapping[str, str], version: Version) -> dict[str, Any]:
-    """Every parameter that is not about the page, with its value as rows have it.
+    """Return every parameter that is a filter, with its value in the form of rows.
 
-    A key no row has is kept: it lets nothing through, as in Cinder. So does
-    ``name~`` (containing) in a version that does not know it yet.
+    A key that no row has is included: it matches nothing, as in Cinder. So does
+    ``name~`` (contains) in a version before it was added.
     """
     found = {
-        key: query.wanted(key, value, version)
+        key: query.filter_value(key, value, version)
         for key, value in asked.items()
-        if key not in _WORDS
+        if key not in _PAGE_PARAMETERS
     }
     if version < microversions.LIKE_FILTERS and any(k.endswith("~") for k in found):
         found[_NO_COLUMN] = query.NOTHING
     return found
 
 
-def more(call: Call, noun: str, page: Page, rows: Sequence[Row]) -> dict[str, Any]:
-    """The link to the next page, for a page that is full."""
+def more(call: Call, resource: str, page: Page, rows: Sequence[Row]) -> dict[str, Any]:
+    """Return the link to the next page, if this page is full."""
     if not rows or len(rows) < page.limit:
         return {}
     asked = {key: value for key, value in call.query.items() if key != "offset"}
     asked["marker"] = rows[-1].id
     href = f"{call.base}{call.path}?{urlencode(asked)}"
-    return {f"{noun}_links": [{"rel": "next", "href": href}]}
+    return {f"{resource}_links": [{"rel": "next", "href": href}]}
 
 
 def cut(
-    call: Call, page: Page, rows: Sequence[R], keys: Sequence[str] = _HELD_KEYS
+    call: Call, page: Page, rows: Sequence[R], keys: Sequence[str] = _COMMON_KEYS
 ) -> list[R]:
-    """One page of rows that are all at hand, in their own order unless told.
+    """Return one page of ``rows``, in their order if the client asks for none.
 
-    ``keys`` are those of their fields that they may be sorted by.
+    ``keys``: the fields that rows may be sorted by.
 
-    :raises NotFound: the marker is no row's id.
-    :raises Invalid: a sort key is not one of theirs.
+    :raises NotFound: the marker is not the id of a row.
+    :raises Invalid: a sort key is not one of ``keys``.
     """
     ordered = list(rows)
     for key, down in reversed(page.sort) if sorts(call.query) else ():
@@ -153,7 +155,7 @@ def cut(
 
 
 def counts(call: Call) -> bool:
-    """Whether the client wants to know how many rows all pages have together."""
+    """Return whether the client asks for the number of rows on all pages."""
     return query.flag(call.query, "with_count", False) and (
         call.version >= microversions.LIST_COUNT
     )

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""What a pool can do, and why one was chosen, as the API shows them."""
+"""Pool capabilities, and why a pool was chosen, as the API shows them."""
 
 from __future__ import annotations
 
@@ -11,23 +11,28 @@ from lunshare.agent.service.scheduling.explanation import Candidate, Choice
 
 View = dict[str, Any]
 
-#: What a type may ask of a pool, as GET /capabilities describes it.
+#: What a volume type may require of a pool, as GET /capabilities describes it.
 _PROPERTIES = {
     "multiattach": "One volume may be attached to several hosts at once.",
-    "thin_provisioning_support": "A volume takes its room as it is written.",
-    "online_extend_support": "A volume may grow while hosts use it.",
+    "thin_provisioning_support": "A volume uses space as it is written.",
+    "online_extend_support": "A volume may be extended while hosts use it.",
     "replication_enabled": "Volumes are copied to another node.",
-    "QoS_support": "What a host does to a volume may be limited.",
+    "QoS_support": "The I/O of a host to a volume may be limited.",
 }
 
 
 def capabilities(shown: Pool) -> View:
-    """One backend in the words of GET /capabilities."""
+    """Show one pool in the form of GET /capabilities."""
     caps = shown.capabilities
-    told = ("vendor_name", "volume_backend_name", "driver_version", "storage_protocol")
+    copied = (
+        "vendor_name",
+        "volume_backend_name",
+        "driver_version",
+        "storage_protocol",
+    )
     return {
         "namespace": f"OS::Storage::Capabilities::{shown.name.partition('#')[0]}",
-        **{key: caps[key] for key in told},
+        **{key: caps[key] for key in copied},
         "pool_name": caps["pool_name"],
         "display_name": caps["volume_backend_name"],
         "description": "Block volumes that many hosts may share.",
@@ -46,7 +51,7 @@ def capabilities(shown: Pool) -> View:
 
 
 def choice(shown: Choice) -> View:
-    """Every pool with what was said of it, and the one that was chosen."""
+    """Show every pool with its filter and weigher results, and the chosen one."""
     wish = shown.wish
     return {
         "asked": {

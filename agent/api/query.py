@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""One parameter of a query string: its text as a value, or a sentence why not."""
+"""Parse one parameter of a query string, or raise an error sentence."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ _DIGITS_MAX = 18
 _MAPPING_MAX = 1024
 _BROKEN = re.compile(r"[\x00\ud800-\udfff]")
 
-# A volume is addressed in GiB; 2**31 - 1 is what an INTEGER column holds.
+# The size is in GiB. An INTEGER column holds at most 2**31 - 1.
 _SIZE_MAX = 2**31 - 1
 
-#: A filter value that no row has.
+#: A filter value that matches no row.
 NOTHING: list[str] = []
 
 
 def boolean(name: str, text: str) -> bool:
-    """A yes or no in any of the spellings that clients use.
+    """Parse true or false in any of the spellings that clients use.
 
     :raises Invalid: it is neither.
     """
@@ -43,18 +43,18 @@ def boolean(name: str, text: str) -> bool:
 
 
 def only(asked: Mapping[str, str], *known: str) -> Mapping[str, str]:
-    """The parameters, if they are among these.
+    """Return the parameters if all of them are ``known``.
 
-    :raises Invalid: names the one that is not.
+    :raises Invalid: names the first one that is unknown.
     """
-    strange = sorted(asked.keys() - set(known))
-    if strange:
-        raise Invalid(f"{strange[0][:64]} is not known here: leave it out.")
+    unknown = sorted(asked.keys() - set(known))
+    if unknown:
+        raise Invalid(f"{unknown[0][:64]} is unknown here: leave it out.")
     return asked
 
 
 def flag(asked: Mapping[str, str], name: str, default: bool) -> bool:
-    """A yes or no parameter.
+    """Parse a parameter that is true or false.
 
     :raises Invalid: it is neither.
     """
@@ -62,15 +62,15 @@ def flag(asked: Mapping[str, str], name: str, default: bool) -> bool:
 
 
 def number(asked: Mapping[str, str], name: str, default: int, most: int | None) -> int:
-    """A count of 0 or more.
+    """Parse a whole number of 0 or more.
 
-    :raises Invalid: it is no such number, or above ``most``.
+    :raises Invalid: it is not such a number, or above ``most``.
     """
     text = asked.get(name)
     if text is None:
         return default
     if text.isascii() and text.isdigit():
-        # Of a longer number the first digits do: it is above any bound of ours.
+        # The first digits of a longer number are enough: it is above any bound.
         value = int(text.lstrip("0")[: _DIGITS_MAX + 1] or "0")
         if most is None or value <= most:
             return value
@@ -79,9 +79,9 @@ def number(asked: Mapping[str, str], name: str, default: int, most: int | None) 
 
 
 def gib(name: str, size: object) -> int:
-    """A size as clients give it: a whole number, or its digits as a text.
+    """Parse a size in GiB: a whole number, or its digits as a text.
 
-    :raises Invalid: it is anything else, or out of range.
+    :raises Invalid: it is something else, or out of range.
     """
     if isinstance(size, str) and size.isascii() and size.isdigit() and len(size) <= 10:
         size = int(size)
@@ -91,7 +91,7 @@ def gib(name: str, size: object) -> int:
 
 
 def mapping(name: str, text: str) -> dict[str, str]:
-    """A filter written as ``{'key': 'value'}``, the way Cinder's clients send it.
+    """Parse a filter of the form ``{'key': 'value'}``, as Cinder's clients send it.
 
     :raises Invalid: it is not of that form.
     """
@@ -105,17 +105,17 @@ def mapping(name: str, text: str) -> dict[str, str]:
         raise Invalid(f"{name} must be of the form {{'key': 'value'}}.")
     if any(_BROKEN.search(part) for item in value.items() for part in item):
         raise Invalid(
-            f"{name} has a text with a NUL or half a surrogate pair: use only whole"
+            f"{name} has a text with a NUL or half a surrogate pair: use only complete"
             " characters."
         )
     return value
 
 
-def wanted(key: str, text: str, version: Version) -> Any:
-    """A filter's value as rows have it.
+def filter_value(key: str, text: str, version: Version) -> Any:
+    """Return the value of a filter in the form that rows have.
 
-    (operator, time) pairs compare, and all of them must hold. What cannot be
-    the value of any row is NOTHING, not an error, as in Cinder.
+    It may be (operator, time) pairs, all of which must hold. A value that no row
+    can have is NOTHING instead of an error, as in Cinder.
 
     :raises Invalid: a comparison or a mapping is not of its form.
     """

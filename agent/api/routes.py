@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""The whole API as one table. ``python -m lunshare.agent.api.routes`` prints it.
+"""The complete API as one table. ``python -m lunshare.agent.api.routes`` prints it.
 
-A path under /v3 is written without the project that clients may put behind
-/v3: it is taken out before the table is asked.
+A path under /v3 has no project here. Clients may send one after /v3; it is removed
+before the route is searched.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from lunshare.agent.api.handlers import (
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """One line: below microversion ``since`` it is not there (404)."""
+    """One route; below microversion ``since`` it does not exist (404)."""
 
     method: str
     path: str
@@ -108,23 +108,23 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", "/v3/lunshare/orphans", _V0, orphans.index),
     Route("POST", "/v3/lunshare/orphans", _V0, orphans.recover),
     Route("DELETE", "/v3/lunshare/orphans/{kind}/{id}", _V0, orphans.delete),
-    Route("GET", "/v3/lunshare/health", _V0, health.whole),
+    Route("GET", "/v3/lunshare/health", _V0, health.full),
 )
 
 _PREFIX = "/v3/"
-_NOUNS = frozenset(
+_RESOURCES = frozenset(
     route.path.split("/")[2] for route in ROUTES if route.path.startswith(_PREFIX)
 )
 
-#: Paths whose children are items: with a "/" behind it, such a path names an
-#: item without an id.
+#: Paths whose children are items. Such a path with a "/" at its end names an item
+#: without an id.
 COLLECTIONS = frozenset(
     route.path.rpartition("/")[0] for route in ROUTES if route.path.endswith("}")
 )
 
 
 def by_path() -> dict[str, dict[str, Route]]:
-    """The table by path, then by method. HEAD is what GET is."""
+    """Return the table by path, then by method. HEAD is handled as GET."""
     table: dict[str, dict[str, Route]] = {}
     for route in ROUTES:
         table.setdefault(route.path, {})[route.method] = route
@@ -134,18 +134,18 @@ def by_path() -> dict[str, dict[str, Route]]:
 
 
 def without_project(path: str) -> tuple[str, str | None]:
-    """A path under /v3/ as the table has it, and the project it named, if any.
+    """Split a path under /v3/ into the path of the table and the project, or None.
 
-    A noun of the table is never a project.
+    The name of a resource in the table is never a project.
     """
     first, _, rest = path.removeprefix(_PREFIX).partition("/")
-    if first in _NOUNS:
+    if first in _RESOURCES:
         return path, None
     return _PREFIX + rest, first
 
 
-def printed() -> str:
-    """The table as text."""
+def as_text() -> str:
+    """Return the table as text."""
     return "\n".join(
         f"{route.method:<7}{route.path:<40}{microversions.text(route.since):<6}"
         f"{route.handler.__module__.rpartition('.')[2]}.{route.handler.__name__}"
@@ -154,4 +154,4 @@ def printed() -> str:
 
 
 if __name__ == "__main__":
-    print(printed())
+    print(as_text())

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""The form of every request body, as data; lunshare.agent.api.forms checks against it.
+"""The JSON Schema of every request body; lunshare.agent.api.forms checks with it.
 
 https://docs.openstack.org/api-ref/block-storage/v3/
 """
@@ -66,11 +66,9 @@ _BOOLEAN = {"type": ["boolean", "string"], "description": "true or false"}
 _MODE = {"enum": ["rw", "ro"], "description": "rw or ro"}
 _NAME = {"type": "string", "pattern": r"\S", **_text(1, null=False)}
 
-# Two are offered; of the others the handler says that they are not. Clients send
-# all of them as null.
-_SOURCES = (
-    "snapshot_id",
-    "source_volid",
+_SOURCES = ("snapshot_id", "source_volid")
+# The handler refuses any value of these. Clients send all of them as null.
+_UNSUPPORTED = (
     "backup_id",
     "imageRef",
     "image_id",
@@ -93,12 +91,13 @@ _GIB = {
 }
 _VOLUME = {
     **_NAMING,
-    # Not required here: of a volume with a source, the source is judged first.
+    # Not required here: if a volume has a source, the source is checked first.
     "size": {**_GIB, "type": ["integer", "string", "null"]},
     "volume_type": _text(),
     "availability_zone": _text(),
     "multiattach": {**_BOOLEAN, "type": ["boolean", "string", "null"]},
     **dict.fromkeys(_SOURCES, _text()),
+    **{key: {**_text(), "$comment": "null (unsupported)"} for key in _UNSUPPORTED},
 }
 _HINTS = {"type": ["object", "null"], "description": "an object"}
 
@@ -121,8 +120,8 @@ VOLUME_CREATE = Form(
     }
 )
 
-# What a choice of backend depends on; names and such may stay where they are.
-_ASKED = {
+# The choice of a pool depends on these. Names and metadata are accepted, unused.
+_PLACED = {
     **_NAMING,
     "size": _GIB,
     "volume_type": _text(),
@@ -130,7 +129,7 @@ _ASKED = {
 }
 
 EXPLAIN = Form(
-    {microversions.MIN: _object({"volume": _object(_ASKED, ("size",))}, ("volume",))}
+    {microversions.MIN: _object({"volume": _object(_PLACED, ("size",))}, ("volume",))}
 )
 
 VOLUME_UPDATE = Form(
@@ -207,11 +206,11 @@ VOLUME_MANAGE = Form(
 
 
 def _action(name: str, body: Schema) -> Form:
-    """The form of an action's body, which has its name for its one key."""
+    """Return the form of an action. The body has the name of the action as its key."""
     return Form({microversions.MIN: _object({name: body}, (name,))})
 
 
-#: Whatever the action, the body names it, and nothing else.
+#: The body of any action: one key, its name.
 ACTION = Form(
     {
         microversions.MIN: {
@@ -224,7 +223,7 @@ ACTION = Form(
 )
 
 EXTEND = _action("os-extend", _object({"new_size": _GIB}, ("new_size",)))
-# The value says nothing: clients send null or an object without keys.
+# The value is ignored: clients send null or an object without keys.
 UNMANAGE = _action("os-unmanage", {"description": "null"})
 _POLICY = {"enum": ["never", "on-demand", None], "description": "never or on-demand"}
 RETYPE = _action(
@@ -262,8 +261,8 @@ RECOVER = Form(
     }
 )
 
-# What else a connector holds is the host's business; the service judges the
-# initiator's form.
+# Other keys of a connector are accepted unchecked. The service checks the form of
+# the initiator name.
 _CONNECTOR_KEYS = {
     "initiator": {
         **_text(1, null=False),
@@ -275,7 +274,7 @@ _CONNECTOR = {
     **_object(_CONNECTOR_KEYS, ("initiator", "host"), strict=False),
     "minProperties": 1,
 }
-# An empty connector reserves, as none does: cinderclient sends {} for it.
+# An empty connector reserves the volume, like a missing one: cinderclient sends {}.
 _CONNECTOR_OR_NONE = {
     "description": "a connector, or leave it out to reserve the volume",
     "if": {"type": "object", "minProperties": 1},
@@ -316,7 +315,7 @@ ATTACHMENT_UPDATE = Form(
     }
 )
 
-# The value says nothing: cinderclient sends null, openstackclient the id.
+# The value is ignored: cinderclient sends null, openstackclient the id.
 ATTACHMENT_ACTION = Form(
     {
         microversions.ATTACHMENT_COMPLETE: _object(

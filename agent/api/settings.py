@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""The options of the API; lunshare.agent.assemble reads them from the configuration."""
+"""The options of the API. lunshare.agent.assemble reads them from the files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class ApiSettings:
 
     ``public_endpoint`` replaces scheme and host in links. ``max_limit`` is the
     most items of one page, ``max_body`` the largest request body in bytes.
-    ``default_project`` is the project of a caller who names none.
+    ``default_project`` is the project of a client that names none.
     """
 
     auth_strategy: str = "noauth"

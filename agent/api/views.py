@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Records as the API shows them: one function for each noun, plain dictionaries.
+"""Records as the API shows them: dictionaries, one function per resource.
 
-Keys and microversions are those of the Block Storage API v3. A page holds up
-to a thousand volumes, so what all of them share is made once, in ``Look``.
+Keys and microversions are those of the Block Storage API v3. A page has up to a
+thousand volumes, so what they have in common is computed once, in ``ViewContext``.
 """
 
 from __future__ import annotations
@@ -31,8 +31,7 @@ from lunshare.agent.states import AttachStatus, SnapshotStatus, VolumeStatus
 
 View = dict[str, Any]
 
-# What this node does not do yet has one value for every volume. From which
-# microversion on it is shown, key, value.
+# Fields with the same value for every volume: first microversion, key, value.
 _CONSTANTS: tuple[tuple[Version, str, Any], ...] = (
     ((3, 0), "encrypted", False),
     ((3, 0), "replication_status", None),
@@ -40,14 +39,14 @@ _CONSTANTS: tuple[tuple[Version, str, Any], ...] = (
     ((3, 0), "os-vol-mig-status-attr:name_id", None),
     ((3, 13), "group_id", None),
     ((3, 21), "provider_id", None),
-    # Each volume has a target of its own, so hosts need no lock between two.
+    # Each volume has its own target, so hosts need no lock between two volumes.
     ((3, 48), "shared_targets", False),
     ((3, 61), "cluster_name", None),
     ((3, 65), "consumes_quota", True),
 )
-# What Cinder tells of a volume that is asked for, and not in the answer to a
-# create or an update, where Tempest's schemas refuse it.
-_ASKED_FOR = frozenset(
+# Fields that Cinder shows for GET, but not in the answer to a create or an update,
+# where Tempest's schemas refuse them.
+_ONLY_SHOWN = frozenset(
     {
         "os-vol-host-attr:host",
         "os-vol-tenant-attr:tenant_id",
@@ -55,7 +54,7 @@ _ASKED_FOR = frozenset(
         "os-vol-mig-status-attr:name_id",
     }
 )
-# Clients that know no taking over see a creation instead, as in Cinder.
+# Clients see a creation instead of a volume being managed, as in Cinder.
 _MASKED = {
     VolumeStatus.MANAGING: VolumeStatus.CREATING,
     VolumeStatus.ERROR_MANAGING: VolumeStatus.ERROR,
@@ -65,11 +64,11 @@ _TYPE_ID: Version = (3, 63)
 
 
 @dataclass(slots=True)
-class Look:
-    """What every volume of an answer shows alike.
+class ViewContext:
+    """What all volumes of one answer have in common.
 
     ``root`` and ``project`` are those of lunshare.agent.api.exchange.Call; ``host_of``
-    tells the host@backend#pool of a backend's name.
+    returns the host@backend#pool of a backend's name.
     """
 
     version: Version
@@ -85,15 +84,15 @@ class Look:
         }
 
     def links(self, volume_id: str) -> list[View]:
-        """Where the volume is, with and without the version."""
+        """Return the URLs of the volume, with and without the version."""
         rest = f"{self.project}/volumes/{volume_id}"
         return [
             {"rel": "self", "href": f"{self.root}/v3{rest}"},
             {"rel": "bookmark", "href": f"{self.root}{rest}"},
         ]
 
-    def place(self, backend: str) -> tuple[str, str]:
-        """host@backend#pool, and the id of the service that keeps it."""
+    def location(self, backend: str) -> tuple[str, str]:
+        """Return host@backend#pool, and the id of its service."""
         if backend not in self._hosts:
             host = self.host_of(backend)
             self._hosts[backend] = (host, _service(host.partition("#")[0]))
@@ -102,13 +101,13 @@ class Look:
 
 @functools.cache
 def _service(host: str) -> str:
-    """The id of the service on host@backend. There are as many as backends."""
+    """Return the id of the service on host@backend. Each backend has one."""
     return str(uuid.uuid5(uuid.NAMESPACE_DNS, host))
 
 
-def volume(shown: Volume, look: Look) -> View:
-    """A volume in full."""
-    host, service = look.place(shown.backend)
+def volume(shown: Volume, context: ViewContext) -> View:
+    """Show a volume in full."""
+    host, service = context.location(shown.backend)
     view = {
         "id": shown.id,
         "status": _MASKED.get(shown.status, shown.status),
@@ -124,7 +123,7 @@ def volume(shown: Volume, look: Look) -> View:
         "migration_status": shown.migration_status,
         "os-vol-mig-status-attr:migstat": shown.migration_status,
         "metadata": dict(shown.metadata),
-        "links": look.links(shown.id),
+        "links": context.links(shown.id),
         "user_id": shown.user_id,
         "bootable": "true" if shown.bootable else "false",
         "multiattach": shown.multiattach,
@@ -136,29 +135,29 @@ def volume(shown: Volume, look: Look) -> View:
         "os-vol-tenant-attr:tenant_id": shown.project_id,
         "os-vol-host-attr:host": host,
     }
-    view.update(look.constants)
+    view.update(context.constants)
     if shown.status_reason is not None:
         view["status_reason"] = shown.status_reason
-    if look.version >= _SERVICE_UUID:
+    if context.version >= _SERVICE_UUID:
         view["service_uuid"] = service
-    if look.version >= _TYPE_ID:
+    if context.version >= _TYPE_ID:
         view["volume_type_id"] = shown.volume_type_id
     return view
 
 
-def written_volume(shown: Volume, look: Look) -> View:
-    """A volume as create and update answer it."""
-    view = volume(shown, look)
-    return {key: value for key, value in view.items() if key not in _ASKED_FOR}
+def written_volume(shown: Volume, context: ViewContext) -> View:
+    """Show a volume as create and update return it."""
+    view = volume(shown, context)
+    return {key: value for key, value in view.items() if key not in _ONLY_SHOWN}
 
 
-def volume_brief(shown: Volume, look: Look) -> View:
-    """A volume in a list without detail."""
-    return {"id": shown.id, "name": shown.name, "links": look.links(shown.id)}
+def volume_brief(shown: Volume, context: ViewContext) -> View:
+    """Show a volume in a list without detail."""
+    return {"id": shown.id, "name": shown.name, "links": context.links(shown.id)}
 
 
 def _attached(row: Attachment) -> View:
-    """A host in a volume's own list, which holds only those that are attached.
+    """Show an attached host in the list of a volume.
 
     Nova decides by this list whether another of its instances still needs the
     session (nova.virt.libvirt.driver, _should_disconnect_target).
@@ -175,7 +174,7 @@ def _attached(row: Attachment) -> View:
 
 
 def snapshot_brief(shown: Snapshot, version: Version) -> View:
-    """A snapshot in a list without detail, which is not brief in Cinder either."""
+    """Show a snapshot in a list without detail, with the fields that Cinder has."""
     return {
         "id": shown.id,
         "created_at": _time(shown.created_at),
@@ -190,7 +189,7 @@ def snapshot_brief(shown: Snapshot, version: Version) -> View:
 
 
 def snapshot(shown: Snapshot, version: Version) -> View:
-    """A snapshot as create and update answer it."""
+    """Show a snapshot as create and update return it."""
     view = snapshot_brief(shown, version)
     later: tuple[tuple[Version, str, Any], ...] = (
         ((3, 14), "group_snapshot_id", None),
@@ -202,7 +201,7 @@ def snapshot(shown: Snapshot, version: Version) -> View:
 
 
 def snapshot_shown(shown: Snapshot, version: Version) -> View:
-    """A snapshot in full."""
+    """Show a snapshot in full."""
     done = shown.status is SnapshotStatus.AVAILABLE
     why = shown.status_reason
     return {
@@ -214,7 +213,7 @@ def snapshot_shown(shown: Snapshot, version: Version) -> View:
 
 
 def attachment_brief(shown: Attachment) -> View:
-    """An attachment in a list without detail."""
+    """Show an attachment in a list without detail."""
     return {
         "id": shown.id,
         "status": shown.status,
@@ -224,9 +223,9 @@ def attachment_brief(shown: Attachment) -> View:
 
 
 def attachment(shown: Attachment) -> View:
-    """An attachment in full; what its host must know to log in is flat.
+    """Show an attachment in full. Its connection_info is flat.
 
-    The legacy actions nest it below ``data``; os-brick and Nova read either.
+    The old actions nest it in ``data``; os-brick and Nova read both forms.
     """
     why = shown.status_reason
     return {
@@ -240,7 +239,7 @@ def attachment(shown: Attachment) -> View:
 
 
 def volume_type(shown: VolumeType) -> View:
-    """A volume type with its extra specs."""
+    """Show a volume type with its extra specs."""
     return {
         "id": shown.id,
         "name": shown.name,
@@ -256,7 +255,7 @@ _VOLUME_SERVICE = "cinder-volume"
 
 
 def service(shown: ServiceState, version: Version) -> View:
-    """One line of os-services."""
+    """Show one service in the list of os-services."""
     state = "up" if shown.up else "down"
     view: View = {
         "binary": shown.binary,
@@ -277,7 +276,7 @@ def service(shown: ServiceState, version: Version) -> View:
 
 
 def changed_service(shown: ServiceState) -> View:
-    """What enable and disable answer."""
+    """Show a service as enable and disable return it."""
     view: View = {
         "host": shown.host,
         "service": shown.binary,
@@ -291,7 +290,7 @@ def changed_service(shown: ServiceState) -> View:
 
 
 def pools(shown: Iterable[Pool], detail: bool) -> list[View]:
-    """The pools a scheduler may choose from."""
+    """Show the pools that a scheduler may choose."""
     if not detail:
         return [{"name": pool.name} for pool in shown]
     return [
@@ -300,7 +299,7 @@ def pools(shown: Iterable[Pool], detail: bool) -> list[View]:
 
 
 def foreign_disk_brief(shown: ForeignDisk) -> View:
-    """A disk that is not ours, but could be."""
+    """Show a foreign disk that may be managed."""
     return {
         "reference": {"source-name": shown.reference},
         "size": shown.size,
@@ -309,7 +308,7 @@ def foreign_disk_brief(shown: ForeignDisk) -> View:
 
 
 def foreign_disk(shown: ForeignDisk) -> View:
-    """The same, with why it could not."""
+    """Show a foreign disk in full, with the reason if it cannot be managed."""
     return {
         **foreign_disk_brief(shown),
         "reason_not_safe": shown.why_not or None,
@@ -319,7 +318,7 @@ def foreign_disk(shown: ForeignDisk) -> View:
 
 
 def wipe(shown: WipeState) -> View:
-    """A deleted disk that is being wiped; sizes in bytes."""
+    """Show a deleted disk that is being wiped; sizes are in bytes."""
     return {
         "name": shown.name,
         "backend": shown.backend,
@@ -330,7 +329,7 @@ def wipe(shown: WipeState) -> View:
 
 
 def message(shown: Message, base: str) -> View:
-    """A user message; ``base`` is what the client's own URLs begin with."""
+    """Show a user message; ``base`` is the start of every URL of the client."""
     href = f"{base}/messages/{shown.id}"
     view: View = {
         "id": shown.id,

@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""From a WSGI request to a handler and back: who asks, which version, which route.
+"""From a WSGI request to a handler and back: identity, version and route.
 
-falcon reads the request and finds the route. What is Block Storage's own
-(projects in the path, microversions, error bodies) is here and in the modules
-below; a handler never sees falcon.
+falcon reads the request and finds the route. The special parts of Block Storage
+(projects in the path, microversions, error bodies) are here and in the modules
+below. A handler never uses falcon.
 """
 
 from __future__ import annotations
@@ -32,30 +32,31 @@ __all__ = ["ApiSettings", "build_app"]
 _API = "/v3/"
 _JSON = "application/json"
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
-_NOBODY = RequestContext(user_id="", project_id="", is_admin=False, request_id="")
+_NO_CONTEXT = RequestContext(user_id="", project_id="", is_admin=False, request_id="")
 
 
-class Entry:
-    """What is known of a request before its route is: falcon's ``req.context``."""
+class RequestState:
+    """What is known of a request before its route: falcon's ``req.context``."""
 
     def __init__(self) -> None:
         self.request_id = f"req-{uuid.uuid4()}"
-        self.ctx: RequestContext = _NOBODY
+        self.ctx: RequestContext = _NO_CONTEXT
         self.version: Version | None = None
         self.project = ""
 
 
 class Request(falcon.Request):
-    """falcon's request with an Entry on it."""
+    """falcon's request with a RequestState."""
 
-    context_type = Entry
-    context: Entry  # type: ignore[assignment]
+    context_type = RequestState
+    context: RequestState  # type: ignore[assignment]
 
 
 def build_app(services: Services, settings: ApiSettings) -> Callable[..., Any]:
-    """The WSGI application over these services."""
-    front = Front(settings)
-    app = falcon.App(middleware=[front], request_type=Request, media_type=_JSON)
+    """Return the WSGI application over these services."""
+    app = falcon.App(
+        middleware=[Middleware(settings)], request_type=Request, media_type=_JSON
+    )
     app.req_options.strip_url_path_trailing_slash = True
     app.add_error_handler(Exception, _failed)
     app.add_error_handler(falcon.HTTPError, _refused)
@@ -64,14 +65,14 @@ def build_app(services: Services, settings: ApiSettings) -> Callable[..., Any]:
     return app
 
 
-class Front:
-    """What every request passes before its route is looked for, and after."""
+class Middleware:
+    """What every request passes before its route is searched, and after."""
 
     def __init__(self, settings: ApiSettings) -> None:
         self._settings = settings
 
     def process_request(self, req: Request, resp: falcon.Response) -> None:
-        """Learn who asks in which version; take the project out of the path."""
+        """Read identity and version; remove the project from the path."""
         if req.method not in _METHODS:
             raise Fault(405, f"Use one of {', '.join(sorted(_METHODS))}.")
         if "\0" in req.path or "%00" in req.query_string:
@@ -79,24 +80,24 @@ class Front:
         if req.path.startswith(_API):
             self._enter(req, req.context)
 
-    def _enter(self, req: Request, entry: Entry) -> None:
+    def _enter(self, req: Request, state: RequestState) -> None:
         path, project = routes.without_project(req.path)
         if project == "":
             raise faults.no_such_path()
-        entry.version = microversions.negotiated(req.get_header(microversions.HEADER))
-        entry.ctx = identity.noauth(
+        state.version = microversions.negotiate(req.get_header(microversions.HEADER))
+        state.ctx = identity.noauth(
             req.get_header("X-Auth-Token"),
             project,
             self._settings.default_project,
-            entry.request_id,
+            state.request_id,
         )
-        entry.project = "" if project is None else f"/{quote(project, safe='')}"
+        state.project = "" if project is None else f"/{quote(project, safe='')}"
         req.path = path
 
     def process_resource(
         self, req: Request, resp: falcon.Response, resource: object, params: object
     ) -> None:
-        """Refuse an item without an id, whose path falcon took for the collection's."""
+        """Refuse an item without an id, whose path falcon takes for the collection."""
         if (
             req.env["PATH_INFO"].endswith("/")
             and req.uri_template in routes.COLLECTIONS
@@ -106,14 +107,14 @@ class Front:
     def process_response(
         self, req: Request, resp: falcon.Response, resource: object, ok: bool
     ) -> None:
-        """Put the headers that every answer has."""
-        entry = req.context
-        resp.set_header("x-openstack-request-id", entry.request_id)
-        resp.set_header("X-Compute-Request-Id", entry.request_id)
+        """Set the headers that every answer has."""
+        state = req.context
+        resp.set_header("x-openstack-request-id", state.request_id)
+        resp.set_header("X-Compute-Request-Id", state.request_id)
         resp.set_header("Vary", microversions.HEADER)
-        if entry.version is not None:
-            told = f"volume {microversions.text(entry.version)}"
-            resp.set_header(microversions.HEADER, told)
+        if state.version is not None:
+            version = f"volume {microversions.text(state.version)}"
+            resp.set_header(microversions.HEADER, version)
 
 
 class Resource:
@@ -133,23 +134,23 @@ class Resource:
     def _answer(
         self, route: Route, req: Request, resp: falcon.Response, **args: str
     ) -> None:
-        entry = req.context
-        version = entry.version or microversions.MIN
+        state = req.context
+        version = state.version or microversions.MIN
         if version < route.since:
             raise faults.no_such_path()
         call = Call(
             services=self._services,
             settings=self._settings,
-            ctx=entry.ctx,
+            ctx=state.ctx,
             version=version,
             root=self._root or req.prefix,
-            project=entry.project,
+            project=state.project,
             path=req.path.removeprefix("/v3"),
             query=_query(req),
             args=args,
             body=partial(_body, req, self._settings.max_body),
         )
-        _give(resp, route.handler(call))
+        _send(resp, route.handler(call))
 
     def _refuse(self, req: Request, resp: falcon.Response, **args: str) -> None:
         headers = {"Allow": self._allowed}
@@ -157,7 +158,7 @@ class Resource:
 
 
 def _query(req: Request) -> dict[str, str]:
-    """Each parameter once; of a repeated one the last counts."""
+    """Return each parameter once. The last one of a repeated parameter counts."""
     return {
         key: value if isinstance(value, str) else value[-1]
         for key, value in req.params.items()
@@ -165,14 +166,14 @@ def _query(req: Request) -> dict[str, str]:
 
 
 def _body(req: Request, limit: int) -> Any:
-    """The request's JSON. A chunked body ends by itself, any other as announced."""
+    """Return the JSON of the request. Without chunks, Content-Length is its size."""
     bodies.check_type(req.content_type)
     chunked = req.env.get("wsgi.input_terminated", False)
     length = None if chunked else req.content_length or 0
-    return bodies.parsed(bodies.read(req.env["wsgi.input"], length, limit))
+    return bodies.parse(bodies.read(req.env["wsgi.input"], length, limit))
 
 
-def _give(resp: falcon.Response, answer: Answer) -> None:
+def _send(resp: falcon.Response, answer: Answer) -> None:
     resp.status = answer.status
     resp.set_headers(answer.headers)
     if answer.body is not None:
@@ -182,7 +183,7 @@ def _give(resp: falcon.Response, answer: Answer) -> None:
 def _failed(
     req: Request, resp: falcon.Response, error: Exception, args: Mapping[str, str]
 ) -> None:
-    _give(resp, faults.answer(error, req.context.request_id))
+    _send(resp, faults.answer(error, req.context.request_id))
 
 
 def _refused(
@@ -191,7 +192,7 @@ def _refused(
     error: falcon.HTTPError,
     args: Mapping[str, str],
 ) -> None:
-    """falcon's own: a URL without a route, a header it cannot read."""
+    """Answer an error of falcon: a URL without a route, a header it cannot read."""
     if error.status_code == 404:
         fault = faults.no_such_path()
     else:

@@ -105,4 +105,4 @@ def test_a_target_that_does_not_answer_hides_no_row(api: Api, node: Node) -> Non
 def test_an_unknown_volume_and_an_unknown_parameter_are_refused(api: Api) -> None:
     api.fault(404, "GET", f"/lunshare/hosts?volume_id={uuid.uuid4()}")
     said = api.fault(400, "GET", "/lunshare/hosts?volume=x")
-    assert said == "volume is not known here: leave it out."
+    assert said == "volume is unknown here: leave it out."

@@ -52,7 +52,7 @@ def test_the_longest_integers_that_are_kept_come_back() -> None:
     from lunshare.agent.api import bodies
 
     kept = [2**63 - 1, -(2**63)]
-    assert bodies.parsed(str(kept).encode()) == kept
+    assert bodies.parse(str(kept).encode()) == kept
 
 
 @pytest.mark.parametrize("digits", _BODIES, ids=lambda d: f"{d[:3]} {len(d)}")

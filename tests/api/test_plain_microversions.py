@@ -23,7 +23,7 @@ ASKED = {
 
 @pytest.mark.parametrize("header", ASKED)
 def test_the_version_of_the_volume_service_counts(header: str | None):
-    assert microversions.negotiated(header) == ASKED[header]
+    assert microversions.negotiate(header) == ASKED[header]
 
 
 @pytest.mark.parametrize(
@@ -32,11 +32,11 @@ def test_the_version_of_the_volume_service_counts(header: str | None):
 )
 def test_a_version_of_another_form_is_400(header: str):
     with pytest.raises(Invalid, match=r"volume 3\.0"):
-        microversions.negotiated(header)
+        microversions.negotiate(header)
 
 
 @pytest.mark.parametrize("header", ["volume 3.72", "volume 2.0", "volume 4.0"])
 def test_a_version_out_of_range_is_406(header: str):
     with pytest.raises(Fault, match=r"3\.0 to 3\.71") as caught:
-        microversions.negotiated(header)
+        microversions.negotiate(header)
     assert caught.value.status == 406

@@ -130,7 +130,7 @@ FILTERS: list[tuple[str, str, tuple[int, int], Any]] = [
 def test_a_filter_has_the_value_that_rows_have(
     key: str, text: str, version: tuple[int, int], value: Any
 ):
-    assert query.wanted(key, text, version) == value
+    assert query.filter_value(key, text, version) == value
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ def test_a_filter_has_the_value_that_rows_have(
 )
 def test_a_filter_of_a_bad_form_is_refused_by_name(key: str, text: str):
     with pytest.raises(Invalid, match=key):
-        query.wanted(key, text, NEW)
+        query.filter_value(key, text, NEW)
 
 
 def test_words_about_the_page_are_no_filters():

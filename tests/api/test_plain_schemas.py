@@ -61,7 +61,7 @@ def test_the_sentence_names_the_field_and_what_to_give():
         "volume.name: give a text of 0 to 255 characters."
     )
     assert refused(form, {"volume": {"size": 1, "colour": 1}}) == (
-        "volume.colour is not known here: leave it out."
+        "volume.colour is unknown here: leave it out."
     )
 
 
@@ -189,7 +189,7 @@ def test_a_mode_is_known_from_3_54_on():
     asked = {"attachment": {"volume_uuid": ID, "mode": "ro"}}
     schemas.ATTACHMENT_CREATE.check(asked, (3, 54))
     assert refused(schemas.ATTACHMENT_CREATE, asked, (3, 53)) == (
-        "attachment.mode is not known here: leave it out."
+        "attachment.mode is unknown here: leave it out."
     )
 
 

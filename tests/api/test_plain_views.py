@@ -82,12 +82,14 @@ LATER = {
 }
 
 
-def look(version: tuple[int, int]) -> views.Look:
-    return views.Look(version, "http://n", "/p", lambda name: f"node@{name}#{name}")
+def context(version: tuple[int, int]) -> views.ViewContext:
+    return views.ViewContext(
+        version, "http://n", "/p", lambda name: f"node@{name}#{name}"
+    )
 
 
 def shown(version: tuple[int, int] = (3, 71), **changes: Any) -> dict[str, Any]:
-    return views.volume(replace(VOLUME, **changes), look(version))
+    return views.volume(replace(VOLUME, **changes), context(version))
 
 
 def test_a_volume_has_the_fields_of_3_0():
@@ -143,7 +145,7 @@ def test_the_services_uuid_is_the_same_for_a_backend_and_differs_between_two():
 
 
 def test_a_volume_in_short_is_its_name_and_where_it_is():
-    assert set(views.volume_brief(VOLUME, look((3, 71)))) == {"id", "name", "links"}
+    assert set(views.volume_brief(VOLUME, context((3, 71)))) == {"id", "name", "links"}
 
 
 def test_an_attachment_in_full_has_flat_connection_info():

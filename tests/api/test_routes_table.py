@@ -25,7 +25,7 @@ def test_a_handler_says_which_route_it_answers(route: routes.Route):
 
 
 def test_the_table_can_be_printed():
-    printed = routes.printed()
+    printed = routes.as_text()
     assert len(printed.splitlines()) == len(routes.ROUTES)
     line = "POST   /v3/attachments/{id}/action             3.44  attachments.action"
     assert line in printed

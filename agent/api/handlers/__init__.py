@@ -1,3 +1,3 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""What each route does: parse, call, render; one file for each noun."""
+"""The handlers of the routes: parse, call a service, render. A file per resource."""

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Attachments over HTTP: who may reach which volume, and how."""
+"""Attachments: which host has access to which volume, and in which mode."""
 
 from __future__ import annotations
 
@@ -13,59 +13,59 @@ from lunshare.agent.records import Attachment, NewAttachment, Page
 
 
 def create(call: Call) -> Answer:
-    """POST /attachments"""
+    """POST /attachments: reserve a volume, or open the access of a host"""
     asked = schemas.ATTACHMENT_CREATE.read(call)["attachment"]
     instance = asked.get("instance_uuid")
     new = NewAttachment(
         volume_id=asked["volume_uuid"].lower(),
         instance_uuid=instance and instance.lower(),
         mode=asked.get("mode"),
-        connector=_known(asked.get("connector") or {}) or None,
+        connector=_without_nulls(asked.get("connector") or {}) or None,
     )
     return _one(call.services.attachments.create(call.ctx, new))
 
 
 def index(call: Call) -> Answer:
-    """GET /attachments"""
+    """GET /attachments: list attachments, brief"""
     page, rows = _rows(call)
     body = {"attachments": [views.attachment_brief(row) for row in rows]}
     return Answer(200, body | paging.more(call, "attachments", page, rows))
 
 
 def detail(call: Call) -> Answer:
-    """GET /attachments/detail"""
+    """GET /attachments/detail: list attachments in full"""
     page, rows = _rows(call)
     body = {"attachments": [views.attachment(row) for row in rows]}
     return Answer(200, body | paging.more(call, "attachments", page, rows))
 
 
 def show(call: Call) -> Answer:
-    """GET /attachments/{id}"""
+    """GET /attachments/{id}: show one attachment with its connection_info"""
     return _one(call.services.attachments.get(call.ctx, call.args["id"]))
 
 
 def update(call: Call) -> Answer:
-    """PUT /attachments/{id}"""
+    """PUT /attachments/{id}: open the access of the host that the connector names"""
     connector = schemas.ATTACHMENT_UPDATE.read(call)["attachment"]["connector"]
     connect = call.services.attachments.connect
-    return _one(connect(call.ctx, call.args["id"], _known(connector)))
+    return _one(connect(call.ctx, call.args["id"], _without_nulls(connector)))
 
 
 def delete(call: Call) -> Answer:
-    """DELETE /attachments/{id}"""
+    """DELETE /attachments/{id}: close the access; list what the volume has left"""
     left = call.services.attachments.delete(call.ctx, call.args["id"])
     return Answer(200, {"attachments": [views.attachment_brief(row) for row in left]})
 
 
 def action(call: Call) -> Answer:
-    """POST /attachments/{id}/action"""
+    """POST /attachments/{id}/action: confirm that the host is connected"""
     schemas.ATTACHMENT_ACTION.read(call)
     call.services.attachments.complete(call.ctx, call.args["id"])
     return Answer(204)
 
 
-def _known(connector: Mapping[str, Any]) -> dict[str, Any]:
-    """What a connector says; cinderclient sends null for what it does not know."""
+def _without_nulls(connector: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the keys that have a value; cinderclient sends null for the others."""
     return {key: value for key, value in connector.items() if value is not None}
 
 

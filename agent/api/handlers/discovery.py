@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Which versions there are. It needs no token, whoever may use the rest."""
+"""Versions of the API. No token is needed."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from lunshare.agent.api.exchange import Answer, Call
 
 
 def choices(call: Call) -> Answer:
-    """GET /"""
+    """GET /: list the versions of the API"""
     return Answer(300, _document(call))
 
 
 def version(call: Call) -> Answer:
-    """GET /v3"""
+    """GET /v3: show version 3 of the API"""
     return Answer(200, _document(call))
 
 

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""What load balancers and supervisors ask; no token, no microversion.
+"""Health checks for load balancers and supervisors. No token, no microversion.
 
-The first two are answered from memory, by the thread that has the connections
-(lunshare.agent.listener): nothing that hangs may hold them up.
+The first two are answered from memory by the thread of the connections
+(lunshare.agent.listener), so nothing that hangs delays them.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from typing import Any
 
 from lunshare.agent.api.exchange import Answer, Call
 
-_FEW = 5  # sentences of each kind
+_FEW = 5  # sentences of one kind
 
 
 def alive(call: Call) -> Answer:
-    """GET /healthz and /healthcheck: the process answers, nothing more is looked at"""
+    """GET /healthz and /healthcheck: the process answers; nothing else is checked"""
     return Answer(200, {"status": "ok"})
 
 
 def ready(call: Call) -> Answer:
-    """GET /readyz: 503 with a sentence for each thing that keeps us from working
+    """GET /readyz: 503 with a sentence for each problem
 
-    Of what the last reconcile found, the first few of each kind, and how many there
-    are; all of them are at /v3/lunshare/health.
+    Of each kind that the last reconcile found it returns the first few and their
+    number. /v3/lunshare/health returns all of them.
     """
     health = call.services.node.health()
     lists = {"failed": health.failed, "unknown": health.unknown}
@@ -35,8 +35,8 @@ def ready(call: Call) -> Answer:
     return Answer(200 if health.ready else 503, body)
 
 
-def whole(call: Call) -> Answer:
-    """GET /lunshare/health: and everything that the last reconcile found"""
+def full(call: Call) -> Answer:
+    """GET /lunshare/health: all that the last reconcile found"""
     health = call.services.node.health()
     body = {
         "ready": health.ready,
@@ -48,7 +48,7 @@ def whole(call: Call) -> Answer:
 
 
 def _few(sentences: Iterable[str]) -> list[str]:
-    """The first few of each kind: of those that begin with the same word."""
+    """Return the first few of each kind. A kind starts with the same word."""
     seen: dict[str, int] = {}
     few = []
     for sentence in sentences:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Which host has which volume, in which mode, with which session."""
+"""Hosts: which host has which volume, in which mode, with which session."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from lunshare.agent.api.exchange import Answer, Call
 
 
 def index(call: Call) -> Answer:
-    """GET /lunshare/hosts: of every volume, or of the one that volume_id names"""
+    """GET /lunshare/hosts: list the hosts of all volumes, or of volume_id"""
     asked = query.only(call.query, "volume_id")
     found = call.services.hosts.list(call.ctx, asked.get("volume_id"))
     return Answer(200, {"hosts": [operator_views.host(line) for line in found]})

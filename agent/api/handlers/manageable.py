@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Disks that somebody else made, to be taken over as volumes."""
+"""Foreign disks that can be managed as volumes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _KEYS = ("reference", "size")
 
 
 def create(call: Call) -> Answer:
-    """POST /manageable_volumes and /os-volume-manage"""
+    """POST /manageable_volumes and /os-volume-manage: manage a foreign disk"""
     asked = schemas.VOLUME_MANAGE.read(call)["volume"]
     bootable = str(asked.get("bootable") or False)
     new = ManageRequest(
@@ -30,17 +30,19 @@ def create(call: Call) -> Answer:
         metadata=asked.get("metadata") or {},
     )
     made = call.services.foreign_disks.manage(call.ctx, new)
-    look = views.Look(call.version, call.root, call.project, call.services.node.host_of)
-    return Answer(202, {"volume": views.written_volume(made, look)})
+    context = views.ViewContext(
+        call.version, call.root, call.project, call.services.node.host_of
+    )
+    return Answer(202, {"volume": views.written_volume(made, context)})
 
 
 def index(call: Call) -> Answer:
-    """GET /manageable_volumes and /os-volume-manage"""
+    """GET /manageable_volumes and /os-volume-manage: list foreign disks, brief"""
     return _list(call, views.foreign_disk_brief)
 
 
 def detail(call: Call) -> Answer:
-    """GET /manageable_volumes/detail and /os-volume-manage/detail"""
+    """GET /manageable_volumes/detail and /os-volume-manage/detail: with reasons"""
     return _list(call, views.foreign_disk)
 
 

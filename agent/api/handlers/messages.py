@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""User messages over HTTP: why something that a client asked for came to nothing."""
+"""User messages: why a request of a client failed later."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from lunshare.agent.api.exchange import Answer, Call
 
 
 def index(call: Call) -> Answer:
-    """GET /messages"""
+    """GET /messages: list messages that have not expired"""
     page = paging.page(call)
     rows = call.services.messages.list(call.ctx, page)
     body = {"messages": [views.message(row, call.base) for row in rows]}
@@ -17,12 +17,12 @@ def index(call: Call) -> Answer:
 
 
 def show(call: Call) -> Answer:
-    """GET /messages/{id}"""
+    """GET /messages/{id}: show one message"""
     found = call.services.messages.get(call.ctx, call.args["id"])
     return Answer(200, {"message": views.message(found, call.base)})
 
 
 def delete(call: Call) -> Answer:
-    """DELETE /messages/{id}"""
+    """DELETE /messages/{id}: delete one message"""
     call.services.messages.delete(call.ctx, call.args["id"])
     return Answer(204)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""What carries our names and has no row. Ours alone: Cinder has no such page."""
+"""Orphans: what has a name of lunshare and no row. Cinder has no such resource."""
 
 from __future__ import annotations
 
@@ -13,24 +13,26 @@ _KINDS = ("export", "disk", "snapshot")
 
 
 def index(call: Call) -> Answer:
-    """GET /lunshare/orphans"""
+    """GET /lunshare/orphans: list exports, disks and snapshots without a row"""
     found = call.services.orphans.list(call.ctx)
     return Answer(200, {"orphans": [operator_views.orphan(each) for each in found]})
 
 
 def recover(call: Call) -> Answer:
-    """POST /lunshare/orphans: give a disk without a row its row again"""
+    """POST /lunshare/orphans: recover a volume from its disk"""
     asked = schemas.RECOVER.read(call)["volume"]
     new = RecoverRequest(
         asked["id"], asked.get("name"), asked.get("volume_type") or None
     )
     made = call.services.orphans.recover(call.ctx, new)
-    look = views.Look(call.version, call.root, call.project, call.services.node.host_of)
-    return Answer(202, {"volume": views.written_volume(made, look)})
+    context = views.ViewContext(
+        call.version, call.root, call.project, call.services.node.host_of
+    )
+    return Answer(202, {"volume": views.written_volume(made, context)})
 
 
 def delete(call: Call) -> Answer:
-    """DELETE /lunshare/orphans/{kind}/{id}"""
+    """DELETE /lunshare/orphans/{kind}/{id}: delete one orphan"""
     kind, ident = call.args["kind"], call.args["id"]
     if kind not in _KINDS:
         raise NotFound("kind of orphan", kind)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""What operators and schedulers ask of the node: its services and its pools."""
+"""Services and pools of the node, and why a volume is placed where it is."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lunshare.agent.service.scheduling import filters
 
 
 def index(call: Call) -> Answer:
-    """GET /os-services"""
+    """GET /os-services: list the services of the node"""
     found = call.services.node.services(
         call.ctx, host=call.query.get("host"), binary=call.query.get("binary")
     )
@@ -24,24 +24,26 @@ def index(call: Call) -> Answer:
 
 
 def enable(call: Call) -> Answer:
-    """PUT /os-services/enable"""
+    """PUT /os-services/enable: let a backend receive new volumes"""
     return _set(call, schemas.SERVICE.read(call), enabled=True)
 
 
 def disable(call: Call) -> Answer:
-    """PUT /os-services/disable"""
+    """PUT /os-services/disable: let a backend receive no new volumes"""
     return _set(call, schemas.SERVICE.read(call), enabled=False)
 
 
 def disable_with_reason(call: Call) -> Answer:
-    """PUT /os-services/disable-log-reason"""
+    """PUT /os-services/disable-log-reason: disable a backend, and store the reason"""
     return _set(call, schemas.SERVICE_REASON.read(call), enabled=False)
 
 
 def _set(call: Call, asked: Mapping[str, str], enabled: bool) -> Answer:
     binary = asked.get("binary") or asked.get("service")
     if not binary:
-        raise Invalid("binary is missing: give the service's name as os-services does.")
+        raise Invalid(
+            "binary is missing: give the name of the service as os-services lists it."
+        )
     state = call.services.node.set_service(
         call.ctx, asked["host"], binary, enabled, asked.get("disabled_reason")
     )
@@ -49,19 +51,19 @@ def _set(call: Call, asked: Mapping[str, str], enabled: bool) -> Answer:
 
 
 def pools(call: Call) -> Answer:
-    """GET /scheduler-stats/get_pools"""
+    """GET /scheduler-stats/get_pools: list pools, with detail=true in full"""
     detail = query.flag(call.query, "detail", False)
     asked = {key: text for key, text in call.query.items() if key != "detail"}
     kind = _type(call, asked.pop("volume_type", None))
     found = call.services.node.pools(call.ctx)
     if call.version >= microversions.POOL_FILTERS:
-        found = [pool for pool in found if _has(pool, asked)]
+        found = [pool for pool in found if _matches(pool, asked)]
     fit = [pool for pool in found if filters.unmet_specs(pool, kind) is None]
     return Answer(200, {"pools": views.pools(fit, detail)})
 
 
 def explain(call: Call) -> Answer:
-    """POST /scheduler-stats/explain: what would be chosen, and why; nothing is made"""
+    """POST /scheduler-stats/explain: why a pool would be chosen; creates nothing"""
     asked = schemas.EXPLAIN.read(call)["volume"]
     choice = call.services.scheduler.explain(
         call.ctx,
@@ -73,13 +75,13 @@ def explain(call: Call) -> Answer:
 
 
 def capabilities(call: Call) -> Answer:
-    """GET /capabilities/{host}"""
+    """GET /capabilities/{host}: describe what volumes of a backend can do"""
     pool = call.services.node.pool(call.ctx, call.args["host"])
     return Answer(200, placement_views.capabilities(pool))
 
 
 def _type(call: Call, ident: str | None) -> VolumeType | None:
-    """The type whose volumes the pools are to hold, if the query names one."""
+    """Return the volume type that the query names, or None."""
     if ident is None:
         return None
     if call.version < microversions.POOL_TYPE_FILTER:
@@ -89,8 +91,8 @@ def _type(call: Call, ident: str | None) -> VolumeType | None:
     return call.services.types.resolve(ident)
 
 
-def _has(pool: Pool, wanted: Mapping[str, str]) -> bool:
-    """Whether name and capabilities are what the query names, in any case."""
+def _matches(pool: Pool, wanted: Mapping[str, str]) -> bool:
+    """Return whether name and capabilities match the query, in any case."""
     facts = {**pool.capabilities, "name": pool.name}
     return all(
         str(facts.get(key)).lower() == text.lower() for key, text in wanted.items()

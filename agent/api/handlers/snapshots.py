@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Snapshots over HTTP."""
+"""Snapshots of volumes."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from lunshare.agent.records import NewSnapshot, Page, Snapshot
 
 
 def create(call: Call) -> Answer:
-    """POST /snapshots"""
-    asked = bodies.plain_names(schemas.SNAPSHOT_CREATE.read(call)["snapshot"])
+    """POST /snapshots: create a snapshot"""
+    asked = bodies.short_names(schemas.SNAPSHOT_CREATE.read(call)["snapshot"])
     new = NewSnapshot(
         volume_id=asked["volume_id"].lower(),
         name=asked.get("name"),
@@ -28,24 +28,24 @@ def create(call: Call) -> Answer:
 
 
 def index(call: Call) -> Answer:
-    """GET /snapshots"""
+    """GET /snapshots: list snapshots, brief"""
     return _list(call, views.snapshot_brief)
 
 
 def detail(call: Call) -> Answer:
-    """GET /snapshots/detail"""
+    """GET /snapshots/detail: list snapshots in full"""
     return _list(call, views.snapshot_shown)
 
 
 def show(call: Call) -> Answer:
-    """GET /snapshots/{id}"""
+    """GET /snapshots/{id}: show one snapshot"""
     found = call.services.snapshots.get(call.ctx, call.args["id"])
     return Answer(200, {"snapshot": views.snapshot_shown(found, call.version)})
 
 
 def update(call: Call) -> Answer:
-    """PUT /snapshots/{id}"""
-    changes = bodies.plain_names(schemas.SNAPSHOT_UPDATE.read(call)["snapshot"])
+    """PUT /snapshots/{id}: change name, description or metadata"""
+    changes = bodies.short_names(schemas.SNAPSHOT_UPDATE.read(call)["snapshot"])
     if changes.get("metadata", {}) is None:
         del changes["metadata"]
     found = call.services.snapshots.update(call.ctx, call.args["id"], changes)
@@ -53,13 +53,13 @@ def update(call: Call) -> Answer:
 
 
 def delete(call: Call) -> Answer:
-    """DELETE /snapshots/{id}"""
+    """DELETE /snapshots/{id}: delete a snapshot"""
     call.services.snapshots.delete(call.ctx, call.args["id"])
     return Answer(202)
 
 
 def _in_use(call: Call, asked: Mapping[str, Any]) -> bool:
-    """Whether hosts may have the volume: as ``force`` says, then always."""
+    """Return whether the volume may be in use: always from 3.66 on, else ``force``."""
     given = asked.get("force")
     late = call.version >= microversions.SNAPSHOT_IN_USE
     force = late if given is None else query.boolean("snapshot.force", str(given))

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Volume types and their extra specs over HTTP."""
+"""Volume types and their extra specs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PUBLIC = "os-volume-type-access:is_public"
 
 
 def create(call: Call) -> Answer:
-    """POST /types"""
+    """POST /types: create a volume type"""
     asked = schemas.TYPE_CREATE.read(call)["volume_type"]
     return _one(
         call.services.types.create(
@@ -29,7 +29,7 @@ def create(call: Call) -> Answer:
 
 
 def index(call: Call) -> Answer:
-    """GET /types"""
+    """GET /types: list volume types"""
     found = call.services.types.list(
         call.ctx, is_public=is_public(call.query), extra_specs=_wanted_specs(call)
     )
@@ -41,17 +41,17 @@ def index(call: Call) -> Answer:
 
 
 def show(call: Call) -> Answer:
-    """GET /types/{id}"""
+    """GET /types/{id}: show one volume type"""
     return _one(call.services.types.get(call.ctx, call.args["id"]))
 
 
 def default(call: Call) -> Answer:
-    """GET /types/default"""
+    """GET /types/default: show the default volume type"""
     return _one(call.services.types.default(call.ctx))
 
 
 def update(call: Call) -> Answer:
-    """PUT /types/{id}"""
+    """PUT /types/{id}: change a volume type"""
     asked = schemas.TYPE_UPDATE.read(call)["volume_type"]
     changes = {key: asked[key] for key in ("name", "description") if key in asked}
     name = changes.pop("name", None)
@@ -64,25 +64,25 @@ def update(call: Call) -> Answer:
 
 
 def delete(call: Call) -> Answer:
-    """DELETE /types/{id}"""
+    """DELETE /types/{id}: delete a volume type that no volume uses"""
     call.services.types.delete(call.ctx, call.args["id"])
     return Answer(202)
 
 
 def specs(call: Call) -> Answer:
-    """GET /types/{id}/extra_specs"""
+    """GET /types/{id}/extra_specs: list the extra specs of a type"""
     return Answer(200, {"extra_specs": dict(_specs(call))})
 
 
 def set_specs(call: Call) -> Answer:
-    """POST /types/{id}/extra_specs"""
+    """POST /types/{id}/extra_specs: add or replace extra specs"""
     given = schemas.SPECS_CREATE.read(call)["extra_specs"]
     call.services.types.set_specs(call.ctx, call.args["id"], given)
     return Answer(200, {"extra_specs": given})
 
 
 def spec(call: Call) -> Answer:
-    """GET /types/{id}/extra_specs/{key}"""
+    """GET /types/{id}/extra_specs/{key}: show one extra spec"""
     key, found = call.args["key"], _specs(call)
     if key not in found:
         raise NotFound("extra spec", key)
@@ -90,7 +90,7 @@ def spec(call: Call) -> Answer:
 
 
 def set_spec(call: Call) -> Answer:
-    """PUT /types/{id}/extra_specs/{key}"""
+    """PUT /types/{id}/extra_specs/{key}: replace one extra spec"""
     given = schemas.SPEC_UPDATE.read(call)
     if call.args["key"] not in given:
         raise Invalid("The body: give one extra spec, under the key of the URL.")
@@ -99,13 +99,13 @@ def set_spec(call: Call) -> Answer:
 
 
 def delete_spec(call: Call) -> Answer:
-    """DELETE /types/{id}/extra_specs/{key}"""
+    """DELETE /types/{id}/extra_specs/{key}: delete one extra spec"""
     call.services.types.delete_spec(call.ctx, call.args["id"], call.args["key"])
     return Answer(202)
 
 
 def is_public(asked: Mapping[str, str]) -> bool | None:
-    """Which types to list: public ones unless told, ``none`` is all of them."""
+    """Return which types to list: public ones by default, all of them for ``none``."""
     if asked.get("is_public", "").strip().lower() == "none":
         return None
     return query.flag(asked, "is_public", True)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""What is done to a volume beside its life: one table of actions."""
+"""Actions on a volume: one table."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _RESCAN = "Lunshare-Rescan"
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """One line: below microversion ``since`` it is not there (404)."""
+    """One action: below microversion ``since`` it does not exist (404)."""
 
     since: Version
     form: Form
@@ -26,7 +26,7 @@ class Action:
 
 
 def action(call: Call) -> Answer:
-    """POST /volumes/{id}/action"""
+    """POST /volumes/{id}/action: run the action that the body names"""
     body = call.body()
     schemas.ACTION.check(body, call.version)
     (name,) = body
@@ -40,15 +40,15 @@ def action(call: Call) -> Answer:
 
 
 def _extend(call: Call, asked: Mapping[str, Any]) -> Answer:
-    """The answer's header tells of the hosts that have yet to look."""
+    """The header of the answer counts the hosts that must rescan."""
     hosts = call.services.extender.extend(
         call.ctx,
         call.args["id"],
         query.gib("os-extend.new_size", asked["new_size"]),
         in_use=call.version >= microversions.EXTEND_IN_USE,
     )
-    told = f"{hosts} attachments; iscsiadm -m session --rescan on each host"
-    return Answer(202, headers={_RESCAN: told} if hosts else {})
+    advice = f"{hosts} attachments; iscsiadm -m session --rescan on each host"
+    return Answer(202, headers={_RESCAN: advice} if hosts else {})
 
 
 def _revert(call: Call, asked: Mapping[str, Any]) -> Answer:

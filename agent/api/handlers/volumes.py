@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Volumes over HTTP."""
+"""Volumes."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from lunshare.agent.api.exchange import Answer, Call
 from lunshare.agent.errors import Invalid
 from lunshare.agent.records import NewVolume, Page, Volume
 
-# A later floor offers them; until then nobody is to believe they were heard.
-_NOT_OFFERED = ("backup_id", "imageRef", "image_id", "consistencygroup_id", "group_id")
+# Not supported yet. They are refused, so that no client believes they had an effect.
+_UNSUPPORTED = ("backup_id", "imageRef", "image_id", "consistencygroup_id", "group_id")
 
 
 def create(call: Call) -> Answer:
-    """POST /volumes"""
-    asked = bodies.plain_names(schemas.VOLUME_CREATE.read(call)["volume"])
-    _refuse(asked)
+    """POST /volumes: create a volume, empty or from a snapshot or a volume"""
+    asked = bodies.short_names(schemas.VOLUME_CREATE.read(call)["volume"])
+    _refuse_unsupported(asked)
     new = NewVolume(
         size=_size(call, asked),
         name=asked.get("name"),
@@ -35,24 +35,24 @@ def create(call: Call) -> Answer:
 
 
 def index(call: Call) -> Answer:
-    """GET /volumes"""
+    """GET /volumes: list volumes, brief"""
     return _list(call, views.volume_brief, detail=False)
 
 
 def detail(call: Call) -> Answer:
-    """GET /volumes/detail"""
+    """GET /volumes/detail: list volumes in full"""
     return _list(call, views.volume, detail=True)
 
 
 def show(call: Call) -> Answer:
-    """GET /volumes/{id}"""
+    """GET /volumes/{id}: show one volume"""
     found = call.services.volumes.get(call.ctx, call.args["id"])
-    return Answer(200, {"volume": views.volume(found, _look(call))})
+    return Answer(200, {"volume": views.volume(found, _context(call))})
 
 
 def update(call: Call) -> Answer:
-    """PUT /volumes/{id}"""
-    changes = bodies.plain_names(schemas.VOLUME_UPDATE.read(call)["volume"])
+    """PUT /volumes/{id}: change name, description or metadata"""
+    changes = bodies.short_names(schemas.VOLUME_UPDATE.read(call)["volume"])
     if changes.get("metadata", {}) is None:
         del changes["metadata"]
     found = call.services.volumes.update(call.ctx, call.args["id"], changes)
@@ -60,7 +60,7 @@ def update(call: Call) -> Answer:
 
 
 def delete(call: Call) -> Answer:
-    """DELETE /volumes/{id}"""
+    """DELETE /volumes/{id}: delete a volume"""
     cascade = query.flag(call.query, "cascade", False)
     force = query.flag(call.query, "force", False)
     if call.version < microversions.DELETE_FORCE:
@@ -72,9 +72,9 @@ def delete(call: Call) -> Answer:
 
 
 def _size(call: Call, asked: Mapping[str, Any]) -> int | None:
-    """The size, which a volume with a source need not have.
+    """Return the size, which is optional for a volume with a source.
 
-    A source that is not there is said before anything of the size.
+    A source that does not exist is reported before an invalid size.
     """
     if asked.get("snapshot_id"):
         call.services.snapshots.get(call.ctx, asked["snapshot_id"])
@@ -86,11 +86,11 @@ def _size(call: Call, asked: Mapping[str, Any]) -> int | None:
     return None if size is None else query.gib("volume.size", size)
 
 
-def _refuse(asked: Mapping[str, Any]) -> None:
-    """Say of what this node does not offer that it is not heard."""
-    for key in _NOT_OFFERED:
+def _refuse_unsupported(asked: Mapping[str, Any]) -> None:
+    """Refuse fields that this node does not support."""
+    for key in _UNSUPPORTED:
         if asked.get(key):
-            raise Invalid(f"volume.{key} is not offered by this node: leave it out.")
+            raise Invalid(f"volume.{key} is not supported by this node: leave it out.")
     if query.boolean("volume.multiattach", str(asked.get("multiattach") or False)):
         raise Invalid(
             "volume.multiattach: leave it out and give a volume_type whose extra"
@@ -98,12 +98,14 @@ def _refuse(asked: Mapping[str, Any]) -> None:
         )
 
 
-def _look(call: Call) -> views.Look:
-    return views.Look(call.version, call.root, call.project, call.services.node.host_of)
+def _context(call: Call) -> views.ViewContext:
+    return views.ViewContext(
+        call.version, call.root, call.project, call.services.node.host_of
+    )
 
 
 def _written(call: Call, found: Volume, status: int) -> Answer:
-    return Answer(status, {"volume": views.written_volume(found, _look(call))})
+    return Answer(status, {"volume": views.written_volume(found, _context(call))})
 
 
 def _page(call: Call) -> Page:
@@ -111,25 +113,25 @@ def _page(call: Call) -> Page:
     if "host" not in page.filters:
         return page
     others = {key: value for key, value in page.filters.items() if key != "host"}
-    return replace(page, filters=others | _placed(call, page.filters["host"]))
+    return replace(page, filters=others | _host_filter(call, page.filters["host"]))
 
 
-def _placed(call: Call, host: str) -> dict[str, Any]:
-    """The filter for a host, host@backend or host@backend#pool, as volumes show it."""
+def _host_filter(call: Call, host: str) -> dict[str, Any]:
+    """Return the filter for a host, host@backend or host@backend#pool."""
     backend = host.partition("@")[2].partition("#")[0]
-    whole = call.services.node.host_of(backend)
-    if host == whole.partition("@")[0]:
+    full = call.services.node.host_of(backend)
+    if host == full.partition("@")[0]:
         return {}
-    here = host in (whole, whole.partition("#")[0])
+    here = host in (full, full.partition("#")[0])
     return {"host": backend if here else query.NOTHING}
 
 
 def _list(
-    call: Call, view: Callable[[Volume, views.Look], views.View], detail: bool
+    call: Call, view: Callable[[Volume, views.ViewContext], views.View], detail: bool
 ) -> Answer:
-    page, counts, look = _page(call), paging.counts(call), _look(call)
+    page, counts, context = _page(call), paging.counts(call), _context(call)
     rows = call.services.volumes.list(call.ctx, page, detail=detail)
-    body: dict[str, Any] = {"volumes": [view(row, look) for row in rows]}
+    body: dict[str, Any] = {"volumes": [view(row, context) for row in rows]}
     body |= paging.more(call, "volumes", page, rows)
     if counts:
         body["count"] = call.services.volumes.count(call.ctx, page)

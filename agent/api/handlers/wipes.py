@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""What deleted volumes have left to wipe. Ours alone: Cinder has no such page."""
+"""Wipes of deleted volumes. Cinder has no such resource."""
 
 from __future__ import annotations
 
@@ -9,6 +9,6 @@ from lunshare.agent.api.exchange import Answer, Call
 
 
 def index(call: Call) -> Answer:
-    """GET /lunshare/wipes"""
+    """GET /lunshare/wipes: list what is left to wipe"""
     found = call.services.wiper.list(call.ctx)
     return Answer(200, {"wipes": [views.wipe(row) for row in found]})

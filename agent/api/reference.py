@@ -1,0 +1,130 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""Print docs/api-reference.md from routes and schemas: ``make api-reference``."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from types import ModuleType
+from typing import Any
+
+from lunshare.agent.api import faults, microversions, schemas
+from lunshare.agent.api.exchange import Handler
+from lunshare.agent.api.forms import Form
+from lunshare.agent.api.handlers import volume_actions
+from lunshare.agent.api.microversions import MAX, MIN, text
+from lunshare.agent.api.routes import ROUTES, Route
+
+_HEAD = f"""\
+# HTTP API reference
+
+Generated from the routes and schemas by `make api-reference`; do not edit it.
+
+The API is the Block Storage API v3, microversions {text(MIN)} to {text(MAX)}
+(header `{microversions.HEADER}: volume X.Y`, without it {text(MIN)}). Answers have the
+fields of <https://docs.openstack.org/api-ref/block-storage/v3/>. A project may follow
+`/v3`, as in `/v3/PROJECT/volumes`. *Since* is the first microversion of a route or a
+field; before it a route does not exist (404) and a field is unknown. From
+{text(microversions.STRICT_BODIES)} on an unknown field is refused.
+
+Lists take `limit`, `marker`, `offset`, `sort`, `sort_key`, `sort_dir`, `all_tenants`,
+`with_count` (since {text(microversions.LIST_COUNT)}) and filters by field:
+`status=error`, `name~=part` (since {text(microversions.LIKE_FILTERS)}),
+`created_at=gt:2026-01-31T12:00:00` (since {text(microversions.TIME_FILTERS)}).
+"""
+
+_ERRORS = """\
+## Errors
+
+The body of an error is `{"KEY": {"code": STATUS, "message": "SENTENCE"}}`.
+
+| status | key |
+|---|---|
+"""
+
+
+def page() -> str:
+    """Return the whole page."""
+    groups: dict[ModuleType, list[Route]] = {}
+    for route in ROUTES:
+        groups.setdefault(_module(route.handler), []).append(route)
+    sections = [_section(module, routes) for module, routes in groups.items()]
+    return "\n".join([_HEAD, _ERRORS + "".join(_error_lines()), *sections])
+
+
+def forms(handler: Handler) -> list[Form]:
+    """Return the forms that a handler names: those of the body it reads."""
+    named = (getattr(schemas, name, None) for name in handler.__code__.co_names)
+    return [each for each in named if isinstance(each, Form)]
+
+
+def _module(handler: Handler) -> ModuleType:
+    return sys.modules[handler.__module__]
+
+
+def _error_lines() -> Iterator[str]:
+    for status, key in sorted(faults.KEYS.items()):
+        yield f"| {status} | `{key}` |\n"
+
+
+def _section(module: ModuleType, routes: list[Route]) -> str:
+    title = module.__name__.rpartition(".")[2].replace("_", " ").capitalize()
+    lines = [f"## {title}", "", (module.__doc__ or "").partition("\n")[0], ""]
+    lines += ["| route | since | what it does |", "|---|---|---|"]
+    lines += [_route_line(route) for route in routes]
+    for route in routes:
+        lines += _bodies(route)
+    return "\n".join(lines) + "\n"
+
+
+def _route_line(route: Route) -> str:
+    what = (route.handler.__doc__ or "").partition("\n")[0].partition(": ")[2]
+    since = text(route.since) if route.path.startswith("/v3/") else ""
+    return f"| `{route.method} {route.path}` | {since} | {what} |"
+
+
+def _bodies(route: Route) -> Iterator[str]:
+    """Yield the lines about the bodies that a route takes."""
+    if route.handler is volume_actions.action:
+        for name, action in volume_actions.ACTIONS.items():
+            yield from ["", f"Body of action `{name}` (since {text(action.since)}):"]
+            yield from _fields(action.form)
+    else:
+        for form in forms(route.handler):
+            yield from ["", f"Body of `{route.method} {route.path}`:"]
+            yield from _fields(form)
+
+
+def _fields(form: Form) -> Iterator[str]:
+    """Yield a table of the fields of a form, each with its first microversion."""
+    yield from ["", "| field | required | since | value |", "|---|---|---|---|"]
+    found: dict[str, str] = {}
+    for since in sorted(form.schemas):
+        for path, required, schema in _flat(form.schemas[since], ""):
+            first = found[path].split(" | ")[2] if path in found else text(since)
+            needed = "yes" if required else ""
+            found[path] = f"| `{path}` | {needed} | {first} | {_value(schema)} |"
+    yield from found.values()
+    if not found:
+        yield f"| (any key) | | {text(min(form.schemas))} | a text |"
+
+
+def _flat(schema: Any, path: str) -> Iterator[tuple[str, bool, Any]]:
+    """Yield path, whether it is required, and schema of each field below."""
+    inner = schema.get("then", schema)
+    for name, field in inner.get("properties", {}).items():
+        here = f"{path}.{name}" if path else name
+        yield here, name in inner.get("required", ()), field
+        yield from _flat(field, here)
+
+
+def _value(schema: Any) -> Any:
+    kinds = schema.get("type", "")
+    nullable = isinstance(kinds, list) and "null" in kinds
+    shown = str(schema["description"]) + (", or null" if nullable else "")
+    return schema.get("$comment", shown)
+
+
+if __name__ == "__main__":
+    print(page(), end="")
