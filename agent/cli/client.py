@@ -18,11 +18,11 @@ _HEADERS = {
 
 
 class Refused(Exception):
-    """The node answered that it will not, in its own words."""
+    """The node refused the request. The text is its error sentence."""
 
 
 class Unreachable(Exception):
-    """Nobody answers there, or nobody who speaks Block Storage."""
+    """The endpoint does not answer, or is not a Block Storage API."""
 
 
 class _UnixConnection(http.client.HTTPConnection):
@@ -45,22 +45,22 @@ class Node:
         self.endpoint = endpoint
 
     def get(self, path: str) -> Any:
-        """What is there.
+        """Return the answer to a GET.
 
-        :raises Refused: the node's own sentence.
-        :raises Unreachable: says where, and why.
+        :raises Refused: the error sentence of the node.
+        :raises Unreachable: names the endpoint and the reason.
         """
-        return self._ask("GET", path, None)
+        return self._request("GET", path, None)
 
     def post(self, path: str, body: object) -> Any:
-        """What is answered; raises as ``get`` does."""
-        return self._ask("POST", path, json.dumps(body))
+        """Return the answer to a POST; raise as ``get`` does."""
+        return self._request("POST", path, json.dumps(body))
 
     def delete(self, path: str) -> None:
-        """Delete what is there; raises as ``get`` does."""
-        self._ask("DELETE", path, None)
+        """Send a DELETE; raise as ``get`` does."""
+        self._request("DELETE", path, None)
 
-    def _ask(self, method: str, path: str, body: str | None) -> Any:
+    def _request(self, method: str, path: str, body: str | None) -> Any:
         try:
             connection, root = self._connection()
         except ValueError as error:
@@ -74,19 +74,19 @@ class Node:
         except (OSError, http.client.HTTPException) as error:
             why = getattr(error, "strerror", None) or error
             raise Unreachable(
-                f"no node answers at {self.endpoint} ({why}): is lunshared running,"
-                " and is that its endpoint?"
+                f"no node answers at {self.endpoint} ({why}): check that lunshared runs"
+                " and that this is its endpoint"
             ) from None
         except ValueError:
             raise Unreachable(
-                f"what answers at {self.endpoint} is no Block Storage API: give the"
-                " node's own endpoint"
+                f"{self.endpoint} is not a Block Storage API: give the endpoint of the"
+                " node"
             ) from None
         finally:
             connection.close()
 
     def _connection(self) -> tuple[http.client.HTTPConnection, str]:
-        """A connection, and what every path on it begins with."""
+        """Return a connection, and the start of every path on it."""
         if self.endpoint.startswith("unix:"):
             return _UnixConnection(self.endpoint.removeprefix("unix:")), "/v3"
         url = urlsplit(self.endpoint)
@@ -101,14 +101,15 @@ class Node:
 
 
 def _read(status: int, raw: bytes) -> Any:
-    """The answer's JSON; of a fault its sentence.
+    """Return the JSON of an answer.
 
-    :raises ValueError: it is none of ours.
+    :raises Refused: the answer is an error of the API.
+    :raises ValueError: the answer is not of a Block Storage API.
     """
     answer: Any = json.loads(raw) if raw else None
     if status < 300:
         return answer
     (fault,) = answer.values()
     if not isinstance(fault, dict) or "message" not in fault:
-        raise ValueError("no fault of Block Storage")
+        raise ValueError("not an error of Block Storage")
     raise Refused(f"{fault['message']} ({status})")

@@ -1,14 +1,15 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""One function for each command: ask the node, and say it as tables.
+"""One function per command: send requests to the node, print tables.
 
-Each gives the node's own answer, for ``--json``, the text, and the exit code.
+Each returns the answer of the node (for ``--json``), the text and the exit code.
 """
 
 from __future__ import annotations
 
 import re
 from argparse import Namespace
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
@@ -22,31 +23,32 @@ DONE, REFUSED, USAGE, UNREACHABLE, NO_BACKEND, DISAGREEMENT = 0, 1, 2, 3, 4, 5
 _UUID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
+_ERROR_KEYS = ("id", "name", "status", "status_reason")
 _VERDICT = {True: "passes", False: "FAILS"}
-_NUMBER = ("name", "value", "multiplier", "weight")
+_WEIGHT = ("name", "value", "multiplier", "weight")
 
 
-class Told(NamedTuple):
-    """What a command has to say."""
+class Result(NamedTuple):
+    """The result of a command."""
 
     answer: Any
     text: str
     code: int = DONE
 
 
-def pools(node: Node, asked: Namespace) -> Told:
-    """Every backend's pool: its room, what it can do, and what is wrong with it."""
+def pools(node: Node, asked: Namespace) -> Result:
+    """List the pools: capacity, capabilities and problems."""
     found = node.get("/scheduler-stats/get_pools?detail=true")["pools"]
     head = ("POOL", "STATE", "TOTAL", "FREE", "PROMISED", "VOLUMES", "WIPING")
     rows = [_pool(pool["name"], pool["capabilities"]) for pool in found]
-    return Told(found, table((*head, "PROTOCOL", "SHARED", "WHY"), rows))
+    return Result(found, table((*head, "PROTOCOL", "SHARED", "WHY"), rows))
 
 
 def _pool(name: str, caps: dict[str, Any]) -> list[Any]:
-    shut = caps["backend_state"] == "up" and caps.get("state_reason")
+    closed = caps["backend_state"] == "up" and caps.get("state_reason")
     return [
         name,
-        "closed" if shut else caps["backend_state"],
+        "closed" if closed else caps["backend_state"],
         caps["total_capacity_gb"],
         caps["free_capacity_gb"],
         caps["provisioned_capacity_gb"],
@@ -58,31 +60,54 @@ def _pool(name: str, caps: dict[str, Any]) -> list[Any]:
     ]
 
 
-def explain(node: Node, asked: Namespace) -> Told:
-    """Where a volume of this size and type would go, and why not elsewhere."""
+def explain(node: Node, asked: Namespace) -> Result:
+    """Show which pool a volume would get, and why each other pool would not be used."""
     volume = {"size": asked.size, "volume_type": asked.type}
     volume["availability_zone"] = asked.zone
     found = node.post("/scheduler-stats/explain", {"volume": volume})["explanation"]
-    verdicts = [
+    results = [
         [pool["name"], each["name"], _VERDICT[each["passed"]], each["reason"]]
         for pool in found["pools"]
         for each in pool["filters"]
     ]
-    numbers = [
-        [pool["name"], *(each[key] for key in _NUMBER)]
+    weights = [
+        [pool["name"], *(each[key] for key in _WEIGHT)]
         for pool in found["pools"]
         for each in pool["weighers"]
     ]
-    said = [f"chosen: {found['chosen'] or 'none'}", ""]
-    said += [table(("POOL", "FILTER", "VERDICT", "REASON"), verdicts)]
-    if numbers:
+    lines = [f"chosen: {found['chosen'] or 'none'}", ""]
+    lines += [table(("POOL", "FILTER", "VERDICT", "REASON"), results)]
+    if weights:
         head = ("POOL", "WEIGHER", "VALUE", "MULTIPLIER", "WEIGHT")
-        said += ["", table(head, numbers)]
-    return Told(found, "\n".join(said), DONE if found["chosen"] else NO_BACKEND)
+        lines += ["", table(head, weights)]
+    return Result(found, "\n".join(lines), DONE if found["chosen"] else NO_BACKEND)
 
 
-def hosts(node: Node, asked: Namespace) -> Told:
-    """Which host has which volume, in which mode, with which live session."""
+def errors(node: Node, asked: Namespace) -> Result:
+    """List volumes, snapshots and attachments with the reason of their status."""
+    found = [
+        {"kind": kind, **{key: each.get(key) for key in _ERROR_KEYS}}
+        for kind in ("volume", "snapshot", "attachment")
+        for each in _every(node, f"{kind}s")
+        if each.get("status_reason")
+    ]
+    rows = [list(each.values()) for each in found]
+    return Result(found, table(("KIND", "ID", "NAME", "STATUS", "REASON"), rows))
+
+
+def _every(node: Node, resource: str) -> Iterator[dict[str, Any]]:
+    """Yield every item of a resource in all projects, page by page."""
+    query = {"all_tenants": "1", "sort": "created_at:asc"}
+    while True:
+        found = node.get(f"/{resource}/detail?{urlencode(query)}")
+        yield from found[resource]
+        if f"{resource}_links" not in found:
+            return
+        query["marker"] = found[resource][-1]["id"]
+
+
+def hosts(node: Node, asked: Namespace) -> Result:
+    """List which host has which volume, in which mode, with which session."""
     which = {"volume_id": _volume(node, asked.volume)} if asked.volume else {}
     query = urlencode(which)
     found = node.get(f"/lunshare/hosts?{query}")["hosts"]
@@ -90,11 +115,11 @@ def hosts(node: Node, asked: Namespace) -> Told:
     head = ("VOLUME", "HOST", "INITIATOR", "MODE", "STATUS", "SESSIONS", "ADDRESS")
     text = table((*head, "KERNEL", "PROBLEM"), rows)
     wrong = any(each["problem"] for each in found)
-    return Told(found, text, DISAGREEMENT if wrong else DONE)
+    return Result(found, text, DISAGREEMENT if wrong else DONE)
 
 
 def _volume(node: Node, name: str) -> str:
-    """The id of a volume that is given by its id or its name."""
+    """Return the id of a volume, given its id or its name."""
     if _UUID.fullmatch(name):
         return name
     query = urlencode({"name": name, "all_tenants": 1})
@@ -123,22 +148,22 @@ def _host(shown: dict[str, Any]) -> list[Any]:
     ]
 
 
-def orphans(node: Node, asked: Namespace) -> Told:
-    """Exports, disks and snapshots that carry our names and have no row."""
+def orphans(node: Node, asked: Namespace) -> Result:
+    """List exports, disks and snapshots that lunshare created and that have no row."""
     found = node.get("/lunshare/orphans")["orphans"]
     rows = [[each[key] for key in ("kind", "id", "backend", "where")] for each in found]
-    return Told(found, table(("KIND", "ID", "BACKEND", "WHERE"), rows))
+    return Result(found, table(("KIND", "ID", "BACKEND", "WHERE"), rows))
 
 
-def recover(node: Node, asked: Namespace) -> Told:
-    """Give an orphaned disk its row again: an available volume of the same id."""
+def recover(node: Node, asked: Namespace) -> Result:
+    """Recover a volume from an orphaned disk. It keeps its id and is available."""
     body = {"id": asked.volume, "name": asked.name, "volume_type": asked.type}
-    made = node.post("/lunshare/orphans", {"volume": body})["volume"]
-    return Told(made, f"volume {made['id']} of {made['size']} GiB is recovered")
+    volume = node.post("/lunshare/orphans", {"volume": body})["volume"]
+    return Result(volume, f"volume {volume['id']} of {volume['size']} GiB is recovered")
 
 
-def delete_orphan(node: Node, asked: Namespace) -> Told:
-    """Delete one orphan. Without --yes it only says what would be deleted."""
+def delete_orphan(node: Node, asked: Namespace) -> Result:
+    """Delete one orphan. Without --yes it only shows what would be deleted."""
     for each in node.get("/lunshare/orphans")["orphans"]:
         if (each["kind"], each["id"]) == (asked.kind, asked.id):
             break
@@ -148,23 +173,23 @@ def delete_orphan(node: Node, asked: Namespace) -> Told:
         )
     if not asked.yes:
         text = f"would delete: {each['where']}\nnothing is deleted without --yes"
-        return Told(each, text)
+        return Result(each, text)
     node.delete(f"/lunshare/orphans/{asked.kind}/{asked.id}")
-    return Told(each, f"deleted: {each['where']}")
+    return Result(each, f"deleted: {each['where']}")
 
 
-def wipes(node: Node, asked: Namespace) -> Told:
-    """Deleted disks whose bytes are still being wiped; sizes in GiB."""
+def wipes(node: Node, asked: Namespace) -> Result:
+    """List deleted disks that are still being wiped; sizes are in GiB."""
     found = node.get("/lunshare/wipes")["wipes"]
     rows = [
         [each["name"], each["backend"], _gib(each["size"]), _gib(each["left"])]
         for each in found
     ]
-    return Told(found, table(("NAME", "BACKEND", "SIZE", "LEFT"), rows))
+    return Result(found, table(("NAME", "BACKEND", "SIZE", "LEFT"), rows))
 
 
-def messages(node: Node, asked: Namespace) -> Told:
-    """Why volumes could not be made, in every project; the newest first."""
+def messages(node: Node, asked: Namespace) -> Result:
+    """List why volumes could not be created, in all projects, newest first."""
     query = urlencode({"all_tenants": 1, "limit": asked.limit})
     found = node.get(f"/messages?{query}")["messages"]
     rows = [
@@ -178,7 +203,7 @@ def messages(node: Node, asked: Namespace) -> Told:
         for each in found
     ]
     head = ("TIME", "LEVEL", "REQUEST", "RESOURCE", "MESSAGE")
-    return Told(found, table(head, rows))
+    return Result(found, table(head, rows))
 
 
 def _gib(size: int) -> float:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""The command line: what may be asked, in which words, with which exit code."""
+"""The command line of ``lunshare``: arguments, output and exit codes."""
 
 from __future__ import annotations
 
@@ -18,34 +18,35 @@ DEFAULT = "http://127.0.0.1:8776/v3"
 _CODES = """\
 exit codes:
   0  done
-  1  the node refused; its own sentence is on standard error
+  1  the node refused the request; standard error has its sentence
   2  the command line is wrong
   3  no node answers at the endpoint
-  4  explain: no backend would take such a volume
-  5  hosts: the target does not have what the database says
+  4  explain: no pool would get such a volume
+  5  hosts: the target differs from the database
 """
 
 
-_DIGITS = 18  # of a count; more is nobody's
+_DIGITS = 18  # of a count
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; the answer is the exit code."""
+    """Run one command; return the exit code."""
     asked = _parser().parse_args(argv)
     try:
-        told = asked.command(Node(asked.endpoint), asked)
+        result = asked.command(Node(asked.endpoint), asked)
     except Refused as error:
         return _failed(str(error), commands.REFUSED)
     except Unreachable as error:
         return _failed(str(error), commands.UNREACHABLE)
     try:
         print(
-            json.dumps(told.answer, indent=2) if asked.json else told.text, flush=True
+            json.dumps(result.answer, indent=2) if asked.json else result.text,
+            flush=True,
         )
     except BrokenPipeError:
-        # Whoever read it, such as head, has enough.
+        # The reader, such as head, has ended.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return int(told.code)
+    return int(result.code)
 
 
 def _failed(sentence: str, code: int) -> int:
@@ -56,7 +57,7 @@ def _failed(sentence: str, code: int) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="lunshare",
-        description="Ask a lunshare node what it holds and why it chose as it did.",
+        description="Show the state of a lunshare node; recover and delete orphans.",
         epilog=_CODES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -67,13 +68,16 @@ def _parser() -> argparse.ArgumentParser:
         help="http://HOST:PORT/v3 or unix:PATH (default: LUNSHARE_ENDPOINT,"
         f" else {DEFAULT})",
     )
-    common.add_argument("--json", action="store_true", help="the node's own answer")
+    common.add_argument(
+        "--json", action="store_true", help="print the answer of the node"
+    )
     verbs = parser.add_subparsers(required=True, metavar="COMMAND")
-    made = {}
+    parsers = {}
     for command in (
         commands.pools,
         commands.hosts,
         commands.explain,
+        commands.errors,
         commands.wipes,
         commands.messages,
         commands.orphans,
@@ -84,25 +88,28 @@ def _parser() -> argparse.ArgumentParser:
         name = command.__name__.replace("_", "-")
         verb = verbs.add_parser(name, parents=[common], help=text, description=text)
         verb.set_defaults(command=command)
-        made[name] = verb
-    _explain(made["explain"])
-    made["hosts"].add_argument(
-        "volume", nargs="?", metavar="VOLUME", help="id or name (default: every one)"
+        parsers[name] = verb
+    _explain(parsers["explain"])
+    parsers["hosts"].add_argument(
+        "volume", nargs="?", metavar="VOLUME", help="id or name (default: all volumes)"
     )
-    _orphans(made["recover"], made["delete-orphan"])
-    made["messages"].add_argument(
-        "--limit", type=_count, default=20, help="at most so many (default: 20)"
+    _orphans(parsers["recover"], parsers["delete-orphan"])
+    parsers["messages"].add_argument(
+        "--limit",
+        type=_count,
+        default=20,
+        help="largest number of messages (default: 20)",
     )
     return parser
 
 
 def _orphans(recover: argparse.ArgumentParser, delete: argparse.ArgumentParser) -> None:
-    recover.add_argument("volume", metavar="ID", help="of lunshare orphans, kind disk")
+    recover.add_argument("volume", metavar="ID", help="id of an orphan of kind disk")
     recover.add_argument("--name", help="the volume's name")
     recover.add_argument("--type", help="name or id of its volume type")
     delete.add_argument("kind", choices=("export", "disk", "snapshot"))
     delete.add_argument("id", metavar="ID")
-    delete.add_argument("--yes", action="store_true", help="do it")
+    delete.add_argument("--yes", action="store_true", help="delete it")
 
 
 def _explain(verb: argparse.ArgumentParser) -> None:
@@ -114,7 +121,7 @@ def _explain(verb: argparse.ArgumentParser) -> None:
 def _count(text: str) -> int:
     if text.isascii() and text.isdigit() and len(text) <= _DIGITS and int(text) > 0:
         return int(text)
-    raise argparse.ArgumentTypeError(f"{text!r} is no whole number, 1 or more")
+    raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of 1 or more")
 
 
 if __name__ == "__main__":

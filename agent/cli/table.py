@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Rows as a table that can be read, and cut with awk."""
+"""Print rows as a table that awk can split."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Cell = str | float | bool | None
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[Cell]]) -> str:
-    """Columns as wide as they need; the last is cut nowhere. Numbers to the right."""
+    """Return a table. Each column is as wide as its longest cell; numbers go right."""
     texts = [[_text(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(head, *texts, strict=True)]
     numeric = [

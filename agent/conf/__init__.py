@@ -1,3 +1,3 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Every option, by group. There is no global configuration: it is handed in."""
+"""The options by group. There is no global configuration; it is an argument."""

@@ -8,32 +8,38 @@ OPTIONS = [
     cfg.StrOpt(
         "auth_strategy",
         default="noauth",
-        choices=[("noauth", "everyone is admin; only on loopback or a unix socket")],
-        help="How callers prove who they are.",
+        choices=[
+            (
+                "noauth",
+                "everyone is an administrator; only on loopback or a unix socket",
+            )
+        ],
+        help="How clients prove their identity.",
     ),
     cfg.StrOpt(
         "public_endpoint",
-        help="Scheme and host that replace the listener's own in links, such as"
-        " https://storage.example.com:8776.",
+        help="Scheme and host of the links in answers, such as"
+        " https://storage.example.com:8776. Without it the address that the client"
+        " used.",
     ),
     cfg.IntOpt(
         "osapi_max_limit",
         default=1000,
         min=1,
-        help="The most items of one page of a list.",
+        help="The largest number of items on one page of a list.",
     ),
     cfg.IntOpt(
         "osapi_max_request_body_size",
         default=114688,
         min=1024,
-        help="The largest request body in bytes; a larger one is answered 413.",
+        help="The largest request body in bytes. A larger one gets 413.",
     ),
     cfg.IntOpt(
         "osapi_threads",
         default=32,
         min=2,
-        help="Requests worked on at once. A third of them may wait for one backend"
-        " at the same time; the next one waits a moment, and is answered 503 where"
-        " the backend hangs, which so never takes the API with it.",
+        help="Threads that work on requests. A third of them may wait for one backend"
+        " at the same time. One more waits a moment, and gets 503 if the backend"
+        " hangs. So a backend that hangs does not block the API.",
     ),
 ]

@@ -10,8 +10,8 @@ OPTIONS = [
         default=604800,
         min=0,
         help="Seconds for which the rows of deleted volumes, snapshots and attachments"
-        " are kept, so that who had what and when can be answered from the database."
-        " Lower it on a node where thousands of volumes come and go in an hour.",
+        " stay in the database, to show which host had which volume and when. Lower"
+        " it on a node that creates and deletes thousands of volumes an hour.",
     ),
     cfg.StrOpt(
         "connection",

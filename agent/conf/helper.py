@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Options of the door to the root helper ([helper])."""
+"""Options of the connection to the root helper ([helper])."""
 
 from oslo_config import cfg
 
@@ -8,6 +8,6 @@ OPTIONS = [
     cfg.StrOpt(
         "socket",
         default="/run/lunshare/helper.sock",
-        help="The root helper's unix socket; lunshare-helper.socket makes it.",
+        help="Unix socket of the root helper, created by lunshare-helper.socket.",
     ),
 ]

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Put the options together: for the daemon, and for the sample file."""
+"""Collect the options: for the daemon, and for the sample file."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Options = Sequence[cfg.Opt]
 
 
 def register(conf: cfg.ConfigOpts) -> None:
-    """Register all but the backend sections, whose names the file gives."""
+    """Register all options but those of backend sections, which the file names."""
     conf.register_cli_opts(node.CLI_OPTIONS + node.COMMANDS)
     conf.register_opts(node.OPTIONS + api.OPTIONS)
     conf.register_opts(database.OPTIONS, "database")
@@ -32,15 +32,15 @@ def register(conf: cfg.ConfigOpts) -> None:
 
 
 def check(conf: cfg.ConfigOpts) -> None:
-    """Read every option once: oslo.config checks a value only when it is read.
+    """Read every option once, since oslo.config checks a value when it is read.
 
     :raises oslo_config.cfg.Error: names the option and what it may be.
     :raises StartupError: a section has an option that does not exist.
     """
     for section in ("DEFAULT", "database", "helper", "scheduler"):
-        if strange := unknown_options.unknown(conf, section):
+        if unknown := unknown_options.unknown(conf, section):
             raise StartupError(
-                f"[{section}]: {', '.join(strange)}: no such option; correct or remove"
+                f"[{section}]: {', '.join(unknown)}: no such option; correct or remove"
                 " it, share/lunshare/etc/lunshare.conf.sample describes all of them"
             )
     for option in node.CLI_OPTIONS + node.OPTIONS + api.OPTIONS:
@@ -57,11 +57,11 @@ def register_backend(
 
 
 def list_opts() -> list[tuple[str, Options]]:
-    """For oslo-config-generator: groups and options, a backend of each kind.
+    """Return groups and options for oslo-config-generator, a backend of each kind.
 
-    What any backend may have is shown with the first one.
+    The options of every backend are shown with the first one.
     """
-    # Here, for the daemon imports only the drivers that it is told to use.
+    # Imported here, since the daemon imports only the drivers that it uses.
     from lunshare.drivers.lvm import LvmVolumes  # noqa: PLC0415
     from lunshare.drivers.nfs import NfsVolumes  # noqa: PLC0415
     from lunshare.drivers.targets.lio import LioTarget  # noqa: PLC0415

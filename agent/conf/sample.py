@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Print etc/lunshare.conf.sample: ``make sample``; a test holds it against the file."""
+"""Print etc/lunshare.conf.sample: ``make sample``. A test compares the file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from oslo_config import cfg, generator
 
 
 def write(out: TextIO) -> None:
-    """Write the sample file, drawn from the options themselves."""
+    """Write the sample file from the options."""
     conf = cfg.ConfigOpts()
     generator.register_cli_opts(conf)
     conf(["--namespace", "lunshare", "--wrap-width", "78"])

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""``lunshare`` against a node that listens: tables, JSON, sentences, exit codes."""
+"""``lunshare`` with a node that listens: tables, JSON, error sentences, exit codes."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ import pytest
 
 from lunshare.agent import listener
 from lunshare.agent.cli import main as cli
+from lunshare.drivers.errors import TargetFailed
 from lunshare.drivers.values import GIB, Mode, Volume
 from tests.api.calls import Api
 from tests.daemon import ROOT, free_port
 from tests.node import Node, connector, initiator
 
-Said = tuple[int, str, str]
+Output = tuple[int, str, str]
 
 
 @pytest.fixture
@@ -34,7 +35,7 @@ def node(tmp_path: Path) -> Iterator[Node]:
 
 
 def served(node: Node, bind: tuple[str, int] | str) -> Iterator[Any]:
-    """Where the node listens."""
+    """Yield the address of the node."""
     server = listener.serve(node.assembly.app, listener.Address(bind), threads=4)
     thread = threading.Thread(target=server.serve)
     thread.start()
@@ -51,7 +52,7 @@ def endpoint(node: Node) -> Iterator[str]:
 
 @pytest.fixture
 def run(endpoint: str, capsys: pytest.CaptureFixture[str]):
-    def run(*words: str, endpoint: str = endpoint) -> Said:
+    def run(*words: str, endpoint: str = endpoint) -> Output:
         code = cli.main([*words, "--endpoint", endpoint])
         captured = capsys.readouterr()
         return code, captured.out, captured.err
@@ -59,7 +60,7 @@ def run(endpoint: str, capsys: pytest.CaptureFixture[str]):
     return run
 
 
-def test_pools_are_a_table_with_a_line_for_each(run, node: Node) -> None:
+def test_pools_print_a_table_with_a_line_per_pool(run, node: Node) -> None:
     code, out, err = run("pools")
     head, first, second = out.splitlines()
     assert (code, err) == (0, "")
@@ -81,7 +82,7 @@ def test_pools_are_a_table_with_a_line_for_each(run, node: Node) -> None:
     assert head.index("STATE") == first.index("up")
 
 
-def test_a_pool_that_is_down_says_why(run, node: Node) -> None:
+def test_a_pool_that_is_down_shows_the_reason(run, node: Node) -> None:
     with node.driver("cli").failures.fail("check", RuntimeError("because of the test")):
         node.services.node.refresh()
     _, first, _ = run("pools")[1].splitlines()
@@ -89,7 +90,7 @@ def test_a_pool_that_is_down_says_why(run, node: Node) -> None:
     assert "its driver failed unexpectedly" in first
 
 
-def test_an_explanation_names_the_chosen_one_and_every_verdict(run, node: Node) -> None:
+def test_explain_names_the_chosen_pool_and_every_filter_result(run, node: Node) -> None:
     Api(node.assembly.app)("POST", "/types", {"volume_type": {"name": "multiattach"}})
     code, out, _ = run("explain", "--size", "10", "--type", "multiattach")
     assert code == 0
@@ -99,7 +100,7 @@ def test_an_explanation_names_the_chosen_one_and_every_verdict(run, node: Node) 
     assert "WEIGHER" in out
 
 
-def test_no_backend_is_an_exit_code_of_its_own(run) -> None:
+def test_explain_without_a_fitting_pool_exits_with_4(run) -> None:
     code, out, err = run("explain", "--size", "30000")
     assert (code, err) == (4, "")
     assert out.startswith("chosen: none\n")
@@ -108,7 +109,7 @@ def test_no_backend_is_an_exit_code_of_its_own(run) -> None:
     assert run("explain", "--size", "1", "--zone", "mars")[0] == 4
 
 
-def test_json_is_the_nodes_own_answer(run, node: Node) -> None:
+def test_json_prints_the_answer_of_the_node(run, node: Node) -> None:
     api = Api(node.assembly.app)
     found = json.loads(run("pools", "--json")[1])
     assert [p["name"] for p in found] == [
@@ -130,7 +131,7 @@ def test_messages_of_every_project_are_listed(run, node: Node) -> None:
     assert len(run("messages", "--limit", "1")[1].splitlines()) == 2
 
 
-def test_what_the_node_refuses_is_its_own_sentence(run) -> None:
+def test_a_refused_request_prints_the_sentence_of_the_node(run) -> None:
     code, out, err = run("explain", "--size", "1", "--type", "silver")
     assert (code, out) == (1, "")
     assert err == "lunshare: volume_type silver could not be found. (404)\n"
@@ -145,7 +146,7 @@ def test_what_the_node_refuses_is_its_own_sentence(run) -> None:
         ("http://127.0.0.1:word/v3", "is not valid"),
     ],
 )
-def test_a_node_that_is_not_there_is_said_in_one_sentence(
+def test_an_unreachable_node_is_reported_in_one_sentence(
     run, endpoint: str, said: str
 ) -> None:
     code, out, err = run("pools", endpoint=endpoint.format(port=free_port()))
@@ -155,7 +156,7 @@ def test_a_node_that_is_not_there_is_said_in_one_sentence(
 
 
 class Other(BaseHTTPRequestHandler):
-    """Another service; and what a node with deleted disks says of them."""
+    """Another service, and the answer of a node with deleted disks."""
 
     ANSWERS = {
         "/v3/lunshare/wipes": (
@@ -179,7 +180,7 @@ class Other(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def other() -> Iterator[str]:
-    """Where the other service listens."""
+    """Yield the endpoint of the other service."""
     server = HTTPServer(("127.0.0.1", 0), Other)
     thread = threading.Thread(target=server.serve_forever, args=(0.05,))
     thread.start()
@@ -190,15 +191,15 @@ def other() -> Iterator[str]:
 
 
 @pytest.mark.parametrize("verb", ["pools", "messages"])
-def test_another_service_at_that_port_is_told_from_a_node(
+def test_another_service_at_the_endpoint_is_reported(
     run, verb: str, other: str
 ) -> None:
     code, _, err = run(verb, endpoint=other)
     assert code == 3
-    assert "is no Block Storage API" in err
+    assert "is not a Block Storage API" in err
 
 
-def test_wipes_are_told_in_gib(run, other: str) -> None:
+def test_wipes_are_shown_in_gib(run, other: str) -> None:
     code, out, _ = run("wipes", endpoint=other)
     assert code == 0
     assert [line.split() for line in out.splitlines()] == [
@@ -207,7 +208,7 @@ def test_wipes_are_told_in_gib(run, other: str) -> None:
     ]
 
 
-def test_a_unix_socket_will_do(run, node: Node, tmp_path: Path) -> None:
+def test_the_endpoint_may_be_a_unix_socket(run, node: Node, tmp_path: Path) -> None:
     for path in served(node, str(tmp_path / "api.sock")):
         code, out, _ = run("pools", endpoint=f"unix:{path}")
         assert code == 0
@@ -225,7 +226,7 @@ def test_a_unix_socket_will_do(run, node: Node, tmp_path: Path) -> None:
         ("messages", "--limit", "-1"),
     ],
 )
-def test_a_command_line_that_is_wrong_is_exit_code_2(
+def test_a_wrong_command_line_exits_with_2(
     words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as ended:
@@ -234,18 +235,19 @@ def test_a_command_line_that_is_wrong_is_exit_code_2(
     assert "Traceback" not in capsys.readouterr().err
 
 
-def test_help_tells_the_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_lists_the_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         cli.main(["--help"])
     assert ended.value.code == 0
     out = capsys.readouterr().out
     assert "exit codes:" in out
     assert all(
-        verb in out for verb in ("pools", "hosts", "explain", "wipes", "messages")
+        verb in out
+        for verb in ("pools", "hosts", "explain", "errors", "wipes", "messages")
     )
 
 
-def test_it_loads_nothing_of_the_daemon_and_takes_the_endpoint_from_outside(
+def test_the_command_imports_nothing_of_the_daemon_and_reads_its_environment(
     endpoint: str,
 ) -> None:
     program = (
@@ -267,7 +269,7 @@ def test_it_loads_nothing_of_the_daemon_and_takes_the_endpoint_from_outside(
     assert "@cli#cli" in done.stdout
 
 
-def test_hosts_of_a_volume_by_its_name_with_disagreements_marked(
+def test_hosts_of_a_named_volume_show_differences_to_the_target(
     run, node: Node
 ) -> None:
     api = Api(node.assembly.app)
@@ -300,6 +302,30 @@ def test_hosts_of_a_volume_by_its_name_with_disagreements_marked(
     )
     api.volume(name="disk1")
     assert "2 volumes are named 'disk1'; give an id of: " in run("hosts", "disk1")[2]
+
+
+def test_errors_list_the_reasons_of_all_pages_and_projects(
+    tmp_path: Path, run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    node = Node(tmp_path, "osapi_max_limit = 1", backends="errors").start()
+    api = Api(node.assembly.app)
+    volumes = [api.volume(name=f"disk{number}")["id"] for number in range(4)]
+    broken = TargetFailed("v", "because of the test")
+    with node.driver("errors").failures.fail("unmanage.before", broken):
+        for each in volumes[1:3]:
+            api.fault(500, "POST", f"/volumes/{each}/action", {"os-unmanage": None})
+    capsys.readouterr()  # the log
+    for host, port in served(node, ("127.0.0.1", 0)):
+        code, out, err = run("errors", endpoint=f"http://{host}:{port}/v3")
+    node.close()
+    head, *rows = out.splitlines()
+    assert (code, err) == (0, "")
+    assert head.split() == ["KIND", "ID", "NAME", "STATUS", "REASON"]
+    assert [line.split()[:4] for line in rows] == [
+        ["volume", volumes[1], "disk1", "error_unmanaging"],
+        ["volume", volumes[2], "disk2", "error_unmanaging"],
+    ]
+    assert all("because of the test" in line for line in rows)
 
 
 def volume_backend(api: Api, volume: dict[str, Any]) -> str:
