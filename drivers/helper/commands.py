@@ -19,7 +19,7 @@ import time
 from collections.abc import Sequence
 
 from lunshare.drivers.errors import CommandFailed, DeadlineExceeded
-from lunshare.drivers.helper.disk_locks import Units
+from lunshare.drivers.helper.disk_locks import DiskLocks
 from lunshare.drivers.helper.lvm import changes, lvm_config
 from lunshare.drivers.helper.rules import Rules
 from lunshare.drivers.helper.served import NOTHING, Served
@@ -36,7 +36,7 @@ MAX_HUNG = 64
 class Commands:
     """The commands that the filter files in ``directory`` allow on what is served.
 
-    ``units`` are the locks of disks that a command is working on.
+    A change holds the lock of its disk in ``disk_locks``.
 
     :raises Misconfigured: a user other than root could change the rules.
     """
@@ -46,7 +46,7 @@ class Commands:
         directory: str,
         exec_dirs: Sequence[str],
         served: Served = NOTHING,
-        units: Units | None = None,
+        disk_locks: DiskLocks | None = None,
     ) -> None:
         self._rules = Rules(directory, exec_dirs, served)
         # LVM warns about every open descriptor that it inherits; the helper never
@@ -56,7 +56,7 @@ class Commands:
             "PATH": ":".join(exec_dirs),
             "LVM_SUPPRESS_FD_WARNINGS": "1",
         }
-        self._changes = changes.ChangeRunner(units or Units(), self._environment)
+        self._changes = changes.ChangeRunner(disk_locks, self._environment)
         self._unreaped: list[subprocess.Popen[bytes]] = []
         self._mutex = threading.Lock()
 

@@ -14,7 +14,6 @@ disconnected.
 from __future__ import annotations
 
 import logging
-import os
 import threading
 import time
 from collections.abc import Callable
@@ -23,8 +22,8 @@ from typing import Any
 
 from lunshare.drivers.errors import DeadlineExceeded, HelperBusy, Stalled
 from lunshare.drivers.helper.data.progress import Clock, Report
+from lunshare.drivers.helper.disk_locks import DiskLocks
 from lunshare.drivers.helper.thread_limits import THREADS
-from lunshare.drivers.helper.twins import Twins
 
 LOG = logging.getLogger(__name__)
 
@@ -35,13 +34,13 @@ _REPORT_SECONDS = 0.5
 
 
 class Locks:
-    """The locks of all targets; one exists only while somebody wants it.
+    """The locks of one kind of name; a lock exists only while it is wanted.
 
-    With ``twins`` also against what an earlier helper still does.
+    With ``disk_locks`` a lock also excludes what an earlier helper process still does.
     """
 
-    def __init__(self, twins: Twins | None = None) -> None:
-        self._twins = twins
+    def __init__(self, disk_locks: DiskLocks | None = None) -> None:
+        self._disk_locks = disk_locks
         self._mutex = threading.Lock()
         self._held: dict[str, tuple[threading.Lock, int]] = {}
 
@@ -51,15 +50,25 @@ class Locks:
         seconds: float,
         medium: str = "",
         report: Report | None = None,
+        what: str = "",
     ) -> Hold:
         """Return a Hold on ``name``; ``with`` acquires and releases it.
 
         ``medium`` is the share or volume group that a step may wait for, if it is
         known (thread_limits). With ``report`` the seconds count from the last progress.
+        ``what`` is the work, for the log of the next helper process.
         """
-        return Hold(self, name, (seconds, report), medium)
+        return Hold(self, (name, what), (seconds, report), medium)
 
-    def acquire(self, name: str, seconds: float) -> int | None:
+    def wait(self, name: str, seconds: float) -> None:
+        """Return once ``name`` is not locked.
+
+        :raises DeadlineExceeded: it still is after so many seconds.
+        """
+        with self.hold(name, seconds):
+            pass
+
+    def acquire(self, name: str, seconds: float, what: str = "") -> int | None:
         """Lock ``name``, or raise DeadlineExceeded after so many seconds.
 
         Returns the descriptor of the lock that outlives the helper, if there is one.
@@ -71,21 +80,24 @@ class Locks:
         if not lock.acquire(timeout=seconds):
             self._forget(name)
             raise DeadlineExceeded(f"an earlier change of {name}", seconds)
-        if self._twins is None:
+        if self._disk_locks is None:
             return None
         try:
-            return self._twins.acquire(name, max(0.0, until - time.monotonic()))
+            left = max(0.0, until - time.monotonic())
+            return self._disk_locks.acquire(name, left, what)
         except BaseException:
             self.release(name, None)
             raise
 
     def release(self, name: str, file: int | None) -> None:
         """Unlock ``name``; any thread may."""
-        if file is not None:
-            os.close(file)
-        lock, _ = self._held[name]
-        self._forget(name)
-        lock.release()
+        try:
+            if self._disk_locks and file is not None:
+                self._disk_locks.release(name, file)
+        finally:
+            lock, _ = self._held[name]
+            self._forget(name)
+            lock.release()
 
     def _forget(self, name: str) -> None:
         with self._mutex:
@@ -102,11 +114,12 @@ class Hold:
     def __init__(
         self,
         locks: Locks,
-        name: str,
+        named: tuple[str, str],
         time_: tuple[float, Report | None],
         medium: str = "",
     ) -> None:
-        self._locks, self._name, self._medium = locks, name, medium
+        self._locks, self._medium = locks, medium
+        self._name, self._what = named
         self.seconds, self._report = time_
         self._done, self._steps, self._seen = 0, 0, 0
         self._deadline = time.monotonic() + self.seconds
@@ -116,7 +129,7 @@ class Hold:
         self.file: int | None = None
 
     def __enter__(self) -> Hold:
-        self.file = self._locks.acquire(self._name, self.seconds)
+        self.file = self._locks.acquire(self._name, self.seconds, self._what)
         if self._report:
             self._step(0)  # the deadline counts from now, not from before the lock
         return self

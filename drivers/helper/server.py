@@ -36,14 +36,13 @@ from lunshare.drivers.helper.commands import Commands
 from lunshare.drivers.helper.connections import MAX_CONNECTIONS, Connections, Peer
 from lunshare.drivers.helper.data.copying import CopyVerbs
 from lunshare.drivers.helper.data.progress import LongVerb, Report
-from lunshare.drivers.helper.disk_locks import Units
+from lunshare.drivers.helper.disk_locks import DiskLocks
 from lunshare.drivers.helper.lio import exports_command, target_requests
 from lunshare.drivers.helper.lio.target_verbs import TargetVerbs
 from lunshare.drivers.helper.lvm.headers import HeaderVerbs
 from lunshare.drivers.helper.nfs.mounts import Mounts
 from lunshare.drivers.helper.nfs.share_verbs import ShareVerbs
 from lunshare.drivers.helper.served import PATH, NotServed, Served
-from lunshare.drivers.helper.twins import Twins
 from lunshare.drivers.protocol import frames
 from lunshare.drivers.sd_notify import notify
 
@@ -62,7 +61,7 @@ _CREDENTIALS = struct.Struct("3i")  # struct ucred: pid, uid, gid
 _FIRST_PASSED = 3  # sd_listen_fds(3)
 
 #: Beside the socket, in a directory that only root can change.
-_TWINS = "helper.locks"
+_LOCKS = "work"
 
 Verb = Callable[[Mapping[str, Any], float], Any] | LongVerb
 
@@ -77,15 +76,14 @@ def main(argv: list[str] | None = None) -> int:
     try:
         account = _account(options.user)
         served = config_file.read(options.config)
-        units = Units(os.path.join(os.path.dirname(options.socket), "work"))
+        locks = DiskLocks(os.path.join(os.path.dirname(options.socket), _LOCKS))
         programs = options.exec_dirs.split(",")
-        commands = Commands(options.filters, programs, served, units)
+        commands = Commands(options.filters, programs, served, locks)
         listener = _passed() or _listen(options.socket, account.pw_gid)
     except DriverError as error:
         LOG.error("%s", error)
         return 1
-    twins = Twins(os.path.join(os.path.dirname(options.socket), _TWINS))
-    table = verbs(served, commands, Mounts(), twins)
+    table = verbs(served, commands, Mounts(), locks)
     server = Server(listener, table, {0, account.pw_uid})
     signal.signal(signal.SIGTERM, _stop)
     signal.signal(signal.SIGINT, _stop)
@@ -98,12 +96,15 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def verbs(
-    served: Served, commands: Commands, mounts: Mounts, twins: Twins | None = None
+    served: Served,
+    commands: Commands,
+    mounts: Mounts,
+    disk_locks: DiskLocks | None = None,
 ) -> dict[str, Verb]:
     """Return all verbs of the helper by name; each checks its arguments.
 
     docs/border.md has a line for each: what it can touch, and which test attacks it.
-    With ``twins`` verbs on bytes wait for the work of an earlier helper process.
+    With ``disk_locks`` verbs on bytes wait for the work of an earlier helper process.
     """
     lio, headers = TargetVerbs(served.prefix), HeaderVerbs(served)
 
@@ -127,8 +128,8 @@ def verbs(
         ),
         "lio.observe": lambda given, _: bare(given, lio.observe),
         "lio.live": lambda given, _: lio.live(target_requests.volume_id(given)),
-        **CopyVerbs(served, mounts, twins).verbs(),
-        **ShareVerbs(mounts, served, twins).verbs(),
+        **CopyVerbs(served, mounts, disk_locks).verbs(),
+        **ShareVerbs(mounts, served, disk_locks).verbs(),
     }
 
 

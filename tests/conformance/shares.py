@@ -18,11 +18,11 @@ from typing import Any
 
 from lunshare.drivers.base import Root
 from lunshare.drivers.helper.data.copying import CopyVerbs
+from lunshare.drivers.helper.disk_locks import DiskLocks
 from lunshare.drivers.helper.nfs.mounts import Mount, Mounts, Space
 from lunshare.drivers.helper.nfs.share_verbs import ShareVerbs
 from lunshare.drivers.helper.served import Served
 from lunshare.drivers.helper.server import Server, Verb
-from lunshare.drivers.helper.twins import Twins
 from lunshare.drivers.helper_client import Helper
 
 _BLOCK = 512
@@ -89,10 +89,10 @@ class ShareHelper:
         listener.bind(str(path))
         listener.listen()
         served = Served(base=str(path.parent / "mnt"), manage=True)
-        twins = Twins(str(path.with_name("helper.locks")))
+        locks = DiskLocks(str(path.with_name("work")))
         verbs: dict[str, Verb] = {
-            **ShareVerbs(mounts, served, twins).verbs(),
-            **CopyVerbs(served, mounts, twins).verbs(),
+            **ShareVerbs(mounts, served, locks).verbs(),
+            **CopyVerbs(served, mounts, locks).verbs(),
         }
         self._server = Server(listener, verbs, {os.getuid()})
         self._thread = threading.Thread(target=self._server.serve)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 
 from lunshare.drivers.helper.commands import Commands
-from lunshare.drivers.helper.disk_locks import Units
+from lunshare.drivers.helper.disk_locks import DiskLocks
 from lunshare.drivers.helper.nfs.mounts import Mounts
 from lunshare.drivers.helper.served import Served
 from lunshare.drivers.helper.server import Server, verbs
@@ -34,8 +34,8 @@ class Life:
         path.unlink(missing_ok=True)
         listener.bind(str(path))
         listener.listen()
-        units = Units(str(filters.parent / "work"))
-        commands = Commands(str(filters), EXEC_DIRS, SERVED, units)
+        locks = DiskLocks(str(filters.parent / "work"))
+        commands = Commands(str(filters), EXEC_DIRS, SERVED, locks)
         table = verbs(SERVED, commands, Mounts())
         self.server = Server(listener, table, allowed)
         self._thread = threading.Thread(target=self.server.serve)

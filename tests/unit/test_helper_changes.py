@@ -20,7 +20,7 @@ import pytest
 
 from lunshare.drivers import errors
 from lunshare.drivers.helper.commands import Commands
-from lunshare.drivers.helper.disk_locks import Units
+from lunshare.drivers.helper.disk_locks import DiskLocks
 from lunshare.drivers.helper.lvm import changes
 from lunshare.drivers.helper_client import Helper
 from lunshare.drivers.protocol import frames
@@ -85,8 +85,8 @@ class Node:
 
     def _begin(self) -> None:
         programs = [str(self._programs), "/usr/bin", "/bin"]
-        units = Units(str(self.socket.parent / "work"))
-        self.client = Direct(Commands(str(self._filters), programs, units=units))
+        locks = DiskLocks(str(self.socket.parent / "work"))
+        self.client = Direct(Commands(str(self._filters), programs, disk_locks=locks))
 
     def _program(self, name: str, text: str) -> None:
         (self._programs / name).write_text(text)

@@ -25,12 +25,12 @@ from lunshare.drivers.errors import DiskBusy, DriverError, InvalidValue, NoSpace
 from lunshare.drivers.helper.data import verification
 from lunshare.drivers.helper.data.progress import Clock, LongVerb, Report
 from lunshare.drivers.helper.data.verification import STEP, ZEROS
+from lunshare.drivers.helper.disk_locks import DiskLocks
 from lunshare.drivers.helper.lio import disk_paths, target_requests
 from lunshare.drivers.helper.lvm import extents
 from lunshare.drivers.helper.named_locks import Hold, Locks
 from lunshare.drivers.helper.nfs.mounts import KERNEL, Mounts
 from lunshare.drivers.helper.served import Served
-from lunshare.drivers.helper.twins import Twins
 from lunshare.drivers.values import Disk, DiskKind
 
 # O_DIRECT requires this alignment of offsets, lengths and memory (open(2)). The size of
@@ -56,9 +56,12 @@ class CopyVerbs:
     """The verbs that copy and zero. A second one onto the same disk waits."""
 
     def __init__(
-        self, served: Served, mounts: Mounts = KERNEL, twins: Twins | None = None
+        self,
+        served: Served,
+        mounts: Mounts = KERNEL,
+        disk_locks: DiskLocks | None = None,
     ) -> None:
-        self._served, self._mounts, self._locks = served, mounts, Locks(twins)
+        self._served, self._mounts, self._locks = served, mounts, Locks(disk_locks)
 
     def verbs(self) -> dict[str, LongVerb]:
         """Return the verbs by name."""
@@ -134,7 +137,7 @@ class CopyVerbs:
                 answers.append(step(hold, hold.clock(what)))
 
         (seconds, report), medium = limit, os.path.dirname(path)
-        with self._locks.hold(path, seconds, medium, report) as hold:
+        with self._locks.hold(path, seconds, medium, report, what) as hold:
             hold.run_step(what, run, hold)
         return answers[0]
 

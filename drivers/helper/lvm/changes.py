@@ -23,7 +23,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from lunshare.drivers.errors import CommandFailed, DeadlineExceeded
-from lunshare.drivers.helper.disk_locks import Left, Units
+from lunshare.drivers.helper.disk_locks import DiskLocks
+from lunshare.drivers.helper.named_locks import Locks
 
 LOG = logging.getLogger(__name__)
 
@@ -94,14 +95,16 @@ class ChangeRunner:
     Commands that an earlier helper process started, and that still run, are overdue.
     """
 
-    def __init__(self, units: Units, environment: Mapping[str, str]) -> None:
-        self._units, self._environment = units, environment
+    def __init__(
+        self, disk_locks: DiskLocks | None, environment: Mapping[str, str]
+    ) -> None:
+        self._locks, self._environment = Locks(disk_locks), environment
         self._overdue: dict[str, list[str]] = {}
         self._fewer = threading.Condition()
-        for left in units.left(self._ended):
-            LOG.warning("still running, from an earlier helper: %s", left.what)
-            if is_change(left.what.split()):
-                self._add(locked_group(left.what.split()), left.what)
+        for what in disk_locks.still_held(self._ended) if disk_locks else ():
+            LOG.warning("still running, from an earlier helper: %s", what)
+            if is_change(what.split()):
+                self._add(locked_group(what.split()), what)
 
     def run(self, command: list[str], argv: Sequence[str], seconds: float) -> Outcome:
         """Run it to its end, and return its outcome.
@@ -127,7 +130,7 @@ class ChangeRunner:
         """
         deadline = time.monotonic() + seconds
         self.await_turn(volume_group(argv), deadline, seconds)
-        self._units.wait(disk_of(argv), max(0.0, deadline - time.monotonic()))
+        self._locks.wait(disk_of(argv), max(0.0, deadline - time.monotonic()))
 
     def await_turn(self, group: str, deadline: float, seconds: float) -> None:
         """Wait until no change of the group is overdue.
@@ -160,18 +163,18 @@ class ChangeRunner:
                 del self._overdue[group]
             self._fewer.notify_all()
 
-    def _ended(self, left: Left) -> None:
-        LOG.info("ended, from an earlier helper: %s", left.what)
-        if is_change(left.what.split()):
-            self.remove(locked_group(left.what.split()), left.what)
+    def _ended(self, what: str) -> None:
+        LOG.info("ended, from an earlier helper: %s", what)
+        if is_change(what.split()):
+            self.remove(locked_group(what.split()), what)
 
     def process(self, command: list[str], deadline: float, change: _Change) -> Outcome:
         """Run the command while holding the lock of its disk."""
         self.await_turn(change.group, deadline, change.seconds)
         left = max(0.0, deadline - time.monotonic())
-        with self._units.hold(change.unit, left, change.shown) as held:
-            change.begin()
-            return _run(command, held.fd, self._environment)
+        with self._locks.hold(change.disk, left, what=change.shown) as hold:
+            change.start()
+            return _run(command, hold.file, self._environment)
 
 
 class _Change:
@@ -186,19 +189,19 @@ class _Change:
     ) -> None:
         self._all, self._command = all_, command
         self._deadline = time.monotonic() + seconds
-        self.group, self.unit, self.locks = (
+        self.group, self.disk, self.locks = (
             volume_group(argv),
             disk_of(argv),
             locked_group(argv),
         )
         self.shown, self.seconds = shlex.join(argv), seconds
         self.done = threading.Event()
-        self._begun = self._given_up = self._handed_over = False
+        self._started = self._given_up = self._handed_over = False
         self.outcome: Outcome | None = None
         self.error: BaseException | None = None
         self._mutex = threading.Lock()
 
-    def begin(self) -> None:
+    def start(self) -> None:
         """Mark it as started.
 
         :raises DeadlineExceeded: its client has given up.
@@ -206,14 +209,14 @@ class _Change:
         with self._mutex:
             if self._given_up:
                 raise DeadlineExceeded(
-                    f"an earlier change of {self.unit}", self.seconds
+                    f"an earlier change of {self.disk}", self.seconds
                 )
-            self._begun = True
+            self._started = True
 
     def give_up(self) -> bool:
-        """Do not begin it; False if it has begun."""
+        """Do not start it; False if it has started."""
         with self._mutex:
-            self._given_up = not self._begun
+            self._given_up = not self._started
             return self._given_up
 
     def hand_over(self) -> bool:
@@ -237,12 +240,14 @@ class _Change:
         return f"exit={self.outcome.code}" if self.outcome else str(self.error)
 
 
-def _run(command: list[str], unit_fd: int, environment: Mapping[str, str]) -> Outcome:
+def _run(
+    command: list[str], lock: int | None, environment: Mapping[str, str]
+) -> Outcome:
     with _memory("out") as out, _memory("err") as err:
         try:
             process = subprocess.Popen(
                 command,
-                stdin=unit_fd,
+                stdin=subprocess.DEVNULL if lock is None else lock,
                 stdout=out,
                 stderr=err,
                 env=environment,

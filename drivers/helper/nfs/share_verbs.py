@@ -27,13 +27,13 @@ from lunshare.drivers.errors import (
 )
 from lunshare.drivers.helper.data import verification
 from lunshare.drivers.helper.data.progress import LongVerb, Report
+from lunshare.drivers.helper.disk_locks import DiskLocks
 from lunshare.drivers.helper.named_locks import Hold, Locks
 from lunshare.drivers.helper.nfs import files, share_requests
 from lunshare.drivers.helper.nfs.files import Share
 from lunshare.drivers.helper.nfs.mounts import Mount, Mounts
 from lunshare.drivers.helper.nfs.share_requests import Taken
 from lunshare.drivers.helper.served import PATH, Served
-from lunshare.drivers.helper.twins import Twins
 from lunshare.drivers.protocol import nfs_names
 
 #: How many operations on one share may be in progress. More than a daemon starts at
@@ -72,9 +72,9 @@ class ShareVerbs:
     """
 
     def __init__(
-        self, mounts: Mounts, served: Served, twins: Twins | None = None
+        self, mounts: Mounts, served: Served, disk_locks: DiskLocks | None = None
     ) -> None:
-        self._mounts, self._served, self._locks = mounts, served, Locks(twins)
+        self._mounts, self._served, self._locks = mounts, served, Locks(disk_locks)
         self._waiting: Counter[str] = Counter()
         self._mutex = threading.Lock()
 
@@ -177,7 +177,7 @@ class ShareVerbs:
                 self._count(mount, -1)
 
         (seconds, report), where = time, f"{mount.point}/{name}"
-        with self._locks.hold(where, seconds, mount.point, report) as hold:
+        with self._locks.hold(where, seconds, mount.point, report, what) as hold:
             self._admit(mount, what, seconds)
             try:
                 hold.run_step(f"{what} on {mount.source}", run, hold)

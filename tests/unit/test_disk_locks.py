@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""What is repeated waits for its first run, even for that of a killed helper."""
+"""A retried request waits for the first one, also when that was a killed helper's."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -15,11 +16,11 @@ import pytest
 from lunshare.drivers.conformance.fixtures import MIB, new_volume
 from lunshare.drivers.errors import DeadlineExceeded
 from lunshare.drivers.helper.data.progress import Clock
+from lunshare.drivers.helper.disk_locks import DiskLocks
 from lunshare.drivers.helper.named_locks import Locks
 from lunshare.drivers.helper.nfs.files import Share
 from lunshare.drivers.helper.nfs.files import create as create_file
 from lunshare.drivers.helper.nfs.share_requests import Made
-from lunshare.drivers.helper.twins import Twins
 from lunshare.drivers.helper_client import Helper
 from lunshare.drivers.protocol import frames
 from tests.conformance.shares import Directories, ShareHelper
@@ -27,12 +28,12 @@ from tests.unit.nfs_fixtures import build, driver, files, mounts, node
 
 __all__ = ["build", "driver", "files", "mounts", "node"]
 
-# A helper that is killed while a command of its own, which has the lock, goes on.
+# A helper that is killed while a command that inherited the lock continues.
 _KILLED = """
 import os, subprocess, sys
 from lunshare.drivers.helper.named_locks import Locks
-from lunshare.drivers.helper.twins import Twins
-with Locks(Twins(sys.argv[1])).hold("disk", 10) as hold:
+from lunshare.drivers.helper.disk_locks import DiskLocks
+with Locks(DiskLocks(sys.argv[1])).hold("disk", 10) as hold:
     child = subprocess.Popen(["sleep", "60"], stdin=hold.file, stdout=2)
     print(child.pid, flush=True)
     os.kill(os.getpid(), 9)
@@ -40,30 +41,69 @@ with Locks(Twins(sys.argv[1])).hold("disk", 10) as hold:
 
 
 @pytest.fixture
-def file(tmp_path: Path) -> Path:
-    return tmp_path / "helper.locks"
+def directory(tmp_path: Path) -> Path:
+    return tmp_path / "work"
 
 
-def test_the_lock_of_a_killed_helper_lasts_as_long_as_its_command(file: Path) -> None:
-    line = [sys.executable, "-c", _KILLED, str(file)]
+def test_lock_of_a_killed_helper_lasts_as_long_as_its_command(directory: Path) -> None:
+    line = [sys.executable, "-c", _KILLED, str(directory)]
     killed = subprocess.run(line, check=False, stdout=subprocess.PIPE, text=True)
     assert killed.returncode == -9
-    locks = Locks(Twins(str(file)))
-    with pytest.raises(DeadlineExceeded, match="an earlier helper began with disk"):
+    locks = Locks(DiskLocks(str(directory)))
+    with pytest.raises(DeadlineExceeded, match="an earlier change of disk"):
         locks.acquire("disk", 0.2)
     with locks.hold("another", 10):
         pass
     subprocess.run(["kill", "-9", killed.stdout.strip()], check=True)
     with locks.hold("disk", 10):
-        assert file.stat().st_mode & 0o777 == 0o600
+        assert (directory / "disk").stat().st_mode & 0o777 == 0o600
     assert locks._held == {}
+    assert list(directory.iterdir()) == []
 
 
-def test_a_step_that_hangs_keeps_the_lock_from_the_next_helper(file: Path) -> None:
-    first, kernel = Locks(Twins(str(file))), threading.Event()
+def test_lock_of_a_running_helper_lasts_as_long_as_its_command(directory: Path) -> None:
+    """The helper has released it; the command that inherited it has not."""
+    first, second = (Locks(DiskLocks(str(directory))) for _ in range(2))
+    with first.hold("disk", 10) as hold:
+        child = subprocess.Popen(["sleep", "60"], stdin=hold.file)
+    for locks in (first, second):
+        with pytest.raises(DeadlineExceeded):
+            locks.acquire("disk", 0.1)
+    child.kill()
+    child.wait()
+    with second.hold("disk", 10):
+        pass
+    assert list(directory.iterdir()) == []
+
+
+def test_next_helper_reports_the_work_that_still_runs(directory: Path) -> None:
+    first, ended = DiskLocks(str(directory)), list[str]()
+    lock = first.acquire("disk", 0, "the copy of a disk")
+    first.release("free", first.acquire("free", 0, "nothing"))
+    assert DiskLocks(str(directory)).still_held(ended.append) == ("the copy of a disk",)
+    assert ended == []
+    first.release("disk", lock)
+    until = time.monotonic() + 10
+    while not ended and time.monotonic() < until:
+        time.sleep(0.01)
+    assert ended == ["the copy of a disk"]
+
+
+def test_names_of_any_length_have_locks_of_their_own(directory: Path) -> None:
+    locks, long = DiskLocks(str(directory)), "/" + "x" * 1000
+    one, other = locks.acquire(long, 0), locks.acquire(long + "x", 0)
+    with pytest.raises(DeadlineExceeded):
+        locks.acquire(long, 0)
+    locks.release(long, one)
+    locks.release(long + "x", other)
+    assert list(directory.iterdir()) == []
+
+
+def test_a_hanging_step_holds_the_lock_against_the_next_helper(directory: Path) -> None:
+    first, kernel = Locks(DiskLocks(str(directory))), threading.Event()
     with pytest.raises(DeadlineExceeded), first.hold("disk", 0.1) as hold:
         hold.run_step("ending", kernel.wait)
-    second = Locks(Twins(str(file)))
+    second = Locks(DiskLocks(str(directory)))
     with pytest.raises(DeadlineExceeded):
         second.acquire("disk", 0.1)
     kernel.set()
@@ -71,11 +111,11 @@ def test_a_step_that_hangs_keeps_the_lock_from_the_next_helper(file: Path) -> No
         pass
 
 
-def test_a_link_in_the_place_of_the_locks_is_not_followed(file: Path) -> None:
-    target = file.with_name("target")
-    file.symlink_to(target)
+def test_a_link_in_the_place_of_a_lock_is_not_followed(directory: Path) -> None:
+    locks, target = DiskLocks(str(directory)), directory.with_name("target")
+    (directory / "disk").symlink_to(target)
     with pytest.raises(OSError, match="symbolic link"):
-        Twins(str(file)).acquire("disk", 0)
+        locks.acquire("disk", 0)
     assert not target.exists()
 
 
@@ -87,10 +127,10 @@ def make(mounts: Directories, files: Path, name: str, meanwhile: Clock) -> None:
         create_file(share, Made(str(files), name, MIB, preallocate=True))
 
 
-def test_a_half_filled_file_never_gets_the_name_of_a_volume(
+def test_an_incomplete_file_never_gets_the_name_of_a_volume(
     driver, files, mounts
 ) -> None:
-    """A helper that was killed would give the name to what the next one fills."""
+    """A killed helper's thread would give the name to the file of the next helper."""
     volume = new_volume(MIB)
 
     def another(_done: int) -> None:
@@ -103,9 +143,7 @@ def test_a_half_filled_file_never_gets_the_name_of_a_volume(
     assert driver.create(volume).size == MIB
 
 
-def test_a_file_that_has_got_its_name_meanwhile_is_not_replaced(
-    driver, files, mounts
-) -> None:
+def test_a_file_that_appears_meanwhile_is_not_replaced(driver, files, mounts) -> None:
     """A host may have written to it since."""
     volume = new_volume(MIB)
 
@@ -118,10 +156,10 @@ def test_a_file_that_has_got_its_name_meanwhile_is_not_replaced(
     assert [path.name for path in files.iterdir()] == [volume.name]
 
 
-def test_a_request_that_is_repeated_to_the_next_helper_waits_for_the_first(
+def test_a_retry_at_the_next_helper_waits_for_the_first_request(
     tmp_path, driver, files, mounts
 ) -> None:
-    """Two helpers at once, as when one was killed in the middle of a write."""
+    """Two helpers at once, as after a kill in the middle of a write."""
     volume, entered, again = new_volume(MIB), threading.Event(), threading.Event()
     name = {"point": str(files), "name": volume.name}
     made = {**name, "size": MIB, "preallocate": False, "mode": "0600"}
@@ -148,8 +186,8 @@ def test_a_request_that_is_repeated_to_the_next_helper_waits_for_the_first(
         helper.end()
 
 
-def test_a_driver_repeats_what_a_killed_helper_was_asked(driver, node, tmp_path):
-    """Nobody knows what that has done: the verb is repeated, which looks first."""
+def test_a_driver_retries_its_verb_when_the_helper_was_killed(driver, node, tmp_path):
+    """The outcome is unknown: the verb is retried, and reads the state first."""
     path, volume = tmp_path / "killed", new_volume(MIB)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     listener.bind(str(path))
