@@ -14,12 +14,6 @@ from lunshare.drivers.lvm import report, sysfs
 
 _JSON = ("--reportformat", "json", "--units", "b", "--nosuffix")
 
-# Before each change LVM stores the metadata in /etc/lvm/archive, for 30 days, and reads
-# every file there before it adds one (lvm2 2.03.16): with 1,700 files lvremove took
-# 1.1 s instead of 0.6 s in the lab. A lost group is restored from /etc/lvm/backup,
-# which LVM still writes after each change.
-_NO_ARCHIVE = ("--config", "backup/archive=0")
-
 # The names "volume-<uuid>". LVM's regular expressions have no {n}, so this is less
 # exact; reports are parsed with the exact pattern.
 _HEX = "[0-9a-f]+"
@@ -226,7 +220,7 @@ class Lvm:
 
     def _run_change(self, program: str, *argv: str) -> None:
         try:
-            self._run(program, *_NO_ARCHIVE, *argv)
+            self._run(program, *argv)
         except CommandFailed as error:
             self.may_be_suspended |= error.exit_code < 0  # killed
             raise

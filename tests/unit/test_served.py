@@ -44,7 +44,7 @@ def helper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Helper]:
 
 
 def rename(group: str, old: str) -> tuple[str, ...]:
-    return ("lvrename", "--config", "backup/archive=0", group, old, NAME)
+    return ("lvrename", group, old, NAME)
 
 
 def test_a_command_on_another_volume_group_is_refused(helper: Helper) -> None:
