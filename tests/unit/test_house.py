@@ -46,6 +46,11 @@ def test_every_file_that_a_node_needs_is_packaged() -> None:
         for d in ("systemd", "rootwrap.d", "etc")
         for f in (ROOT / d).iterdir()
     }
-    pages = {"README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "LICENSE"}
-    pages |= {"docs/*.md", "docs/decisions/*.md", "docs/loopback-workflow.yml"}
+    pages = {"README.md", "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md"}
+    pages |= {
+        "LICENSE",
+        "docs/*.md",
+        "docs/decisions/*.md",
+        "docs/loopback-workflow.yml",
+    }
     assert packaged == needed | pages
