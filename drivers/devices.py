@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Read-only looks at this host: device nodes, their sizes, room in filesystems.
+"""Device nodes, their sizes, and free space of file systems. Read-only.
 
 The only place that imports pyudev and psutil, and only when they are needed:
 measured with Python 3.11, they cost 3.9 MB and 1.2 MB of a daemon's memory.
@@ -21,9 +21,9 @@ _SECTOR = 512
 
 
 def block_size(path: str) -> int:
-    """Return the size in bytes of the block device at ``path``; needs no rights.
+    """Return the size in bytes of the block device at ``path``; needs no privilege.
 
-    :raises FileNotFoundError: there is no such node, or it is not a block device.
+    :raises FileNotFoundError: ``path`` does not exist or is not a block device.
     """
     found = os.stat(path)
     if not stat.S_ISBLK(found.st_mode):
@@ -33,16 +33,19 @@ def block_size(path: str) -> int:
     return int(sectors) * _SECTOR
 
 
-def changed(path: str) -> int:
-    """When an entry of the directory came or went, in ns; 0 if there is none."""
+def directory_changed(path: str) -> int:
+    """Return the mtime of the directory in ns; 0 if it does not exist.
+
+    It changes when an entry is added or removed.
+    """
     try:
         return os.stat(path).st_mtime_ns
     except FileNotFoundError:
         return 0
 
 
-def wait_for(path: str, seconds: float) -> None:
-    """Return once ``path`` exists; udev's events say when to look again.
+def wait_for_path(path: str, seconds: float) -> None:
+    """Return as soon as ``path`` exists. It is checked at each event of udev.
 
     :raises DeadlineExceeded: it did not appear within ``seconds``.
     """
@@ -54,7 +57,7 @@ def wait_for(path: str, seconds: float) -> None:
     monitor.filter_by("block")
     monitor.start()
     deadline = time.monotonic() + seconds
-    # Listening comes before this look, so that no event falls between them.
+    # The monitor started before this check, so no event is missed between them.
     while not Path(path).exists():
         left = deadline - time.monotonic()
         if left <= 0:
@@ -62,8 +65,8 @@ def wait_for(path: str, seconds: float) -> None:
         monitor.poll(left)
 
 
-def filesystem(path: str) -> tuple[int, int]:
-    """Return the size and the free room, in bytes, of the filesystem at ``path``."""
+def filesystem_space(path: str) -> tuple[int, int]:
+    """Return size and free space, in bytes, of the file system at ``path``."""
     import psutil  # noqa: PLC0415
 
     usage = psutil.disk_usage(path)

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""NFS shares as an operator writes them, and the options that name them.
+"""NFS shares as the operator writes them, and their options.
 
-A share comes from a line ``host:/path [-o options]`` of a file, or from three
-options of the backend's section. Nothing here touches a share.
+A share is a line ``host:/path [-o options]`` of a file, or three options of the
+backend's section. Nothing here touches a share.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ OPTIONS: list[cfg.Opt] = [
     cfg.StrOpt(
         "nfs_shares_config",
         help="File with the NFS shares of this backend, one HOST:/PATH [-o OPTIONS]"
-        " a line; \\040 stands for a blank in a path, lines that begin with # are"
-        " comments. Read at start. The shares form one pool; give a backend of its"
-        " own to a server whose trouble others should not feel.",
+        " a line. \\040 is a blank in a path; lines that start with # are comments. The"
+        " file is read at start. The shares form one pool. A server whose failures must"
+        " not affect other volumes needs a backend of its own.",
     ),
     cfg.StrOpt(
         "nas_host",
@@ -37,26 +37,26 @@ OPTIONS: list[cfg.Opt] = [
     ),
     cfg.StrOpt(
         "nas_mount_options",
-        help="Mount options of that share, parted by commas, such as vers=4.2. Take"
-        " 4.2, without which a share cannot clone files, and leave it hard: a soft"
-        " mount fails hosts' writes as soon as the server is slow.",
+        help="Mount options of that share, separated by commas, such as vers=4.2. Use"
+        " 4.2, because older versions cannot clone files, and do not use soft: a soft"
+        " mount fails hosts' writes when the server is slow.",
     ),
     cfg.StrOpt(
         "nfs_mount_point_base",
         default="/run/lunshare/mnt",
         regex="/[A-Za-z0-9._/-]+",
-        help="Directory below which shares are mounted. Nobody but root may be able"
-        " to change it or what is above it, or root could be led astray."
-        " /etc/lunshare/helper.conf has to name the same.",
+        help="Directory below which shares are mounted. Only root may be able to change"
+        " it and the directories above it. Name the same directory in"
+        " /etc/lunshare/helper.conf.",
     ),
 ]
 
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?|\[[0-9a-fA-F:.]+\]")
 _ESCAPE = re.compile(r"\\([0-7]{3})")
 
-# Those of nfs(5) that choose how a server is reached; none of mount(8)'s own,
-# which bind, remount, change owners or run programs. rootwrap.d/nfs.filters has
-# the same two lists.
+# The options of nfs(5) that choose how a server is reached, and none of mount(8), which
+# can bind, remount, change owners or run programs. rootwrap.d/nfs.filters has the same
+# two lists.
 FLAGS = (
     "hard|soft|softerr|softreval|nosoftreval|ac|noac|cto|nocto|sharecache|nosharecache"
     "|resvport|noresvport|lock|rdirplus|nordirplus|tcp|rdma|fsc|nofsc|fg"
@@ -67,15 +67,15 @@ VALUED = (
     "|max_connect|trunkdiscovery|xprtsec|acregmin|acregmax|acdirmin|acdirmax|actimeo"
     "|clientaddr|namlen|lookupcache|mountport|mountproto|mountvers|mounthost"
 )
-# With these a lock of another host is not seen here, and a disk that it has open would
-# count as closed: it could be deleted, reverted or given away.
+# With these this node does not see the locks of other hosts. A disk that another host
+# has open would count as closed, and could be deleted, reverted or unmanaged.
 _LOCKS = re.compile(r"nolock|local_lock=(all|posix|flock)")
 _OPTION = re.compile(rf"({FLAGS})|({VALUED})=[A-Za-z0-9.:_-]+")
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """One exported directory of one server; ``options`` as mount takes them."""
+    """One exported directory of one server. ``options`` are those of mount -o."""
 
     host: str
     path: str
@@ -83,23 +83,23 @@ class Share:
 
     @property
     def source(self) -> str:
-        """What mount is told, and what the kernel says is mounted."""
+        """The source as in the mount command and in the kernel's mount table."""
         return f"{self.host}:{self.path}"
 
     @property
     def digest(self) -> str:
-        """The name of its mount point: of the source alone, not of the options."""
+        """The name of its mount point. It depends on the source, not on the options."""
         return hashlib.sha256(self.source.encode()).hexdigest()[:32]
 
     def point(self, base: str) -> str:
-        """Where it is mounted."""
+        """Return the path of its mount point below ``base``."""
         return f"{base.rstrip('/')}/{self.digest}"
 
 
 def configured(options: Mapping[str, Any]) -> tuple[Share, ...]:
-    """The shares of a backend section; reads ``nfs_shares_config``.
+    """Return the shares of a backend section; reads the file ``nfs_shares_config``.
 
-    :raises Misconfigured: names the option, or the file and its line.
+    :raises Misconfigured: names the option, or the file and the line.
     """
     file, host = options["nfs_shares_config"], options["nas_host"]
     if file and host:
@@ -128,10 +128,10 @@ def _from_file(file: str) -> tuple[Share, ...]:
     try:
         lines = Path(file).read_text("utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is no text"
+        why = error.strerror if isinstance(error, OSError) else "it is not a text file"
         raise Misconfigured(
             f"nfs_shares_config {file}: {why}",
-            "make it readable to the daemon, with one HOST:/PATH a line",
+            "make it readable for the daemon, with one HOST:/PATH on each line",
         ) from None
     found: dict[str, Share] = {}
     for number, line in enumerate(lines, 1):
@@ -140,7 +140,7 @@ def _from_file(file: str) -> tuple[Share, ...]:
             share = _from_line(where, line)
             if share.source in found:
                 raise Misconfigured(
-                    f"{where}: {share.source} is there already", "remove one"
+                    f"{where}: {share.source} is listed twice", "remove one"
                 )
             found[share.source] = share
     if not found:
@@ -158,7 +158,7 @@ def _from_line(where: str, line: str) -> Share:
             pass
         case _:
             raise Misconfigured(
-                f"{where}: {line.strip()!r} is no share",
+                f"{where}: {line.strip()!r} is not a share",
                 "write HOST:/PATH or HOST:/PATH -o OPTION,OPTION; a blank in a path"
                 " is \\040",
             )
@@ -170,7 +170,7 @@ def _from_line(where: str, line: str) -> Share:
 
 
 def _share(where: str, host: str, path: str, options: str) -> Share:
-    """A share whose every part has its form."""
+    """Return a share whose parts are all valid."""
     if not _HOST.fullmatch(host):
         raise Misconfigured(
             f"{where}: host {host!r} is not valid",
@@ -185,14 +185,14 @@ def _share(where: str, host: str, path: str, options: str) -> Share:
     for option in options.split(",") if options else ():
         if _LOCKS.fullmatch(option):
             raise Misconfigured(
-                f"{where}: mount option {option} hides from this node what other hosts"
-                " have open",
-                "remove it; where the server has no lock service, use NFS 4",
+                f"{where}: mount option {option} hides from this node which files"
+                " other hosts have open",
+                "remove it; if the server has no lock service, use NFS 4",
             )
         if not _OPTION.fullmatch(option):
             raise Misconfigured(
                 f"{where}: mount option {option!r} is not known",
-                "give options of nfs(5) that say how the server is reached, parted by"
+                "give options of nfs(5) for how the server is reached, separated by"
                 " commas without blanks; nosuid, nodev and noexec are always added",
             )
     return Share(host, path.rstrip("/") or "/", options)

@@ -68,7 +68,7 @@ class DeletedVolumes:
             if command_errors.not_found(error):
                 return None
             raise
-        devices.wait_for(path, self._timeout)
+        devices.wait_for_path(path, self._timeout)
         return devices.block_size(path)
 
 

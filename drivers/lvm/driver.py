@@ -249,7 +249,7 @@ class LvmVolumes(VolumeDriver):
 
         The directory of the nodes is read only when its mtime changes.
         """
-        changed = devices.changed(self._lvm.path(""))
+        changed = devices.directory_changed(self._lvm.path(""))
         last = self._all_active_at
         if last and last[0] is listed and last[1] == changed:
             return True
@@ -284,7 +284,7 @@ class LvmVolumes(VolumeDriver):
     def _activate(self, volume_id: str, path: str) -> int:
         with self._volume_errors(volume_id):
             self._lvm.activate(f"volume-{volume_uuid(volume_id)}")
-        devices.wait_for(path, self._timeout)
+        devices.wait_for_path(path, self._timeout)
         return devices.block_size(path)
 
     def _require_owned(self, volume: Volume) -> None:

@@ -128,7 +128,7 @@ class Thick:
             self._remove_part(name)
         with self.extents_lock:
             self._lvm.create_thick(name, size)
-        devices.wait_for(self._lvm.path(name), self._timeout)
+        devices.wait_for_path(self._lvm.path(name), self._timeout)
         return name
 
     def require_closed(self, volume: VolumeDetails) -> None:

@@ -166,7 +166,7 @@ class ThickSnapshots:
             return devices.block_size(path)
         except FileNotFoundError:
             self._lvm.activate(snapshot.name)
-        devices.wait_for(path, self._timeout)
+        devices.wait_for_path(path, self._timeout)
         return devices.block_size(path)
 
     def _require_intact(

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""The volume contract on NFS shares: one raw file a volume, one a snapshot.
+"""``VolumeDriver`` on NFS shares: one raw file for each volume and each snapshot.
 
-A volume's bytes are never asked what they are: a guest may write the header of
-an image with a backing file into its disk, and it stays bytes (CVE-2024-32498).
+The format of a file is never detected from its bytes. A guest may write the header of
+an image with a backing file to its disk; these stay plain bytes (CVE-2024-32498).
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from lunshare.drivers.errors import (
     UnknownReference,
     UnknownSnapshot,
 )
-from lunshare.drivers.nfs.cache import Known
-from lunshare.drivers.nfs.files import Entry, Files, Policy
-from lunshare.drivers.nfs.mounting import Mounting, silent
+from lunshare.drivers.nfs.mounting import MountCommands, no_answer
+from lunshare.drivers.nfs.share_files import Entry, FilePolicy, ShareFiles
+from lunshare.drivers.nfs.volume_cache import VolumeCache
 from lunshare.drivers.protocol import nfs_names
 from lunshare.drivers.retry import retried_once
 from lunshare.drivers.values import (
@@ -47,37 +47,40 @@ _OPTIONS = [
     cfg.BoolOpt(
         "nfs_sparsed_volumes",
         default=True,
-        help="Whether a volume takes room as it is written. If not, all its room is"
-        " taken at creation; where a server cannot (NFS before 4.2), by writing zeros.",
+        help="Whether a volume uses space as it is written. If not, all its space is"
+        " allocated at creation; by writing zeros if the server has no allocation (NFS"
+        " before 4.2).",
     ),
     cfg.StrOpt(
         "nfs_volume_format",
         default="raw",
-        choices=[("raw", "The file holds the volume's bytes and nothing else")],
-        help="What a volume's file is. qcow2 is not offered: its header names other"
-        " files, guests write headers too, and it can have no second host.",
+        choices=[("raw", "The file has the volume's bytes and nothing else")],
+        help="The format of a volume's file. qcow2 is not supported: its header can"
+        " name other files, guests can write headers too, and only one host could"
+        " open it.",
     ),
     cfg.StrOpt(
         "nfs_file_mode",
         default="0600",
         choices=["0600", "0660", "0666"],
-        help="Mode of the files. They are root's, or of whom the server maps root to."
-        " Wider only for hosts that mount the share (target_driver = nfs) and run"
-        " guests as another user.",
+        help="Mode of the files. Their owner is root, or the user that the server maps"
+        " root to. Use a wider mode only for hosts that mount the share (target_driver"
+        " = nfs) and run guests as another user.",
     ),
     cfg.BoolOpt(
         "nfs_clone",
         default=True,
         help="Whether the server is asked to clone files for snapshots and copies"
-        " (NFS 4.2, on XFS or Btrfs with reflinks). One that cannot is noticed; turn"
-        " it off for one whose clones are slow or wrong. Copies need a closed disk.",
+        " (NFS 4.2, on XFS or Btrfs with reflinks). If the server cannot, the bytes are"
+        " copied, which needs a closed disk. Turn it off for a server whose clones are"
+        " slow or wrong.",
     ),
     cfg.FloatOpt(
         "nfs_timeout",
         default=10.0,
         min=1.0,
-        help="Seconds a share may take to answer before a request fails and the"
-        " backend is down. For work on bytes see progress_timeout.",
+        help="Seconds that a share may take to answer. After that the request fails,"
+        " and the backend is down. For copies and allocation see progress_timeout.",
     ),
 ]
 
@@ -107,15 +110,15 @@ class NfsVolumes(VolumeDriver):
         self._base: str = options["nfs_mount_point_base"]
         self._timeout: float = options["nfs_timeout"]
         self._thin: bool = options["nfs_sparsed_volumes"]
-        self._policy = Policy(
+        self._policy = FilePolicy(
             not self._thin,
             options["nfs_clone"],
             options["nfs_file_mode"],
             options["progress_timeout"],
         )
-        self._mounting = Mounting(root, self._base, self._timeout)
-        self._known = Known()
-        self._read: tuple[Files, ...] = ()
+        self._mounting = MountCommands(root, self._base, self._timeout)
+        self._cache = VolumeCache()
+        self._configured: tuple[ShareFiles, ...] = ()
 
     @property
     def abilities(self) -> VolumeAbilities:
@@ -126,103 +129,104 @@ class NfsVolumes(VolumeDriver):
 
     def check(self) -> None:
         for files in self._shares():
-            found = self._look(files)
-            if found["trouble"] == "stale":
-                self._unmounted(files)
-                found = self._look(files)
-            if not found["source"]:
-                self._mounting.make_point(files.share)
+            state = self._mount_state(files)
+            if state["trouble"] == "stale":
+                self._unmount_stale(files)
+                state = self._mount_state(files)
+            if not state["source"]:
+                self._mounting.create_mount_point(files.share)
                 self._mounting.mount(files.share)
-                found = self._look(files)
-            self._need_sound(files, found)
+                state = self._mount_state(files)
+            self._require_usable(files, state)
 
     @retried_once
     def create(self, volume: Volume) -> Disk:
-        files = self._holder(volume.id)
+        files = self._share_of(volume.id)
         if files is None:
-            files = self._roomiest()
+            files = self._share_with_most_space()
             for other in set(self._shares()) - {files}:
-                other.drop(volume.name)  # what a killed create began there
-        return self._disk(volume.id, files, files.make(volume.name, volume.size))
+                other.delete(volume.name)  # the incomplete file of a killed create
+        return self._disk(volume.id, files, files.create(volume.name, volume.size))
 
     @retried_once
     def delete(self, volume_id: str) -> None:
-        holder = self._holder(volume_id)
+        holder = self._share_of(volume_id)
         for files in [holder] if holder else self._shares():
-            files.drop(Volume(volume_id, 0).name)
-        self._known.forget(volume_id)
+            files.delete(Volume(volume_id, 0).name)
+        self._cache.forget(volume_id)
 
     @retried_once
     def extend(self, volume: Volume) -> Disk:
-        files = self._need(volume.id)
-        return self._disk(volume.id, files, files.grow(volume.name, volume.size))
+        files = self._find(volume.id)[0]
+        return self._disk(volume.id, files, files.extend(volume.name, volume.size))
 
     def disk(self, volume_id: str) -> Disk:
-        return self._found(volume_id)[1]
+        return self._find(volume_id)[1]
 
     def disks(self) -> tuple[Disk, ...]:
-        changes, places = self._known.changes(), {}
+        version, places = self._cache.version(), {}
         for files, entry in self._entries():
-            if _is_ours(entry, "volume-"):
+            if _is_managed(entry, "volume-"):
                 places[nfs_names.id_of(entry.name)] = (files, entry.size)
-        self._known.learn(places, changes)
+        self._cache.replace(places, version)
         return tuple(_disk(key, *place) for key, place in places.items())
 
     def capacity(self) -> Capacity:
-        rooms = [files.room() for files in self._shares()]
-        total, free = (sum(part) for part in zip(*rooms, strict=True))
-        promised = self._known.promised()
-        if promised is None:
+        shares = [files.capacity() for files in self._shares()]
+        total, free = (sum(part) for part in zip(*shares, strict=True))
+        provisioned = self._cache.provisioned()
+        if provisioned is None:
             self.disks()
-            promised = self._known.promised() or 0
-        return Capacity(total, free, promised, self._thin, _closed(rooms))
+            provisioned = self._cache.provisioned() or 0
+        closed = _reason_closed(shares)
+        return Capacity(total, free, provisioned, self._thin, closed)
 
     @retried_once
     def create_snapshot(self, snapshot: Snapshot) -> None:
         if self._find_snapshot(snapshot.id) is None:
-            files, disk = self._found(snapshot.volume_id)
+            files, disk = self._find(snapshot.volume_id)
             volume = Volume(snapshot.volume_id, snapshot.size)
             files.copy(volume.name, snapshot.name, disk.size)
 
     @retried_once
     def delete_snapshot(self, snapshot_id: str) -> None:
         for files in self._shares():
-            files.drop(_snapshot(snapshot_id))
+            files.delete(_snapshot_name(snapshot_id))
 
     def snapshots(self) -> tuple[str, ...]:
         return tuple(
             nfs_names.id_of(entry.name)
             for _, entry in self._entries()
-            if _is_ours(entry, "_snapshot-")
+            if _is_managed(entry, "_snapshot-")
         )
 
     @retried_once
     def create_from(self, volume: Volume, snapshot: Snapshot) -> Disk:
-        files = self._kept(snapshot)
-        if there := self._holder(volume.id):
-            return self._disk(volume.id, there, there.find(volume.name) or 0)
+        files = self._share_of_snapshot(snapshot)
+        if existing := self._existing(volume):
+            return existing
         size = files.copy(snapshot.name, volume.name, volume.size)
         return self._disk(volume.id, files, size)
 
     @retried_once
     def revert(self, snapshot: Snapshot) -> Disk:
         name = Volume(snapshot.volume_id, 0).name
-        self._need(snapshot.volume_id)
-        files = self._kept(snapshot)
+        self._find(snapshot.volume_id)
+        files = self._share_of_snapshot(snapshot)
         size = files.copy(snapshot.name, name, snapshot.size, replace=True)
         return self._disk(snapshot.volume_id, files, size)
 
     @retried_once
     def fill(self, volume: Volume, source: Disk) -> None:
-        patience = self._policy.patience
-        migration.fill(self.root, self.disk(volume.id), source, patience)
+        timeout = self._policy.progress_timeout
+        migration.fill(self.root, self.disk(volume.id), source, timeout)
 
     def manageable(self) -> tuple[Manageable, ...]:
         return tuple(
             Manageable(
                 entry.name,
                 entry.size,
-                "" if entry.plain else "it is no regular file with one name",
+                "" if entry.plain else "it is not a regular file with one name",
             )
             for _, entry in self._entries()
             if nfs_names.is_foreign(entry.name)
@@ -232,84 +236,91 @@ class NfsVolumes(VolumeDriver):
     def manage(self, volume: Volume, reference: str) -> Disk:
         if not nfs_names.is_foreign(reference):
             raise UnknownReference(reference, "give the name of a file of the share")
-        if there := self._holder(volume.id):
-            return self._disk(volume.id, there, there.find(volume.name) or 0)
-        for files in self._having(reference):
-            size = files.take(reference, volume.name, volume.size)
+        if existing := self._existing(volume):
+            return existing
+        for files in self._shares_with_file(reference):
+            size = files.manage(reference, volume.name, volume.size)
             return self._disk(volume.id, files, size)
         raise UnknownReference(reference, "no share has such a file")
 
     @retried_once
     def unmanage(self, volume_id: str) -> None:
-        if files := self._holder(volume_id):
-            files.give(Volume(volume_id, 0).name)
-            self._known.forget(volume_id)
+        if files := self._share_of(volume_id):
+            files.unmanage(Volume(volume_id, 0).name)
+            self._cache.forget(volume_id)
 
-    # the shares
+    # Shares
 
-    def _shares(self) -> tuple[Files, ...]:
-        """The shares; what names them is read once, at the first use."""
-        if not self._read:
-            self._read = tuple(
-                Files(self.root, share, self._base, self._timeout, self._policy)
+    def _shares(self) -> tuple[ShareFiles, ...]:
+        """Return the shares; their options are read once, at the first use."""
+        if not self._configured:
+            self._configured = tuple(
+                ShareFiles(self.root, share, self._base, self._timeout, self._policy)
                 for share in share_options.configured(self.options)
             )
-        return self._read
+        return self._configured
 
-    def _look(self, files: Files) -> Mapping[str, str]:
+    def _mount_state(self, files: ShareFiles) -> Mapping[str, str]:
         try:
-            return files.look()
+            return files.mount_state()
         except DeadlineExceeded as error:
-            raise silent(files.share, error.seconds) from error
+            raise no_answer(files.share, error.seconds) from error
 
-    def _unmounted(self, files: Files) -> None:
-        """Take a stale share away, so that it can be mounted anew."""
+    def _unmount_stale(self, files: ShareFiles) -> None:
+        """Unmount a stale share, so that it can be mounted again."""
         with contextlib.suppress(CommandFailed, DeadlineExceeded):
-            # The caller looks again at what is there. It fails while something uses the
-            # share, which is then found stale as before. It may wait long for a server
-            # that knows its files no more (6.12: umount.nfs4 sleeps in the kernel), but
-            # by then nothing is mounted there.
+            # The caller reads the state again. The command fails while something uses
+            # the share; the share is then still stale. It may wait long for a server
+            # that does not know its files any more (6.12: umount.nfs4 sleeps in the
+            # kernel), but then nothing is mounted there any more.
             self._mounting.unmount(files.share)
 
-    def _need_sound(self, files: Files, found: Mapping[str, str]) -> None:
+    def _require_usable(self, files: ShareFiles, state: Mapping[str, str]) -> None:
         share, point = files.share, files.point
-        if found["source"] != share.source:
+        if state["source"] != share.source:
             raise Misconfigured(
-                f"share {share.source}: {found['source'] or 'nothing'} is mounted at"
+                f"share {share.source}: {state['source'] or 'nothing'} is mounted at"
                 f" {point}",
-                f"end what uses it, and umount {point}",
+                f"stop what uses it, and umount {point}",
             )
-        if found["trouble"]:
-            what = f"share {share.source} at {point} is {found['trouble']}"
-            raise Misconfigured(what, found["remedy"])
+        if state["trouble"]:
+            what = f"share {share.source} at {point} is {state['trouble']}"
+            raise Misconfigured(what, state["remedy"])
 
-    def _entries(self) -> Iterator[tuple[Files, Entry]]:
+    def _entries(self) -> Iterator[tuple[ShareFiles, Entry]]:
         return ((files, each) for files in self._shares() for each in files.entries())
 
-    def _roomiest(self) -> Files:
-        return max(self._shares(), key=lambda files: files.room()[1])
+    def _share_with_most_space(self) -> ShareFiles:
+        return max(self._shares(), key=lambda files: files.capacity()[1])
 
-    # one volume, one snapshot
+    # One volume, one snapshot
 
-    def _found(self, volume_id: str) -> tuple[Files, Disk]:
+    def _find(self, volume_id: str) -> tuple[ShareFiles, Disk]:
+        """:raises UnknownDisk: no share has the volume's file."""
         name = Volume(volume_id, 0).name
-        remembered = self._known.where(volume_id)
-        for files, size in self._asked(name, remembered):
+        for files, size in self._search(name, self._cache.share_of(volume_id)):
             return files, self._disk(volume_id, files, size)
-        self._known.forget(volume_id)
+        self._cache.forget(volume_id)
         raise UnknownDisk(volume_id)
 
-    def _need(self, volume_id: str) -> Files:
-        return self._found(volume_id)[0]
-
-    def _holder(self, volume_id: str) -> Files | None:
+    def _share_of(self, volume_id: str) -> ShareFiles | None:
         try:
-            return self._need(volume_id)
+            return self._find(volume_id)[0]
         except UnknownDisk:
             return None
 
-    def _kept(self, snapshot: Snapshot) -> Files:
-        """Where its file is, if it is as long as the volume was."""
+    def _existing(self, volume: Volume) -> Disk | None:
+        files = self._share_of(volume.id)
+        if files is None:
+            return None
+        return self._disk(volume.id, files, files.find(volume.name) or 0)
+
+    def _share_of_snapshot(self, snapshot: Snapshot) -> ShareFiles:
+        """Return the share of its file.
+
+        :raises UnknownSnapshot: no share has its file.
+        :raises LostSnapshot: the file is shorter than the volume was.
+        """
         found = self._find_snapshot(snapshot.id)
         if found is None:
             raise UnknownSnapshot(snapshot.id)
@@ -319,14 +330,16 @@ class NfsVolumes(VolumeDriver):
             raise LostSnapshot(snapshot.id, why)
         return files
 
-    def _find_snapshot(self, snapshot_id: str) -> tuple[Files, int] | None:
-        return next(self._asked(_snapshot(snapshot_id), None), None)
+    def _find_snapshot(self, snapshot_id: str) -> tuple[ShareFiles, int] | None:
+        return next(self._search(_snapshot_name(snapshot_id), None), None)
 
-    def _asked(self, name: str, first: Files | None) -> Iterator[tuple[Files, int]]:
-        """The shares that have it, one after the other.
+    def _search(
+        self, name: str, first: ShareFiles | None
+    ) -> Iterator[tuple[ShareFiles, int]]:
+        """Yield the share that has the file and its size; search ``first`` first.
 
-        One that does not answer is told of only when no other has it: trouble of
-        a share is not felt by the volumes of another.
+        The error of a share is raised only if no other share has the file. So a
+        share that fails does not affect the volumes of another.
         """
         trouble: DriverError | None = None
         for files in sorted(self._shares(), key=lambda each: each is not first):
@@ -341,34 +354,34 @@ class NfsVolumes(VolumeDriver):
         if trouble:
             raise trouble
 
-    def _having(self, reference: str) -> list[Files]:
+    def _shares_with_file(self, reference: str) -> list[ShareFiles]:
         found = [files for files, each in self._entries() if each.name == reference]
         if len(found) > 1:
             raise UnknownReference(reference, "two shares have a file of that name")
         return found
 
-    def _disk(self, volume_id: str, files: Files, size: int) -> Disk:
-        self._known.note(volume_id, files, size)
+    def _disk(self, volume_id: str, files: ShareFiles, size: int) -> Disk:
+        self._cache.remember(volume_id, files, size)
         return _disk(volume_id, files, size)
 
 
-def _disk(volume_id: str, files: Files, size: int) -> Disk:
+def _disk(volume_id: str, files: ShareFiles, size: int) -> Disk:
     path = files.path(Volume(volume_id, 0).name)
     return Disk(volume_id, path, size, DiskKind.FILE)
 
 
-def _snapshot(snapshot_id: str) -> str:
+def _snapshot_name(snapshot_id: str) -> str:
     return f"_snapshot-{volume_uuid(snapshot_id, 'snapshot id')}"
 
 
-def _is_ours(entry: Entry, kind: str) -> bool:
+def _is_managed(entry: Entry, kind: str) -> bool:
     return (
         entry.plain and entry.name.startswith(kind) and nfs_names.is_managed(entry.name)
     )
 
 
-def _closed(rooms: list[tuple[int, int]]) -> str:
-    """Why the pool takes nothing new: every share of it is nearly full."""
-    if all(nfs_names.nearly_full(*room) for room in rooms):
-        return "every share is nearly full: grow them, or delete volumes"
+def _reason_closed(shares: list[tuple[int, int]]) -> str:
+    """Return why the pool is closed, if every share is nearly full; else empty."""
+    if all(nfs_names.nearly_full(total, free) for total, free in shares):
+        return "every share is nearly full: extend them, or delete volumes"
     return ""

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """LIO, the kernel's iSCSI target: one target for each volume, one ACL for each host.
 
-This file turns values into verbs of the root helper and back. What is done to
-the kernel, and in which order, is in lunshare.drivers.helper.
+This file converts values to requests of the root helper, and its results to values.
+lunshare.drivers.helper.lio changes the kernel's configuration, in a safe order.
 """
 
 from __future__ import annotations
@@ -50,42 +50,42 @@ class LioTarget(TargetDriver):
         cfg.StrOpt(
             "target_ip_address",
             default="127.0.0.1",
-            help="Address that hosts log in to, IPv4 or IPv6. It must be one of"
-            " this node's; a host is told this text. Change it only while"
-            " nothing is attached: hosts keep the address they were told.",
+            help="Address that hosts log in to, IPv4 or IPv6. It must be an address of"
+            " this node. Change it only while no volume is attached: hosts keep the"
+            " address that they got at attach.",
         ),
         cfg.ListOpt(
             "target_secondary_ip_addresses",
             default=[],
-            help="Further addresses of this node for multipath. With any, a host"
-            " is told all of them and logs in to each.",
+            help="More addresses of this node, for multipath. A host gets all addresses"
+            " and logs in to each.",
         ),
         cfg.PortOpt(
             "target_port",
             default=3260,
-            help="TCP port of every address. Change it if another target"
-            " program of this node holds 3260.",
+            help="TCP port of every address. Change it if another target program of"
+            " this node uses 3260.",
         ),
         cfg.StrOpt(
             "target_prefix",
             default="iqn.2026-11.io.lunshare:",
-            help="What the names of this node's targets begin with; 'volume-' and"
-            " the volume's id follow. /etc/lunshare/helper.conf has to name the"
-            " same. Targets under another prefix are not ours.",
+            help="Prefix of the names of this node's targets; 'volume-' and the"
+            " volume's id follow. Name the same prefix in /etc/lunshare/helper.conf."
+            " Targets with another prefix are foreign, and are not touched.",
         ),
         cfg.BoolOpt(
             "use_chap_auth",
             default=True,
-            help="Whether a host must prove itself with a secret of its own"
-            " (CHAP). Without it whoever uses a host's name has its access.",
+            help="Whether a host must log in with its own secret (CHAP). Without it,"
+            " any host that uses the initiator name of another has its access.",
         ),
         cfg.FloatOpt(
             "lio_deadline",
             default=30.0,
             min=1.0,
-            help="Seconds that one change of a target may take. Closing an"
-            " access waits for the host's writes under way, so this is how long"
-            " a detach waits for a slow disk before it is reported as pending.",
+            help="Seconds that one change of a target may take. To close an access, the"
+            " target waits for the host's writes in progress. So this is how long a"
+            " detach waits for a slow disk before it is reported as pending.",
         ),
     ]
 
@@ -140,7 +140,7 @@ class LioTarget(TargetDriver):
     def connection_info(self, volume: Volume, connector: Connector) -> dict[str, Any]:
         portals = [str(portal) for portal in self._portals]
         iqn = self._prefix + volume.name
-        told: dict[str, Any] = {
+        info: dict[str, Any] = {
             "driver_volume_type": "iscsi",
             "target_discovered": False,
             "target_portal": portals[0],
@@ -149,14 +149,14 @@ class LioTarget(TargetDriver):
             "volume_id": volume.id,
         }
         if len(portals) > 1:
-            told["target_portals"] = portals
-            told["target_iqns"] = [iqn] * len(portals)
-            told["target_luns"] = [_LUN] * len(portals)
+            info["target_portals"] = portals
+            info["target_iqns"] = [iqn] * len(portals)
+            info["target_luns"] = [_LUN] * len(portals)
         if self._chap and connector.auth:
-            told["auth_method"] = "CHAP"
-            told["auth_username"] = connector.auth.username
-            told["auth_password"] = connector.auth.password
-        return told
+            info["auth_method"] = "CHAP"
+            info["auth_username"] = connector.auth.username
+            info["auth_password"] = connector.auth.password
+        return info
 
     @property
     def abilities(self) -> TargetAbilities:
@@ -167,7 +167,7 @@ class LioTarget(TargetDriver):
         return bool(self.options["use_chap_auth"])
 
     def _connector(self, connector: Connector) -> list[Any]:
-        """In the order that lunshare.drivers.helper.lio.target_requests takes them."""
+        """The list that lunshare.drivers.helper.lio.target_requests parses."""
         auth = connector.auth if self._chap else None
         return [
             connector.initiator,

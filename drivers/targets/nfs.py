@@ -1,11 +1,11 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Hosts mount the share themselves and open the volume's file: the classic NFS way.
+"""NFS: hosts mount the share themselves and open the volume's file.
 
-There is nothing between a host and the file, so there is no fence: whoever may
-mount the share reads and writes every volume in it, attached or not. Modes are
-not enforced here; read-only is refused and never silently more. Where
-access has to be ended for sure, export with LIO instead.
+Nothing is between a host and the file, so there is no fencing: a host that can mount
+the share can read and write every volume on it, attached or not. Modes are not
+enforced, so a read-only access is refused; it is never granted as read-write. If access
+must be ended for certain, export the files by LIO instead.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from lunshare.drivers.values import (
 
 
 class NfsTarget(TargetDriver):
-    """Tells hosts where the file is. It opens nothing and can close nothing."""
+    """Returns to hosts where the file is. It cannot open or close an access."""
 
     CONTRACT: ClassVar[int] = 2
     OPTIONS: ClassVar[list[cfg.Opt]] = share_options.OPTIONS
     PROTOCOL: ClassVar[str] = "NFS"
-    #: None of them: a host that mounts the share is nobody's to hold back.
+    #: None: nothing controls a host that mounts the share.
     ABILITIES: ClassVar[TargetAbilities] = TargetAbilities()
 
     def __init__(self, name: str, options: Mapping[str, Any], root: Root) -> None:
@@ -47,22 +47,22 @@ class NfsTarget(TargetDriver):
         self._base: str = options["nfs_mount_point_base"]
         self._mutex = threading.Lock()
         self._shares: dict[str, Share] = {}
-        # Volume id to share: what ``apply`` saw, for ``connection_info`` does no I/O.
-        self._where: dict[str, Share] = {}
+        # By volume id. ``apply`` stores it, because ``connection_info`` does no I/O.
+        self._share_of: dict[str, Share] = {}
 
     def check(self) -> None:
-        """:raises Misconfigured: the shares are not well described."""
-        self._known()
+        """:raises Misconfigured: the options of the shares are not valid."""
+        self._shares_by_digest()
 
     def apply(
         self, export: Export, only: Collection[str] | None = None
     ) -> tuple[str, ...]:
-        """Check what is wanted. Nothing is live, so nothing changes, ever.
+        """Check that the export is supported. It never changes anything.
 
-        An access that is no longer wanted is **not** ended: its host may still
-        have the file open, and no error says so.
+        An access that is not wanted any more is **not** ended: its host may still
+        have the file open, and no error shows that.
 
-        :raises Unsupported: a host is to have it read-only.
+        :raises Unsupported: a connector is read-only.
         """
         for connector in export.connectors:
             if connector.mode is not Mode.RW:
@@ -77,18 +77,18 @@ class NfsTarget(TargetDriver):
 
     def remove(self, volume_id: str) -> tuple[str, ...]:
         with self._mutex:
-            self._where.pop(volume_uuid(volume_id), None)
+            self._share_of.pop(volume_uuid(volume_id), None)
         return ()
 
     def observe(self) -> tuple[LiveExport, ...]:
-        """Nothing: no server tells who has mounted its share for what."""
+        """Empty: a server does not report which host uses which file."""
         return ()
 
     def connection_info(self, volume: Volume, connector: Connector) -> dict[str, Any]:
         with self._mutex:
-            share = self._where.get(volume.id)
+            share = self._share_of.get(volume.id)
         if share is None:
-            raise TargetFailed(volume.id, "it was not exported: apply comes first")
+            raise TargetFailed(volume.id, "it is not exported: call apply first")
         return {
             "driver_volume_type": "nfs",
             "export": share.source,
@@ -100,14 +100,16 @@ class NfsTarget(TargetDriver):
         }
 
     def _remember(self, volume_id: str, disk: Disk) -> None:
-        share = self._known().get(PurePosixPath(disk.path).parent.name)
+        share = self._shares_by_digest().get(PurePosixPath(disk.path).parent.name)
         if share is None:
-            raise TargetFailed(volume_id, f"{disk.path} is on no share of {self.name}")
+            raise TargetFailed(
+                volume_id, f"{disk.path} is not on a share of {self.name}"
+            )
         with self._mutex:
-            self._where[volume_id] = share
+            self._share_of[volume_id] = share
 
-    def _known(self) -> Mapping[str, Share]:
-        """The shares by their mount points' names; read once."""
+    def _shares_by_digest(self) -> Mapping[str, Share]:
+        """Return the shares by the names of their mount points; read once."""
         if not self._shares:
             found = share_options.configured(self.options)
             self._shares = {share.digest: share for share in found}

@@ -202,7 +202,7 @@ def test_wait_ends_when_udev_creates_the_node(thin, volume):
     path = thin.disk(volume.id).path
     run("lvchange", "-an", f"{GROUP}/{volume.name}")
     assert not Path(path).exists()
-    waiting = threading.Thread(target=devices.wait_for, args=(path, 60))
+    waiting = threading.Thread(target=devices.wait_for_path, args=(path, 60))
     waiting.start()
     run("lvchange", "-ay", f"{GROUP}/{volume.name}")
     waiting.join(30)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""A node with directories for shares, and the driver on it."""
+"""A node whose shares are directories, and the NFS driver on it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def node(tmp_path: Path, mounts: Directories) -> Iterator[Node]:
 
 @pytest.fixture
 def build(tmp_path: Path, node: Node) -> Callable[..., NfsVolumes]:
-    """The driver on these shares; options as given."""
+    """Return a function that builds the driver on these shares and options."""
 
     def made(*shares: Share, **given: Any) -> NfsVolumes:
         lines = [f"{share.source} -o vers=4.2\n" for share in shares or (ONE,)]
@@ -57,5 +57,5 @@ def driver(build: Callable[..., NfsVolumes]) -> NfsVolumes:
 
 @pytest.fixture
 def files(tmp_path: Path, driver: NfsVolumes) -> Path:
-    """Where the files of the share are."""
+    """The directory with the files of the share."""
     return tmp_path / "mnt" / ONE.digest

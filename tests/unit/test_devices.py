@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Looks at the host; those that need real devices are in tests/system."""
+"""Reading device nodes; tests that need real devices are in tests/system."""
 
 import os
 import subprocess
@@ -12,29 +12,29 @@ from lunshare.drivers import devices
 from lunshare.drivers.errors import DeadlineExceeded
 
 
-def test_what_is_there_is_not_waited_for(tmp_path):
-    devices.wait_for(str(tmp_path), 0)
+def test_existing_path_is_not_waited_for(tmp_path):
+    devices.wait_for_path(str(tmp_path), 0)
 
 
-def test_waiting_ends_at_the_deadline(tmp_path):
+def test_wait_for_path_ends_at_the_deadline(tmp_path):
     with pytest.raises(DeadlineExceeded, match="appearance of"):
-        devices.wait_for(str(tmp_path / "never"), 0.05)
+        devices.wait_for_path(str(tmp_path / "never"), 0.05)
 
 
 @pytest.mark.parametrize("path", ["/dev/null", "/dev/never-there"])
-def test_what_is_no_block_device_has_no_size(path):
+def test_path_that_is_not_a_block_device_has_no_size(path):
     with pytest.raises(FileNotFoundError):
         devices.block_size(path)
 
 
-def test_a_filesystem_has_room(tmp_path):
-    total, free = devices.filesystem(str(tmp_path))
+def test_file_system_space_is_read(tmp_path):
+    total, free = devices.filesystem_space(str(tmp_path))
     found = os.statvfs(tmp_path)
     assert total == found.f_blocks * found.f_frsize
     assert 0 <= free <= total
 
 
-def test_libraries_are_loaded_when_needed_only():
+def test_libraries_are_loaded_only_when_needed():
     code = (
         "import sys, lunshare.drivers.lvm;"
         "print({'pyudev', 'psutil'} & set(sys.modules))"
@@ -45,11 +45,11 @@ def test_libraries_are_loaded_when_needed_only():
     assert done.stdout.strip() == "set()"
 
 
-def test_a_directory_tells_when_something_came_or_went(tmp_path):
+def test_mtime_of_a_directory_shows_changes(tmp_path):
     path = str(tmp_path / "group")
-    assert devices.changed(path) == 0
+    assert devices.directory_changed(path) == 0
     (tmp_path / "group").mkdir()
     os.utime(path, ns=(7, 7))
-    assert devices.changed(path) == 7
+    assert devices.directory_changed(path) == 7
     (tmp_path / "group" / "volume").touch()
-    assert devices.changed(path) > 7
+    assert devices.directory_changed(path) > 7

@@ -19,7 +19,7 @@ from lunshare.drivers.errors import HelperRefused
 from lunshare.drivers.helper.commands import Commands
 from lunshare.drivers.helper.served import Served
 from lunshare.drivers.lvm.commands import Lvm
-from lunshare.drivers.nfs.mounting import Mounting
+from lunshare.drivers.nfs.mounting import MountCommands
 from lunshare.drivers.share_options import FLAGS, VALUED, Share
 
 FILTERS = Path(__file__).parents[2] / "rootwrap.d"
@@ -94,8 +94,8 @@ CALLS: list[tuple[str, tuple[Any, ...]]] = [
 ALWAYS = "nosuid,nodev,noexec"
 POINT = f"/run/lunshare/mnt/{'0' * 32}"
 
-# How the NFS driver calls each method of Mounting, on each of SHARES.
-MOUNTING = ("make_point", "mount", "unmount")
+# How the NFS driver calls each method of MountCommands, on each of SHARES.
+MOUNTING = ("create_mount_point", "mount", "unmount")
 SHARES = [
     Share("nas.example.com", "/srv/a"),
     Share("192.0.2.1", "/", "vers=4.2,hard,proto=tcp6,sec=krb5p,timeo=600"),
@@ -314,7 +314,7 @@ def test_what_the_driver_runs_is_allowed(commands, method, arguments):
 @pytest.mark.parametrize("share", SHARES)
 def test_what_mounts_a_share_is_allowed(commands, method, share):
     root = Asking(commands)
-    getattr(Mounting(root, "/run/lunshare/mnt", 60), method)(share)
+    getattr(MountCommands(root, "/run/lunshare/mnt", 60), method)(share)
     assert root.allowed
 
 
@@ -323,7 +323,7 @@ def test_what_mounts_a_share_is_allowed(commands, method, share):
 )
 def test_every_option_that_a_share_may_have_is_allowed(commands, option):
     root = Asking(commands)
-    Mounting(root, "/run/lunshare/mnt", 60).mount(Share("nas", "/srv", option))
+    MountCommands(root, "/run/lunshare/mnt", 60).mount(Share("nas", "/srv", option))
     assert root.allowed
 
 
@@ -331,7 +331,7 @@ def test_every_command_of_the_drivers_is_tried():
     assert _methods(Lvm) - {"path", "metadata_commit", "copy", "wipe"} == {
         method for method, _ in CALLS
     }
-    assert _methods(Mounting) == set(MOUNTING)
+    assert _methods(MountCommands) == set(MOUNTING)
 
 
 def _methods(kind: type) -> set[str]:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from lunshare.drivers.errors import DriverError
 from lunshare.drivers.helper.commands import Commands
 from lunshare.drivers.lvm.commands import Lvm
-from lunshare.drivers.nfs.mounting import Mounting
+from lunshare.drivers.nfs.mounting import MountCommands
 from lunshare.drivers.share_options import FLAGS, VALUED
 from tests.unit.fuzzing import fuzz
 from tests.unit.test_filters import (
@@ -73,7 +73,7 @@ def allowed(commands: Commands) -> list[list[str]]:
     for method, given_ in CALLS:
         getattr(Lvm(root, GROUP, 60), method)(*given_)
     for method, share in product(MOUNTING, SHARES):
-        getattr(Mounting(root, BASE, 60), method)(share)
+        getattr(MountCommands(root, BASE, 60), method)(share)
     return [[Path(words[0]).name, *words[1:]] for words in root.allowed]
 
 

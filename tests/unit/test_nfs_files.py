@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""What others put on a share, and what guests put into their disks, harms nobody."""
+"""Foreign files on a share, and image headers in disks, do no harm."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def secret(tmp_path: Path) -> Path:
 
 
 def qcow2(backing: Path) -> bytes:
-    """The header of an image of 1 GiB whose bytes come from another file."""
+    """The header of an image of 1 GiB with a backing file."""
     name = str(backing).encode()
     header = b"QFI\xfb" + (2).to_bytes(4, "big") + (104).to_bytes(8, "big")
     header += len(name).to_bytes(4, "big") + (16).to_bytes(4, "big")
@@ -63,10 +63,10 @@ def qcow2(backing: Path) -> bytes:
     return header.ljust(104, b"\0") + name
 
 
-def test_an_image_header_in_a_volume_stays_bytes(
+def test_image_header_in_a_volume_stays_plain_bytes(
     driver: NfsVolumes, volume: Volume, secret: Path, mounts: Directories
 ) -> None:
-    """CVE-2024-32498: whoever believes the header opens the backing file."""
+    """CVE-2024-32498: a program that trusts the header opens the backing file."""
     header = qcow2(secret)
     Path(driver.disk(volume.id).path).write_bytes(header.ljust(SIZE, b"."))
 
@@ -89,7 +89,7 @@ def test_an_image_header_in_a_volume_stays_bytes(
     assert secret.read_bytes() == SECRET
 
 
-def test_an_image_is_not_taken_for_a_raw_disk(
+def test_image_cannot_be_managed_as_a_raw_disk(
     driver: NfsVolumes, files: Path, secret: Path
 ) -> None:
     (files / "theirs.qcow2").write_bytes(qcow2(secret))
@@ -98,7 +98,7 @@ def test_an_image_is_not_taken_for_a_raw_disk(
     assert (files / "theirs.qcow2").read_bytes() == qcow2(secret)
 
 
-def test_only_a_regular_file_with_one_name_is_taken(
+def test_only_a_regular_file_with_one_name_can_be_managed(
     driver: NfsVolumes, files: Path, secret: Path
 ) -> None:
     (files / "link").symlink_to(secret)
@@ -115,7 +115,7 @@ def test_only_a_regular_file_with_one_name_is_taken(
 
 
 @pytest.mark.parametrize("way", ["symlink", "hardlink"])
-def test_a_link_with_a_volumes_name_is_not_followed(
+def test_link_with_the_name_of_a_volume_is_not_followed(
     driver: NfsVolumes, files: Path, volume: Volume, secret: Path, way: str
 ) -> None:
     path = files / volume.name
@@ -141,8 +141,10 @@ def test_a_link_with_a_volumes_name_is_not_followed(
 
 
 @pytest.mark.parametrize("verb", ["grow", "copy", "copy from", "give", "drop"])
-def test_no_verb_by_itself_follows_a_link(files, node, volume, secret, verb) -> None:
-    """What the daemon asked before is no promise: a server may be quick."""
+def test_no_verb_of_the_helper_follows_a_link(
+    files, node, volume, secret, verb
+) -> None:
+    """The server may change the file after the daemon checked it."""
     (files / volume.name).unlink()
     (files / volume.name).symlink_to(secret)
     other = f"volume-{uuid.uuid4()}"
@@ -167,7 +169,7 @@ def test_no_verb_by_itself_follows_a_link(files, node, volume, secret, verb) -> 
     assert os.path.lexists(files / volume.name)
 
 
-def test_a_file_that_became_a_link_while_it_was_opened_is_not_followed(
+def test_file_that_becomes_a_link_is_not_followed(
     files: Path, driver: NfsVolumes, volume: Volume, secret: Path
 ) -> None:
     share = mounts_directory(str(files))
@@ -180,7 +182,7 @@ def test_a_file_that_became_a_link_while_it_was_opened_is_not_followed(
         os.close(share)
 
 
-def test_a_half_made_name_that_is_a_link_is_not_written_through(
+def test_link_with_the_name_of_an_incomplete_file_is_replaced(
     driver: NfsVolumes, files: Path, secret: Path
 ) -> None:
     volume = new_volume(SIZE)
@@ -190,14 +192,14 @@ def test_a_half_made_name_that_is_a_link_is_not_written_through(
     assert not (files / f"{volume.name}.new").is_symlink()
 
 
-def test_a_file_has_the_mode_that_was_asked_for(build, driver, files, volume) -> None:
+def test_file_has_the_configured_mode(build, driver, files, volume) -> None:
     assert (files / volume.name).stat().st_mode & 0o7777 == 0o600
     wide, other = build(nfs_file_mode="0666"), new_volume(SIZE)
     wide.create(other)
     assert (files / other.name).stat().st_mode & 0o7777 == 0o666
 
 
-def test_a_sparse_file_takes_no_room_and_a_preallocated_one_all(
+def test_sparse_file_uses_no_space_and_preallocated_file_all(
     build, driver, files, volume
 ) -> None:
     assert (files / volume.name).stat().st_blocks == 0
@@ -206,7 +208,7 @@ def test_a_sparse_file_takes_no_room_and_a_preallocated_one_all(
     assert (files / other.name).stat().st_blocks * 512 == SIZE
 
 
-def test_a_copy_keeps_the_holes(driver, files, volume) -> None:
+def test_copy_preserves_holes(driver, files, volume) -> None:
     with (files / volume.name).open("r+b") as file:
         file.seek(SIZE // 2)
         file.write(b"x" * 4096)
@@ -217,14 +219,14 @@ def test_a_copy_keeps_the_holes(driver, files, volume) -> None:
     assert (files / snapshot.name).read_bytes() == (files / volume.name).read_bytes()
 
 
-def test_an_odd_file_that_is_taken_over_ends_on_a_block(driver, files) -> None:
+def test_managed_file_is_extended_to_a_full_block(driver, files) -> None:
     (files / "odd.img").write_bytes(b"x" * 1000)
     disk = driver.manage(new_volume(500), "odd.img")
     assert disk.size == 4096
     assert Path(disk.path).read_bytes() == (b"x" * 1000).ljust(4096, b"\0")
 
 
-def test_a_file_of_another_program_is_no_volume(driver, files) -> None:
+def test_file_of_another_program_is_not_a_volume(driver, files) -> None:
     for name in (".nfs000001", "volume-1", f"volume-{uuid.uuid4()}.new", "_snapshot-1"):
         (files / name).touch()
     assert driver.disks() == driver.snapshots() == ()
@@ -232,9 +234,7 @@ def test_a_file_of_another_program_is_no_volume(driver, files) -> None:
     assert listed == {"volume-1", "_snapshot-1"}
 
 
-def test_a_preallocated_copy_that_does_not_fit_leaves_nothing(
-    build, files, mounts
-) -> None:
+def test_preallocated_copy_without_space_leaves_nothing(build, files, mounts) -> None:
     thick, volume = build(nfs_sparsed_volumes=False), new_volume(40 * MIB)
     thick.create(volume)
     snapshot = Snapshot(str(uuid.uuid4()), volume.id, volume.size)
@@ -259,7 +259,7 @@ def test_a_preallocated_copy_that_does_not_fit_leaves_nothing(
         ("room", {"name": "more"}),
     ],
 )
-def test_the_helper_takes_no_other_names_and_sizes(
+def test_helper_refuses_other_names_and_sizes(
     driver, files, node, verb, arguments
 ) -> None:
     with pytest.raises(InvalidValue):
@@ -267,13 +267,13 @@ def test_the_helper_takes_no_other_names_and_sizes(
 
 
 @pytest.mark.parametrize("mode", ["0777", "4755", 0o600, None])
-def test_the_helper_makes_no_file_of_another_mode(driver, files, node, mode) -> None:
+def test_helper_refuses_another_file_mode(driver, files, node, mode) -> None:
     made = {"name": f"volume-{uuid.uuid4()}", "size": 1, "preallocate": False}
     with pytest.raises(InvalidValue, match="0600, 0660, 0666"):
         node.call("share.make", point=str(files), **made, mode=mode)
 
 
-def test_the_helper_works_on_no_directory_that_is_no_share(tmp_path, node) -> None:
+def test_helper_refuses_a_directory_that_is_not_a_share(tmp_path, node) -> None:
     name, why = f"volume-{uuid.uuid4()}", ("is not mounted", "are mounted below")
     for base, said in zip((tmp_path / "mnt", tmp_path), why, strict=True):
         point = base / ("0" * 32)
@@ -284,10 +284,10 @@ def test_the_helper_works_on_no_directory_that_is_no_share(tmp_path, node) -> No
         assert (point / name).read_bytes() == SECRET
 
 
-def test_a_share_that_was_mounted_by_others_is_not_ours(
+def test_helper_refuses_a_foreign_mount(
     tmp_path: Path, node: Node, mounts: Directories
 ) -> None:
-    """As /home may be: a file there could be taken over and exported."""
+    """Such as /home: a file there could be managed and exported."""
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "theirs").write_bytes(SECRET)
     mounts.mounted[str(tmp_path / "home")] = "nas:/home"
@@ -298,7 +298,7 @@ def test_a_share_that_was_mounted_by_others_is_not_ours(
     assert (tmp_path / "home" / "theirs").read_bytes() == SECRET
 
 
-def test_a_name_that_is_no_text_does_not_hide_the_others(driver, files, volume) -> None:
+def test_name_that_is_not_text_does_not_hide_other_files(driver, files, volume) -> None:
     (Path(os.fsdecode(os.fsencode(files) + b"/\xff\xfe"))).touch()
     (files / "two\nlines").touch()
     assert [disk.volume_id for disk in driver.disks()] == [volume.id]
@@ -306,10 +306,10 @@ def test_a_name_that_is_no_text_does_not_hide_the_others(driver, files, volume) 
 
 
 @pytest.mark.parametrize("number", [errno.ENOLCK, errno.EIO, errno.EOPNOTSUPP])
-def test_a_disk_of_which_nobody_can_tell_whether_it_is_open_is_left_alone(
+def test_disk_with_unknown_open_state_is_not_touched(
     driver, files, volume, monkeypatch, number
 ) -> None:
-    """The server's lock service is down, or there is none."""
+    """The server's lock service is down, or does not exist."""
 
     def refuse(*given: object) -> None:
         raise OSError(number, os.strerror(number))
@@ -335,10 +335,8 @@ def test_a_disk_of_which_nobody_can_tell_whether_it_is_open_is_left_alone(
     driver.delete(volume.id)
 
 
-def test_a_copy_whose_bytes_are_others_does_not_get_its_name(
-    driver, files, mounts, volume
-) -> None:
-    """Its server loses what it said it has written: the copy is read back."""
+def test_copy_with_wrong_bytes_is_not_renamed(driver, files, mounts, volume) -> None:
+    """The server loses bytes that it confirmed. The copy is read back."""
     (files / volume.name).write_bytes(os.urandom(SIZE))
     name = f"volume-{uuid.uuid4()}"
     lost: list[int] = []
@@ -361,7 +359,7 @@ def test_a_copy_whose_bytes_are_others_does_not_get_its_name(
     assert [path.name for path in files.iterdir()] == [volume.name]
 
 
-def test_a_snapshot_whose_file_became_shorter_is_lost(driver, files, volume) -> None:
+def test_snapshot_with_a_truncated_file_is_lost(driver, files, volume) -> None:
     snapshot = Snapshot(str(uuid.uuid4()), volume.id, SIZE)
     driver.create_snapshot(snapshot)
     Path(files / volume.name).write_bytes(b"new".ljust(SIZE, b"."))

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Shares that are lost, stale, read-only or silent, and pools of several."""
+"""Shares that are lost, stale, read-only or do not answer, and pools of several."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ Build = Callable[..., NfsVolumes]
 
 @contextmanager
 def silent(mounts: Directories, share: Share) -> Iterator[list[str]]:
-    """The share's server answers nobody until the end of the block."""
+    """The share's server does not answer until the end of the block."""
     again, waiting = threading.Event(), list[str]()
 
     def server(source: str) -> None:
@@ -58,7 +58,7 @@ def silent(mounts: Directories, share: Share) -> Iterator[list[str]]:
 
 @contextmanager
 def answering(mounts: Directories, number: int) -> Iterator[None]:
-    """Every server answers with that error."""
+    """Every server returns that error."""
 
     def server(source: str) -> None:
         raise OSError(number, os.strerror(number))
@@ -68,17 +68,17 @@ def answering(mounts: Directories, number: int) -> Iterator[None]:
     mounts.server = lambda source: None
 
 
-# mounting
+# mounts
 
 
-def test_a_share_is_mounted_where_its_name_says(driver, node, mounts, files) -> None:
+def test_share_is_mounted_at_its_mount_point(driver, node, mounts, files) -> None:
     assert node.commands == ["mkdir", "mount"]
     assert mounts.mounted == {str(files): ONE.source}
     driver.check()
     assert node.commands == ["mkdir", "mount"]
 
 
-def test_a_lost_mount_is_made_again_and_nothing_is_written_under_it(
+def test_lost_mount_is_mounted_again_and_nothing_is_written_below_it(
     driver, node, mounts, files
 ) -> None:
     mounts.mounted.clear()
@@ -97,14 +97,16 @@ def test_a_lost_mount_is_made_again_and_nothing_is_written_under_it(
     assert driver.create(new_volume(SIZE)).size == SIZE
 
 
-def test_what_else_is_mounted_there_is_left_alone(driver, node, mounts, files) -> None:
+def test_foreign_mount_at_the_mount_point_is_not_touched(
+    driver, node, mounts, files
+) -> None:
     mounts.mounted[str(files)] = "other:/srv"
     with pytest.raises(Misconfigured, match=r"nas:/srv/one: other:/srv is mounted at"):
         driver.check()
     assert mounts.mounted == {str(files): "other:/srv"}
 
 
-def test_what_mount_says_is_told(build, node) -> None:
+def test_error_has_the_message_of_mount(build, node) -> None:
     class Refusing(Node):
         def run(self, *argv: str, timeout: float = 60.0) -> str:
             if argv[0] == "mount":
@@ -118,26 +120,26 @@ def test_what_mount_says_is_told(build, node) -> None:
 
 
 @pytest.mark.parametrize(
-    ("number", "told", "remedy"),
+    ("number", "why", "remedy"),
     [
         (errno.EROFS, "is read-only", "read-write"),
         (errno.EACCES, "is denied", "no_root_squash"),
         (errno.EPERM, "is denied", "maps root to"),
     ],
 )
-def test_a_share_that_cannot_be_written_is_told(
-    driver, mounts, number, told, remedy
+def test_check_refuses_a_share_that_cannot_be_written(
+    driver, mounts, number, why, remedy
 ) -> None:
     with answering(mounts, number):
-        with pytest.raises(Misconfigured, match=told) as raised:
+        with pytest.raises(Misconfigured, match=why) as raised:
             driver.check()
         assert remedy in raised.value.remedy
-        with pytest.raises(Misconfigured, match=told):
+        with pytest.raises(Misconfigured, match=why):
             driver.create(new_volume(SIZE))
     driver.check()
 
 
-def test_a_stale_share_is_mounted_anew(driver, node, mounts, files) -> None:
+def test_stale_share_is_mounted_again(driver, node, mounts, files) -> None:
     found = mounts.mounted[str(files)]
 
     def server(source: str) -> None:
@@ -150,18 +152,18 @@ def test_a_stale_share_is_mounted_anew(driver, node, mounts, files) -> None:
     assert mounts.mounted == {str(files): found}
 
 
-def test_an_unmount_that_does_not_end_is_not_waited_for(
+def test_check_does_not_wait_for_an_unmount_that_hangs(
     driver, node, mounts, files
 ) -> None:
-    """Linux 6.12: nothing is mounted there, but the old server is still asked."""
+    """Linux 6.12: nothing is mounted any more, but umount still asks the server."""
     found = mounts.mounted[str(files)]
 
     class Waiting(Node):
         def run(self, *argv: str, timeout: float = 60.0) -> str:
-            said = super().run(*argv, timeout=timeout)
+            output = super().run(*argv, timeout=timeout)
             if argv[0] == "umount":
                 raise DeadlineExceeded(" ".join(argv), timeout)
-            return said
+            return output
 
     def server(source: str) -> None:
         if node.commands.count("umount") == 0:
@@ -173,7 +175,7 @@ def test_an_unmount_that_does_not_end_is_not_waited_for(
     assert mounts.mounted == {str(files): found}
 
 
-def test_a_stale_share_that_is_in_use_is_told(driver, node, mounts) -> None:
+def test_error_names_a_stale_share_that_is_in_use(driver, node, mounts) -> None:
     class Busy(Node):
         def run(self, *argv: str, timeout: float = 60.0) -> str:
             if argv[0] == "umount":
@@ -188,14 +190,14 @@ def test_a_stale_share_that_is_in_use_is_told(driver, node, mounts) -> None:
         driver.check()
 
 
-def test_a_check_leaves_no_file_behind(driver, files) -> None:
+def test_check_leaves_no_file_behind(driver, files) -> None:
     assert list(files.iterdir()) == []
 
 
 # full
 
 
-def test_a_full_share_is_closed_and_not_down(driver, mounts) -> None:
+def test_full_share_is_closed_but_available(driver, mounts) -> None:
     mounts.taken = mounts.total - MIB
     driver.check()
     assert "nearly full" in driver.capacity().closed
@@ -206,17 +208,17 @@ def test_a_full_share_is_closed_and_not_down(driver, mounts) -> None:
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
-def test_a_share_whose_quota_is_full_is_not_down(driver, mounts, number) -> None:
+def test_share_with_a_full_quota_is_available(driver, mounts, number) -> None:
     with answering(mounts, number):
         driver.check()
         with pytest.raises(NoSpace, match="nas:/srv/one"):
             driver.create(new_volume(SIZE))
 
 
-# a dead server
+# a server that does not answer
 
 
-def test_a_silent_server_is_told_within_the_deadline(build, mounts) -> None:
+def test_server_without_an_answer_fails_at_the_deadline(build, mounts) -> None:
     driver = build(nfs_timeout=0.3)
     driver.check()
     volume = new_volume(SIZE)
@@ -236,8 +238,8 @@ def test_a_silent_server_is_told_within_the_deadline(build, mounts) -> None:
     assert driver.disk(volume.id).size == SIZE
 
 
-def test_what_was_under_way_is_waited_for_by_the_next(build, mounts, node) -> None:
-    """A create that outlived its caller may still make the file: no second one."""
+def test_retry_waits_for_the_first_request(build, mounts, node) -> None:
+    """The first create may still create the file, so no second one starts."""
     driver, volume = build(nfs_timeout=0.3), new_volume(SIZE)
     driver.check()
     driver.disks()
@@ -251,7 +253,9 @@ def test_what_was_under_way_is_waited_for_by_the_next(build, mounts, node) -> No
     assert driver.create(volume).size == SIZE
 
 
-def test_so_many_wait_for_a_silent_server_and_no_more(driver, mounts, node) -> None:
+def test_number_of_requests_that_wait_for_a_server_is_limited(
+    driver, mounts, node
+) -> None:
     point = str(Path(driver.options["nfs_mount_point_base"]) / ONE.digest)
     with silent(mounts, ONE) as waiting:
         for _ in range(MAX_WAITING):
@@ -266,7 +270,7 @@ def test_so_many_wait_for_a_silent_server_and_no_more(driver, mounts, node) -> N
         assert len(waiting) == MAX_WAITING
 
 
-def test_a_copy_ends_at_its_deadline(driver, mounts, node, files) -> None:
+def test_copy_ends_at_its_deadline(driver, mounts, node, files) -> None:
     volume, second = new_volume(SIZE), new_volume(SIZE)
     Path(driver.create(volume).path).write_bytes(b"x" * SIZE)
     asked = {"name": second.name, "source": volume.name, "size": SIZE, "mode": "0600"}
@@ -287,7 +291,9 @@ def wait_until(ready: Callable[[], bool]) -> None:
 # several shares
 
 
-def test_a_volume_goes_where_most_room_is(build: Build, tmp_path: Path) -> None:
+def test_volume_is_created_on_the_share_with_most_space(
+    build: Build, tmp_path: Path
+) -> None:
     driver = build(ONE, TWO, nfs_sparsed_volumes=False)
     driver.check()
     for _ in range(4):
@@ -299,7 +305,7 @@ def test_a_volume_goes_where_most_room_is(build: Build, tmp_path: Path) -> None:
     assert capacity.free == capacity.total - 4 * SIZE
 
 
-def test_trouble_of_a_share_is_not_felt_by_volumes_of_another(build, mounts) -> None:
+def test_failing_share_does_not_affect_volumes_of_another(build, mounts) -> None:
     driver = build(ONE, TWO, nfs_timeout=0.3, nfs_sparsed_volumes=False)
     driver.check()
     volumes = [new_volume(SIZE), new_volume(SIZE)]
@@ -314,7 +320,9 @@ def test_trouble_of_a_share_is_not_felt_by_volumes_of_another(build, mounts) -> 
             with pytest.raises(DeadlineExceeded):
                 each.delete(where[ONE.digest].id)
             with pytest.raises(DriverError):
-                each.disk(new_volume(SIZE).id)  # nobody knows that it is not there
+                each.disk(
+                    new_volume(SIZE).id
+                )  # unknown: the share that fails may have it
         with pytest.raises(Misconfigured, match="nas:/srv/one did not answer"):
             driver.check()
         driver.delete(where[TWO.digest].id)
@@ -322,7 +330,7 @@ def test_trouble_of_a_share_is_not_felt_by_volumes_of_another(build, mounts) -> 
         driver.disk(new_volume(SIZE).id)
 
 
-def test_what_was_begun_on_another_share_is_removed(
+def test_incomplete_file_on_another_share_is_removed(
     build: Build, tmp_path: Path, mounts: Directories
 ) -> None:
     driver, volume = build(ONE, TWO), new_volume(SIZE)
@@ -340,7 +348,7 @@ def test_what_was_begun_on_another_share_is_removed(
 
 
 def test_capacity_and_attach_cost_the_same_with_more_volumes(driver, node) -> None:
-    def asked(call: Callable[[], object]) -> list[str]:
+    def requests(call: Callable[[], object]) -> list[str]:
         node.verbs.clear()
         call()
         return list(node.verbs)
@@ -348,11 +356,11 @@ def test_capacity_and_attach_cost_the_same_with_more_volumes(driver, node) -> No
     volumes = [new_volume(MIB)]
     driver.create(volumes[0])
     driver.capacity()
-    before = asked(driver.capacity), asked(lambda: driver.disk(volumes[0].id))
+    before = requests(driver.capacity), requests(lambda: driver.disk(volumes[0].id))
     for _ in range(20):
         volumes.append(new_volume(MIB))
         driver.create(volumes[-1])
-    after = asked(driver.capacity), asked(lambda: driver.disk(volumes[7].id))
+    after = requests(driver.capacity), requests(lambda: driver.disk(volumes[7].id))
     assert before == after == (["share.room"], ["share.find"])
     assert driver.capacity().provisioned == 21 * MIB
     driver.delete(volumes[3].id)
@@ -360,7 +368,7 @@ def test_capacity_and_attach_cost_the_same_with_more_volumes(driver, node) -> No
     assert driver.capacity().provisioned == 21 * MIB
 
 
-def test_what_somebody_removed_is_noticed_by_the_next_listing(driver, files) -> None:
+def test_listing_notices_a_file_that_was_removed(driver, files) -> None:
     volume = new_volume(SIZE)
     driver.create(volume)
     (files / volume.name).unlink()
@@ -368,7 +376,7 @@ def test_what_somebody_removed_is_noticed_by_the_next_listing(driver, files) -> 
     assert driver.capacity().provisioned == 0
 
 
-def test_only_lio_shows_a_growing_disk_to_its_hosts(build) -> None:
+def test_only_lio_shows_hosts_the_new_size(build) -> None:
     assert build().abilities.extends_open
     assert LioTarget.ABILITIES.shows_growth
     assert not NfsTarget.ABILITIES.shows_growth

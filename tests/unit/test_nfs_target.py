@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""``target_driver = nfs``: what hosts are told, and what is refused for no fence."""
+"""``target_driver = nfs``: connection_info, and refusals because it cannot fence."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def connector(mode: Mode, host: str = "host1") -> Connector:
 
 @pytest.fixture
 def target() -> NfsTarget:
-    """It needs nothing of root: hosts do all by themselves."""
+    """It never calls the root helper: hosts mount the share themselves."""
     named = {"nas_host": SHARE.host, "nas_share_path": SHARE.path}
     options = defaults(NfsTarget, **named, nas_mount_options=SHARE.options)
     made = NfsTarget("nfs", options, NoRoot())
@@ -41,7 +41,7 @@ def target() -> NfsTarget:
     return made
 
 
-def test_a_host_is_told_where_the_file_is(target: NfsTarget) -> None:
+def test_connection_info_names_share_and_file(target: NfsTarget) -> None:
     host = connector(Mode.RW)
     assert target.apply(Export(VOLUME.id, DISK, (host,)), {host.initiator}) == ()
     assert target.connection_info(VOLUME, host) == {
@@ -55,15 +55,17 @@ def test_a_host_is_told_where_the_file_is(target: NfsTarget) -> None:
     }
 
 
-def test_the_format_is_not_taken_from_the_file(target: NfsTarget) -> None:
-    """A host that guesses would believe a header that a guest has written."""
+def test_format_is_always_raw(target: NfsTarget) -> None:
+    """A host that detects the format would trust a header that a guest wrote."""
     host = connector(Mode.RW)
     target.apply(Export(VOLUME.id, DISK, (host,)))
     assert target.connection_info(VOLUME, host)["format"] == "raw"
 
 
 @pytest.mark.parametrize("only", [None, {"iqn.1994-05.com.example:host2"}])
-def test_read_only_is_refused_and_never_made_more(target: NfsTarget, only) -> None:
+def test_read_only_is_refused_and_not_granted_as_read_write(
+    target: NfsTarget, only
+) -> None:
     hosts = (connector(Mode.RW), connector(Mode.RO, "host2"))
     with pytest.raises(Unsupported, match=r"ro for .*host2 by NFS") as raised:
         target.apply(Export(VOLUME.id, DISK, hosts), only)
@@ -72,8 +74,8 @@ def test_read_only_is_refused_and_never_made_more(target: NfsTarget, only) -> No
         target.connection_info(VOLUME, hosts[1])
 
 
-def test_nothing_is_live_so_nothing_is_ever_fenced(target: NfsTarget) -> None:
-    """What it cannot promise it does not report either."""
+def test_apply_and_remove_change_nothing(target: NfsTarget) -> None:
+    """It cannot fence, so it reports no change and no live export."""
     hosts = (connector(Mode.RW), connector(Mode.RW, "host2"))
     assert target.apply(Export(VOLUME.id, DISK, hosts)) == ()
     assert target.observe() == ()
@@ -84,12 +86,12 @@ def test_nothing_is_live_so_nothing_is_ever_fenced(target: NfsTarget) -> None:
     assert target.PROTOCOL == "NFS"
 
 
-def test_a_disk_of_no_share_is_refused(target: NfsTarget) -> None:
+def test_disk_that_is_not_on_a_share_is_refused(target: NfsTarget) -> None:
     stray = dataclasses.replace(DISK, path=f"/dev/lunshare/{VOLUME.name}")
-    with pytest.raises(TargetFailed, match="is on no share of nfs"):
+    with pytest.raises(TargetFailed, match="is not on a share of nfs"):
         target.apply(Export(VOLUME.id, stray, (connector(Mode.RW),)))
 
 
-def test_shares_that_are_not_well_described_are_told() -> None:
+def test_check_refuses_a_backend_without_shares() -> None:
     with pytest.raises(Misconfigured, match="no NFS share"):
         NfsTarget("nfs", defaults(NfsTarget), NoRoot()).check()

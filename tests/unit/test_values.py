@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Values are right from birth, or are refused."""
+"""Values are checked when they are created."""
 
 import pytest
 
@@ -33,11 +33,11 @@ IQN = "iqn.1994-05.com.example:host1"
         IQN + "a" * (223 - len(IQN)),
     ],
 )
-def test_iscsi_names_are_taken(name):
+def test_iscsi_names_are_accepted(name):
     assert iscsi_name(name) == name
 
 
-def test_iscsi_names_are_kept_in_lower_case():
+def test_iscsi_names_become_lower_case():
     assert iscsi_name(IQN.upper()) == IQN
     assert Connector(IQN.upper(), Mode.RO).initiator == IQN
 
@@ -84,17 +84,17 @@ def test_other_names_are_refused(name):
         UUID + "\n",
     ],
 )
-def test_only_a_canonical_uuid_names_a_volume(text):
+def test_volume_id_must_be_a_canonical_uuid(text):
     for refuse in (volume_uuid, lambda t: Volume(t, 1), Export):
         with pytest.raises(InvalidValue, match="canonical"):
             refuse(text)
 
 
-def test_a_volumes_name_is_derived_from_its_id():
+def test_volume_name_is_derived_from_its_id():
     assert Volume(UUID, 1).name == f"volume-{UUID}"
 
 
-def test_hosts_need_a_disk_and_closing_needs_none():
+def test_export_needs_a_disk_only_with_hosts():
     connectors = (Connector(IQN, Mode.RW),)
     with pytest.raises(InvalidValue, match="disk"):
         Export(UUID, None, connectors)
@@ -102,7 +102,7 @@ def test_hosts_need_a_disk_and_closing_needs_none():
     assert Export(UUID).connectors == ()
 
 
-def test_a_password_never_prints():
+def test_password_is_not_in_repr_or_str():
     auth = Auth("user", "hidden-word")
     connector = Connector(IQN, Mode.RW, auth=auth)
     export = Export(UUID, Disk(UUID, "/dev/x", 1), (connector,))
@@ -118,7 +118,7 @@ def test_a_password_never_prints():
         ("2001:0db8:0::1", 3260, "[2001:db8::1]:3260"),
     ],
 )
-def test_portals_print_as_hosts_write_them(address, port, text):
+def test_portal_prints_as_address_and_port(address, port, text):
     assert str(Portal(address, port)) == text
 
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""What LioTarget tells a host, and what it takes for options. No I/O."""
+"""LioTarget: connection_info, requests to the helper, and options. No I/O."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ IQN = f"iqn.2026-11.io.lunshare:{VOLUME.name}"
 HOST = Connector("iqn.1994-05.com.example:h1", Mode.RO, "a", Auth("user", "secret"))
 
 
-class Told(Root):
-    """What the helper was asked."""
+class RecordingRoot(Root):
+    """Records the requests to the helper."""
 
     def __init__(self) -> None:
         self.asked: list[dict[str, Any]] = []
@@ -33,7 +33,7 @@ class Told(Root):
 
 
 class NoRoot(Root):
-    """A door that must stay shut."""
+    """A root helper that must not be called."""
 
     def run(self, *argv: str, timeout: float = 60.0) -> str:
         raise AssertionError(argv)
@@ -47,7 +47,7 @@ def driver(**changed: Any) -> LioTarget:
     return LioTarget("lvm", options, NoRoot())
 
 
-def test_one_portal() -> None:
+def test_connection_info_with_one_portal() -> None:
     assert driver(target_ip_address="192.0.2.1").connection_info(VOLUME, HOST) == {
         "driver_volume_type": "iscsi",
         "target_discovered": False,
@@ -61,20 +61,20 @@ def test_one_portal() -> None:
     }
 
 
-def test_several_portals_are_told_in_parallel_lists() -> None:
-    told = driver(
+def test_connection_info_with_several_portals_has_lists() -> None:
+    info = driver(
         target_ip_address="2001:db8::1",
         target_secondary_ip_addresses=["192.0.2.1"],
         target_port=3261,
     ).connection_info(VOLUME, HOST)
-    assert told["target_portal"] == "[2001:db8::1]:3261"
-    assert told["target_portals"] == ["[2001:db8::1]:3261", "192.0.2.1:3261"]
-    assert told["target_iqns"] == [IQN, IQN]
-    assert told["target_luns"] == [0, 0]
+    assert info["target_portal"] == "[2001:db8::1]:3261"
+    assert info["target_portals"] == ["[2001:db8::1]:3261", "192.0.2.1:3261"]
+    assert info["target_iqns"] == [IQN, IQN]
+    assert info["target_luns"] == [0, 0]
 
 
-def test_only_the_hosts_that_are_asked_about_are_sent() -> None:
-    root = Told()
+def test_apply_sends_only_the_hosts_in_only() -> None:
+    root = RecordingRoot()
     options = {each.dest: each.default for each in LioTarget.OPTIONS}
     names = [f"iqn.1994-05.com.example:h{number}" for number in range(1000)]
     hosts = tuple(Connector(name, Mode.RW) for name in names)
@@ -88,7 +88,7 @@ def test_only_the_hosts_that_are_asked_about_are_sent() -> None:
 
 
 @pytest.mark.parametrize("use_chap_auth", [True, False])
-def test_credentials_are_told_only_if_they_are_asked_for(use_chap_auth: bool) -> None:
+def test_connection_info_has_credentials_only_with_chap(use_chap_auth: bool) -> None:
     made = driver(use_chap_auth=use_chap_auth)
     plain = Connector(HOST.initiator, Mode.RW)
     assert ("auth_password" in made.connection_info(VOLUME, HOST)) == use_chap_auth
@@ -104,6 +104,6 @@ def test_credentials_are_told_only_if_they_are_asked_for(use_chap_auth: bool) ->
         {"target_prefix": "iqn.2026-11.io.lunshare/"},
     ],
 )
-def test_an_option_that_cannot_be_is_told_by_name(changed: dict[str, Any]) -> None:
+def test_invalid_option_is_refused(changed: dict[str, Any]) -> None:
     with pytest.raises(InvalidValue):
         driver(**changed)

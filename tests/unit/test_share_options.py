@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""NFS shares as operators write them: what is taken, and what is told of the rest."""
+"""NFS shares as operators write them: valid lines, and errors for the others."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def read(file: Path, *lines: str) -> tuple[Share, ...]:
         ("nas:/a\t-o\tsec=krb5p", Share("nas", "/a", "sec=krb5p")),
     ],
 )
-def test_a_line_is_a_share(file: Path, line: str, share: Share) -> None:
+def test_line_is_parsed_as_a_share(file: Path, line: str, share: Share) -> None:
     assert read(file, "# our filers", "", line) == (share,)
 
 
@@ -59,10 +59,10 @@ def test_a_line_is_a_share(file: Path, line: str, share: Share) -> None:
         ("nas:/srv//a", "path"),
         (r"nas:/srv\012x", "path"),
         ("nas:/s\N{LATIN SMALL LETTER E WITH ACUTE}", "path"),
-        ("nas:/srv vers=4.2", "is no share"),
-        ("nas:/with blank", "is no share"),
-        ("nas:/srv -o", "is no share"),
-        ("nas:/srv -o vers=4.2 hard", "is no share"),
+        ("nas:/srv vers=4.2", "is not a share"),
+        ("nas:/with blank", "is not a share"),
+        ("nas:/srv -o", "is not a share"),
+        ("nas:/srv -o vers=4.2 hard", "is not a share"),
         ("nas:/srv -o vers=4.2,,hard", "mount option ''"),
         ("nas:/srv -o suid", "mount option 'suid'"),
         ("nas:/srv -o bind", "mount option 'bind'"),
@@ -75,36 +75,36 @@ def test_a_line_is_a_share(file: Path, line: str, share: Share) -> None:
         ("nas:/srv -o local_lock=flock", "hides from this node"),
     ],
 )
-def test_a_bad_line_is_told_with_its_number(file: Path, line: str, why: str) -> None:
+def test_error_names_the_number_of_a_bad_line(file: Path, line: str, why: str) -> None:
     with pytest.raises(Misconfigured) as raised:
-        read(file, "# ours", "nas:/first", line)
+        read(file, "# comment", "nas:/first", line)
     assert str(raised.value).startswith(f"nfs_shares_config {file}, line 3: ")
     assert why in raised.value.what
     assert raised.value.remedy
 
 
-def test_a_share_that_is_there_twice_is_refused(file: Path) -> None:
-    with pytest.raises(Misconfigured, match="line 2: nas:/a is there already"):
+def test_share_that_is_listed_twice_is_refused(file: Path) -> None:
+    with pytest.raises(Misconfigured, match="line 2: nas:/a is listed twice"):
         read(file, "nas:/a", "nas:/a/ -o hard")
 
 
-def test_a_file_without_shares_is_refused(file: Path) -> None:
+def test_file_without_shares_is_refused(file: Path) -> None:
     with pytest.raises(Misconfigured, match="names no share"):
         read(file, "# none yet")
 
 
-def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_error_names_a_missing_file(tmp_path: Path) -> None:
     with pytest.raises(Misconfigured, match=r"nfs_shares_config .*: No such file"):
         configured(options(nfs_shares_config=str(tmp_path / "none")))
 
 
-def test_a_file_that_is_no_text_is_named(file: Path) -> None:
+def test_error_names_a_file_that_is_not_text(file: Path) -> None:
     file.write_bytes(b"\xff\xfe")
-    with pytest.raises(Misconfigured, match="it is no text"):
+    with pytest.raises(Misconfigured, match="it is not a text file"):
         configured(options(nfs_shares_config=str(file)))
 
 
-def test_a_share_from_three_options() -> None:
+def test_share_from_three_options() -> None:
     given = {"nas_host": "2001:db8::1", "nas_share_path": "/with blank"}
     wanted = Share("[2001:db8::1]", "/with blank", "vers=4.2,hard")
     for mount in ("vers=4.2,hard", "-o vers=4.2,hard"):
@@ -121,11 +121,13 @@ def test_a_share_from_three_options() -> None:
         ({"nas_host": "n", "nas_share_path": "/", "nas_mount_options": "ro"}, "'ro'"),
     ],
 )
-def test_options_that_name_no_share_are_told(given: dict[str, Any], why: str) -> None:
+def test_options_that_name_no_share_are_refused(
+    given: dict[str, Any], why: str
+) -> None:
     with pytest.raises(Misconfigured, match=why):
         configured(options(**given))
 
 
-def test_a_share_keeps_its_place_when_its_options_change() -> None:
+def test_mount_point_does_not_depend_on_mount_options() -> None:
     one, two = Share("nas", "/a", "vers=4.1"), Share("nas", "/a", "vers=4.2")
     assert one.point("/mnt/") == two.point("/mnt") != Share("nas", "/b").point("/mnt")
