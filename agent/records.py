@@ -20,6 +20,9 @@ from lunshare.agent.states import (
     volume_status,
 )
 
+# One type for the mode of an attachment, from the API to the driver.
+from lunshare.drivers.values import Mode as Mode  # noqa: PLC0414
+
 
 @dataclass(frozen=True, slots=True)
 class RequestContext:
@@ -45,7 +48,7 @@ class Attachment:
     id: str
     volume_id: str
     status: AttachStatus
-    mode: str | None = None
+    mode: Mode | None = None
     instance_uuid: str | None = None
     attached_host: str | None = None
     mountpoint: str | None = None
@@ -205,13 +208,28 @@ class ForeignDisk:
 
 
 @dataclass(frozen=True, slots=True)
+class HostConnector:
+    """A checked connector: which host attaches, by which initiator name.
+
+    ``mode`` is None where the host does not name one. ``sent`` is the connector as
+    the client sent it. It is stored with the attachment.
+    """
+
+    initiator: str
+    host: str
+    mountpoint: str
+    mode: Mode | None
+    sent: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
 class NewAttachment:
     """A checked request for an attachment; with a connector it is opened at once."""
 
     volume_id: str
     instance_uuid: str | None = None
-    mode: str | None = None
-    connector: Mapping[str, Any] | None = None
+    mode: Mode | None = None
+    connector: HostConnector | None = None
 
 
 @dataclass(frozen=True, slots=True)

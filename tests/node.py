@@ -14,12 +14,15 @@ from lunshare.agent.assemble import Assembly, assemble
 from lunshare.agent.main import configure
 from lunshare.agent.records import (
     Attachment,
+    HostConnector,
+    Mode,
     NewAttachment,
     NewVolume,
     Page,
     RequestContext,
     Volume,
 )
+from lunshare.agent.service.attachments import connectors
 from lunshare.drivers.errors import TargetFailed
 from lunshare.drivers.fake_storage import Failures
 from lunshare.drivers.targets.fake import FakeTarget
@@ -105,13 +108,19 @@ def connector(name: str, **more: object) -> dict[str, object]:
     return {"initiator": initiator(name), "host": name, "ip": "127.0.0.1", **more}
 
 
+def host_connector(name: str, **more: object) -> HostConnector:
+    """What the API makes of it."""
+    return connectors.parse(connector(name, **more))
+
+
 def initiator(name: str) -> str:
     """The initiator name of that host."""
     return f"iqn.1994-05.com.example:{name}"
 
 
 def attach(node: Node, volume: Volume, host: str, mode: str | None = None):
-    new = NewAttachment(volume.id, mode=mode, connector=connector(host))
+    asked = Mode(mode) if mode else None
+    new = NewAttachment(volume.id, mode=asked, connector=host_connector(host))
     return node.services.attachments.create(CTX, new)
 
 

@@ -17,10 +17,11 @@ import sqlalchemy as sa
 from lunshare.agent.db import paging
 from lunshare.agent.db.engine import now
 from lunshare.agent.db.schema import VOLUME_ATTACHMENT, VOLUMES
-from lunshare.agent.records import Attachment, Page
+from lunshare.agent.records import Attachment, Mode, Page
 from lunshare.agent.states import POSSIBLE, WANTED, AttachStatus, attachment_may_change
 
 _A = VOLUME_ATTACHMENT.c
+_MODES: Mapping[str | None, Mode | None] = {None: None, "ro": Mode.RO, "rw": Mode.RW}
 _HERE = _A.deleted == sa.false()
 
 #: What ``brief`` makes a record of, in the order of its fields. A volume shows
@@ -280,7 +281,7 @@ def _columns(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def brief(row: Any) -> Attachment:
     """The record of a row of the columns BRIEF."""
-    return Attachment(row[0], row[1], AttachStatus(row[2]), *row[3:])
+    return Attachment(row[0], row[1], AttachStatus(row[2]), _MODES[row[3]], *row[4:])
 
 
 def _record(row: Any) -> Attachment:
@@ -288,7 +289,7 @@ def _record(row: Any) -> Attachment:
         id=row.id,
         volume_id=row.volume_id,
         status=AttachStatus(row.attach_status),
-        mode=row.attach_mode,
+        mode=_MODES[row.attach_mode],
         instance_uuid=row.instance_uuid,
         attached_host=row.attached_host,
         mountpoint=row.mountpoint,

@@ -11,7 +11,14 @@ from typing import Any
 import pytest
 
 from lunshare.agent.api import views
-from lunshare.agent.records import Attachment, Pool, ServiceState, Volume, VolumeType
+from lunshare.agent.records import (
+    Attachment,
+    Mode,
+    Pool,
+    ServiceState,
+    Volume,
+    VolumeType,
+)
 from lunshare.agent.states import AttachStatus, VolumeStatus
 
 MOMENT = datetime(2026, 11, 20, 23, 49, 42)
@@ -21,7 +28,7 @@ ATTACHED = Attachment(
     id="a1",
     volume_id=ID,
     status=AttachStatus.ATTACHED,
-    mode="ro",
+    mode=Mode.RO,
     instance_uuid="i1",
     attached_host="h1",
     mountpoint="/dev/vdb",

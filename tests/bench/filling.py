@@ -15,7 +15,7 @@ from pathlib import Path
 
 from lunshare.agent.db import attachments, volumes
 from lunshare.agent.db.engine import Database, now
-from lunshare.agent.records import Attachment, Volume
+from lunshare.agent.records import Attachment, Mode, Volume
 from lunshare.agent.states import AttachStatus, VolumeStatus
 
 _HOSTS = 3
@@ -72,7 +72,7 @@ def _attached(volume_id: str, host: str, moment: datetime) -> Attachment:
         id=str(uuid.uuid4()),
         volume_id=volume_id,
         status=AttachStatus.ATTACHED,
-        mode="ro",
+        mode=Mode.RO,
         instance_uuid=str(uuid.uuid4()),
         attached_host=host,
         mountpoint="/dev/vdb",

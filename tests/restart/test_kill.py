@@ -18,6 +18,7 @@ import sqlalchemy as sa
 from lunshare.agent.errors import Exhausted, Invalid
 from lunshare.agent.records import (
     ManageRequest,
+    Mode,
     NewAttachment,
     NewSnapshot,
     NewVolume,
@@ -29,7 +30,7 @@ from lunshare.agent.states import AttachStatus, SnapshotStatus, VolumeStatus
 from lunshare.drivers import fake_storage
 from lunshare.drivers.errors import NoSpace
 from lunshare.drivers.values import GIB
-from tests.node import CTX, Node, connector, initiator
+from tests.node import CTX, Node, host_connector, initiator
 
 MANY = Page(None, 1000)
 WIPES = "fake_wipe = true\nwipe_step = 256\nwipe_rate = 0"
@@ -51,7 +52,7 @@ class Scene:
         self.reader = take(CTX, _attach(self.volume.id, "reader", "ro")).id
         for attachment in (self.writer, self.reader):
             node.services.attachments.complete(CTX, attachment)
-        self.reserved = take(CTX, NewAttachment(self.volume.id, mode="rw")).id
+        self.reserved = take(CTX, NewAttachment(self.volume.id, mode=Mode.RW)).id
         self.lonely = node.plain_volume()
         self.only = take(CTX, _attach(self.lonely.id, "lonely", "rw")).id
         self.idle = node.plain_volume()
@@ -68,7 +69,7 @@ class Scene:
 
 
 def _attach(volume_id: str, host: str, mode: str) -> NewAttachment:
-    return NewAttachment(volume_id, mode=mode, connector=connector(host))
+    return NewAttachment(volume_id, mode=Mode(mode), connector=host_connector(host))
 
 
 def _migrate(node: Node, scene: Scene) -> None:
@@ -184,10 +185,10 @@ OPERATIONS: dict[str, Operation] = {
         CTX, _attach(s.idle.id, "first", "rw")
     ),
     "connect": lambda n, s: n.services.attachments.connect(
-        CTX, s.reserved, connector("third")
+        CTX, s.reserved, host_connector("third")
     ),
     "other connector": lambda n, s: n.services.attachments.connect(
-        CTX, s.reader, connector("fourth")
+        CTX, s.reader, host_connector("fourth")
     ),
     "complete": lambda n, s: n.services.attachments.complete(CTX, s.only),
     "detach": lambda n, s: n.services.attachments.delete(CTX, s.reader),
@@ -343,7 +344,7 @@ def test_an_attach_that_was_never_answered_can_be_asked_for_again(
     def new(volume_id: str) -> NewAttachment:
         if connects:
             return _attach(volume_id, "first", "rw")
-        return NewAttachment(volume_id, mode="rw")
+        return NewAttachment(volume_id, mode=Mode.RW)
 
     steps = 1
     while _asked_again(tmp_path / str(steps), new, steps):

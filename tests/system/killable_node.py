@@ -29,12 +29,14 @@ from lunshare.agent.assemble import Assembly, assemble
 from lunshare.agent.main import configure, sole_owner
 from lunshare.agent.records import (
     Attachment,
+    Mode,
     NewAttachment,
     NewVolume,
     Page,
     RequestContext,
     Volume,
 )
+from lunshare.agent.service.attachments import connectors
 from lunshare.drivers.helper_client import Helper
 from lunshare.drivers.protocol import frames
 from tests.system.hosts import Host
@@ -116,7 +118,8 @@ class Scene:
 
     def connect(self, row: Attachment, host: str) -> None:
         """Set the host of an attachment."""
-        self.attachments.connect(CTX, row.id, Host(host).connector)
+        connector = connectors.parse(Host(host).connector)
+        self.attachments.connect(CTX, row.id, connector)
 
     def detach(self, row: Attachment) -> None:
         """Delete an attachment."""
@@ -124,8 +127,9 @@ class Scene:
 
     def attach(self, volume: str, host: str | None, mode: str) -> Attachment:
         """A new attachment."""
-        connector = Host(host).connector if host else None
-        new = NewAttachment(self.volume(volume).id, mode=mode, connector=connector)
+        connector = connectors.parse(Host(host).connector) if host else None
+        volume_id = self.volume(volume).id
+        new = NewAttachment(volume_id, mode=Mode(mode), connector=connector)
         return self.attachments.create(CTX, new)
 
     def restore(self) -> None:

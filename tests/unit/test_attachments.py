@@ -18,12 +18,22 @@ from lunshare.agent.errors import (
     Invalid,
     NotFound,
 )
-from lunshare.agent.records import Attachment, NewAttachment, Volume
+from lunshare.agent.records import Attachment, Mode, NewAttachment, Volume
+from lunshare.agent.service.attachments import connectors
 from lunshare.agent.states import AttachStatus, VolumeStatus
 from lunshare.drivers import fake_storage
 from lunshare.drivers.errors import DeadlineExceeded, TargetFailed
 from lunshare.drivers.values import Auth
-from tests.node import CTX, Node, attach, connector, failing_once, initiator, rows
+from tests.node import (
+    CTX,
+    Node,
+    attach,
+    connector,
+    failing_once,
+    host_connector,
+    initiator,
+    rows,
+)
 
 HOSTS = 24
 
@@ -77,11 +87,13 @@ def test_a_shared_volume_takes_many_hosts_at_once_each_in_its_mode(
 def test_the_mode_is_the_attachments_else_the_connectors_else_rw(node: Node) -> None:
     volume = node.shared_volume()
     take = node.services.attachments.create
-    said = connector("a", mode="ro")
+    said = host_connector("a", mode="ro")
     assert attach(node, volume, "default").mode == "rw"
     assert take(CTX, NewAttachment(volume.id, connector=said)).mode == "ro"
-    said = connector("b", mode="ro")
-    assert take(CTX, NewAttachment(volume.id, mode="rw", connector=said)).mode == "rw"
+    said = host_connector("b", mode="ro")
+    assert (
+        take(CTX, NewAttachment(volume.id, mode=Mode.RW, connector=said)).mode == "rw"
+    )
 
 
 @pytest.mark.parametrize(
@@ -103,7 +115,9 @@ def test_a_bad_connector_is_refused_and_reserves_nothing(
 ) -> None:
     volume = node.plain_volume()
     with pytest.raises(Invalid, match=said):
-        node.services.attachments.create(CTX, NewAttachment(volume.id, connector=wrong))
+        node.services.attachments.create(
+            CTX, NewAttachment(volume.id, connector=connectors.parse(wrong))
+        )
     assert rows(node) == []
 
 
@@ -153,7 +167,7 @@ def test_the_same_connector_again_changes_nothing(node: Node) -> None:
     session = login(node, row)
     passed: list[str] = []
     node.target().failures.watch(passed.append)
-    again = node.services.attachments.connect(CTX, row.id, connector("a"))
+    again = node.services.attachments.connect(CTX, row.id, host_connector("a"))
     assert again.connection_info == row.connection_info
     assert again.status is AttachStatus.ATTACHED
     assert passed == []
@@ -164,7 +178,7 @@ def test_another_connector_takes_the_place_of_the_first(node: Node) -> None:
     volume = node.shared_volume()
     row = attach(node, volume, "a")
     session = login(node, row)
-    moved = node.services.attachments.connect(CTX, row.id, connector("b"))
+    moved = node.services.attachments.connect(CTX, row.id, host_connector("b"))
     assert node.live(volume.id) == {initiator("b"): "rw"}
     assert not session.alive
     assert moved.attached_host == "b"
@@ -176,7 +190,7 @@ def test_of_the_old_connector_only_what_nobody_else_wants_is_closed(node: Node) 
     volume = node.shared_volume()
     keeps, moves = attach(node, volume, "a"), attach(node, volume, "a")
     session = login(node, keeps)
-    node.services.attachments.connect(CTX, moves.id, connector("b"))
+    node.services.attachments.connect(CTX, moves.id, host_connector("b"))
     assert session.alive
     assert node.live(volume.id) == {initiator("a"): "rw", initiator("b"): "rw"}
 
@@ -203,11 +217,11 @@ def test_a_failed_connect_can_be_tried_again(node: Node) -> None:
         failing_once(node.target().failures, "apply.born"),
         pytest.raises(BackendFailed),
     ):
-        node.services.attachments.connect(CTX, row.id, connector("a"))
+        node.services.attachments.connect(CTX, row.id, host_connector("a"))
     failed = node.services.attachments.get(CTX, row.id)
     assert failed.status is AttachStatus.ERROR_ATTACHING
     assert node.live(volume.id) == {}
-    again = node.services.attachments.connect(CTX, row.id, connector("a"))
+    again = node.services.attachments.connect(CTX, row.id, host_connector("a"))
     assert again.status is AttachStatus.ATTACHING
     assert node.live(volume.id) == {initiator("a"): "rw"}
 
@@ -331,10 +345,10 @@ def _until_refused(node: Node, volume: Volume) -> BackendUnavailable:
 def test_one_instance_may_come_a_second_time_for_its_live_migration(node: Node) -> None:
     volume, instance = node.plain_volume(), "6f2d5ac8-bbd8-4a8b-a1f1-b67e37d0b4d1"
     take = node.services.attachments.create
-    take(CTX, NewAttachment(volume.id, instance, connector=connector("source")))
-    take(CTX, NewAttachment(volume.id, instance, connector=connector("target")))
+    take(CTX, NewAttachment(volume.id, instance, connector=host_connector("source")))
+    take(CTX, NewAttachment(volume.id, instance, connector=host_connector("target")))
     with pytest.raises(Invalid):
-        take(CTX, NewAttachment(volume.id, connector=connector("other")))
+        take(CTX, NewAttachment(volume.id, connector=host_connector("other")))
     assert set(node.live(volume.id)) == {initiator("source"), initiator("target")}
 
 

@@ -12,7 +12,7 @@ from lunshare.agent.errors import BackendFailed, Invalid
 from lunshare.agent.records import NewAttachment
 from lunshare.drivers import fake_storage
 from lunshare.drivers.errors import TargetFailed
-from tests.node import CTX, Node, attach, connector, failing_once, initiator, rows
+from tests.node import CTX, Node, attach, failing_once, host_connector, initiator, rows
 
 REFUSED = TargetFailed("v", "because of the test")
 
@@ -33,7 +33,7 @@ def test_an_old_connector_that_stays_open_is_not_forgotten(node: Node) -> None:
         failing_once(node.target().failures, "apply.before"),
         pytest.raises(BackendFailed),
     ):
-        node.services.attachments.connect(CTX, row.id, connector("b"))
+        node.services.attachments.connect(CTX, row.id, host_connector("b"))
     node.services.attachments.delete(CTX, row.id)
     assert node.live(volume.id) == {initiator("other"): "rw"}
 
@@ -46,9 +46,9 @@ def test_a_swap_that_failed_can_be_tried_again_with_a_third(node: Node) -> None:
         node.target().failures.fail("apply.before", REFUSED),
         pytest.raises(BackendFailed),
     ):
-        node.services.attachments.connect(CTX, row.id, connector("b"))
+        node.services.attachments.connect(CTX, row.id, host_connector("b"))
     assert node.live(volume.id) == {initiator("other"): "rw", initiator("a"): "rw"}
-    node.services.attachments.connect(CTX, row.id, connector("c"))
+    node.services.attachments.connect(CTX, row.id, host_connector("c"))
     assert node.live(volume.id) == {initiator("other"): "rw", initiator("c"): "rw"}
 
 
@@ -60,7 +60,7 @@ def test_a_swap_whose_undo_failed_is_closed_by_the_next_reconcile(node: Node) ->
         node.target().failures.fail("apply.before", REFUSED),
         pytest.raises(BackendFailed),
     ):
-        node.services.attachments.connect(CTX, row.id, connector("b"))
+        node.services.attachments.connect(CTX, row.id, host_connector("b"))
     assert node.services.attachments.get(CTX, row.id).leaving == initiator("a")
     node.assembly.reconcile.run()
     assert node.live(volume.id) == {initiator("other"): "rw"}
@@ -76,8 +76,8 @@ def test_a_plain_volume_given_to_another_after_a_failure_is_not_taken_back(
         failing_once(node.target().failures, "apply.born"),
         pytest.raises(BackendFailed),
     ):
-        node.services.attachments.connect(CTX, row.id, connector("a"))
+        node.services.attachments.connect(CTX, row.id, host_connector("a"))
     attach(node, volume, "b")
     with pytest.raises(Invalid, match="takes one attachment only"):
-        node.services.attachments.connect(CTX, row.id, connector("a"))
+        node.services.attachments.connect(CTX, row.id, host_connector("a"))
     assert node.live(volume.id) == {initiator("b"): "rw"}

@@ -19,12 +19,19 @@ import pytest
 import sqlalchemy as sa
 
 from lunshare.agent.errors import Conflict, Exhausted, Invalid, NotFound
-from lunshare.agent.records import NewAttachment, NewSnapshot, NewVolume, Page, Volume
+from lunshare.agent.records import (
+    Mode,
+    NewAttachment,
+    NewSnapshot,
+    NewVolume,
+    Page,
+    Volume,
+)
 from lunshare.agent.states import SnapshotStatus, VolumeStatus
 from lunshare.drivers import fake_storage
 from lunshare.drivers.values import GIB
 from tests.api.calls import until
-from tests.node import CTX, Node, connector
+from tests.node import CTX, Node, host_connector
 
 EVERY = Page(None, 1000)
 BACKENDS = ("here", "there")
@@ -77,7 +84,7 @@ class Scene:
         self.node.services.migrator.retype(CTX, self.id, kind, on_demand=True)
 
     def attach(self, host: str) -> None:
-        new = NewAttachment(self.id, mode="rw", connector=connector(host))
+        new = NewAttachment(self.id, mode=Mode.RW, connector=host_connector(host))
         self.node.services.attachments.create(CTX, new)
 
     def migrate(self) -> None:

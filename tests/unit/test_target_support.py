@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from lunshare.agent.errors import Conflict
-from lunshare.agent.records import NewAttachment
+from lunshare.agent.records import Mode, NewAttachment
 from lunshare.drivers import base
 from lunshare.drivers.abilities import TargetAbilities, VolumeAbilities, sentence
 from lunshare.drivers.fake import FakeVolumes
-from tests.node import CTX, Node, attach, connector, initiator, rows
+from tests.node import CTX, Node, attach, host_connector, initiator, rows
 
 
 @pytest.fixture
@@ -63,9 +63,9 @@ def test_a_driver_of_another_contract_is_refused(monkeypatch: pytest.MonkeyPatch
 def test_read_only_on_a_target_that_does_not_enforce_it_is_refused(node: Node):
     volume = node.plain_volume()
     for new in (
-        NewAttachment(volume.id, mode="ro"),
-        NewAttachment(volume.id, mode="ro", connector=connector("a")),
-        NewAttachment(volume.id, connector=connector("a", mode="ro")),
+        NewAttachment(volume.id, mode=Mode.RO),
+        NewAttachment(volume.id, mode=Mode.RO, connector=host_connector("a")),
+        NewAttachment(volume.id, connector=host_connector("a", mode="ro")),
     ):
         with pytest.raises(Conflict, match="target_driver fake of backend share does"):
             node.services.attachments.create(CTX, new)
@@ -76,7 +76,7 @@ def test_read_only_on_a_target_that_does_not_enforce_it_is_refused(node: Node):
 def test_read_only_is_refused_to_a_connector_that_comes_later(node: Node):
     volume = node.plain_volume()
     row = node.services.attachments.create(CTX, NewAttachment(volume.id))
-    late = connector("a", mode="ro")
+    late = host_connector("a", mode="ro")
     with pytest.raises(Conflict, match="does not enforce read-only"):
         node.services.attachments.connect(CTX, row.id, late)
     assert [(each.status, each.initiator) for each in rows(node)] == [
@@ -90,7 +90,7 @@ def test_a_host_that_cannot_be_fenced_is_not_replaced_by_another(
     volume = node.plain_volume()
     row = attach(node, volume, "a")
     with pytest.raises(Conflict, match="does not end a host's access; delete"):
-        node.services.attachments.connect(CTX, row.id, connector("b"))
+        node.services.attachments.connect(CTX, row.id, host_connector("b"))
     [left] = rows(node)
     assert (left.initiator, left.leaving) == (initiator("a"), None)
     node.services.attachments.delete(CTX, row.id)

@@ -9,18 +9,20 @@ from typing import Any
 
 from lunshare.agent.api import paging, schemas, views
 from lunshare.agent.api.exchange import Answer, Call
-from lunshare.agent.records import Attachment, NewAttachment, Page
+from lunshare.agent.records import Attachment, Mode, NewAttachment, Page
+from lunshare.agent.service.attachments import connectors
 
 
 def create(call: Call) -> Answer:
     """POST /attachments: reserve a volume, or open the access of a host"""
     asked = schemas.ATTACHMENT_CREATE.read(call)["attachment"]
     instance = asked.get("instance_uuid")
+    mode, connector = asked.get("mode"), _without_nulls(asked.get("connector") or {})
     new = NewAttachment(
         volume_id=asked["volume_uuid"].lower(),
         instance_uuid=instance and instance.lower(),
-        mode=asked.get("mode"),
-        connector=_without_nulls(asked.get("connector") or {}) or None,
+        mode=Mode(mode) if mode else None,
+        connector=connectors.parse(connector) if connector else None,
     )
     return _one(call.services.attachments.create(call.ctx, new))
 
@@ -46,9 +48,10 @@ def show(call: Call) -> Answer:
 
 def update(call: Call) -> Answer:
     """PUT /attachments/{id}: open the access of the host that the connector names"""
-    connector = schemas.ATTACHMENT_UPDATE.read(call)["attachment"]["connector"]
+    sent = schemas.ATTACHMENT_UPDATE.read(call)["attachment"]["connector"]
+    connector = connectors.parse(_without_nulls(sent))
     connect = call.services.attachments.connect
-    return _one(connect(call.ctx, call.args["id"], _without_nulls(connector)))
+    return _one(connect(call.ctx, call.args["id"], connector))
 
 
 def delete(call: Call) -> Answer:

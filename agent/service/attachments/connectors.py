@@ -1,34 +1,22 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""What a host says of itself, checked; and whether it may have what it asks for."""
+"""Check the connector that a host sends, and the mode that it asks for."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from lunshare.agent.errors import Conflict, Invalid
-from lunshare.agent.records import Attachment
+from lunshare.agent.records import Attachment, HostConnector, Mode
 from lunshare.agent.states import WANTED
 from lunshare.drivers.errors import InvalidValue
-from lunshare.drivers.values import Mode, iscsi_name
+from lunshare.drivers.values import iscsi_name
 
 _TEXT_MAX = 255
 
 
-@dataclass(frozen=True, slots=True)
-class Host:
-    """A checked connector: who attaches, under which initiator name."""
-
-    initiator: str
-    name: str
-    mountpoint: str
-    mode: str | None
-    connector: Mapping[str, Any]
-
-
-def checked(connector: Mapping[str, Any]) -> Host:
+def parse(connector: Mapping[str, Any]) -> HostConnector:
     """Check a connector as the client sent it.
 
     :raises Invalid: names the field and what to give.
@@ -37,36 +25,47 @@ def checked(connector: Mapping[str, Any]) -> Host:
         initiator = iscsi_name(connector.get("initiator"), "connector.initiator")
     except InvalidValue as error:
         raise Invalid(str(error)) from error
-    return Host(
+    return HostConnector(
         initiator=initiator,
-        name=_text(connector, "host", None),
+        host=_text(connector, "host", None),
         mountpoint=_text(connector, "mountpoint", "na"),
         mode=_mode(connector.get("mode")),
-        connector=connector,
+        sent=dict(connector),
     )
 
 
-def resolved_mode(row: Attachment, host: Host) -> str:
-    """The attachment's own mode, else the connector's, else rw."""
-    return row.mode or host.mode or Mode.RW
+def resolve_mode(asked: Mode | None, connector: HostConnector) -> Mode:
+    """Return the attachment's own mode, else the connector's, else rw."""
+    return asked or connector.mode or Mode.RW
 
 
-def mixed(rows: Sequence[Attachment], row_id: str, mode: str) -> Attachment | None:
-    """Another wanted attachment of the same initiator with the other mode, if any."""
+def other_mode(
+    rows: Sequence[Attachment], row_id: str, mode: Mode
+) -> Attachment | None:
+    """Return another wanted attachment of the initiator with the other mode, if any."""
     for row in rows:
         if row.id != row_id and row.status in WANTED and row.mode != mode:
             return row
     return None
 
 
-def refuse_mixed(other: Attachment, mode: str) -> Conflict:
-    """The 409 of an initiator that asks for both modes."""
+def mixed_modes_error(other: Attachment, mode: Mode) -> Conflict:
+    """Return the 409 for an initiator that asks for both modes."""
     return Conflict(
         f"connector.initiator {other.initiator} has this volume {other.mode} by"
         f" attachment {other.id} and cannot have it {mode} too: one initiator has"
         " one write-protect bit; detach the other first, use another initiator"
         " name, or set mixed_modes_per_host = widen",
         attachment_id=other.id,
+    )
+
+
+def is_open(row: Attachment, connector: HostConnector) -> bool:
+    """Whether the attachment is already open to this initiator."""
+    return (
+        row.initiator == connector.initiator
+        and row.status in WANTED
+        and row.connection_info is not None
     )
 
 
@@ -79,16 +78,7 @@ def _text(connector: Mapping[str, Any], key: str, default: str | None) -> str:
     )
 
 
-def _mode(value: object) -> str | None:
+def _mode(value: object) -> Mode | None:
     if value is None or value in (Mode.RO, Mode.RW):
-        return None if value is None else str(value)
+        return None if value is None else Mode(str(value))
     raise Invalid("connector.mode must be ro or rw")
-
-
-def is_open(row: Attachment, host: Host) -> bool:
-    """Whether the attachment is open to this very initiator already."""
-    return (
-        row.initiator == host.initiator
-        and row.status in WANTED
-        and row.connection_info is not None
-    )

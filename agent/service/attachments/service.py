@@ -1,16 +1,15 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Reserve, connect, complete, release: the life of an attachment.
+"""Reserve, connect, complete, delete: the life of an attachment.
 
-Each step commits what it is about to do, does it, and commits that it is
-done. Whatever kills the daemon in between, lunshare.agent.service.reconcile finds the
-intent and finishes it through the same functions of service/attachments/access.
+Each operation commits what it will do, does it, and commits that it is done. When
+the daemon is killed in between, lunshare.agent.service.reconcile finds the intent in
+the row and finishes it with the same functions of service/attachments/access.
 """
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -21,6 +20,7 @@ from lunshare.agent.db.engine import Database, now
 from lunshare.agent.errors import AgentError, Conflict, Invalid, NotFound
 from lunshare.agent.records import (
     Attachment,
+    HostConnector,
     NewAttachment,
     Page,
     RequestContext,
@@ -37,7 +37,7 @@ LOG = log.getLogger(__name__)
 _CONNECTABLE = WANTED | {AttachStatus.RESERVED, AttachStatus.ERROR_ATTACHING}
 _COMPLETABLE = WANTED | {AttachStatus.RESERVED}
 
-_LEFT = 100  # attachments in the answer to a detach
+_MAX_LEFT = 100  # attachments in the answer to a detach
 
 Rows = list[Attachment]
 
@@ -53,80 +53,78 @@ class Attachments:
         answers: UnansweredRequests,
         widen: bool,
     ) -> None:
-        """``widen``: an initiator that asks for both modes gets rw, not 409."""
+        """``widen``: an initiator that asks for both modes gets rw, not a 409."""
         self._db, self._access, self._locks = db, access, locks
         self.unanswered, self._widen = answers, widen
 
     def get(self, ctx: RequestContext, attachment_id: str) -> Attachment:
-        """One attachment, with the credentials of its host.
+        """Return one attachment, with the credentials of its host.
 
-        :raises NotFound: there is none, or not any more.
+        :raises NotFound: the attachment does not exist, or is deleted.
         """
         return with_secrets(self._row(attachment_id))
 
     def list(self, ctx: RequestContext, page: Page) -> Rows:
-        """A page of attachments, without credentials."""
+        """Return a page of attachments, without credentials."""
         with self._db.reading() as connection:
             return attachments.page(connection, page)
 
     def create(self, ctx: RequestContext, new: NewAttachment) -> Attachment:
         """Reserve the volume; with a connector, open it to that host as well.
 
-        The same request again, after the daemon died before it had answered, gets
-        what the first one made.
+        A retry of a request that the daemon did not answer before it was killed
+        gets the attachment of the first one.
 
         :raises NotFound: the volume.
-        :raises Invalid: it takes no (further) attachment, or the connector is bad.
+        :raises Invalid: its status allows no attachment, or no second one.
         :raises Conflict: the initiator has it in the other mode.
-        :raises BackendFailed: nothing stayed open and nothing stayed reserved.
+        :raises BackendFailed: nothing is open and nothing is reserved.
         """
         if new.connector is None:
             with self._db.writing() as connection:
                 row = self._reserve(connection, new)[1]
                 self.unanswered.add(row)
         else:
-            row = self._attach(new, connectors.checked(new.connector))
+            row = self._attach(new, new.connector)
         self.unanswered.answer_sent(row)
         return with_secrets(row)
 
     def connect(
-        self, ctx: RequestContext, attachment_id: str, connector: Mapping[str, Any]
+        self, ctx: RequestContext, attachment_id: str, connector: HostConnector
     ) -> Attachment:
         """Open the volume to a host; the same connector again changes nothing.
 
-        Another connector takes the place of the first, whose access is closed
-        before the new one is opened.
+        Another connector replaces the first one, whose access is closed before the
+        new one is opened.
 
         :raises NotFound: the attachment.
-        :raises Invalid: the connector is bad.
         :raises Conflict: the initiator has the volume in the other mode, or the
-            attachment or its volume is in no state for it.
-        :raises BackendFailed: nothing stayed open; connect again, or delete.
+            status of the attachment or of its volume does not allow it.
+        :raises BackendFailed: nothing is open; connect again, or delete.
         """
-        host = connectors.checked(connector)
         volume_id = self._row(attachment_id).volume_id
-        with self._locks.volume(volume_id, f"the attach of host {host.name}"):
+        with self._locks.volume(volume_id, f"the attach of host {connector.host}"):
             row = self._row(attachment_id)
-            if connectors.is_open(row, host):
-                return with_secrets(self._refreshed(row, host))
+            if connectors.is_open(row, connector):
+                return with_secrets(self._refreshed(row, connector))
             if row.leaving is not None:
-                self._access.clean(row)
+                self._access.close_failed(row)
                 row = self._row(attachment_id)
             with self._db.writing() as connection:
                 volume = self._healthy(connection, row)
-                self._keep_to_one(connection, volume, row)
-                # Who names it knows of it.
+                self._check_single(connection, volume, row)
+                # A client that names the attachment knows its id.
                 known = replace(row, answered=True)
-                intent = self._intend(connection, volume, known, host)
+                intent = self._start_attach(connection, volume, known, connector)
             if intent.leaving is not None:
-                self._access.replace(volume, intent)
+                self._access.close_replaced(volume, intent)
                 intent = replace(intent, leaving=None)
             return with_secrets(self._access.open(volume, intent))
 
     def complete(self, ctx: RequestContext, attachment_id: str) -> None:
-        """The host says it uses the volume. Repeat-safe.
+        """Note that the host uses the volume. Can be repeated.
 
-        :raises Conflict: the attachment is on its way out, or failed.
+        :raises Conflict: the attachment is detaching, or in an error.
         """
         row = self._row(attachment_id)
         with (
@@ -148,33 +146,33 @@ class Attachments:
             )
 
     def delete(self, ctx: RequestContext, attachment_id: str) -> Rows:
-        """Close the access, end the host's session, forget the attachment.
+        """Close the access, end the host's session, delete the attachment.
 
-        Returns attachments that the volume still has, in brief and a hundred at
-        most, so that it costs the same however many there are. When this returns,
-        no write of that host is under way any more and it cannot log in.
+        Returns up to a hundred of the attachments that the volume still has, in
+        brief, so that it costs the same however many there are. When this returns,
+        no write of that host is in progress and it cannot log in.
 
-        :raises NotFound: there is none, or not any more.
-        :raises BackendFailed: the access may still be open; the attachment stays
-            as error_detaching, and both a repeat and the next reconcile retry.
+        :raises NotFound: the attachment does not exist, or is deleted.
+        :raises BackendFailed: the access may still be open. The attachment is
+            error_detaching. A retry and the next reconcile try again.
         """
         volume_id = self._row(attachment_id).volume_id
         with self._locks.volume(volume_id, f"the detach of {attachment_id}"):
             self._access.release(self._row(attachment_id))
         with self._db.reading() as connection:
-            return attachments.left(connection, volume_id, _LEFT)
+            return attachments.left(connection, volume_id, _MAX_LEFT)
 
-    def _attach(self, new: NewAttachment, host: connectors.Host) -> Attachment:
-        with self._locks.volume(new.volume_id, f"the attach of host {host.name}"):
+    def _attach(self, new: NewAttachment, connector: HostConnector) -> Attachment:
+        with self._locks.volume(new.volume_id, f"the attach of host {connector.host}"):
             with self._db.writing() as connection:
                 volume, row = self._reserve(connection, new)
                 if row.status is AttachStatus.RESERVED:
-                    row = self._intend(connection, volume, row, host)
+                    row = self._start_attach(connection, volume, row, connector)
             self.unanswered.add(row)
             try:
                 return self._access.open(volume, row)
             except Exception:
-                self._drop(row)
+                self._discard(row)
                 raise
 
     def _row(self, attachment_id: str) -> Attachment:
@@ -188,13 +186,13 @@ class Attachments:
         self, connection: Any, new: NewAttachment
     ) -> tuple[Volume, Attachment]:
         known = self.unanswered.find_duplicate(connection, new)
-        free = known or volumes.claim(connection, new.volume_id, new.instance_uuid)
+        reserved = known or volumes.claim(connection, new.volume_id, new.instance_uuid)
         volume = volumes.bare(connection, new.volume_id)
         if volume is None:
             raise NotFound("volume", new.volume_id)
-        if not free:
-            raise _taken(volumes.get(connection, new.volume_id) or volume)
-        self._access.need(volume, new.mode)
+        if not reserved:
+            raise _not_attachable(volumes.get(connection, new.volume_id) or volume)
+        self._access.check_support(volume, new.mode)
         if known is not None:
             return volume, known
         row = Attachment(
@@ -210,29 +208,30 @@ class Attachments:
         attachments.insert(connection, row)
         return volume, row
 
-    def _intend(
+    def _start_attach(
         self,
         connection: Any,
         volume: Volume,
         row: Attachment,
-        host: connectors.Host,
+        connector: HostConnector,
     ) -> Attachment:
-        """Commit to an access before it is opened."""
-        same = attachments.of_initiator(connection, row.volume_id, host.initiator)
-        mode = connectors.resolved_mode(row, host)
-        other = connectors.mixed(same, row.id, mode)
+        """Commit which access is wanted, before it is opened."""
+        initiator = connector.initiator
+        same = attachments.of_initiator(connection, row.volume_id, initiator)
+        mode = connectors.resolve_mode(row.mode, connector)
+        other = connectors.other_mode(same, row.id, mode)
         if other is not None and not self._widen:
-            raise connectors.refuse_mixed(other, mode)
-        leaving = None if row.initiator == host.initiator else row.initiator
-        self._access.need(volume, mode, leaving)
+            raise connectors.mixed_modes_error(other, mode)
+        leaving = None if row.initiator == initiator else row.initiator
+        self._access.check_support(volume, mode, leaving)
         username, password = wanted_state.credentials(same)
         values: dict[str, Any] = {
             "mode": mode,
-            "attached_host": host.name,
-            "mountpoint": host.mountpoint,
-            "connector": dict(host.connector),
+            "attached_host": connector.host,
+            "mountpoint": connector.mountpoint,
+            "connector": connector.sent,
             "connection_info": None,
-            "initiator": host.initiator,
+            "initiator": initiator,
             "leaving": leaving,
             "auth_username": username,
             "auth_password": password,
@@ -241,7 +240,7 @@ class Attachments:
         attaching = AttachStatus.ATTACHING
         if not attachments.move(connection, row.id, _CONNECTABLE, attaching, **values):
             raise Conflict(
-                f"attachment {row.id} is {row.status} and takes no connector:"
+                f"attachment {row.id} is {row.status} and cannot be connected:"
                 " delete it and create another one"
             )
         return replace(row, status=attaching, **values)
@@ -251,63 +250,70 @@ class Attachments:
         if volume is None:
             raise NotFound("volume", row.volume_id)
         if volume.own_status is not VolumeStatus.AVAILABLE:
-            raise Conflict(f"volume {volume.id} is {volume.status}: mend it first")
+            raise Conflict(
+                f"volume {volume.id} is {volume.status}; it must be available"
+            )
         return volume
 
-    def _keep_to_one(self, connection: Any, volume: Volume, row: Attachment) -> None:
-        """A row that failed does not hold its volume: another may have it by now."""
+    def _check_single(self, connection: Any, volume: Volume, row: Attachment) -> None:
+        """A failed attachment does not reserve its volume: check for another one."""
         if volume.multiattach:
             return
         others = [
             other
             for other in attachments.of_volume(connection, volume.id)
-            if other.id != row.id and holds(other)
+            if other.id != row.id and reserves(other)
         ]
         instances = {other.instance_uuid for other in others} - {None}
         if others and row.instance_uuid not in instances:
-            raise _taken(volume)
+            raise _not_attachable(volume)
 
-    def _refreshed(self, row: Attachment, host: connectors.Host) -> Attachment:
-        """The same initiator again: note what else it says, touch no target."""
-        if dict(host.connector) == row.connector:
+    def _refreshed(self, row: Attachment, connector: HostConnector) -> Attachment:
+        """Store what else the same initiator sent; do not touch the target."""
+        if connector.sent == row.connector:
             return row
         values: dict[str, Any] = {
-            "connector": dict(host.connector),
-            "attached_host": host.name,
-            "mountpoint": host.mountpoint,
+            "connector": connector.sent,
+            "attached_host": connector.host,
+            "mountpoint": connector.mountpoint,
         }
         if row.connection_info is not None:
-            wanted = bool(host.connector.get("enforce_multipath", False))
-            told = {**row.connection_info, "enforce_multipath": wanted}
-            values["connection_info"] = told
+            multipath = bool(connector.sent.get("enforce_multipath", False))
+            info = {**row.connection_info, "enforce_multipath": multipath}
+            values["connection_info"] = info
         with self._db.writing() as connection:
             attachments.note(connection, row.id, **values)
         return replace(row, **values)
 
-    def _drop(self, row: Attachment) -> None:
-        """Forget a row whose client never learned its id, once nothing is open."""
+    def _discard(self, row: Attachment) -> None:
+        """Delete a row whose id no client knows, when nothing is open."""
         self.unanswered.discard(row)
         try:
             left = self._row(row.id)
             if left.initiator is None:
                 self._access.release(left)
             else:
-                self._access.abandon(left)
+                self._access.start_release(left)
         except AgentError as error:
-            LOG.error("[%s] DROP attachment=%s: %s", row.attached_host, row.id, error)
+            LOG.error(
+                "[%s] cleanup of a failed attach failed: attachment=%s: %s",
+                row.attached_host,
+                row.id,
+                error,
+            )
 
 
-def holds(row: Attachment) -> bool:
-    """Whether a plain volume is not free for the sake of this row.
+def reserves(row: Attachment) -> bool:
+    """Whether this row reserves a volume that takes one attachment.
 
-    As lunshare.agent.db.volumes.claim has it: an access may be open, or is about to be.
+    As in lunshare.agent.db.volumes.claim: an access may be open, or will be.
     """
     failed = row.status is AttachStatus.ERROR_ATTACHING
     return not failed or row.initiator is not None or row.leaving is not None
 
 
-def _taken(volume: Volume) -> Invalid:
-    """Why a volume cannot be reserved, in one sentence."""
+def _not_attachable(volume: Volume) -> Invalid:
+    """Return why a volume cannot be reserved."""
     if volume.own_status is not VolumeStatus.AVAILABLE:
         return Invalid(
             f"Invalid volume: volume {volume.id} is {volume.status} and cannot be"

@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""From rows to the wanted access: pure, and the only place that decides a mode.
+"""From rows to the wanted access. Pure, and the only place that decides a mode.
 
-What the target shall have for a volume is a function of the volume's
+The access that a target should have for a volume is a function of the volume's
 attachments and of nothing else.
 """
 
@@ -10,25 +10,60 @@ from __future__ import annotations
 
 import secrets
 import string
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 
 from lunshare.agent.records import Attachment
 from lunshare.agent.states import WANTED
 from lunshare.drivers.values import Auth, Connector, Mode
 
-# In iSCSI's text a value that begins with 0x or 0b is a number, hex or base64 (RFC 7143
-# section 6.1), and LIO takes a CHAP_N that begins so for one (extract_param in
-# drivers/target/iscsi/iscsi_target_nego.c, 6.1): nobody can log in by such a name.
+# In iSCSI text a value that starts with 0x or 0b is a number, hex or base64 (RFC 7143
+# section 6.1), and LIO parses a CHAP_N that starts so as one (extract_param in
+# drivers/target/iscsi/iscsi_target_nego.c, 6.1): no host can log in with such a name.
 _FIRST = string.ascii_letters
 _ALPHABET = _FIRST + string.digits
-# RFC 7143 section 9.2.1 wants at least 96 random bits in a CHAP secret, and
-# Windows takes no more than 16 characters: 16 of these are 95 bits.
+# RFC 7143 section 9.2.1 asks for at least 96 random bits in a CHAP secret, and
+# Windows accepts at most 16 characters: 16 of these are 95 bits.
 _SECRET_LENGTH = 16
 _USERNAME_LENGTH = 20
 
 
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The access that a target should have for one volume.
+
+    ``only`` limits it to these initiators; None means all. ``widened`` says that
+    the one initiator has attachments of both modes.
+    """
+
+    connectors: tuple[Connector, ...]
+    only: frozenset[str] | None = None
+    widened: bool = False
+
+
+def of_volume(rows: Iterable[Attachment]) -> Wanted:
+    """Return the complete wanted access of a volume."""
+    return Wanted(connectors(rows))
+
+
+def of_initiator(
+    initiator: str, rows: Sequence[Attachment], others: Callable[[], bool]
+) -> Wanted:
+    """Return the wanted access of one initiator, whose rows these are, oldest first.
+
+    When the last access of a volume closes, the complete export is removed.
+    ``others`` returns whether the volume has any other wanted access. It is asked
+    only where this initiator has none.
+    """
+    wanted = connectors(rows)
+    if not wanted and not others():
+        return Wanted(())
+    modes = {row.mode for row in rows if row.status in WANTED}
+    return Wanted(wanted, frozenset({initiator}), widened=len(modes) > 1)
+
+
 def connectors(rows: Iterable[Attachment]) -> tuple[Connector, ...]:
-    """Every access the target shall have, one for each initiator."""
+    """Return every access that the target should have, one for each initiator."""
     by_initiator: dict[str, list[Attachment]] = {}
     for row in rows:
         if row.initiator and row.status in WANTED:
@@ -36,15 +71,9 @@ def connectors(rows: Iterable[Attachment]) -> tuple[Connector, ...]:
     return tuple(_connector(same) for same in by_initiator.values())
 
 
-def connector(rows: Iterable[Attachment]) -> Connector | None:
-    """The access that one initiator's rows, oldest first, ask for; None is closed."""
-    found = connectors(rows)
-    return found[0] if found else None
-
-
 def _connector(rows: Sequence[Attachment]) -> Connector:
     # One initiator has one ACL and one write-protect bit: the widest mode of
-    # its attachments. Two modes get here only if the operator allowed it.
+    # its attachments. Both modes are possible only where the operator allowed it.
     oldest = rows[0]
     writes = any(row.mode == Mode.RW for row in rows)
     return Connector(
@@ -56,7 +85,7 @@ def _connector(rows: Sequence[Attachment]) -> Connector:
 
 
 def credentials(rows: Iterable[Attachment]) -> tuple[str, str]:
-    """CHAP user and secret for an initiator: those it has already, else new ones."""
+    """Return CHAP user and secret of an initiator: its existing ones, else new."""
     for row in rows:
         if row.auth_username and row.auth_password:
             return row.auth_username, row.auth_password
