@@ -141,7 +141,7 @@ def test_an_extend_of_unknown_outcome_is_tried_again_by_reconcile(api: Api, node
         shown = api.shown(made["id"])
         assert (shown["size"], shown["status"]) == (1, "error_extending")
         told = api.refused(400, made["id"], extend(2))
-        assert told.endswith("may be 3 GiB already; give 3 or more.")
+        assert told.endswith("may already have 3 GiB; give 3 or more.")
     reconcile(node).run()
     shown = api.shown(made["id"])
     assert (shown["size"], shown["status"]) == (3, "available")

@@ -168,7 +168,7 @@ def test_a_disk_that_cannot_be_taken_is_its_owners_still(
 def test_a_late_failure_shows_as_error_and_a_delete_gives_the_disk_back(
     api: Api, node: Node, host: str, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(node.assembly.services.foreign_disks._jobs, "_patience", 0.0)
+    monkeypatch.setattr(node.assembly.services.foreign_disks._jobs, "_create_wait", 0.0)
     data = uuid.uuid4().bytes
     name = foreign(data)
     fail, hold = node.driver("api").failures.fail, node.driver("api").failures.hold
@@ -212,7 +212,7 @@ def test_what_somebody_needs_is_not_given_away(api: Api, node: Node):
     ):
         client.submit(api.send, "POST", "/volumes", asked)
         assert gate.reached.wait(10)
-        assert "not whole" in api.refused(400, made["id"], UNMANAGE)
+        assert "not complete" in api.refused(400, made["id"], UNMANAGE)
         gate.open.set()
     api.refused(404, NOWHERE, UNMANAGE)
 

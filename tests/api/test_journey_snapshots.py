@@ -224,7 +224,7 @@ def test_a_source_is_not_held_while_it_is_copied(api: Api, node: Node):
         api("DELETE", f"/attachments/{row['id']}")
         api.act(source["id"], {"os-extend": {"new_size": 2}})
         told = api.fault(400, "DELETE", f"/volumes/{source['id']}?cascade=true")
-        assert "not whole yet" in told
+        assert "not complete yet" in told
         gate.open.set()
         copy = made.result().json["volume"]
     until(lambda: api.shown(copy["id"])["status"] == "available")

@@ -1,9 +1,8 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Make the disk that a volume's row promises, and take it away again.
+"""Create the disk that a volume's row promises, and delete it again.
 
-These are the steps behind a create and a delete; requests and reconcile start
-the same ones.
+These are the steps of a create and of a delete. Requests and recovery run the same.
 """
 
 from __future__ import annotations
@@ -15,11 +14,11 @@ from oslo_log import log
 from lunshare.agent.backends import Backends
 from lunshare.agent.db import snapshots, status_changes, volumes
 from lunshare.agent.db.engine import Database
-from lunshare.agent.errors import Busy
 from lunshare.agent.records import Volume
 from lunshare.agent.service.attachments.access import driver_snapshot, driver_volume
 from lunshare.agent.service.node import Node
 from lunshare.agent.service.volumes.rows import VolumeRows
+from lunshare.agent.service.volumes.steps import Operation, VolumeSteps
 from lunshare.agent.service.wiper import Wiper
 from lunshare.agent.states import VolumeStatus
 from lunshare.agent.volume_locks import VolumeLocks
@@ -29,6 +28,16 @@ from lunshare.drivers.values import GIB, Snapshot
 
 LOG = log.getLogger(__name__)
 
+_CREATE = Operation("its creation", (VolumeStatus.CREATING,), failed=VolumeStatus.ERROR)
+_DELETE = Operation(
+    "its deletion",
+    (VolumeStatus.DELETING,),
+    failed=VolumeStatus.ERROR_DELETING,
+    done=None,
+    retried=True,
+)
+
+#: What a create or a manage that failed may have left as the status.
 _FAILED = frozenset(
     {
         VolumeStatus.ERROR,
@@ -40,7 +49,7 @@ _FAILED = frozenset(
 
 
 class VolumeDisks:
-    """Steps that make and remove disks. Repeat-safe."""
+    """Creates and deletes the disks of volumes. Every step can be repeated."""
 
     def __init__(
         self,
@@ -52,107 +61,96 @@ class VolumeDisks:
         wiper: Wiper,
     ) -> None:
         self._db, self._backends, self._locks = db, backends, locks
-        self._node, self._wiper, self._rows = node, wiper, VolumeRows(db)
+        self._node, self._wiper = node, wiper
+        self._rows, self._steps = VolumeRows(db), VolumeSteps(db, locks)
 
     def finish_create(self, volume_id: str) -> None:
-        """Finish a creation; does nothing to a volume past it."""
-        with self._locks.volume(volume_id, "its creation"):
-            volume = self._rows.get_if(volume_id, {VolumeStatus.CREATING})
-            if volume is None:
+        """Create the disk of a volume that is creating; other volumes are ignored."""
+        with self._steps.run(volume_id, _CREATE) as step:
+            if step is None:
                 return
-            try:
-                with self._backends[volume.backend].for_job() as backend:
-                    self._fill(backend, volume)
-            except Busy:
-                raise  # somebody has its source: that says nothing of this volume
-            except Exception as error:
-                self._rows.change_status(volume, VolumeStatus.ERROR, str(error))
-                raise
-            self._rows.change_status(volume, VolumeStatus.AVAILABLE, intent=None)
-            LOG.info("[%s] CREATED volume=%s", volume.backend, volume_id)
+            with self._backends[step.volume.backend].for_job() as backend:
+                self._create_disk(backend, step.volume)
+        LOG.info("[%s] volume created: volume=%s", step.volume.backend, volume_id)
 
     def finish_delete(self, volume_id: str) -> None:
-        """Finish a removal; does nothing to a volume that is not deleting."""
-        with self._locks.volume(volume_id, "its deletion"):
-            volume = self._rows.get_to_resume(
-                volume_id, VolumeStatus.DELETING, VolumeStatus.ERROR_DELETING
-            )
-            if volume is None:
+        """Delete a volume that is deleting, with its disk; others are ignored."""
+        with self._steps.run(volume_id, _DELETE) as step:
+            if step is None:
                 return
-            try:
-                with self._backends[volume.backend].for_job() as backend:
-                    self._destroy(backend, volume)
-            except Busy:
-                raise
-            except Exception as error:
-                self._rows.change_status(
-                    volume, VolumeStatus.ERROR_DELETING, str(error)
-                )
-                raise
-            self._rows.mark_deleted(volume_id)
-            self._node.count_volume(volume.backend, -1, -volume.size)
-            self._wiper.wake(volume.backend)
-            LOG.info("[%s] DELETED volume=%s", volume.backend, volume_id)
+            with self._backends[step.volume.backend].for_job() as backend:
+                self._delete_disk(backend, step.volume)
+        backend_name, size = step.volume.backend, step.volume.size
+        self._node.count_volume(backend_name, -1, -size)
+        self._wiper.wake(backend_name)
+        LOG.info("[%s] volume deleted: volume=%s", backend_name, volume_id)
 
     def discard(self, volume: Volume) -> None:
-        """Forget a creation that failed; what the driver left goes with it."""
-        self._want_gone(volume.id, _FAILED)
+        """Delete a volume whose create or manage failed, with all that it left."""
+        self._start_delete(volume.id, _FAILED)
         try:
             self.finish_delete(volume.id)
         except Exception as error:
-            LOG.error("[%s] DROP volume=%s: %s", volume.backend, volume.id, error)
-            # Nobody was told its id: the next reconcile tries again.
-            self._want_gone(volume.id, frozenset({VolumeStatus.ERROR_DELETING}))
+            LOG.error(
+                "[%s] cleanup of a failed volume failed: volume=%s: %s",
+                volume.backend,
+                volume.id,
+                error,
+            )
+            # No client knows its id. The next reconcile tries again.
+            self._start_delete(volume.id, frozenset({VolumeStatus.ERROR_DELETING}))
 
-    def _want_gone(self, volume_id: str, states: frozenset[VolumeStatus]) -> None:
+    def _start_delete(self, volume_id: str, states: frozenset[VolumeStatus]) -> None:
         with self._db.writing() as connection:
             volume = volumes.get(connection, volume_id)
             if volume is not None and volume.own_status in states:
                 status_changes.move(connection, volume, VolumeStatus.DELETING)
 
-    def _fill(self, backend: Backend, volume: Volume) -> None:
-        """Make the disk, with the bytes that the row names."""
+    def _create_disk(self, backend: Backend, volume: Volume) -> None:
+        """Create the disk, with the bytes that the row names."""
         if volume.source_volid:
             self._clone(backend, volume, volume.source_volid)
         elif volume.snapshot_id:
             with self._db.reading() as connection:
                 source = snapshots.get(connection, volume.snapshot_id)
-            # While a volume is being made of it, a snapshot does not go.
+            # While a volume is created from it, a snapshot cannot be deleted.
             assert source is not None  # noqa: S101
             backend.volumes.create_from(driver_volume(volume), driver_snapshot(source))
         else:
             backend.create(driver_volume(volume))
 
     def _clone(self, backend: Backend, volume: Volume, source_id: str) -> None:
-        """The steps of Backend.clone; the first two hold the lock of the source."""
+        """Do the steps of Backend.clone; the source is locked only briefly."""
         intent = volume.intent or {}
         moment = Snapshot(volume.id, source_id, intent["moment"] * GIB)
         if not intent.get("kept"):
             with self._locks.volume(source_id, f"the start of its clone {volume.id}"):
                 self._rows.check_unchanged(source_id, intent["moment"])
                 backend.volumes.create_snapshot(moment)
-            # From here on the source may change, and even be of another size.
+            # From here on the source may change, and even get another size.
             self._rows.update(volume.id, intent={**intent, "kept": True})
         backend.volumes.create_from(driver_volume(volume), moment)
-        self._end_moment(backend, volume, source_id)
+        self._delete_clone_snapshot(backend, volume, source_id)
 
-    def _end_moment(self, backend: Backend, volume: Volume, source_id: str) -> None:
+    def _delete_clone_snapshot(
+        self, backend: Backend, volume: Volume, source_id: str
+    ) -> None:
         with self._locks.volume(source_id, f"the end of its clone {volume.id}"):
             backend.volumes.delete_snapshot(volume.id)
 
-    def _destroy(self, backend: Backend, volume: Volume) -> None:
-        """Remove its snapshots, which may need it, then its disk.
+    def _delete_disk(self, backend: Backend, volume: Volume) -> None:
+        """Delete its snapshots, which may need the disk, then the disk.
 
-        A disk that was never wholly ours is given back instead.
+        A disk whose manage did not finish is unmanaged instead.
         """
         if "reference" in (volume.intent or {}):
-            # A driver that takes no disk over has taken none.
+            # A driver that does not support manage has changed no disk.
             with contextlib.suppress(Unsupported):
                 backend.volumes.unmanage(volume.id)
             return
         with self._db.reading() as connection:
-            kept = snapshots.of_volume(connection, volume.id)
-        for snapshot in kept:
+            its_snapshots = snapshots.of_volume(connection, volume.id)
+        for snapshot in its_snapshots:
             backend.volumes.delete_snapshot(snapshot.id)
             with self._db.writing() as connection:
                 snapshots.remove(connection, snapshot.id)
@@ -161,6 +159,6 @@ class VolumeDisks:
             with self._backends[volume.leaving].for_job() as left:
                 left.volumes.delete(volume.id)
         if volume.source_volid and volume.intent:
-            # A driver without snapshots has left none.
+            # A driver without snapshots has created none.
             with contextlib.suppress(Unsupported):
-                self._end_moment(backend, volume, volume.source_volid)
+                self._delete_clone_snapshot(backend, volume, volume.source_volid)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Take over a disk that somebody else made, and give one of ours away."""
+"""Manage a disk that lunshare did not create, and unmanage a volume."""
 
 from __future__ import annotations
 
@@ -28,20 +28,32 @@ from lunshare.agent.service.volumes.create import VolumeDisks
 from lunshare.agent.service.volumes.rows import (
     VolumeRows,
     changed_meanwhile,
-    is_refusal,
     require,
     still_needed,
     wrong_status,
 )
+from lunshare.agent.service.volumes.steps import Operation, VolumeSteps
 from lunshare.agent.states import VolumeStatus
 from lunshare.agent.volume_locks import VolumeLocks
 from lunshare.drivers.values import GIB
 
 LOG = log.getLogger(__name__)
 
+_MANAGE = Operation(
+    "its manage", (VolumeStatus.MANAGING,), failed=VolumeStatus.ERROR_MANAGING
+)
+_UNMANAGE = Operation(
+    "its unmanage",
+    (VolumeStatus.UNMANAGING,),
+    failed=VolumeStatus.ERROR_UNMANAGING,
+    refused=VolumeStatus.AVAILABLE,
+    done=None,
+    retried=True,
+)
+
 
 class ForeignDisks:
-    """Disks that come to be ours, or cease to."""
+    """Disks that become volumes, and volumes that become foreign disks again."""
 
     def __init__(
         self,
@@ -55,15 +67,16 @@ class ForeignDisks:
         jobs: JobRunner,
         pools: Pools,
     ) -> None:
-        self._db, self._backends, self._locks = db, backends, locks
+        self._db, self._backends = db, backends
         self._volume_disks, self._types, self._node = volume_disks, types, node
         self._jobs, self._pools, self._rows = jobs, pools, VolumeRows(db)
+        self._steps = VolumeSteps(db, locks)
 
     def list(self, ctx: RequestContext, host: str) -> list[ForeignDisk]:
-        """The disks of a backend that are not ours, but could be.
+        """Return the disks of a backend that could be managed.
 
         :raises NotFound: the host.
-        :raises Invalid: its driver takes none over.
+        :raises Invalid: its driver does not support manage.
         """
         with self._backends[self._pools.backend_of(host)].for_request() as backend:
             there = backend.volumes.manageable()
@@ -73,19 +86,19 @@ class ForeignDisks:
         ]
 
     def manage(self, ctx: RequestContext, new: ManageRequest) -> Volume:
-        """Make somebody's disk a volume of ours; it keeps its bytes.
+        """Make a foreign disk a volume; its bytes are preserved.
 
-        A disk that is not of whole GiB grows to the next. Waits a little, as the
-        creation of a volume does.
+        A size that is not a multiple of 1 GiB is extended to the next one. Waits a
+        little, as the creation of a volume does.
 
         :raises NotFound: the host, or the volume type.
-        :raises Invalid: there is no such disk, it cannot be taken over, or its
-            backend has not what the type asks for.
-        :raises BackendFailed: it could not be taken; it is its owner's still.
+        :raises Invalid: the disk does not exist, it cannot be managed, or its
+            backend does not meet the type's extra specs.
+        :raises BackendFailed: it is not managed; the disk is as it was.
         """
         self._pools.check_zone(new.availability_zone)
         kind = self._types.resolve(new.volume_type)
-        volume = self._row(ctx, new, kind, self._offered(ctx, new))
+        volume = self._row(ctx, new, kind, self._manageable(ctx, new))
         why = self._pools.unmet_specs(ctx, volume.backend, kind)
         if why is not None:
             raise Invalid(f"volume.volume_type: host {new.host}: {why}.")
@@ -101,38 +114,37 @@ class ForeignDisks:
         return self._rows.get(volume.id)
 
     def finish_manage(self, volume_id: str) -> None:
-        """Finish a taking over. Repeat-safe; does nothing to a volume past it."""
-        with self._locks.volume(volume_id, "its taking over"):
-            volume = self._rows.get_if(volume_id, {VolumeStatus.MANAGING})
-            if volume is None:
+        """Manage the disk of a volume that is managing; others are ignored.
+
+        Can be repeated.
+        """
+        with self._steps.run(volume_id, _MANAGE) as step:
+            if step is None:
                 return
-            reference, wanted = (
-                (volume.intent or {})["reference"],
-                driver_volume(volume),
-            )
-            try:
-                with self._backends[volume.backend].for_job() as backend:
-                    disk = backend.volumes.manage(wanted, reference)
-                    if disk.size < wanted.size:
-                        backend.volumes.extend(wanted)
-            except Exception as error:
-                self._rows.change_status(
-                    volume, VolumeStatus.ERROR_MANAGING, str(error)
-                )
-                raise
-            self._rows.change_status(volume, VolumeStatus.AVAILABLE, intent=None)
-        LOG.info("[%s] TAKEN volume=%s was=%s", volume.backend, volume_id, reference)
+            volume = step.volume
+            reference = (volume.intent or {})["reference"]
+            wanted = driver_volume(volume)
+            with self._backends[volume.backend].for_job() as backend:
+                disk = backend.volumes.manage(wanted, reference)
+                if disk.size < wanted.size:
+                    backend.volumes.extend(wanted)
+        LOG.info(
+            "[%s] volume managed: volume=%s old_name=%s",
+            volume.backend,
+            volume_id,
+            reference,
+        )
 
     def unmanage(self, ctx: RequestContext, volume_id: str) -> None:
-        """Give the disk away, with its bytes, and forget the volume.
+        """Make the volume a foreign disk again, with its bytes; forget the volume.
 
         Waits a little, as the creation of a volume does.
 
         :raises NotFound: the volume.
         :raises Invalid: it has attachments or snapshots, a clone of it is not
-            whole yet, its status does not allow it, or its driver cannot.
-        :raises BackendFailed: it is error_unmanaging; reconcile tries again, and to
-            ask again, or to reset it to available, is allowed.
+            complete yet, its status does not allow it, or its driver cannot.
+        :raises BackendFailed: it is error_unmanaging. The next reconcile tries
+            again. To ask again, or to reset it to available, is allowed.
         """
         with self._db.writing() as connection:
             volume = require(connection, volume_id)
@@ -150,35 +162,24 @@ class ForeignDisks:
         self._jobs.run_and_wait(self.finish_unmanage, volume_id, volume.backend)
 
     def finish_unmanage(self, volume_id: str) -> None:
-        """Finish a giving away. Repeat-safe; does nothing to a volume past it."""
-        with self._locks.volume(volume_id, "its giving away"):
-            volume = self._rows.get_to_resume(
-                volume_id, VolumeStatus.UNMANAGING, VolumeStatus.ERROR_UNMANAGING
-            )
-            if volume is None:
+        """Unmanage a volume that is unmanaging; others are ignored. Can be repeated."""
+        with self._steps.run(volume_id, _UNMANAGE) as step:
+            if step is None:
                 return
-            try:
-                with self._backends[volume.backend].for_job() as backend:
-                    backend.target.remove(volume_id)
-                    backend.volumes.unmanage(volume_id)
-            except Exception as error:
-                back = VolumeStatus.AVAILABLE
-                failed = VolumeStatus.ERROR_UNMANAGING
-                self._rows.change_status(
-                    volume, back if is_refusal(error) else failed, str(error)
-                )
-                raise
-            self._rows.mark_deleted(volume_id)
-            self._node.count_volume(volume.backend, -1, -volume.size)
-        LOG.info("[%s] GIVEN volume=%s", volume.backend, volume_id)
+            volume = step.volume
+            with self._backends[volume.backend].for_job() as backend:
+                backend.target.remove(volume_id)
+                backend.volumes.unmanage(volume_id)
+        self._node.count_volume(volume.backend, -1, -volume.size)
+        LOG.info("[%s] volume unmanaged: volume=%s", volume.backend, volume_id)
 
-    def _offered(self, ctx: RequestContext, new: ManageRequest) -> ForeignDisk:
+    def _manageable(self, ctx: RequestContext, new: ManageRequest) -> ForeignDisk:
         for disk in self.list(ctx, new.host):
             if disk.reference == new.reference:
                 if disk.why_not:
                     raise Invalid(
-                        f"volume.ref.source-name: {new.reference!r} cannot become a"
-                        f" volume: {disk.why_not}."
+                        f"volume.ref.source-name: {new.reference!r} cannot be"
+                        f" managed: {disk.why_not}."
                     )
                 return disk
         raise Invalid(
@@ -215,15 +216,15 @@ class ForeignDisks:
 
 def _wrong_status(volume: Volume) -> Invalid | None:
     if volume.own_status not in (VolumeStatus.AVAILABLE, VolumeStatus.ERROR_UNMANAGING):
-        return wrong_status(volume, "given away", "available")
+        return wrong_status(volume, "unmanaged", "available")
     if volume.attachments:
         return Invalid(
             f"Invalid volume: volume {volume.id} has {len(volume.attachments)}"
-            " attachments and cannot be given away; delete those first"
+            " attachments and cannot be unmanaged; delete those first"
         )
     if volume.leaving:
         return Invalid(
             f"Invalid volume: volume {volume.id} still has a disk on backend"
-            f" {volume.leaving} from its last move; try again when that is deleted"
+            f" {volume.leaving} from its last migration; try again when that is deleted"
         )
     return None

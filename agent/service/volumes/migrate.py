@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Give a volume another type, and move it to another backend of this node.
+"""Retype a volume, and migrate it to another backend of this node.
 
-The copy is made first; one commit says where the volume is from then on; the
-disk that it has left goes last. Until that commit the first disk is the truth,
-so whatever fails before it is undone.
+The copy is created first. One commit then says on which backend the volume is. The
+disk on the old backend is deleted last. Until that commit the old disk is valid, so
+whatever fails before it is undone.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from lunshare.agent.service.volumes.rows import (
     still_needed,
     wrong_status,
 )
+from lunshare.agent.service.volumes.steps import Operation, VolumeSteps
 from lunshare.agent.service.wiper import Wiper
 from lunshare.agent.states import VolumeStatus
 from lunshare.agent.volume_locks import VolumeLocks
@@ -38,11 +39,15 @@ from lunshare.drivers.values import Volume as DriverVolume
 
 LOG = log.getLogger(__name__)
 
-_MOVING = (VolumeStatus.RETYPING, VolumeStatus.MAINTENANCE)
+_MIGRATE = Operation(
+    "its migration",
+    (VolumeStatus.RETYPING, VolumeStatus.MAINTENANCE),
+    failed=VolumeStatus.AVAILABLE,
+)
 
 
 class VolumeMigrator:
-    """Retypes and migrations."""
+    """Retypes and migrates volumes."""
 
     def __init__(
         self,
@@ -60,20 +65,23 @@ class VolumeMigrator:
         self._types, self._node, self._jobs = types, node, jobs
         self._wiper = wiper
         self._pools, self._rows = pools, VolumeRows(db)
+        self._steps = VolumeSteps(db, locks)
 
     def retype(
         self, ctx: RequestContext, volume_id: str, new_type: str, on_demand: bool
     ) -> None:
-        """Give it another type, by id or name; move it only where it must.
+        """Give it another type, by id or name; migrate it only where it must.
 
-        Whether several hosts may have it changes with the type, and only when
-        the whole retype has succeeded. A move waits a little, as a creation does.
+        ``on_demand`` allows a migration. Whether several hosts may use it changes
+        with the type, and only when the complete retype has succeeded. A migration
+        waits a little, as the creation of a volume does.
 
         :raises NotFound: the volume or the type.
-        :raises Invalid: it has the type already; its backend has not what the type
-            asks for and it may not move; or something has it that may not.
-        :raises Exhausted: no other backend has room.
-        :raises BackendFailed: it could not be moved, and is as it was.
+        :raises Invalid: it already has the type; its backend does not meet the
+            type's extra specs and a migration is not allowed; or it has
+            attachments, snapshots or clones that do not allow it.
+        :raises Exhausted: no other backend has space.
+        :raises BackendFailed: it could not be migrated, and is as it was.
         """
         kind = self._named(new_type)
         volume = self._rows.get(volume_id)
@@ -88,91 +96,95 @@ class VolumeMigrator:
         if not on_demand:
             raise Invalid(
                 f"os-retype.migration_policy: backend {volume.backend}: {why}; give"
-                " on-demand, so that the volume may move."
+                " on-demand, so that the volume may be migrated."
             )
         backend = self._pools.choose(ctx, volume.size, kind, but=volume.backend)
-        return self._begin(volume, VolumeStatus.RETYPING, backend, kind)
+        return self._start(volume, VolumeStatus.RETYPING, backend, kind)
 
     def migrate(self, ctx: RequestContext, volume_id: str, host: str) -> None:
-        """Move it to another backend of this node.
+        """Migrate it to another backend of this node.
 
-        Waits a little, as a creation does.
+        Waits a little, as the creation of a volume does.
 
         :raises NotFound: the volume.
-        :raises Invalid: the host is none of ours, is where it is, or has not what
-            its type asks for; or something has the volume.
-        :raises Exhausted: the backend has no room.
-        :raises BackendFailed: it could not be moved, and is as it was.
+        :raises Invalid: the host is not a backend of this node, is the one where
+            the volume is, or does not meet its type's extra specs; or the volume
+            has attachments, snapshots or clones.
+        :raises Exhausted: the backend has no space.
+        :raises BackendFailed: it could not be migrated, and is as it was.
         """
         volume = self._rows.get(volume_id)
         try:
             backend = self._pools.backend_of(host)
         except NotFound:
             raise Invalid(
-                f"os-migrate_volume.host: {host!r} is no backend of this node; give one"
-                " that GET /scheduler-stats/get_pools lists."
+                f"os-migrate_volume.host: {host!r} is not a backend of this node;"
+                " give one that GET /scheduler-stats/get_pools lists."
             ) from None
         if backend == volume.backend:
             raise Invalid(
-                f"os-migrate_volume.host: volume {volume.id} is there already."
+                f"os-migrate_volume.host: volume {volume.id} is already there."
             )
         kind = None
         if volume.volume_type_id:
             kind = self._types.get(ctx, volume.volume_type_id)
         self._pools.choose(ctx, volume.size, kind, only=backend)
-        self._begin(volume, VolumeStatus.MAINTENANCE, backend)
+        self._start(volume, VolumeStatus.MAINTENANCE, backend)
 
     def finish_migration(self, volume_id: str) -> None:
-        """Finish a move, or undo it. Does nothing to a volume that does not move."""
-        with self._locks.volume(volume_id, "its move"):
-            volume = self._rows.get_if(volume_id, _MOVING)
-            if volume is None:
-                return None
-            intent = volume.intent or {}
-            if intent["backend"] == volume.backend:
-                return self._stay(volume)
-            try:
-                self._copy(volume, intent["backend"])
-            except Exception as error:
-                self._settled(volume, "error", intent["backend"], reason=str(error))
-                raise
-            changes = {"backend": intent["backend"]}
+        """Finish a migration, or undo it; ignore a volume without one."""
+        try:
+            self._migrate(volume_id)
+        finally:
+            self._start_cleanup(volume_id)
+
+    def _migrate(self, volume_id: str) -> None:
+        with self._steps.run(volume_id, _MIGRATE) as step:
+            if step is None:
+                return
+            volume, intent = step.volume, step.volume.intent or {}
+            old, new = volume.backend, intent["backend"]
+            if new == old:
+                _log_wrong_row(volume)
+                step.done = {"leaving": None}
+                return
+            step.failed = {
+                "intent": None,
+                "leaving": new,
+                "migration_status": "error",
+            }
+            self._copy(volume, new)
+            step.done = {"backend": new, "leaving": old, "migration_status": "success"}
             if "type_id" in intent:
-                changes["volume_type_id"] = intent["type_id"]
-                changes["multiattach"] = intent["multiattach"]
-            self._settled(volume, "success", volume.backend, **changes)
-        self._node.count_volume(volume.backend, -1, -volume.size)
-        self._node.count_volume(intent["backend"], 1, volume.size)
-        LOG.info(
-            "[%s] MOVED volume=%s from=%s", intent["backend"], volume_id, volume.backend
-        )
+                step.done["volume_type_id"] = intent["type_id"]
+                step.done["multiattach"] = intent["multiattach"]
+        self._node.count_volume(old, -1, -volume.size)
+        self._node.count_volume(new, 1, volume.size)
+        LOG.info("[%s] volume migrated: volume=%s from=%s", new, volume_id, old)
+
+    def _start_cleanup(self, volume_id: str) -> None:
+        """Delete what the migration has left on the other backend."""
+        volume = self._rows.get_if(volume_id, frozenset(VolumeStatus))
+        if volume is not None and volume.leaving is not None:
+            self._jobs.run_later(self.delete_old_disk, volume_id, volume.leaving)
 
     def delete_old_disk(self, volume_id: str) -> None:
-        """Delete the disk that a move has left behind. Repeat-safe."""
-        with self._locks.volume(volume_id, "the end of its move"):
+        """Delete the disk that a migration has left behind. Can be repeated."""
+        with self._locks.volume(volume_id, "the end of its migration"):
             volume = self._rows.get_if(volume_id, frozenset(VolumeStatus))
             if volume is None or volume.leaving is None:
-                return None
+                return
             if volume.leaving == volume.backend:
-                return self._stay(volume)
+                _log_wrong_row(volume)
+                available = VolumeStatus.AVAILABLE
+                self._rows.change_status(volume, available, intent=None, leaving=None)
+                return
             with self._backends[volume.leaving].for_job() as backend:
-                # Not its export: that goes by the volume's id, and is by now of
-                # the backend that the volume is on.
+                # Not its export. That is found by the volume's id, and now belongs
+                # to the backend that the volume is on.
                 backend.volumes.delete(volume_id)
             self._rows.update(volume_id, leaving=None)
         self._wiper.wake(volume.leaving)
-
-    def _stay(self, volume: Volume) -> None:
-        """Delete nothing: a row that was written by an earlier lunshare is wrong."""
-        LOG.error(
-            "[%s] KEPT volume=%s: its row says both that it is there and that it is"
-            " to leave that backend",
-            volume.backend,
-            volume.id,
-        )
-        self._rows.change_status(
-            volume, VolumeStatus.AVAILABLE, intent=None, leaving=None
-        )
 
     def _named(self, ident: str) -> VolumeType:
         kind = self._types.resolve(ident)
@@ -195,7 +207,7 @@ class VolumeMigrator:
             ):
                 raise _wrong_status(connection, volume, "retyped")
 
-    def _begin(
+    def _start(
         self,
         volume: Volume,
         status: VolumeStatus,
@@ -206,8 +218,8 @@ class VolumeMigrator:
         if kind:
             changes = {"type_id": kind.id, "multiattach": kind.multiattach}
         _check_free(volume)
-        with self._rows.unless_changed(volume):
-            self._check_way(volume, backend)
+        with self._rows.busy_if_changed(volume):
+            self._check_target(volume, backend)
         with self._db.writing() as connection:
             self._types.check_unchanged(connection, kind)
             if not status_changes.move(
@@ -220,20 +232,20 @@ class VolumeMigrator:
                 intent={"backend": backend, **changes},
                 migration_status="migrating",
             ):
-                raise _wrong_status(connection, volume, "moved")
+                raise _wrong_status(connection, volume, "migrated")
         self._jobs.run_and_wait(
             self.finish_migration, volume.id, volume.backend, copies=True
         )
 
-    def _check_way(self, volume: Volume, name: str) -> None:
-        """Refuse before anything is made, and write over nothing that is there."""
+    def _check_target(self, volume: Volume, name: str) -> None:
+        """Refuse before anything is created; overwrite no disk that exists."""
         with self._backends[volume.backend].for_request() as backend:
             kind = backend.volumes.disk(volume.id).kind
         with self._backends[name].for_request() as backend:
             if kind not in backend.volumes.abilities.fills:
                 raise Invalid(
-                    f"backend {name} cannot take the bytes of a {kind} disk, such as"
-                    f" those of backend {volume.backend}: make a new volume there and"
+                    f"backend {name} cannot copy the bytes of a {kind} disk, such as"
+                    f" those of backend {volume.backend}: create a new volume there and"
                     " copy them on a host"
                 )
             try:
@@ -241,8 +253,8 @@ class VolumeMigrator:
             except UnknownDisk:
                 return
         raise Conflict(
-            f"backend {name} has a disk {disk.path} already, which is not known to be"
-            f" of volume {volume.id}: see whose it is, and remove it"
+            f"backend {name} already has a disk {disk.path}, and it is unknown whether"
+            f" that is of volume {volume.id}: check whose it is, and remove it"
         )
 
     def _copy(self, volume: Volume, name: str) -> None:
@@ -257,46 +269,34 @@ class VolumeMigrator:
             target.volumes.create(wanted)
             target.volumes.fill(wanted, disk)
 
-    def _settled(
-        self,
-        volume: Volume,
-        outcome: str,
-        leaving: str,
-        reason: str | None = None,
-        **changes: Any,
-    ) -> None:
-        """Say how it ended; what is on the other backend goes."""
-        if not self._rows.change_status(
-            volume,
-            VolumeStatus.AVAILABLE,
-            reason,
-            intent=None,
-            leaving=leaving,
-            migration_status=outcome,
-            **changes,
-        ):
-            # Nothing is deleted on the word of a row that nobody wrote.
-            raise changed_meanwhile(volume.id)
-        self._jobs.run_later(self.delete_old_disk, volume.id, leaving)
+
+def _log_wrong_row(volume: Volume) -> None:
+    """Log why no disk is deleted: an earlier lunshare wrote a wrong row."""
+    LOG.error(
+        "[%s] disk not deleted: volume=%s: its row says both that the disk is on this"
+        " backend and that it will be deleted from it",
+        volume.backend,
+        volume.id,
+    )
 
 
 def _check_free(volume: Volume) -> None:
-    """Whether the volume's row lets it move.
+    """Check that the volume's row allows a migration.
 
     :raises Invalid: its status.
-    :raises Conflict: its last move has left a disk.
+    :raises Conflict: the disk of its last migration is not deleted yet.
     """
     if volume.own_status is not VolumeStatus.AVAILABLE:
-        raise wrong_status(volume, "moved", "available")
+        raise wrong_status(volume, "migrated", "available")
     if volume.leaving:
         raise Conflict(
             f"volume {volume.id} still has a disk on backend {volume.leaving} from its"
-            " last move: try again when that is deleted"
+            " last migration: try again when that is deleted"
         )
 
 
 def _wrong_status(connection: Any, seen: Volume, what: str) -> AgentError:
-    """Why a volume that may be ``what`` by its own row was not."""
+    """Return why a volume was not changed although its own row allows it."""
     volume = require(connection, seen.id)
     if not status_changes.same(seen, volume):
         return changed_meanwhile(volume.id)

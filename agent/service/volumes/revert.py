@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Take a volume back to its latest snapshot."""
+"""Revert a volume to its latest snapshot."""
 
 from __future__ import annotations
 
@@ -14,41 +14,43 @@ from lunshare.agent.records import RequestContext, Snapshot, Volume
 from lunshare.agent.service.attachments.access import driver_snapshot
 from lunshare.agent.service.job_runner import JobRunner
 from lunshare.agent.service.volumes import rows
-from lunshare.agent.service.volumes.rows import VolumeRows, is_refusal
+from lunshare.agent.service.volumes.steps import Operation, VolumeSteps
 from lunshare.agent.states import SnapshotStatus, VolumeStatus
 from lunshare.agent.volume_locks import VolumeLocks
 
 LOG = log.getLogger(__name__)
 
+_REVERT = Operation("its revert", (VolumeStatus.REVERTING,), failed=VolumeStatus.ERROR)
+
 
 class VolumeReverter:
-    """Reverts of volumes that nobody has."""
+    """Reverts volumes that no host uses."""
 
     def __init__(
         self, db: Database, backends: Backends, locks: VolumeLocks, jobs: JobRunner
     ) -> None:
-        self._db, self._backends, self._locks = db, backends, locks
-        self._jobs, self._rows = jobs, VolumeRows(db)
-        # Those that this life began: no driver has touched them before.
+        self._db, self._backends, self._jobs = db, backends, jobs
+        self._steps = VolumeSteps(db, locks)
+        # Reverts that this process started. No driver has worked on them before.
         self._untouched: set[str] = set()
 
     def revert(self, ctx: RequestContext, volume_id: str, snapshot_id: str) -> None:
-        """Give the volume its latest snapshot's bytes; the snapshot stays.
+        """Give the volume the bytes of its latest snapshot; the snapshot stays.
 
         Waits a little, as the creation of a volume does.
 
         :raises NotFound: the volume, or the snapshot.
-        :raises Invalid: the snapshot is not its latest, or of another size; or the
-            driver cannot.
-        :raises Conflict: a host has the volume, or its status does not allow it.
-        :raises BackendFailed: which bytes it has is not known: it is in error; to
-            revert it again is allowed.
+        :raises Invalid: the snapshot is not its latest, or has another size; or
+            the driver does not support it.
+        :raises Conflict: a host uses the volume, or its status does not allow it.
+        :raises BackendFailed: it is unknown which bytes it has. It is in error; it
+            can be reverted again.
         """
         with self._db.writing() as connection:
             volume = rows.require(connection, volume_id)
             _check(volume, snapshots.of_volume(connection, volume_id), snapshot_id)
             _check_unread(snapshots.reader(connection, snapshot_id), snapshot_id)
-            old = _from(volume)
+            old = _revertible_status(volume)
             if old is None or not status_changes.move(
                 connection,
                 volume,
@@ -62,22 +64,18 @@ class VolumeReverter:
         self._jobs.run_and_wait(self.finish_revert, volume_id, volume.backend)
 
     def finish_revert(self, volume_id: str) -> None:
-        """Finish a revert. Repeat-safe; does nothing to a volume past it."""
-        with self._locks.volume(volume_id, "its revert"):
-            volume = self._rows.get_if(volume_id, {VolumeStatus.REVERTING})
-            if volume is None:
+        """Revert a volume that is reverting; others are ignored. Can be repeated."""
+        with self._steps.run(volume_id, _REVERT) as step:
+            if step is None:
                 return
-            untouched = volume_id in self._untouched
+            if volume_id in self._untouched:
+                # A refusal changes nothing, but an attempt before it may have.
+                step.refused = VolumeStatus.AVAILABLE
             self._untouched.discard(volume_id)
-            try:
-                self._restore(volume)
-            except Exception as error:
-                self._failed(volume, error, untouched)
-                raise
-            self._rows.change_status(volume, VolumeStatus.AVAILABLE, intent=None)
-        LOG.info("[%s] REVERTED volume=%s", volume.backend, volume_id)
+            self._revert(step.volume)
+        LOG.info("[%s] volume reverted: volume=%s", step.volume.backend, volume_id)
 
-    def _restore(self, volume: Volume) -> None:
+    def _revert(self, volume: Volume) -> None:
         snapshot_id = (volume.intent or {})["snapshot_id"]
         with self._db.reading() as connection:
             snapshot = snapshots.get(connection, snapshot_id)
@@ -86,21 +84,12 @@ class VolumeReverter:
         with self._backends[volume.backend].for_job() as backend:
             backend.volumes.revert(driver_snapshot(snapshot))
 
-    def _failed(self, volume: Volume, error: Exception, untouched: bool) -> None:
-        """A refusal changes nothing, but an attempt before it may have."""
-        if untouched and is_refusal(error):
-            self._rows.change_status(
-                volume, VolumeStatus.AVAILABLE, str(error), intent=None
-            )
-        else:
-            self._rows.change_status(volume, VolumeStatus.ERROR, str(error))
 
-
-def _check(volume: Volume, kept: list[Snapshot], snapshot_id: str) -> None:
-    """Whether this is the snapshot that the volume may go back to."""
-    if not any(snapshot.id == snapshot_id for snapshot in kept):
+def _check(volume: Volume, all_of_it: list[Snapshot], snapshot_id: str) -> None:
+    """Check that this is the snapshot to which the volume can be reverted."""
+    if not any(snapshot.id == snapshot_id for snapshot in all_of_it):
         raise NotFound(f"snapshot of volume {volume.id}:", snapshot_id)
-    latest = kept[-1]
+    latest = all_of_it[-1]
     if latest.id != snapshot_id:
         raise Invalid(
             f"revert.snapshot_id: volume {volume.id} has a later snapshot; give"
@@ -114,21 +103,21 @@ def _check(volume: Volume, kept: list[Snapshot], snapshot_id: str) -> None:
     if latest.size != volume.size:
         raise Invalid(
             f"revert.snapshot_id: volume {volume.id} has {volume.size} GiB and the"
-            f" snapshot {latest.size}; make a volume of the snapshot instead."
+            f" snapshot {latest.size}; create a volume from the snapshot instead."
         )
 
 
 def _check_unread(reader: str | None, snapshot_id: str) -> None:
-    """A driver may take the snapshot anew, from under whoever reads it."""
+    """A driver may create the snapshot again, so nothing may be copying it."""
     if reader is not None:
         raise Conflict(
             f"snapshot {snapshot_id} is being copied into volume {reader}: revert when"
-            " that one is whole"
+            " that one is complete"
         )
 
 
-def _from(volume: Volume) -> VolumeStatus | None:
-    """The status from which this volume may be reverted, or None."""
+def _revertible_status(volume: Volume) -> VolumeStatus | None:
+    """Return its status if that allows a revert, else None."""
     failed = volume.own_status is VolumeStatus.ERROR
     if volume.own_status is VolumeStatus.AVAILABLE:
         return volume.own_status

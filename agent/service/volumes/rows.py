@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""A volume's row, as every operation on a volume begins and ends with it."""
+"""The row of a volume: read it, check it, change its status."""
 
 from __future__ import annotations
 
@@ -21,44 +21,44 @@ from lunshare.agent.errors import (
 from lunshare.agent.records import Volume
 from lunshare.agent.states import VolumeStatus
 
-#: Drivers raise what becomes these before they change anything.
+#: Drivers raise the errors that become these before they change anything.
 _REFUSALS = (Invalid, Exhausted, Conflict)
 
 
 class VolumeRows:
-    """The rows of volumes, one at a time, each call a transaction of its own."""
+    """The rows of volumes, one at a time. Each call is one transaction."""
 
     def __init__(self, db: Database) -> None:
         self._db = db
 
     def get(self, volume_id: str) -> Volume:
-        """One volume with its attachments.
+        """Return one volume with its attachments.
 
-        :raises NotFound: there is none, or not any more.
+        :raises NotFound: the volume does not exist, or is deleted.
         """
         with self._db.reading() as connection:
             return require(connection, volume_id)
 
     def get_if(self, volume_id: str, states: Collection[VolumeStatus]) -> Volume | None:
-        """The volume, if its own status is one of these."""
+        """Return the volume if its own status is one of these, else None."""
         with self._db.reading() as connection:
             volume = volumes.get(connection, volume_id)
         return volume if volume and volume.own_status in states else None
 
-    def get_to_resume(
-        self, volume_id: str, going: VolumeStatus, failed: VolumeStatus
+    def get_to_retry(
+        self, volume_id: str, running: VolumeStatus, failed: VolumeStatus
     ) -> Volume | None:
-        """The volume, if that is under way; or has failed, and then it is again."""
-        volume = self.get_if(volume_id, {going, failed})
+        """Return the volume if it is ``running``; change ``failed`` to that first."""
+        volume = self.get_if(volume_id, {running, failed})
         if volume is not None and volume.own_status is failed:
-            self.change_status(volume, going)
-            volume = self.get_if(volume_id, {going})
+            self.change_status(volume, running)
+            volume = self.get_if(volume_id, {running})
         return volume
 
     def check_unchanged(self, volume_id: str, size: int) -> None:
-        """The caller, who has its lock, goes on only if it is still as it was.
+        """Check that the volume, whose lock the caller has, is still as it was.
 
-        :raises Conflict: something else was begun, or it has grown.
+        :raises Conflict: another operation was started, or it has grown.
         """
         volume = self.get(volume_id)
         if volume.own_status is not VolumeStatus.AVAILABLE or volume.size != size:
@@ -74,15 +74,15 @@ class VolumeRows:
         reason: str | None = None,
         **values: Any,
     ) -> bool:
-        """Go on from ``volume`` as it was read; see agent/db/status_changes."""
+        """Change the row if it is as ``volume``; see agent/db/status_changes."""
         with self._db.writing() as connection:
             return status_changes.move(connection, volume, new, reason=reason, **values)
 
     @contextmanager
-    def unless_changed(self, seen: Volume) -> Iterator[None]:
-        """What fails inside says nothing if the volume is not as it was ``seen``.
+    def busy_if_changed(self, seen: Volume) -> Iterator[None]:
+        """Check inside whether the volume as it was ``seen`` allows an operation.
 
-        :raises Busy: instead of any error, if it has changed meanwhile.
+        :raises Busy: instead of any error, when the volume has changed meanwhile.
         """
         try:
             yield
@@ -94,7 +94,7 @@ class VolumeRows:
             raise changed_meanwhile(seen.id) from error
 
     def update(self, volume_id: str, **values: Any) -> None:
-        """Write columns that are not the status."""
+        """Write columns other than the status."""
         with self._db.writing() as connection:
             volumes.note(connection, volume_id, **values)
 
@@ -105,9 +105,9 @@ class VolumeRows:
 
 
 def require(connection: Any, volume_id: str) -> Volume:
-    """One volume with its attachments.
+    """Return one volume with its attachments.
 
-    :raises NotFound: there is none, or not any more.
+    :raises NotFound: the volume does not exist, or is deleted.
     """
     volume = volumes.get(connection, volume_id)
     if volume is None:
@@ -116,17 +116,20 @@ def require(connection: Any, volume_id: str) -> Volume:
 
 
 def changed_meanwhile(volume_id: str) -> Busy:
-    """The 409 of a decision whose ground has moved."""
+    """Return the 409 for a volume that changed after it was read."""
     return Busy(f"volume {volume_id} has just changed: try again")
 
 
 def is_refusal(error: Exception) -> bool:
-    """Whether a driver's error says that nothing was changed."""
+    """Whether the error means that the driver changed nothing."""
     return isinstance(error, _REFUSALS) and isinstance(error, AgentError)
 
 
 def wrong_status(volume: Volume, what: str, must: str) -> Invalid:
-    """Why a volume's status does not allow it, in one sentence."""
+    """Return the error of a volume whose status does not allow an operation.
+
+    ``what`` is a participle (``extended``), ``must`` the statuses that allow it.
+    """
     return Invalid(
         f"Invalid volume: volume {volume.id} is {volume.status} and cannot be {what};"
         f" it must be {must}"
@@ -134,17 +137,17 @@ def wrong_status(volume: Volume, what: str, must: str) -> Invalid:
 
 
 def still_needed(connection: Any, volume: Volume) -> Invalid | None:
-    """What still needs the volume's disk where it is, in one sentence, or None."""
-    kept = snapshots.of_volume(connection, volume.id)
-    if kept:
+    """Return the error if a snapshot or a clone still needs the disk, else None."""
+    its_snapshots = snapshots.of_volume(connection, volume.id)
+    if its_snapshots:
         return Invalid(
-            f"Invalid volume: volume {volume.id} has {len(kept)} snapshots; delete"
-            " those first, or delete the volume with cascade=true"
+            f"Invalid volume: volume {volume.id} has {len(its_snapshots)} snapshots;"
+            " delete those first, or delete the volume with cascade=true"
         )
     clone = volumes.clone_under_way(connection, volume.id)
     if clone:
         return Invalid(
             f"Invalid volume: volume {volume.id} is the source of {clone}, which is not"
-            " whole yet; wait for that one, or delete it first"
+            " complete yet; wait for that one, or delete it first"
         )
     return None
