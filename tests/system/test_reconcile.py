@@ -76,7 +76,7 @@ def test_wiped_target_is_rebuilt_with_the_same_names_and_secrets(
     assert session.serial == serial
     assert session.read(0) == block("before")
     assert write_protected(reader.login(infos["reader"]))
-    assert _logged(eager, "RECONCILE changed", shared, "target", "made")
+    assert _logged(eager, "reconcile changed", shared, "target", "made")
     assert foreign.path.exists()
 
 
@@ -94,7 +94,7 @@ def test_access_without_an_attachment_is_closed(
         traffic.wait_for_progress()
     wait_until(
         lambda: _logged(
-            eager, "RECONCILE changed", shared, intruder.initiator, "closed"
+            eager, "reconcile changed", shared, intruder.initiator, "closed"
         )
     )
     assert foreign.path.exists()
@@ -116,7 +116,7 @@ def test_read_only_host_made_writable_by_hand_is_restricted(
         assert write_protected(reader.login(mine))
         assert live.identity(writer.initiator) == before
         traffic.wait_for_progress()
-    wait_until(lambda: _logged(eager, "RECONCILE changed", shared, reader.initiator))
+    wait_until(lambda: _logged(eager, "reconcile changed", shared, reader.initiator))
 
 
 def test_orphans_are_reported_and_not_changed(eager: Daemon, api: Api) -> None:

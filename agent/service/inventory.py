@@ -1,0 +1,134 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""Compare what is on the backends with the rows: orphans, and missing disks.
+
+Nothing is changed here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+
+from lunshare.agent.backends import Backends, NodeBackend, translated
+from lunshare.agent.db import snapshots, volumes
+from lunshare.agent.db.engine import Database
+from lunshare.agent.errors import AgentError
+from lunshare.agent.records import Orphan
+from lunshare.drivers.values import GIB, Disk
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """Ids in the database, and the (backend, id, GiB) of volumes that have a disk."""
+
+    volumes: set[str]
+    snapshots: set[str]
+    placed: set[tuple[str, str, int]]
+
+
+@dataclass(slots=True)
+class Inventory:
+    """What was found. ``missing`` and ``failed`` are sentences.
+
+    ``exported`` are ids of volumes with a live export. ``failed`` names the backends
+    that could not be read.
+    """
+
+    exported: set[str] = field(default_factory=set)
+    orphans: list[Orphan] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list)
+
+
+def read(db: Database, backends: Backends) -> Inventory:
+    """Read every backend that is up, and compare it with the rows.
+
+    Rows are read before and after the storage: what is created or deleted meanwhile
+    is not an orphan and not missing.
+    """
+    found, before = Inventory(), _rows(db)
+    orphans: dict[tuple[str, str], Orphan] = {}
+    disks: dict[str, tuple[Disk, ...]] = {}
+    for backend in (each for each in backends.values() if each.up):
+        for orphan in _held(backend, found, disks):
+            # Two backends of one target see the same exports.
+            orphans.setdefault((orphan.kind, orphan.id), orphan)
+    after = _rows(db)
+    known = {
+        "export": before.volumes | after.volumes,
+        "disk": before.volumes | after.volumes,
+        "snapshot": before.snapshots | after.snapshots,
+    }
+    for key in sorted(orphans):
+        if key[1] not in known[key[0]]:
+            found.orphans.append(orphans[key])
+    placed = before.placed & after.placed
+    for name, listed in disks.items():
+        found.missing += _missing(name, placed, listed)
+    return found
+
+
+def _rows(db: Database) -> _Rows:
+    with db.reading() as connection:
+        return _Rows(
+            volumes.ids(connection),
+            snapshots.ids(connection) | volumes.moments(connection),
+            volumes.placed(connection),
+        )
+
+
+def _held(
+    backend: NodeBackend, found: Inventory, disks: dict[str, tuple[Disk, ...]]
+) -> Iterator[Orphan]:
+    """Return everything that lunshare created on a backend, as if it had no row."""
+    name, driver = backend.name, backend.driver
+
+    def exports() -> Iterator[Orphan]:
+        for each in driver.target.observe():
+            found.exported.add(each.volume_id)
+            where = f"export of volume {each.volume_id}"
+            yield Orphan("export", each.volume_id, name, where)
+
+    def disks_and_snapshots() -> Iterator[Orphan]:
+        listed, its_snapshots = driver.volumes.disks(), driver.volumes.snapshots()
+        disks[name] = listed
+        for disk in listed:
+            yield Orphan("disk", disk.volume_id, name, f"disk {disk.path}")
+        for each in its_snapshots:
+            yield Orphan("snapshot", each, name, f"snapshot {each} on backend {name}")
+
+    yield from _readable(name, exports, found)
+    yield from _readable(name, disks_and_snapshots, found)
+
+
+def _readable(
+    name: str, part: Callable[[], Iterator[Orphan]], found: Inventory
+) -> list[Orphan]:
+    """Return one part of a backend; note the error where it cannot be read."""
+    try:
+        with translated():
+            return list(part())
+    except AgentError as error:
+        found.failed.append(f"backend {name}: {error}")
+        return []
+
+
+def _missing(
+    name: str, placed: Iterable[tuple[str, str, int]], disks: Iterable[Disk]
+) -> Iterator[str]:
+    """Return a sentence for each volume whose disk is missing or too small."""
+    sizes = {disk.volume_id: disk.size for disk in disks}
+    for backend, volume_id, size in sorted(placed):
+        if backend != name:
+            continue
+        if volume_id not in sizes:
+            yield (
+                f"volume {volume_id} has no disk on backend {name}: bring the disk"
+                " back, or delete the volume"
+            )
+        elif sizes[volume_id] < size * GIB:
+            yield (
+                f"volume {volume_id} has {size} GiB, and its disk on backend {name}"
+                f" {sizes[volume_id]} bytes: extend the volume to repair it"
+            )
