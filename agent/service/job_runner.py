@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Work that outlives its request: steps on disks, each under way once at most."""
+"""Run steps that may outlive their request: each runs once at a time."""
 
 from __future__ import annotations
 
@@ -17,51 +17,51 @@ from lunshare.agent.worker_turns import waiting
 
 LOG = log.getLogger(__name__)
 
-# Making and removing disks: LVM does them one after the other anyway, a VG has
-# one lock, so a few threads keep a backend busy. They are started as needed.
-_WORKERS = 8
-_COPIERS = 4
+# Creating and deleting disks: LVM serialises them anyway, a VG has one lock, so a
+# few threads keep a backend busy. They are started as needed.
+_DISK_THREADS = 8
+_COPY_THREADS = 4
 
 Step = Callable[[str], None]
 
 
 class _Job:
-    """One run of a step; ``again`` is the run that is to follow it, if any."""
+    """One run of a step; ``next`` is the run that follows it, if any."""
 
     def __init__(self, pool: tuple[str, bool]) -> None:
         self.pool, self.future = pool, Future[None]()
-        self.begun = False
-        self.again: _Job | None = None
+        self.started = False
+        self.next: _Job | None = None
 
 
 class JobRunner:
-    """Runs the steps of operations in threads that are no request's.
+    """Runs the steps of operations in threads of its own.
 
-    A step takes the id of its volume or snapshot, reads from the row what there
-    is to do, and is repeat-safe. Each backend has threads of its own, so that one
-    that hangs holds up no other; copies have theirs, for they may take hours.
+    A step takes the id of its volume or snapshot, reads from the row what to do, and
+    can be repeated. Each backend has its own threads, so one that hangs delays no
+    other. Copies have their own too, because they may take hours.
     """
 
-    def __init__(self, patience: float) -> None:
-        """``patience``: seconds that ``run_and_wait`` waits."""
-        self._patience = patience
+    def __init__(self, create_wait: float) -> None:
+        """``create_wait``: seconds that ``run_and_wait`` waits."""
+        self._create_wait = create_wait
         self._mutex = threading.Lock()
         self._pools: dict[tuple[str, bool], ThreadPoolExecutor] = {}
         self._jobs: dict[tuple[Step, str], _Job] = {}
 
     def stop(self, until: float = math.inf) -> bool:
-        """Let what is under way end; what waits for a thread is left to a restart.
+        """Let running steps end; steps without a thread are left to a restart.
 
-        Whether all had ended at ``until``, a moment of time.monotonic().
+        Returns whether all had ended at ``until``, a value of time.monotonic().
         """
         left = None if until == math.inf else max(0.0, until - time.monotonic())
-        ending = threading.Thread(target=self._shut_down, name="end", daemon=True)
-        ending.start()
-        ending.join(left)
-        return not ending.is_alive()
+        stopping = threading.Thread(target=self._shut_down, name="stop", daemon=True)
+        stopping.start()
+        stopping.join(left)
+        return not stopping.is_alive()
 
     def _shut_down(self) -> None:
-        for copies in (True, False):  # a copy that ends leaves work behind
+        for copies in (True, False):  # a copy that ends starts other steps
             for (_, kind), pool in list(self._pools.items()):
                 if kind is copies:
                     pool.shutdown(wait=True, cancel_futures=True)
@@ -69,82 +69,87 @@ class JobRunner:
     def submit(
         self, step: Step, ident: str, backend: str, copies: bool = False
     ) -> Future[None]:
-        """Have it done on a backend by a run that begins from now on.
+        """Run the step on a backend, in a run that starts from now on.
 
-        A run that has begun may have read the row before the caller wrote it: then
-        another one follows it. One that has not is the caller's as well.
+        A run that has started may have read the row before the caller wrote it:
+        then another run follows it. A run that has not started is shared.
         """
         key = (step, ident)
         with self._mutex:
             job = self._jobs.get(key)
             if job is None:
                 job = self._jobs[key] = _Job((backend, copies))
-                self._submit(key, job)
-            elif job.begun:
-                job.again = job = job.again or _Job((backend, copies))
+                self._enqueue(key, job)
+            elif job.started:
+                job.next = job = job.next or _Job((backend, copies))
             return job.future
 
-    def _submit(self, key: tuple[Step, str], job: _Job) -> None:
+    def _enqueue(self, key: tuple[Step, str], job: _Job) -> None:
         try:
             self._pool(*job.pool).submit(self._run, key, job)
-        except RuntimeError:  # it is shut down: a restart goes on with it
+        except RuntimeError:  # the pool is shut down: a restart runs the step
             job.future.cancel()
 
     def _run(self, key: tuple[Step, str], job: _Job) -> None:
         with self._mutex:
-            job.begun = True
+            job.started = True
         error: BaseException | None = None
         try:
             key[0](key[1])
-        except BaseException as raised:  # as an executor does, for whoever waits
+        except BaseException as raised:  # for the thread that waits, as executors do
             error = raised
         with self._mutex:
             del self._jobs[key]
-            if job.again is not None:
-                self._jobs[key] = job.again
-                self._submit(key, job.again)
+            if job.next is not None:
+                self._jobs[key] = job.next
+                self._enqueue(key, job.next)
         if error is None:
             job.future.set_result(None)
         else:
             job.future.set_exception(error)
 
     def run_later(self, step: Step, ident: str, backend: str) -> None:
-        """Have it done; if it fails, the log says so."""
+        """Run the step, and return at once. A failure is logged."""
         self.submit(step, ident, backend).add_done_callback(
-            _logged(step, ident, backend)
+            _log_failure(step, ident, backend)
         )
 
     def run_and_wait(
         self, step: Step, ident: str, backend: str, copies: bool = False
     ) -> None:
-        """Have it done, and wait a little: what fails by then is raised here."""
+        """Run the step, and wait a little; an error within that time is raised.
+
+        A later failure is logged.
+        """
         job = self.submit(step, ident, backend, copies)
         with waiting():
-            done = wait([job], self._patience).done
+            done = wait([job], self._create_wait).done
         if done:
             job.result()
         else:
-            job.add_done_callback(_logged(step, ident, backend))
+            job.add_done_callback(_log_failure(step, ident, backend))
 
     def _pool(self, backend: str, copies: bool) -> ThreadPoolExecutor:
         key = (backend, copies)
         if key not in self._pools:
-            name = f"{'copy' if copies else 'work'} {backend}"
-            count = _COPIERS if copies else _WORKERS
+            name = f"{'copy' if copies else 'disk'} {backend}"
+            count = _COPY_THREADS if copies else _DISK_THREADS
             self._pools[key] = ThreadPoolExecutor(count, thread_name_prefix=name)
         return self._pools[key]
 
 
-def _logged(step: Step, ident: str, backend: str) -> Callable[[Future[None]], None]:
-    """What says in the log that a step has failed: of what, where, and what now."""
+def _log_failure(
+    step: Step, ident: str, backend: str
+) -> Callable[[Future[None]], None]:
+    """Return a callback that logs a failed step: of what, where, and what is next."""
     name = getattr(step, "__name__", "step")
 
     def log_failure(job: Future[None]) -> None:
         error = None if job.cancelled() else job.exception()
         if isinstance(error, AgentError):
             LOG.error(
-                "[%s] JOB failed step=%s id=%s: %s; a reconcile tries it again where"
-                " the status says that it is under way",
+                "[%s] job failed: step=%s id=%s: %s; a reconcile tries it again if the"
+                " status shows that the operation is in progress",
                 backend,
                 name,
                 ident,
@@ -152,7 +157,7 @@ def _logged(step: Step, ident: str, backend: str) -> Callable[[Future[None]], No
             )
         elif error is not None:
             LOG.error(
-                "[%s] JOB failed unexpectedly step=%s id=%s",
+                "[%s] job failed unexpectedly: step=%s id=%s",
                 backend,
                 name,
                 ident,

@@ -225,7 +225,7 @@ def test_work_that_fails_after_its_answer_names_its_object_in_the_log(
     def logged() -> bool:
         said.append(capsys.readouterr().out)
         return (
-            f"[fake] JOB failed step=finish_create id={volume.id}: lvcreate"
+            f"[fake] job failed: step=finish_create id={volume.id}: lvcreate"
             in "".join(said)
         )
 
