@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""The backends of this node: made from the configuration, watched, and guarded.
+"""The backends of this node: loaded from the configuration, checked, and bounded.
 
-A driver's error leaves here as one of ours, and a backend that hangs can hold
-only its share of the threads.
+A driver's error leaves here as an AgentError. A backend that hangs can hold only its
+share of the request threads.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from lunshare.drivers.values import Capacity, Wipe
 
 LOG = log.getLogger(__name__)
 
-#: The first family that fits wins.
+#: The first class that matches decides.
 _FAMILIES: tuple[tuple[type[driver_errors.DriverError], type[AgentError]], ...] = (
     (driver_errors.InvalidValue, Invalid),
     (driver_errors.Unsupported, Invalid),
@@ -51,22 +51,23 @@ _FAMILIES: tuple[tuple[type[driver_errors.DriverError], type[AgentError]], ...] 
 )
 
 
-#: Seconds after which what is under way is taken for something that hangs.
+#: Seconds after which running work counts as hanging.
 MOMENT = 3.0
 
-# An operation's failure starts a check of its backend, but no more often than this.
+# A failed operation starts a check of its backend, but no more often than this.
 _SUSPECT_SECONDS = 1.0
 
-#: Seconds after which a backend whose check is under way counts as down. An LVM
-#: command may wait for a good part of it behind others.
+#: Seconds after which a backend whose check is still running counts as down. An LVM
+#: command may wait for a large part of them behind other commands.
 LATE = 30.0
 
 
 class OperationLimit:
-    """How many requests may work on a backend at once.
+    """Bounds how many requests work on a backend at once.
 
-    One more waits for a moment, unless what is under way has taken longer than
-    that: then storage hangs, and waiting would take the threads of others.
+    One more waits up to MOMENT seconds. It does not wait when running work has
+    taken longer than that: the storage hangs then, and waiting would hold threads
+    that other backends need.
     """
 
     def __init__(self, count: int) -> None:
@@ -74,7 +75,7 @@ class OperationLimit:
         self._since: dict[int, float] = {}
 
     def acquire(self) -> bool:
-        """Whether the calling thread has one."""
+        """Return whether the calling thread may work."""
         now = time.monotonic()
         oldest = min(list(self._since.values()), default=now)
         if not self._acquired(max(0.0, oldest + MOMENT - now)):
@@ -89,34 +90,34 @@ class OperationLimit:
             return self._free.acquire(timeout=wait)
 
     def release(self) -> None:
-        """Give the calling thread's back."""
+        """Note that the calling thread is done."""
         del self._since[threading.get_ident()]
         self._free.release()
 
 
 class HealthCheck:
-    """One look at a backend, under way or done.
+    """One check of a backend, in a thread of its own.
 
-    Storage that hangs may keep it for as long as its drivers let it; nobody
-    else waits for it, and the next look begins when this one has ended.
+    Storage that hangs may block it for as long as its drivers allow. No request
+    waits for it, and the next check starts when this one has ended.
     """
 
     def __init__(self, name: str, work: Callable[[], None]) -> None:
-        """Begin."""
+        """Start."""
         self.done, self.reported = threading.Event(), False
         self._work, self._since = work, time.monotonic()
-        threading.Thread(target=self._run, name=f"look-{name}", daemon=True).start()
+        threading.Thread(target=self._run, name=f"check-{name}", daemon=True).start()
 
     def wait(self, timeout: float | None) -> bool:
-        """Whether it was done within so many seconds; None waits for its end."""
+        """Return whether it was done in so many seconds; None waits for its end."""
         return self.done.wait(timeout)
 
     def late(self) -> str | None:
-        """A sentence about a look that takes so long that storage must hang."""
+        """Return a sentence if it takes so long that the storage must hang."""
         took = time.monotonic() - self._since
         if self.done.is_set() or took < LATE:
             return None
-        return f"a check of it has been under way for {took:.0f} s: its storage hangs"
+        return f"its check has been running for {took:.0f} s: its storage hangs"
 
     def _run(self) -> None:
         try:
@@ -125,12 +126,12 @@ class HealthCheck:
             self.done.set()
 
 
-_UNSEEN = "its first check is not done yet"
+_UNCHECKED = "its first check is not done yet"
 
 
 @dataclass
 class NodeBackend:
-    """One backend with what is known of it."""
+    """One backend, and what its last check found."""
 
     name: str
     driver: Backend
@@ -140,36 +141,36 @@ class NodeBackend:
     wipes: tuple[Wipe, ...] = ()
     checked_at: float = 0.0
     came_up: Callable[[], None] = lambda: None
-    _found: str | None = _UNSEEN
+    _found: str | None = _UNCHECKED
     _check: HealthCheck | None = None
     _mutex: threading.Lock = field(default_factory=threading.Lock)
 
     @property
     def problem(self) -> str | None:
-        """What is wrong with it: as the last look found, or that one hangs."""
-        look = self._check
-        return (look.late() if look else None) or self._found
+        """What is wrong: what the last check found, or that a check hangs."""
+        check = self._check
+        return (check.late() if check else None) or self._found
 
     @property
     def up(self) -> bool:
-        """Whether the last check found it working."""
+        """Whether the last check found no problem."""
         return self.problem is None
 
     @property
     def down(self) -> bool:
-        """Whether it is known not to work; before its first check ends it is not."""
-        return self._found not in (None, _UNSEEN)
+        """Whether the last check found a problem. False before the first one ends."""
+        return self._found not in (None, _UNCHECKED)
 
     @contextmanager
     def for_request(self) -> Iterator[Backend]:
-        """The driver, for one operation; its errors become ours.
+        """Use the driver in a request thread; its errors become AgentErrors.
 
-        :raises BackendUnavailable: too many operations wait for it already.
+        :raises BackendUnavailable: too many requests work on it already.
         """
         if not self.slots.acquire():
             raise BackendUnavailable(
-                f"backend {self.name} has too many operations under way: try again"
-                " later, and see whether its storage hangs"
+                f"backend {self.name} has too many operations in progress: try"
+                " again later, and check whether its storage hangs"
             )
         try:
             with self._watched():
@@ -179,16 +180,16 @@ class NodeBackend:
 
     @contextmanager
     def for_job(self) -> Iterator[Backend]:
-        """As ``for_request``, for a worker that holds no request's thread."""
+        """Use the driver in a job, which holds no request thread."""
         with self._watched():
             yield self.driver
 
     @contextmanager
     def _watched(self) -> Iterator[None]:
-        """Errors become ours; storage that failed is checked at once.
+        """Translate errors; check storage that failed at once.
 
-        So the next request and /readyz need not wait for the next check on the
-        timer to learn that a volume group is gone.
+        So the next request and /readyz do not wait for the next check on the timer
+        to report that a volume group is missing.
         """
         try:
             with waiting(), translated():
@@ -199,43 +200,43 @@ class NodeBackend:
             raise
 
     def start_check(self) -> HealthCheck:
-        """Begin to refresh it, in a thread of its own, unless that is under way."""
+        """Start a check in a thread of its own, unless one is running."""
         with self._mutex:
             if self._check is None or self._check.done.is_set():
                 self._check = HealthCheck(self.name, self.refresh)
             elif (late := self._check.late()) and not self._check.reported:
                 self._check.reported = True
-                LOG.error("[%s] STATE up=False problem=%s", self.name, late)
+                LOG.error("[%s] backend state: up=False problem=%s", self.name, late)
             return self._check
 
     def refresh(self) -> None:
-        """Check it and read its capacity; remember what is wrong, if anything."""
+        """Check it and read its capacity; remember what is wrong."""
         try:
             self.driver.volumes.check()
             self.driver.target.check()
             self._note_capacity(self.driver.volumes.capacity())
             self.wipes = self.driver.volumes.wipes()
-            self._settle(None)
+            self._note_state(None)
         except driver_errors.DriverError as error:
-            self._settle(str(error))
+            self._note_state(str(error))
         except Exception:
-            LOG.exception("[%s] CHECK failed unexpectedly", self.name)
-            self._settle("its driver failed unexpectedly; see the journal")
+            LOG.exception("[%s] check failed unexpectedly", self.name)
+            self._note_state("its driver failed unexpectedly; see the journal")
 
     def _note_capacity(self, found: Capacity) -> None:
-        """Remember it; the log says when the pool closes, and when it opens again."""
+        """Remember it; log when the pool closes, and when it opens again."""
         before = self.capacity.closed if self.capacity else ""
         if found.closed and found.closed != before:
-            LOG.warning("[%s] POOL closed: %s", self.name, found.closed)
+            LOG.warning("[%s] pool closed: %s", self.name, found.closed)
         elif before and not found.closed:
-            LOG.info("[%s] POOL open again", self.name)
+            LOG.info("[%s] pool open again", self.name)
         self.capacity = found
 
-    def _settle(self, problem: str | None) -> None:
+    def _note_state(self, problem: str | None) -> None:
         if problem != self._found:
             LOG.log(
                 log.INFO if problem is None else log.ERROR,
-                "[%s] STATE up=%s problem=%s",
+                "[%s] backend state: up=%s problem=%s",
                 self.name,
                 problem is None,
                 problem,
@@ -248,11 +249,11 @@ class NodeBackend:
 
 @contextmanager
 def translated() -> Iterator[None]:
-    """Turn a driver's error into the family that tells the caller what to do."""
+    """Turn a driver's error into the AgentError that shows what to do next."""
     try:
         yield
     except driver_errors.DriverError as error:
-        family = next(ours for theirs, ours in _FAMILIES if isinstance(error, theirs))
+        family = next(new for old, new in _FAMILIES if isinstance(error, old))
         raise family(str(error), code=error.code) from error
 
 
@@ -283,9 +284,9 @@ class Backends(Mapping[str, NodeBackend]):
 
 
 def load(conf: cfg.ConfigOpts, root: Root) -> Backends:
-    """Make the enabled backends; do no I/O.
+    """Load the enabled backends. Does no I/O.
 
-    :raises StartupError: the configuration is wrong; says where and how.
+    :raises StartupError: the configuration is wrong; the message names the place.
     """
     names = conf.enabled_backends
     if not names:
@@ -298,16 +299,16 @@ def load(conf: cfg.ConfigOpts, root: Root) -> Backends:
     return Backends({name: _load_one(conf, name, root, share) for name in names})
 
 
-def _check_written(conf: cfg.ConfigOpts, name: str) -> None:
-    if strange := unknown_options.unknown(conf, name):
+def _check_options(conf: cfg.ConfigOpts, name: str) -> None:
+    if unknown := unknown_options.unknown(conf, name):
         raise ValueError(
-            f"{', '.join(strange)}: no such option; its drivers know"
+            f"{', '.join(unknown)}: no such option; its drivers know"
             f" {', '.join(sorted(conf[name]))}"
         )
 
 
 def share_of(threads: int) -> int:
-    """How many of the threads one thing that hangs may hold."""
+    """Return how many of the threads one hanging backend or volume may hold."""
     return int(max(2, threads // 3))
 
 
@@ -324,7 +325,7 @@ def _load_one(conf: cfg.ConfigOpts, name: str, root: Root, share: int) -> NodeBa
         target = registry.target_driver(conf[name].target_driver)
         opts.register_backend(conf, name, [*volumes.OPTIONS, *target.OPTIONS])
         options = dict(conf[name])
-        _check_written(conf, name)
+        _check_options(conf, name)
         driver = Backend(volumes(name, options, root), target(name, options, root))
     except (driver_errors.DriverError, cfg.Error, ValueError) as error:
         raise StartupError(f"backend section [{name}]: {error}") from error

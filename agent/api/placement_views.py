@@ -52,13 +52,13 @@ def capabilities(shown: Pool) -> View:
 
 def choice(shown: Choice) -> View:
     """Show every pool with its filter and weigher results, and the chosen one."""
-    wish = shown.wish
+    request = shown.request
     return {
         "asked": {
-            "size": wish.size,
-            "volume_type": wish.kind.name if wish.kind else None,
-            "extra_specs": dict(wish.specs),
-            "availability_zone": wish.zone,
+            "size": request.size,
+            "volume_type": request.volume_type.name if request.volume_type else None,
+            "extra_specs": dict(request.specs),
+            "availability_zone": request.zone,
         },
         "chosen": shown.chosen.name if shown.chosen else None,
         "pools": [_candidate(each) for each in shown.candidates],
@@ -71,7 +71,7 @@ def _candidate(shown: Candidate) -> View:
         "passed": not shown.failed,
         "filters": [
             {"name": each.filter, "passed": each.passed, "reason": each.reason}
-            for each in shown.verdicts
+            for each in shown.filter_results
         ],
         "weighers": [
             {
@@ -80,7 +80,7 @@ def _candidate(shown: Candidate) -> View:
                 "multiplier": each.multiplier,
                 "weight": each.weight,
             }
-            for each in shown.numbers
+            for each in shown.weigher_results
         ],
         "weight": None if shown.failed else round(shown.weight, 6),
     }

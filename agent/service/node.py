@@ -22,10 +22,10 @@ _SCHEDULER = "cinder-scheduler"
 
 
 class ProvisionedCounts:
-    """How many volumes and GiB each backend has promised.
+    """How many volumes and GiB are provisioned on each backend.
 
-    Counted in SQL once a period and kept up to date in between, so that
-    placing a volume costs the same whatever the node holds.
+    They are counted in SQL once a period and updated in between, so that placing a
+    volume costs the same however many volumes the node has.
     """
 
     def __init__(self) -> None:
@@ -33,16 +33,16 @@ class ProvisionedCounts:
         self._sums: dict[str, tuple[int, int]] = {}
 
     def of(self, backend: str) -> tuple[int, int]:
-        """Count and GiB."""
+        """Return count and GiB."""
         return self._sums.get(backend, (0, 0))
 
     def put(self, backend: str, count: int, gib: int) -> None:
-        """What SQL counted."""
+        """Set what SQL counted."""
         with self._lock:
             self._sums[backend] = (count, gib)
 
     def add(self, backend: str, count: int, gib: int) -> None:
-        """What has changed since."""
+        """Add what has changed since."""
         with self._lock:
             old_count, old_gib = self.of(backend)
             self._sums[backend] = (old_count + count, old_gib + gib)
@@ -58,14 +58,14 @@ class Node:
         self._reconciled = False
         self._failed: tuple[str, ...] = ()
         self._unknown: tuple[str, ...] = ()
-        self._left_out: tuple[str, ...] = ()
+        self._not_enabled: tuple[str, ...] = ()
 
     def services(
         self, ctx: RequestContext, host: str | None = None, binary: str | None = None
     ) -> list[ServiceState]:
-        """The scheduler and one line for each backend.
+        """Return the scheduler and one line for each backend.
 
-        ``host`` means the lines of that host, and those of its backends.
+        ``host`` selects the lines of that host, and those of its backends.
         """
         with self._db.reading() as connection:
             disabled = services.disabled(connection)
@@ -86,9 +86,9 @@ class Node:
         enabled: bool,
         reason: str | None,
     ) -> ServiceState:
-        """Enable or disable; a disabled backend takes no new volumes.
+        """Enable or disable a service; a disabled backend gets no new volumes.
 
-        :raises NotFound: no such service.
+        :raises NotFound: the service does not exist.
         """
         self._service(ctx, host, binary)
         with self._db.writing() as connection:
@@ -96,7 +96,7 @@ class Node:
         return self._service(ctx, host, binary)
 
     def pools(self, ctx: RequestContext) -> list[Pool]:
-        """What a scheduler may choose from."""
+        """Return the pools that a scheduler may choose from."""
         return self._pools()
 
     def _pools(self) -> list[Pool]:
@@ -116,9 +116,9 @@ class Node:
         ]
 
     def pool(self, ctx: RequestContext, host: str) -> Pool:
-        """The pool of host@backend, or of host@backend#pool.
+        """Return the pool of host@backend, or of host@backend#pool.
 
-        :raises NotFound: there is none of that name here.
+        :raises NotFound: this node has no such pool.
         """
         for pool in self.pools(ctx):
             if host in (pool.name, pool.name.partition("#")[0]):
@@ -126,7 +126,7 @@ class Node:
         raise NotFound("service", host)
 
     def reports(self) -> dict[str, dict[str, Any]]:
-        """What Cinder's scheduler is to be told of each host@backend seen so far."""
+        """Return the pool stats for Cinder's scheduler, by host@backend."""
         return {
             pool.name.partition("#")[0]: pool_stats.for_scheduler(pool)
             for pool in self._pools()
@@ -134,18 +134,19 @@ class Node:
         }
 
     def refresh(self, wait: float | None = None) -> None:
-        """HealthCheck at every backend's state and room again, at all of them at once.
+        """Check every backend again, all of them at once.
 
-        Who does not answer within ``wait`` seconds is left to it: the others are not
-        held up. By default that is a moment; before the first reconcile it is longer,
-        since a backend may have to activate every disk of its own after a boot.
+        A check that does not end within ``wait`` seconds continues, and the other
+        backends do not wait for it. By default that is MOMENT. Before the first
+        reconcile it is longer, since a backend may have to activate all its disks
+        after a boot.
         """
-        looks = [backend.start_check() for backend in self._backends.values()]
+        checks = [backend.start_check() for backend in self._backends.values()]
         self._count()
         usual = MOMENT if self._reconciled else _FIRST
         end = time.monotonic() + (usual if wait is None else wait)
-        for look in looks:
-            look.wait(max(0.0, end - time.monotonic()))
+        for check in checks:
+            check.wait(max(0.0, end - time.monotonic()))
 
     def _count(self) -> None:
         """Count in SQL what volumes there are on each backend."""
@@ -153,20 +154,20 @@ class Node:
             used = volumes.backends(connection)
             for name in self._backends:
                 self._provisioned.put(name, *volumes.promised(connection, name))
-        self._left_out = tuple(sorted(used - set(self._backends)))
+        self._not_enabled = tuple(sorted(used - set(self._backends)))
 
     def count_volume(self, backend: str, count: int, gib: int) -> None:
-        """A volume came (1, its size) or went (-1, minus its size)."""
+        """Count a volume added (1, its size) or deleted (-1, minus its size)."""
         self._provisioned.add(backend, count, gib)
 
     def host_of(self, backend: str) -> str:
-        """The host@backend#pool of a volume."""
+        """Return the host@backend#pool of a volume."""
         found = self._backends.find(backend)
         pool = pool_stats.pool_name(found) if found else backend
         return f"{self._host}@{backend}#{pool}"
 
     def health(self) -> Health:
-        """Whether the node can do its work, and what is wrong."""
+        """Return whether the node can work, and what is wrong."""
         problems = [
             f"backend {b.name} is down: {b.problem}"
             for b in self._backends.values()
@@ -174,7 +175,7 @@ class Node:
         ]
         problems += [
             f"backend {name} has volumes and is not among enabled_backends"
-            for name in self._left_out
+            for name in self._not_enabled
         ]
         if self._db.condition.problem is not None:
             problems.append(self._db.condition.problem)
@@ -184,7 +185,7 @@ class Node:
         return Health(not problems, tuple(problems), failed, self._unknown)
 
     def _closed(self) -> list[str]:
-        """The pools that take nothing new, with the reason and when it was seen."""
+        """Return the closed pools, with the reason and when it was found."""
         return [
             f"pool of backend {b.name} is closed: {b.capacity.closed}; seen"
             f" {datetime.fromtimestamp(b.checked_at, UTC):%Y-%m-%d %H:%M:%S} UTC"
@@ -195,7 +196,7 @@ class Node:
     def note_reconciled(
         self, failed: tuple[str, ...], unknown: tuple[str, ...]
     ) -> None:
-        """Remember what the last reconcile could not do and what it did not know."""
+        """Remember what failed in the last reconcile, and what has no row."""
         self._reconciled, self._failed, self._unknown = True, failed, unknown
 
     def _service(self, ctx: RequestContext, host: str, binary: str) -> ServiceState:

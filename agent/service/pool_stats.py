@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""What a backend says of itself to schedulers, in the words of Cinder's drivers.
+"""Pool stats: what a backend reports to schedulers, with the keys of Cinder's drivers.
 
-All of it is from the backend's last look: nothing here asks storage.
+All of it is from the backend's last check. Nothing here reads storage.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from lunshare.agent.records import Pool
 from lunshare.drivers.abilities import TargetAbilities
 from lunshare.drivers.values import GIB, Capacity
 
-_UNSEEN = Capacity(total=0, free=0, provisioned=0, thin=False)
+_UNCHECKED = Capacity(total=0, free=0, provisioned=0, thin=False)
 
-#: What Cinder's scheduler keeps of a backend beside its pools.
-_WHOLE = (
+#: What Cinder's scheduler stores of a backend beside its pools.
+_OF_BACKEND = (
     "volume_backend_name",
     "vendor_name",
     "driver_version",
@@ -31,15 +31,15 @@ _WHOLE = (
 
 
 def pool_name(backend: NodeBackend) -> str:
-    """What stands behind the # in host@backend#pool."""
+    """Return the part after the # in host@backend#pool."""
     return str(backend.options.get("volume_backend_name") or backend.name)
 
 
 def capabilities(
-    backend: NodeBackend, volumes_here: int, promised_gib: int
+    backend: NodeBackend, volumes_here: int, provisioned_gib: int
 ) -> dict[str, Any]:
-    """The report of one pool; sizes in GiB."""
-    seen, driver = backend.capacity or _UNSEEN, backend.driver
+    """Return the stats of one pool; sizes are GiB."""
+    checked, driver = backend.capacity or _UNCHECKED, backend.driver
     name = pool_name(backend)
     return {
         "volume_backend_name": name,
@@ -47,14 +47,16 @@ def capabilities(
         "vendor_name": "lunshare",
         "driver_version": "1.0",
         "storage_protocol": driver.target.PROTOCOL,
-        "total_capacity_gb": _gib(seen.total),
-        "free_capacity_gb": _gib(seen.free),
-        "provisioned_capacity_gb": max(_gib(seen.provisioned), float(promised_gib)),
-        "allocated_capacity_gb": promised_gib,
+        "total_capacity_gb": _gib(checked.total),
+        "free_capacity_gb": _gib(checked.free),
+        "provisioned_capacity_gb": max(
+            _gib(checked.provisioned), float(provisioned_gib)
+        ),
+        "allocated_capacity_gb": provisioned_gib,
         "reserved_percentage": backend.options["reserved_percentage"],
         "max_over_subscription_ratio": backend.options["max_over_subscription_ratio"],
-        "thin_provisioning_support": seen.thin,
-        "thick_provisioning_support": not seen.thin,
+        "thin_provisioning_support": checked.thin,
+        "thick_provisioning_support": not checked.thin,
         "total_volumes": volumes_here,
         "multiattach": driver.volumes.abilities.multiattach,
         "online_extend_support": driver.extends_open,
@@ -62,9 +64,9 @@ def capabilities(
         "QoS_support": False,
         "replication_enabled": False,
         "shared_targets": False,
-        "sparse_copy_volume": seen.thin,
+        "sparse_copy_volume": checked.thin,
         "location_info": f"lunshare:{backend.name}",
-        **_state(backend, seen),
+        **_state(backend, checked),
         "timestamp": datetime.fromtimestamp(backend.checked_at, UTC)
         .replace(tzinfo=None)
         .isoformat(),
@@ -72,29 +74,30 @@ def capabilities(
 
 
 def for_scheduler(pool: Pool) -> dict[str, Any]:
-    """The pool as Cinder's scheduler is told of it: a backend with one pool.
+    """Return the pool as Cinder's scheduler reads it: a backend with one pool.
 
-    Cinder's filters read neither a pool's state nor the physical room of a thin
-    one. So what must not be chosen has nothing free, and all of it promised.
+    Cinder's filters read neither a pool's state nor the physical space of a thin
+    one. So a pool that must not be chosen reports no free space, and all of it as
+    provisioned.
     """
     caps = dict(pool.capabilities)
     # Cinder puts the time of the message here, and compares it with its own.
     del caps["timestamp"]
     if pool.problem or pool.closed or not pool.enabled or _full(caps):
         caps |= _nothing(caps)
-    return {**{key: caps[key] for key in _WHOLE}, "pools": [caps]}
+    return {**{key: caps[key] for key in _OF_BACKEND}, "pools": [caps]}
 
 
 def _target(can: TargetAbilities) -> dict[str, bool]:
-    """What a type may ask of the way to the hosts, as capabilities:fences."""
+    """Return what extra specs may ask of the target, such as capabilities:fences."""
     return {"fences": can.fences, "enforces_read_only": can.enforces_read_only}
 
 
 def _nothing(caps: Mapping[str, Any]) -> dict[str, Any]:
-    """A pool with no room for anything.
+    """Return the stats of a pool without any space.
 
-    Not one that is reserved to 100 %: CapacityFilter of Cinder 29.0.0 divides by
-    what is not reserved, and with it ends the search for every other backend.
+    Not 100 % reserved: CapacityFilter of Cinder 29.0.0 divides by what is not
+    reserved, and its error ends the search for every other backend too.
     """
     most = caps["total_capacity_gb"] * caps["max_over_subscription_ratio"]
     return {
@@ -104,13 +107,13 @@ def _nothing(caps: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _state(backend: NodeBackend, seen: Capacity) -> dict[str, Any]:
+def _state(backend: NodeBackend, checked: Capacity) -> dict[str, Any]:
     wipes = backend.wipes
     return {
         "backend_state": "up" if backend.up else "down",
-        "state_reason": backend.problem or seen.closed or None,
-        "data_percent": seen.data_percent,
-        "metadata_percent": seen.metadata_percent,
+        "state_reason": backend.problem or checked.closed or None,
+        "data_percent": checked.data_percent,
+        "metadata_percent": checked.metadata_percent,
         "wipes": len(wipes),
         "wipes_left_gb": _gib(sum(wipe.left for wipe in wipes)),
     }

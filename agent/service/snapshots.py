@@ -1,11 +1,12 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Keep the bytes that a volume has at one moment, whatever its hosts do then."""
+"""Snapshots: the bytes that a volume has at one moment."""
 
 from __future__ import annotations
 
 import uuid
 from collections.abc import Collection, Mapping
+from contextlib import AbstractContextManager
 from typing import Any
 
 from oslo_log import log
@@ -18,12 +19,13 @@ from lunshare.agent.records import NewSnapshot, Page, RequestContext, Snapshot, 
 from lunshare.agent.service.attachments.access import driver_snapshot
 from lunshare.agent.service.job_runner import JobRunner, Step
 from lunshare.agent.service.volumes import rows
+from lunshare.agent.service.volumes.steps import failure_recorded
 from lunshare.agent.states import DELETABLE_SNAPSHOT, SnapshotStatus, VolumeStatus
 from lunshare.agent.volume_locks import VolumeLocks
 
 LOG = log.getLogger(__name__)
 
-_GOING = (SnapshotStatus.DELETING, SnapshotStatus.ERROR_DELETING)
+_DELETING = (SnapshotStatus.DELETING, SnapshotStatus.ERROR_DELETING)
 
 
 class Snapshots:
@@ -36,32 +38,33 @@ class Snapshots:
         self._jobs, self._rows = jobs, rows.VolumeRows(db)
 
     def get(self, ctx: RequestContext, snapshot_id: str) -> Snapshot:
-        """One snapshot.
+        """Return one snapshot.
 
-        :raises NotFound: there is none, or not any more.
+        :raises NotFound: the snapshot does not exist, or is deleted.
         """
         with self._db.reading() as connection:
             return _found(connection, snapshot_id)
 
     def list(self, ctx: RequestContext, page: Page) -> list[Snapshot]:
-        """A page of snapshots."""
+        """Return a page of snapshots."""
         with self._db.reading() as connection:
             return snapshots.page(connection, page)
 
     def count(self, ctx: RequestContext, page: Page) -> int:
-        """How many snapshots the page's filters let through, on all pages."""
+        """Count the snapshots that match the page's filters, on all pages."""
         with self._db.reading() as connection:
             return snapshots.count(connection, page)
 
     def create(self, ctx: RequestContext, new: NewSnapshot) -> Snapshot:
-        """Keep the volume's bytes; hosts that have it go on writing.
+        """Create a snapshot of the volume; hosts that use it continue to write.
 
         Waits a little, as the creation of a volume does.
 
         :raises NotFound: the volume.
-        :raises Invalid: its status does not allow it, or its driver has none.
-        :raises Exhausted: its pool has no room; nothing is left.
-        :raises BackendFailed: it could not be made; nothing is left.
+        :raises Invalid: its status does not allow it, or its driver does not
+            support snapshots.
+        :raises Exhausted: its pool has no space; nothing is left.
+        :raises BackendFailed: it could not be created; nothing is left.
         """
         with self._db.writing() as connection:
             held = volumes.hold(connection, new.volume_id)
@@ -73,7 +76,7 @@ class Snapshots:
         try:
             self._jobs.run_and_wait(self.finish_create, snapshot.id, volume.backend)
         except Exception:
-            self._drop(snapshot)
+            self._discard(snapshot)
             raise
         return self.get(ctx, snapshot.id)
 
@@ -87,10 +90,10 @@ class Snapshots:
         return self.get(ctx, snapshot_id)
 
     def delete(self, ctx: RequestContext, snapshot_id: str) -> None:
-        """Accept the removal; volumes made from it stay whole.
+        """Accept the deletion; volumes created from it are not affected.
 
-        :raises Invalid: a volume is being made of it or taken back to it, or its
-            status does not allow it.
+        :raises Invalid: a volume is being created from it or reverted to it, or
+            its status does not allow it.
         """
         with self._db.writing() as connection:
             found = _found(connection, snapshot_id)
@@ -107,7 +110,7 @@ class Snapshots:
 
     @property
     def steps(self) -> Mapping[SnapshotStatus, Step]:
-        """How a restart goes on with a snapshot of that status."""
+        """The step that finishes an operation, by the status of the snapshot."""
         return {
             SnapshotStatus.CREATING: self.finish_create,
             SnapshotStatus.DELETING: self.finish_delete,
@@ -115,45 +118,50 @@ class Snapshots:
         }
 
     def finish_create(self, snapshot_id: str) -> None:
-        """Finish a creation. Repeat-safe; does nothing to a snapshot past it."""
-        row = self._when(snapshot_id, SnapshotStatus.CREATING)
+        """Create a snapshot that is creating; others are ignored. Can be repeated."""
+        row = self._get_if(snapshot_id, SnapshotStatus.CREATING)
         if row is None:
             return
         with self._locks.volume(row.volume_id, f"snapshot {snapshot_id}"):
-            if self._when(snapshot_id, SnapshotStatus.CREATING) is None:
+            if self._get_if(snapshot_id, SnapshotStatus.CREATING) is None:
                 return
             name = self._backend(row)
-            try:
+            with self._failure_in_row(row, SnapshotStatus.ERROR):
                 self._rows.check_unchanged(row.volume_id, row.size)
                 with self._backends[name].for_job() as backend:
                     backend.volumes.create_snapshot(driver_snapshot(row))
-            except Exception as error:
-                self._move(row, SnapshotStatus.ERROR, str(error))
-                raise
-            self._move(row, SnapshotStatus.AVAILABLE)
-        LOG.info("[%s] KEPT snapshot=%s volume=%s", name, row.id, row.volume_id)
+            self._change_status(row, SnapshotStatus.AVAILABLE)
+        LOG.info(
+            "[%s] snapshot created: snapshot=%s volume=%s", name, row.id, row.volume_id
+        )
 
     def finish_delete(self, snapshot_id: str) -> None:
-        """Finish a removal. Repeat-safe; does nothing to one that is not deleting."""
-        row = self._when(snapshot_id, *_GOING)
+        """Delete a snapshot that is deleting; others are ignored. Can be repeated."""
+        row = self._get_if(snapshot_id, *_DELETING)
         if row is None:
             return
         with self._locks.volume(row.volume_id, f"the end of snapshot {snapshot_id}"):
-            self._want_gone(row, {SnapshotStatus.ERROR_DELETING})
-            row = self._when(snapshot_id, SnapshotStatus.DELETING)
+            self._start_delete(row, {SnapshotStatus.ERROR_DELETING})
+            row = self._get_if(snapshot_id, SnapshotStatus.DELETING)
             if row is None:
                 return
             name = self._backend(row)
-            try:
-                with self._backends[name].for_job() as backend:
-                    backend.volumes.delete_snapshot(row.id)
-            except Exception as error:
-                self._move(row, SnapshotStatus.ERROR_DELETING, str(error))
-                raise
-            self._remove(snapshot_id)
-        LOG.info("[%s] FORGOT snapshot=%s volume=%s", name, row.id, row.volume_id)
+            with (
+                self._failure_in_row(row, SnapshotStatus.ERROR_DELETING),
+                self._backends[name].for_job() as backend,
+            ):
+                backend.volumes.delete_snapshot(row.id)
+            self._mark_deleted(snapshot_id)
+        LOG.info(
+            "[%s] snapshot deleted: snapshot=%s volume=%s", name, row.id, row.volume_id
+        )
 
-    def _when(self, snapshot_id: str, *states: SnapshotStatus) -> Snapshot | None:
+    def _failure_in_row(
+        self, row: Snapshot, status: SnapshotStatus
+    ) -> AbstractContextManager[None]:
+        return failure_recorded(lambda e: self._change_status(row, status, str(e)))
+
+    def _get_if(self, snapshot_id: str, *states: SnapshotStatus) -> Snapshot | None:
         with self._db.reading() as connection:
             row = snapshots.get(connection, snapshot_id)
         return row if row and row.status in states else None
@@ -161,32 +169,37 @@ class Snapshots:
     def _backend(self, row: Snapshot) -> str:
         return self._rows.get(row.volume_id).backend
 
-    def _move(
+    def _change_status(
         self, row: Snapshot, new: SnapshotStatus, reason: str | None = None
     ) -> None:
         with self._db.writing() as connection:
             snapshots.move(connection, row.id, {row.status}, new, reason=reason)
 
-    def _remove(self, snapshot_id: str) -> None:
+    def _mark_deleted(self, snapshot_id: str) -> None:
         with self._db.writing() as connection:
             snapshots.remove(connection, snapshot_id)
 
-    def _drop(self, row: Snapshot) -> None:
-        """Forget a snapshot that failed; nobody was told its id.
+    def _discard(self, row: Snapshot) -> None:
+        """Delete a snapshot that failed; no client knows its id.
 
-        A driver that fails has left nothing, or finds it by the id: what stays
-        is tried again by the next reconcile.
+        A driver that fails has left nothing, or finds it by the id. What is left
+        is deleted by the next reconcile.
         """
-        self._want_gone(row, {SnapshotStatus.ERROR, SnapshotStatus.CREATING})
+        self._start_delete(row, {SnapshotStatus.ERROR, SnapshotStatus.CREATING})
         try:
             self.finish_delete(row.id)
         except Invalid:
-            self._remove(row.id)  # its driver has no snapshots at all
+            self._mark_deleted(row.id)  # its driver does not support snapshots
         except Exception as error:
-            LOG.error("[%s] DROP snapshot=%s: %s", row.volume_id, row.id, error)
-            self._want_gone(row, {SnapshotStatus.ERROR_DELETING})
+            LOG.error(
+                "[%s] cleanup of a failed snapshot failed: snapshot=%s: %s",
+                row.volume_id,
+                row.id,
+                error,
+            )
+            self._start_delete(row, {SnapshotStatus.ERROR_DELETING})
 
-    def _want_gone(self, row: Snapshot, old: Collection[SnapshotStatus]) -> None:
+    def _start_delete(self, row: Snapshot, old: Collection[SnapshotStatus]) -> None:
         with self._db.writing() as connection:
             snapshots.move(connection, row.id, old, SnapshotStatus.DELETING)
 
@@ -233,8 +246,8 @@ def _wrong_status(volume: Volume, held: bool) -> Invalid:
 def _undeletable(found: Snapshot) -> Invalid:
     if found.status in DELETABLE_SNAPSHOT:
         return Invalid(
-            f"Invalid snapshot: a volume is being made of snapshot {found.id}, or taken"
-            " back to it; delete it when that is done"
+            f"Invalid snapshot: a volume is being created from snapshot {found.id}, or"
+            " reverted to it; delete it when that is done"
         )
     return Invalid(
         f"Invalid snapshot: snapshot {found.id} is {found.status} and cannot be"

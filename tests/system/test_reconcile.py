@@ -130,7 +130,7 @@ def test_orphans_are_reported_and_not_changed(eager: Daemon, api: Api) -> None:
         wait_until(lambda: len(_about(eager.api, lost)) == 2)
         assert eager.api.call("GET", "/readyz")[0] == 200
         for what in ("export of volume", "disk /dev/"):
-            assert _logged(eager, "left alone", what, lost)
+            assert _logged(eager, "did not touch", what, lost)
         assert live.group.exists()
         assert lost in run("lvs", "-o", "lv_name", eager.group)
     finally:

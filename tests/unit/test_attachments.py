@@ -325,7 +325,7 @@ def test_a_backend_that_hangs_holds_only_its_share_of_the_threads(
         held = [threads.submit(attach, node, v, "a") for v in volumes[:2]]
         assert gate.reached.wait(10)
         refused = _until_refused(node, volumes[2])
-        assert "too many operations under way" in str(refused)
+        assert "too many operations in progress" in str(refused)
         gate.open.set()
         assert all(job.result(10) for job in held)
     node.close()

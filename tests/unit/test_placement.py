@@ -35,12 +35,12 @@ def pool(name: str, **capabilities: Any) -> Pool:
     return Pool(f"host@{name}#{name}", name, {**base, **capabilities})
 
 
-def wish(
-    size: int, kind: VolumeType | None = None, **extra_specs: str
+def request(
+    size: int, volume_type: VolumeType | None = None, **extra_specs: str
 ) -> PlacementRequest:
     if extra_specs:
-        kind = VolumeType("t", "t", extra_specs=extra_specs)
-    return PlacementRequest(size, kind)
+        volume_type = VolumeType("t", "t", extra_specs=extra_specs)
+    return PlacementRequest(size, volume_type)
 
 
 def chosen(pools: list[Pool], asked: PlacementRequest, **weights: float) -> str:
@@ -55,29 +55,29 @@ def refused(pools: list[Pool], asked: PlacementRequest) -> AgentError:
     return refusal(choice)
 
 
-def verdicts(choice: Choice, backend: str) -> dict[str, tuple[bool, str]]:
+def filter_results(choice: Choice, backend: str) -> dict[str, tuple[bool, str]]:
     (of_it,) = [c for c in choice.candidates if c.pool.backend == backend]
-    return {each.filter: (each.passed, each.reason) for each in of_it.verdicts}
+    return {each.filter: (each.passed, each.reason) for each in of_it.filter_results}
 
 
 def test_the_backend_with_the_most_room_is_chosen() -> None:
     pools = [pool("a", free_capacity_gb=10.0), pool("b", free_capacity_gb=20.0)]
-    assert chosen(pools, wish(5)) == "b"
+    assert chosen(pools, request(5)) == "b"
 
 
 def test_multipliers_say_what_counts() -> None:
     small = pool("small", total_capacity_gb=50.0, free_capacity_gb=40.0)
     large = pool("large", allocated_capacity_gb=30)
-    assert chosen([small, large], wish(5)) == "large"
-    assert chosen([small, large], wish(5), capacity=-1.0) == "small"
-    assert chosen([small, large], wish(5), allocated_capacity=-1.5) == "small"
+    assert chosen([small, large], request(5)) == "large"
+    assert chosen([small, large], request(5), capacity=-1.0) == "small"
+    assert chosen([small, large], request(5), allocated_capacity=-1.5) == "small"
 
 
 def test_a_thin_pool_is_promised_by_its_ratio() -> None:
     thin = pool("a", thin_provisioning_support=True, provisioned_capacity_gb=150.0)
     assert free_space(thin) == 50.0
-    assert chosen([thin], wish(50)) == "a"
-    assert isinstance(refused([thin], wish(51)), Exhausted)
+    assert chosen([thin], request(50)) == "a"
+    assert isinstance(refused([thin], request(51)), Exhausted)
 
 
 def test_a_thick_pool_promises_what_is_free_and_not_promised() -> None:
@@ -88,23 +88,23 @@ def test_a_thick_pool_promises_what_is_free_and_not_promised() -> None:
 def test_a_type_that_wants_thick_volumes_is_held_to_what_is_there() -> None:
     thin = pool("a", thin_provisioning_support=True, provisioned_capacity_gb=60.0)
     thick = VolumeType("t", "t", extra_specs={"provisioning:type": "thick"})
-    assert chosen([thin], wish(100)) == "a"
-    assert "space for 40 GiB, not 41" in str(refused([thin], wish(41, thick)))
+    assert chosen([thin], request(100)) == "a"
+    assert "space for 40 GiB, not 41" in str(refused([thin], request(41, thick)))
 
 
 def test_a_pool_that_is_physically_full_takes_nothing_whatever_its_ratio() -> None:
     full = pool("a", thin_provisioning_support=True, free_capacity_gb=0.0)
     assert free_space(full) == 0.0
-    assert "physically full" in str(refused([full], wish(1)))
+    assert "physically full" in str(refused([full], request(1)))
 
 
 def test_a_pool_that_says_it_is_closed_takes_nothing_and_its_reason_is_told() -> None:
     shut = replace(
         pool("a", thin_provisioning_support=True), closed="its metadata is 96 % full"
     )
-    error = refused([shut], wish(1))
+    error = refused([shut], request(1))
     assert isinstance(error, Exhausted)
-    assert "a: it takes nothing new: its metadata is 96 % full" in str(error)
+    assert "a: it is closed for new volumes: its metadata is 96 % full" in str(error)
 
 
 def test_the_reserve_is_left_alone() -> None:
@@ -119,22 +119,22 @@ def test_the_reserve_is_left_alone() -> None:
 
 
 def test_too_large_is_said_with_the_room_there_is() -> None:
-    error = refused([pool("a")], wish(500))
+    error = refused([pool("a")], request(500))
     assert isinstance(error, Exhausted)
     assert "size 500 GiB (a: it has space for 100 GiB, not 500)" in str(error)
 
 
 def test_a_type_that_no_backend_can_do_is_said_with_the_reason() -> None:
-    error = refused([pool("a", multiattach=False)], wish(1, SHARED))
+    error = refused([pool("a", multiattach=False)], request(1, SHARED))
     assert isinstance(error, Invalid)
     assert "a: multiattach is False, not <is> True" in str(error)
 
 
 def test_who_is_down_disabled_or_elsewhere_is_not_chosen() -> None:
     down = replace(pool("a"), problem="its storage hangs")
-    assert "a: it is down: its storage hangs" in str(refused([down], wish(1)))
+    assert "a: it is down: its storage hangs" in str(refused([down], request(1)))
     off = replace(pool("a"), enabled=False)
-    assert "a: its service is disabled" in str(refused([off], wish(1)))
+    assert "a: its service is disabled" in str(refused([off], request(1)))
     there = PlacementRequest(1, zone="mars")
     assert "zone nova, not mars" in str(refused([pool("a")], there))
     assert chosen([pool("a")], PlacementRequest(1, zone="nova")) == "a"
@@ -143,34 +143,34 @@ def test_who_is_down_disabled_or_elsewhere_is_not_chosen() -> None:
 def test_a_volume_may_be_bound_to_a_backend_or_have_to_leave_it() -> None:
     pools = [pool("a"), pool("b", free_capacity_gb=50.0)]
     assert chosen(pools, PlacementRequest(1, only="b")) == "b"
-    assert chosen(pools, PlacementRequest(1, but="a")) == "b"
+    assert chosen(pools, PlacementRequest(1, exclude="a")) == "b"
     said = str(refused(pools, PlacementRequest(60, only="b")))
     assert "a: only backend b will do" in said
     assert "b: it has space for 50 GiB, not 60" in said
     assert "a: the volume is there" in str(
-        refused(pools[:1], PlacementRequest(1, but="a"))
+        refused(pools[:1], PlacementRequest(1, exclude="a"))
     )
 
 
 def test_room_elsewhere_makes_no_difference_to_who_cannot_do_it() -> None:
     """Less would do on the one that can: so it is a matter of free space."""
     pools = [pool("a", multiattach=False), pool("b", free_capacity_gb=1.0)]
-    assert isinstance(refused(pools, wish(5, SHARED)), Exhausted)
+    assert isinstance(refused(pools, request(5, SHARED)), Exhausted)
 
 
 def test_every_filter_speaks_of_every_pool_and_only_who_passed_is_weighed() -> None:
     pools = [pool("a", multiattach=False), pool("b"), pool("c", free_capacity_gb=50.0)]
-    choice = choose(pools, wish(60, SHARED), WEIGHTS)
+    choice = choose(pools, request(60, SHARED), WEIGHTS)
     assert [c.pool.backend for c in choice.candidates] == ["a", "b", "c"]
     for backend in "abc":
-        assert set(verdicts(choice, backend)) == set(FILTERS)
-    assert verdicts(choice, "a")["CapabilitiesFilter"][0] is False
-    assert verdicts(choice, "a")["CapacityFilter"][0] is True
-    assert verdicts(choice, "c")["CapacityFilter"] == (
+        assert set(filter_results(choice, backend)) == set(FILTERS)
+    assert filter_results(choice, "a")["CapabilitiesFilter"][0] is False
+    assert filter_results(choice, "a")["CapacityFilter"][0] is True
+    assert filter_results(choice, "c")["CapacityFilter"] == (
         False,
         "it has space for 50 GiB, not 60",
     )
-    assert [bool(c.numbers) for c in choice.candidates] == [False, True, False]
+    assert [bool(c.weigher_results) for c in choice.candidates] == [False, True, False]
     assert choice.chosen == pools[1]
 
 
@@ -187,7 +187,7 @@ def test_extra_specs_are_matched_with_capabilities(
     key: str, wanted: str, expected: str
 ) -> None:
     pools = [pool("a", free_capacity_gb=50.0), pool("b", free_capacity_gb=40.0)]
-    assert chosen(pools, wish(1, None, **{key: wanted})) == expected
+    assert chosen(pools, request(1, None, **{key: wanted})) == expected
 
 
 @pytest.mark.parametrize(

@@ -130,7 +130,7 @@ def test_a_backend_that_hangs_holds_up_neither_others_nor_requests(
         for _ in range(3):
             refresh(node)
         said = "".join(capfd.readouterr())
-        assert said.count("[fake] STATE up=False problem=a check of it") == 1
+        assert said.count("[fake] backend state: up=False problem=its check has") == 1
         volume = api.volume()
         shown = api("GET", f"/volumes/{volume['id']}")["volume"]
         assert "@second#" in shown["os-vol-host-attr:host"]

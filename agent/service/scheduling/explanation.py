@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""The words in which a choice of backend is made and told."""
+"""A choice of a backend as a value: the request, the results, and the pool."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from lunshare.agent.records import Pool, VolumeType
 class PlacementRequest:
     """What a volume asks for: GiB, a type, an availability zone.
 
-    ``only`` names the one backend that will do, because the bytes it is made of
-    are there; ``but`` one that will not, because it is to leave that.
+    ``only`` names the one backend that is possible, because the bytes of the source
+    are there; ``exclude`` one that is not, because the volume leaves it.
     """
 
     size: int
-    kind: VolumeType | None = None
+    volume_type: VolumeType | None = None
     zone: str | None = None
     only: str | None = None
-    but: str | None = None
+    exclude: str | None = None
 
     @property
     def specs(self) -> Mapping[str, str]:
-        """What its type asks for."""
-        return self.kind.extra_specs if self.kind else {}
+        """The extra specs of its type."""
+        return self.volume_type.extra_specs if self.volume_type else {}
 
 
 @dataclass(frozen=True, slots=True)
 class FilterResult:
-    """What one filter says of one pool, and why in half a sentence."""
+    """Whether one pool passes one filter, and why in half a sentence."""
 
     filter: str
     passed: bool
@@ -41,11 +41,10 @@ class FilterResult:
 
 @dataclass(frozen=True, slots=True)
 class WeigherResult:
-    """What one weigher says of one pool.
+    """The value of one weigher for one pool.
 
-    ``value`` is in the weigher's own unit; ``weight`` is its share in the
-    choice: the value between 0 and 1 among the pools that passed, times the
-    multiplier.
+    ``value`` is in the weigher's own unit. ``weight`` is the value scaled to 0..1
+    over the pools that passed, times the multiplier.
     """
 
     weigher: str
@@ -56,27 +55,27 @@ class WeigherResult:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One pool with all that was said of it. Only who passed is weighed."""
+    """One pool with its results. Only a pool that passes every filter is weighed."""
 
     pool: Pool
-    verdicts: tuple[FilterResult, ...]
-    numbers: tuple[WeigherResult, ...] = ()
+    filter_results: tuple[FilterResult, ...]
+    weigher_results: tuple[WeigherResult, ...] = ()
 
     @property
     def failed(self) -> tuple[FilterResult, ...]:
-        """The verdicts that keep it from being chosen."""
-        return tuple(each for each in self.verdicts if not each.passed)
+        """The filters that it does not pass."""
+        return tuple(each for each in self.filter_results if not each.passed)
 
     @property
     def weight(self) -> float:
-        """The most wins."""
-        return sum(number.weight for number in self.numbers)
+        """The sum of its weights. The largest is chosen."""
+        return sum(result.weight for result in self.weigher_results)
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Every pool with its verdicts, and the one that was chosen, if any."""
+    """Every pool with its results, and the chosen one, if any."""
 
-    wish: PlacementRequest
+    request: PlacementRequest
     candidates: tuple[Candidate, ...] = field(default_factory=tuple)
     chosen: Pool | None = None

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""A type's extra specs against what a pool says of itself.
+"""Compare the extra specs of a type with the capabilities of a pool.
 
 The operators are those of Cinder's scheduler, with its meanings:
 https://docs.openstack.org/cinder/latest/admin/ (extra specs requirements).
@@ -27,9 +27,9 @@ Test = Callable[[Any, str], bool]
 
 
 def unmet(specs: Mapping[str, str], capabilities: Mapping[str, Any]) -> Iterator[str]:
-    """A sentence for each spec that the capabilities do not meet.
+    """Return a sentence for each spec that the capabilities do not meet.
 
-    A spec of another scope than ``capabilities:`` is not for a scheduler.
+    A spec with another scope than ``capabilities:`` is not for the scheduler.
     """
     for key, wanted in specs.items():
         path = key.split(":")
@@ -42,10 +42,10 @@ def unmet(specs: Mapping[str, str], capabilities: Mapping[str, Any]) -> Iterator
 
 
 def meets(has: Any, wanted: str) -> bool:
-    """Whether a capability is what one extra spec asks for.
+    """Whether a capability meets one extra spec.
 
-    What is no number never compares as one; a capability that a pool does not
-    have meets nothing. A spec without an operator is meant to the letter.
+    A value that is not a number never meets a numeric operator. A capability that
+    the pool does not have meets nothing. A spec without an operator must be equal.
     """
     if has is None:
         return False
@@ -69,7 +69,7 @@ def _value(capabilities: Mapping[str, Any], path: list[str]) -> Any:
 
 
 def _spellings(path: list[str], has: Any) -> list[Any]:
-    """Every value that stands for this capability; one of them has to do."""
+    """Return every spelling of this capability; one of them must meet the spec."""
     values = list(has) if isinstance(has, list | tuple) else [has]
     if path == ["storage_protocol"]:
         values += [each for group in _PROTOCOLS if has in group for each in group]
@@ -91,7 +91,7 @@ def _truth(value: object) -> bool:
 _TESTS: Mapping[str, Test] = {
     "<is>": lambda has, wanted: _truth(has) is _truth(wanted),
     "<in>": lambda has, wanted: wanted in str(has),
-    # At least, as in Cinder, which has it from "this many processors".
+    # "=" means at least, as in Cinder.
     "=": _numbers(operator.ge),
     "==": _numbers(operator.eq),
     "!=": _numbers(operator.ne),

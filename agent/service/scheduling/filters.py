@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Which pools may hold a volume: one table, one function for each question.
+"""Which pools can hold a volume: one table, one function for each filter.
 
-A filter answers whether, and why in half a sentence. Names are Cinder's where
-Cinder has such a filter. Of capacity, Cinder does not ask whether a thin pool
-is physically full; we do.
+A filter returns whether the pool passes, and why in half a sentence. Names are
+Cinder's where Cinder has such a filter. Unlike Cinder's, the capacity filter also
+checks whether a thin pool is physically full.
 """
 
 from __future__ import annotations
@@ -16,85 +16,90 @@ from lunshare.agent.records import Pool, VolumeType
 from lunshare.agent.service.scheduling import extra_specs
 from lunshare.agent.service.scheduling.explanation import FilterResult, PlacementRequest
 
-Answer = tuple[bool, str]
-Filter = Callable[[Pool, PlacementRequest], Answer]
+Result = tuple[bool, str]
+Filter = Callable[[Pool, PlacementRequest], Result]
 
-#: The filter whose refusal means: ask for less, or free something.
+#: The filter after whose refusal the client may ask for less, or free some space.
 CAPACITY = "CapacityFilter"
 
 
-def judge(pool: Pool, wish: PlacementRequest) -> tuple[FilterResult, ...]:
-    """What every filter says; none is left out because another one refused."""
-    return tuple(FilterResult(name, *ask(pool, wish)) for name, ask in FILTERS.items())
+def run_filters(pool: Pool, request: PlacementRequest) -> tuple[FilterResult, ...]:
+    """Run every filter, also after one that the pool does not pass."""
+    return tuple(
+        FilterResult(name, *ask(pool, request)) for name, ask in FILTERS.items()
+    )
 
 
-def unmet_specs(pool: Pool, kind: VolumeType | None) -> str | None:
-    """What the type asks for and the pool has not, or None."""
-    wanted = kind.extra_specs if kind else {}
+def unmet_specs(pool: Pool, volume_type: VolumeType | None) -> str | None:
+    """Return the extra specs of the type that the pool does not meet, or None."""
+    wanted = volume_type.extra_specs if volume_type else {}
     return "; ".join(extra_specs.unmet(wanted, pool.capabilities)) or None
 
 
-def _backend(pool: Pool, wish: PlacementRequest) -> Answer:
-    if wish.only not in (None, pool.backend):
-        return False, f"only backend {wish.only} will do: it has the bytes"
-    if wish.but == pool.backend:
-        return False, "the volume is there, and is to leave it"
-    return True, "no other backend is asked for"
+def _backend(pool: Pool, request: PlacementRequest) -> Result:
+    if request.only not in (None, pool.backend):
+        return False, f"only backend {request.only} is possible: it has the bytes"
+    if request.exclude == pool.backend:
+        return False, "the volume is there, and leaves it"
+    return True, "the request allows this backend"
 
 
-def _zone(pool: Pool, wish: PlacementRequest) -> Answer:
-    if wish.zone in (None, pool.zone):
+def _zone(pool: Pool, request: PlacementRequest) -> Result:
+    if request.zone in (None, pool.zone):
         return True, f"it is in availability_zone {pool.zone}"
-    return False, f"it is in availability_zone {pool.zone}, not {wish.zone}"
+    return False, f"it is in availability_zone {pool.zone}, not {request.zone}"
 
 
-def _service(pool: Pool, wish: PlacementRequest) -> Answer:
+def _service(pool: Pool, request: PlacementRequest) -> Result:
     if pool.enabled:
         return True, "its service is enabled"
     return False, "its service is disabled"
 
 
-def _state(pool: Pool, wish: PlacementRequest) -> Answer:
+def _state(pool: Pool, request: PlacementRequest) -> Result:
     if pool.up:
-        return True, "it works"
+        return True, "it is up"
     return False, f"it is down: {pool.problem}"
 
 
-def _capabilities(pool: Pool, wish: PlacementRequest) -> Answer:
-    why = unmet_specs(pool, wish.kind)
-    return why is None, why or "it can do what the type asks for"
+def _capabilities(pool: Pool, request: PlacementRequest) -> Result:
+    why = unmet_specs(pool, request.volume_type)
+    return why is None, why or "it meets the extra specs of the type"
 
 
-def _capacity(pool: Pool, wish: PlacementRequest) -> Answer:
+def _capacity(pool: Pool, request: PlacementRequest) -> Result:
     if pool.closed:
-        return False, f"it takes nothing new: {pool.closed}"
-    left = free_space(pool, wish)
-    if wish.size <= left:
+        return False, f"it is closed for new volumes: {pool.closed}"
+    left = free_space(pool, request)
+    if request.size <= left:
         return True, f"it has space for {_gib(left)}"
     if _free(pool) <= 0:
-        return False, f"it is physically full but for the reserve, {_reserve(pool)} GiB"
-    return False, f"it has space for {_gib(max(0.0, left))}, not {wish.size}"
+        return (
+            False,
+            f"it is physically full except for the reserve, {_reserve(pool)} GiB",
+        )
+    return False, f"it has space for {_gib(max(0.0, left))}, not {request.size}"
 
 
-def free_space(pool: Pool, wish: PlacementRequest | None = None) -> float:
-    """GiB that may still be promised; none at all when the pool is physically full.
+def free_space(pool: Pool, request: PlacementRequest | None = None) -> float:
+    """Return how many GiB may still be provisioned; 0 when it is physically full.
 
-    A thin pool promises its ratio of the whole. A thick one, or one whose type
-    wants thick volumes, promises what is free and has not been promised.
+    A thin pool provisions its total times max_over_subscription_ratio. A thick pool,
+    or a thick volume in a thin one, gets what is free and not provisioned.
     """
     caps = pool.capabilities
     available = caps["total_capacity_gb"] - _reserve(pool)
-    promised = caps["provisioned_capacity_gb"]
+    provisioned = caps["provisioned_capacity_gb"]
     if _free(pool) <= 0:
         return 0.0
-    if is_thin(pool, wish):
-        return float(available * caps["max_over_subscription_ratio"] - promised)
-    return float(min(_free(pool), available - promised))
+    if is_thin(pool, request):
+        return float(available * caps["max_over_subscription_ratio"] - provisioned)
+    return float(min(_free(pool), available - provisioned))
 
 
-def is_thin(pool: Pool, wish: PlacementRequest | None) -> bool:
-    """Whether the volume takes its room as it is written."""
-    thick = wish is not None and wish.specs.get("provisioning:type") == "thick"
+def is_thin(pool: Pool, request: PlacementRequest | None) -> bool:
+    """Whether the volume uses space only as it is written."""
+    thick = request is not None and request.specs.get("provisioning:type") == "thick"
     return bool(pool.capabilities["thin_provisioning_support"]) and not thick
 
 
@@ -105,7 +110,7 @@ def _reserve(pool: Pool) -> int:
 
 
 def _free(pool: Pool) -> float:
-    """Physical room in GiB beside the reserve."""
+    """Return the physical free space in GiB without the reserve."""
     return float(pool.capabilities["free_capacity_gb"] - _reserve(pool))
 
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Choose the backend of a new volume, in words that say why it and no other."""
+"""Choose the pool of a new volume, with the reasons."""
 
 from __future__ import annotations
 
@@ -18,41 +18,44 @@ from lunshare.agent.service.scheduling.explanation import (
 
 
 def choose(
-    pools: Iterable[Pool], wish: PlacementRequest, multipliers: Mapping[str, float]
+    pools: Iterable[Pool], request: PlacementRequest, multipliers: Mapping[str, float]
 ) -> Choice:
-    """Judge every pool, weigh those that pass, take the heaviest; changes nothing.
+    """Filter the pools, weigh those that pass, choose the heaviest. Changes nothing.
 
-    Of equals the first is taken.
+    Of equal pools the first is chosen.
     """
-    judged = [Candidate(pool, filters.judge(pool, wish)) for pool in pools]
-    passed = [candidate for candidate in judged if not candidate.failed]
-    numbers = weighers.weigh([each.pool for each in passed], wish, multipliers)
+    filtered = [Candidate(pool, filters.run_filters(pool, request)) for pool in pools]
+    passed = [candidate for candidate in filtered if not candidate.failed]
+    weigher_results = weighers.weigh(
+        [each.pool for each in passed], request, multipliers
+    )
     weighed = [
-        replace(candidate, numbers=of_it)
-        for candidate, of_it in zip(passed, numbers, strict=True)
+        replace(candidate, weigher_results=results)
+        for candidate, results in zip(passed, weigher_results, strict=True)
     ]
     best = max(weighed, key=lambda candidate: candidate.weight, default=None)
     by_name = {each.pool.name: each for each in weighed}
-    told = tuple(by_name.get(each.pool.name, each) for each in judged)
-    return Choice(wish, told, best.pool if best else None)
+    candidates = tuple(by_name.get(each.pool.name, each) for each in filtered)
+    return Choice(request, candidates, best.pool if best else None)
 
 
 def refusal(choice: Choice) -> AgentError:
-    """The error of a choice that found no pool: what kept each of them from it.
+    """Return the error of a choice without a pool, with the reason of each pool.
 
-    Room alone is Exhausted, because less may do; all else is Invalid.
+    Missing space alone is Exhausted, because a smaller request may succeed. All
+    else is Invalid.
     """
     why = "; ".join(
         f"{each.pool.backend}: {', '.join(v.reason for v in each.failed)}"
         for each in choice.candidates
     )
-    if any(_only_room(candidate) for candidate in choice.candidates):
+    if any(_lacks_only_space(candidate) for candidate in choice.candidates):
         return Exhausted(
-            f"no backend has room for size {choice.wish.size} GiB ({why}):"
+            f"no backend has space for size {choice.request.size} GiB ({why}):"
             " ask for less or free some"
         )
     return Invalid(f"no backend can hold this volume ({why})")
 
 
-def _only_room(candidate: Candidate) -> bool:
-    return [verdict.filter for verdict in candidate.failed] == [filters.CAPACITY]
+def _lacks_only_space(candidate: Candidate) -> bool:
+    return [result.filter for result in candidate.failed] == [filters.CAPACITY]

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""The places that volumes can be in: their names, and what there is room for."""
+"""The pools of this node: their names, and the choice of one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lunshare.agent.service.scheduling.scheduler import Scheduler
 
 
 class Pools:
-    """The places of this node."""
+    """The pools of this node."""
 
     def __init__(
         self, node: Node, backends: Backends, scheduler: Scheduler, zone: str
@@ -24,21 +24,21 @@ class Pools:
         self._scheduler, self.zone = scheduler, zone
 
     def backend_of(self, host: str) -> str:
-        """The backend that is meant by host@backend or host@backend#pool.
+        """Return the backend that host@backend or host@backend#pool names.
 
         :raises NotFound: this node has no such backend.
         """
         name = host.partition("@")[2].partition("#")[0]
-        whole = self._node.host_of(name)
-        here = host in (whole, whole.partition("#")[0])
-        if not here or self._backends.find(name) is None:
+        full_name = self._node.host_of(name)
+        exists = host in (full_name, full_name.partition("#")[0])
+        if not exists or self._backends.find(name) is None:
             raise NotFound("host", host)
         return name
 
     def check_zone(self, zone: str | None) -> None:
-        """Let in what names no other zone than ours.
+        """Check that a zone is the zone of this node, or None.
 
-        :raises Invalid: it does.
+        :raises Invalid: it is another one.
         """
         if zone not in (None, self.zone):
             raise Invalid(
@@ -49,28 +49,32 @@ class Pools:
         self,
         ctx: RequestContext,
         size: int,
-        kind: VolumeType | None,
+        volume_type: VolumeType | None,
         zone: str | None = None,
         *,
         only: str | None = None,
-        but: str | None = None,
+        exclude: str | None = None,
     ) -> str:
-        """The backend for a volume of ``size`` GiB: any, one only, or any but one.
+        """Return the backend for a volume of ``size`` GiB.
 
-        :raises Invalid: none can do what is asked for.
-        :raises Exhausted: those that can have no room.
+        ``only`` names the one possible backend, ``exclude`` an impossible one.
+
+        :raises Invalid: no backend meets the request.
+        :raises Exhausted: the backends that meet it have no space.
         """
-        return self._scheduler.place(ctx, size, kind, zone, only=only, but=but).backend
+        return self._scheduler.place(
+            ctx, size, volume_type, zone, only=only, exclude=exclude
+        ).backend
 
     def unmet_specs(
-        self, ctx: RequestContext, backend: str, kind: VolumeType | None
+        self, ctx: RequestContext, backend: str, volume_type: VolumeType | None
     ) -> str | None:
-        """What the type asks for and this backend has not, or None."""
+        """Return the extra specs that this backend does not meet, or None."""
         pool = self._pool(ctx, backend)
-        return filters.unmet_specs(pool, kind) if pool else "it is not enabled"
+        return filters.unmet_specs(pool, volume_type) if pool else "it is not enabled"
 
     def free_space(self, ctx: RequestContext, backend: str) -> float:
-        """GiB that this backend may still promise; no bound where that is not known."""
+        """Return how many GiB may still be provisioned; inf where that is unknown."""
         pool = self._pool(ctx, backend)
         return filters.free_space(pool) if pool and pool.up else math.inf
 

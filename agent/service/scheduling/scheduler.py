@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Where a new volume goes: the choice itself, and the same choice only told."""
+"""Choose the pool of a new volume, or only explain the choice."""
 
 from __future__ import annotations
 
@@ -35,37 +35,37 @@ class Scheduler:
     def explain(
         self, ctx: RequestContext, size: int, volume_type: str | None, zone: str | None
     ) -> Choice:
-        """What would be chosen for such a volume, and why; nothing is created.
+        """Return what would be chosen for such a volume, and why. Creates nothing.
 
         :raises NotFound: the volume type.
         """
-        wish = PlacementRequest(size, self._types.resolve(volume_type), zone)
-        return placement.choose(self._node.pools(ctx), wish, self._multipliers)
+        request = PlacementRequest(size, self._types.resolve(volume_type), zone)
+        return placement.choose(self._node.pools(ctx), request, self._multipliers)
 
     def place(
         self,
         ctx: RequestContext,
         size: int,
-        kind: VolumeType | None,
+        volume_type: VolumeType | None,
         zone: str | None = None,
         *,
         only: str | None = None,
-        but: str | None = None,
+        exclude: str | None = None,
     ) -> Pool:
-        """The pool for a volume that is about to be created, or to move.
+        """Choose the pool of a volume that will be created or migrated.
 
-        ``only`` and ``but`` are names of backends; see Wish. When there is no such
-        pool, why is also kept as a user message.
+        ``only`` and ``exclude`` are names of backends; see PlacementRequest. When no
+        pool is possible, the reason is also stored as a user message.
 
-        :raises Invalid: no backend can do what is asked for.
-        :raises Exhausted: those that can have no room.
+        :raises Invalid: no backend meets the request.
+        :raises Exhausted: the backends that meet it have no space.
         """
         pools = self._node.pools(ctx)
-        wish = PlacementRequest(size, kind, zone, only, but)
-        choice = placement.choose(pools, wish, self._multipliers)
+        request = PlacementRequest(size, volume_type, zone, only, exclude)
+        choice = placement.choose(pools, request, self._multipliers)
         if choice.chosen is None:
             error = placement.refusal(choice)
             self._messages.record(ctx, NO_BACKEND, error.message)
             raise error
-        LOG.debug("[%s] CHOSEN %s", choice.chosen.backend, choice)
+        LOG.debug("[%s] pool chosen: %s", choice.chosen.backend, choice)
         return choice.chosen

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Which of the pools that may hold a volume is the best: one table of numbers.
+"""Which of the pools that pass the filters is the best: one table of weighers.
 
-Each weigher's numbers are stretched to 0..1 over the pools at hand, so that a
-multiplier means the same for all of them; the sum decides.
+The values of each weigher are scaled to 0..1 over these pools, so that a multiplier
+means the same for all weighers. The pool with the largest sum is chosen.
 """
 
 from __future__ import annotations
@@ -25,11 +25,13 @@ ALLOCATED = "allocated_capacity"
 
 
 def weigh(
-    pools: Sequence[Pool], wish: PlacementRequest, multipliers: Mapping[str, float]
+    pools: Sequence[Pool], request: PlacementRequest, multipliers: Mapping[str, float]
 ) -> list[tuple[WeigherResult, ...]]:
-    """The numbers of each pool, in the order of the pools."""
+    """Return the results of each pool, in the order of the pools."""
     columns = [
-        _column(name, [ask(pool, wish) for pool in pools], multipliers.get(name, 0.0))
+        _column(
+            name, [ask(pool, request) for pool in pools], multipliers.get(name, 0.0)
+        )
         for name, ask in WEIGHERS.items()
     ]
     return list(zip(*columns, strict=True))
@@ -51,11 +53,11 @@ def _column(
     ]
 
 
-def _allocated(pool: Pool, wish: PlacementRequest) -> float:
+def _allocated(pool: Pool, request: PlacementRequest) -> float:
     return float(pool.capabilities["allocated_capacity_gb"])
 
 
 WEIGHERS: Mapping[str, Weigher] = {
-    CAPACITY: free_space,  # GiB that may still be promised
-    ALLOCATED: _allocated,  # GiB that volumes have already
+    CAPACITY: free_space,  # GiB that may still be provisioned
+    ALLOCATED: _allocated,  # GiB that volumes already have
 }

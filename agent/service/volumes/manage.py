@@ -97,13 +97,13 @@ class ForeignDisks:
         :raises BackendFailed: it is not managed; the disk is as it was.
         """
         self._pools.check_zone(new.availability_zone)
-        kind = self._types.resolve(new.volume_type)
-        volume = self._row(ctx, new, kind, self._manageable(ctx, new))
-        why = self._pools.unmet_specs(ctx, volume.backend, kind)
+        volume_type = self._types.resolve(new.volume_type)
+        volume = self._row(ctx, new, volume_type, self._manageable(ctx, new))
+        why = self._pools.unmet_specs(ctx, volume.backend, volume_type)
         if why is not None:
             raise Invalid(f"volume.volume_type: host {new.host}: {why}.")
         with self._db.writing() as connection:
-            self._types.check_unchanged(connection, kind)
+            self._types.check_unchanged(connection, volume_type)
             volumes.insert(connection, volume)
         self._node.count_volume(volume.backend, 1, volume.size)
         try:
@@ -191,7 +191,7 @@ class ForeignDisks:
         self,
         ctx: RequestContext,
         new: ManageRequest,
-        kind: VolumeType | None,
+        volume_type: VolumeType | None,
         disk: ForeignDisk,
     ) -> Volume:
         return Volume(
@@ -204,9 +204,9 @@ class ForeignDisks:
             name=new.name,
             description=new.description,
             availability_zone=self._pools.zone,
-            multiattach=kind.multiattach if kind else False,
+            multiattach=volume_type.multiattach if volume_type else False,
             bootable=new.bootable,
-            volume_type_id=kind.id if kind else None,
+            volume_type_id=volume_type.id if volume_type else None,
             metadata=new.metadata,
             created_at=now(),
             updated_at=now(),

@@ -98,7 +98,7 @@ class VolumeMigrator:
                 f"os-retype.migration_policy: backend {volume.backend}: {why}; give"
                 " on-demand, so that the volume may be migrated."
             )
-        backend = self._pools.choose(ctx, volume.size, kind, but=volume.backend)
+        backend = self._pools.choose(ctx, volume.size, kind, exclude=volume.backend)
         return self._start(volume, VolumeStatus.RETYPING, backend, kind)
 
     def migrate(self, ctx: RequestContext, volume_id: str, host: str) -> None:

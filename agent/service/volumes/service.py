@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Create, show, rename and delete volumes: intent row, effect, closing row."""
+"""Create, show, rename and delete volumes."""
 
 from __future__ import annotations
 
@@ -56,40 +56,40 @@ class Volumes:
         self._planner = CreatePlanner(db, types, pools)
 
     def get(self, ctx: RequestContext, volume_id: str) -> Volume:
-        """One volume with its attachments.
+        """Return one volume with its attachments.
 
-        :raises NotFound: there is none, or not any more.
+        :raises NotFound: the volume does not exist, or is deleted.
         """
         return self._rows.get(volume_id)
 
     def list(
         self, ctx: RequestContext, page: Page, detail: bool = True
     ) -> list[Volume]:
-        """A page of volumes; attachments and metadata only with ``detail``."""
+        """Return a page of volumes; attachments and metadata only with ``detail``."""
         with self._db.reading() as connection:
             return volumes.page(connection, page, detail)
 
     def count(self, ctx: RequestContext, page: Page) -> int:
-        """How many volumes the page's filters let through, on all pages."""
+        """Count the volumes that match the page's filters, on all pages."""
         with self._db.reading() as connection:
             return volumes.count(connection, page)
 
     def create(self, ctx: RequestContext, new: NewVolume) -> Volume:
-        """Choose a backend and make the disk there.
+        """Choose a backend and create the disk there.
 
-        Waits a little for the disk, so that a backend that is full or broken is
-        an error here and leaves nothing; a slow one goes on by itself, and its
-        failure shows as status error.
+        Waits a little for the disk, so that the error of a backend that is full or
+        broken is raised here, and nothing is left. Slow work continues without the
+        request; if it fails, the status is error.
 
-        :raises Invalid: the request, or no backend can do what it asks for.
+        :raises Invalid: the request, or no backend meets it.
         :raises NotFound: the volume type, or the source.
-        :raises Exhausted: no backend has room.
-        :raises BackendFailed: the disk could not be made; nothing is left.
+        :raises Exhausted: no backend has space.
+        :raises BackendFailed: the disk could not be created; nothing is left.
         """
         plan = self._planner.plan(ctx, new)
         volume = self._row(ctx, new, plan)
         with self._db.writing() as connection:
-            self._types.check_unchanged(connection, plan.kind)
+            self._types.check_unchanged(connection, plan.volume_type)
             self._planner.hold(connection, new, plan)
             volumes.insert(connection, volume)
         self._node.count_volume(volume.backend, 1, volume.size)
@@ -119,13 +119,13 @@ class Volumes:
         force: bool = False,
         cascade: bool = False,
     ) -> None:
-        """Accept the removal of a volume that nobody has; the disk goes on its own.
+        """Accept the deletion of a volume without attachments; a job does the work.
 
-        With ``cascade`` its snapshots go first. A disk that could not be taken
-        over is given back.
+        With ``cascade`` its snapshots are deleted first. A disk whose manage failed
+        is unmanaged. ``force`` also deletes a volume that is still creating.
 
         :raises Invalid: it has attachments or snapshots, a clone of it is not
-            whole yet, or its status does not allow it.
+            complete yet, or its status does not allow it.
         """
         allowed = _DELETABLE | ({VolumeStatus.CREATING} if force else set())
         with self._db.writing() as connection:
@@ -133,7 +133,7 @@ class Volumes:
             if volume.own_status not in allowed:
                 raise _undeletable(connection, volume)
             if cascade:
-                _give_up_snapshots(connection, volume_id)
+                _start_snapshot_deletes(connection, volume_id)
             if not status_changes.move(
                 connection,
                 volume,
@@ -169,19 +169,19 @@ class Volumes:
         )
 
 
-def _give_up_snapshots(connection: Any, volume_id: str) -> None:
-    """Want all snapshots of a volume gone.
+def _start_snapshot_deletes(connection: Any, volume_id: str) -> None:
+    """Set all snapshots of a volume to deleting.
 
-    :raises Invalid: one of them cannot go.
+    :raises Invalid: one of them cannot be deleted.
     """
-    going = SnapshotStatus.DELETING
+    deleting = SnapshotStatus.DELETING
     for row in snapshots.of_volume(connection, volume_id):
-        if row.status is not going and not snapshots.move(
-            connection, row.id, DELETABLE_SNAPSHOT, going, unread=True
+        if row.status is not deleting and not snapshots.move(
+            connection, row.id, DELETABLE_SNAPSHOT, deleting, unread=True
         ):
             raise Invalid(
                 f"Invalid volume: its snapshot {row.id} is {row.status}, or a volume"
-                " is being made of it, and cannot be deleted with it; try again later"
+                " is being created from it; it cannot be deleted now, try again later"
             )
 
 

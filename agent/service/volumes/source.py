@@ -1,9 +1,10 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Where a new volume goes, and what it is made of.
+"""Plan a new volume: its backend, its size, its type and its source.
 
-A volume made of another's bytes is made where those are, is as large as they
-at least, and takes what it does not name (size, type, sharing) from them.
+A volume with the bytes of a source is created on the source's backend and is at
+least as large. What the request does not name (size, type, multiattach) is that of
+the source.
 """
 
 from __future__ import annotations
@@ -30,16 +31,16 @@ from lunshare.agent.states import SnapshotStatus, VolumeStatus
 
 @dataclass(frozen=True, slots=True)
 class CreatePlan:
-    """What a new volume's row will say of where it comes from and goes to.
+    """What the row of a new volume will have.
 
-    ``kind`` is the type it asked for or gets by default, None if it has none
-    or takes its source's. ``origin`` is the volume whose bytes it gets, as it was
-    when this was planned.
+    ``volume_type`` is the type that it names or gets by default, None if it has
+    none or gets its source's. ``origin`` is the volume whose bytes it gets, as it
+    was when this was planned.
     """
 
     size: int
     backend: str
-    kind: VolumeType | None
+    volume_type: VolumeType | None
     type_id: str | None
     multiattach: bool
     intent: Mapping[str, Any] | None = None
@@ -53,64 +54,66 @@ class CreatePlanner:
         self._db, self._types, self._pools = db, types, pools
 
     def plan(self, ctx: RequestContext, new: NewVolume) -> CreatePlan:
-        """Decide everything that is decided before the row is there.
+        """Decide what has to be decided before the row is written.
 
         :raises NotFound: the volume type or the source.
-        :raises Invalid: size or type do not go with the source, or no backend can
-            do what the type asks for.
-        :raises Exhausted: no backend has room.
+        :raises Invalid: the source does not allow the size or the type, or no
+            backend meets the type's extra specs.
+        :raises Exhausted: no backend has space.
         """
         origin, least = self._origin(new)
         if origin is None:
             return self._plain(ctx, new)
-        kind = self._types.resolve(new.volume_type) if new.volume_type else None
+        volume_type = self._types.resolve(new.volume_type) if new.volume_type else None
         size = _size(new, least)
         return CreatePlan(
             size=size,
             backend=self._pools.choose(
-                ctx, size, kind, new.availability_zone, only=origin.backend
+                ctx, size, volume_type, new.availability_zone, only=origin.backend
             ),
-            kind=kind,
-            type_id=kind.id if kind else origin.volume_type_id,
-            multiattach=kind.multiattach if kind else origin.multiattach,
+            volume_type=volume_type,
+            type_id=volume_type.id if volume_type else origin.volume_type_id,
+            multiattach=volume_type.multiattach if volume_type else origin.multiattach,
             intent={"moment": least} if new.source_volid else None,
             origin=origin,
         )
 
     def hold(self, connection: Any, new: NewVolume, plan: CreatePlan) -> None:
-        """Keep the source as it was planned with while the row comes into being.
+        """Check that the source is as planned, in the transaction of the new row.
 
-        :raises Invalid: it is not to be had.
-        :raises Busy: it has changed since.
+        :raises Invalid: the source is unavailable.
+        :raises Busy: it has changed since it was planned.
         """
         if new.snapshot_id:
-            _whole(snapshots.get(connection, new.snapshot_id), new.snapshot_id)
+            _available(snapshots.get(connection, new.snapshot_id), new.snapshot_id)
         elif new.source_volid and not volumes.hold(connection, new.source_volid):
             raise _unready(rows.require(connection, new.source_volid))
         if plan.origin is not None:
-            _check_steady(plan.origin, rows.require(connection, plan.origin.id))
+            _check_unchanged(plan.origin, rows.require(connection, plan.origin.id))
 
     def _plain(self, ctx: RequestContext, new: NewVolume) -> CreatePlan:
         if new.size is None:
             raise Invalid("volume.size: give it, or a source whose size it then has.")
-        kind = self._types.resolve(new.volume_type)
+        volume_type = self._types.resolve(new.volume_type)
         return CreatePlan(
             size=new.size,
-            backend=self._pools.choose(ctx, new.size, kind, new.availability_zone),
-            kind=kind,
-            type_id=kind.id if kind else None,
-            multiattach=kind.multiattach if kind else False,
+            backend=self._pools.choose(
+                ctx, new.size, volume_type, new.availability_zone
+            ),
+            volume_type=volume_type,
+            type_id=volume_type.id if volume_type else None,
+            multiattach=volume_type.multiattach if volume_type else False,
         )
 
     def _origin(self, new: NewVolume) -> tuple[Volume | None, int]:
-        """The volume whose bytes it gets, and the GiB of them."""
+        """Return the volume whose bytes it gets, and how many GiB they are."""
         if new.snapshot_id and new.source_volid:
             raise Invalid("volume.source_volid: leave it out, or snapshot_id.")
         with self._db.reading() as connection:
             if new.snapshot_id:
                 found = snapshots.get(connection, new.snapshot_id)
-                whole = _whole(found, new.snapshot_id)
-                return rows.require(connection, whole.volume_id), whole.size
+                snapshot = _available(found, new.snapshot_id)
+                return rows.require(connection, snapshot.volume_id), snapshot.size
             if new.source_volid:
                 origin = rows.require(connection, new.source_volid)
                 if origin.own_status is not VolumeStatus.AVAILABLE:
@@ -119,14 +122,14 @@ class CreatePlanner:
         return None, 0
 
 
-def _check_steady(seen: Volume, found: Volume) -> None:
-    """Whether all that a plan takes from its source is as it was.
+def _check_unchanged(seen: Volume, found: Volume) -> None:
+    """Check that all that a plan has from its source is as it was.
 
-    While a volume is reverted, a driver may take its snapshot anew.
+    While a volume is reverted, a driver may create its snapshot again.
     """
-    taken = ("backend", "size", "volume_type_id", "multiattach")
-    steady = all(getattr(seen, name) == getattr(found, name) for name in taken)
-    if not steady or found.own_status is VolumeStatus.REVERTING:
+    copied = ("backend", "size", "volume_type_id", "multiattach")
+    same = all(getattr(seen, name) == getattr(found, name) for name in copied)
+    if not same or found.own_status is VolumeStatus.REVERTING:
         raise rows.changed_meanwhile(found.id)
 
 
@@ -135,13 +138,13 @@ def _size(new: NewVolume, least: int) -> int:
         return least
     if new.size < least:
         raise Invalid(
-            f"volume.size: {new.size} GiB is less than its source has; give"
+            f"volume.size: {new.size} GiB is less than the size of its source; give"
             f" {least} or more, or leave it out."
         )
     return new.size
 
 
-def _whole(snapshot: Snapshot | None, snapshot_id: str) -> Snapshot:
+def _available(snapshot: Snapshot | None, snapshot_id: str) -> Snapshot:
     if snapshot is None:
         raise NotFound("snapshot", snapshot_id)
     if snapshot.status is not SnapshotStatus.AVAILABLE:
