@@ -118,7 +118,7 @@ class Server(wsgi.Server):
 
     def serve(self) -> None:
         """Serve requests until ``stop``."""
-        self.loop.run(self.requests.turns.relieve)
+        self.loop.run(self.requests.turns.drop_late)
 
     def stop(self, seconds: float = 5.0) -> None:
         """Wait up to ``seconds`` for requests in progress, then close connections.

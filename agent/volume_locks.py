@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""One lock for each volume: what is done to a volume is done in turn."""
+"""One lock for each volume: operations on one volume run one after the other."""
 
 from __future__ import annotations
 
@@ -29,11 +29,10 @@ class VolumeLocks:
     """
 
     def __init__(self, timeout: float, patient: int, moment: float) -> None:
-        """``timeout``: seconds to wait for a lock, unless the caller says other.
+        """``timeout``: seconds to wait for a lock, unless the caller gives another.
 
-        ``moment``: seconds after which what is under way is taken for something
-        that hangs. ``patient``: how many may wait for such, so that a hung
-        volume holds no more threads than these.
+        ``moment``: seconds after which a running operation counts as hanging.
+        ``patient``: how many threads may wait for such operations.
         """
         self._timeout, self._moment = timeout, moment
         self._patient = threading.BoundedSemaphore(patient)
@@ -44,9 +43,9 @@ class VolumeLocks:
     def volume(
         self, volume_id: str, purpose: str, timeout: float | None = None
     ) -> Iterator[None]:
-        """Hold the volume's lock for ``purpose``, which others are told.
+        """Lock the volume for ``purpose``, which the error for others names.
 
-        :raises Busy: it was not free within the timeout.
+        :raises Busy: the lock was not free within the timeout.
         """
         lock: threading.Semaphore = self._semaphores.get(volume_id)
         wait = self._timeout if timeout is None else timeout
@@ -60,7 +59,7 @@ class VolumeLocks:
             lock.release()
 
     def _acquired(self, lock: threading.Semaphore, volume_id: str, wait: float) -> bool:
-        """All wait a moment, which is enough where nothing hangs; a few wait on."""
+        """All wait for MOMENT, which is enough if nothing hangs; a few wait longer."""
         if lock.acquire(blocking=False):
             return True
         with waiting():
@@ -83,7 +82,7 @@ class VolumeLocks:
         holder = self._holders.get(volume_id, _Holder("another request", 0.0))
         seconds = time.monotonic() - holder.since if holder.since else 0.0
         return Busy(
-            f"volume {volume_id} is busy: {holder.purpose} has been under way for"
+            f"volume {volume_id} is busy: {holder.purpose} has been running for"
             f" {seconds:.0f} seconds; try again when it is done",
             id=volume_id,
         )

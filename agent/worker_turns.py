@@ -6,7 +6,7 @@ Python runs one thread at a time. Where many are ready to run, each system call
 hands the interpreter to another of them, on another processor: 2.0 ms of CPU for
 a request instead of 0.7 (32 clients that show a volume, 2 cores, Linux 6.18,
 Python 3.11). So a thread takes a turn before it works. It gives the turn back
-while it waits for something (``away``): storage, a lock, a disk. Whoever comes
+while it waits for something (``waiting``): storage, a lock, a disk. Whoever comes
 back goes first, so that what holds a lock or a transaction is not kept from it
 by requests that have not begun.
 
@@ -29,7 +29,7 @@ MOMENT = 0.1
 
 
 class _Thread:
-    """A thread of the pool, as others wake it."""
+    """A thread of the pool, with the lock that wakes it."""
 
     __slots__ = ("ident", "item", "wake")
 
@@ -41,7 +41,7 @@ class _Thread:
 
 
 class TurnQueue(Generic[Item]):
-    """A queue of work, and the turns of the threads that take from it."""
+    """A queue of work items, and the turns of the threads that work on them."""
 
     def __init__(self, at_once: int) -> None:
         self._at_once = at_once
@@ -52,17 +52,17 @@ class TurnQueue(Generic[Item]):
         self._running: dict[int, float] = {}
 
     def __len__(self) -> int:
-        """How many items wait."""
+        """Return how many items wait."""
         return len(self._items)
 
     def put(self, item: Item | None) -> None:
-        """Have it done by one of the threads. None ends the thread that takes it."""
+        """Add an item for one of the threads. None ends the thread that gets it."""
         with self._mutex:
             self._items.append(item)
             self._start()
 
     def get(self) -> Item | None:
-        """The next item for the calling thread, which is done with its last one."""
+        """Return the next item for the calling thread, which is done with its last."""
         me = _me(self)
         with self._mutex:
             self._running.pop(me.ident, None)
@@ -74,15 +74,15 @@ class TurnQueue(Generic[Item]):
         me.wake.acquire()
         return me.item  # type: ignore[return-value]
 
-    def leave(self) -> None:
-        """The calling thread waits for something: another one may run."""
+    def give_back(self) -> None:
+        """Give the calling thread's turn back: it waits, and another one may run."""
         with self._mutex:
             if self._running.pop(threading.get_ident(), None) is not None:
                 self._return()
                 self._start()
 
-    def back(self) -> None:
-        """The calling thread goes on, as soon as one that runs gives its turn."""
+    def take_again(self) -> None:
+        """Wait for a turn after ``give_back``, for up to MOMENT seconds."""
         me = _me(self)
         with self._mutex:
             if self._free():
@@ -90,10 +90,10 @@ class TurnQueue(Generic[Item]):
                 return
             self._back.append(me)
         if not me.wake.acquire(timeout=MOMENT):
-            self._insist(me)
+            self._run_without_turn(me)
 
-    def relieve(self) -> None:
-        """Count no turn that has been kept for longer than a moment."""
+    def drop_late(self) -> None:
+        """Stop counting turns that are older than MOMENT."""
         late = time.monotonic() - MOMENT
         with self._mutex:
             for ident, since in list(self._running.items()):
@@ -102,27 +102,27 @@ class TurnQueue(Generic[Item]):
             self._return()
             self._start()
 
-    def _insist(self, me: _Thread) -> None:
-        """Run although nobody gave a turn."""
+    def _run_without_turn(self, me: _Thread) -> None:
+        """Run although no thread has given its turn back."""
         with self._mutex:
             if me in self._back:
                 self._back.remove(me)
                 self._running[me.ident] = time.monotonic()
                 return
-        me.wake.acquire()  # it was given just now
+        me.wake.acquire()  # a turn was given just now
 
     def _free(self) -> bool:
         return len(self._running) < self._at_once
 
     def _return(self) -> None:
-        """Let those go on who have waited for something."""
+        """Give free turns to threads that have stopped waiting."""
         while self._back and self._free():
             thread = self._back.popleft()
             self._running[thread.ident] = time.monotonic()
             thread.wake.release()
 
     def _start(self) -> None:
-        """Give what waits to threads that have nothing to do, the last one first."""
+        """Give waiting items to idle threads, the last idle one first."""
         while self._items and self._idle and self._free() and not self._back:
             thread = self._idle.pop()
             thread.item = self._items.popleft()
@@ -131,7 +131,7 @@ class TurnQueue(Generic[Item]):
 
 
 class _Mine(threading.local):
-    """What a thread of a pool knows of itself."""
+    """The state of the calling thread, if it is of a pool."""
 
     thread: _Thread | None = None
     turns: TurnQueue[object] | None = None
@@ -147,27 +147,27 @@ def _me(turns: TurnQueue[Item]) -> _Thread:
 
 
 class _Waiting:
-    """``with away():`` around what waits. Nothing where no turn is kept."""
+    """``with waiting():`` around a wait. Does nothing in a thread without turns."""
 
     def __enter__(self) -> None:
         if _MINE.turns is not None:
-            _MINE.turns.leave()
+            _MINE.turns.give_back()
 
     def __exit__(self, *error: object) -> None:
         if _MINE.turns is not None:
-            _MINE.turns.back()
+            _MINE.turns.take_again()
 
 
 _WAITING = _Waiting()
 
 
 def waiting() -> _Waiting:
-    """A block in which the calling thread waits, and needs no turn."""
+    """Return a context in which the calling thread waits, and needs no turn."""
     return _WAITING
 
 
 class Workers(Generic[Item]):
-    """So many threads, each of which does what is put, one after the other."""
+    """Threads that work on the items of a queue, each on one at a time."""
 
     def __init__(
         self, name: str, threads: int, at_once: int, work: Callable[[Item], None]
@@ -181,14 +181,14 @@ class Workers(Generic[Item]):
         ]
 
     def start(self) -> None:
-        """Begin."""
+        """Start the threads."""
         for thread in self._threads:
             thread.start()
 
     def stop(self, until: float) -> bool:
-        """Let what waits and what is under way end; whether all did in time.
+        """Finish waiting and running items; return whether all ended in time.
 
-        ``until`` is a moment of time.monotonic().
+        ``until`` is a value of time.monotonic().
         """
         for _ in self._threads:
             self.turns.put(None)
@@ -200,4 +200,4 @@ class Workers(Generic[Item]):
     def _run(self) -> None:
         while (item := self.turns.get()) is not None:
             self._work(item)
-        self.turns.leave()
+        self.turns.give_back()

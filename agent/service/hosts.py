@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Which host has which volume: the attachments beside what the target has live."""
+"""Which host uses which volume: the attachments, compared with the live target."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lunshare.agent.service.attachments import wanted_state
 from lunshare.agent.states import WANTED
 from lunshare.drivers.values import LiveConnector, LiveExport
 
-#: Live exports by volume id, and of each backend that could not be asked why.
+#: Live exports by volume id; and by backend why it could not be read.
 Live = tuple[dict[str, LiveExport], dict[str, str]]
 
 ByVolume = dict[str, list[Attachment]]
@@ -26,28 +26,28 @@ Lines = list[HostAccess]
 
 
 class Hosts:
-    """Every host of this node's volumes."""
+    """The hosts of this node's volumes."""
 
     def __init__(self, db: Database, backends: Backends) -> None:
         self._db, self._backends = db, backends
 
     def list(self, ctx: RequestContext, volume_id: str | None = None) -> Lines:
-        """The hosts of one volume, or of all; a line for each attachment.
+        """Return the hosts of one volume, or of all; a line for each attachment.
 
-        A backend that does not answer is named in the lines of its volumes.
+        The lines of a backend that does not answer say so.
 
         :raises NotFound: the volume.
         """
         rows, names = self._rows(volume_id)
-        live, silent = self._live(names, volume_id)
+        live, unread = self._live(names, volume_id)
         found: Lines = []
         for volume in self._volumes(rows.keys() | live.keys()):
-            export, why = live.get(volume.id), silent.get(volume.backend)
+            export, why = live.get(volume.id), unread.get(volume.backend)
             found += compared(volume, rows.get(volume.id, ()), export, why)
         return found
 
     def _rows(self, volume_id: str | None) -> tuple[ByVolume, Names]:
-        """Attachments by volume, and the backends that have to be asked."""
+        """Return attachments by volume, and the backends to read."""
         with self._db.reading() as connection:
             if volume_id is None:
                 rows, names = attachments.connected(connection), [*self._backends]
@@ -63,21 +63,21 @@ class Hosts:
         return found, names
 
     def _volumes(self, ids: Iterable[str]) -> Volumes:
-        """Those of them that have a row: an orphan's export has a list of its own."""
+        """Return the volumes that have a row; orphans have a list of their own."""
         with self._db.reading() as connection:
             known = volumes.several(connection, [*ids])
         return sorted(known, key=lambda volume: volume.id)
 
     def _live(self, names: Iterable[str], volume_id: str | None) -> Live:
         live: dict[str, LiveExport] = {}
-        silent: dict[str, str] = {}
+        unread: dict[str, str] = {}
         for name in names:
             try:
                 for export in _observed(self._backends[name], volume_id):
                     live[export.volume_id] = export
             except AgentError as error:
-                silent[name] = f"backend {name} does not answer: {error}"
-        return live, silent
+                unread[name] = f"backend {name} does not answer: {error}"
+        return live, unread
 
 
 def _observed(backend: NodeBackend, volume_id: str | None) -> tuple[LiveExport, ...]:
@@ -94,15 +94,15 @@ def compared(
     volume: Volume,
     rows: Iterable[Attachment],
     export: LiveExport | None,
-    silent: str | None,
+    unread: str | None,
 ) -> Iterator[HostAccess]:
-    """A line for each attachment, then for each access without one. Pure."""
+    """Return a line for each attachment, then for each access without one. Pure."""
     rows = [row for row in rows if row.initiator]
     wanted = {each.initiator: each.mode for each in wanted_state.connectors(rows)}
     live = {each.initiator: each for each in export.connectors} if export else {}
     for row in rows:
         initiator = str(row.initiator)
-        line = _live_line(volume, initiator, live.get(initiator), silent)
+        line = _live_line(volume, initiator, live.get(initiator), unread)
         mode = wanted.get(initiator)
         yield replace(
             line,
@@ -110,11 +110,11 @@ def compared(
             attachment_id=row.id,
             mode=row.mode,
             status=row.status,
-            problem=silent or _disagreement(row, mode, line.allowed, export),
+            problem=unread or _disagreement(row, mode, line.allowed, export),
         )
     for initiator in sorted(live.keys() - {row.initiator for row in rows}):
         problem = "no attachment asks for this access; the next reconcile closes it"
-        line = _live_line(volume, initiator, live[initiator], silent)
+        line = _live_line(volume, initiator, live[initiator], unread)
         yield replace(line, problem=problem)
 
 
@@ -126,12 +126,12 @@ def _disagreement(
     if allowed != mode:
         return f"the database says {mode}, the target allows {allowed or 'nothing'}"
     if export is not None and not export.enabled:
-        return "the target is disabled: nobody can log in"
+        return "the target is disabled: no host can log in"
     return ""
 
 
 def _live_line(
-    volume: Volume, initiator: str, seen: LiveConnector | None, silent: str | None
+    volume: Volume, initiator: str, seen: LiveConnector | None, unread: str | None
 ) -> HostAccess:
     return HostAccess(
         volume_id=volume.id,
@@ -139,6 +139,6 @@ def _live_line(
         backend=volume.backend,
         initiator=initiator,
         allowed=seen.mode if seen else None,
-        sessions=None if silent else seen.sessions if seen else 0,
+        sessions=None if unread else seen.sessions if seen else 0,
         addresses=seen.addresses if seen else (),
     )

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""User messages: why something failed, kept for whoever asked for it."""
+"""User messages: why an operation failed, stored for the project that asked."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lunshare.agent.records import Message, Page, RequestContext
 
 LOG = log.getLogger(__name__)
 
-#: Cinder's: scheduling a volume's place; no backend is available.
+#: Cinder's id of: schedule allocate volume, no backend is available.
 NO_BACKEND = "VOLUME_VOLUME_001_003"
 
 _TEXT_MAX = 1024
@@ -26,7 +26,7 @@ class Messages:
     """The messages of this node."""
 
     def __init__(self, db: Database, ttl: int) -> None:
-        """``ttl`` is for how many seconds a message is kept."""
+        """``ttl``: seconds for which a message is stored."""
         self._db, self._ttl = db, timedelta(seconds=ttl)
 
     def record(
@@ -36,7 +36,7 @@ class Messages:
         text: str,
         resource_uuid: str | None = None,
     ) -> None:
-        """Keep a message; that it cannot be kept is logged, and no other error."""
+        """Store a message. A failure to store it is only logged."""
         moment = now()
         message = Message(
             id=str(uuid.uuid4()),
@@ -54,17 +54,17 @@ class Messages:
             with self._db.writing() as connection:
                 messages.insert(connection, message)
         except AgentError as error:
-            LOG.error("[%s] MESSAGE lost: %s", ctx.request_id, error)
+            LOG.error("[%s] user message lost: %s", ctx.request_id, error)
 
     def list(self, ctx: RequestContext, page: Page) -> list[Message]:
-        """A page of them."""
+        """Return a page of messages."""
         with self._db.reading() as connection:
             return messages.page(connection, page)
 
     def get(self, ctx: RequestContext, message_id: str) -> Message:
-        """One message; whoever administers sees those of every project.
+        """Return one message; an administrator sees those of every project.
 
-        :raises NotFound: there is none, or it has expired.
+        :raises NotFound: the message does not exist, or has expired.
         """
         project = None if ctx.is_admin else ctx.project_id
         with self._db.reading() as connection:
@@ -74,9 +74,9 @@ class Messages:
         return found
 
     def delete(self, ctx: RequestContext, message_id: str) -> None:
-        """Remove one.
+        """Delete one message.
 
-        :raises NotFound: there is none, or it has expired.
+        :raises NotFound: the message does not exist, or has expired.
         """
         self.get(ctx, message_id)
         with self._db.writing() as connection:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Forget what was deleted long ago, without a pause that any request would feel."""
+"""Purge rows that were deleted long ago, without delaying any request."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ from lunshare.agent.db.purge import purge as purge_rows
 
 LOG = log.getLogger(__name__)
 
-# Rows in one transaction, and how long it rests after it, in lengths of that.
-_BATCH, _REST = 200, 4
-# Seconds that one call takes at most; what is left goes with the next.
+# Rows in one transaction, and how long it pauses after it, in lengths of that.
+_BATCH, _PAUSE = 200, 4
+# Seconds that one call takes at most; the next call purges the rest.
 _SECONDS = 2.0
 
 
 class Purger:
-    """Takes deleted rows from the database when they have been kept long enough."""
+    """Purges deleted rows after their time to live."""
 
-    def __init__(self, db: Database, keep: float) -> None:
-        """``keep``: seconds."""
-        self._db, self._keep = db, timedelta(seconds=keep)
+    def __init__(self, db: Database, ttl: float) -> None:
+        """``ttl``: seconds."""
+        self._db, self._ttl = db, timedelta(seconds=ttl)
 
     def purge(self) -> int:
-        """Take what is due, for a moment; how many rows there were."""
-        before, found = now() - self._keep, 0
+        """Purge expired rows for up to two seconds; return how many."""
+        before, purged = now() - self._ttl, 0
         end = time.monotonic() + _SECONDS
-        taken = _BATCH
-        while taken == _BATCH and time.monotonic() < end:
-            began = time.monotonic()
+        in_batch = _BATCH
+        while in_batch == _BATCH and time.monotonic() < end:
+            started = time.monotonic()
             with self._db.writing() as connection:
-                taken = purge_rows(connection, before, _BATCH)
-            found += taken
-            if taken == _BATCH:
-                time.sleep(min(1.0, _REST * (time.monotonic() - began)))
-        if found:
-            LOG.info("[main] PURGED rows=%s", found)
-        return found
+                in_batch = purge_rows(connection, before, _BATCH)
+            purged += in_batch
+            if in_batch == _BATCH:
+                time.sleep(min(1.0, _PAUSE * (time.monotonic() - started)))
+        if purged:
+            LOG.info("[main] rows purged: rows=%s", purged)
+        return purged

@@ -1,9 +1,8 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Go on with what a restart, or a backend that was away, has interrupted.
+"""Resume operations that a restart, or an unavailable backend, has interrupted.
 
-Which step goes on with which status is a table; the steps are those that the
-requests began.
+A table says which step finishes which status. Requests run the same steps.
 """
 
 from __future__ import annotations
@@ -24,9 +23,9 @@ from lunshare.agent.states import FAILED, UNFINISHED, VolumeStatus
 
 
 class UnfinishedRow(NamedTuple):
-    """A row that is in the middle of something, and how to go on."""
+    """A row in the middle of an operation, and the step that finishes it."""
 
-    noun: str
+    resource: str
     ident: str
     step: Step
     backend: str
@@ -35,28 +34,28 @@ class UnfinishedRow(NamedTuple):
 
 
 class RetryPace:
-    """How often what has failed is tried: at once, then after twice the time before."""
+    """How often a failed step is retried: at once, then with doubled intervals."""
 
-    _FIRST, _MOST = 60.0, 3600.0  # seconds
+    _FIRST, _LONGEST = 60.0, 3600.0  # seconds
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._known: dict[str, tuple[float, float]] = {}
 
     def due(self, names: Collection[str]) -> set[str]:
-        """Which of all that have failed are to be tried now; they count as tried."""
+        """Return which of the failed ones to retry now; they count as retried."""
         now, known = self._clock(), self._known
         waits = {name: known.get(name, (now, self._FIRST)) for name in names}
         due = {name for name, (at, _) in waits.items() if at <= now}
         self._known = waits | {
-            name: (now + waits[name][1], min(self._MOST, 2 * waits[name][1]))
+            name: (now + waits[name][1], min(self._LONGEST, 2 * waits[name][1]))
             for name in due
         }
         return due
 
 
 class Recovery:
-    """Starts the steps of rows that are in the middle of something."""
+    """Starts the steps of rows that are in the middle of an operation."""
 
     def __init__(
         self,
@@ -81,25 +80,26 @@ class Recovery:
             VolumeStatus.RETYPING: services.migrator.finish_migration,
             VolumeStatus.MAINTENANCE: services.migrator.finish_migration,
         }
-        self._pace = RetryPace()
-        self._clear: Step = services.migrator.delete_old_disk
+        self._retry_pace = RetryPace()
+        self._delete_old_disk: Step = services.migrator.delete_old_disk
 
     def start_steps(self) -> dict[str, Future[None]]:
-        """Start each on its own; the jobs by what they are about, for a log.
+        """Start a job for each row; return the jobs by resource and id, for a log.
 
-        What has failed before is tried again less and less often.
+        A step that has failed before is retried less and less often.
         """
-        found = [g for g in [*self._volumes(), *self._kept()] if self._up(g.backend)]
-        due = self._pace.due([going.ident for going in found if going.failed])
+        found = [*self._unfinished_volumes(), *self._unfinished_snapshots()]
+        found = [row for row in found if self._is_up(row.backend)]
+        due = self._retry_pace.due([row.ident for row in found if row.failed])
         return {
-            f"{going.noun} {going.ident}": self._jobs.submit(
-                going.step, going.ident, going.backend, going.copies
+            f"{row.resource} {row.ident}": self._jobs.submit(
+                row.step, row.ident, row.backend, row.copies
             )
-            for going in found
-            if not going.failed or going.ident in due
+            for row in found
+            if not row.failed or row.ident in due
         }
 
-    def _volumes(self) -> Iterator[UnfinishedRow]:
+    def _unfinished_volumes(self) -> Iterator[UnfinishedRow]:
         with self._db.reading() as connection:
             found = volumes.unfinished(connection)
         for row in found:
@@ -110,9 +110,11 @@ class Recovery:
                     "volume", row.id, step, row.backend, _copies(row), failed
                 )
             elif row.leaving is not None:
-                yield UnfinishedRow("volume", row.id, self._clear, row.leaving)
+                yield UnfinishedRow(
+                    "volume", row.id, self._delete_old_disk, row.leaving
+                )
 
-    def _kept(self) -> Iterator[UnfinishedRow]:
+    def _unfinished_snapshots(self) -> Iterator[UnfinishedRow]:
         with self._db.reading() as connection:
             found = snapshots.unfinished(connection)
         for row, backend in found:
@@ -120,13 +122,13 @@ class Recovery:
             failed = row.status in FAILED
             yield UnfinishedRow("snapshot", row.id, step, backend, failed=failed)
 
-    def _up(self, name: str) -> bool:
+    def _is_up(self, name: str) -> bool:
         backend = self._backends.find(name)
         return backend is not None and backend.up
 
 
 def _copies(row: Volume) -> bool:
-    """Whether it may take hours."""
-    moves = row.own_status in (VolumeStatus.RETYPING, VolumeStatus.MAINTENANCE)
-    made = row.own_status is VolumeStatus.CREATING
-    return moves or (made and bool(row.snapshot_id or row.source_volid))
+    """Whether the step copies bytes, which may take hours."""
+    migrates = row.own_status in (VolumeStatus.RETYPING, VolumeStatus.MAINTENANCE)
+    created = row.own_status is VolumeStatus.CREATING
+    return migrates or (created and bool(row.snapshot_id or row.source_volid))

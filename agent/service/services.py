@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the HTTP layer is handed: one object for each noun."""
+"""All services in one record, for the HTTP layer."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from lunshare.agent.service.wiper import Wiper
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """The nouns of the API."""
+    """The services, one for each resource or group of operations."""
 
     volumes: Volumes
     attachments: Attachments

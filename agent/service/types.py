@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Volume types: named wishes that decide where a volume lands and who may share it."""
+"""Volume types: named extra specs that decide the pool and multiattach of a volume."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ class Types:
         self._db, self._default_name = db, default_name
 
     def get(self, ctx: RequestContext, type_id: str) -> VolumeType:
-        """One type by its id; a name is NotFound, as clients expect."""
+        """Return one type by its id; a name is NotFound, as clients expect."""
         return self._find(type_id, by_name=False)
 
     def resolve(self, ident: str | None) -> VolumeType | None:
-        """The type a new volume gets: by id or name, else the default, else none.
+        """Return the type of a new volume: by id or name, else the default, else None.
 
-        :raises NotFound: it was named and is not there.
+        :raises NotFound: the named type does not exist.
         """
         wanted = ident or self._default_name
         return None if wanted is None else self._find(wanted, by_name=True)
 
     def check_unchanged(self, connection: Any, kind: VolumeType | None) -> None:
-        """Keep the type as it is while a volume of it comes into being.
+        """Check in the transaction of a new volume that its type is as it was read.
 
-        :raises Busy: it was changed or removed since it was read.
+        :raises Busy: it was changed or deleted since.
         """
         if kind and types.find(connection, kind.id, by_name=False) != kind:
             raise Busy(f"volume_type {kind.name} has just changed: try again")
 
     def default(self, ctx: RequestContext) -> VolumeType:
-        """The type of a volume that asks for none.
+        """Return the type of a volume that names none.
 
         :raises NotFound: default_volume_type is not set or names no type.
         """
@@ -53,7 +53,7 @@ class Types:
         is_public: bool | None = None,
         extra_specs: Mapping[str, str] | None = None,
     ) -> list[VolumeType]:
-        """Types by name, narrowed to those that have all of ``extra_specs``."""
+        """Return types by name, only those that have all of ``extra_specs``."""
         with self._db.reading() as connection:
             found = types.every(connection, is_public)
         wanted = (extra_specs or {}).items()
@@ -67,9 +67,9 @@ class Types:
         is_public: bool = True,
         extra_specs: Mapping[str, str] | None = None,
     ) -> VolumeType:
-        """A new type.
+        """Create a type.
 
-        :raises Conflict: the name is taken.
+        :raises Conflict: another type has the name.
         """
         kind = VolumeType(
             id=str(uuid.uuid4()),
@@ -87,7 +87,7 @@ class Types:
     ) -> VolumeType:
         """Change name, description or is_public.
 
-        :raises Conflict: the name is taken.
+        :raises Conflict: another type has the name.
         """
         self.get(ctx, type_id)
         with self._db.writing() as connection:
@@ -95,7 +95,7 @@ class Types:
         return self.get(ctx, type_id)
 
     def delete(self, ctx: RequestContext, type_id: str) -> None:
-        """Remove a type that no volume has.
+        """Delete a type that no volume has.
 
         :raises Invalid: it is in use, or it is the default.
         """
@@ -114,7 +114,7 @@ class Types:
     ) -> VolumeType:
         """Add or replace extra specs of a type that no volume has.
 
-        :raises Invalid: it is in use: its volumes would lie about themselves.
+        :raises Invalid: it is in use: the specs would not be true for its volumes.
         """
         with self._db.writing() as connection:
             kind = _found(connection, type_id, by_name=False)
@@ -124,7 +124,7 @@ class Types:
         return self.get(ctx, type_id)
 
     def delete_spec(self, ctx: RequestContext, type_id: str, key: str) -> None:
-        """Remove one extra spec of a type that no volume has.
+        """Delete one extra spec of a type that no volume has.
 
         :raises NotFound: the spec.
         :raises Invalid: the type is in use.

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Wipe the bytes of deleted volumes, step by step, beside everything else.
+"""Wipe the bytes of deleted volumes, step by step, in the background.
 
-Nothing of it is in the database: what is left to wipe is on the disks, and the
-drivers know them by their names. So a restart goes on where the last life was.
+The database stores nothing about it: what is left to wipe is on the disks, and the
+drivers find those by their names. So a restart continues where the last process was.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _TENTH = 10  # per cent, between two lines of the log
 
 
 class Wiper:
-    """One thread for each backend, so that none waits for another's disks."""
+    """Wipes deleted disks, in one thread for each backend."""
 
     def __init__(self, backends: Backends) -> None:
         self._backends = backends
@@ -43,12 +43,12 @@ class Wiper:
         ]
 
     def start(self) -> None:
-        """Begin with what an earlier life has left."""
+        """Start with what an earlier process has left."""
         for thread in self._threads:
             thread.start()
 
     def stop(self, timeout: float = 5.0) -> None:
-        """Ask them to end, and wait up to ``timeout`` seconds for steps under way."""
+        """Stop the threads; wait up to ``timeout`` seconds for running steps."""
         self._stopped.set()
         for more in self._more.values():
             more.set()
@@ -59,16 +59,16 @@ class Wiper:
 
     @property
     def alive(self) -> bool:
-        """Whether a step may be under way."""
+        """Whether a step may be running."""
         return any(thread.is_alive() for thread in self._threads)
 
     def wake(self, backend: str) -> None:
-        """A disk may have been deleted: look at once."""
+        """Check at once for deleted disks on this backend."""
         if backend in self._more:
             self._more[backend].set()
 
     def list(self, ctx: RequestContext) -> list[WipeState]:
-        """What is left to wipe on the backends that work, as it is now.
+        """Return what is left to wipe on the backends that are up.
 
         :raises BackendUnavailable: one of them does not answer.
         """
@@ -81,23 +81,22 @@ class Wiper:
         return found
 
     def wipe_disks(self, name: str) -> None:
-        """Wipe what there is on one backend, until nothing is left or it is to stop.
+        """Wipe the deleted disks of one backend, until nothing is left or it stops.
 
-        A disk that cannot be wiped is told of in the log, and left for the next
-        time.
+        A disk that cannot be wiped is logged, and tried again the next time.
         """
         backend = self._backends[name]
         try:
             with translated():
                 left = backend.driver.volumes.wipes()
         except AgentError as error:
-            LOG.error("[%s] WIPE failed: %s", name, error)
+            LOG.error("[%s] wipe failed: %s", name, error)
             return
         for disk in left:
             try:
                 self._wipe(backend, disk)
             except AgentError as error:
-                LOG.error("[%s] WIPE failed disk=%s: %s", name, disk.name, error)
+                LOG.error("[%s] wipe failed: disk=%s: %s", name, disk.name, error)
 
     def _run(self, name: str) -> None:
         while not self._stopped.is_set():
@@ -106,14 +105,14 @@ class Wiper:
                 if self._backends[name].up:
                     self.wipe_disks(name)
             except Exception:
-                LOG.exception("[%s] WIPE failed unexpectedly; it goes on", name)
+                LOG.exception("[%s] wipe failed unexpectedly; it is tried again", name)
             if not self._stopped.is_set():
                 self._more[name].wait(_PERIOD)
 
     def _wipe(self, backend: NodeBackend, disk: Wipe) -> None:
-        most = backend.options["wipe_step"] * _MIB
+        step = backend.options["wipe_step"] * _MIB
         LOG.info(
-            "[%s] WIPING disk=%s size=%s left=%s",
+            "[%s] wiping: disk=%s size=%s left=%s",
             backend.name,
             disk.name,
             disk.size,
@@ -121,26 +120,28 @@ class Wiper:
         )
         left: Wipe | None = disk
         while left is not None and not self._stopped.is_set():
-            began, before = time.monotonic(), left
+            started, before = time.monotonic(), left
             with translated():
-                left = backend.driver.volumes.wipe(disk.name, most)
+                left = backend.driver.volumes.wipe(disk.name, step)
             if left is None:
-                LOG.info("[%s] WIPED disk=%s", backend.name, disk.name)
+                LOG.info("[%s] disk wiped: disk=%s", backend.name, disk.name)
             else:
-                _tell(backend.name, before, left)
-                self._pause(backend, before.left - left.left, began)
+                _log_progress(backend.name, before, left)
+                self._pause(backend, before.left - left.left, started)
 
-    def _pause(self, backend: NodeBackend, wiped: int, began: float) -> None:
-        """Leave the medium to the hosts, for as long as the rate asks for."""
+    def _pause(self, backend: NodeBackend, wiped: int, started: float) -> None:
+        """Pause, so that no more bytes a second are wiped than wipe_rate allows."""
         rate = backend.options["wipe_rate"] * _MIB
         if rate:
-            self._stopped.wait(max(0.0, began + wiped / rate - time.monotonic()))
+            self._stopped.wait(max(0.0, started + wiped / rate - time.monotonic()))
 
 
-def _tell(backend: str, before: Wipe, after: Wipe) -> None:
-    """A line of the log for each tenth."""
+def _log_progress(backend: str, before: Wipe, after: Wipe) -> None:
+    """Log each tenth."""
     if _percent(after) // _TENTH != _percent(before) // _TENTH:
-        LOG.info("[%s] WIPING disk=%s percent=%s", backend, after.name, _percent(after))
+        LOG.info(
+            "[%s] wiping: disk=%s percent=%s", backend, after.name, _percent(after)
+        )
 
 
 def _percent(wipe: Wipe) -> int:

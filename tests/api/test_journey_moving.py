@@ -195,8 +195,8 @@ def test_what_stays_behind_is_deleted_by_reconcile_and_never_used(api: Api, node
         api.act(made["id"], migrate(node, "there"))
         until(lambda: is_on(api, made, node, "there"))
         told = api.refused(409, made["id"], migrate(node, "here"))
-        assert "its last move" in told
-        assert "last move" in api.refused(400, made["id"], {"os-unmanage": None})
+        assert "its last migration" in told
+        assert "last migration" in api.refused(400, made["id"], {"os-unmanage": None})
         api.attachment(made["id"], connector=connector("h"))
     # On real targets an export goes by its volume's id: it is of "there" by now.
     passed: list[str] = []

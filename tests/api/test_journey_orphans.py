@@ -69,7 +69,7 @@ def test_an_export_without_a_row_goes_before_its_disk(api: Api, node: Node) -> N
     assert {each["kind"] for each in orphans(api, ident)} == {"disk", "export"}
     recover = {"volume": {"id": ident}}
     said = api.fault(409, "POST", "/lunshare/orphans", recover)
-    assert "is exported still: delete the orphaned export first" in said
+    assert "is still exported: delete the orphaned export first" in said
     assert said == api.fault(409, "DELETE", f"/lunshare/orphans/disk/{ident}")
     api("DELETE", f"/lunshare/orphans/export/{ident}", status=204)
     assert node.target("api").observe_volume(ident) is None

@@ -302,7 +302,7 @@ def test_a_volume_that_hangs_holds_neither_other_volumes_nor_its_callers(
     waiting.start()
     try:
         assert gate.reached.wait(10)
-        with pytest.raises(Busy, match="the attach of host a has been under way"):
+        with pytest.raises(Busy, match="the attach of host a has been running"):
             attach(node, stuck, "b")
         attach(node, fine, "c")
         assert node.live(fine.id) == {initiator("c"): "rw"}

@@ -75,7 +75,7 @@ def test_only_a_few_wait_for_a_volume_that_hangs() -> None:
         gate.set()
         said = [job.result(10) for job in waiting]
     assert said.count("had it") == 2
-    assert sum("a call that hangs has been under way" in each for each in said) == 4
+    assert sum("a call that hangs has been running" in each for each in said) == 4
 
 
 def test_a_backend_that_is_not_enabled_any_more_is_said_and_holds_up_nothing(

@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""What an operator may say of a volume or an attachment that is stuck in an error.
+"""Reset the status of a volume, or force a detach, after an error.
 
-Nothing is believed: the disk is looked for, and the live target is read.
+The request alone is not trusted: the disk and the live target are read first.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ LOG = log.getLogger(__name__)
 
 
 class StatusResetter:
-    """The ways out of errors that no retry has ended."""
+    """Ends errors that no retry has ended."""
 
     def __init__(self, db: Database, backends: Backends, locks: VolumeLocks) -> None:
         self._db, self._backends, self._locks = db, backends, locks
         self._rows = VolumeRows(db)
 
     def reset(self, ctx: RequestContext, volume_id: str) -> None:
-        """Make a volume in an error available again, as large as its disk is.
+        """Make a volume in an error available again, with the size of its disk.
 
         :raises NotFound: the volume.
-        :raises Invalid: its status is none that can be reset.
-        :raises Conflict: its backend has no whole disk of it.
+        :raises Invalid: its status cannot be reset.
+        :raises Conflict: its backend has no complete disk of it.
         """
         with self._locks.volume(volume_id, "the reset of its status"):
             volume = self._rows.get(volume_id)
@@ -44,17 +44,19 @@ class StatusResetter:
             available = VolumeStatus.AVAILABLE
             if not self._rows.change_status(volume, available, size=size, intent=None):
                 raise changed_meanwhile(volume_id)
-        LOG.warning("[%s] RESET volume=%s size=%s", volume.backend, volume_id, size)
+        LOG.warning(
+            "[%s] status reset: volume=%s size=%s", volume.backend, volume_id, size
+        )
 
     def force_detach(
         self, ctx: RequestContext, volume_id: str, attachment_id: str
     ) -> None:
-        """Forget an attachment whose detach fails, if nothing of it is open.
+        """Delete an attachment whose detach fails, if its access is closed.
 
         :raises NotFound: the volume has no such attachment.
         :raises Invalid: its detach has not failed.
-        :raises Conflict: the live target still has an access of it.
-        :raises BackendUnavailable: the target cannot be asked.
+        :raises Conflict: the live target still has its access.
+        :raises BackendUnavailable: the target cannot be read.
         """
         with self._locks.volume(volume_id, f"the forced detach of {attachment_id}"):
             with self._db.reading() as connection:
@@ -69,10 +71,14 @@ class StatusResetter:
             self._check_closed(row)
             with self._db.writing() as connection:
                 attachments.remove(connection, row.id, {row.status})
-        LOG.warning("[%s] FORCED attachment=%s", row.attached_host, row.id)
+        LOG.warning(
+            "[%s] attachment detached by force: attachment=%s",
+            row.attached_host,
+            row.id,
+        )
 
     def _size(self, volume: Volume) -> int:
-        """GiB of the disk that is there."""
+        """Return the size of the disk in GiB."""
         with self._backends[volume.backend].for_request() as backend:
             try:
                 size = backend.volumes.disk(volume.id).size // GIB
@@ -95,7 +101,7 @@ class StatusResetter:
         for initiator in {row.initiator, row.leaving} & open_to:
             raise Conflict(
                 f"attachment {row.id}: the target still has an access of {initiator}:"
-                " nothing was forgotten; end it there, or restart the node"
+                " nothing was deleted; end it there, or restart the node"
             )
 
 
