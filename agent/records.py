@@ -26,7 +26,11 @@ from lunshare.drivers.values import Mode as Mode  # noqa: PLC0414
 
 @dataclass(frozen=True, slots=True)
 class RequestContext:
-    """Who asks. ``request_id`` ties a log line to an answer."""
+    """Who sends a request. Every service method that a handler calls gets it first.
+
+    It decides the owner of what is created, and which user messages are visible
+    (``is_admin``: those of all projects). ``request_id`` is in logs and answers.
+    """
 
     user_id: str
     project_id: str

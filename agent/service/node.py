@@ -97,9 +97,10 @@ class Node:
 
     def pools(self, ctx: RequestContext) -> list[Pool]:
         """Return the pools that a scheduler may choose from."""
-        return self._pools()
+        return self.current_pools()
 
-    def _pools(self) -> list[Pool]:
+    def current_pools(self) -> list[Pool]:
+        """Return the pools for the services of this process; see ``pools``."""
         with self._db.reading() as connection:
             disabled = services.disabled(connection)
         return [
@@ -120,7 +121,7 @@ class Node:
 
         :raises NotFound: this node has no such pool.
         """
-        for pool in self.pools(ctx):
+        for pool in self.current_pools():
             if host in (pool.name, pool.name.partition("#")[0]):
                 return pool
         raise NotFound("service", host)
@@ -129,7 +130,7 @@ class Node:
         """Return the pool stats for Cinder's scheduler, by host@backend."""
         return {
             pool.name.partition("#")[0]: pool_stats.for_scheduler(pool)
-            for pool in self._pools()
+            for pool in self.current_pools()
             if self._backends[pool.backend].capacity
         }
 

@@ -75,7 +75,7 @@ class Orphans:
                 _check_no_row(connection, "disk", new.volume_id)
             backend, disk = self._disk(new.volume_id)
             self._check_not_exported(backend, new.volume_id)
-            why = self._pools.unmet_specs(ctx, backend.name, kind)
+            why = self._pools.unmet_specs(backend.name, kind)
             if why is not None:
                 raise Invalid(f"volume.volume_type: backend {backend.name}: {why}.")
             if disk.size < GIB:

@@ -171,8 +171,8 @@ def test_a_volume_is_made_of_another(api: Api, kind: str):
     assert fake_storage.storage("api").disks[larger["id"]].size == 3 * 1024**3
     told = api.fault(400, "POST", "/volumes", {"volume": {"size": 1, kind: of}})
     assert told == (
-        "volume.size: 1 GiB is less than its source has; give 2 or more, or leave it"
-        " out."
+        "volume.size: 1 GiB is less than the size of its source; give 2 or more, or"
+        " leave it out."
     )
     write(same, b"other")
     assert read(source, 5) == read(larger, 5) == b"bytes"

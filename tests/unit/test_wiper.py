@@ -112,7 +112,7 @@ def test_a_disk_that_cannot_be_wiped_stays_and_is_tried_again(
     with node.driver("one").failures.fail("wipe.before", BROKEN):
         for name in ("one", "two"):
             node.services.wiper.wipe_disks(name)
-    assert "WIPE failed disk=" in caplog.text
+    assert "wipe failed: disk=" in caplog.text
     assert left(node) == [row for row in before if row.backend == "one"]
     node.services.wiper.wipe_disks("one")
     assert left(node) == []
@@ -124,10 +124,10 @@ def test_the_log_tells_how_far_it_is(
     deleted(node)
     node.services.wiper.wipe_disks("one")
     node.services.wiper.wipe_disks("two")
-    told = [r.getMessage() for r in caplog.records if "WIP" in r.getMessage()]
+    told = [r.getMessage() for r in caplog.records if "wip" in r.getMessage()]
     assert told[0].endswith(f"size={GIB} left={GIB}")
     assert [line.rpartition("=")[2] for line in told[1:-1]] == ["25", "50", "75"]
-    assert "WIPED disk=" in told[-1]
+    assert "disk wiped: disk=" in told[-1]
 
 
 def test_clients_see_how_far_it_is(tmp_path: Path) -> None:

@@ -66,18 +66,16 @@ class Pools:
             ctx, size, volume_type, zone, only=only, exclude=exclude
         ).backend
 
-    def unmet_specs(
-        self, ctx: RequestContext, backend: str, volume_type: VolumeType | None
-    ) -> str | None:
+    def unmet_specs(self, backend: str, volume_type: VolumeType | None) -> str | None:
         """Return the extra specs that this backend does not meet, or None."""
-        pool = self._pool(ctx, backend)
+        pool = self._pool(backend)
         return filters.unmet_specs(pool, volume_type) if pool else "it is not enabled"
 
-    def free_space(self, ctx: RequestContext, backend: str) -> float:
+    def free_space(self, backend: str) -> float:
         """Return how many GiB may still be provisioned; inf where that is unknown."""
-        pool = self._pool(ctx, backend)
+        pool = self._pool(backend)
         return filters.free_space(pool) if pool and pool.up else math.inf
 
-    def _pool(self, ctx: RequestContext, backend: str) -> Pool | None:
-        pools = self._node.pools(ctx)
+    def _pool(self, backend: str) -> Pool | None:
+        pools = self._node.current_pools()
         return next((pool for pool in pools if pool.backend == backend), None)

@@ -40,7 +40,7 @@ class Scheduler:
         :raises NotFound: the volume type.
         """
         request = PlacementRequest(size, self._types.resolve(volume_type), zone)
-        return placement.choose(self._node.pools(ctx), request, self._multipliers)
+        return placement.choose(self._node.current_pools(), request, self._multipliers)
 
     def place(
         self,
@@ -60,7 +60,7 @@ class Scheduler:
         :raises Invalid: no backend meets the request.
         :raises Exhausted: the backends that meet it have no space.
         """
-        pools = self._node.pools(ctx)
+        pools = self._node.current_pools()
         request = PlacementRequest(size, volume_type, zone, only, exclude)
         choice = placement.choose(pools, request, self._multipliers)
         if choice.chosen is None:

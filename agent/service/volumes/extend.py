@@ -75,7 +75,7 @@ class VolumeExtender:
         while_open = self._backends[volume.backend].driver.extends_open
         _check(volume, size)
         _check_hosts(volume, in_use, while_open)
-        self._check_space(ctx, volume, size)
+        self._check_space(volume, size)
         with self._db.writing() as connection:
             now = require(connection, volume_id)
             if not status_changes.same(volume, now) or not status_changes.move(
@@ -106,9 +106,9 @@ class VolumeExtender:
             "[%s] volume extended: volume=%s size=%s", volume.backend, volume_id, size
         )
 
-    def _check_space(self, ctx: RequestContext, volume: Volume, size: int) -> None:
+    def _check_space(self, volume: Volume, size: int) -> None:
         more = size - volume.size
-        free = self._pools.free_space(ctx, volume.backend)
+        free = self._pools.free_space(volume.backend)
         if more > free:
             raise Exhausted(
                 f"new_size {size} GiB is {more} GiB more, and backend {volume.backend}"

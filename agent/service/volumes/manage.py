@@ -99,7 +99,7 @@ class ForeignDisks:
         self._pools.check_zone(new.availability_zone)
         volume_type = self._types.resolve(new.volume_type)
         volume = self._row(ctx, new, volume_type, self._manageable(ctx, new))
-        why = self._pools.unmet_specs(ctx, volume.backend, volume_type)
+        why = self._pools.unmet_specs(volume.backend, volume_type)
         if why is not None:
             raise Invalid(f"volume.volume_type: host {new.host}: {why}.")
         with self._db.writing() as connection:

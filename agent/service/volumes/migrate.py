@@ -90,7 +90,7 @@ class VolumeMigrator:
                 f"os-retype.new_type: volume {volume.id} is of type {kind.name}"
                 " already."
             )
-        why = self._pools.unmet_specs(ctx, volume.backend, kind)
+        why = self._pools.unmet_specs(volume.backend, kind)
         if why is None:
             return self._retype_here(volume, kind)
         if not on_demand:
