@@ -1,16 +1,16 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the agent answers when it cannot do as asked.
+"""The errors of the agent, by what the caller should do next.
 
-Five families, by what the caller should do next. ``code`` never changes once
-published; the sentence may. HTTP knows them in lunshare.agent.api.faults only.
+``code`` does not change once it is published; the sentence may. Only
+lunshare.agent.api.faults maps them to HTTP.
 """
 
 from __future__ import annotations
 
 
 class AgentError(Exception):
-    """Base of all: one sentence that names the field and what to do."""
+    """The base of all: one sentence that names the field and what to do."""
 
     code = "agent-error"
 
@@ -26,52 +26,52 @@ class Invalid(AgentError):
 
 
 class NotFound(AgentError):
-    """There is no such thing, or not any more."""
+    """It does not exist, or is deleted."""
 
     code = "not-found"
 
-    def __init__(self, noun: str, ident: str) -> None:
-        super().__init__(f"{noun} {ident} could not be found.", id=ident)
-        self.noun, self.ident = noun, ident
+    def __init__(self, resource: str, ident: str) -> None:
+        super().__init__(f"{resource} {ident} could not be found.", id=ident)
+        self.resource, self.ident = resource, ident
 
 
 class Conflict(AgentError):
-    """It contradicts what is there. Change the one or the other, then try again."""
+    """It contradicts the present state. Change one of them, then try again."""
 
     code = "conflict"
 
 
 class Busy(Conflict):
-    """Something else is being done to the same thing. Try again shortly."""
+    """Another operation works on the same resource. Try again soon."""
 
     code = "busy"
 
 
 class Exhausted(AgentError):
-    """A limit or a pool is used up. Free something or ask for less."""
+    """A limit or a pool is used up. Free some space or ask for less."""
 
     code = "exhausted"
 
 
 class BackendFailed(AgentError):
-    """Storage did not do its part. The operator looks; a retry may help."""
+    """The storage failed. An administrator must check; a retry may help."""
 
     code = "backend-failed"
 
 
 class BackendUnavailable(BackendFailed):
-    """Storage cannot be reached or does not answer in time. Try again later."""
+    """The storage cannot be reached or does not answer in time. Try again later."""
 
     code = "backend-unavailable"
 
 
 class DatabaseFailed(BackendUnavailable):
-    """The database cannot be read or written. Nothing was acknowledged."""
+    """The database cannot be read or written. Nothing was confirmed."""
 
     code = "database-failed"
 
 
 class StartupError(AgentError):
-    """The daemon cannot start as configured. Mend it, then start again."""
+    """The daemon cannot start as configured. Fix that, then start again."""
 
     code = "startup"

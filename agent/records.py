@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""The values that cross layers: what the database holds, as frozen records.
+"""The values that cross layers, as frozen records.
 
-Sizes of volumes are GiB here, as the API has them; drivers take bytes.
-Times are UTC and carry no zone, as the API prints them.
+Sizes of volumes are GiB, as in the API; those of drivers are bytes. Times are UTC
+without a zone, as the API prints them.
 """
 
 from __future__ import annotations
@@ -40,13 +40,14 @@ class RequestContext:
 
 @dataclass(frozen=True, slots=True)
 class Attachment:
-    """One host's (or one not yet known host's) claim on one volume.
+    """The attachment of one volume to one host, which may not be known yet.
 
-    ``mode`` is None until it is resolved at connect. ``connection_info`` is
-    what the host was told, without its credentials. ``leaving`` is the initiator
-    whose place ``initiator`` took, until its access is known to be closed.
-    ``answered`` says that whoever asked for it has had time to learn its id.
-    ``status_reason`` is what went wrong, of an attachment in an error.
+    ``mode`` is None until it is resolved at connect. ``connector`` is as the client
+    sent it. ``connection_info`` is what the host needs to log in, without
+    credentials. ``leaving`` is the initiator that ``initiator`` has replaced, until
+    its access is known to be closed. ``answered`` says that the client has had time
+    to read the answer with its id. ``status_reason`` is the error of an attachment
+    in an error status.
     """
 
     id: str
@@ -72,14 +73,14 @@ class Attachment:
 
 @dataclass(frozen=True, slots=True)
 class Volume:
-    """A volume with its attachments that are not gone.
+    """A volume with its attachments that are not deleted.
 
-    ``intent`` is what its status alone does not say of work under way, so that
-    a restart can finish it: ``size`` (GiB) of an extend, ``snapshot_id`` of a
-    revert, ``moment`` (GiB of the source) and ``kept`` (whether that moment is)
-    of a clone that is not whole yet, ``reference`` of a disk that is taken over,
-    ``backend`` that it moves to, with ``type_id`` and ``multiattach`` of a retype.
-    ``leaving`` is a backend that still has a disk of it, which is to go.
+    ``intent`` is what a restart needs, beside the status, to finish an operation:
+    ``size`` (GiB) of an extend; ``snapshot_id`` of a revert; ``moment`` (GiB of the
+    source) and ``kept`` (whether the temporary snapshot exists) of a clone that is
+    not complete; ``reference`` of a disk to manage; ``backend`` of a migration, with
+    ``type_id`` and ``multiattach`` of a retype. ``leaving`` is a backend that still
+    has a disk of it, which will be deleted.
     """
 
     id: str
@@ -108,15 +109,15 @@ class Volume:
 
     @property
     def status(self) -> VolumeStatus:
-        """What clients see; see lunshare.agent.states."""
+        """The status that clients see; see lunshare.agent.states."""
         return volume_status(self.own_status, [a.status for a in self.attachments])
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The bytes that a volume had at one moment; ``size`` is the volume's then.
+    """The bytes that a volume had at one moment; ``size`` is its size then.
 
-    ``status_reason`` is what went wrong with it last, as it is of a volume.
+    ``status_reason`` is the last error, as of a volume.
     """
 
     id: str
@@ -135,7 +136,7 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class VolumeType:
-    """A named set of wishes for a volume."""
+    """A named set of extra specs for volumes."""
 
     id: str
     name: str
@@ -145,7 +146,7 @@ class VolumeType:
 
     @property
     def multiattach(self) -> bool:
-        """Only this exact spelling counts, as in Cinder."""
+        """Whether several hosts may use it. Only this exact spelling counts."""
         return self.extra_specs.get("multiattach") == "<is> True"
 
 
@@ -153,7 +154,7 @@ class VolumeType:
 class NewVolume:
     """A checked request to create a volume. ``volume_type`` is an id or a name.
 
-    Without a size it is as large as its source, of which it has one at most.
+    Without a size it is as large as its source. It has at most one source.
     """
 
     size: int | None
@@ -168,7 +169,7 @@ class NewVolume:
 
 @dataclass(frozen=True, slots=True)
 class NewSnapshot:
-    """A checked request for a snapshot; ``in_use``: whatever hosts do meanwhile."""
+    """A checked request for a snapshot; ``in_use``: also while hosts use the volume."""
 
     volume_id: str
     name: str | None = None
@@ -179,7 +180,7 @@ class NewSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class ManageRequest:
-    """A checked request to make somebody's disk, ``reference``, a volume of ours.
+    """A checked request to manage a foreign disk, whose name is ``reference``.
 
     ``host`` is host@backend or host@backend#pool.
     """
@@ -196,9 +197,9 @@ class ManageRequest:
 
 @dataclass(frozen=True, slots=True)
 class ForeignDisk:
-    """A disk in a pool that is not ours: its owner's name, and GiB, rounded up.
+    """A disk in a pool that lunshare did not create: its name, and GiB, rounded up.
 
-    ``why_not`` says why it cannot become a volume, or is empty.
+    ``why_not`` says why it cannot be managed, or is empty.
     """
 
     reference: str
@@ -207,7 +208,7 @@ class ForeignDisk:
 
     @property
     def id(self) -> str:
-        """What a list's marker names."""
+        """The id that a list's marker names."""
         return self.reference
 
 
@@ -228,7 +229,7 @@ class HostConnector:
 
 @dataclass(frozen=True, slots=True)
 class NewAttachment:
-    """A checked request for an attachment; with a connector it is opened at once."""
+    """A checked request for an attachment; with a connector it opens at once."""
 
     volume_id: str
     instance_uuid: str | None = None
@@ -241,8 +242,8 @@ class Page:
     """Which rows of a list, in which order.
 
     ``sort`` holds (column, descending) pairs; ``filters`` column to value;
-    ``project_id`` None means every project. ``marker`` is the id of the last
-    row the client has.
+    ``project_id`` None means every project. ``marker`` is the id of the last row
+    that the client has.
     """
 
     project_id: str | None
@@ -255,10 +256,10 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """One backend as a scheduler sees it: host@backend#pool and what it can do.
+    """One backend as a scheduler sees it: host@backend#pool and its pool stats.
 
-    ``problem`` says why it is down, ``closed`` why it takes nothing new although
-    it is not; both are empty when it is well.
+    ``problem`` says why it is down, ``closed`` why it is up and gets no new volumes.
+    Both are empty otherwise.
     """
 
     name: str
@@ -271,7 +272,7 @@ class Pool:
 
     @property
     def up(self) -> bool:
-        """Whether its last check found it working."""
+        """Whether its last check found no problem."""
         return not self.problem
 
 
@@ -292,10 +293,10 @@ class ServiceState:
 class HostAccess:
     """One host's access to one volume: what the rows ask for, what the target has.
 
-    ``attachment_id`` is None where the target has an access that no attachment asks
-    for. ``allowed`` is the mode that the target enforces, None where it lets the
-    host in not at all. ``sessions`` is None where the target could not be asked.
-    ``problem`` says in one sentence where the two disagree, or is empty.
+    ``attachment_id`` is None for an access that no attachment asks for. ``allowed``
+    is the mode that the target enforces, None where the host has no access.
+    ``sessions`` is None where the target could not be read. ``problem`` says in one
+    sentence how the two disagree, or is empty.
     """
 
     volume_id: str
@@ -314,9 +315,9 @@ class HostAccess:
 
 @dataclass(frozen=True, slots=True)
 class Orphan:
-    """Something of ours on a backend that no row knows.
+    """Something on a backend that lunshare created and that has no row.
 
-    ``kind`` is export, disk or snapshot; ``where`` is what an operator calls it.
+    ``kind`` is export, disk or snapshot; ``where`` is its name for an operator.
     """
 
     kind: str
@@ -330,7 +331,7 @@ class Orphan:
 
 @dataclass(frozen=True, slots=True)
 class RecoverRequest:
-    """A checked request to give an orphaned disk its row again."""
+    """A checked request to create the row of an orphaned disk."""
 
     volume_id: str
     name: str | None = None
@@ -339,7 +340,7 @@ class RecoverRequest:
 
 @dataclass(frozen=True, slots=True)
 class WipeState:
-    """A deleted disk whose bytes are still being wiped: its bytes, and those left."""
+    """A deleted disk that is still being wiped: its bytes, and how many are left."""
 
     backend: str
     name: str
@@ -348,13 +349,13 @@ class WipeState:
 
     @property
     def percent(self) -> int:
-        """How much of it is wiped; 100 only when nothing is left."""
+        """How many percent are wiped; 100 only when nothing is left."""
         return (self.size - self.left) * 100 // self.size if self.size else 0
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """Why something failed, for whoever asked for it; gone after ``expires_at``."""
+    """Why an operation failed, for its project; deleted after ``expires_at``."""
 
     id: str
     project_id: str
@@ -370,7 +371,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """Whether this node works, and one sentence for each thing that does not."""
+    """Whether this node is ready, and one sentence for each problem."""
 
     ready: bool
     problems: tuple[str, ...] = ()

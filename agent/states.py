@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Every status word, and every allowed way from one to the next.
+"""Every status, and every allowed change from one to the next.
 
-The words are those of the Block Storage API. A volume's row holds only its
-own status; what a client sees is derived from it and from its attachments by
+The names are those of the Block Storage API. A volume's row stores only its own
+status. The status that a client sees is derived from it and from the attachments by
 ``volume_status``, so the two can never disagree.
 """
 
@@ -14,7 +14,7 @@ from collections.abc import Collection
 
 
 class VolumeStatus(enum.StrEnum):
-    """What a volume's row can say, then what only derivation can say."""
+    """The statuses of a volume: those that its row stores, then derived ones."""
 
     CREATING = "creating"
     AVAILABLE = "available"
@@ -38,7 +38,7 @@ class VolumeStatus(enum.StrEnum):
 
 
 class AttachStatus(enum.StrEnum):
-    """What an attachment's row can say."""
+    """The statuses of an attachment."""
 
     RESERVED = "reserved"
     ATTACHING = "attaching"
@@ -50,7 +50,7 @@ class AttachStatus(enum.StrEnum):
 
 
 class SnapshotStatus(enum.StrEnum):
-    """What a snapshot's row can say."""
+    """The statuses of a snapshot."""
 
     CREATING = "creating"
     AVAILABLE = "available"
@@ -59,79 +59,79 @@ class SnapshotStatus(enum.StrEnum):
     ERROR_DELETING = "error_deleting"
 
 
-#: from, to, and when it happens. Any other move is a bug and is refused.
+#: From, to, and when. Any other change is a bug and is refused.
 VOLUME_TRANSITIONS: tuple[tuple[VolumeStatus, VolumeStatus, str], ...] = (
-    (VolumeStatus.CREATING, VolumeStatus.AVAILABLE, "the disk is made"),
-    (VolumeStatus.CREATING, VolumeStatus.ERROR, "the disk could not be made"),
-    (VolumeStatus.CREATING, VolumeStatus.DELETING, "a stuck creation is given up"),
+    (VolumeStatus.CREATING, VolumeStatus.AVAILABLE, "the disk is created"),
+    (VolumeStatus.CREATING, VolumeStatus.ERROR, "the disk could not be created"),
+    (VolumeStatus.CREATING, VolumeStatus.DELETING, "a create that hangs is cancelled"),
     (VolumeStatus.AVAILABLE, VolumeStatus.DELETING, "a delete is accepted"),
     (VolumeStatus.ERROR, VolumeStatus.DELETING, "a delete is accepted"),
-    (VolumeStatus.ERROR_DELETING, VolumeStatus.DELETING, "a delete is tried again"),
-    (VolumeStatus.DELETING, VolumeStatus.ERROR_DELETING, "the disk stayed"),
+    (VolumeStatus.ERROR_DELETING, VolumeStatus.DELETING, "a delete is retried"),
+    (VolumeStatus.DELETING, VolumeStatus.ERROR_DELETING, "the disk was not deleted"),
     (VolumeStatus.AVAILABLE, VolumeStatus.EXTENDING, "an extend is accepted"),
-    (VolumeStatus.EXTENDING, VolumeStatus.AVAILABLE, "it has grown, or could not"),
-    (VolumeStatus.EXTENDING, VolumeStatus.ERROR_EXTENDING, "it may have grown"),
-    (VolumeStatus.ERROR_EXTENDING, VolumeStatus.EXTENDING, "the extend is tried again"),
+    (VolumeStatus.EXTENDING, VolumeStatus.AVAILABLE, "it is done, or it was refused"),
+    (VolumeStatus.EXTENDING, VolumeStatus.ERROR_EXTENDING, "its size is unknown"),
+    (VolumeStatus.ERROR_EXTENDING, VolumeStatus.EXTENDING, "the extend is retried"),
     (VolumeStatus.ERROR_EXTENDING, VolumeStatus.DELETING, "a delete is accepted"),
     (VolumeStatus.AVAILABLE, VolumeStatus.REVERTING, "a revert is accepted"),
-    (VolumeStatus.REVERTING, VolumeStatus.AVAILABLE, "it is done, or was refused"),
-    (VolumeStatus.REVERTING, VolumeStatus.ERROR, "which bytes it has is not known"),
-    (VolumeStatus.ERROR, VolumeStatus.REVERTING, "a failed revert is tried again"),
-    (VolumeStatus.MANAGING, VolumeStatus.AVAILABLE, "somebody's disk is ours"),
-    (VolumeStatus.MANAGING, VolumeStatus.ERROR_MANAGING, "it could not be taken"),
-    (VolumeStatus.MANAGING, VolumeStatus.DELETING, "its volume is not to be had"),
-    (VolumeStatus.ERROR_MANAGING, VolumeStatus.DELETING, "a delete gives it back"),
-    (VolumeStatus.AVAILABLE, VolumeStatus.UNMANAGING, "the disk is given away"),
-    (VolumeStatus.UNMANAGING, VolumeStatus.AVAILABLE, "that was refused"),
-    (VolumeStatus.UNMANAGING, VolumeStatus.ERROR_UNMANAGING, "it is still ours"),
-    (VolumeStatus.ERROR_UNMANAGING, VolumeStatus.UNMANAGING, "it is tried again"),
+    (VolumeStatus.REVERTING, VolumeStatus.AVAILABLE, "it is done, or it was refused"),
+    (VolumeStatus.REVERTING, VolumeStatus.ERROR, "it is unknown which bytes it has"),
+    (VolumeStatus.ERROR, VolumeStatus.REVERTING, "a failed revert is retried"),
+    (VolumeStatus.MANAGING, VolumeStatus.AVAILABLE, "the disk is managed"),
+    (VolumeStatus.MANAGING, VolumeStatus.ERROR_MANAGING, "the manage failed"),
+    (VolumeStatus.MANAGING, VolumeStatus.DELETING, "a failed manage is cleaned up"),
+    (VolumeStatus.ERROR_MANAGING, VolumeStatus.DELETING, "a delete unmanages the disk"),
+    (VolumeStatus.AVAILABLE, VolumeStatus.UNMANAGING, "an unmanage is accepted"),
+    (VolumeStatus.UNMANAGING, VolumeStatus.AVAILABLE, "the unmanage was refused"),
+    (VolumeStatus.UNMANAGING, VolumeStatus.ERROR_UNMANAGING, "the unmanage failed"),
+    (VolumeStatus.ERROR_UNMANAGING, VolumeStatus.UNMANAGING, "it is retried"),
     (VolumeStatus.ERROR_UNMANAGING, VolumeStatus.AVAILABLE, "it is reset"),
     (VolumeStatus.ERROR_EXTENDING, VolumeStatus.AVAILABLE, "it is reset"),
     (VolumeStatus.ERROR, VolumeStatus.AVAILABLE, "a failed revert is reset"),
-    (VolumeStatus.AVAILABLE, VolumeStatus.AVAILABLE, "it is of another type"),
-    (VolumeStatus.AVAILABLE, VolumeStatus.RETYPING, "a retype has to move it"),
-    (VolumeStatus.RETYPING, VolumeStatus.AVAILABLE, "it is moved, or could not be"),
+    (VolumeStatus.AVAILABLE, VolumeStatus.AVAILABLE, "it has another type"),
+    (VolumeStatus.AVAILABLE, VolumeStatus.RETYPING, "a retype has to migrate it"),
+    (VolumeStatus.RETYPING, VolumeStatus.AVAILABLE, "it is migrated, or it failed"),
     (VolumeStatus.AVAILABLE, VolumeStatus.MAINTENANCE, "a migration is accepted"),
-    (VolumeStatus.MAINTENANCE, VolumeStatus.AVAILABLE, "it is moved, or could not be"),
+    (VolumeStatus.MAINTENANCE, VolumeStatus.AVAILABLE, "it is migrated, or it failed"),
 )
 
 SNAPSHOT_TRANSITIONS: tuple[tuple[SnapshotStatus, SnapshotStatus, str], ...] = (
-    (SnapshotStatus.CREATING, SnapshotStatus.AVAILABLE, "the bytes are kept"),
-    (SnapshotStatus.CREATING, SnapshotStatus.ERROR, "the bytes could not be kept"),
-    (SnapshotStatus.CREATING, SnapshotStatus.DELETING, "its volume is not to be had"),
+    (SnapshotStatus.CREATING, SnapshotStatus.AVAILABLE, "the snapshot is created"),
+    (SnapshotStatus.CREATING, SnapshotStatus.ERROR, "it could not be created"),
+    (SnapshotStatus.CREATING, SnapshotStatus.DELETING, "a failed create is cleaned up"),
     (SnapshotStatus.AVAILABLE, SnapshotStatus.DELETING, "a delete is accepted"),
     (SnapshotStatus.ERROR, SnapshotStatus.DELETING, "a delete is accepted"),
-    (SnapshotStatus.ERROR_DELETING, SnapshotStatus.DELETING, "it is tried again"),
-    (SnapshotStatus.DELETING, SnapshotStatus.ERROR_DELETING, "it stayed"),
+    (SnapshotStatus.ERROR_DELETING, SnapshotStatus.DELETING, "the delete is retried"),
+    (SnapshotStatus.DELETING, SnapshotStatus.ERROR_DELETING, "it was not deleted"),
 )
 
 ATTACHMENT_TRANSITIONS: tuple[tuple[AttachStatus, AttachStatus, str], ...] = (
-    (AttachStatus.RESERVED, AttachStatus.ATTACHING, "a connector is given"),
+    (AttachStatus.RESERVED, AttachStatus.ATTACHING, "a connector is set"),
     (AttachStatus.RESERVED, AttachStatus.ATTACHED, "completed with no connector"),
-    (AttachStatus.ATTACHING, AttachStatus.ATTACHING, "another connector is given"),
+    (AttachStatus.ATTACHING, AttachStatus.ATTACHING, "another connector is set"),
     (AttachStatus.ATTACHING, AttachStatus.ATTACHED, "the host says it is ready"),
     (AttachStatus.ATTACHING, AttachStatus.ERROR_ATTACHING, "the target refused"),
-    (AttachStatus.ATTACHED, AttachStatus.ATTACHING, "another connector is given"),
+    (AttachStatus.ATTACHED, AttachStatus.ATTACHING, "another connector is set"),
     (AttachStatus.ATTACHED, AttachStatus.ATTACHED, "completed twice"),
-    (AttachStatus.ERROR_ATTACHING, AttachStatus.ATTACHING, "connect is tried again"),
-    (AttachStatus.RESERVED, AttachStatus.DETACHED, "given up before it was connected"),
-    (AttachStatus.ERROR_ATTACHING, AttachStatus.DETACHED, "nothing stayed open"),
+    (AttachStatus.ERROR_ATTACHING, AttachStatus.ATTACHING, "the connect is retried"),
+    (AttachStatus.RESERVED, AttachStatus.DETACHED, "deleted before it was connected"),
+    (AttachStatus.ERROR_ATTACHING, AttachStatus.DETACHED, "nothing is open"),
     (AttachStatus.ATTACHING, AttachStatus.DETACHING, "a detach is accepted"),
     (AttachStatus.ATTACHED, AttachStatus.DETACHING, "a detach is accepted"),
     (AttachStatus.ERROR_ATTACHING, AttachStatus.DETACHING, "a detach is accepted"),
-    (AttachStatus.ERROR_DETACHING, AttachStatus.DETACHING, "a detach is tried again"),
-    (AttachStatus.DETACHING, AttachStatus.DETACHING, "a detach is tried again"),
+    (AttachStatus.ERROR_DETACHING, AttachStatus.DETACHING, "a detach is retried"),
+    (AttachStatus.DETACHING, AttachStatus.DETACHING, "a detach is retried"),
     (AttachStatus.DETACHING, AttachStatus.DETACHED, "the access is closed"),
     (AttachStatus.DETACHING, AttachStatus.ERROR_DETACHING, "the access may be open"),
-    (AttachStatus.ERROR_DETACHING, AttachStatus.DETACHED, "a forced detach finds none"),
+    (AttachStatus.ERROR_DETACHING, AttachStatus.DETACHED, "a forced detach is done"),
 )
 
-#: A snapshot may be deleted in these.
+#: A snapshot can be deleted in these.
 DELETABLE_SNAPSHOT = frozenset(
     {SnapshotStatus.AVAILABLE, SnapshotStatus.ERROR, SnapshotStatus.ERROR_DELETING}
 )
 
-#: An operator may reset these to available, when the disk is there.
+#: An administrator can reset these to available, if the disk exists.
 RESETTABLE = frozenset(
     {
         VolumeStatus.ERROR,
@@ -140,7 +140,7 @@ RESETTABLE = frozenset(
     }
 )
 
-#: The row's backend has a whole disk for a volume in one of these.
+#: The row's backend has a complete disk of a volume in one of these.
 HAS_DISK = frozenset(
     {
         VolumeStatus.AVAILABLE,
@@ -151,7 +151,7 @@ HAS_DISK = frozenset(
     }
 )
 
-#: Work that has failed, and is tried again, less and less often.
+#: Operations that failed and are retried, less and less often.
 FAILED = frozenset(
     {
         VolumeStatus.ERROR_DELETING,
@@ -160,7 +160,7 @@ FAILED = frozenset(
     }
 )
 
-#: Work under way, which the next reconcile goes on with.
+#: Operations in progress, which the next reconcile resumes.
 UNFINISHED = frozenset(
     {
         VolumeStatus.CREATING,
@@ -177,7 +177,7 @@ UNFINISHED = frozenset(
     }
 )
 
-#: The target shall have an access for an attachment in one of these.
+#: The target should have an access for an attachment in one of these.
 WANTED = frozenset({AttachStatus.ATTACHING, AttachStatus.ATTACHED})
 
 #: The target may have an access for an attachment in one of these.
@@ -187,37 +187,37 @@ POSSIBLE = WANTED | {
     AttachStatus.ERROR_DETACHING,
 }
 
-#: Which attachment speaks for the volume, first found wins. An attached host
-#: outranks any change under way elsewhere.
+#: Which attachment decides the status of the volume: the first match. An attached
+#: host comes before any change in progress elsewhere.
 ATTACHMENT_PRIORITY = (
     (AttachStatus.ATTACHED, VolumeStatus.IN_USE),
     (AttachStatus.ATTACHING, VolumeStatus.ATTACHING),
     (AttachStatus.DETACHING, VolumeStatus.DETACHING),
     (AttachStatus.RESERVED, VolumeStatus.RESERVED),
-    # A detach that failed may have left an access: the volume is not free.
+    # A failed detach may have left an access: the volume is not available.
     (AttachStatus.ERROR_DETACHING, VolumeStatus.DETACHING),
 )
 
 
 def volume_may_change(old: VolumeStatus, new: VolumeStatus) -> bool:
-    """Whether the table has this move."""
-    return any((old, new) == move[:2] for move in VOLUME_TRANSITIONS)
+    """Whether the table has this change."""
+    return any((old, new) == change[:2] for change in VOLUME_TRANSITIONS)
 
 
 def snapshot_may_change(old: SnapshotStatus, new: SnapshotStatus) -> bool:
-    """Whether the table has this move."""
-    return any((old, new) == move[:2] for move in SNAPSHOT_TRANSITIONS)
+    """Whether the table has this change."""
+    return any((old, new) == change[:2] for change in SNAPSHOT_TRANSITIONS)
 
 
 def attachment_may_change(old: AttachStatus, new: AttachStatus) -> bool:
-    """Whether the table has this move."""
-    return any((old, new) == move[:2] for move in ATTACHMENT_TRANSITIONS)
+    """Whether the table has this change."""
+    return any((old, new) == change[:2] for change in ATTACHMENT_TRANSITIONS)
 
 
 def volume_status(
     own: VolumeStatus, attachments: Collection[AttachStatus]
 ) -> VolumeStatus:
-    """What a client is told: the volume's own trouble first, then its attachments."""
+    """Return the status that a client sees: its own one unless that is available."""
     if own is not VolumeStatus.AVAILABLE:
         return own
     for attached, seen in ATTACHMENT_PRIORITY:
@@ -227,20 +227,20 @@ def volume_status(
 
 
 def _page() -> str:
-    """docs/states.md, drawn from the tables above (``make states``)."""
-    parts = ["# States\n\nDrawn from `agent/states.py` by `make states`.\n"]
-    for title, moves in (
+    """Return docs/states.md, generated from the tables above (``make states``)."""
+    parts = ["# States\n\nGenerated from `agent/states.py` by `make states`.\n"]
+    for title, changes in (
         ("Volume", VOLUME_TRANSITIONS),
         ("Snapshot", SNAPSHOT_TRANSITIONS),
         ("Attachment", ATTACHMENT_TRANSITIONS),
     ):
         parts.append(f"\n## {title}\n\n```mermaid\nstateDiagram-v2\n")
-        parts += [f"    {old} --> {new}: {why}\n" for old, new, why in moves]
+        parts += [f"    {old} --> {new}: {why}\n" for old, new, why in changes]
         parts.append("```\n\n| from | to | when |\n|---|---|---|\n")
-        parts += [f"| {old} | {new} | {why} |\n" for old, new, why in moves]
+        parts += [f"| {old} | {new} | {why} |\n" for old, new, why in changes]
     parts.append(
-        "\n## What a client is told of a volume\n\nIts own status unless that is"
-        " `available`; then the first of these that one of its attachments has:\n\n"
+        "\n## The status of a volume that a client sees\n\nIts own status, unless that"
+        " is `available`; then the first of these that one of its attachments has:\n\n"
         "| attachment | volume |\n|---|---|\n"
     )
     parts += [f"| {old} | {seen} |\n" for old, seen in ATTACHMENT_PRIORITY]

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""The tables of states, and the page drawn from them."""
+"""The tables of states, and the page generated from them."""
 
 from __future__ import annotations
 
