@@ -254,7 +254,7 @@ def test_nothing_else_is_done_to_a_volume_that_goes_back(api: Api, node: Node):
         assert "reverting" in api.refused(400, made["id"], extend(2))
         asked = {"snapshot": {"volume_id": made["id"]}}
         assert "reverting" in api.fault(400, "POST", "/snapshots", asked)
-        assert "taken" in api.fault(400, "DELETE", f"/snapshots/{kept['id']}")
+        assert "reverted" in api.fault(400, "DELETE", f"/snapshots/{kept['id']}")
         assert "reverting" in api.fault(400, "DELETE", f"/volumes/{made['id']}")
         api.refused(409, made["id"], revert(kept))
         gate.open.set()

@@ -335,7 +335,7 @@ def test_a_snapshot_that_a_volume_is_being_made_of_stays(api: Api, node: Node):
         made = client.submit(api.send, "POST", "/volumes", asked)
         assert gate.reached.wait(10)
         told = api.fault(400, "DELETE", f"/snapshots/{kept['id']}")
-        assert "a volume is being made" in told
+        assert "a volume is being created" in told
         told = api.fault(400, "DELETE", f"/volumes/{source['id']}?cascade=true")
         assert kept["id"] in told
         gate.open.set()

@@ -242,6 +242,8 @@ def test_an_error_is_in_a_line_of_the_log_once(
     node = Node(path)
     with node.driver().failures.fail("check", gone):
         node.start()
-    (line,) = (each for each in capsys.readouterr().out.splitlines() if "STATE" in each)
+    (line,) = (
+        each for each in capsys.readouterr().out.splitlines() if "backend state" in each
+    )
     assert line.count("because of the test") == 1
     node.close()

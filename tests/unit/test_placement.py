@@ -145,7 +145,7 @@ def test_a_volume_may_be_bound_to_a_backend_or_have_to_leave_it() -> None:
     assert chosen(pools, PlacementRequest(1, only="b")) == "b"
     assert chosen(pools, PlacementRequest(1, exclude="a")) == "b"
     said = str(refused(pools, PlacementRequest(60, only="b")))
-    assert "a: only backend b will do" in said
+    assert "a: only backend b is possible" in said
     assert "b: it has space for 50 GiB, not 60" in said
     assert "a: the volume is there" in str(
         refused(pools[:1], PlacementRequest(1, exclude="a"))
