@@ -32,7 +32,6 @@ SHARED = {
     "errors": _SAME_PART,
     "extend": _OPERATION,
     "fake": _HALVES,
-    "files": _HALVES,
     "helper": _OPTIONS,
     "hosts": _RESOURCE,
     "lio": _HALVES,
