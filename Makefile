@@ -4,7 +4,7 @@ PYTHON := $(VENV)/bin/python
 PYTEST := $(PYTHON) -m pytest
 SOURCES := agent drivers tests
 
-.PHONY: help demo check lint unit test restart storm fuzz scheduler test-kernels outside test-loopback bench run sample api-reference states clean
+.PHONY: help demo check lint unit test restart storm fuzz scheduler test-kernels outside test-loopback bench run sample api-reference states walks clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -68,6 +68,9 @@ sample: $(VENV)/.ready ## write etc/lunshare.conf.sample from the options
 
 api-reference: $(VENV)/.ready ## write docs/api-reference.md from the routes and schemas
 	$(PYTHON) -m lunshare.agent.api.reference >docs/api-reference.md
+
+walks: $(VENV)/.ready ## write the files of a request into ARCHITECTURE.md
+	$(PYTHON) -m tests.unit.walks
 
 states: $(VENV)/.ready ## write docs/states.md from the tables in agent/states.py
 	$(PYTHON) -m lunshare.agent.states >docs/states.md

@@ -73,16 +73,3 @@ class Backend:
     def connection_info(self, volume: Volume, connector: Connector) -> dict[str, Any]:
         """Return what the host needs to log in; see ``TargetDriver``."""
         return self.target.connection_info(volume, connector)
-
-    # Until agent.service uses ``apply`` and ``connection_info``.
-
-    def initialize_connection(
-        self, volume: Volume, connector: Connector
-    ) -> dict[str, Any]:
-        """Open the volume to one host, and return its connection_info."""
-        self.apply(volume, (connector,), only={connector.initiator})
-        return self.connection_info(volume, connector)
-
-    def terminate_connection(self, volume: Volume, connector: Connector) -> None:
-        """Close the volume to one host."""
-        self.apply(volume, (), only={connector.initiator})
