@@ -1,8 +1,9 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""A complete volume driver in memory: for tests, benchmarks and a first look.
+"""A complete volume driver in memory, for tests and benchmarks.
 
-It passes the same kit as real drivers. Disks live in lunshare.drivers.fake_storage.
+It passes the same conformance kit as real drivers. Its disks are in
+lunshare.drivers.fake_storage.
 """
 
 from __future__ import annotations
@@ -43,23 +44,23 @@ _OPTIONS = [
     cfg.IntOpt(
         "fake_capacity_gb",
         default=1000,
-        help="Size of the pretended pool in GiB.",
+        help="Size of the pool in memory, in GiB.",
     ),
     cfg.BoolOpt(
         "fake_thin",
         default=True,
-        help="Whether room is taken as it is written, or all at creation.",
+        help="Whether space is used as it is written, or all at creation.",
     ),
     cfg.BoolOpt(
         "fake_wipe",
         default=False,
-        help="Whether a deleted disk takes room until it is wiped, step by step.",
+        help="Whether a deleted disk uses space until it is wiped, step by step.",
     ),
 ]
 
 
 class FakeVolumes(VolumeDriver):
-    """Disks in memory. ``failures`` makes any step fail or stand still."""
+    """Disks in memory. ``failures`` can make each step fail or stop."""
 
     CONTRACT: ClassVar[int] = 2
     OPTIONS: ClassVar[list[cfg.Opt]] = _OPTIONS
@@ -75,7 +76,7 @@ class FakeVolumes(VolumeDriver):
         loses_snapshots=True,
     )
 
-    #: "create.half" is passed when a half-made disk is there.
+    #: At "create.half" the disk is incomplete.
     POINTS: ClassVar[tuple[str, ...]] = (
         "check",
         "create.before",
@@ -131,67 +132,67 @@ class FakeVolumes(VolumeDriver):
     def create(self, volume: Volume) -> Disk:
         self.failures.at("create.before")
         with self.storage.lock:
-            made = self.storage.disks.get(volume.id)
-            self._need(volume.size - (made.size if made else 0))
-            made = self._made(volume)
+            disk = self.storage.disks.get(volume.id)
+            self._require_space(volume.size - (disk.size if disk else 0))
+            disk = self._create_or_extend(volume)
         self.failures.at("create.half")
-        made.whole = True
+        disk.complete = True
         self.failures.at("create.after")
-        return self._seen(volume.id, made)
+        return self._as_disk(volume.id, disk)
 
     def delete(self, volume_id: str) -> None:
         self.failures.at("delete.before")
         volume_uuid(volume_id)
         with self.storage.lock:
-            self._closed(volume_id)
+            self._require_closed(volume_id)
             disk = self.storage.disks.get(volume_id)
             self.storage.drop(volume_id)
             if disk and self.options["fake_wipe"]:
                 name = f"deleted-{uuid.uuid4()}"
-                self.storage.put(self.storage.leaving, name, FakeDisk(disk.size))
+                self.storage.put(self.storage.deleted, name, FakeDisk(disk.size))
         self.failures.at("delete.after")
 
     def extend(self, volume: Volume) -> Disk:
         self.failures.at("extend.before")
         with self.storage.lock:
-            made = self._whole(volume.id)
-            self._need(volume.size - made.size)
-            self._made(volume)
+            disk = self._complete_disk(volume.id)
+            self._require_space(volume.size - disk.size)
+            self._create_or_extend(volume)
         self.failures.at("extend.after")
-        return self._seen(volume.id, made)
+        return self._as_disk(volume.id, disk)
 
     def disk(self, volume_id: str) -> Disk:
         self.failures.at("disk")
-        return self._seen(volume_id, self._whole(volume_id))
+        return self._as_disk(volume_id, self._complete_disk(volume_id))
 
     def disks(self) -> tuple[Disk, ...]:
         self.failures.at("disks")
         with self.storage.lock:
-            made = tuple(self.storage.disks.items())
-        return tuple(self._seen(key, disk) for key, disk in made if disk.whole)
+            items = tuple(self.storage.disks.items())
+        return tuple(self._as_disk(key, disk) for key, disk in items if disk.complete)
 
     def capacity(self) -> Capacity:
         self.failures.at("capacity")
         with self.storage.lock:
-            free, promised = max(0, self._free()), self.storage.promised
-        closed = "" if free or not self._thin else "the pool has no room left"
-        return Capacity(self._total, free, promised, self._thin, closed)
+            free, provisioned = max(0, self._free()), self.storage.provisioned
+        closed = "" if free or not self._thin else "the pool has no free space"
+        return Capacity(self._total, free, provisioned, self._thin, closed)
 
     def create_snapshot(self, snapshot: Snapshot) -> None:
         self.failures.at("create_snapshot.before")
         with self.storage.lock:
-            kept = self.storage.snapshots
-            if snapshot.id not in kept:
-                origin = self._whole(snapshot.volume_id)
-                self._need(origin.size)
-                self.storage.put(kept, snapshot.id, origin.copy())
+            snapshots = self.storage.snapshots
+            if snapshot.id not in snapshots:
+                origin = self._complete_disk(snapshot.volume_id)
+                self._require_space(origin.size)
+                self.storage.put(snapshots, snapshot.id, origin.copy())
         self.failures.at("create_snapshot.after")
 
     def delete_snapshot(self, snapshot_id: str) -> None:
         self.failures.at("delete_snapshot.before")
         volume_uuid(snapshot_id, "snapshot id")
         with self.storage.lock:
-            self.storage.take(self.storage.snapshots, snapshot_id)
+            self.storage.remove(self.storage.snapshots, snapshot_id)
         self.failures.at("delete_snapshot.after")
 
     def snapshots(self) -> tuple[str, ...]:
@@ -201,37 +202,37 @@ class FakeVolumes(VolumeDriver):
     def create_from(self, volume: Volume, snapshot: Snapshot) -> Disk:
         self.failures.at("create_from.before")
         with self.storage.lock:
-            made = self.storage.disks.get(volume.id)
-            if made is None or not made.whole:
-                made = self._kept(snapshot).copy()
-                self._need(max(volume.size, made.size))
-                self.storage.put(self.storage.disks, volume.id, made)
+            disk = self.storage.disks.get(volume.id)
+            if disk is None or not disk.complete:
+                disk = self._intact_snapshot(snapshot).copy()
+                self._require_space(max(volume.size, disk.size))
+                self.storage.put(self.storage.disks, volume.id, disk)
         self.failures.at("create_from.half")
         with self.storage.lock:
-            self._made(volume).whole = True
+            self._create_or_extend(volume).complete = True
         self.failures.at("create_from.after")
-        return self._seen(volume.id, made)
+        return self._as_disk(volume.id, disk)
 
     def revert(self, snapshot: Snapshot) -> Disk:
-        with self.storage.working(snapshot.volume_id):
-            return self._reverted(snapshot)
+        with self.storage.disk_lock(snapshot.volume_id):
+            return self._revert_locked(snapshot)
 
-    def _reverted(self, snapshot: Snapshot) -> Disk:
+    def _revert_locked(self, snapshot: Snapshot) -> Disk:
         self.failures.at("revert.before")
         with self.storage.lock:
-            self._whole(snapshot.volume_id)
-            self._closed(snapshot.volume_id)
-            again = self._kept(snapshot).copy()
-            again.whole, again.allocated = True, 0 if self._thin else again.size
-            self.storage.put(self.storage.disks, snapshot.volume_id, again)
+            self._complete_disk(snapshot.volume_id)
+            self._require_closed(snapshot.volume_id)
+            disk = self._intact_snapshot(snapshot).copy()
+            disk.complete, disk.allocated = True, 0 if self._thin else disk.size
+            self.storage.put(self.storage.disks, snapshot.volume_id, disk)
         self.failures.at("revert.after")
-        return self._seen(snapshot.volume_id, again)
+        return self._as_disk(snapshot.volume_id, disk)
 
     def fill(self, volume: Volume, source: Disk) -> None:
-        with self.storage.working(volume.id):
-            self._filled(volume, source)
+        with self.storage.disk_lock(volume.id):
+            self._copy_from(volume, source)
 
-    def _filled(self, volume: Volume, source: Disk) -> None:
+    def _copy_from(self, volume: Volume, source: Disk) -> None:
         self.failures.at("fill.before")
         kinds = self.abilities.fills
         found = disk_at(source.path) if source.kind in kinds else None
@@ -242,7 +243,7 @@ class FakeVolumes(VolumeDriver):
         self._write(volume.id, blocks[:half])
         self.failures.at("fill.half")
         self._write(volume.id, blocks[half:])
-        self._prove(volume.id, found)
+        self._verify_copy(volume.id, found)
         self.failures.at("fill.after")
 
     def manageable(self) -> tuple[Manageable, ...]:
@@ -255,28 +256,28 @@ class FakeVolumes(VolumeDriver):
     def manage(self, volume: Volume, reference: str) -> Disk:
         self.failures.at("manage.before")
         with self.storage.lock:
-            made = self.storage.disks.get(volume.id)
-            if made is None:
-                made = self._taken(volume, reference)
-                self.storage.put(self.storage.disks, volume.id, made)
+            disk = self.storage.disks.get(volume.id)
+            if disk is None:
+                disk = self._rename_foreign(volume, reference)
+                self.storage.put(self.storage.disks, volume.id, disk)
         self.failures.at("manage.after")
-        return self._seen(volume.id, made)
+        return self._as_disk(volume.id, disk)
 
-    def _taken(self, volume: Volume, reference: str) -> FakeDisk:
+    def _rename_foreign(self, volume: Volume, reference: str) -> FakeDisk:
         if reference in self.storage.open:
             raise DiskBusy(volume.id, f"{reference} is open; end its use first")
         disk = self.storage.foreign_disks.pop(reference, None)
         if disk is None:
-            raise UnknownReference(reference, "there is no such disk")
+            raise UnknownReference(reference, "no such disk exists")
         self.storage.foreign -= disk.size
-        disk.whole = True
+        disk.complete = True
         return disk
 
     def unmanage(self, volume_id: str) -> None:
         self.failures.at("unmanage.before")
         volume_uuid(volume_id)
         with self.storage.lock:
-            self._closed(volume_id)
+            self._require_closed(volume_id)
             disk = self.storage.disks.get(volume_id)
             self.storage.drop(volume_id)
             if disk:
@@ -288,78 +289,80 @@ class FakeVolumes(VolumeDriver):
         with self.storage.lock:
             return tuple(
                 Wipe(name, disk.size, disk.size - disk.wiped)
-                for name, disk in self.storage.leaving.items()
+                for name, disk in self.storage.deleted.items()
             )
 
     def wipe(self, name: str, limit: int) -> Wipe | None:
         self.failures.at("wipe.before")
         with self.storage.lock:
-            left = self._wiped(name, limit)
+            left = self._wipe_step(name, limit)
         self.failures.at("wipe.after")
         return left
 
-    def _wiped(self, name: str, limit: int) -> Wipe | None:
-        disk = self.storage.leaving.get(name)
+    def _wipe_step(self, name: str, limit: int) -> Wipe | None:
+        disk = self.storage.deleted.get(name)
         if disk is None:
             return None
         disk.wiped = min(disk.size, disk.wiped + limit)
         if disk.wiped < disk.size:
             return Wipe(name, disk.size, disk.size - disk.wiped)
-        self.storage.take(self.storage.leaving, name)
+        self.storage.remove(self.storage.deleted, name)
         return None
 
-    def _made(self, volume: Volume) -> FakeDisk:
-        """The disk, made or grown; a thick one gets its room at once."""
-        made = self.storage.make(volume.id, volume.size)
+    def _create_or_extend(self, volume: Volume) -> FakeDisk:
+        """Create or extend the disk; a thick one gets its space at once."""
+        disk = self.storage.create(volume.id, volume.size)
         if not self._thin:
-            made.allocated = made.size
-        return made
+            disk.allocated = disk.size
+        return disk
 
     def _write(self, volume_id: str, blocks: list[tuple[int, bytearray]]) -> None:
         with self.storage.lock:
-            self._whole(volume_id)
+            self._complete_disk(volume_id)
             for number, block in blocks:
                 self.storage.write(volume_id, number * BLOCK, bytes(block))
 
-    def _prove(self, volume_id: str, source: FakeDisk) -> None:
-        """Compare every byte, and what was never written, with the source's."""
+    def _verify_copy(self, volume_id: str, source: FakeDisk) -> None:
+        """Compare every byte with the source, and what was never written."""
         with self.storage.lock:
-            made = self._whole(volume_id)
-            if made.size < source.size or _bytes(made) != _bytes(source):
+            disk = self._complete_disk(volume_id)
+            if disk.size < source.size or _bytes(disk) != _bytes(source):
                 raise CommandFailed(
-                    ("fill", volume_id), 1, "the copy has not its source's bytes"
+                    ("fill", volume_id),
+                    1,
+                    "the bytes of the copy differ from its source",
                 )
 
-    def _kept(self, snapshot: Snapshot) -> FakeDisk:
-        kept = self.storage.snapshots.get(snapshot.id)
-        if kept is None:
+    def _intact_snapshot(self, snapshot: Snapshot) -> FakeDisk:
+        disk = self.storage.snapshots.get(snapshot.id)
+        if disk is None:
             raise UnknownSnapshot(snapshot.id)
-        if kept.lost:
-            raise LostSnapshot(snapshot.id, "a test took them")
-        return kept
+        if disk.lost:
+            raise LostSnapshot(snapshot.id, "a test removed them")
+        return disk
 
-    def _closed(self, volume_id: str) -> None:
+    def _require_closed(self, volume_id: str) -> None:
         if volume_id in self.storage.exports or volume_id in self.storage.open:
             raise DiskBusy(volume_id, "its disk is open; remove its export first")
 
-    def _seen(self, volume_id: str, disk: FakeDisk) -> Disk:
+    def _as_disk(self, volume_id: str, disk: FakeDisk) -> Disk:
         path = f"/dev/fake-{self.name}/volume-{volume_id}"
         return Disk(volume_id, path, disk.size, DiskKind.BLOCK)
 
-    def _whole(self, volume_id: str) -> FakeDisk:
-        made = self.storage.disks.get(volume_uuid(volume_id))
-        if made is None or not made.whole:
+    def _complete_disk(self, volume_id: str) -> FakeDisk:
+        disk = self.storage.disks.get(volume_uuid(volume_id))
+        if disk is None or not disk.complete:
             raise UnknownDisk(volume_id)
-        return made
+        return disk
 
-    def _need(self, size: int) -> None:
+    def _require_space(self, size: int) -> None:
         """Refuse ``size`` more bytes: thin when nothing is free, thick sooner."""
         free = self._free()
         if size > 0 and free < (1 if self._thin else size):
             raise NoSpace(self.name, f"{free} bytes are free")
 
     def _free(self) -> int:
-        used = self.storage.written if self._thin else self.storage.promised
+        used = self.storage.written if self._thin else self.storage.provisioned
         return self._total - self.storage.foreign - used
 
 

@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""The storage behind the fakes: what stays when the daemon dies.
+"""The storage in memory behind the fake drivers. It survives a restart of the daemon.
 
 ``FakeVolumes`` and ``FakeTarget`` of one backend name share one ``FakeStorage``.
-A second pair of drivers of that name finds it again, as after a restart; tests
-call ``reset`` to begin with nothing. Everything is guarded by ``lock``.
+A second pair of drivers of that name gets the same storage, as after a restart. Tests
+call ``reset`` to start with no storage. ``lock`` guards everything.
 """
 
 from __future__ import annotations
@@ -17,32 +17,40 @@ from typing import Any
 
 from lunshare.drivers.values import Auth, Mode
 
-#: Bytes that are kept together.
+#: The unit in which bytes are stored.
 BLOCK = 4096
 _SECTOR = 512
 
 
 class FakeDisk:
-    """A disk whose bytes exist once they are written."""
+    """A disk whose blocks are stored only after they are written."""
 
-    __slots__ = ("allocated", "blocks", "lost", "size", "unflushed", "whole", "wiped")
+    __slots__ = (
+        "allocated",
+        "blocks",
+        "complete",
+        "lost",
+        "size",
+        "unflushed",
+        "wiped",
+    )
 
     def __init__(self, size: int) -> None:
         self.size = size
-        self.allocated = 0  # bytes, of one that has its room from the beginning
-        self.lost = False  # a snapshot that has lost its bytes
-        self.unflushed: set[int] = set()  # blocks that a power cut takes
-        self.whole = False  # a half-made disk is finished by the next create
-        self.wiped = 0  # bytes, of a deleted one
+        self.allocated = 0  # bytes, of a disk that reserves its space
+        self.lost = False  # of a snapshot: its bytes are lost
+        self.unflushed: set[int] = set()  # blocks that a power cut loses
+        self.complete = False  # the next create finishes an incomplete disk
+        self.wiped = 0  # bytes, of a deleted disk
         self.blocks: dict[int, bytearray] | None = None
 
     @property
     def written(self) -> int:
-        """Bytes that take room in a thin pool."""
+        """The bytes that it uses in a thin pool."""
         return len(self.blocks or ()) * BLOCK
 
     def read(self, offset: int, length: int) -> bytes:
-        """Return ``length`` bytes; what was never written is zero."""
+        """Return ``length`` bytes; bytes that were never written are zeros."""
         self._inside(offset, length)
         first, last = offset // BLOCK, (offset + length + BLOCK - 1) // BLOCK
         empty, blocks = bytes(BLOCK), self.blocks or {}
@@ -51,7 +59,7 @@ class FakeDisk:
         return data[start : start + length]
 
     def write(self, offset: int, data: bytes) -> int:
-        """Put ``data`` at ``offset``; return how much more room that takes."""
+        """Write ``data`` at ``offset``; return how many more bytes it uses."""
         self._inside(offset, len(data))
         if self.blocks is None:
             self.blocks = {}
@@ -65,7 +73,7 @@ class FakeDisk:
         return self.written - before
 
     def discard(self, offset: int, length: int) -> int:
-        """Forget whole blocks; return how much room that gives back."""
+        """Drop complete blocks; return how many bytes that frees."""
         self._inside(offset, length)
         before = self.written
         for n in range(-(-offset // BLOCK), (offset + length) // BLOCK):
@@ -77,82 +85,82 @@ class FakeDisk:
             raise OSError(f"{offset}+{length} is beyond the end of {self.size} bytes")
 
     def copy(self) -> FakeDisk:
-        """A disk of its own with the same bytes."""
-        twin = FakeDisk(self.size)
+        """Return another disk with the same bytes."""
+        copy = FakeDisk(self.size)
         if self.blocks is not None:
-            twin.blocks = {n: bytearray(block) for n, block in self.blocks.items()}
-        return twin
+            copy.blocks = {n: bytearray(block) for n, block in self.blocks.items()}
+        return copy
 
 
 class FakeAcl:
-    """One host's access. Its sessions are ended with it."""
+    """One host's access. Its sessions end with it."""
 
-    __slots__ = ("attachment_id", "auth", "landing", "mode", "sessions")
+    __slots__ = ("attachment_id", "auth", "mode", "sessions", "writes_in_progress")
 
     def __init__(self, attachment_id: str, auth: Auth | None) -> None:
         self.mode = Mode.RO
         self.attachment_id, self.auth = attachment_id, auth
         self.sessions: tuple[object, ...] = ()
-        self.landing = 0  # writes that the target has taken, and not ended
+        self.writes_in_progress = 0
 
 
 class FakeStorage:
-    """Disks, exports by volume id (each: ACLs by initiator), and what others hold."""
+    """Disks, exports by volume id (each: ACLs by initiator), and foreign objects."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
-        self.landed = threading.Condition(self.lock)
-        self.slow: dict[str, Gate] = {}  # by volume id: its writes stand still there
+        self.write_done = threading.Condition(self.lock)
+        self.slow: dict[str, Gate] = {}  # by volume id: its writes stop there
         self.disks: dict[str, FakeDisk] = {}
         self.snapshots: dict[str, FakeDisk] = {}
-        self.leaving: dict[str, FakeDisk] = {}  # deleted, and not wiped yet
+        self.deleted: dict[str, FakeDisk] = {}  # not wiped yet
         self.exports: dict[str, dict[str, FakeAcl]] = {}
         self.open: set[str] = set()  # volume ids that a process has open
-        self._at_work: dict[str, Any] = {}
-        # Kept as running sums, so that no call adds up all disks. In bytes.
-        self.promised, self.written = 0, 0
-        # What others keep here: neither listed nor touched by the fakes.
+        self._disk_locks: dict[str, Any] = {}
+        # Running sums in bytes, so that no call adds up all disks.
+        self.provisioned, self.written = 0, 0
+        # Foreign bytes, disks and exports: the fakes do not list or touch them.
         self.foreign = 0
         self.foreign_disks: dict[str, FakeDisk] = {}
         self.foreign_exports: dict[str, dict[str, FakeAcl]] = {}
 
-    def working(self, volume_id: str) -> Any:
-        """A lock that is held by what takes several steps on one disk's bytes."""
+    def disk_lock(self, volume_id: str) -> Any:
+        """Return the lock for work on one disk's bytes that has several steps."""
         with self.lock:
-            return self._at_work.setdefault(volume_id, threading.RLock())
+            return self._disk_locks.setdefault(volume_id, threading.RLock())
 
     def power_cut(self) -> None:
-        """Lose what was written and not flushed."""
+        """Lose the blocks that were written and not flushed."""
         with self.lock:
             for disk in (*self.disks.values(), *self.snapshots.values()):
                 for number in disk.unflushed:
                     (disk.blocks or {}).pop(number, None)
                 disk.unflushed.clear()
 
-    def make(self, volume_id: str, size: int) -> FakeDisk:
-        """Add a disk of ``size`` in whole sectors, or let the one there grow to it."""
+    def create(self, volume_id: str, size: int) -> FakeDisk:
+        """Create a disk of ``size``, rounded up to sectors, or extend it."""
         size = -(-size // _SECTOR) * _SECTOR
         disk = self.disks.setdefault(volume_id, FakeDisk(0))
-        self.promised += max(0, size - disk.size)
+        self.provisioned += max(0, size - disk.size)
         disk.size = max(disk.size, size)
         return disk
 
-    def put(self, place: dict[str, FakeDisk], key: str, disk: FakeDisk) -> None:
-        """Have ``disk`` at its place among disks or snapshots, instead of any there."""
-        self.take(place, key)
-        place[key] = disk
-        self.promised += disk.size
+    def put(self, disks: dict[str, FakeDisk], key: str, disk: FakeDisk) -> None:
+        """Store ``disk`` among disks or snapshots, instead of any with that key."""
+        self.remove(disks, key)
+        disks[key] = disk
+        self.provisioned += disk.size
         self.written += disk.written
 
-    def take(self, place: dict[str, FakeDisk], key: str) -> None:
-        """Forget a disk or a snapshot and its bytes, if it is there."""
-        if disk := place.pop(key, None):
-            self.promised -= disk.size
+    def remove(self, disks: dict[str, FakeDisk], key: str) -> None:
+        """Remove a disk or a snapshot with its bytes, if it exists."""
+        if disk := disks.pop(key, None):
+            self.provisioned -= disk.size
             self.written -= disk.written
 
     def drop(self, volume_id: str) -> None:
-        """Forget a volume's disk, if it is there."""
-        self.take(self.disks, volume_id)
+        """Remove a volume's disk, if it exists."""
+        self.remove(self.disks, volume_id)
 
     def write(self, volume_id: str, offset: int, data: bytes) -> None:
         """Write to a disk."""
@@ -175,46 +183,46 @@ _LOCK = threading.Lock()
 
 
 def storage(name: str) -> FakeStorage:
-    """Return the storage of the backend of that name; the first call makes it."""
+    """Return the storage of the backend of that name; the first call creates it."""
     with _LOCK:
         return _STORAGES.setdefault(name, FakeStorage())
 
 
 def disk_at(path: str) -> FakeDisk | None:
-    """A copy of the disk that a fake shows at this path, or None."""
+    """Return a copy of the disk that a fake driver has at this path, or None."""
     found = re.fullmatch("/dev/fake-([^/]+)/volume-([^/]+)", path)
     if found is None:
         return None
-    held = storage(found[1])
-    with held.lock:
-        disk = held.disks.get(found[2])
+    owner = storage(found[1])
+    with owner.lock:
+        disk = owner.disks.get(found[2])
         return disk.copy() if disk else None
 
 
 def reset() -> None:
-    """Forget every storage; drivers made before keep what they hold."""
+    """Forget every storage. Drivers that exist keep the storage that they have."""
     with _LOCK:
         _STORAGES.clear()
 
 
 class Gate:
-    """A call that stands still: ``reached`` is set by it, ``open`` by the test."""
+    """Where a call stops: the call sets ``reached``, the test sets ``open``."""
 
     def __init__(self) -> None:
         self.reached, self.open = threading.Event(), threading.Event()
 
     def wait(self, seconds: float = 60.0) -> None:
-        """Stand still until ``open`` is set; a test that forgets it is told."""
+        """Wait until ``open`` is set; raise TimeoutError if the test forgets it."""
         self.reached.set()
         if not self.open.wait(seconds):
             raise TimeoutError("a held failure point was never released")
 
 
 class Failures:
-    """Named points in a fake where a test can make it fail or stand still.
+    """Named points in a fake driver where a test can make it fail or stop.
 
-    The points of a fake are its ``POINTS``, in the order they are passed. A
-    point stays armed until its ``with`` block ends.
+    ``POINTS`` of a fake driver are its points, in the order in which they are passed.
+    A point stays armed until its ``with`` block ends.
     """
 
     def __init__(self, points: tuple[str, ...]) -> None:
@@ -238,7 +246,7 @@ class Failures:
 
     @contextmanager
     def hold(self, point: str) -> Iterator[Gate]:
-        """Stand still at ``point`` until the block ends or the gate is opened."""
+        """Stop at ``point`` until the block ends or the gate is opened."""
         gate = Gate()
         with self._arm(point, gate.wait):
             try:
@@ -247,7 +255,7 @@ class Failures:
                 gate.open.set()
 
     def at(self, point: str) -> None:
-        """Called by the fake: do what a test asked for here."""
+        """Pass a point: the fake driver calls it, and it does what a test armed."""
         if self._watcher is not None:
             self._watcher(point)
         if self._armed and (act := self._armed.get(point)):

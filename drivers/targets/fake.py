@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A complete target in memory, with initiators that log in, read and write.
 
-It exports disks of ``FakeVolumes`` of the same backend name, and answers hosts
-as LIO does: refused without an ACL, write-protected where read-only. With
-``fake_enforces = False`` it is as a share that hosts mount by themselves.
+It exports disks of ``FakeVolumes`` of the same backend name. It treats hosts as LIO
+does: without an ACL a login is refused, and a read-only LUN is write-protected. With
+``fake_enforces = False`` it is like a share that hosts mount themselves.
 """
 
 from __future__ import annotations
@@ -35,24 +35,24 @@ _OPTIONS = [
     cfg.StrOpt(
         "target_prefix",
         default="iqn.2010-10.org.openstack:",
-        help="What the name of every target begins with.",
+        help="Prefix of the names of the targets.",
     ),
     cfg.StrOpt(
         "target_ip_address",
         default="127.0.0.1",
-        help="The address that hosts are told; nothing listens there.",
+        help="The address that hosts get. No process listens there.",
     ),
-    cfg.PortOpt("target_port", default=3260, help="The port that hosts are told."),
+    cfg.PortOpt("target_port", default=3260, help="The port that hosts get."),
     cfg.FloatOpt(
         "fake_deadline",
         default=30.0,
-        help="Seconds that the closing of an access waits for its writes under way.",
+        help="Seconds to wait for the writes in progress when an access is closed.",
     ),
     cfg.BoolOpt(
         "fake_enforces",
         default=True,
-        help="Whether the target stands between hosts and disks. If not, anybody"
-        " reads and writes, and no session is ended, as where hosts mount a share.",
+        help="Whether the target enforces access. If not, any host reads and writes and"
+        " no session is ended, as with a share that hosts mount themselves.",
     ),
 ]
 
@@ -60,14 +60,14 @@ _OPTIONS = [
 class FakeSession:
     """One host logged in to one volume.
 
-    Errors are those a program on a host sees: PermissionError for what is not
-    allowed, ConnectionError once the target has ended the session.
+    Errors are those that a program on a host sees: PermissionError for what is not
+    allowed, ConnectionError after the target ended the session.
     """
 
     __slots__ = ("_acl", "_storage", "_volume_id")
 
-    def __init__(self, held: FakeStorage, volume_id: str, acl: FakeAcl) -> None:
-        self._storage, self._volume_id, self._acl = held, volume_id, acl
+    def __init__(self, storage: FakeStorage, volume_id: str, acl: FakeAcl) -> None:
+        self._storage, self._volume_id, self._acl = storage, volume_id, acl
         acl.sessions += (self,)
 
     @property
@@ -82,49 +82,49 @@ class FakeSession:
 
     @property
     def alive(self) -> bool:
-        """False once the target or the host has ended it."""
+        """False after the target or the host ended it."""
         return self in self._acl.sessions
 
     def read(self, offset: int, length: int) -> bytes:
         """Read ``length`` bytes at ``offset``."""
         with self._storage.lock:
-            self._need_alive()
+            self._require_alive()
             return self._storage.read(self._volume_id, offset, length)
 
     def write(self, offset: int, data: bytes) -> None:
         """Write ``data`` at ``offset``.
 
-        A write that the target has taken lands, whatever becomes of the session.
+        A write that the target has accepted completes, even if the session ends.
         """
         with self._storage.lock:
-            self._need_alive()
+            self._require_alive()
             if self._acl.mode is not Mode.RW:
                 raise PermissionError("the LUN is write-protected")
             gate = self._storage.slow.get(self._volume_id)
-            self._acl.landing += 1
+            self._acl.writes_in_progress += 1
         try:
             if gate:
                 gate.wait()
             self._storage.write(self._volume_id, offset, data)
         finally:
-            with self._storage.landed:
-                self._acl.landing -= 1
-                self._storage.landed.notify_all()
-        self._need_alive()
+            with self._storage.write_done:
+                self._acl.writes_in_progress -= 1
+                self._storage.write_done.notify_all()
+        self._require_alive()
 
     def close(self) -> None:
-        """Log out; closing twice is fine."""
+        """Log out. It may be called twice."""
         with self._storage.lock:
-            left = tuple(held for held in self._acl.sessions if held is not self)
+            left = tuple(each for each in self._acl.sessions if each is not self)
             self._acl.sessions = left
 
-    def _need_alive(self) -> None:
+    def _require_alive(self) -> None:
         if not self.alive:
             raise ConnectionError("the target has ended this session")
 
 
 class FakeTarget(TargetDriver):
-    """Exports in memory. ``failures`` makes any step fail or stand still."""
+    """Exports in memory. ``failures`` can make each step fail or stop."""
 
     CONTRACT: ClassVar[int] = 2
     OPTIONS: ClassVar[list[cfg.Opt]] = _OPTIONS
@@ -137,8 +137,8 @@ class FakeTarget(TargetDriver):
         shows_growth=True,
     )
 
-    #: Each apply.* but the first and the last is passed once per connector,
-    #: right after that step was done to it.
+    #: Each apply.* except the first and the last is passed once for each connector,
+    #: directly after that step.
     POINTS: ClassVar[tuple[str, ...]] = (
         "check",
         "apply.before",
@@ -175,8 +175,8 @@ class FakeTarget(TargetDriver):
     ) -> tuple[str, ...]:
         self.failures.at("apply.before")
         if not self._enforces:
-            return self._unenforced(export)
-        acls = self._exported(export)
+            return self._apply_unenforced(export)
+        acls = self._acls_of(export)
         if acls is None:
             return ()
         wanted = {c.initiator: c for c in export.connectors}
@@ -193,7 +193,7 @@ class FakeTarget(TargetDriver):
             for acl in (acls or {}).values():
                 acl.mode, acl.sessions = Mode.RO, ()
             for acl in (acls or {}).values():
-                self._need_landed(acl)
+                self._wait_for_writes(acl)
             self.storage.exports.pop(volume_id, None)
         self.failures.at("remove.after")
         return () if acls is None else ("removed the export",)
@@ -229,7 +229,7 @@ class FakeTarget(TargetDriver):
         with self.storage.lock:
             acl = self.storage.exports.get(volume_id, {}).get(iscsi_name(initiator))
             if not self._enforces:
-                self._need_disk(volume_id)
+                self._require_disk(volume_id)
                 acl = FakeAcl("", None)
                 acl.mode = Mode.RW
             if acl is None:
@@ -239,31 +239,31 @@ class FakeTarget(TargetDriver):
             return FakeSession(self.storage, volume_id, acl)
 
     def volume_of(self, target_iqn: str) -> str:
-        """The volume id in a target's name, as ``connection_info`` gave it."""
+        """Return the volume id in a target's name from ``connection_info``."""
         return target_iqn.removeprefix(f"{self._prefix}volume-")
 
-    def _unenforced(self, export: Export) -> tuple[str, ...]:
+    def _apply_unenforced(self, export: Export) -> tuple[str, ...]:
         for connector in export.connectors:
             if connector.mode is Mode.RO:
                 raise Unsupported(
                     f"ro for {connector.initiator} by this target", "attach it rw"
                 )
         if export.connectors:
-            self._need_disk(export.volume_id)
+            self._require_disk(export.volume_id)
         return ()
 
-    def _need_disk(self, volume_id: str) -> None:
+    def _require_disk(self, volume_id: str) -> None:
         disk = self.storage.disks.get(volume_id)
-        if disk is None or not disk.whole:
-            raise TargetFailed(volume_id, "its disk is not there")
+        if disk is None or not disk.complete:
+            raise TargetFailed(volume_id, "its disk does not exist")
 
-    def _exported(self, export: Export) -> dict[str, FakeAcl] | None:
-        """The live ACLs of the volume; made for a first host, None without one."""
+    def _acls_of(self, export: Export) -> dict[str, FakeAcl] | None:
+        """Return the volume's live ACLs; None without an export. A host creates one."""
         with self.storage.lock:
             acls = self.storage.exports.get(export.volume_id)
             if not export.connectors:
                 return acls
-            self._need_disk(export.volume_id)
+            self._require_disk(export.volume_id)
             if acls is None:
                 acls = self.storage.exports[export.volume_id] = {}
         self.failures.at("apply.exported")
@@ -277,45 +277,49 @@ class FakeTarget(TargetDriver):
             acl, want = acls[initiator], wanted.get(initiator)
             if want is None:
                 done.append(f"closed {initiator}")
-            elif want.mode is Mode.RO and (acl.mode is Mode.RW or acl.landing):
-                done.append(f"made {initiator} read-only")
+            elif want.mode is Mode.RO and (
+                acl.mode is Mode.RW or acl.writes_in_progress
+            ):
+                done.append(f"set {initiator} to read-only")
             else:
                 continue
             with self.storage.lock:
                 acl.mode, acl.sessions = Mode.RO, ()
-                self._need_landed(acl)
+                self._wait_for_writes(acl)
                 if want is None:
                     del acls[initiator]
             self.failures.at("apply.closed")
         return done
 
-    def _need_landed(self, acl: FakeAcl) -> None:
-        """Wait for the writes that were under way when the session was ended."""
-        if not self.storage.landed.wait_for(lambda: not acl.landing, self._deadline):
-            raise DeadlineExceeded("the closing of an access", self._deadline)
+    def _wait_for_writes(self, acl: FakeAcl) -> None:
+        """Wait for the writes that were in progress when the session was ended."""
+        if not self.storage.write_done.wait_for(
+            lambda: not acl.writes_in_progress, self._deadline
+        ):
+            raise DeadlineExceeded("closing an access", self._deadline)
 
     def _open(self, acls: dict[str, FakeAcl], wanted: list[Connector]) -> list[str]:
         done = []
         for want in wanted:
-            done += self._born(acls, want)
+            done += self._create_acl(acls, want)
         for want in wanted:
             if want.mode is Mode.RW and acls[want.initiator].mode is Mode.RO:
                 acls[want.initiator].mode = Mode.RW
-                done.append(f"made {want.initiator} read-write")
+                done.append(f"set {want.initiator} to read-write")
                 self.failures.at("apply.opened")
         return done
 
-    def _born(self, acls: dict[str, FakeAcl], want: Connector) -> list[str]:
+    def _create_acl(self, acls: dict[str, FakeAcl], want: Connector) -> list[str]:
         with self.storage.lock:
             acl = acls.get(want.initiator)
             if acl is None:
                 acls[want.initiator] = FakeAcl(want.attachment_id, want.auth)
-                done = [f"let {want.initiator} read"]
+                done = [f"opened {want.initiator} read-only"]
             elif (acl.attachment_id, acl.auth) == (want.attachment_id, want.auth):
                 return []
             else:
                 acl.attachment_id, acl.auth = want.attachment_id, want.auth
-                done = [f"renewed the credentials or the mark of {want.initiator}"]
+                done = [f"updated credentials or attachment id of {want.initiator}"]
         self.failures.at("apply.born")
         return done
 

@@ -214,7 +214,7 @@ def test_a_disk_of_that_name_which_we_did_not_make_is_not_written_over(
     made = place(api, node)
     api.act(made["id"], retype(api.type()))
     held = fake_storage.storage("there")
-    held.make(made["id"], GIB).whole = True
+    held.create(made["id"], GIB).complete = True
     held.write(made["id"], 0, b"whose?")
     assert "whose" in api.refused(409, made["id"], migrate(node, "there"))
     assert held.read(made["id"], 0, 6) == b"whose?"
@@ -227,7 +227,7 @@ def test_a_disk_that_its_pool_made_larger_moves_with_all_its_bytes(
 ):
     made = place(api, node)
     api.act(made["id"], retype(api.type()))
-    fake_storage.storage("here").make(made["id"], GIB + 4096)
+    fake_storage.storage("here").create(made["id"], GIB + 4096)
     fake_storage.storage("here").write(made["id"], GIB, b"beyond")
     api.act(made["id"], migrate(node, "there"))
     assert fake_storage.storage("there").read(made["id"], GIB, 6) == b"beyond"

@@ -41,7 +41,7 @@ def figures(state: Path) -> Iterator[Figure]:
     storage = fake_storage.storage("fake")
     for level in _LEVELS:
         for volume_id in fill(state, level - held):
-            storage.make(volume_id, GIB).whole = True
+            storage.create(volume_id, GIB).complete = True
         held = level
         yield from _measured(node, f"{level:,} volumes")
     node.close()

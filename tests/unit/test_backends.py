@@ -187,10 +187,10 @@ def test_the_log_says_when_a_pool_closes_and_when_it_opens_again(
         node.services.node.refresh()
     said = [line for line in capsys.readouterr().out.splitlines() if "] pool " in line]
     assert len(said) == 1
-    assert said[0].endswith("[fake] pool closed: the pool has no room left")
+    assert said[0].endswith("[fake] pool closed: the pool has no free space")
     (closed,) = node.services.node.health().failed
     assert closed.startswith(
-        "pool of backend fake is closed: the pool has no room left; seen 20"
+        "pool of backend fake is closed: the pool has no free space; seen 20"
     )
     storage.foreign = 0
     node.services.node.refresh()

@@ -20,7 +20,7 @@ class _Beside(FakeVolumes):
 class ListsTheNeighbours(_Beside):
     def disks(self):
         theirs = self.beside.disks.items()
-        return (*super().disks(), *(self._seen(key, disk) for key, disk in theirs))
+        return (*super().disks(), *(self._as_disk(key, disk) for key, disk in theirs))
 
 
 class DeletesTheNeighbours(_Beside):
@@ -48,13 +48,13 @@ class AdoptsTheNeighbours(_Beside):
             if disk is None:
                 raise
             self.storage.put(self.storage.disks, volume.id, disk)
-            return self._seen(volume.id, disk)
+            return self._as_disk(volume.id, disk)
 
 
 class CopiesTheNeighboursSnapshot(_Beside):
-    def _kept(self, snapshot):
+    def _intact_snapshot(self, snapshot):
         try:
-            return super()._kept(snapshot)
+            return super()._intact_snapshot(snapshot)
         except UnknownSnapshot:
             if snapshot.id not in self.beside.snapshots:
                 raise
@@ -63,7 +63,7 @@ class CopiesTheNeighboursSnapshot(_Beside):
 
 class WipesTheNeighbours(Wiping, _Beside):
     def wipe(self, name, most):
-        self.beside.leaving.pop(name, None)
+        self.beside.deleted.pop(name, None)
         return super().wipe(name, most)
 
 

@@ -12,7 +12,7 @@ from lunshare.drivers.values import Mode
 
 
 class ClosesOverAWrite(FakeTarget):
-    def _need_landed(self, acl):
+    def _wait_for_writes(self, acl):
         pass
 
 
@@ -25,43 +25,43 @@ class DemotesOverAWrite(FakeTarget):
                 connector.initiator
             )
             if acl and connector.mode is Mode.RO:
-                acl.mode, acl.sessions, acl.landing = Mode.RO, (), 0
+                acl.mode, acl.sessions, acl.writes_in_progress = Mode.RO, (), 0
         return super().apply(export, only)
 
 
 class RemovesOverAWrite(FakeTarget):
     def remove(self, volume_id):
         for acl in self.storage.exports.get(volume_id, {}).values():
-            acl.landing = 0
+            acl.writes_in_progress = 0
         return super().remove(volume_id)
 
 
 class TooSlowAClosingIsDone(FakeTarget):
-    def _need_landed(self, acl):
+    def _wait_for_writes(self, acl):
         try:
-            super()._need_landed(acl)
+            super()._wait_for_writes(acl)
         except DeadlineExceeded:
-            acl.landing = 0
+            acl.writes_in_progress = 0
 
 
 class AClosingIsWaitedForOnce(FakeTarget):
     """The repeat sees that nothing is open, and says that all is done."""
 
-    def _need_landed(self, acl):
+    def _wait_for_writes(self, acl):
         try:
-            super()._need_landed(acl)
+            super()._wait_for_writes(acl)
         except DeadlineExceeded:
-            acl.landing = 0
+            acl.writes_in_progress = 0
             raise
 
 
 class AClosingStopsOtherVolumes(FakeTarget):
-    def _need_landed(self, acl):
-        if acl.landing:
+    def _wait_for_writes(self, acl):
+        if acl.writes_in_progress:
             for volume_id in self.storage.disks:
                 self.storage.slow.setdefault(volume_id, Gate())
             self.storage.exports.clear()
-        super()._need_landed(acl)
+        super()._wait_for_writes(acl)
 
 
 class SaysNoFenceAndFences(FakeTarget):
@@ -85,7 +85,7 @@ class SilentlyReadWrite(FakeTarget):
 
     bound = {"options": {"fake_enforces": False}}
 
-    def _unenforced(self, export):
+    def _apply_unenforced(self, export):
         return ()
 
 

@@ -30,7 +30,7 @@ class SnapshotIsAVolume(FakeVolumes):
 
 class SnapshotsTakeNoRoom(FakeVolumes):
     def create_snapshot(self, snapshot):
-        origin = self._whole(snapshot.volume_id)
+        origin = self._complete_disk(snapshot.volume_id)
         self.storage.put(self.storage.snapshots, snapshot.id, origin.copy())
 
 
@@ -47,7 +47,7 @@ class SnapshotsGoTogether(FakeVolumes):
 
 class SnapshotGoesWithAnOpenDisk(FakeVolumes):
     def create_snapshot(self, snapshot):
-        self._closed(snapshot.volume_id)
+        self._require_closed(snapshot.volume_id)
         super().create_snapshot(snapshot)
 
 
@@ -74,8 +74,8 @@ class CopySharesBytesWithItsSnapshot(FakeVolumes):
 
 
 class CopyIsOfTheVolumeNow(FakeVolumes):
-    def _kept(self, snapshot):
-        super()._kept(snapshot)
+    def _intact_snapshot(self, snapshot):
+        super()._intact_snapshot(snapshot)
         return self.storage.disks[snapshot.volume_id]
 
 
@@ -114,7 +114,7 @@ class RevertLosesTheSnapshot(FakeVolumes):
 
 class RevertKeepsTheSize(FakeVolumes):
     def revert(self, snapshot):
-        size = self._whole(snapshot.volume_id).size
+        size = self._complete_disk(snapshot.volume_id).size
         super().revert(snapshot)
         return self.extend(Volume(snapshot.volume_id, size))
 
@@ -131,7 +131,7 @@ class RevertIgnoresWhoHasItOpen(FakeVolumes):
 class RevertToNothingEmptiesIt(FakeVolumes):
     def revert(self, snapshot):
         disk = FakeDisk(snapshot.size)
-        disk.whole = True
+        disk.complete = True
         self.storage.put(self.storage.disks, snapshot.volume_id, disk)
         return super().revert(snapshot)
 

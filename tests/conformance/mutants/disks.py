@@ -28,22 +28,22 @@ class CreateLeavesRubbishInAFullPool(FakeVolumes):
         try:
             return super().create(volume)
         except NoSpace:
-            self.storage.make(volume.id, volume.size).whole = True
+            self.storage.create(volume.id, volume.size).complete = True
             raise
 
 
 class CreateTakesHalfMadeForWhole(FakeVolumes):
     def create(self, volume):
         if volume.id in self.storage.disks:
-            return self._seen(volume.id, self.storage.disks[volume.id])
+            return self._as_disk(volume.id, self.storage.disks[volume.id])
         return super().create(volume)
 
 
 class CreateAgainIsTooSmall(FakeVolumes):
     def create(self, volume):
         made = self.storage.disks.get(volume.id)
-        if made is not None and made.whole:
-            return self._seen(volume.id, made)
+        if made is not None and made.complete:
+            return self._as_disk(volume.id, made)
         return super().create(volume)
 
 
@@ -74,13 +74,13 @@ class DeleteIgnoresWhoHasItOpen(FakeVolumes):
 
 class ExtendLosesTheBytes(FakeVolumes):
     def extend(self, volume):
-        self._whole(volume.id).blocks = None
+        self._complete_disk(volume.id).blocks = None
         return super().extend(volume)
 
 
 class ExtendShrinks(FakeVolumes):
     def extend(self, volume):
-        disk = self._whole(volume.id)
+        disk = self._complete_disk(volume.id)
         disk.size = min(disk.size, volume.size)
         return super().extend(volume)
 
@@ -125,7 +125,7 @@ class CapacityKeepsWhatWasDeleted(FakeVolumes):
     def delete(self, volume_id):
         disk = self.storage.disks.get(volume_id)
         super().delete(volume_id)
-        self.storage.promised += disk.size if disk else 0
+        self.storage.provisioned += disk.size if disk else 0
 
 
 class CapacityIsNeverClosed(FakeVolumes):
@@ -140,14 +140,14 @@ class CapacityIsNeverClosed(FakeVolumes):
 
 class ExtendShowsWhatWasThere(FakeVolumes):
     def extend(self, volume):
-        old = self._whole(volume.id).size
+        old = self._complete_disk(volume.id).size
         disk = super().extend(volume)
         self.storage.write(volume.id, old, b"an earlier owner's")
         return disk
 
 
 class ExtendTakesRoomUnasked(FakeVolumes):
-    def _need(self, size):
+    def _require_space(self, size):
         pass
 
 

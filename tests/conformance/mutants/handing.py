@@ -30,8 +30,8 @@ class ManageableHasNoSizes(FakeVolumes):
 
 
 class ManageEmptiesTheDisk(FakeVolumes):
-    def _taken(self, volume, reference):
-        disk = super()._taken(volume, reference)
+    def _rename_foreign(self, volume, reference):
+        disk = super()._rename_foreign(volume, reference)
         disk.blocks = None
         return disk
 
@@ -72,7 +72,7 @@ class WipeSaysGoneAndKeepsTheRoom(Wiping):
     def wipe(self, name, most):
         left = super().wipe(name, most)
         if left is None:
-            self.storage.promised += 4096
+            self.storage.provisioned += 4096
         return left
 
 
@@ -81,7 +81,7 @@ class WipeIsRememberedNotLookedUp(Wiping):
 
     def __init__(self, *given):
         super().__init__(*given)
-        for disk in self.storage.leaving.values():
+        for disk in self.storage.deleted.values():
             disk.wiped = 0
 
 
@@ -110,11 +110,11 @@ class WipesAreForgotten(Wiping):
 
 class DeletedDisksShareOneName(Wiping):
     def delete(self, volume_id):
-        held: dict[str, Any] = dict(self.storage.leaving)
+        held: dict[str, Any] = dict(self.storage.deleted)
         super().delete(volume_id)
-        for name in self.storage.leaving.keys() - held.keys():
-            disk = self.storage.leaving.pop(name)
-            self.storage.leaving[f"deleted-{volume_id}"] = disk
+        for name in self.storage.deleted.keys() - held.keys():
+            disk = self.storage.deleted.pop(name)
+            self.storage.deleted[f"deleted-{volume_id}"] = disk
 
 
 HANDING = [

@@ -22,9 +22,9 @@ class CreateIsThereBeforeItIsWiped(FakeVolumes):
 
 class CreateTakesItsRoomTwice(FakeVolumes):
     def create(self, volume):
-        self.storage.promised += volume.size
+        self.storage.provisioned += volume.size
         self.failures.at("taken")
-        self.storage.promised -= volume.size
+        self.storage.provisioned -= volume.size
         return super().create(volume)
 
 
@@ -32,12 +32,12 @@ class DeleteForgetsTheNameFirst(FakeVolumes):
     def delete(self, volume_id):
         if disk := self.storage.disks.pop(volume_id, None):
             self.failures.at("forgotten")
-            self.storage.promised -= disk.size
+            self.storage.provisioned -= disk.size
 
 
 class ExtendIsThereBeforeItIsWiped(FakeVolumes):
     def extend(self, volume):
-        old = self._whole(volume.id).size
+        old = self._complete_disk(volume.id).size
         disk = super().extend(volume)
         if disk.size > old:
             self.storage.write(volume.id, old, b"an earlier owner's")
@@ -61,7 +61,7 @@ class SnapshotKeepsItsRoomWhenKilled(FakeVolumes):
     def delete_snapshot(self, snapshot_id):
         if kept := self.storage.snapshots.pop(snapshot_id, None):
             self.failures.at("forgotten")
-            self.storage.promised -= kept.size
+            self.storage.provisioned -= kept.size
 
 
 class CopyIsThereBeforeItsBytes(FakeVolumes):
@@ -78,15 +78,15 @@ class CopyIsThereBeforeItsBytes(FakeVolumes):
 
 class RevertTakesTheDiskAwayFirst(FakeVolumes):
     def revert(self, snapshot):
-        self._whole(snapshot.volume_id)
+        self._complete_disk(snapshot.volume_id)
         self.storage.drop(snapshot.volume_id)
         self.failures.at("dropped")
         return self.create_from(Volume(snapshot.volume_id, snapshot.size), snapshot)
 
 
 class ManageLosesItOnTheWay(FakeVolumes):
-    def _taken(self, volume, reference):
-        disk = super()._taken(volume, reference)
+    def _rename_foreign(self, volume, reference):
+        disk = super()._rename_foreign(volume, reference)
         self.failures.at("taken")
         return disk
 
@@ -102,13 +102,13 @@ class UnmanageLosesItOnTheWay(FakeVolumes):
 
 
 class WipeForgetsTheNameFirst(Wiping):
-    def _wiped(self, name: str, most: int) -> Wipe | None:
-        disk = self.storage.leaving.get(name)
+    def _wipe_step(self, name: str, most: int) -> Wipe | None:
+        disk = self.storage.deleted.get(name)
         if disk is None or disk.wiped + most < disk.size:
-            return super()._wiped(name, most)
-        del self.storage.leaving[name]
+            return super()._wipe_step(name, most)
+        del self.storage.deleted[name]
         self.failures.at("forgotten")
-        self.storage.promised -= disk.size
+        self.storage.provisioned -= disk.size
         return None
 
 

@@ -40,8 +40,8 @@ class FillLosesTheMiddle(FakeVolumes):
 
 
 class TakeOverLosesTheMiddle(FakeVolumes):
-    def _taken(self, volume, reference):
-        disk = super()._taken(volume, reference)
+    def _rename_foreign(self, volume, reference):
+        disk = super()._rename_foreign(volume, reference)
         hollow(disk)
         return disk
 

@@ -119,7 +119,7 @@ class IdentityIsMadeAtEachExport(FakeTarget):
 class AMissingDiskIsExported(FakeTarget):
     def apply(self, export: Export, only=None):
         if export.connectors and export.volume_id not in self.storage.disks:
-            self.storage.make(export.volume_id, 4096).whole = True
+            self.storage.create(export.volume_id, 4096).complete = True
         return super().apply(export, only)
 
 
@@ -212,16 +212,16 @@ class RemoveLeavesTheSessions(FakeTarget):
 
 class OpensBeforeItCloses(FakeTarget):
     def apply(self, export, only=None):
-        acls = self._exported(export) or {}
+        acls = self._acls_of(export) or {}
         if only is None:
             self._open(acls, list(export.connectors))
         return super().apply(export, only)
 
 
 class BornReadWrite(FakeTarget):
-    def _born(self, acls, want):
+    def _create_acl(self, acls, want):
         born = want.initiator not in acls
-        done = super()._born(acls, want)
+        done = super()._create_acl(acls, want)
         if born:
             acls[want.initiator].mode = Mode.RW
             self.failures.at("born")

@@ -39,7 +39,7 @@ class CreateLeavesRubbishWhenThePoolFills(FakeVolumes):
     def create(self, volume):
         disk = super().create(volume)
         if self._free() < 0:
-            self._need(volume.size)
+            self._require_space(volume.size)
         return disk
 
 
@@ -77,14 +77,14 @@ class TooSlowGivesTheOldBytes(FakeVolumes):
 
 class TwinsFillTogether(FakeVolumes):
     def fill(self, volume, source):
-        self._filled(volume, source)
+        self._copy_from(volume, source)
 
 
 class TwinsRevertTogether(FakeVolumes):
     """The snapshot's bytes are put over the volume's in two steps, without a lock."""
 
     def revert(self, snapshot):
-        kept = self._kept(snapshot)
+        kept = self._intact_snapshot(snapshot)
         self.failures.at("revert.before")
         self.failures.at("reverting")
         self.storage.disks[snapshot.volume_id].blocks = kept.copy().blocks
@@ -110,7 +110,9 @@ class TwinCopiesAgain(FakeVolumes):
         disk = super().create_from(volume, snapshot)
         if new:
             self.failures.at("made")
-            self.storage.disks[volume.id].blocks = self._kept(snapshot).copy().blocks
+            self.storage.disks[volume.id].blocks = (
+                self._intact_snapshot(snapshot).copy().blocks
+            )
         return disk
 
 
@@ -148,17 +150,17 @@ class CreatesInPlaceUnseen(FakeVolumes):
     def create(self, volume):
         if volume.id in self.storage.disks:
             return super().create(volume)
-        self.storage.make(volume.id, volume.size).whole = True
+        self.storage.create(volume.id, volume.size).complete = True
         self.storage.write(volume.id, 0, b"an earlier owner's")
         self.storage.write(volume.id, 0, bytes(4096))
-        return self._seen(volume.id, self.storage.disks[volume.id])
+        return self._as_disk(volume.id, self.storage.disks[volume.id])
 
 
 class ExtendsInPlaceUnseen(FakeVolumes):
     bound = {"watched": VolumeFixtures.watched}
 
     def extend(self, volume):
-        old = self._whole(volume.id).size
+        old = self._complete_disk(volume.id).size
         if volume.size <= old:
             return self.disk(volume.id)
         disk = super().extend(volume)

@@ -31,44 +31,44 @@ class SaysItWipes(FakeVolumes):
 
 
 class ThickIsNotAllocated(FakeVolumes):
-    def _made(self, volume):
-        made = super()._made(volume)
+    def _create_or_extend(self, volume):
+        made = super()._create_or_extend(volume)
         made.allocated = 0
         return made
 
 
 class ExtensionIsNotAllocated(FakeVolumes):
     def extend(self, volume):
-        before = self._whole(volume.id).allocated
+        before = self._complete_disk(volume.id).allocated
         disk = super().extend(volume)
         self.storage.disks[volume.id].allocated = before
         return disk
 
 
 class PathsAreRelative(FakeVolumes):
-    def _seen(self, volume_id, disk):
-        seen = super()._seen(volume_id, disk)
+    def _as_disk(self, volume_id, disk):
+        seen = super()._as_disk(volume_id, disk)
         return replace(seen, path=seen.path.removeprefix("/"))
 
 
 class FilesHaveNamesOfTheirOwn(FakeVolumes):
     """What the root helper does not export, and only there it is refused."""
 
-    def _seen(self, volume_id, disk):
+    def _as_disk(self, volume_id, disk):
         path = f"/srv/images/{volume_id}.img"
-        return replace(super()._seen(volume_id, disk), path=path, kind=DiskKind.FILE)
+        return replace(super()._as_disk(volume_id, disk), path=path, kind=DiskKind.FILE)
 
 
 class BlocksHaveNamesOfTheirOwn(FakeVolumes):
-    def _seen(self, volume_id, disk):
-        return replace(super()._seen(volume_id, disk), path="/dev/loop0")
+    def _as_disk(self, volume_id, disk):
+        return replace(super()._as_disk(volume_id, disk), path="/dev/loop0")
 
 
 class ManageTakesAnOpenDisk(FakeVolumes):
-    def _taken(self, volume, reference):
+    def _rename_foreign(self, volume, reference):
         held, self.storage.open = self.storage.open, set()
         try:
-            return super()._taken(volume, reference)
+            return super()._rename_foreign(volume, reference)
         finally:
             self.storage.open = held
 
@@ -90,7 +90,7 @@ class FillOfWhatIsNotThereIsEmpty(FakeVolumes):
 class DisksHasHalfMadeOnes(FakeVolumes):
     def disks(self):
         made = self.storage.disks.items()
-        return tuple(self._seen(key, disk) for key, disk in made)
+        return tuple(self._as_disk(key, disk) for key, disk in made)
 
 
 class ManageableSizesAreDoubled(FakeVolumes):
@@ -100,18 +100,18 @@ class ManageableSizesAreDoubled(FakeVolumes):
 
 
 class LostSnapshotIsUnknown(FakeVolumes):
-    def _kept(self, snapshot):
+    def _intact_snapshot(self, snapshot):
         if self.storage.snapshots[snapshot.id].lost:
             raise UnknownSnapshot(snapshot.id)
-        return super()._kept(snapshot)
+        return super()._intact_snapshot(snapshot)
 
 
 class LostSnapshotIsGivenBack(FakeVolumes):
-    def _kept(self, snapshot):
+    def _intact_snapshot(self, snapshot):
         kept = self.storage.snapshots.get(snapshot.id)
         if kept and kept.lost:
             kept.lost, kept.blocks = False, {}
-        return super()._kept(snapshot)
+        return super()._intact_snapshot(snapshot)
 
 
 WORDS = [

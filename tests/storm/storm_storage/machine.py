@@ -102,7 +102,7 @@ class Machine:
                 "disks": {k: _disk(d, width) for k, d in held.disks.items()},
                 "snapshots": {k: _disk(d, width) for k, d in held.snapshots.items()},
                 "foreign": {k: _disk(d, width) for k, d in held.foreign_disks.items()},
-                "leaving": list(held.leaving),
+                "leaving": list(held.deleted),
                 "exports": {
                     volume_id: {
                         name: (str(acl.mode), acl.attachment_id)
@@ -140,4 +140,4 @@ class Machine:
 
 def _disk(disk: FakeDisk, width: int) -> tuple[int, bool, dict[int, bytes]]:
     blocks = disk.blocks or {}
-    return disk.size, disk.whole, {n: bytes(b[:width]) for n, b in blocks.items()}
+    return disk.size, disk.complete, {n: bytes(b[:width]) for n, b in blocks.items()}

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""The fakes' failure points, which restart and fault tests stand on."""
+"""Failure points of the fake drivers, which restart and fault tests use."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def export(disk: Disk, mode: Mode) -> Export:
     return Export(disk.volume_id, disk, (Connector(HOST, mode, "attachment"),))
 
 
-def test_every_point_is_passed(target):
+def test_every_failure_point_is_passed(target):
     volumes = FakeVolumes(
         target.name, {**defaults(FakeVolumes), "fake_wipe": True}, NoRoot()
     )
@@ -56,11 +56,11 @@ def test_every_point_is_passed(target):
     volumes.disk(volume.id)
     volumes.disks()
     volumes.capacity()
-    kept = Snapshot(new_volume(MIB).id, volume.id, MIB)
-    volumes.create_snapshot(kept)
-    volumes.create_from(new_volume(MIB), kept)
-    volumes.revert(kept)
-    volumes.delete_snapshot(kept.id)
+    snapshot = Snapshot(new_volume(MIB).id, volume.id, MIB)
+    volumes.create_snapshot(snapshot)
+    volumes.create_from(new_volume(MIB), snapshot)
+    volumes.revert(snapshot)
+    volumes.delete_snapshot(snapshot.id)
     volumes.fill(volume, volumes.disk(volume.id))
     volumes.unmanage(volume.id)
     volumes.manage(volume, volumes.manageable()[0].reference)
@@ -69,7 +69,7 @@ def test_every_point_is_passed(target):
     assert set(passed) == {*FakeVolumes.POINTS, *FakeTarget.POINTS}
 
 
-def test_an_unknown_point_is_refused(volumes):
+def test_unknown_failure_point_is_refused(volumes):
     with (
         pytest.raises(KeyError, match=r"create\.before"),
         volumes.failures.fail("create.never", Killed()),
@@ -77,7 +77,7 @@ def test_an_unknown_point_is_refused(volumes):
         pass
 
 
-def test_a_point_fails_until_its_block_ends(volumes):
+def test_failure_point_fails_until_its_block_ends(volumes):
     volume = new_volume(MIB)
     with volumes.failures.fail("create.half", Killed()):
         for _ in range(2):
@@ -96,7 +96,7 @@ def test_a_point_fails_until_its_block_ends(volumes):
         ("apply.opened", [Mode.RW]),
     ],
 )
-def test_a_target_killed_at_a_point_is_at_that_step(volumes, target, point, live):
+def test_killed_apply_stops_at_the_failure_point(volumes, target, point, live):
     disk = volumes.create(new_volume(MIB))
     with target.failures.fail(point, Killed()), pytest.raises(Killed):
         target.apply(export(disk, Mode.RW))
@@ -104,7 +104,7 @@ def test_a_target_killed_at_a_point_is_at_that_step(volumes, target, point, live
     assert [connector.mode for connector in found.connectors] == live
 
 
-def test_a_held_call_holds_up_no_other(volumes, target):
+def test_held_call_does_not_block_other_calls(volumes, target):
     first, second = (volumes.create(new_volume(MIB)) for _ in range(2))
     target.apply(export(second, Mode.RW))
     session = target.login(second.volume_id, HOST)
@@ -112,14 +112,14 @@ def test_a_held_call_holds_up_no_other(volumes, target):
         with target.failures.hold("apply.born") as gate:
             held = pool.submit(target.apply, export(first, Mode.RW))
             assert gate.reached.wait(10)
-            session.write(0, b"goes on")
-            assert session.read(0, 7) == b"goes on"
+            session.write(0, b"writes ")
+            assert session.read(0, 7) == b"writes "
             assert target.apply(export(second, Mode.RW)) == ()
             assert not held.done()
         assert len(held.result(10)) == 2
 
 
-def test_reset_begins_with_nothing(volumes):
+def test_reset_removes_all_storage(volumes):
     volumes.create(new_volume(MIB))
     again = FakeVolumes(volumes.name, volumes.options, NoRoot())
     assert len(again.disks()) == 1
@@ -127,8 +127,8 @@ def test_reset_begins_with_nothing(volumes):
     assert FakeVolumes(volumes.name, volumes.options, NoRoot()).disks() == ()
 
 
-def test_a_fill_proves_what_it_has_written(volumes, request):
-    """A write that is lost on the way makes it fail, and its source is not deleted."""
+def test_fill_verifies_what_it_wrote(volumes, request):
+    """It fails if a write is lost, so the caller does not delete the source."""
     other = FakeVolumes(f"{request.node.name}-other", defaults(FakeVolumes), NoRoot())
     volume = new_volume(MIB)
     disk = volumes.create(volume)
@@ -140,5 +140,5 @@ def test_a_fill_proves_what_it_has_written(volumes, request):
             other.storage.write(volume.id, MIB - 4096, b"not the source's")
 
     other.failures.watch(lose)
-    with pytest.raises(CommandFailed, match="not its source's bytes"):
+    with pytest.raises(CommandFailed, match="bytes of the copy differ"):
         other.fill(volume, disk)
