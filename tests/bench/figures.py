@@ -53,9 +53,9 @@ def median_ms(times: Iterable[float]) -> float:
 
 def timed(work: Callable[[], object]) -> float:
     """The duration of ``work`` in seconds."""
-    began = time.perf_counter()
+    start = time.perf_counter()
     work()
-    return time.perf_counter() - began
+    return time.perf_counter() - start
 
 
 def write(path: Path, figures: Iterable[Figure], **about: object) -> None:

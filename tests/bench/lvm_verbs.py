@@ -38,7 +38,7 @@ class Http:
         self._api = Client(_PORT)
 
     def fresh(self) -> None:
-        """Connect anew."""
+        """Connect again."""
         self._api.fresh()
 
     def create(self, **of: str) -> str:

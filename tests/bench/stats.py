@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The cost of pool stats with more and more volumes.
 
-``python -m tests.bench.stats``. A whole node in this process, on the fake, with
+``python -m tests.bench.stats``. A complete node in this process, on the fake, with
 rows in its database and disks in its storage. Pool stats are what the timer does
 for a backend: check, capacity, wipes, and counting its volumes in SQL. A choice is the
 scheduler's work for one create.

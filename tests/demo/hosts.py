@@ -133,14 +133,14 @@ class Pulse:
 
     def _run(self) -> None:
         while not self._stop.is_set():
-            began = time.monotonic()
+            start = time.monotonic()
             try:
                 self._once()
             except Exception as error:
                 self.error = error
                 return
             with self._lock:
-                self._longest = max(self._longest, time.monotonic() - began)
+                self._longest = max(self._longest, time.monotonic() - start)
                 self._count += 1
 
     def _once(self) -> None:

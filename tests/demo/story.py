@@ -127,9 +127,9 @@ class Story:
         """One host is detached; the others are not disturbed."""
         pulses = Pulse(self.alpha, writes=True), Pulse(self.beta, writes=False)
         before = measure(pulses)
-        began = time.monotonic()
+        start = time.monotonic()
         api.call("DELETE", f"/v3/attachments/{self.gamma.attachment}")
-        took = time.monotonic() - began
+        took = time.monotonic() - start
         during = measure(pulses)
         for pulse in pulses:
             pulse.stop()

@@ -110,8 +110,8 @@ def unpack(sources: Sequence[str], packages: Sequence[str], out: Path) -> None:
 def _bookworm(listed: str) -> Iterator[str]:
     for line in listed.splitlines():
         uri, codename, component, kind, origin = line.split(" ", 4)
-        ours = (component, kind, origin) == ("main", "Packages", "Debian")
-        if ours and codename.startswith("bookworm"):
+        is_main = (component, kind, origin) == ("main", "Packages", "Debian")
+        if is_main and codename.startswith("bookworm"):
             yield f"deb {uri} {codename} {component}"
 
 

@@ -85,15 +85,15 @@ def test_scheduler_knows_the_pools_and_chooses_by_capabilities(
     daemon = make_daemon()
     cinder.knows(BIG, SMALL)
     pools = call(daemon, "GET", "/scheduler-stats/get_pools?detail=true")["pools"]
-    ours = {pool["name"]: pool["capabilities"] for pool in pools}
+    own = {pool["name"]: pool["capabilities"] for pool in pools}
     theirs = cinder.pools()
-    assert set(theirs) == set(ours)
+    assert set(theirs) == set(own)
     for name, reported in theirs.items():
         say("cinder get_pools:", name, *(f"{k}={reported[k]}" for k in SHOWN))
         assert reported["multiattach"] is True
         assert "iSCSI" in reported["storage_protocol"]
         same = set(reported) - {"timestamp", "storage_protocol"}
-        assert {k: reported[k] for k in same} == {k: ours[name][k] for k in same}
+        assert {k: reported[k] for k in same} == {k: own[name][k] for k in same}
 
     for pool, size, specs, passes in (
         (BIG, 1, SHARED, True),

@@ -84,14 +84,14 @@ def host(borrow: BorrowVolume) -> Iterator[MakeHost]:
 def foreign() -> Iterator[Foreign]:
     """A foreign target with a session, which the test must not disturb."""
     target = Foreign()
-    stranger = Host("stranger")
-    traffic = Traffic(stranger.login(target.info), "rw", at=8)
+    other = Host("other")
+    traffic = Traffic(other.login(target.info), "rw", at=8)
     before = target.tree()
     yield target
     after = target.tree()
     traffic.wait_for_progress()
     traffic.stop()
-    stranger.leave()
+    other.leave()
     target.remove()
     assert after == before
 

@@ -33,8 +33,10 @@ class Forks:
         )
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER)
         self._socket.bind((0, _CN_IDX_PROC))
-        wish = struct.pack("=I", _LISTEN)
-        body = _MESSAGE.pack(_CN_IDX_PROC, _CN_VAL_PROC, 0, 0, len(wish), 0) + wish
+        request = struct.pack("=I", _LISTEN)
+        body = (
+            _MESSAGE.pack(_CN_IDX_PROC, _CN_VAL_PROC, 0, 0, len(request), 0) + request
+        )
         length = _HEADER.size + len(body)
         head = _HEADER.pack(length, _NLMSG_DONE, 0, 0, os.getpid())
         self._socket.send(head + body)

@@ -163,9 +163,9 @@ class RawSession:
     def _send(self, header: bytes, extension: bytes = b"", data: bytes = b"") -> None:
         padded = extension.ljust(-(-len(extension) // 4) * 4, b"\0")
         lengths = bytes([len(padded) // 4]) + len(data).to_bytes(3, "big")
-        whole = header[:4] + lengths + header[8:]
-        assert len(whole) == _HEADER, len(whole)
-        self._socket.sendall(whole + padded + data + bytes(-len(data) % 4))
+        complete = header[:4] + lengths + header[8:]
+        assert len(complete) == _HEADER, len(complete)
+        self._socket.sendall(complete + padded + data + bytes(-len(data) % 4))
 
     def _receive(self) -> tuple[bytes, bytes]:
         header = self._exactly(_HEADER)

@@ -27,11 +27,11 @@ def test_host_without_an_attachment_is_refused(
     api: Api, volume: str, host: MakeHost
 ) -> None:
     info = api.attach(volume, host("one"))["connection_info"]
-    nobody = host("nobody")
-    assert nobody.refused(info)
-    assert nobody.refused({**info, "auth_method": None})
+    outsider = host("outsider")
+    assert outsider.refused(info)
+    assert outsider.refused({**info, "auth_method": None})
     api.reserve(volume)
-    assert nobody.refused(info)
+    assert outsider.refused(info)
 
 
 def test_host_logs_in_with_its_own_secret_only(
@@ -82,8 +82,8 @@ def test_secrets_are_in_no_log_and_no_command_line(
     assert any("lunshare-helper" in line for line in seen)
     text = journal.text()
     assert "attachment connected" in text
-    whole = text + "\n".join(seen) + run("journalctl", "--boot", "--output=cat")
-    assert not [secret for secret in secrets if secret in whole]
+    everything = text + "\n".join(seen) + run("journalctl", "--boot", "--output=cat")
+    assert not [secret for secret in secrets if secret in everything]
 
 
 def test_discovery_shows_a_host_only_its_own_targets(
@@ -96,7 +96,7 @@ def test_discovery_shows_a_host_only_its_own_targets(
     portal = info["target_portal"]
     assert _discovered(one, portal) == {both, mine}
     assert _discovered(two, portal) == {both, theirs}
-    assert _discovered(host("nobody"), portal) == set()
+    assert _discovered(host("outsider"), portal) == set()
 
 
 def test_foreign_targets_do_not_change(

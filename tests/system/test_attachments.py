@@ -206,7 +206,7 @@ def test_detach_ends_only_the_session_of_that_host(
     leaving = api.attach(volume, goes)
     infos = {m: api.attach(volume, h, m)["connection_info"] for m, h in hosts.items()}
     session = goes.login(leaving["connection_info"])
-    twin = goes.login(leaving["connection_info"])
+    second_session = goes.login(leaving["connection_info"])
     with (
         Traffic(hosts["rw"].login(infos["rw"]), "rw") as writing,
         Traffic(hosts["ro"].login(infos["ro"]), "ro") as reading,
@@ -216,7 +216,7 @@ def test_detach_ends_only_the_session_of_that_host(
         assert status == 200
         assert len(answer["attachments"]) == 2
         assert not session.alive
-        assert not twin.alive
+        assert not second_session.alive
         assert goes.refused(leaving["connection_info"])
         assert [live.identity(each.initiator) for each in hosts.values()] == before
         writing.wait_for_progress()

@@ -73,7 +73,11 @@ def test_every_host_sees_the_new_size_in_its_session(
 
 def test_copies_show_one_moment_while_a_host_writes(api: Api, host: MakeHost) -> None:
     kind = api.shared_type("lvm")  # thick copies: the kit, with less than a GiB
-    volume, writer, looks = api.volume(volume_type=kind), host("writer"), host("looks")
+    volume, writer, third = (
+        api.volume(volume_type=kind),
+        host("writer"),
+        host("third"),
+    )
     row = api.attach(volume, writer)
     session = writer.login(row["connection_info"])
     api.complete(row["id"])
@@ -91,15 +95,15 @@ def test_copies_show_one_moment_while_a_host_writes(api: Api, host: MakeHost) ->
         traffic.wait_for_progress()
         traffic.stop()
     session.write(0, block("third"))
-    found = [first_block(api, looks, each) for each in copies]
+    found = [first_block(api, third, each) for each in copies]
     assert found == [block("first"), block("second")]
     assert session.read(0) == block("third")
 
     api.must("DELETE", f"/v3/attachments/{row['id']}")
     api.act(volume, {"revert": {"snapshot_id": snapshot}})
     wait_until(lambda: api.status(volume) != "reverting")
-    assert first_block(api, looks, volume) == block("first")
-    assert first_block(api, looks, copies[1]) == block("second")
+    assert first_block(api, third, volume) == block("first")
+    assert first_block(api, third, copies[1]) == block("second")
     api.delete_snapshot(snapshot)
     for each in (volume, *copies):
         api.delete_volume(each)

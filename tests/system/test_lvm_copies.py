@@ -201,16 +201,16 @@ def test_full_reserve_survives_a_full_rewrite_and_forbids_extend(root):
         assert thick.disk(created.volume.id).size == size
         assert names() == before
         thick.revert(created.snapshot)
-        whole = Path(f"/dev/{GROUP}/{created.volume.name}").read_bytes()
-        assert whole == OLD + bytes(size - len(OLD))
+        content = Path(f"/dev/{GROUP}/{created.volume.name}").read_bytes()
+        assert content == OLD + bytes(size - len(OLD))
 
 
 def test_snapshot_larger_than_free_space_is_refused(root):
     thick, volume = build_lvm(root, lvm_type="default"), new_volume(8 * MIB)
     snapshot = Snapshot(str(uuid.uuid4()), volume.id, volume.size)
     thick.create(volume)
-    room = thick.capacity().free - 8 * MIB  # and the table of exceptions needs more
-    run("lvcreate", "-y", "-Wn", f"-L{room}b", "-n", "kit-filler", GROUP)
+    free = thick.capacity().free - 8 * MIB  # and the table of exceptions needs more
+    run("lvcreate", "-y", "-Wn", f"-L{free}b", "-n", "kit-filler", GROUP)
     try:
         with pytest.raises(NoSpace):
             thick.create_snapshot(snapshot)

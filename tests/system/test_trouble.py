@@ -83,8 +83,8 @@ def _assert_refused_without_a_trace(api: Api, group: str, *words: str) -> None:
     before = _volumes_in(group)
     status, answer = api.call("POST", "/v3/volumes", {"volume": {"size": 1}})
     assert status == 413, answer
-    told = answer["overLimit"]["message"]
-    assert all(word in told for word in words), told
+    message = answer["overLimit"]["message"]
+    assert all(word in message for word in words), message
     assert _volumes_in(group) == before
     assert len(api.must("GET", "/v3/volumes")["volumes"]) == len(before)
 
@@ -106,7 +106,7 @@ def test_full_volume_group_refuses_a_volume_with_the_reason(
     backend = {"volume_group": tiny, "lvm_type": "default"}
     api = daemon(backend=backend).start().api
     # Allocated by hand, after the daemon has read the free space.
-    run("lvcreate", "-qq", "-L", "800m", "-n", "somebody", tiny)
+    run("lvcreate", "-qq", "-L", "800m", "-n", "foreign", tiny)
     _assert_refused_without_a_trace(api, tiny, tiny)
 
 
@@ -151,12 +151,12 @@ def test_full_disk_under_the_database_is_reported_and_leaves_nothing(
         assert status == 503, answer
         assert "full" in answer["serviceUnavailable"]["message"]
         assert api.call("DELETE", f"/v3/volumes/{volume}")[0] in (400, 503)
-        told = {each["attachment"]["id"] for _, each in answers} | {created["id"]}
+        answered = {each["attachment"]["id"] for _, each in answers} | {created["id"]}
         traffic.wait_for_progress()
         (small_disk / "filler").unlink()
         path = f"/v3/attachments?volume_id={volume}"
         rows = api.must("GET", path)["attachments"]
-        assert {row["id"] for row in rows} == told
+        assert {row["id"] for row in rows} == answered
         wanted = {each.initiator for each in [stays, *hosts[: len(answers)]]}
         assert set(live.modes()) == wanted
         again = api.attach(volume, host("again"))
