@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""What a driver says of itself, held against what it does."""
+"""Decorators that compare what a driver's ABILITIES claim with what the driver does."""
 
 from __future__ import annotations
 
@@ -16,74 +16,76 @@ from lunshare.drivers.errors import Unsupported
 _Test = TypeVar("_Test", bound=Callable[..., None])
 
 
-def asks(*abilities: str) -> Callable[[_Test], _Test]:
-    """A test of what not every driver offers.
+def requires(*abilities: str) -> Callable[[_Test], _Test]:
+    """Mark a behaviour that a driver offers only with these abilities.
 
-    Where the driver says no to one of these, it must refuse the first call of it with
-    Unsupported: no test is left out.
+    If the driver does not have one of them, the behaviour is run all the same, and
+    the driver must refuse it with Unsupported.
     """
 
-    def decorated(test: _Test) -> _Test:
+    def decorate(test: _Test) -> _Test:
         @functools.wraps(test)
         def run(self: Any, *args: Any, **named: Any) -> None:
-            noes = [each for each in abilities if not getattr(self.can, each)]
-            if noes:
-                _refuses(self.can, noes[0], lambda: test(self, *args, **named))
+            missing = [each for each in abilities if not getattr(self.can, each)]
+            if missing:
+                self.not_offered(missing[0])
+                _must_refuse(self.can, missing[0], lambda: test(self, *args, **named))
             else:
-                _does(self.can, abilities[0], lambda: test(self, *args, **named))
+                _must_do(self.can, abilities[0], lambda: test(self, *args, **named))
 
         return run  # type: ignore[return-value]
 
-    return decorated
+    return decorate
 
 
-def lacks(ability: str) -> Callable[[_Test], _Test]:
-    """A test of what is enforced by a driver that says yes to ``ability``.
+def enforced_by(ability: str) -> Callable[[_Test], _Test]:
+    """Mark a behaviour that a driver enforces only with this ability.
 
-    Where it says no there is nothing that could refuse; the test must fail then,
-    for a driver that keeps the promise has to say so.
+    A driver without the ability has no call that it could refuse. The behaviour must
+    fail then: a driver that passes it has the ability and must claim it.
     """
 
-    def decorated(test: _Test) -> _Test:
+    def decorate(test: _Test) -> _Test:
         @functools.wraps(test)
         def run(self: Any, *args: Any, **named: Any) -> None:
             if getattr(self.can, ability):
                 return test(self, *args, **named)
+            self.not_offered(ability)
             try:
                 test(self, *args, **named)
-            except Unsupported:  # of another ability that the test asks for
+            except Unsupported:  # from ``requires`` of another ability
                 raise
             except (Exception, pytest.fail.Exception):
                 return None
-            pytest.fail(f"{_you_say(self.can, ability)}; and the driver does it")
+            pytest.fail(f"{_claim(self.can, ability)}, but the driver does it")
 
         return run  # type: ignore[return-value]
 
-    return decorated
+    return decorate
 
 
-def _does(can: Abilities, ability: str, test: Callable[[], None]) -> None:
+def _must_do(can: Abilities, ability: str, test: Callable[[], None]) -> None:
     try:
         test()
     except Unsupported as refused:
-        pytest.fail(f"{_you_say(can, ability)}; and the driver refuses: {refused}")
+        pytest.fail(f"{_claim(can, ability)}, but the driver refuses: {refused}")
 
 
-def _refuses(can: Abilities, ability: str, test: Callable[[], None]) -> None:
+def _must_refuse(can: Abilities, ability: str, test: Callable[[], None]) -> None:
     try:
         test()
     except Unsupported as refused:
-        return _need_remedy(refused)
+        return _must_name_remedy(refused)
     except Exception as error:
-        error.add_note(f"{_you_say(can, ability)}: refuse it with Unsupported")
+        error.add_note(f"{_claim(can, ability)}: the driver must raise Unsupported")
         raise
-    pytest.fail(f"{_you_say(can, ability)}; and the driver does it")
+    pytest.fail(f"{_claim(can, ability)}, but the driver does it")
 
 
-def _need_remedy(refused: Unsupported) -> None:
-    assert refused.remedy, f"{refused}: say what to do instead"
+def _must_name_remedy(refused: Unsupported) -> None:
+    assert refused.remedy, f"{refused}: the error must name a remedy"
 
 
-def _you_say(can: Abilities, ability: str) -> str:
-    said = "yes" if getattr(can, ability) else "no"
-    return f'you say {said} to {ability}, "{sentence(can, ability)}"'
+def _claim(can: Abilities, ability: str) -> str:
+    value = getattr(can, ability)
+    return f'ABILITIES claims {ability}={value} ("{sentence(can, ability)}")'

@@ -11,9 +11,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from lunshare.drivers.base import TargetDriver, VolumeDriver
-from lunshare.drivers.conformance.ability_claims import asks, lacks
+from lunshare.drivers.conformance.ability_claims import enforced_by, requires
 from lunshare.drivers.conformance.fixtures import TargetFixtures, new_volume
-from lunshare.drivers.conformance.shared import (
+from lunshare.drivers.conformance.shared_volume import (
     PAGE,
     Reach,
     Shared,
@@ -60,14 +60,16 @@ class AccessContract(TargetFixtures):
 
     # who gets in
 
-    @lacks("restricts_access")
-    def test_a_host_without_an_attachment_is_refused(self, one: Shared) -> None:
+    @enforced_by("restricts_access")
+    def test_a_host_without_an_attachment_cannot_log_in(self, one: Shared) -> None:
         one.apply(a=RW)
         assert refuses(one, "b")
         assert one.login("a").alive
 
-    @lacks("restricts_access")
-    def test_access_to_one_volume_opens_no_other(self, share: Share) -> None:
+    @enforced_by("restricts_access")
+    def test_access_to_one_volume_gives_no_access_to_another(
+        self, share: Share
+    ) -> None:
         first, second = share(), share()
         first.apply(a=RW)
         second.apply(b=RW)
@@ -84,20 +86,20 @@ class AccessContract(TargetFixtures):
 
     # modes
 
-    @asks("enforces_read_only")
-    def test_a_read_only_host_reads_and_cannot_write(self, one: Shared) -> None:
+    @requires("enforces_read_only")
+    def test_a_read_only_host_can_read_and_cannot_write(self, one: Shared) -> None:
         one.apply(a=RO)
         session = one.login("a")
         assert session.read(0, PAGE) == bytes(PAGE)
         assert not can_write(session, "a")
         assert session.alive
 
-    def test_a_read_write_host_writes(self, one: Shared) -> None:
+    def test_a_read_write_host_can_write(self, one: Shared) -> None:
         one.apply(a=RW)
         assert can_write(one.login("a"), "a")
 
-    @asks("enforces_read_only")
-    def test_hosts_see_each_others_writes(self, one: Shared) -> None:
+    @requires("enforces_read_only")
+    def test_hosts_read_what_other_hosts_wrote(self, one: Shared) -> None:
         one.apply(a=RW, b=RO, c=RW)
         a, b, c = (one.login(letter) for letter in "abc")
         a.write(0, data("a"))
@@ -105,16 +107,16 @@ class AccessContract(TargetFixtures):
         c.write(PAGE, data("c"))
         assert a.read(0, 2 * PAGE) == b.read(0, 2 * PAGE) == data("a") + data("c")
 
-    @asks("enforces_read_only")
-    def test_many_hosts_each_in_their_own_mode(self, one: Shared) -> None:
+    @requires("enforces_read_only")
+    def test_many_hosts_have_their_own_modes(self, one: Shared) -> None:
         modes = {letter: RW if n % 3 else RO for n, letter in enumerate("abcdefghij")}
         one.apply(**modes)
         sessions = {letter: one.login(letter) for letter in modes}
         writers = {k for k, session in sessions.items() if can_write(session, k)}
         assert writers == {letter for letter, mode in modes.items() if mode is RW}
 
-    @asks("enforces_read_only")
-    def test_a_host_has_a_mode_for_each_volume(self, share: Share) -> None:
+    @requires("enforces_read_only")
+    def test_a_host_has_a_separate_mode_for_each_volume(self, share: Share) -> None:
         first, second = share(), share()
         first.apply(a=RW, b=RO)
         second.apply(a=RO, b=RW)
@@ -123,16 +125,16 @@ class AccessContract(TargetFixtures):
         assert not can_write(second.login("a"), "a")
         assert can_write(second.login("b"), "b")
 
-    @asks("enforces_read_only")
-    def test_a_host_that_comes_back_has_its_new_mode(self, one: Shared) -> None:
+    @requires("enforces_read_only")
+    def test_a_host_that_is_attached_again_has_its_new_mode(self, one: Shared) -> None:
         one.apply(a=RW, b=RW)
         one.login("a")
         one.apply(b=RW)
         one.apply(a=RO, b=RW)
         assert not can_write(one.login("a"), "a")
 
-    @asks("enforces_read_only")
-    def test_a_host_may_log_in_twice_and_leave_once(self, one: Shared) -> None:
+    @requires("enforces_read_only")
+    def test_a_host_can_end_one_of_two_sessions(self, one: Shared) -> None:
         one.apply(a=RW, b=RO)
         first, second, other = one.login("a"), one.login("a"), one.login("b")
         first.close()
@@ -140,7 +142,7 @@ class AccessContract(TargetFixtures):
         assert other.alive
         assert can_write(second, "a")
 
-    def test_writers_see_each_others_writes(self, one: Shared) -> None:
+    def test_writers_read_what_other_writers_wrote(self, one: Shared) -> None:
         one.apply(a=RW, b=RW)
         a, b = one.login("a"), one.login("b")
         a.write(0, data("a"))
@@ -149,8 +151,8 @@ class AccessContract(TargetFixtures):
 
     # changes, and whom they reach
 
-    @asks("enforces_read_only")
-    def test_apply_again_changes_nothing(self, one: Shared) -> None:
+    @requires("enforces_read_only")
+    def test_a_retried_apply_changes_nothing(self, one: Shared) -> None:
         assert one.apply(a=RW, b=RO)
         a, b = one.login("a"), one.login("b")
         assert one.apply(a=RW, b=RO) == ()
@@ -158,8 +160,8 @@ class AccessContract(TargetFixtures):
         assert a.alive
         assert b.alive
 
-    @asks("enforces_read_only")
-    def test_a_host_that_is_added_disturbs_nobody(self, one: Shared) -> None:
+    @requires("enforces_read_only")
+    def test_adding_a_host_leaves_other_sessions_alive(self, one: Shared) -> None:
         one.apply(a=RW, b=RO)
         a, b = one.login("a"), one.login("b")
         one.apply(a=RW, b=RO, c=RW)
@@ -167,9 +169,9 @@ class AccessContract(TargetFixtures):
         assert b.alive
         assert can_write(one.login("c"), "c")
 
-    @asks("enforces_read_only")
-    @lacks("fences")
-    def test_a_host_that_is_removed_is_out_at_once(self, one: Shared) -> None:
+    @requires("enforces_read_only")
+    @enforced_by("fences")
+    def test_a_removed_host_loses_access_at_once(self, one: Shared) -> None:
         one.apply(a=RW, b=RW, c=RO)
         a, b, c = (one.login(letter) for letter in "abc")
         one.apply(a=RW, c=RO)
@@ -179,9 +181,9 @@ class AccessContract(TargetFixtures):
         assert c.alive
         assert can_write(a, "a")
 
-    @asks("enforces_read_only")
-    @lacks("fences")
-    def test_a_removed_host_cannot_go_on_writing(self, one: Shared) -> None:
+    @requires("enforces_read_only")
+    @enforced_by("fences")
+    def test_a_removed_host_cannot_write(self, one: Shared) -> None:
         one.apply(a=RW, b=RO)
         a, b = one.login("a"), one.login("b")
         a.write(0, data("a"))
@@ -190,8 +192,8 @@ class AccessContract(TargetFixtures):
             a.write(0, data("x"))
         assert b.read(0, PAGE) == data("a")
 
-    @lacks("fences")
-    def test_writes_of_others_go_on_while_a_host_is_removed(self, one: Shared) -> None:
+    @enforced_by("fences")
+    def test_other_hosts_can_write_while_a_host_is_removed(self, one: Shared) -> None:
         one.apply(a=RW, b=RW)
         a, b, removed = one.login("a"), one.login("b"), threading.Event()
         with ThreadPoolExecutor(1) as pool:
@@ -202,8 +204,8 @@ class AccessContract(TargetFixtures):
         assert not a.alive
         assert b.read(PAGE, PAGE) == data("b")
 
-    @lacks("fences")
-    def test_every_session_of_a_removed_host_ends(self, one: Shared) -> None:
+    @enforced_by("fences")
+    def test_all_sessions_of_a_removed_host_end(self, one: Shared) -> None:
         one.apply(a=RW, b=RW)
         first, second, other = one.login("a"), one.login("a"), one.login("b")
         one.apply(b=RW)
@@ -211,9 +213,11 @@ class AccessContract(TargetFixtures):
         assert not second.alive
         assert other.alive
 
-    @asks("enforces_read_only")
-    @lacks("fences")
-    def test_a_host_made_read_only_loses_write_and_session(self, one: Shared) -> None:
+    @requires("enforces_read_only")
+    @enforced_by("fences")
+    def test_a_host_changed_to_read_only_loses_write_and_session(
+        self, one: Shared
+    ) -> None:
         one.apply(a=RW, b=RW, c=RO)
         a, b, c = (one.login(letter) for letter in "abc")
         one.apply(a=RO, b=RW, c=RO)
@@ -223,8 +227,8 @@ class AccessContract(TargetFixtures):
         assert c.alive
         assert can_write(b, "b")
 
-    @asks("enforces_read_only")
-    def test_a_host_made_read_write_gets_it_and_disturbs_nobody(
+    @requires("enforces_read_only")
+    def test_changing_a_host_to_read_write_leaves_other_sessions_alive(
         self, one: Shared
     ) -> None:
         one.apply(a=RO, b=RO)
@@ -234,8 +238,8 @@ class AccessContract(TargetFixtures):
         assert b.alive
         assert not can_write(b, "b")
 
-    @asks("enforces_read_only")
-    def test_a_handover_swaps_two_hosts(self, one: Shared) -> None:
+    @requires("enforces_read_only")
+    def test_two_hosts_can_swap_their_modes(self, one: Shared) -> None:
         one.apply(a=RW, b=RO)
         one.login("a").write(0, data("a"))
         one.apply(a=RO, b=RW)
@@ -244,18 +248,22 @@ class AccessContract(TargetFixtures):
 
     # only=
 
-    @asks("enforces_read_only")
-    @lacks("observes")
-    def test_only_opens_one_and_leaves_the_others(self, one: Shared) -> None:
+    @requires("enforces_read_only")
+    @enforced_by("observes")
+    def test_apply_with_only_opens_one_host_and_leaves_the_others(
+        self, one: Shared
+    ) -> None:
         one.apply(a=RW)
         a = one.login("a")
         one.apply("b", b=RO)
         assert one.live() == {"a": RW, "b": RO}
         assert a.alive
 
-    @asks("enforces_read_only")
-    @lacks("fences")
-    def test_only_closes_one_and_leaves_the_others(self, one: Shared) -> None:
+    @requires("enforces_read_only")
+    @enforced_by("fences")
+    def test_apply_with_only_closes_one_host_and_leaves_the_others(
+        self, one: Shared
+    ) -> None:
         one.apply(a=RW, b=RO)
         a, b = one.login("a"), one.login("b")
         one.target.apply(Export(one.volume.id), only={name("b")})
@@ -263,28 +271,26 @@ class AccessContract(TargetFixtures):
         assert not b.alive
         assert a.alive
 
-    @asks("enforces_read_only")
-    def test_only_opens_no_connector_outside_it(self, one: Shared) -> None:
+    @requires("enforces_read_only")
+    def test_apply_with_only_does_not_open_other_hosts(self, one: Shared) -> None:
         one.apply("a", a=RO, b=RW)
         assert one.live() == {"a": RO}
         assert refuses(one, "b")
 
-    def test_only_is_blind_to_upper_case(self, one: Shared) -> None:
+    def test_apply_with_only_ignores_upper_case(self, one: Shared) -> None:
         one.apply(a=RW)
         one.target.apply(Export(one.volume.id), only={name("a").upper()})
         assert one.live() == {}
 
-    @asks("enforces_read_only")
-    @lacks("restricts_access")
-    def test_without_only_everything_unwanted_is_closed(self, one: Shared) -> None:
+    @requires("enforces_read_only")
+    @enforced_by("restricts_access")
+    def test_apply_without_only_closes_every_unwanted_host(self, one: Shared) -> None:
         one.apply(a=RW, b=RO)
         one.target.apply(Export(one.volume.id))
         assert one.live() == {}
         assert refuses(one, "a")
         assert refuses(one, "b")
 
-    def test_closing_a_volume_that_is_not_exported_is_success(
-        self, one: Shared
-    ) -> None:
+    def test_closing_a_volume_that_is_not_exported_succeeds(self, one: Shared) -> None:
         assert one.target.apply(Export(one.volume.id), only={name("a")}) == ()
         assert one.target.apply(Export(one.volume.id)) == ()

@@ -11,10 +11,10 @@ from contextlib import AbstractContextManager
 import pytest
 
 from lunshare.drivers.base import VolumeDriver
-from lunshare.drivers.conformance.ability_claims import asks
-from lunshare.drivers.conformance.bytes import PAGE, Make
+from lunshare.drivers.conformance.ability_claims import requires
 from lunshare.drivers.conformance.fixtures import new_volume
-from lunshare.drivers.conformance.manage import HandingContract
+from lunshare.drivers.conformance.manage import ManageContract
+from lunshare.drivers.conformance.volume_bytes import PAGE, Make
 from lunshare.drivers.errors import (
     DiskBusy,
     InvalidValue,
@@ -32,7 +32,7 @@ State = Callable[[], object]
 _OTHER = b"-other-bytes-than-before-" * 400
 
 
-class CopiesContract(HandingContract):
+class CopyContract(ManageContract):
     """Snapshots, volumes made of them and of other volumes, and the way back."""
 
     @pytest.fixture
@@ -76,8 +76,8 @@ class CopiesContract(HandingContract):
 
     # snapshots
 
-    @asks("supports_snapshots")
-    def test_a_snapshot_does_not_move(
+    @requires("supports_snapshots")
+    def test_a_snapshot_does_not_change_when_its_volume_is_written(
         self, driver: VolumeDriver, made: Make, keep: Keep, volume: Volume
     ) -> None:
         origin, data = self.filled(driver, made)
@@ -87,8 +87,8 @@ class CopiesContract(HandingContract):
         assert not self.harmed(driver, volume, data)
         assert not self.harmed(driver, origin, other)
 
-    @asks("supports_snapshots")
-    def test_a_snapshot_taken_again_keeps_its_moment(
+    @requires("supports_snapshots")
+    def test_a_retried_create_snapshot_changes_nothing(
         self, driver: VolumeDriver, made: Make, keep: Keep, volume: Volume
     ) -> None:
         origin, data = self.filled(driver, made)
@@ -99,8 +99,8 @@ class CopiesContract(HandingContract):
         driver.create_from(volume, snapshot)
         assert not self.harmed(driver, volume, data)
 
-    @asks("supports_snapshots")
-    def test_a_snapshot_of_an_open_disk(
+    @requires("supports_snapshots")
+    def test_create_snapshot_of_an_open_disk_succeeds_or_reports_disk_busy(
         self, driver: VolumeDriver, made: Make, keep: Keep, volume: Volume
     ) -> None:
         origin, data = self.filled(driver, made)
@@ -114,8 +114,8 @@ class CopiesContract(HandingContract):
         driver.create_from(volume, snapshot)
         assert not self.harmed(driver, volume, data)
 
-    @asks("supports_snapshots")
-    def test_snapshots_outlive_a_restart(
+    @requires("supports_snapshots")
+    def test_snapshots_survive_a_restart(
         self, build: Build, driver: VolumeDriver, made: Make, keep: Keep, volume: Volume
     ) -> None:
         origin, data = self.filled(driver, made)
@@ -127,8 +127,8 @@ class CopiesContract(HandingContract):
         again.create_from(volume, snapshot)
         assert not self.harmed(again, volume, data)
 
-    @asks("supports_snapshots")
-    def test_snapshots_are_no_disks(
+    @requires("supports_snapshots")
+    def test_disks_does_not_list_snapshots(
         self, driver: VolumeDriver, made: Make, keep: Keep
     ) -> None:
         origin = made()
@@ -136,16 +136,18 @@ class CopiesContract(HandingContract):
         assert [disk.volume_id for disk in driver.disks()] == [origin.id]
         assert len(driver.snapshots()) == 2
 
-    @asks("supports_snapshots")
-    def test_a_snapshot_of_the_unknown_is_refused(self, driver: VolumeDriver) -> None:
+    @requires("supports_snapshots")
+    def test_create_snapshot_of_an_unknown_volume_fails(
+        self, driver: VolumeDriver
+    ) -> None:
         unknown = Snapshot(str(uuid.uuid4()), new_volume(self.size).id, self.size)
         with pytest.raises(UnknownDisk) as raised:
             driver.create_snapshot(unknown)
         assert raised.value.volume_id == unknown.volume_id
         assert driver.snapshots() == ()
 
-    @asks("supports_snapshots")
-    def test_delete_snapshot_removes_that_one(
+    @requires("supports_snapshots")
+    def test_delete_snapshot_deletes_only_that_snapshot(
         self, driver: VolumeDriver, made: Make, keep: Keep
     ) -> None:
         origin, data = self.filled(driver, made)
@@ -155,19 +157,19 @@ class CopiesContract(HandingContract):
         assert driver.snapshots() == (kept.id,)
         assert not self.harmed(driver, origin, data)
 
-    @asks("supports_snapshots")
-    def test_delete_snapshot_of_the_unknown_is_success(
-        self, driver: VolumeDriver
-    ) -> None:
+    @requires("supports_snapshots")
+    def test_delete_of_an_unknown_snapshot_succeeds(self, driver: VolumeDriver) -> None:
         driver.delete_snapshot(str(uuid.uuid4()))
 
-    @asks("supports_snapshots")
-    def test_a_snapshot_that_is_no_uuid_is_refused(self, driver: VolumeDriver) -> None:
+    @requires("supports_snapshots")
+    def test_delete_snapshot_refuses_an_id_that_is_not_a_uuid(
+        self, driver: VolumeDriver
+    ) -> None:
         with pytest.raises(InvalidValue):
             driver.delete_snapshot("../lv-root")
 
-    @asks("supports_snapshots")
-    def test_a_snapshot_takes_its_room_back_when_it_goes(
+    @requires("supports_snapshots")
+    def test_delete_snapshot_frees_its_space(
         self, driver: VolumeDriver, made: Make, keep: Keep
     ) -> None:
         origin, _ = self.filled(driver, made)
@@ -176,8 +178,8 @@ class CopiesContract(HandingContract):
         self.settle(driver)
         assert self.same_room(driver.capacity(), before)
 
-    @asks("supports_snapshots")
-    def test_a_snapshot_in_a_full_pool_leaves_nothing(
+    @requires("supports_snapshots")
+    def test_create_snapshot_in_a_full_pool_leaves_nothing(
         self, driver: VolumeDriver, exhausted: Full, made: Make, keep: Keep
     ) -> None:
         origin, data = self.filled(driver, made)
@@ -190,8 +192,8 @@ class CopiesContract(HandingContract):
 
     # volumes made of another's bytes
 
-    @asks("supports_snapshots")
-    def test_a_volume_of_a_snapshot_goes_its_own_way(
+    @requires("supports_snapshots")
+    def test_a_volume_from_a_snapshot_is_independent(
         self, driver: VolumeDriver, made: Make, keep: Keep, volume: Volume
     ) -> None:
         origin, data = self.filled(driver, made)
@@ -205,8 +207,8 @@ class CopiesContract(HandingContract):
         assert not self.harmed(driver, volume, other)
         assert not self.harmed(driver, origin, data)
 
-    @asks("supports_snapshots")
-    def test_a_clone_goes_its_own_way(
+    @requires("supports_snapshots")
+    def test_a_clone_is_independent_of_its_source(
         self, driver: VolumeDriver, made: Make, volume: Volume
     ) -> None:
         source, data = self.filled(driver, made)
@@ -218,8 +220,8 @@ class CopiesContract(HandingContract):
         assert driver.snapshots() == ()
         assert other != data
 
-    @asks("supports_snapshots")
-    def test_a_clone_of_an_open_disk(
+    @requires("supports_snapshots")
+    def test_clone_of_an_open_disk_succeeds_or_reports_disk_busy(
         self, driver: VolumeDriver, made: Make, volume: Volume
     ) -> None:
         source, data = self.filled(driver, made)
@@ -232,8 +234,8 @@ class CopiesContract(HandingContract):
             self.clone(driver, volume, source)
             assert not self.harmed(driver, volume, data)
 
-    @asks("supports_snapshots")
-    def test_a_larger_copy_has_zeros_behind(
+    @requires("supports_snapshots")
+    def test_create_from_a_smaller_snapshot_adds_zeros(
         self, driver: VolumeDriver, made: Make, keep: Keep
     ) -> None:
         origin, data = self.filled(driver, made)
@@ -246,8 +248,8 @@ class CopiesContract(HandingContract):
         assert added.count(0) == len(added)
         driver.delete(larger.id)
 
-    @asks("supports_snapshots")
-    def test_a_copy_made_again_changes_nothing(
+    @requires("supports_snapshots")
+    def test_a_retried_create_from_changes_nothing(
         self, driver: VolumeDriver, made: Make, keep: Keep, volume: Volume
     ) -> None:
         origin, _ = self.filled(driver, made)
@@ -257,8 +259,8 @@ class CopiesContract(HandingContract):
         assert driver.create_from(volume, snapshot) == disk
         assert not self.harmed(driver, volume, other)
 
-    @asks("supports_snapshots")
-    def test_a_half_made_copy_is_finished(
+    @requires("supports_snapshots")
+    def test_create_from_finishes_an_incomplete_copy(
         self, build: Build, driver: VolumeDriver, made: Make, keep: Keep, volume: Volume
     ) -> None:
         origin, data = self.filled(driver, made)
@@ -269,8 +271,8 @@ class CopiesContract(HandingContract):
         again.create_from(volume, snapshot)
         assert not self.harmed(again, volume, data)
 
-    @asks("supports_snapshots")
-    def test_a_half_made_copy_is_deleted_wholly(
+    @requires("supports_snapshots")
+    def test_delete_of_an_incomplete_copy_frees_its_space(
         self, driver: VolumeDriver, made: Make, keep: Keep, volume: Volume
     ) -> None:
         origin, _ = self.filled(driver, made)
@@ -282,8 +284,8 @@ class CopiesContract(HandingContract):
         self.settle(driver)
         assert self.same_room(driver.capacity(), before)
 
-    @asks("supports_snapshots")
-    def test_a_copy_of_the_unknown_is_refused(
+    @requires("supports_snapshots")
+    def test_create_from_an_unknown_snapshot_fails(
         self, driver: VolumeDriver, made: Make, volume: Volume
     ) -> None:
         origin = made()
@@ -293,8 +295,8 @@ class CopiesContract(HandingContract):
         assert raised.value.snapshot_id == unknown.id
         assert [disk.volume_id for disk in driver.disks()] == [origin.id]
 
-    @asks("supports_snapshots")
-    def test_a_copy_in_a_full_pool_leaves_nothing(
+    @requires("supports_snapshots")
+    def test_create_from_in_a_full_pool_leaves_nothing(
         self,
         driver: VolumeDriver,
         exhausted: Full,
@@ -311,8 +313,8 @@ class CopiesContract(HandingContract):
         driver.create_from(volume, snapshot)
         assert not self.harmed(driver, volume, data)
 
-    @asks("supports_snapshots")
-    def test_foreign_disks_are_not_touched_by_copies(
+    @requires("supports_snapshots")
+    def test_copies_do_not_change_foreign_disks(
         self, foreign: State, driver: VolumeDriver, made: Make, volume: Volume
     ) -> None:
         before = foreign()

@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""What a run of the kit has tried, what it could not, and where it counts steps.
+"""What a run of the kit tried, what it could not try, and where it counts steps.
 
-Both are kept with the test's report, and ``summary`` prints them at the end.
+The results are properties of the test's report; ``summary`` prints them at the end.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, Generic
 
 import pytest
 
-from lunshare.drivers.conformance import lines
+from lunshare.drivers.conformance import line_steps
 from lunshare.drivers.conformance.interruption import (
     MOST_STEPS,
     Countdown,
@@ -22,37 +22,46 @@ from lunshare.drivers.conformance.interruption import (
     lives,
 )
 
+NOT_OFFERED = "conformance-not-offered"
 NOT_TRIED = "conformance-not-tried"
 COUNTED = "conformance-counted"
 
 
-class Tried:
-    """A base of the fixtures classes."""
+class KitFixtures:
+    """The base of the fixtures classes."""
 
-    #: What this driver says it can do; see lunshare.drivers.abilities.
+    #: The abilities of the driver; see lunshare.drivers.abilities.
     can: Any
 
     def __init_subclass__(cls) -> None:
-        """:raises TypeError: a yes or no that nobody asks for; it may be misspelt."""
+        """:raises TypeError: a bool that the kit does not read; it may be misspelt."""
         known = {name for base in cls.__mro__[1:] for name in vars(base)}
         for name, value in vars(cls).items():
             if isinstance(value, bool) and name not in known:
                 raise TypeError(
-                    f"{cls.__name__}.{name}: the kit asks for no such yes or no; what a"
-                    " driver can do stands in its ABILITIES (drivers/abilities.py)"
+                    f"{cls.__name__}.{name}: the kit does not read this attribute."
+                    " Set what the driver can do in its ABILITIES"
+                    " (drivers/abilities.py)"
                 )
 
     @pytest.fixture(autouse=True)
-    def _reported(self, request: pytest.FixtureRequest) -> None:
+    def _record(self, request: pytest.FixtureRequest) -> None:
         self._properties = request.node.user_properties
 
-    def not_tried(self, what: str, why: str) -> None:
-        """Say that a part of a behaviour could not be tried, and what would help."""
-        self._properties.append((NOT_TRIED, [type(self).__name__, what.upper(), why]))
+    def not_tried(self, what: str, remedy: str) -> None:
+        """Report that the kit could not try ``what``, a part of this behaviour.
+
+        ``remedy`` continues "To try it, ...".
+        """
+        self._properties.append((NOT_TRIED, [what, remedy]))
+
+    def not_offered(self, ability: str) -> None:
+        """Report that the driver does not have the ability of this behaviour."""
+        self._properties.append((NOT_OFFERED, [ability]))
 
     def counted(self, what: str, how_many: int) -> None:
-        """Say how often something was done to the driver."""
-        self._properties.append((COUNTED, [type(self).__name__, what, how_many]))
+        """Report how often something was done to the driver."""
+        self._properties.append((COUNTED, [what, how_many]))
 
 
 class Stepping(Generic[Driver]):
@@ -84,13 +93,13 @@ class Stepping(Generic[Driver]):
         undone()
         if not steps:
             self.by_lines = True
-            self.apart = lines.outside(self._build(), verb, undone)
+            self.apart = line_steps.outside(self._build(), verb, undone)
         return self
 
     def watched(self, passed: Passed) -> Driver:
         """A new instance that calls ``passed`` after each of its steps."""
         if self.by_lines:
-            here: Any = lines.Here(self._build(), passed)
+            here: Any = line_steps.Here(self._build(), passed)
             return here  # type: ignore[no-any-return]
         return self._watched(self._build(), passed)
 
@@ -100,7 +109,7 @@ class Stepping(Generic[Driver]):
         With ``idle`` the verb may have nothing to do. Otherwise one that makes no
         step has not been tried, and that is an error.
         """
-        most, kills = (lines.MOST_LINES if self.by_lines else MOST_STEPS), 0
+        most, kills = (line_steps.MOST_LINES if self.by_lines else MOST_STEPS), 0
         for life in lives(self._dying, self._build, most):
             yield life
             kills += life.killed
@@ -112,6 +121,6 @@ class Stepping(Generic[Driver]):
 
     def _dying(self, steps: int) -> Driver:
         if self.by_lines:
-            ends: Driver = lines.dying(self._build(), steps, self.apart)
+            ends: Driver = line_steps.dying(self._build(), steps, self.apart)
             return ends
         return self._watched(self._build(), Countdown(steps))

@@ -7,8 +7,8 @@ from __future__ import annotations
 import pytest
 
 from lunshare.drivers.base import VolumeDriver
-from lunshare.drivers.conformance.bytes import PAGE, Make, VolumeBytes
 from lunshare.drivers.conformance.fixtures import new_volume
+from lunshare.drivers.conformance.volume_bytes import PAGE, Make, VolumeBytes
 from lunshare.drivers.values import Disk
 
 _SECTOR = 512
@@ -22,7 +22,7 @@ class DataContract(VolumeBytes):
         """All bytes of a disk of the usual size."""
         return self.read(driver, disk, 0, self.size)
 
-    def test_a_volume_has_what_was_written_and_zeros(
+    def test_a_volume_has_the_written_bytes_and_zeros(
         self, driver: VolumeDriver, made: Make
     ) -> None:
         volume = made()
@@ -33,7 +33,7 @@ class DataContract(VolumeBytes):
             wanted[offset : offset + len(data)] = data
         assert self.whole(driver, driver.disk(volume.id)) == wanted
 
-    def test_a_write_of_odd_sectors_leaves_its_neighbours(
+    def test_a_write_changes_only_its_own_sectors(
         self, driver: VolumeDriver, made: Make
     ) -> None:
         volume = made()
@@ -46,7 +46,9 @@ class DataContract(VolumeBytes):
             assert self.read(driver, disk, 0, len(data)) == data
             assert self.read(driver, disk, start, end - start) == data[start:end]
 
-    def test_a_disk_ends_with_a_whole_sector(self, driver: VolumeDriver) -> None:
+    def test_the_last_sector_of_a_disk_can_be_written(
+        self, driver: VolumeDriver
+    ) -> None:
         volume = new_volume(self.size + 1)
         disk = driver.create(volume)
         try:
@@ -58,7 +60,7 @@ class DataContract(VolumeBytes):
         finally:
             driver.delete(volume.id)
 
-    def test_block_sizes_are_such_as_hosts_take(
+    def test_block_sizes_are_supported_by_hosts(
         self, driver: VolumeDriver, made: Make
     ) -> None:
         logical, physical = self.block_sizes(driver, driver.disk(made().id))
@@ -66,7 +68,7 @@ class DataContract(VolumeBytes):
         assert logical <= physical <= _LARGEST_BLOCK
         assert physical.bit_count() == 1
 
-    def test_a_discard_leaves_zeros_or_what_was_there_and_no_damage(
+    def test_a_discard_changes_only_the_discarded_range(
         self, driver: VolumeDriver, made: Make
     ) -> None:
         volume = made()

@@ -10,10 +10,10 @@ from contextlib import contextmanager
 
 import pytest
 
-from lunshare.drivers.conformance.ability_claims import asks, lacks
+from lunshare.drivers.conformance.ability_claims import enforced_by, requires
 from lunshare.drivers.conformance.access import RO, RW, AccessContract, Share
 from lunshare.drivers.conformance.fixtures import Session
-from lunshare.drivers.conformance.shared import PAGE, Shared, data, refuses
+from lunshare.drivers.conformance.shared_volume import PAGE, Shared, data, refuses
 from lunshare.drivers.errors import DeadlineExceeded
 from lunshare.drivers.fake_storage import Gate
 
@@ -21,7 +21,7 @@ from lunshare.drivers.fake_storage import Gate
 _AT_ONCE = 0.2
 
 
-class ClosingContract(AccessContract):
+class DetachContract(AccessContract):
     """A behaviour a test."""
 
     @contextmanager
@@ -32,7 +32,9 @@ class ClosingContract(AccessContract):
         assert self.can.fences, "nothing waits for it"
         slow = self.slow(one.disk)
         if slow is None:
-            self.not_tried("a write under way at a closing", "override `slow`")
+            self.not_tried(
+                "a write in progress while access is closed", "override `slow`"
+            )
             yield None
             return
         with ThreadPoolExecutor(1) as pool, slow as gate:
@@ -71,30 +73,30 @@ class ClosingContract(AccessContract):
             other = one.login("b")
         return other.read(0, PAGE)
 
-    @lacks("fences")
-    def test_a_write_under_way_lands_before_its_host_is_removed(
+    @enforced_by("fences")
+    def test_a_write_in_progress_lands_before_its_host_is_removed(
         self, one: Shared
     ) -> None:
         one.apply(a=RW, b=RW)
         self.lands_first(one, lambda: one.apply(b=RW))
 
-    @asks("enforces_read_only")
-    @lacks("fences")
-    def test_a_write_under_way_lands_before_its_host_is_read_only(
+    @requires("enforces_read_only")
+    @enforced_by("fences")
+    def test_a_write_in_progress_lands_before_its_host_is_read_only(
         self, one: Shared
     ) -> None:
         one.apply(a=RW, b=RO)
         self.lands_first(one, lambda: one.apply(a=RO, b=RO))
 
-    @lacks("fences")
-    def test_a_write_under_way_lands_before_the_export_is_gone(
+    @enforced_by("fences")
+    def test_a_write_in_progress_lands_before_the_export_is_removed(
         self, one: Shared
     ) -> None:
         one.apply(a=RW, b=RW)
         self.lands_first(one, lambda: one.target.remove(one.volume.id))
 
-    @lacks("fences")
-    def test_a_closing_that_hangs_is_told_and_finished_by_the_next(
+    @enforced_by("fences")
+    def test_a_close_that_hangs_fails_and_is_finished_by_a_retry(
         self, one: Shared, share: Share
     ) -> None:
         """It hangs for one volume, lets nothing new in, and is no success."""

@@ -7,18 +7,18 @@ from __future__ import annotations
 import pytest
 
 from lunshare.drivers.base import VolumeDriver
-from lunshare.drivers.conformance.ability_claims import asks
-from lunshare.drivers.conformance.bytes import Make
-from lunshare.drivers.conformance.failures import TroubledContract
+from lunshare.drivers.conformance.ability_claims import requires
+from lunshare.drivers.conformance.failures import FailureContract
 from lunshare.drivers.conformance.fixtures import MIB, new_volume
+from lunshare.drivers.conformance.volume_bytes import Make
 from lunshare.drivers.errors import UnknownDisk
 from lunshare.drivers.values import Volume
 
 
-class GrowingContract(TroubledContract):
+class ExtendContract(FailureContract):
     """A behaviour a test."""
 
-    def test_extend_keeps_bytes_and_adds_zeros(
+    def test_extend_preserves_bytes_and_adds_zeros(
         self, driver: VolumeDriver, made: Make
     ) -> None:
         volume = made()
@@ -30,7 +30,7 @@ class GrowingContract(TroubledContract):
         assert driver.disk(volume.id) == grown
         assert not self.damaged(driver, grown, data)
 
-    def test_extend_onto_freed_room_shows_nothing_of_it(
+    def test_extend_into_freed_space_shows_no_old_bytes(
         self, driver: VolumeDriver, made: Make
     ) -> None:
         volume, other = made(), made()
@@ -42,8 +42,8 @@ class GrowingContract(TroubledContract):
         added = self.read(driver, grown, old, 2 * self.size - old)
         assert added.count(0) == len(added)
 
-    @asks("extends_open")
-    def test_a_disk_that_somebody_has_open_grows(
+    @requires("extends_open")
+    def test_an_open_disk_can_be_extended(
         self, driver: VolumeDriver, made: Make
     ) -> None:
         volume = made()
@@ -54,18 +54,20 @@ class GrowingContract(TroubledContract):
             assert grown.size >= 2 * self.size
             assert not self.damaged(driver, grown, data)
 
-    def test_extend_again_changes_nothing(
+    def test_a_retried_extend_changes_nothing(
         self, driver: VolumeDriver, made: Make
     ) -> None:
         larger = Volume(made().id, 2 * self.size)
         assert driver.extend(larger) == driver.extend(larger)
 
-    def test_extend_never_shrinks(self, driver: VolumeDriver, made: Make) -> None:
+    def test_extend_to_a_smaller_size_changes_nothing(
+        self, driver: VolumeDriver, made: Make
+    ) -> None:
         volume = made()
         before = driver.disk(volume.id)
         assert driver.extend(Volume(volume.id, MIB)) == before
 
-    def test_extend_of_the_unknown_is_refused(self, driver: VolumeDriver) -> None:
+    def test_extend_of_an_unknown_volume_fails(self, driver: VolumeDriver) -> None:
         with pytest.raises(UnknownDisk):
             driver.extend(new_volume(self.size))
         assert driver.disks() == ()

@@ -19,12 +19,12 @@ from typing import Any
 import pytest
 
 from lunshare.drivers.base import VolumeDriver
-from lunshare.drivers.conformance.ability_claims import asks
-from lunshare.drivers.conformance.bytes import Make
+from lunshare.drivers.conformance.ability_claims import requires
 from lunshare.drivers.conformance.coverage import Stepping
 from lunshare.drivers.conformance.fixtures import new_volume
 from lunshare.drivers.conformance.interruption import Before, Killed, Late, Twin
-from lunshare.drivers.conformance.killed import KilledContract
+from lunshare.drivers.conformance.killed_volume import KilledVolumeContract
+from lunshare.drivers.conformance.volume_bytes import Make
 from lunshare.drivers.errors import DeadlineExceeded, DriverError, NoSpace, UnknownDisk
 from lunshare.drivers.values import Volume
 
@@ -37,7 +37,7 @@ Verb = Callable[[VolumeDriver], object]
 _AHEAD = 0.2
 
 
-class TroubledContract(KilledContract):
+class FailureContract(KilledVolumeContract):
     """A behaviour a test."""
 
     # the storage is full in the middle of it
@@ -66,10 +66,10 @@ class TroubledContract(KilledContract):
             if not acted:
                 break
         if not refused and needed:
-            why = "the storage refused nothing: let `exhausted` take its last real room"
-            self.not_tried(f"ENOSPC in the middle of {name}", why)
+            remedy = "let `exhausted` take the last free space of the storage itself"
+            self.not_tried(f"ENOSPC in the middle of {name}", remedy)
 
-    def test_create_in_a_pool_that_fills_meanwhile(
+    def test_create_leaves_nothing_if_the_pool_fills_up(
         self, driver: VolumeDriver, stepping: Steps, exhausted: Full, volume: Volume
     ) -> None:
         before = driver.capacity()
@@ -85,8 +85,8 @@ class TroubledContract(KilledContract):
             self.settle(driver)
             assert self.same_room(driver.capacity(), before)
 
-    @asks("supports_snapshots")
-    def test_a_copy_in_a_pool_that_fills_meanwhile(
+    @requires("supports_snapshots")
+    def test_create_from_leaves_nothing_if_the_pool_fills_up(
         self, driver: VolumeDriver, stepping: Steps, exhausted: Full, volume: Volume
     ) -> None:
         with self.kept(driver) as (origin, data, snapshot):
@@ -103,7 +103,7 @@ class TroubledContract(KilledContract):
                 driver.delete(volume.id)
                 self.settle(driver)
 
-    def test_a_disk_that_is_filled_in_a_filling_pool_has_all_bytes_or_says_no(
+    def test_fill_copies_all_bytes_or_fails_if_the_pool_fills_up(
         self, driver: VolumeDriver, stepping: Steps, exhausted: Full, made: Make
     ) -> None:
         source = made()
@@ -133,8 +133,8 @@ class TroubledContract(KilledContract):
         A verb that reports success in spite of it has to have its effect.
         """
         if stepping.by_lines:
-            why = "the driver asks nothing of root that could be late"
-            return self.not_tried("a deadline that passes", why)
+            remedy = "override `watched`: the driver runs nothing as root"
+            return self.not_tried("a missed deadline", remedy)
         for step in itertools.count(1):
             late = Late(step)
             driver = stepping.watched(late)
@@ -147,7 +147,7 @@ class TroubledContract(KilledContract):
             if not acted:
                 return None
 
-    def test_a_create_that_was_too_slow_is_told_and_repeated(
+    def test_a_create_that_misses_its_deadline_can_be_retried(
         self, driver: VolumeDriver, stepping: Steps, volume: Volume
     ) -> None:
         for again in self.after_a_deadline(
@@ -158,7 +158,7 @@ class TroubledContract(KilledContract):
             assert not self.damaged(again, disk, b"")
             driver.delete(volume.id)
 
-    def test_a_delete_that_was_too_slow_is_told_and_repeated(
+    def test_a_delete_that_misses_its_deadline_can_be_retried(
         self, driver: VolumeDriver, build: Build, stepping: Steps
     ) -> None:
         volumes = [self.ours(driver)[0]]
@@ -169,8 +169,8 @@ class TroubledContract(KilledContract):
             volumes.append(self.ours(driver)[0])
         driver.delete(volumes[-1].id)
 
-    @asks("supports_snapshots")
-    def test_a_way_back_that_was_too_slow_is_told_and_repeated(
+    @requires("supports_snapshots")
+    def test_a_revert_that_misses_its_deadline_can_be_retried(
         self, driver: VolumeDriver, stepping: Steps
     ) -> None:
         with self.kept(driver) as (volume, data, snapshot):
@@ -216,7 +216,7 @@ class TroubledContract(KilledContract):
             if alone:
                 return
 
-    def test_a_create_that_is_repeated_while_its_twin_runs(
+    def test_a_create_can_be_retried_while_the_first_call_runs(
         self, driver: VolumeDriver, build: Build, stepping: Steps
     ) -> None:
         volumes = [new_volume(self.size)]
@@ -235,8 +235,8 @@ class TroubledContract(KilledContract):
             assert self.same_room(build().capacity(), before)
             volumes.append(new_volume(self.size))
 
-    @asks("supports_snapshots")
-    def test_a_copy_that_is_repeated_while_its_twin_runs(
+    @requires("supports_snapshots")
+    def test_a_create_from_can_be_retried_while_the_first_call_runs(
         self, driver: VolumeDriver, build: Build, stepping: Steps
     ) -> None:
         with self.kept(driver) as (origin, data, snapshot):
@@ -253,7 +253,7 @@ class TroubledContract(KilledContract):
                 self.settle(driver)
                 volumes.append(new_volume(self.size))
 
-    def test_a_disk_whose_filling_is_repeated_while_its_twin_runs(
+    def test_a_fill_can_be_retried_while_the_first_call_runs(
         self, driver: VolumeDriver, build: Build, stepping: Steps, made: Make
     ) -> None:
         source, targets = made(), [made()]
@@ -272,8 +272,8 @@ class TroubledContract(KilledContract):
             self.settle(driver)
             targets.append(made())
 
-    @asks("supports_snapshots")
-    def test_a_way_back_that_is_repeated_while_its_twin_runs(
+    @requires("supports_snapshots")
+    def test_a_revert_can_be_retried_while_the_first_call_runs(
         self, driver: VolumeDriver, build: Build, stepping: Steps
     ) -> None:
         with self.kept(driver) as (volume, _, snapshot):
@@ -295,7 +295,7 @@ class TroubledContract(KilledContract):
 
     # a power cut
 
-    def test_what_a_copy_returned_is_on_the_medium(
+    def test_created_and_filled_disks_survive_a_power_cut(
         self, driver: VolumeDriver, build: Build, made: Make, volume: Volume
     ) -> None:
         source, target = made(), made()
@@ -306,8 +306,8 @@ class TroubledContract(KilledContract):
             driver.fill(target, disk)
             self.survives(driver, build, "fill", [source, target], data)
 
-    @asks("supports_snapshots")
-    def test_what_copies_returned_is_on_the_medium(
+    @requires("supports_snapshots")
+    def test_copied_and_reverted_disks_survive_a_power_cut(
         self, driver: VolumeDriver, build: Build, volume: Volume
     ) -> None:
         with self.kept(driver) as (origin, data, snapshot):

@@ -9,18 +9,16 @@ from dataclasses import replace
 import pytest
 
 from lunshare.drivers.base import VolumeDriver
-from lunshare.drivers.conformance.bytes import Make
 from lunshare.drivers.conformance.data import DataContract
+from lunshare.drivers.conformance.volume_bytes import Make
 from lunshare.drivers.errors import UnknownDisk, Unsupported
 from lunshare.drivers.values import Disk, DiskKind, Volume
 
 
-class FillingContract(DataContract):
+class FillContract(DataContract):
     """What a move between two backends asks of the one it goes to."""
 
-    def test_a_disk_gets_all_bytes_of_another(
-        self, driver: VolumeDriver, made: Make
-    ) -> None:
+    def test_fill_copies_all_bytes(self, driver: VolumeDriver, made: Make) -> None:
         source, target = made(), made()
         data, other = self.pattern(source), self.pattern(target)
         disk = driver.disk(source.id)
@@ -34,7 +32,7 @@ class FillingContract(DataContract):
         return self.is_whole(driver, source, data)
 
     @pytest.mark.parametrize("kind", list(DiskKind))
-    def test_a_disk_that_cannot_be_read_here_fills_none(
+    def test_fill_refuses_a_source_that_cannot_be_read(
         self, driver: VolumeDriver, made: Make, kind: DiskKind
     ) -> None:
         target, away = made(), made()
@@ -44,7 +42,7 @@ class FillingContract(DataContract):
             path = f"/dev/nowhere/volume-{away.id}"
         self.is_refused(driver, target, replace(disk, kind=kind, path=path))
 
-    def test_a_disk_of_another_kind_than_its_own_fills_none(
+    def test_fill_refuses_a_source_with_a_wrong_kind(
         self, driver: VolumeDriver, made: Make
     ) -> None:
         """A file that says it is a block device, or a block device that says file."""
@@ -54,7 +52,7 @@ class FillingContract(DataContract):
         (other,) = set(DiskKind) - {disk.kind}
         self.is_refused(driver, target, replace(disk, kind=other))
 
-    def test_a_disk_that_is_not_there_is_not_filled(
+    def test_fill_of_an_unknown_volume_fails(
         self, driver: VolumeDriver, made: Make, volume: Volume
     ) -> None:
         disk = driver.disk(made().id)

@@ -22,8 +22,8 @@ import pytest
 
 from lunshare.drivers import export_paths
 from lunshare.drivers.base import TargetDriver, VolumeDriver
-from lunshare.drivers.conformance import interruption, raw
-from lunshare.drivers.conformance.coverage import Tried
+from lunshare.drivers.conformance import block_io, interruption
+from lunshare.drivers.conformance.coverage import KitFixtures
 from lunshare.drivers.conformance.interruption import Passed
 from lunshare.drivers.fake_storage import Gate
 from lunshare.drivers.values import Disk, DiskKind, Snapshot, Volume
@@ -78,7 +78,7 @@ class Host(Protocol):
         """
 
 
-class VolumeFixtures(Tried):
+class VolumeFixtures(KitFixtures):
     """Bind ``VolumeContract`` with a subclass of this."""
 
     #: A size that is cheap to make, in bytes.
@@ -180,12 +180,12 @@ class VolumeFixtures(Tried):
     ) -> None:
         """Discard bytes of a disk; OSError "not supported" where that cannot be."""
         with open_disk(disk, os.O_RDWR) as file:
-            raw.discard(file, offset, length)
+            block_io.discard(file, offset, length)
 
     def block_sizes(self, driver: VolumeDriver, disk: Disk) -> tuple[int, int]:
         """The smallest unit of I/O, and the one that is written at once, in bytes."""
         with open_disk(disk, os.O_RDONLY) as file:
-            return raw.block_sizes(file)
+            return block_io.block_sizes(file)
 
     def held_open(
         self, driver: VolumeDriver, disk: Disk
@@ -255,7 +255,7 @@ def open_disk(disk: Disk, flags: int) -> Iterator[int]:
         os.close(file)
 
 
-class TargetFixtures(Tried):
+class TargetFixtures(KitFixtures):
     """Bind ``TargetContract`` with a subclass of this."""
 
     #: Size of the volumes that are exported, in bytes.

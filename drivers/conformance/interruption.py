@@ -3,7 +3,7 @@
 """A driver's steps, and a driver that is killed between two, as kill -9 kills a daemon.
 
 A step is what the driver asks of root. A driver that asks nothing of root works in
-this process: its steps are the lines of its own code (``conformance/lines``).
+this process: its steps are the lines of its own code (``conformance/line_steps``).
 """
 
 from __future__ import annotations

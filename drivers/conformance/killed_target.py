@@ -9,19 +9,19 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from lunshare.drivers.base import TargetDriver
-from lunshare.drivers.conformance.ability_claims import asks, lacks
+from lunshare.drivers.conformance.ability_claims import enforced_by, requires
 from lunshare.drivers.conformance.access import RO, RW, Share
 from lunshare.drivers.conformance.coverage import Stepping
-from lunshare.drivers.conformance.detach import ClosingContract
+from lunshare.drivers.conformance.detach import DetachContract
 from lunshare.drivers.conformance.fixtures import TargetFixtures
 from lunshare.drivers.conformance.interruption import Life
-from lunshare.drivers.conformance.shared import can_write, refuses
+from lunshare.drivers.conformance.shared_volume import can_write, refuses
 
 Build = Callable[[], TargetDriver]
 Lives = Callable[[], Iterator[Life[TargetDriver]]]
 
 
-class KilledAccessContract(ClosingContract):
+class KilledTargetContract(DetachContract):
     """Each life is killed one step later than the one before it."""
 
     @pytest.fixture
@@ -34,8 +34,8 @@ class KilledAccessContract(ClosingContract):
         stepping.probe(lambda target: target.apply(export), lambda: False)
         return stepping.lives
 
-    @asks("enforces_read_only")
-    def test_a_killed_apply_has_opened_nothing_before_it_closed(
+    @requires("enforces_read_only")
+    def test_a_killed_apply_closes_access_before_it_opens_access(
         self, each: Lives, share: Share
     ) -> None:
         for life in each():
@@ -47,8 +47,8 @@ class KilledAccessContract(ClosingContract):
                 assert "a" not in live
                 assert live["b"] is live["c"] is RO
 
-    @asks("enforces_read_only")
-    def test_a_killed_apply_gives_no_more_than_is_wanted(
+    @requires("enforces_read_only")
+    def test_a_killed_apply_gives_no_more_access_than_wanted(
         self, each: Lives, share: Share
     ) -> None:
         share().apply(a=RO)
@@ -58,8 +58,8 @@ class KilledAccessContract(ClosingContract):
             assert shared.live().get("a") in (None, RO)
             assert refuses(shared, "c")
 
-    @asks("enforces_read_only")
-    def test_a_killed_apply_is_finished_by_the_next(
+    @requires("enforces_read_only")
+    def test_a_killed_apply_is_finished_by_a_retry(
         self, each: Lives, share: Share
     ) -> None:
         for life in each():
@@ -71,8 +71,8 @@ class KilledAccessContract(ClosingContract):
             assert unchanged.alive
             assert can_write(shared.login("d"), "d")
 
-    @lacks("fences")
-    def test_a_killed_remove_is_finished_by_the_next(
+    @enforced_by("fences")
+    def test_a_killed_remove_is_finished_by_a_retry(
         self, each: Lives, share: Share
     ) -> None:
         for life in each():

@@ -11,9 +11,9 @@ from collections.abc import Callable
 import pytest
 
 from lunshare.drivers.base import VolumeDriver
-from lunshare.drivers.conformance.ability_claims import asks
-from lunshare.drivers.conformance.bytes import Make, image
-from lunshare.drivers.conformance.fill import FillingContract
+from lunshare.drivers.conformance.ability_claims import requires
+from lunshare.drivers.conformance.fill import FillContract
+from lunshare.drivers.conformance.volume_bytes import Make, image
 from lunshare.drivers.errors import (
     DiskBusy,
     InvalidValue,
@@ -27,7 +27,7 @@ Stranger = Callable[[bytes], str]
 State = Callable[[], object]
 
 
-class HandingContract(FillingContract):
+class ManageContract(FillContract):
     """How disks come and go by other ways than create."""
 
     def given_away(self, driver: VolumeDriver, volume: Volume) -> str:
@@ -39,8 +39,8 @@ class HandingContract(FillingContract):
 
     # taking over
 
-    @asks("manages")
-    def test_a_strangers_disk_becomes_a_volume_with_its_bytes(
+    @requires("manages")
+    def test_manage_preserves_the_bytes_of_a_disk(
         self, driver: VolumeDriver, stranger: Stranger, volume: Volume
     ) -> None:
         data = self.pattern(volume)
@@ -57,8 +57,8 @@ class HandingContract(FillingContract):
         self.fill(driver, disk, other)
         assert not self.damaged(driver, disk, other)
 
-    @asks("manages")
-    def test_a_disk_that_is_listed_has_its_size(
+    @requires("manages")
+    def test_manageable_lists_a_disk_with_its_size(
         self, driver: VolumeDriver, stranger: Stranger, volume: Volume
     ) -> None:
         reference = stranger(b"")
@@ -66,14 +66,14 @@ class HandingContract(FillingContract):
         assert not found.reason_not_safe
         assert driver.manage(volume, reference).size == found.size >= self.size
 
-    @asks("manages")
-    def test_a_disk_that_somebody_has_open_is_not_taken_over(
+    @requires("manages")
+    def test_manage_refuses_an_open_disk(
         self, driver: VolumeDriver, stranger: Stranger, volume: Volume
     ) -> None:
         reference = stranger(b"")
         held = self.held_reference(driver, reference)
         if held is None and self.can.manages:
-            self.not_tried("taking over an open disk", "override `held_reference`")
+            self.not_tried("manage of an open disk", "override `held_reference`")
         elif held is not None:
             before = {(each.reference, each.size) for each in driver.manageable()}
             with held, pytest.raises(DiskBusy):
@@ -83,8 +83,8 @@ class HandingContract(FillingContract):
             assert after == before
         driver.manage(volume, reference)
 
-    @asks("manages")
-    def test_what_is_not_there_cannot_be_taken_over(
+    @requires("manages")
+    def test_manage_of_an_unknown_reference_fails(
         self, driver: VolumeDriver, volume: Volume
     ) -> None:
         with pytest.raises(UnknownReference) as raised:
@@ -92,8 +92,8 @@ class HandingContract(FillingContract):
         assert raised.value.reference == "no-such-disk"
         assert driver.disks() == ()
 
-    @asks("manages")
-    def test_a_volume_of_ours_cannot_be_taken_over(
+    @requires("manages")
+    def test_manage_refuses_a_disk_that_is_already_managed(
         self, driver: VolumeDriver, made: Make, volume: Volume
     ) -> None:
         other = made()
@@ -102,9 +102,9 @@ class HandingContract(FillingContract):
         assert [disk.volume_id for disk in driver.disks()] == [other.id]
         assert other.name not in {found.reference for found in driver.manageable()}
 
-    @asks("manages")
+    @requires("manages")
     @pytest.mark.parametrize("reference", ["", "../x", "-rf", "a/b", "a b", "x" * 300])
-    def test_a_reference_of_no_known_form_is_refused(
+    def test_manage_refuses_an_invalid_reference(
         self, driver: VolumeDriver, volume: Volume, reference: str
     ) -> None:
         with pytest.raises(UnknownReference):
@@ -113,8 +113,8 @@ class HandingContract(FillingContract):
 
     # giving away
 
-    @asks("manages")
-    def test_a_volume_given_away_can_be_taken_back(
+    @requires("manages")
+    def test_an_unmanaged_volume_can_be_managed_again(
         self, driver: VolumeDriver, volume: Volume
     ) -> None:
         data = self.pattern(volume)
@@ -127,8 +127,8 @@ class HandingContract(FillingContract):
         disk = driver.manage(volume, self.given_away(driver, volume))
         assert not self.damaged(driver, disk, data)
 
-    @asks("manages")
-    def test_a_volume_that_is_open_is_not_given_away(
+    @requires("manages")
+    def test_unmanage_refuses_an_open_disk(
         self, driver: VolumeDriver, volume: Volume
     ) -> None:
         disk = driver.create(volume)
@@ -136,12 +136,12 @@ class HandingContract(FillingContract):
             driver.unmanage(volume.id)
         assert driver.disks() == (disk,)
 
-    @asks("manages")
-    def test_giving_the_unknown_away_is_success(self, driver: VolumeDriver) -> None:
+    @requires("manages")
+    def test_unmanage_of_an_unknown_volume_succeeds(self, driver: VolumeDriver) -> None:
         driver.unmanage(str(uuid.uuid4()))
 
-    @asks("manages")
-    def test_giving_away_a_name_that_is_no_uuid_is_refused(
+    @requires("manages")
+    def test_unmanage_refuses_an_id_that_is_not_a_uuid(
         self, driver: VolumeDriver, stranger: Stranger, volume: Volume
     ) -> None:
         reference = stranger(b"")
@@ -152,8 +152,8 @@ class HandingContract(FillingContract):
 
     # what deletion leaves
 
-    @asks("manages")
-    def test_a_strangers_disk_is_not_wiped(
+    @requires("manages")
+    def test_wipe_by_name_does_not_change_a_foreign_disk(
         self, driver: VolumeDriver, stranger: Stranger, volume: Volume
     ) -> None:
         reference = stranger(b"")
@@ -190,7 +190,7 @@ class HandingContract(FillingContract):
         assert driver.capacity().provisioned == before.provisioned
         assert not self.damaged(driver, driver.disk(kept.id), data)
 
-    def test_a_volume_can_be_made_again_while_the_old_one_is_wiped(
+    def test_a_volume_can_be_created_again_while_its_old_disk_is_wiped(
         self, driver: VolumeDriver, volume: Volume
     ) -> None:
         for _ in range(2):
@@ -202,10 +202,10 @@ class HandingContract(FillingContract):
         assert len(driver.wipes()) == 2 * int(self.can.wipes_deleted)
         assert driver.disks() == ()
 
-    def test_wiping_the_unknown_is_success(self, driver: VolumeDriver) -> None:
+    def test_wipe_of_an_unknown_name_succeeds(self, driver: VolumeDriver) -> None:
         assert driver.wipe(f"deleted-{uuid.uuid4()}", self.size) is None
 
-    def test_a_wipe_touches_nothing_of_others(
+    def test_wipe_of_a_deleted_disk_does_not_change_foreign_disks(
         self, foreign: State, driver: VolumeDriver, made: Make, volume: Volume
     ) -> None:
         before = foreign()

@@ -9,18 +9,18 @@ import uuid
 import pytest
 
 from lunshare.drivers.base import VolumeDriver
-from lunshare.drivers.conformance.ability_claims import asks
-from lunshare.drivers.conformance.bytes import Make
-from lunshare.drivers.conformance.copies import CopiesContract, Keep
+from lunshare.drivers.conformance.ability_claims import requires
+from lunshare.drivers.conformance.copies import CopyContract, Keep
+from lunshare.drivers.conformance.volume_bytes import Make
 from lunshare.drivers.errors import DiskBusy, LostSnapshot, UnknownSnapshot
 from lunshare.drivers.values import Snapshot, Volume
 
 
-class RevertingContract(CopiesContract):
+class RevertContract(CopyContract):
     """A behaviour a test."""
 
-    @asks("supports_snapshots")
-    def test_revert_gives_the_bytes_back_and_keeps_the_snapshot(
+    @requires("supports_snapshots")
+    def test_revert_restores_the_bytes_and_preserves_the_snapshot(
         self, driver: VolumeDriver, made: Make, keep: Keep
     ) -> None:
         origin, data = self.filled(driver, made)
@@ -31,8 +31,8 @@ class RevertingContract(CopiesContract):
             assert not self.harmed(driver, origin, data)
             assert driver.snapshots() == (snapshot.id,)
 
-    @asks("supports_snapshots", "extends_under_snapshots")
-    def test_revert_gives_the_size_back(
+    @requires("supports_snapshots", "extends_under_snapshots")
+    def test_revert_restores_the_size(
         self, driver: VolumeDriver, made: Make, keep: Keep
     ) -> None:
         origin, data = self.filled(driver, made)
@@ -41,8 +41,8 @@ class RevertingContract(CopiesContract):
         assert driver.revert(snapshot) == before
         assert not self.harmed(driver, origin, data)
 
-    @asks("supports_snapshots")
-    def test_revert_keeps_other_snapshots(
+    @requires("supports_snapshots")
+    def test_revert_preserves_other_snapshots(
         self, driver: VolumeDriver, made: Make, keep: Keep
     ) -> None:
         origin, data = self.filled(driver, made)
@@ -54,8 +54,8 @@ class RevertingContract(CopiesContract):
         driver.revert(second)
         assert not self.harmed(driver, origin, other)
 
-    @asks("supports_snapshots")
-    def test_revert_of_an_open_disk_changes_nothing(
+    @requires("supports_snapshots")
+    def test_revert_refuses_an_open_disk(
         self, driver: VolumeDriver, made: Make, keep: Keep
     ) -> None:
         origin, _ = self.filled(driver, made)
@@ -67,8 +67,8 @@ class RevertingContract(CopiesContract):
             driver.revert(snapshot)
         assert not self.harmed(driver, origin, other)
 
-    @asks("supports_snapshots")
-    def test_revert_to_the_unknown_changes_nothing(
+    @requires("supports_snapshots")
+    def test_revert_to_an_unknown_snapshot_fails(
         self, driver: VolumeDriver, made: Make
     ) -> None:
         origin, data = self.filled(driver, made)
@@ -76,8 +76,8 @@ class RevertingContract(CopiesContract):
             driver.revert(Snapshot(str(uuid.uuid4()), origin.id, self.size))
         assert not self.harmed(driver, origin, data)
 
-    @asks("supports_snapshots")
-    def test_a_snapshot_that_has_lost_its_bytes_is_no_source(
+    @requires("supports_snapshots")
+    def test_a_lost_snapshot_is_not_copied_or_reverted(
         self, driver: VolumeDriver, made: Make, keep: Keep, volume: Volume
     ) -> None:
         origin, data = self.filled(driver, made)

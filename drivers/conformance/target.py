@@ -14,11 +14,11 @@ from collections.abc import Callable, Mapping
 import pytest
 
 from lunshare.drivers.base import TargetDriver, VolumeDriver
-from lunshare.drivers.conformance.ability_claims import asks, lacks
+from lunshare.drivers.conformance.ability_claims import enforced_by, requires
 from lunshare.drivers.conformance.access import RO, RW, Share
 from lunshare.drivers.conformance.fixtures import new_volume
-from lunshare.drivers.conformance.killed_target import KilledAccessContract
-from lunshare.drivers.conformance.shared import (
+from lunshare.drivers.conformance.killed_target import KilledTargetContract
+from lunshare.drivers.conformance.shared_volume import (
     PAGE,
     Reach,
     Shared,
@@ -44,14 +44,14 @@ WORDS: Mapping[str, tuple[str, ...]] = {
 }
 
 
-class TargetContract(KilledAccessContract):
+class TargetContract(KilledTargetContract):
     """A behaviour a test; bind them with a subclass named ``Test...``."""
 
     # remove
 
-    @asks("enforces_read_only")
-    @lacks("fences")
-    def test_remove_ends_every_access(self, one: Shared) -> None:
+    @requires("enforces_read_only")
+    @enforced_by("fences")
+    def test_remove_ends_all_access(self, one: Shared) -> None:
         one.apply(a=RW, b=RO)
         a, b = one.login("a"), one.login("b")
         assert one.target.remove(one.volume.id)
@@ -60,22 +60,22 @@ class TargetContract(KilledAccessContract):
         assert refuses(one, "a")
         assert one.live() == {}
 
-    def test_remove_again_is_success(self, one: Shared) -> None:
+    def test_a_retried_remove_succeeds(self, one: Shared) -> None:
         one.apply(a=RW)
         one.target.remove(one.volume.id)
         assert one.target.remove(one.volume.id) == ()
 
-    def test_remove_of_the_unknown_is_success(self, target: TargetDriver) -> None:
+    def test_remove_of_an_unknown_volume_succeeds(self, target: TargetDriver) -> None:
         assert target.remove(new_volume(self.size).id) == ()
 
-    def test_remove_of_a_name_that_is_no_uuid_is_refused(
+    def test_remove_refuses_an_id_that_is_not_a_uuid(
         self, target: TargetDriver
     ) -> None:
         with pytest.raises(InvalidValue):
             target.remove("../other")
 
-    @lacks("observes")
-    def test_remove_leaves_other_volumes(self, share: Share) -> None:
+    @enforced_by("observes")
+    def test_remove_leaves_other_volumes_exported(self, share: Share) -> None:
         gone, kept = share(), share()
         for shared in (gone, kept):
             shared.apply(a=RW)
@@ -84,7 +84,7 @@ class TargetContract(KilledAccessContract):
         assert session.alive
         assert kept.live() == {"a": RW}
 
-    def test_the_disk_is_free_after_remove(
+    def test_a_disk_can_be_deleted_after_remove(
         self, volumes: VolumeDriver, one: Shared
     ) -> None:
         one.apply(a=RW)
@@ -96,9 +96,9 @@ class TargetContract(KilledAccessContract):
 
     # observe
 
-    @asks("enforces_read_only")
-    @lacks("observes")
-    def test_observe_says_what_was_applied(self, share: Share) -> None:
+    @requires("enforces_read_only")
+    @enforced_by("observes")
+    def test_observe_returns_what_was_applied(self, share: Share) -> None:
         first, second = share(), share()
         first.apply(a=RW, b=RO)
         second.apply(c=RO)
@@ -111,20 +111,20 @@ class TargetContract(KilledAccessContract):
         assert grants(found[second.volume.id]) == {(name("c"), RO, "attachment-c")}
         assert all(export.enabled for export in found.values())
 
-    def test_observe_sees_nothing_at_first(self, target: TargetDriver) -> None:
+    def test_observe_returns_nothing_at_first(self, target: TargetDriver) -> None:
         assert target.observe() == ()
 
-    @asks("enforces_read_only")
-    @lacks("observes")
-    def test_observe_counts_hosts_that_are_logged_in(self, one: Shared) -> None:
+    @requires("enforces_read_only")
+    @enforced_by("observes")
+    def test_observe_counts_sessions(self, one: Shared) -> None:
         one.apply(a=RW, b=RO)
         one.login("a")
         (export,) = one.target.observe()
         counted = {found.initiator[-1]: found.sessions for found in export.connectors}
         assert counted == {"a": 1, "b": 0}
 
-    @lacks("observes")
-    def test_an_access_follows_its_attachment(self, one: Shared) -> None:
+    @enforced_by("observes")
+    def test_an_access_gets_the_id_of_a_new_attachment(self, one: Shared) -> None:
         one.apply(a=RW)
         session = one.login("a")
         one.target.apply(one.export_to([Connector(name("a"), RW, "attachment-z")]))
@@ -134,8 +134,8 @@ class TargetContract(KilledAccessContract):
 
     # credentials
 
-    @lacks("checks_credentials")
-    def test_each_host_has_credentials_of_its_own(self, one: Shared) -> None:
+    @enforced_by("checks_credentials")
+    def test_each_host_has_its_own_credentials(self, one: Shared) -> None:
         keys = {
             letter: Auth(f"user-{letter}", f"secret-of-{letter}") for letter in "ab"
         }
@@ -148,9 +148,9 @@ class TargetContract(KilledAccessContract):
         assert refuses(one, "a", keys["b"])
         assert refuses(one, "a", Auth("user-a", "another-secret"))
 
-    @asks("enforces_read_only")
-    @lacks("checks_credentials")
-    def test_a_host_without_credentials_shares_with_one_that_has_them(
+    @requires("enforces_read_only")
+    @enforced_by("checks_credentials")
+    def test_hosts_with_and_without_credentials_can_share_a_volume(
         self, one: Shared
     ) -> None:
         key = Auth("user-a", "secret-of-a1")
@@ -160,8 +160,8 @@ class TargetContract(KilledAccessContract):
         assert one.login("b").alive
         assert one.login("a", key).alive
 
-    @lacks("checks_credentials")
-    def test_new_credentials_wait_for_the_next_login(self, one: Shared) -> None:
+    @enforced_by("checks_credentials")
+    def test_new_credentials_apply_at_the_next_login(self, one: Shared) -> None:
         old, new = Auth("user-a", "secret-of-a1"), Auth("user-a", "secret-of-a2")
         one.target.apply(one.export_to([one.connector("a", RW, old)]))
         session = one.login("a", old)
@@ -172,7 +172,7 @@ class TargetContract(KilledAccessContract):
 
     # what a host is told
 
-    def test_connection_speaks_os_bricks_words(self, one: Shared) -> None:
+    def test_connection_info_has_the_keys_of_os_brick(self, one: Shared) -> None:
         one.apply(a=RW)
         info = one.target.connection_info(one.volume, one.connector("a", RW))
         kind, *keys = self.words or WORDS[one.target.PROTOCOL]
@@ -180,8 +180,8 @@ class TargetContract(KilledAccessContract):
         assert not [key for key in keys if info.get(key) in (None, "")]
         assert not any(key.startswith("auth_") for key in info)
 
-    @lacks("checks_credentials")
-    def test_connection_has_the_credentials_of_the_host(self, one: Shared) -> None:
+    @enforced_by("checks_credentials")
+    def test_connection_info_has_the_credentials_of_the_host(self, one: Shared) -> None:
         key = Auth("user-a", "secret-of-a1")
         one.apply(a=RW)
         info = one.target.connection_info(one.volume, one.connector("a", RW, key))
@@ -191,7 +191,7 @@ class TargetContract(KilledAccessContract):
             key.password,
         )
 
-    def test_identity_is_the_same_after_remove_and_apply(
+    def test_identity_does_not_change_after_remove_and_apply(
         self, build: Build, one: Shared
     ) -> None:
         asked = (one.volume, one.connector("a", RW))
@@ -203,15 +203,15 @@ class TargetContract(KilledAccessContract):
         again.apply(one.export(a=RW))
         assert (again.connection_info(*asked), one.login("a").serial) == before
 
-    def test_volumes_have_identities_of_their_own(self, share: Share) -> None:
+    def test_each_volume_has_its_own_identity(self, share: Share) -> None:
         pair = share(), share()
         for shared in pair:
             shared.apply(a=RW)
         assert len({shared.login("a").serial for shared in pair}) == 2
 
-    @asks("enforces_read_only")
-    @lacks("shows_growth")
-    def test_every_host_sees_a_disk_grow_and_keeps_its_session(
+    @requires("enforces_read_only")
+    @enforced_by("shows_growth")
+    def test_hosts_see_an_extended_disk_and_their_sessions_stay_alive(
         self, volumes: VolumeDriver, one: Shared
     ) -> None:
         one.apply(a=RW, b=RO, c=RW)
@@ -222,8 +222,8 @@ class TargetContract(KilledAccessContract):
         assert {session.size for session in sessions} == {one.disk.size}
         assert all(session.alive for session in sessions)
 
-    @asks("enforces_read_only")
-    def test_what_a_disk_grew_by_is_shared(
+    @requires("enforces_read_only")
+    def test_hosts_share_the_extended_part_of_a_disk(
         self, volumes: VolumeDriver, one: Shared
     ) -> None:
         one.apply(a=RW, b=RO)
@@ -239,7 +239,7 @@ class TargetContract(KilledAccessContract):
 
     # trouble
 
-    def test_a_missing_disk_opens_nothing(
+    def test_apply_with_a_missing_disk_opens_nothing(
         self, target: TargetDriver, host: Reach
     ) -> None:
         volume = new_volume(self.size)
@@ -253,16 +253,16 @@ class TargetContract(KilledAccessContract):
         finally:
             shared.close()
 
-    @lacks("fences")
-    def test_closing_works_when_the_disk_is_not_given(self, one: Shared) -> None:
+    @enforced_by("fences")
+    def test_access_can_be_closed_without_a_disk(self, one: Shared) -> None:
         one.apply(a=RW)
         session = one.login("a")
         one.target.apply(Export(one.volume.id))
         assert not session.alive
 
-    @asks("enforces_read_only")
-    @lacks("observes")
-    def test_a_restart_changes_nothing(self, build: Build, one: Shared) -> None:
+    @requires("enforces_read_only")
+    @enforced_by("observes")
+    def test_a_restart_changes_no_export(self, build: Build, one: Shared) -> None:
         one.apply(a=RW, b=RO)
         a, b = one.login("a"), one.login("b")
         again = build()
@@ -274,9 +274,9 @@ class TargetContract(KilledAccessContract):
         assert a.alive
         assert b.alive
 
-    @asks("enforces_read_only")
-    @lacks("observes")
-    def test_foreign_exports_are_neither_listed_nor_touched(
+    @requires("enforces_read_only")
+    @enforced_by("observes")
+    def test_foreign_exports_are_not_listed_or_changed(
         self, foreign: State, one: Shared
     ) -> None:
         before = foreign()

@@ -11,9 +11,9 @@ from contextlib import AbstractContextManager
 import pytest
 
 from lunshare.drivers.base import VolumeDriver
-from lunshare.drivers.conformance.bytes import Make
 from lunshare.drivers.conformance.fixtures import MIB, new_volume
-from lunshare.drivers.conformance.neighbours import BesideContract
+from lunshare.drivers.conformance.shared_pool import SharedPoolContract
+from lunshare.drivers.conformance.volume_bytes import Make
 from lunshare.drivers.errors import (
     DiskBusy,
     InvalidValue,
@@ -28,23 +28,23 @@ Full = Callable[[], AbstractContextManager[None]]
 State = Callable[[], object]
 
 
-class VolumeContract(BesideContract):
+class VolumeContract(SharedPoolContract):
     """A behaviour a test; bind them with a subclass named ``Test...``."""
 
     # check
 
-    def test_check_may_be_repeated(self, driver: VolumeDriver, made: Make) -> None:
+    def test_check_can_be_repeated(self, driver: VolumeDriver, made: Make) -> None:
         volume = made()
         driver.check()
         driver.check()
         assert driver.disk(volume.id).size >= self.size
 
-    def test_check_names_a_missing_pool(self, misconfigured: VolumeDriver) -> None:
+    def test_check_reports_a_missing_pool(self, misconfigured: VolumeDriver) -> None:
         with pytest.raises(Misconfigured) as raised:
             misconfigured.check()
         assert raised.value.remedy
 
-    def test_check_makes_disks_ready_after_a_reboot(
+    def test_check_activates_disks_after_a_reboot(
         self, build: Build, driver: VolumeDriver, made: Make
     ) -> None:
         volumes = [made(), made()]
@@ -58,7 +58,7 @@ class VolumeContract(BesideContract):
 
     # create
 
-    def test_create_makes_at_least_the_size_asked_for(
+    def test_create_returns_at_least_the_requested_size(
         self, driver: VolumeDriver, volume: Volume
     ) -> None:
         disk = driver.create(volume)
@@ -80,7 +80,7 @@ class VolumeContract(BesideContract):
         disk = driver.create(volume)
         assert not self.damaged(driver, disk, b"")
 
-    def test_create_again_changes_nothing(
+    def test_a_retried_create_changes_nothing(
         self, driver: VolumeDriver, volume: Volume
     ) -> None:
         disk, data = driver.create(volume), self.pattern(volume)
@@ -89,13 +89,15 @@ class VolumeContract(BesideContract):
         assert not self.damaged(driver, disk, data)
         assert [found.volume_id for found in driver.disks()] == [volume.id]
 
-    def test_create_never_shrinks(self, driver: VolumeDriver, made: Make) -> None:
+    def test_create_with_a_smaller_size_changes_nothing(
+        self, driver: VolumeDriver, made: Make
+    ) -> None:
         volume = made()
         before = driver.disk(volume.id)
         assert driver.create(Volume(volume.id, MIB)).size == before.size
         assert driver.disk(volume.id) == before
 
-    def test_create_again_larger_grows_it(
+    def test_create_with_a_larger_size_extends_the_disk(
         self, driver: VolumeDriver, made: Make
     ) -> None:
         volume = made()
@@ -106,7 +108,7 @@ class VolumeContract(BesideContract):
         assert driver.disk(volume.id) == larger
         assert not self.damaged(driver, larger, data)
 
-    def test_create_finishes_what_was_half_made(
+    def test_create_finishes_an_incomplete_disk(
         self, build: Build, driver: VolumeDriver, volume: Volume
     ) -> None:
         self.leave_half_made(driver, volume)
@@ -117,7 +119,7 @@ class VolumeContract(BesideContract):
         assert not self.damaged(again, disk, b"")
         assert again.disks() == (disk,)
 
-    def test_a_half_made_disk_is_deleted_wholly(
+    def test_delete_of_an_incomplete_disk_frees_its_space(
         self, driver: VolumeDriver, volume: Volume
     ) -> None:
         before = driver.capacity()
@@ -128,7 +130,9 @@ class VolumeContract(BesideContract):
         with pytest.raises(UnknownDisk):
             driver.disk(volume.id)
 
-    def test_many_threads_may_work_on_many_volumes(self, driver: VolumeDriver) -> None:
+    def test_many_threads_can_create_and_delete_volumes(
+        self, driver: VolumeDriver
+    ) -> None:
         volumes = [new_volume(MIB) for _ in range(6)]
         with ThreadPoolExecutor(4) as pool:
             disks = list(pool.map(driver.create, volumes))
@@ -139,7 +143,7 @@ class VolumeContract(BesideContract):
 
     # bytes
 
-    def test_bytes_written_read_back_after_a_restart(
+    def test_written_bytes_survive_a_restart(
         self, build: Build, driver: VolumeDriver, made: Make
     ) -> None:
         volume = made()
@@ -157,7 +161,7 @@ class VolumeContract(BesideContract):
             data = self.pattern(volume)
             assert not self.damaged(driver, driver.disk(volume.id), data)
 
-    def test_a_later_volume_shows_nothing_of_a_deleted_one(
+    def test_a_new_volume_shows_no_bytes_of_a_deleted_one(
         self, driver: VolumeDriver, volume: Volume
     ) -> None:
         self.fill(driver, driver.create(volume), self.pattern(volume))
@@ -174,15 +178,15 @@ class VolumeContract(BesideContract):
         with pytest.raises(UnknownDisk):
             driver.disk(gone.id)
 
-    def test_delete_again_is_success(self, driver: VolumeDriver, made: Make) -> None:
+    def test_a_retried_delete_succeeds(self, driver: VolumeDriver, made: Make) -> None:
         volume = made()
         driver.delete(volume.id)
         driver.delete(volume.id)
 
-    def test_delete_of_the_unknown_is_success(self, driver: VolumeDriver) -> None:
+    def test_delete_of_an_unknown_volume_succeeds(self, driver: VolumeDriver) -> None:
         driver.delete(new_volume(self.size).id)
 
-    def test_delete_refuses_a_disk_that_is_open(
+    def test_delete_refuses_an_open_disk(
         self, driver: VolumeDriver, made: Make
     ) -> None:
         volume = made()
@@ -194,32 +198,32 @@ class VolumeContract(BesideContract):
         assert driver.disk(volume.id) == disk
         assert not self.damaged(driver, disk, data)
 
-    def test_a_name_that_is_no_uuid_is_refused(self, driver: VolumeDriver) -> None:
+    def test_an_id_that_is_not_a_uuid_is_refused(self, driver: VolumeDriver) -> None:
         for call in (driver.delete, driver.disk):
             with pytest.raises(InvalidValue):
                 call("../lv-root")
 
     # disk, disks, capacity
 
-    def test_disk_of_the_unknown_is_refused(self, driver: VolumeDriver) -> None:
+    def test_disk_of_an_unknown_volume_fails(self, driver: VolumeDriver) -> None:
         unknown = new_volume(self.size).id
         with pytest.raises(UnknownDisk) as raised:
             driver.disk(unknown)
         assert raised.value.volume_id == unknown
 
-    def test_disk_says_what_create_said(
+    def test_disk_returns_what_create_returned(
         self, driver: VolumeDriver, volume: Volume
     ) -> None:
         assert driver.create(volume) == driver.disk(volume.id)
 
-    def test_disks_are_those_made_and_no_others(
+    def test_disks_lists_exactly_the_created_disks(
         self, build: Build, driver: VolumeDriver, made: Make
     ) -> None:
         wanted = {driver.disk(made().id) for _ in range(3)}
         assert set(driver.disks()) == wanted
         assert set(build().disks()) == wanted
 
-    def test_capacity_counts_what_is_promised(
+    def test_capacity_counts_provisioned_space(
         self, driver: VolumeDriver, volume: Volume
     ) -> None:
         before = driver.capacity()
@@ -234,7 +238,7 @@ class VolumeContract(BesideContract):
         self.settle(driver)
         assert driver.capacity().provisioned == before.provisioned
 
-    def test_capacity_counts_an_extension(
+    def test_capacity_counts_extended_space(
         self, driver: VolumeDriver, made: Make
     ) -> None:
         volume = made()
@@ -243,12 +247,10 @@ class VolumeContract(BesideContract):
         after = driver.capacity()
         assert after.provisioned - before.provisioned == grown.size - old.size
 
-    def test_capacity_says_whether_room_is_promised_or_taken(
-        self, driver: VolumeDriver
-    ) -> None:
+    def test_capacity_reports_thin_provisioning(self, driver: VolumeDriver) -> None:
         assert driver.capacity().thin is not self.can.reserves_space
 
-    def test_a_volume_that_reserves_its_room_has_every_block(
+    def test_a_volume_that_reserves_space_has_every_block_allocated(
         self, driver: VolumeDriver, made: Make
     ) -> None:
         volume = made()
@@ -258,17 +260,17 @@ class VolumeContract(BesideContract):
         disk = driver.disk(volume.id)
         allocated = self.allocated(driver, disk)
         if allocated is None:
-            self.not_tried("allocated blocks", "override `allocated`")
+            self.not_tried("the number of allocated blocks", "override `allocated`")
         else:
             assert allocated >= disk.size
 
-    def test_a_disk_is_shown_as_the_target_takes_it(
+    def test_the_path_of_a_disk_can_be_exported(
         self, driver: VolumeDriver, volume: Volume
     ) -> None:
         for disk in (driver.create(volume), driver.disk(volume.id), *driver.disks()):
             assert not self.refused_path(disk)
 
-    def test_what_is_half_made_is_listed_as_disk_finds_it(
+    def test_disks_does_not_list_incomplete_disks(
         self, driver: VolumeDriver, volume: Volume
     ) -> None:
         """A disk is listed when it is whole, and from then on only."""
@@ -285,7 +287,7 @@ class VolumeContract(BesideContract):
 
     # a full pool
 
-    def test_a_full_pool_says_so_before_anybody_asks(
+    def test_capacity_reports_a_full_pool(
         self, driver: VolumeDriver, exhausted: Full
     ) -> None:
         assert driver.capacity().closed == ""
@@ -321,7 +323,9 @@ class VolumeContract(BesideContract):
             assert not self.damaged(driver, disk, data)
         assert driver.extend(larger).size >= larger.size
 
-    def test_a_volume_larger_than_the_pool(self, driver: VolumeDriver) -> None:
+    def test_a_volume_larger_than_the_pool_fails_if_space_is_reserved(
+        self, driver: VolumeDriver
+    ) -> None:
         volume = new_volume(driver.capacity().total + MIB)
         if self.can.reserves_space:
             with pytest.raises(NoSpace):
@@ -333,7 +337,7 @@ class VolumeContract(BesideContract):
 
     # what is not ours
 
-    def test_foreign_disks_are_neither_listed_nor_touched(
+    def test_foreign_disks_are_not_listed_or_changed(
         self, build: Build, foreign: State, driver: VolumeDriver, made: Make
     ) -> None:
         before = foreign()

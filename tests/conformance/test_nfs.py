@@ -4,8 +4,8 @@
 
 from lunshare.drivers.conformance.target import TargetContract
 from lunshare.drivers.conformance.volume import VolumeContract
-from tests.conformance.share_hosts import ShareTargetFixtures
-from tests.conformance.share_kit import DirectoryFixtures
+from tests.conformance.nfs_hosts import ShareTargetFixtures
+from tests.conformance.nfs_kit import DirectoryFixtures
 
 
 class TestSparse(DirectoryFixtures, VolumeContract):

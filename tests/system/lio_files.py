@@ -7,7 +7,7 @@ from __future__ import annotations
 from lunshare.drivers.nfs import NfsVolumes
 from lunshare.drivers.targets.lio import LioTarget
 from lunshare.drivers.values import Volume
-from tests.conformance.share_kit import share_options
+from tests.conformance.nfs_kit import share_options
 from tests.system.lio_node import SIZE, HelperProcess, Node
 from tests.system.nfs_server import BASE, NfsServer
 

@@ -13,7 +13,7 @@ import pytest
 from lunshare.drivers.base import Root, VolumeDriver
 from lunshare.drivers.conformance.fixtures import MIB
 from lunshare.drivers.nfs import NfsVolumes
-from tests.conformance.share_kit import ShareFixtures, share_options
+from tests.conformance.nfs_kit import ShareFixtures, share_options
 from tests.system.lio_node import HelperProcess, run
 from tests.system.nfs_server import BASE, NfsServer
 

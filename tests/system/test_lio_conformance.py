@@ -17,7 +17,7 @@ from lunshare.drivers.conformance.target import TargetContract
 from lunshare.drivers.fake_storage import Gate
 from lunshare.drivers.targets.lio import LioTarget
 from lunshare.drivers.values import Disk
-from tests.conformance.real_hosts import RealHost
+from tests.conformance.iscsi_hosts import RealHost
 from tests.system.lio_node import CONFIGFS, PORT, PREFIX, run
 from tests.system.lvm_kit import root
 from tests.system.mapper_volumes import MapperVolumes

@@ -13,7 +13,7 @@ from lunshare.drivers.base import Root, VolumeDriver
 from lunshare.drivers.conformance.fixtures import MIB, new_volume
 from lunshare.drivers.nfs import NfsVolumes
 from lunshare.drivers.values import Disk, DiskKind, Volume
-from tests.conformance.share_kit import share_options
+from tests.conformance.nfs_kit import share_options
 from tests.system.lvm_kit import build_lvm, group, root
 from tests.system.nfs_fixtures import server
 from tests.system.nfs_server import BASE, NfsServer

@@ -22,7 +22,7 @@ from lunshare.drivers.errors import DeadlineExceeded, DiskBusy, Misconfigured, N
 from lunshare.drivers.helper_client import Helper
 from lunshare.drivers.nfs import NfsVolumes
 from lunshare.drivers.values import Snapshot, Volume
-from tests.conformance.share_kit import share_options
+from tests.conformance.nfs_kit import share_options
 from tests.system.daemons import HELPER_SOCKET
 from tests.system.lio_node import run
 from tests.system.nfs_fixtures import NfsFixtures, helper, root, server

@@ -16,8 +16,8 @@ from lunshare.drivers.conformance.target import TargetContract
 from lunshare.drivers.nfs import NfsVolumes
 from lunshare.drivers.targets.lio import LioTarget
 from lunshare.drivers.values import DiskKind, Mode
-from tests.conformance.real_hosts import RealHost
-from tests.conformance.share_kit import share_options
+from tests.conformance.iscsi_hosts import RealHost
+from tests.conformance.nfs_kit import share_options
 from tests.system.api import Api
 from tests.system.hosts import Traffic, block, write_protected
 from tests.system.kernel import Live

@@ -13,7 +13,7 @@ import pytest
 from lunshare.drivers.conformance.fixtures import MIB, defaults
 from lunshare.drivers.nfs import NfsVolumes
 from lunshare.drivers.share_options import Share
-from tests.conformance.shares import Directories, Node, ShareHelper
+from tests.conformance.directory_shares import Directories, Node, ShareHelper
 
 ONE, TWO = Share("nas", "/srv/one"), Share("filer", "/srv/two")
 

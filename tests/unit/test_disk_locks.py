@@ -23,7 +23,7 @@ from lunshare.drivers.helper.nfs.files import create as create_file
 from lunshare.drivers.helper.nfs.share_requests import Made
 from lunshare.drivers.helper_client import Helper
 from lunshare.drivers.protocol import frames
-from tests.conformance.shares import Directories, ShareHelper
+from tests.conformance.directory_shares import Directories, ShareHelper
 from tests.unit.nfs_fixtures import build, driver, files, mounts, node
 
 __all__ = ["build", "driver", "files", "mounts", "node"]

@@ -19,7 +19,7 @@ from lunshare.drivers.helper.lvm.headers import HeaderVerbs
 from lunshare.drivers.helper.nfs.mounts import Mounts
 from lunshare.drivers.helper.nfs.share_verbs import ShareVerbs
 from lunshare.drivers.helper.served import Served
-from tests.conformance.shares import Directories
+from tests.conformance.directory_shares import Directories
 from tests.unit.test_helper_headers import disk
 
 POINT = "0" * 32

@@ -31,7 +31,7 @@ from lunshare.drivers.helper.nfs.mounts import open_directory as mounts_director
 from lunshare.drivers.helper.nfs.share_requests import Copied
 from lunshare.drivers.nfs import NfsVolumes
 from lunshare.drivers.values import Snapshot, Volume
-from tests.conformance.shares import Directories, Node
+from tests.conformance.directory_shares import Directories, Node
 from tests.unit.nfs_fixtures import build, driver, files, mounts, node
 
 __all__ = ["build", "driver", "files", "mounts", "node"]

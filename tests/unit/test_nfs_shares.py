@@ -29,7 +29,7 @@ from lunshare.drivers.share_options import Share
 from lunshare.drivers.targets.lio import LioTarget
 from lunshare.drivers.targets.nfs import NfsTarget
 from lunshare.drivers.values import Volume
-from tests.conformance.shares import Directories, Node
+from tests.conformance.directory_shares import Directories, Node
 from tests.unit.nfs_fixtures import ONE, TWO, build, driver, files, mounts, node
 
 __all__ = ["build", "driver", "files", "mounts", "node"]

@@ -9,16 +9,16 @@ from __future__ import annotations
 
 from lunshare.drivers.fake import FakeVolumes
 from lunshare.drivers.targets.fake import FakeTarget
-from tests.conformance.mutants.beside import BESIDE
-from tests.conformance.mutants.closing import CLOSING
+from tests.conformance.mutants.abilities import CLAIMS
 from tests.conformance.mutants.copies import COPIES
+from tests.conformance.mutants.detach import DETACH
 from tests.conformance.mutants.disks import DISKS
-from tests.conformance.mutants.handing import HANDING
+from tests.conformance.mutants.failures import FAILURES
 from tests.conformance.mutants.killed import KILLED
-from tests.conformance.mutants.middle import MIDDLE
+from tests.conformance.mutants.lost_middle import LOST_MIDDLE
+from tests.conformance.mutants.manage import MANAGE
+from tests.conformance.mutants.shared_pool import SHARED_POOL
 from tests.conformance.mutants.targets import TARGETS
-from tests.conformance.mutants.trouble import TROUBLE
-from tests.conformance.mutants.words import WORDS
 
 Mutant = type[FakeVolumes] | type[FakeTarget]
 
@@ -26,12 +26,12 @@ Mutant = type[FakeVolumes] | type[FakeTarget]
 TABLES: dict[str, list[tuple[Mutant, str]]] = {
     "disks": [*DISKS],
     "copies": [*COPIES],
-    "handing": [*HANDING],
+    "manage": [*MANAGE],
     "killed": [*KILLED],
-    "middle": [*MIDDLE],
-    "words": [*WORDS],
-    "trouble": [*TROUBLE],
-    "beside": [*BESIDE],
+    "lost middle": [*LOST_MIDDLE],
+    "abilities": [*CLAIMS],
+    "failures": [*FAILURES],
+    "shared pool": [*SHARED_POOL],
     "targets": [*TARGETS],
-    "closing": [*CLOSING],
+    "detach": [*DETACH],
 }

@@ -9,49 +9,49 @@ from lunshare.drivers.fake_storage import FakeDisk
 from lunshare.drivers.values import Volume
 
 
-class SnapshotMoves(FakeVolumes):
+class SnapshotSharesBytesWithItsVolume(FakeVolumes):
     def create_snapshot(self, snapshot):
         super().create_snapshot(snapshot)
         blocks = self.storage.disks[snapshot.volume_id].blocks
         self.storage.snapshots[snapshot.id].blocks = blocks
 
 
-class SnapshotAgainIsAnother(FakeVolumes):
+class RetriedSnapshotHasNewBytes(FakeVolumes):
     def create_snapshot(self, snapshot):
         self.delete_snapshot(snapshot.id)
         super().create_snapshot(snapshot)
 
 
-class SnapshotIsAVolume(FakeVolumes):
+class SnapshotIsListedAsDisk(FakeVolumes):
     def create_snapshot(self, snapshot):
         super().create_snapshot(snapshot)
         self.create(Volume(snapshot.id, snapshot.size))
 
 
-class SnapshotsTakeNoRoom(FakeVolumes):
+class SnapshotsTakeNoSpace(FakeVolumes):
     def create_snapshot(self, snapshot):
         origin = self._complete_disk(snapshot.volume_id)
         self.storage.put(self.storage.snapshots, snapshot.id, origin.copy())
 
 
-class SnapshotKeepsItsRoom(FakeVolumes):
+class DeletedSnapshotFreesNoSpace(FakeVolumes):
     def delete_snapshot(self, snapshot_id):
         self.storage.snapshots.pop(snapshot_id, None)
 
 
-class SnapshotsGoTogether(FakeVolumes):
+class DeleteSnapshotDeletesAll(FakeVolumes):
     def delete_snapshot(self, snapshot_id):
         for each in list(self.storage.snapshots):
             super().delete_snapshot(each)
 
 
-class SnapshotGoesWithAnOpenDisk(FakeVolumes):
+class SnapshotRefusesAnOpenDisk(FakeVolumes):
     def create_snapshot(self, snapshot):
         self._require_closed(snapshot.volume_id)
         super().create_snapshot(snapshot)
 
 
-class SnapshotsAreForgotten(FakeVolumes):
+class SnapshotsAreLostAtRestart(FakeVolumes):
     def __init__(self, *given):
         super().__init__(*given)
         self.storage.snapshots.clear()
@@ -73,7 +73,7 @@ class CopySharesBytesWithItsSnapshot(FakeVolumes):
         return disk
 
 
-class CopyIsOfTheVolumeNow(FakeVolumes):
+class CopyHasTheCurrentBytes(FakeVolumes):
     def _intact_snapshot(self, snapshot):
         super()._intact_snapshot(snapshot)
         return self.storage.disks[snapshot.volume_id]
@@ -84,7 +84,7 @@ class CopyIsAsLargeAsItsSnapshot(FakeVolumes):
         return super().create_from(Volume(volume.id, snapshot.size), snapshot)
 
 
-class CopyHasRubbishBehind(FakeVolumes):
+class CopyHasOldBytesAtItsEnd(FakeVolumes):
     def create_from(self, volume, snapshot):
         disk = super().create_from(volume, snapshot)
         if volume.size > snapshot.size:
@@ -92,34 +92,34 @@ class CopyHasRubbishBehind(FakeVolumes):
         return disk
 
 
-class CopyAgainBeginsAnew(FakeVolumes):
+class RetriedCopyStartsAgain(FakeVolumes):
     def create_from(self, volume, snapshot):
         self.storage.drop(volume.id)
         return super().create_from(volume, snapshot)
 
 
-class CopyOfNothingIsEmpty(FakeVolumes):
+class CopyOfAnUnknownSnapshotIsEmpty(FakeVolumes):
     def create_from(self, volume, snapshot):
         if snapshot.id not in self.storage.snapshots:
             return self.create(volume)
         return super().create_from(volume, snapshot)
 
 
-class RevertLosesTheSnapshot(FakeVolumes):
+class RevertDeletesTheSnapshot(FakeVolumes):
     def revert(self, snapshot):
         disk = super().revert(snapshot)
         self.delete_snapshot(snapshot.id)
         return disk
 
 
-class RevertKeepsTheSize(FakeVolumes):
+class RevertDoesNotRestoreTheSize(FakeVolumes):
     def revert(self, snapshot):
         size = self._complete_disk(snapshot.volume_id).size
         super().revert(snapshot)
         return self.extend(Volume(snapshot.volume_id, size))
 
 
-class RevertIgnoresWhoHasItOpen(FakeVolumes):
+class RevertIgnoresOpenDisks(FakeVolumes):
     def revert(self, snapshot):
         held, self.storage.open = self.storage.open, set()
         try:
@@ -128,7 +128,7 @@ class RevertIgnoresWhoHasItOpen(FakeVolumes):
             self.storage.open = held
 
 
-class RevertToNothingEmptiesIt(FakeVolumes):
+class RevertToAnUnknownSnapshotErasesTheDisk(FakeVolumes):
     def revert(self, snapshot):
         disk = FakeDisk(snapshot.size)
         disk.complete = True
@@ -137,23 +137,29 @@ class RevertToNothingEmptiesIt(FakeVolumes):
 
 
 COPIES = [
-    (SnapshotMoves, "a_snapshot_does_not_move"),
-    (SnapshotAgainIsAnother, "a_snapshot_taken_again_keeps_its_moment"),
-    (SnapshotIsAVolume, "snapshots_are_no_disks"),
-    (SnapshotsTakeNoRoom, "a_snapshot_in_a_full_pool_leaves_nothing"),
-    (SnapshotKeepsItsRoom, "a_snapshot_takes_its_room_back_when_it_goes"),
-    (SnapshotsGoTogether, "delete_snapshot_removes_that_one"),
-    (SnapshotGoesWithAnOpenDisk, "a_snapshot_of_an_open_disk"),
-    (SnapshotsAreForgotten, "snapshots_outlive_a_restart"),
-    (CloneSharesBytes, "a_clone_goes_its_own_way"),
-    (CopySharesBytesWithItsSnapshot, "a_volume_of_a_snapshot_goes_its_own_way"),
-    (CopyIsOfTheVolumeNow, "a_snapshot_does_not_move"),
-    (CopyIsAsLargeAsItsSnapshot, "a_larger_copy_has_zeros_behind"),
-    (CopyHasRubbishBehind, "a_larger_copy_has_zeros_behind"),
-    (CopyAgainBeginsAnew, "a_copy_made_again_changes_nothing"),
-    (CopyOfNothingIsEmpty, "a_copy_of_the_unknown_is_refused"),
-    (RevertLosesTheSnapshot, "revert_gives_the_bytes_back_and_keeps_the_snapshot"),
-    (RevertKeepsTheSize, "revert_gives_the_size_back"),
-    (RevertIgnoresWhoHasItOpen, "revert_of_an_open_disk_changes_nothing"),
-    (RevertToNothingEmptiesIt, "revert_to_the_unknown_changes_nothing"),
+    (
+        SnapshotSharesBytesWithItsVolume,
+        "a_snapshot_does_not_change_when_its_volume_is_written",
+    ),
+    (RetriedSnapshotHasNewBytes, "a_retried_create_snapshot_changes_nothing"),
+    (SnapshotIsListedAsDisk, "disks_does_not_list_snapshots"),
+    (SnapshotsTakeNoSpace, "create_snapshot_in_a_full_pool_leaves_nothing"),
+    (DeletedSnapshotFreesNoSpace, "delete_snapshot_frees_its_space"),
+    (DeleteSnapshotDeletesAll, "delete_snapshot_deletes_only_that_snapshot"),
+    (
+        SnapshotRefusesAnOpenDisk,
+        "create_snapshot_of_an_open_disk_succeeds_or_reports_disk_busy",
+    ),
+    (SnapshotsAreLostAtRestart, "snapshots_survive_a_restart"),
+    (CloneSharesBytes, "a_clone_is_independent_of_its_source"),
+    (CopySharesBytesWithItsSnapshot, "a_volume_from_a_snapshot_is_independent"),
+    (CopyHasTheCurrentBytes, "a_snapshot_does_not_change_when_its_volume_is_written"),
+    (CopyIsAsLargeAsItsSnapshot, "create_from_a_smaller_snapshot_adds_zeros"),
+    (CopyHasOldBytesAtItsEnd, "create_from_a_smaller_snapshot_adds_zeros"),
+    (RetriedCopyStartsAgain, "a_retried_create_from_changes_nothing"),
+    (CopyOfAnUnknownSnapshotIsEmpty, "create_from_an_unknown_snapshot_fails"),
+    (RevertDeletesTheSnapshot, "revert_restores_the_bytes_and_preserves_the_snapshot"),
+    (RevertDoesNotRestoreTheSize, "revert_restores_the_size"),
+    (RevertIgnoresOpenDisks, "revert_refuses_an_open_disk"),
+    (RevertToAnUnknownSnapshotErasesTheDisk, "revert_to_an_unknown_snapshot_fails"),
 ]

@@ -12,7 +12,7 @@ from lunshare.drivers.fake_storage import FakeDisk
 from lunshare.drivers.values import Capacity, Disk
 
 
-class CreateWipesWhatIsThere(FakeVolumes):
+class RetriedCreateErasesTheDisk(FakeVolumes):
     def create(self, volume):
         self.storage.drop(volume.id)
         return super().create(volume)
@@ -23,7 +23,7 @@ class CreateRoundsDown(FakeVolumes):
         return super().create(type(volume)(volume.id, volume.size & ~4095))
 
 
-class CreateLeavesRubbishInAFullPool(FakeVolumes):
+class CreateLeavesADiskInAFullPool(FakeVolumes):
     def create(self, volume):
         try:
             return super().create(volume)
@@ -32,14 +32,14 @@ class CreateLeavesRubbishInAFullPool(FakeVolumes):
             raise
 
 
-class CreateTakesHalfMadeForWhole(FakeVolumes):
+class CreateReturnsAnIncompleteDisk(FakeVolumes):
     def create(self, volume):
         if volume.id in self.storage.disks:
             return self._as_disk(volume.id, self.storage.disks[volume.id])
         return super().create(volume)
 
 
-class CreateAgainIsTooSmall(FakeVolumes):
+class CreateDoesNotExtendADisk(FakeVolumes):
     def create(self, volume):
         made = self.storage.disks.get(volume.id)
         if made is not None and made.complete:
@@ -47,7 +47,7 @@ class CreateAgainIsTooSmall(FakeVolumes):
         return super().create(volume)
 
 
-class DeleteKeepsTheBytes(FakeVolumes):
+class DeletedBytesAreShownAgain(FakeVolumes):
     attic: dict[str, Any] = {}
 
     def delete(self, volume_id):
@@ -61,13 +61,13 @@ class DeleteKeepsTheBytes(FakeVolumes):
         return disk
 
 
-class DeleteOfTheUnknownFails(FakeVolumes):
+class DeleteOfAnUnknownVolumeFails(FakeVolumes):
     def delete(self, volume_id):
         self.disk(volume_id)
         super().delete(volume_id)
 
 
-class DeleteIgnoresWhoHasItOpen(FakeVolumes):
+class DeleteIgnoresOpenDisks(FakeVolumes):
     def delete(self, volume_id):
         self.storage.drop(volume_id)
 
@@ -85,7 +85,7 @@ class ExtendShrinks(FakeVolumes):
         return super().extend(volume)
 
 
-class DiskOfTheUnknownIsMadeUp(FakeVolumes):
+class DiskOfAnUnknownVolumeIsReturned(FakeVolumes):
     def disk(self, volume_id):
         try:
             return super().disk(volume_id)
@@ -93,7 +93,7 @@ class DiskOfTheUnknownIsMadeUp(FakeVolumes):
             return Disk(volume_id, "/dev/fake-none/volume-none", 0)
 
 
-class DisksAreRememberedNotLookedUp(FakeVolumes):
+class DisksAreRememberedInMemory(FakeVolumes):
     mine: dict[str, Disk] | None = None
 
     def create(self, volume):
@@ -105,7 +105,7 @@ class DisksAreRememberedNotLookedUp(FakeVolumes):
         return tuple((self.mine or {}).values())
 
 
-class DeleteTakesForeignDisksToo(FakeVolumes):
+class DeleteDeletesForeignDisks(FakeVolumes):
     def delete(self, volume_id):
         super().delete(volume_id)
         self.storage.foreign_disks.clear()
@@ -116,12 +116,12 @@ class CapacityCountsNothing(FakeVolumes):
         return Capacity(self._total, self._total, 0, self._thin)
 
 
-class CheckIsSilent(FakeVolumes):
+class CheckReportsNothing(FakeVolumes):
     def check(self):
         pass
 
 
-class CapacityKeepsWhatWasDeleted(FakeVolumes):
+class CapacityCountsDeletedDisks(FakeVolumes):
     def delete(self, volume_id):
         disk = self.storage.disks.get(volume_id)
         super().delete(volume_id)
@@ -138,7 +138,7 @@ class CapacityIsNeverClosed(FakeVolumes):
         return Capacity(seen.total, seen.free, seen.provisioned, seen.thin)
 
 
-class ExtendShowsWhatWasThere(FakeVolumes):
+class ExtendShowsOldBytes(FakeVolumes):
     def extend(self, volume):
         old = self._complete_disk(volume.id).size
         disk = super().extend(volume)
@@ -146,7 +146,7 @@ class ExtendShowsWhatWasThere(FakeVolumes):
         return disk
 
 
-class ExtendTakesRoomUnasked(FakeVolumes):
+class ExtendDoesNotCheckFreeSpace(FakeVolumes):
     def _require_space(self, size):
         pass
 
@@ -158,7 +158,7 @@ class SizesAreNotRounded(FakeVolumes):
         return Disk(volume.id, disk.path, volume.size)
 
 
-class _WholeBlocks(FakeDisk):
+class _RoundsWritesToBlocks(FakeDisk):
     """Writes whole blocks only, and rounds the others out with zeros."""
 
     __slots__ = ()
@@ -168,10 +168,10 @@ class _WholeBlocks(FakeDisk):
         return super().write(offset - start, bytes(start) + data + bytes(end))
 
 
-class WritesRoundOut(FakeVolumes):
+class WritesAreRoundedToBlocks(FakeVolumes):
     def create(self, volume):
         disk = super().create(volume)
-        self.storage.disks[volume.id].__class__ = _WholeBlocks
+        self.storage.disks[volume.id].__class__ = _RoundsWritesToBlocks
         return disk
 
 
@@ -182,14 +182,14 @@ class _DiscardsMore(FakeDisk):
         return super().discard(max(0, offset - 65536), length)
 
 
-class DiscardsReachFurther(FakeVolumes):
+class DiscardsMoreThanRequested(FakeVolumes):
     def create(self, volume):
         disk = super().create(volume)
         self.storage.disks[volume.id].__class__ = _DiscardsMore
         return disk
 
 
-class DisksOfOneSizeShareBytes(FakeVolumes):
+class AllDisksShareBytes(FakeVolumes):
     def create(self, volume):
         disk = super().create(volume)
         shared: dict[int, bytearray] = {}
@@ -198,12 +198,12 @@ class DisksOfOneSizeShareBytes(FakeVolumes):
         return disk
 
 
-class AnyNameIsTaken(FakeVolumes):
+class AnyIdIsAccepted(FakeVolumes):
     def delete(self, volume_id):
         self.storage.drop(volume_id)
 
 
-class CheckActivatesNothing(FakeVolumes):
+class DisksAreLostAtRestart(FakeVolumes):
     """As a driver that forgets its disks at a restart."""
 
     def __init__(self, *given):
@@ -212,29 +212,29 @@ class CheckActivatesNothing(FakeVolumes):
 
 
 DISKS = [
-    (CreateWipesWhatIsThere, "create_again_changes_nothing"),
+    (RetriedCreateErasesTheDisk, "a_retried_create_changes_nothing"),
     (CreateRoundsDown, "create_rounds_an_odd_size_up"),
-    (CreateLeavesRubbishInAFullPool, "create_in_a_full_pool_leaves_nothing"),
-    (CreateTakesHalfMadeForWhole, "create_finishes_what_was_half_made"),
-    (CreateAgainIsTooSmall, "create_again_larger_grows_it"),
-    (DeleteKeepsTheBytes, "a_later_volume_shows_nothing_of_a_deleted_one"),
-    (DeleteOfTheUnknownFails, "delete_of_the_unknown_is_success"),
-    (DeleteIgnoresWhoHasItOpen, "delete_refuses_a_disk_that_is_open"),
-    (ExtendLosesTheBytes, "extend_keeps_bytes_and_adds_zeros"),
-    (ExtendShrinks, "extend_never_shrinks"),
-    (DiskOfTheUnknownIsMadeUp, "disk_of_the_unknown_is_refused"),
-    (DisksAreRememberedNotLookedUp, "disks_are_those_made_and_no_others"),
-    (DeleteTakesForeignDisksToo, "foreign_disks_are_neither_listed_nor_touched"),
-    (CapacityCountsNothing, "capacity_counts_what_is_promised"),
-    (CheckIsSilent, "check_names_a_missing_pool"),
-    (CapacityKeepsWhatWasDeleted, "capacity_counts_what_is_promised"),
-    (CapacityIsNeverClosed, "a_full_pool_says_so_before_anybody_asks"),
-    (ExtendShowsWhatWasThere, "extend_onto_freed_room_shows_nothing_of_it"),
-    (ExtendTakesRoomUnasked, "extend_in_a_full_pool_changes_nothing"),
-    (SizesAreNotRounded, "a_disk_ends_with_a_whole_sector"),
-    (WritesRoundOut, "a_write_of_odd_sectors_leaves_its_neighbours"),
-    (DiscardsReachFurther, "a_discard_leaves_zeros_or_what_was_there_and_no_damage"),
-    (DisksOfOneSizeShareBytes, "volumes_do_not_share_bytes"),
-    (AnyNameIsTaken, "a_name_that_is_no_uuid_is_refused"),
-    (CheckActivatesNothing, "check_makes_disks_ready_after_a_reboot"),
+    (CreateLeavesADiskInAFullPool, "create_in_a_full_pool_leaves_nothing"),
+    (CreateReturnsAnIncompleteDisk, "create_finishes_an_incomplete_disk"),
+    (CreateDoesNotExtendADisk, "create_with_a_larger_size_extends_the_disk"),
+    (DeletedBytesAreShownAgain, "a_new_volume_shows_no_bytes_of_a_deleted_one"),
+    (DeleteOfAnUnknownVolumeFails, "delete_of_an_unknown_volume_succeeds"),
+    (DeleteIgnoresOpenDisks, "delete_refuses_an_open_disk"),
+    (ExtendLosesTheBytes, "extend_preserves_bytes_and_adds_zeros"),
+    (ExtendShrinks, "extend_to_a_smaller_size_changes_nothing"),
+    (DiskOfAnUnknownVolumeIsReturned, "disk_of_an_unknown_volume_fails"),
+    (DisksAreRememberedInMemory, "disks_lists_exactly_the_created_disks"),
+    (DeleteDeletesForeignDisks, "foreign_disks_are_not_listed_or_changed"),
+    (CapacityCountsNothing, "capacity_counts_provisioned_space"),
+    (CheckReportsNothing, "check_reports_a_missing_pool"),
+    (CapacityCountsDeletedDisks, "capacity_counts_provisioned_space"),
+    (CapacityIsNeverClosed, "capacity_reports_a_full_pool"),
+    (ExtendShowsOldBytes, "extend_into_freed_space_shows_no_old_bytes"),
+    (ExtendDoesNotCheckFreeSpace, "extend_in_a_full_pool_changes_nothing"),
+    (SizesAreNotRounded, "the_last_sector_of_a_disk_can_be_written"),
+    (WritesAreRoundedToBlocks, "a_write_changes_only_its_own_sectors"),
+    (DiscardsMoreThanRequested, "a_discard_changes_only_the_discarded_range"),
+    (AllDisksShareBytes, "volumes_do_not_share_bytes"),
+    (AnyIdIsAccepted, "an_id_that_is_not_a_uuid_is_refused"),
+    (DisksAreLostAtRestart, "check_activates_disks_after_a_reboot"),
 ]

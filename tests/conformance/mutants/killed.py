@@ -6,10 +6,10 @@ from __future__ import annotations
 
 from lunshare.drivers.fake import FakeVolumes
 from lunshare.drivers.values import Volume, Wipe
-from tests.conformance.mutants.handing import Wiping
+from tests.conformance.mutants.manage import Wiping
 
 
-class CreateIsThereBeforeItIsWiped(FakeVolumes):
+class CreateShowsADiskBeforeItIsWiped(FakeVolumes):
     def create(self, volume):
         if volume.id in self.storage.disks:
             return super().create(volume)
@@ -20,7 +20,7 @@ class CreateIsThereBeforeItIsWiped(FakeVolumes):
         return disk
 
 
-class CreateTakesItsRoomTwice(FakeVolumes):
+class CreateReservesSpaceTwice(FakeVolumes):
     def create(self, volume):
         self.storage.provisioned += volume.size
         self.failures.at("taken")
@@ -28,14 +28,14 @@ class CreateTakesItsRoomTwice(FakeVolumes):
         return super().create(volume)
 
 
-class DeleteForgetsTheNameFirst(FakeVolumes):
+class DeleteRemovesTheNameFirst(FakeVolumes):
     def delete(self, volume_id):
         if disk := self.storage.disks.pop(volume_id, None):
             self.failures.at("forgotten")
             self.storage.provisioned -= disk.size
 
 
-class ExtendIsThereBeforeItIsWiped(FakeVolumes):
+class ExtendShowsSpaceBeforeItIsWiped(FakeVolumes):
     def extend(self, volume):
         old = self._complete_disk(volume.id).size
         disk = super().extend(volume)
@@ -46,7 +46,7 @@ class ExtendIsThereBeforeItIsWiped(FakeVolumes):
         return disk
 
 
-class SnapshotIsThereBeforeItsBytes(FakeVolumes):
+class SnapshotIsListedBeforeItHasItsBytes(FakeVolumes):
     def create_snapshot(self, snapshot):
         if snapshot.id in self.storage.snapshots:
             return
@@ -57,14 +57,14 @@ class SnapshotIsThereBeforeItsBytes(FakeVolumes):
         kept.blocks = blocks
 
 
-class SnapshotKeepsItsRoomWhenKilled(FakeVolumes):
+class KilledDeleteSnapshotFreesNoSpace(FakeVolumes):
     def delete_snapshot(self, snapshot_id):
         if kept := self.storage.snapshots.pop(snapshot_id, None):
             self.failures.at("forgotten")
             self.storage.provisioned -= kept.size
 
 
-class CopyIsThereBeforeItsBytes(FakeVolumes):
+class CopyIsListedBeforeItHasItsBytes(FakeVolumes):
     def create_from(self, volume, snapshot):
         if volume.id in self.storage.disks:
             return super().create_from(volume, snapshot)
@@ -76,7 +76,7 @@ class CopyIsThereBeforeItsBytes(FakeVolumes):
         return disk
 
 
-class RevertTakesTheDiskAwayFirst(FakeVolumes):
+class RevertDeletesTheDiskFirst(FakeVolumes):
     def revert(self, snapshot):
         self._complete_disk(snapshot.volume_id)
         self.storage.drop(snapshot.volume_id)
@@ -84,14 +84,14 @@ class RevertTakesTheDiskAwayFirst(FakeVolumes):
         return self.create_from(Volume(snapshot.volume_id, snapshot.size), snapshot)
 
 
-class ManageLosesItOnTheWay(FakeVolumes):
+class ManageRemovesTheOldNameFirst(FakeVolumes):
     def _rename_foreign(self, volume, reference):
         disk = super()._rename_foreign(volume, reference)
         self.failures.at("taken")
         return disk
 
 
-class UnmanageLosesItOnTheWay(FakeVolumes):
+class UnmanageRemovesTheOldNameFirst(FakeVolumes):
     def unmanage(self, volume_id):
         disk = self.storage.disks.get(volume_id)
         self.storage.drop(volume_id)
@@ -101,7 +101,7 @@ class UnmanageLosesItOnTheWay(FakeVolumes):
             self.storage.foreign += disk.size
 
 
-class WipeForgetsTheNameFirst(Wiping):
+class WipeRemovesTheNameFirst(Wiping):
     def _wipe_step(self, name: str, most: int) -> Wipe | None:
         disk = self.storage.deleted.get(name)
         if disk is None or disk.wiped + most < disk.size:
@@ -113,18 +113,21 @@ class WipeForgetsTheNameFirst(Wiping):
 
 
 KILLED = [
-    (CreateIsThereBeforeItIsWiped, "a_killed_create_is_finished_by_the_next"),
-    (CreateTakesItsRoomTwice, "a_killed_create_can_be_given_up"),
-    (DeleteForgetsTheNameFirst, "a_killed_delete_is_finished_by_the_next"),
-    (ExtendIsThereBeforeItIsWiped, "a_killed_extension_is_finished_by_the_next"),
-    (SnapshotIsThereBeforeItsBytes, "a_killed_snapshot_is_finished_by_the_next"),
+    (CreateShowsADiskBeforeItIsWiped, "a_killed_create_is_finished_by_a_retry"),
+    (CreateReservesSpaceTwice, "a_killed_create_can_be_deleted"),
+    (DeleteRemovesTheNameFirst, "a_killed_delete_is_finished_by_a_retry"),
+    (ExtendShowsSpaceBeforeItIsWiped, "a_killed_extend_is_finished_by_a_retry"),
     (
-        SnapshotKeepsItsRoomWhenKilled,
-        "a_killed_end_of_a_snapshot_is_finished_by_the_next",
+        SnapshotIsListedBeforeItHasItsBytes,
+        "a_killed_create_snapshot_is_finished_by_a_retry",
     ),
-    (CopyIsThereBeforeItsBytes, "a_killed_copy_is_finished_by_the_next"),
-    (RevertTakesTheDiskAwayFirst, "a_killed_way_back_is_finished_by_the_next"),
-    (ManageLosesItOnTheWay, "a_killed_take_over_is_finished_by_the_next"),
-    (UnmanageLosesItOnTheWay, "a_killed_giving_away_is_finished_by_the_next"),
-    (WipeForgetsTheNameFirst, "a_killed_wipe_is_gone_on_with_by_the_next"),
+    (
+        KilledDeleteSnapshotFreesNoSpace,
+        "a_killed_delete_snapshot_is_finished_by_a_retry",
+    ),
+    (CopyIsListedBeforeItHasItsBytes, "a_killed_create_from_is_finished_by_a_retry"),
+    (RevertDeletesTheDiskFirst, "a_killed_revert_is_finished_by_a_retry"),
+    (ManageRemovesTheOldNameFirst, "a_killed_manage_is_finished_by_a_retry"),
+    (UnmanageRemovesTheOldNameFirst, "a_killed_unmanage_is_finished_by_a_retry"),
+    (WipeRemovesTheNameFirst, "a_killed_wipe_is_continued_by_a_retry"),
 ]

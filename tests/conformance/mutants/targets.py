@@ -10,7 +10,7 @@ from lunshare.drivers.targets.fake import FakeSession, FakeTarget
 from lunshare.drivers.values import Export, LiveConnector, LiveExport, Mode
 
 
-class ReadOnlyIsOnlyAWord(FakeTarget):
+class ReadOnlyIsNotEnforced(FakeTarget):
     def apply(self, export, only=None):
         done = super().apply(export, only)
         for acl in self.storage.exports.get(export.volume_id, {}).values():
@@ -18,7 +18,7 @@ class ReadOnlyIsOnlyAWord(FakeTarget):
         return done
 
 
-class AnybodyMayLogIn(FakeTarget):
+class AnyHostCanLogIn(FakeTarget):
     def login(self, volume_id, initiator, auth=None):
         try:
             return super().login(volume_id, initiator, auth)
@@ -26,13 +26,13 @@ class AnybodyMayLogIn(FakeTarget):
             return FakeSession(self.storage, volume_id, FakeAcl("", None))
 
 
-class CredentialsAreNotAsked(FakeTarget):
+class CredentialsAreNotChecked(FakeTarget):
     def login(self, volume_id, initiator, auth=None):
         acl = self.storage.exports.get(volume_id, {}).get(initiator)
         return super().login(volume_id, initiator, acl.auth if acl else None)
 
 
-class RemovedHostsStay(FakeTarget):
+class RemovedHostsKeepAccess(FakeTarget):
     def _close(self, acls, wanted, scope):
         return super()._close(acls, wanted, scope & wanted.keys())
 
@@ -55,7 +55,7 @@ class DemotedHostsKeepTheirSessions(FakeTarget):
         return done
 
 
-class EveryChangeBuildsAllAnew(FakeTarget):
+class EveryChangeEndsAllSessions(FakeTarget):
     def apply(self, export, only=None):
         done = super().apply(export, only)
         if done:
@@ -64,7 +64,7 @@ class EveryChangeBuildsAllAnew(FakeTarget):
         return done
 
 
-class ApplyAlwaysSaysChanged(FakeTarget):
+class ApplyAlwaysReportsAChange(FakeTarget):
     def apply(self, export, only=None):
         return (*super().apply(export, only), "looked at it")
 
@@ -74,20 +74,20 @@ class OnlyIsIgnored(FakeTarget):
         return super().apply(export)
 
 
-class RemoveTwiceFails(FakeTarget):
+class RetriedRemoveFails(FakeTarget):
     def remove(self, volume_id):
         if volume_id not in self.storage.exports:
             raise UnknownDisk(volume_id)
         return super().remove(volume_id)
 
 
-class RemoveTakesForeignExportsToo(FakeTarget):
+class RemoveDeletesForeignExports(FakeTarget):
     def remove(self, volume_id):
         self.storage.foreign_exports.clear()
         return super().remove(volume_id)
 
 
-class ObserveSaysWhatWasWished(FakeTarget):
+class ObserveReportsWrongModes(FakeTarget):
     def observe(self):
         return tuple(
             LiveExport(
@@ -101,7 +101,7 @@ class ObserveSaysWhatWasWished(FakeTarget):
         )
 
 
-class IdentityIsMadeAtEachExport(FakeTarget):
+class IdentityChangesAtEachExport(FakeTarget):
     made = 0
 
     def apply(self, export, only=None):
@@ -123,7 +123,7 @@ class AMissingDiskIsExported(FakeTarget):
         return super().apply(export, only)
 
 
-class ModesAreTheHostsOwn(FakeTarget):
+class ModeOfAHostIsTheSameForAllVolumes(FakeTarget):
     def apply(self, export, only=None):
         done = super().apply(export, only)
         for connector in export.connectors:
@@ -133,7 +133,7 @@ class ModesAreTheHostsOwn(FakeTarget):
         return done
 
 
-class ModesOutliveTheirAttachment(FakeTarget):
+class ModesSurviveTheirAttachment(FakeTarget):
     writers: set[str] = set()
 
     def apply(self, export, only=None):
@@ -146,21 +146,21 @@ class ModesOutliveTheirAttachment(FakeTarget):
         return done
 
 
-class LogoutEndsEverySession(FakeTarget):
+class LogoutEndsAllSessions(FakeTarget):
     def login(self, volume_id, initiator, auth=None):
         session = super().login(volume_id, initiator, auth)
-        session.__class__ = _LeavesWithAll
+        session.__class__ = _ClosesAllSessions
         return session
 
 
-class _LeavesWithAll(FakeSession):
+class _ClosesAllSessions(FakeSession):
     __slots__ = ()
 
     def close(self):
         self._acl.sessions = ()
 
 
-class WritesOfOthersFailMeanwhile(FakeTarget):
+class WritesOfOtherHostsFail(FakeTarget):
     def _close(self, acls, wanted, scope):
         kept = {key: acl.sessions for key, acl in acls.items()}
         for acl in acls.values():
@@ -171,7 +171,7 @@ class WritesOfOthersFailMeanwhile(FakeTarget):
         return done
 
 
-class GrowthIsSeenAtTheNextLogin(FakeTarget):
+class NewSizeIsSeenAtTheNextLogin(FakeTarget):
     def login(self, volume_id, initiator, auth=None):
         session = super().login(volume_id, initiator, auth)
         seen = {"size": session.size, "__slots__": ()}
@@ -179,7 +179,7 @@ class GrowthIsSeenAtTheNextLogin(FakeTarget):
         return session
 
 
-class GrowthEndsSessions(FakeTarget):
+class ExtendEndsSessions(FakeTarget):
     sizes: dict[str, int] = {}
 
     def apply(self, export, only=None):
@@ -192,7 +192,7 @@ class GrowthEndsSessions(FakeTarget):
         return done
 
 
-class SerialsAreTheBackends(FakeTarget):
+class VolumesHaveTheSameSerial(FakeTarget):
     def login(self, volume_id, initiator, auth=None):
         session = super().login(volume_id, initiator, auth)
         seen = {"serial": self.name, "__slots__": ()}
@@ -200,7 +200,7 @@ class SerialsAreTheBackends(FakeTarget):
         return session
 
 
-class RemoveLeavesTheSessions(FakeTarget):
+class RemoveDoesNotEndSessions(FakeTarget):
     def remove(self, volume_id):
         acls = dict(self.storage.exports.get(volume_id, {}))
         kept = {key: acl.sessions for key, acl in acls.items()}
@@ -218,7 +218,7 @@ class OpensBeforeItCloses(FakeTarget):
         return super().apply(export, only)
 
 
-class BornReadWrite(FakeTarget):
+class NewAccessIsReadWriteFirst(FakeTarget):
     def _create_acl(self, acls, want):
         born = want.initiator not in acls
         done = super()._create_acl(acls, want)
@@ -229,7 +229,7 @@ class BornReadWrite(FakeTarget):
         return done
 
 
-class KilledApplySaysItIsDone(FakeTarget):
+class KilledApplyIsReportedAsDone(FakeTarget):
     """The mark is set before the work."""
 
     marks: dict[str, Export] = {}
@@ -241,7 +241,7 @@ class KilledApplySaysItIsDone(FakeTarget):
         return super().apply(export, only)
 
 
-class RemoveForgetsTheExportFirst(FakeTarget):
+class RemoveDeletesTheExportFirst(FakeTarget):
     def remove(self, volume_id):
         acls = self.storage.exports.pop(volume_id, None)
         self.failures.at("forgotten")
@@ -251,33 +251,36 @@ class RemoveForgetsTheExportFirst(FakeTarget):
 
 
 TARGETS = [
-    (ReadOnlyIsOnlyAWord, "a_read_only_host_reads_and_cannot_write"),
-    (AnybodyMayLogIn, "a_host_without_an_attachment_is_refused"),
-    (CredentialsAreNotAsked, "each_host_has_credentials_of_its_own"),
-    (RemovedHostsStay, "a_host_that_is_removed_is_out_at_once"),
-    (RemovedHostsKeepTheirSessions, "every_session_of_a_removed_host_ends"),
-    (DemotedHostsKeepTheirSessions, "a_host_made_read_only_loses_write_and_session"),
-    (EveryChangeBuildsAllAnew, "a_host_that_is_added_disturbs_nobody"),
-    (ApplyAlwaysSaysChanged, "apply_again_changes_nothing"),
-    (OnlyIsIgnored, "only_opens_one_and_leaves_the_others"),
-    (RemoveTwiceFails, "remove_again_is_success"),
-    (RemoveTakesForeignExportsToo, "foreign_exports_are_neither_listed_nor_touched"),
-    (ObserveSaysWhatWasWished, "observe_says_what_was_applied"),
-    (IdentityIsMadeAtEachExport, "identity_is_the_same_after_remove_and_apply"),
-    (AMissingDiskIsExported, "a_missing_disk_opens_nothing"),
-    (ModesAreTheHostsOwn, "a_host_has_a_mode_for_each_volume"),
-    (ModesOutliveTheirAttachment, "a_host_that_comes_back_has_its_new_mode"),
-    (LogoutEndsEverySession, "a_host_may_log_in_twice_and_leave_once"),
-    (WritesOfOthersFailMeanwhile, "writes_of_others_go_on_while_a_host_is_removed"),
+    (ReadOnlyIsNotEnforced, "a_read_only_host_can_read_and_cannot_write"),
+    (AnyHostCanLogIn, "a_host_without_an_attachment_cannot_log_in"),
+    (CredentialsAreNotChecked, "each_host_has_its_own_credentials"),
+    (RemovedHostsKeepAccess, "a_removed_host_loses_access_at_once"),
+    (RemovedHostsKeepTheirSessions, "all_sessions_of_a_removed_host_end"),
     (
-        GrowthIsSeenAtTheNextLogin,
-        "every_host_sees_a_disk_grow_and_keeps_its_session",
+        DemotedHostsKeepTheirSessions,
+        "a_host_changed_to_read_only_loses_write_and_session",
     ),
-    (GrowthEndsSessions, "every_host_sees_a_disk_grow_and_keeps_its_session"),
-    (SerialsAreTheBackends, "volumes_have_identities_of_their_own"),
-    (RemoveLeavesTheSessions, "remove_ends_every_access"),
-    (OpensBeforeItCloses, "a_killed_apply_has_opened_nothing_before_it_closed"),
-    (BornReadWrite, "a_killed_apply_gives_no_more_than_is_wanted"),
-    (KilledApplySaysItIsDone, "a_killed_apply_is_finished_by_the_next"),
-    (RemoveForgetsTheExportFirst, "a_killed_remove_is_finished_by_the_next"),
+    (EveryChangeEndsAllSessions, "adding_a_host_leaves_other_sessions_alive"),
+    (ApplyAlwaysReportsAChange, "a_retried_apply_changes_nothing"),
+    (OnlyIsIgnored, "apply_with_only_opens_one_host_and_leaves_the_others"),
+    (RetriedRemoveFails, "a_retried_remove_succeeds"),
+    (RemoveDeletesForeignExports, "foreign_exports_are_not_listed_or_changed"),
+    (ObserveReportsWrongModes, "observe_returns_what_was_applied"),
+    (IdentityChangesAtEachExport, "identity_does_not_change_after_remove_and_apply"),
+    (AMissingDiskIsExported, "apply_with_a_missing_disk_opens_nothing"),
+    (ModeOfAHostIsTheSameForAllVolumes, "a_host_has_a_separate_mode_for_each_volume"),
+    (ModesSurviveTheirAttachment, "a_host_that_is_attached_again_has_its_new_mode"),
+    (LogoutEndsAllSessions, "a_host_can_end_one_of_two_sessions"),
+    (WritesOfOtherHostsFail, "other_hosts_can_write_while_a_host_is_removed"),
+    (
+        NewSizeIsSeenAtTheNextLogin,
+        "hosts_see_an_extended_disk_and_their_sessions_stay_alive",
+    ),
+    (ExtendEndsSessions, "hosts_see_an_extended_disk_and_their_sessions_stay_alive"),
+    (VolumesHaveTheSameSerial, "each_volume_has_its_own_identity"),
+    (RemoveDoesNotEndSessions, "remove_ends_all_access"),
+    (OpensBeforeItCloses, "a_killed_apply_closes_access_before_it_opens_access"),
+    (NewAccessIsReadWriteFirst, "a_killed_apply_gives_no_more_access_than_wanted"),
+    (KilledApplyIsReportedAsDone, "a_killed_apply_is_finished_by_a_retry"),
+    (RemoveDeletesTheExportFirst, "a_killed_remove_is_finished_by_a_retry"),
 ]

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from lunshare.drivers.base import Root, VolumeDriver
-from lunshare.drivers.conformance import raw
+from lunshare.drivers.conformance import block_io
 from lunshare.drivers.conformance.fixtures import MIB, VolumeFixtures, defaults
 from lunshare.drivers.conformance.root import OwnRoot
 from lunshare.drivers.values import GIB, Volume
@@ -49,9 +49,9 @@ class DirsFixtures(VolumeFixtures):
         pool = tmp_path / "pool"
         pool.mkdir(mode=0o755)
         with contextlib.suppress(PermissionError):
-            raw.mount_small(str(pool), POOL)
+            block_io.mount_small(str(pool), POOL)
         yield pool
-        raw.unmount_small(str(pool))
+        block_io.unmount_small(str(pool))
 
     @pytest.fixture
     def build(self, pool: Path, tmp_path: Path) -> Callable[[], VolumeDriver]:

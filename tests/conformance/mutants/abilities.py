@@ -11,20 +11,20 @@ from lunshare.drivers.fake import FakeVolumes
 from lunshare.drivers.values import DiskKind, Manageable
 
 
-class SaysItFillsAndRefuses(FakeVolumes):
+class ClaimsFillAndRefuses(FakeVolumes):
     def fill(self, volume, source):
         raise self._unsupported("moving a volume")
 
 
-class SaysItKeepsNoSnapshotsAndDoes(FakeVolumes):
+class DeniesSnapshotsAndCreatesThem(FakeVolumes):
     ABILITIES = replace(FakeVolumes.ABILITIES, supports_snapshots=False)
 
 
-class SaysNothingOfTakingOver(FakeVolumes):
+class DeniesManageAndManages(FakeVolumes):
     ABILITIES = replace(FakeVolumes.ABILITIES, manages=False)
 
 
-class SaysItWipes(FakeVolumes):
+class ClaimsWipesAndHasNone(FakeVolumes):
     @property
     def abilities(self):
         return replace(super().abilities, wipes_deleted=True)
@@ -51,7 +51,7 @@ class PathsAreRelative(FakeVolumes):
         return replace(seen, path=seen.path.removeprefix("/"))
 
 
-class FilesHaveNamesOfTheirOwn(FakeVolumes):
+class FilesHaveForeignNames(FakeVolumes):
     """What the root helper does not export, and only there it is refused."""
 
     def _as_disk(self, volume_id, disk):
@@ -59,12 +59,12 @@ class FilesHaveNamesOfTheirOwn(FakeVolumes):
         return replace(super()._as_disk(volume_id, disk), path=path, kind=DiskKind.FILE)
 
 
-class BlocksHaveNamesOfTheirOwn(FakeVolumes):
+class BlockDevicesHaveForeignNames(FakeVolumes):
     def _as_disk(self, volume_id, disk):
         return replace(super()._as_disk(volume_id, disk), path="/dev/loop0")
 
 
-class ManageTakesAnOpenDisk(FakeVolumes):
+class ManageAcceptsAnOpenDisk(FakeVolumes):
     def _rename_foreign(self, volume, reference):
         held, self.storage.open = self.storage.open, set()
         try:
@@ -73,7 +73,7 @@ class ManageTakesAnOpenDisk(FakeVolumes):
             self.storage.open = held
 
 
-class FillTakesAForeignKind(FakeVolumes):
+class FillAcceptsAnyKind(FakeVolumes):
     """A kind that it cannot read, it does not read, and says that it has."""
 
     def fill(self, volume, source):
@@ -81,13 +81,13 @@ class FillTakesAForeignKind(FakeVolumes):
             super().fill(volume, source)
 
 
-class FillOfWhatIsNotThereIsEmpty(FakeVolumes):
+class FillIgnoresAMissingSource(FakeVolumes):
     def fill(self, volume, source):
         if "nowhere" not in source.path:
             super().fill(volume, source)
 
 
-class DisksHasHalfMadeOnes(FakeVolumes):
+class DisksListsIncompleteDisks(FakeVolumes):
     def disks(self):
         made = self.storage.disks.items()
         return tuple(self._as_disk(key, disk) for key, disk in made)
@@ -99,14 +99,14 @@ class ManageableSizesAreDoubled(FakeVolumes):
         return tuple(Manageable(each.reference, 2 * each.size) for each in found)
 
 
-class LostSnapshotIsUnknown(FakeVolumes):
+class LostSnapshotIsReportedAsUnknown(FakeVolumes):
     def _intact_snapshot(self, snapshot):
         if self.storage.snapshots[snapshot.id].lost:
             raise UnknownSnapshot(snapshot.id)
         return super()._intact_snapshot(snapshot)
 
 
-class LostSnapshotIsGivenBack(FakeVolumes):
+class LostSnapshotIsReadAsZeros(FakeVolumes):
     def _intact_snapshot(self, snapshot):
         kept = self.storage.snapshots.get(snapshot.id)
         if kept and kept.lost:
@@ -114,21 +114,24 @@ class LostSnapshotIsGivenBack(FakeVolumes):
         return super()._intact_snapshot(snapshot)
 
 
-WORDS = [
-    (SaysItFillsAndRefuses, "a_disk_gets_all_bytes_of_another"),
-    (SaysItKeepsNoSnapshotsAndDoes, "a_snapshot_does_not_move"),
-    (SaysNothingOfTakingOver, "a_volume_given_away_can_be_taken_back"),
-    (SaysItWipes, "a_deleted_disk_is_wiped_in_steps"),
-    (ThickIsNotAllocated, "a_volume_that_reserves_its_room_has_every_block"),
-    (ExtensionIsNotAllocated, "a_volume_that_reserves_its_room_has_every_block"),
-    (PathsAreRelative, "a_disk_is_shown_as_the_target_takes_it"),
-    (FilesHaveNamesOfTheirOwn, "a_disk_is_shown_as_the_target_takes_it"),
-    (BlocksHaveNamesOfTheirOwn, "a_disk_is_shown_as_the_target_takes_it"),
-    (ManageTakesAnOpenDisk, "a_disk_that_somebody_has_open_is_not_taken_over"),
-    (FillTakesAForeignKind, "a_disk_of_another_kind_than_its_own_fills_none"),
-    (FillOfWhatIsNotThereIsEmpty, "a_disk_that_cannot_be_read_here_fills_none[block]"),
-    (DisksHasHalfMadeOnes, "what_is_half_made_is_listed_as_disk_finds_it"),
-    (ManageableSizesAreDoubled, "a_disk_that_is_listed_has_its_size"),
-    (LostSnapshotIsUnknown, "a_snapshot_that_has_lost_its_bytes_is_no_source"),
-    (LostSnapshotIsGivenBack, "a_snapshot_that_has_lost_its_bytes_is_no_source"),
+CLAIMS = [
+    (ClaimsFillAndRefuses, "fill_copies_all_bytes"),
+    (
+        DeniesSnapshotsAndCreatesThem,
+        "a_snapshot_does_not_change_when_its_volume_is_written",
+    ),
+    (DeniesManageAndManages, "an_unmanaged_volume_can_be_managed_again"),
+    (ClaimsWipesAndHasNone, "a_deleted_disk_is_wiped_in_steps"),
+    (ThickIsNotAllocated, "a_volume_that_reserves_space_has_every_block_allocated"),
+    (ExtensionIsNotAllocated, "a_volume_that_reserves_space_has_every_block_allocated"),
+    (PathsAreRelative, "the_path_of_a_disk_can_be_exported"),
+    (FilesHaveForeignNames, "the_path_of_a_disk_can_be_exported"),
+    (BlockDevicesHaveForeignNames, "the_path_of_a_disk_can_be_exported"),
+    (ManageAcceptsAnOpenDisk, "manage_refuses_an_open_disk"),
+    (FillAcceptsAnyKind, "fill_refuses_a_source_with_a_wrong_kind"),
+    (FillIgnoresAMissingSource, "fill_refuses_a_source_that_cannot_be_read[block]"),
+    (DisksListsIncompleteDisks, "disks_does_not_list_incomplete_disks"),
+    (ManageableSizesAreDoubled, "manageable_lists_a_disk_with_its_size"),
+    (LostSnapshotIsReportedAsUnknown, "a_lost_snapshot_is_not_copied_or_reverted"),
+    (LostSnapshotIsReadAsZeros, "a_lost_snapshot_is_not_copied_or_reverted"),
 ]

@@ -20,8 +20,8 @@ from lunshare.drivers.conformance.fixtures import MIB, Host, TargetFixtures
 from lunshare.drivers.nfs import NfsVolumes
 from lunshare.drivers.share_options import Share
 from lunshare.drivers.targets.nfs import NfsTarget
-from tests.conformance.share_kit import share_options
-from tests.conformance.shares import Directories, ShareHelper
+from tests.conformance.directory_shares import Directories, ShareHelper
+from tests.conformance.nfs_kit import share_options
 
 SHARE = Share("nas", "/srv/kit")
 

@@ -39,14 +39,14 @@ class FillLosesTheMiddle(FakeVolumes):
         hollow(self.storage.disks[volume.id])
 
 
-class TakeOverLosesTheMiddle(FakeVolumes):
+class ManageLosesTheMiddle(FakeVolumes):
     def _rename_foreign(self, volume, reference):
         disk = super()._rename_foreign(volume, reference)
         hollow(disk)
         return disk
 
 
-class GivingAwayLosesTheMiddle(FakeVolumes):
+class UnmanageLosesTheMiddle(FakeVolumes):
     def unmanage(self, volume_id):
         if volume_id in self.storage.disks:
             hollow(self.storage.disks[volume_id])
@@ -60,7 +60,7 @@ class ExtendLosesTheMiddle(FakeVolumes):
         return disk
 
 
-class CopyFillsHoles(FakeVolumes):
+class CopyHasOldBytesInHoles(FakeVolumes):
     """A hole of the snapshot shows what the room had before."""
 
     def create_from(self, volume, snapshot):
@@ -69,13 +69,13 @@ class CopyFillsHoles(FakeVolumes):
         return disk
 
 
-MIDDLE = [
-    (CloneLosesTheMiddle, "a_clone_goes_its_own_way"),
-    (CloneLosesTheMiddle, "a_killed_copy_is_finished_by_the_next"),
-    (RevertLosesTheMiddle, "revert_gives_the_bytes_back_and_keeps_the_snapshot"),
-    (FillLosesTheMiddle, "a_disk_gets_all_bytes_of_another"),
-    (TakeOverLosesTheMiddle, "a_strangers_disk_becomes_a_volume_with_its_bytes"),
-    (GivingAwayLosesTheMiddle, "a_volume_given_away_can_be_taken_back"),
-    (ExtendLosesTheMiddle, "extend_keeps_bytes_and_adds_zeros"),
-    (CopyFillsHoles, "a_volume_of_a_snapshot_goes_its_own_way"),
+LOST_MIDDLE = [
+    (CloneLosesTheMiddle, "a_clone_is_independent_of_its_source"),
+    (CloneLosesTheMiddle, "a_killed_create_from_is_finished_by_a_retry"),
+    (RevertLosesTheMiddle, "revert_restores_the_bytes_and_preserves_the_snapshot"),
+    (FillLosesTheMiddle, "fill_copies_all_bytes"),
+    (ManageLosesTheMiddle, "manage_preserves_the_bytes_of_a_disk"),
+    (UnmanageLosesTheMiddle, "an_unmanaged_volume_can_be_managed_again"),
+    (ExtendLosesTheMiddle, "extend_preserves_bytes_and_adds_zeros"),
+    (CopyHasOldBytesInHoles, "a_volume_from_a_snapshot_is_independent"),
 ]

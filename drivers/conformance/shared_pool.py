@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from lunshare.drivers.base import VolumeDriver
-from lunshare.drivers.conformance.bytes import Make
-from lunshare.drivers.conformance.extend import GrowingContract
+from lunshare.drivers.conformance.extend import ExtendContract
 from lunshare.drivers.conformance.fixtures import new_volume
+from lunshare.drivers.conformance.volume_bytes import Make
 from lunshare.drivers.errors import (
     InvalidValue,
     UnknownDisk,
@@ -26,7 +26,7 @@ from lunshare.drivers.values import Snapshot, Volume
 Neighbour = Callable[[], VolumeDriver] | None
 
 
-class BesideContract(GrowingContract):
+class SharedPoolContract(ExtendContract):
     """A behaviour a test. What is the neighbour's is unknown here."""
 
     @contextlib.contextmanager
@@ -56,7 +56,7 @@ class BesideContract(GrowingContract):
         again.delete(volume.id)
         self.settle(again)
 
-    def test_a_neighbours_volume_is_not_listed(
+    def test_a_volume_of_another_backend_is_not_listed(
         self, driver: VolumeDriver, neighbour: Neighbour
     ) -> None:
         with self.theirs(neighbour) as found:
@@ -68,7 +68,7 @@ class BesideContract(GrowingContract):
                 listed = [each.reference for each in driver.manageable()]
                 assert not [each for each in listed if found[0].id in each]
 
-    def test_a_neighbours_volume_is_not_changed(
+    def test_a_volume_of_another_backend_is_not_changed(
         self, driver: VolumeDriver, neighbour: Neighbour
     ) -> None:
         with self.theirs(neighbour) as found:
@@ -84,7 +84,7 @@ class BesideContract(GrowingContract):
                     refused()  # type: ignore[no-untyped-call]
             self.settle(driver)
 
-    def test_a_neighbours_volume_is_neither_taken_nor_given_away(
+    def test_a_volume_of_another_backend_is_not_managed_or_unmanaged(
         self, driver: VolumeDriver, neighbour: Neighbour, volume: Volume
     ) -> None:
         with self.theirs(neighbour) as found:
@@ -95,7 +95,7 @@ class BesideContract(GrowingContract):
             with contextlib.suppress(Unsupported):
                 driver.unmanage(found[0].id)
 
-    def test_a_neighbours_snapshot_is_no_source_and_is_not_deleted(
+    def test_a_snapshot_of_another_backend_is_not_used_or_deleted(
         self, driver: VolumeDriver, neighbour: Neighbour, made: Make, volume: Volume
     ) -> None:
         if not self.can.supports_snapshots:
@@ -112,7 +112,7 @@ class BesideContract(GrowingContract):
                 driver.create_snapshot(mine)
             driver.delete_snapshot(found[1].id)
 
-    def test_a_neighbours_disk_that_is_wiped_is_not_ours_to_wipe(
+    def test_a_deleted_disk_of_another_backend_is_not_wiped(
         self, driver: VolumeDriver, neighbour: Neighbour
     ) -> None:
         if neighbour is None:

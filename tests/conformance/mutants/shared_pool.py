@@ -8,28 +8,28 @@ from lunshare.drivers.errors import UnknownDisk, UnknownReference, UnknownSnapsh
 from lunshare.drivers.fake import FakeVolumes
 from lunshare.drivers.fake_storage import storage
 from lunshare.drivers.values import Disk
-from tests.conformance.mutants.handing import Wiping
+from tests.conformance.mutants.manage import Wiping
 
 
-class _Beside(FakeVolumes):
+class _WithOtherBackend(FakeVolumes):
     @property
     def beside(self):
         return storage(f"{self.name}-beside")
 
 
-class ListsTheNeighbours(_Beside):
+class ListsVolumesOfOtherBackends(_WithOtherBackend):
     def disks(self):
         theirs = self.beside.disks.items()
         return (*super().disks(), *(self._as_disk(key, disk) for key, disk in theirs))
 
 
-class DeletesTheNeighbours(_Beside):
+class DeletesVolumesOfOtherBackends(_WithOtherBackend):
     def delete(self, volume_id):
         super().delete(volume_id)
         self.beside.drop(volume_id)
 
 
-class FindsTheNeighbours(_Beside):
+class FindsVolumesOfOtherBackends(_WithOtherBackend):
     def disk(self, volume_id):
         try:
             return super().disk(volume_id)
@@ -39,7 +39,7 @@ class FindsTheNeighbours(_Beside):
             return Disk(volume_id, f"/dev/fake/volume-{volume_id}", 0)
 
 
-class AdoptsTheNeighbours(_Beside):
+class ManagesVolumesOfOtherBackends(_WithOtherBackend):
     def manage(self, volume, reference):
         try:
             return super().manage(volume, reference)
@@ -51,7 +51,7 @@ class AdoptsTheNeighbours(_Beside):
             return self._as_disk(volume.id, disk)
 
 
-class CopiesTheNeighboursSnapshot(_Beside):
+class CopiesSnapshotsOfOtherBackends(_WithOtherBackend):
     def _intact_snapshot(self, snapshot):
         try:
             return super()._intact_snapshot(snapshot)
@@ -61,20 +61,23 @@ class CopiesTheNeighboursSnapshot(_Beside):
             return self.beside.snapshots[snapshot.id]
 
 
-class WipesTheNeighbours(Wiping, _Beside):
+class WipesDisksOfOtherBackends(Wiping, _WithOtherBackend):
     def wipe(self, name, most):
         self.beside.deleted.pop(name, None)
         return super().wipe(name, most)
 
 
-BESIDE = [
-    (ListsTheNeighbours, "a_neighbours_volume_is_not_listed"),
-    (DeletesTheNeighbours, "a_neighbours_volume_is_not_changed"),
-    (FindsTheNeighbours, "a_neighbours_volume_is_not_changed"),
-    (AdoptsTheNeighbours, "a_neighbours_volume_is_neither_taken_nor_given_away"),
+SHARED_POOL = [
+    (ListsVolumesOfOtherBackends, "a_volume_of_another_backend_is_not_listed"),
+    (DeletesVolumesOfOtherBackends, "a_volume_of_another_backend_is_not_changed"),
+    (FindsVolumesOfOtherBackends, "a_volume_of_another_backend_is_not_changed"),
     (
-        CopiesTheNeighboursSnapshot,
-        "a_neighbours_snapshot_is_no_source_and_is_not_deleted",
+        ManagesVolumesOfOtherBackends,
+        "a_volume_of_another_backend_is_not_managed_or_unmanaged",
     ),
-    (WipesTheNeighbours, "a_neighbours_disk_that_is_wiped_is_not_ours_to_wipe"),
+    (
+        CopiesSnapshotsOfOtherBackends,
+        "a_snapshot_of_another_backend_is_not_used_or_deleted",
+    ),
+    (WipesDisksOfOtherBackends, "a_deleted_disk_of_another_backend_is_not_wiped"),
 ]

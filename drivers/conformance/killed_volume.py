@@ -15,12 +15,12 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from lunshare.drivers.base import VolumeDriver
-from lunshare.drivers.conformance.ability_claims import asks
-from lunshare.drivers.conformance.bytes import Make
+from lunshare.drivers.conformance.ability_claims import requires
 from lunshare.drivers.conformance.coverage import Stepping
 from lunshare.drivers.conformance.fixtures import MIB, VolumeFixtures, new_volume
 from lunshare.drivers.conformance.interruption import Life
-from lunshare.drivers.conformance.revert import RevertingContract
+from lunshare.drivers.conformance.revert import RevertContract
+from lunshare.drivers.conformance.volume_bytes import Make
 from lunshare.drivers.errors import UnknownDisk
 from lunshare.drivers.values import Capacity, Snapshot, Volume
 
@@ -29,7 +29,7 @@ State = Callable[[], object]
 Lives = Callable[..., Iterator[Life[VolumeDriver]]]
 
 
-class KilledContract(RevertingContract):
+class KilledVolumeContract(RevertContract):
     """A verb a test; what others have in the pool is looked at in each."""
 
     _how: tuple[bool, bool]
@@ -103,7 +103,7 @@ class KilledContract(RevertingContract):
         driver.delete_snapshot(snapshot.id)
         driver.delete(volume.id)
 
-    def test_a_killed_create_is_finished_by_the_next(self, each: Lives) -> None:
+    def test_a_killed_create_is_finished_by_a_retry(self, each: Lives) -> None:
         for life in each():
             volume = new_volume(self.size)
             again = life.repeats("create", volume)
@@ -113,7 +113,7 @@ class KilledContract(RevertingContract):
             assert not self.damaged(again, disk, b"")
             again.delete(volume.id)
 
-    def test_a_killed_create_can_be_given_up(self, each: Lives) -> None:
+    def test_a_killed_create_can_be_deleted(self, each: Lives) -> None:
         for life in each():
             volume = new_volume(self.size)
             life.ends("create", volume)
@@ -121,7 +121,7 @@ class KilledContract(RevertingContract):
             again.delete(volume.id)
             assert again.disks() == ()
 
-    def test_a_killed_delete_is_finished_by_the_next(
+    def test_a_killed_delete_is_finished_by_a_retry(
         self, driver: VolumeDriver, each: Lives
     ) -> None:
         for life in each():
@@ -131,7 +131,7 @@ class KilledContract(RevertingContract):
             with pytest.raises(UnknownDisk):
                 again.disk(volume.id)
 
-    def test_a_killed_extension_is_finished_by_the_next(
+    def test_a_killed_extend_is_finished_by_a_retry(
         self, driver: VolumeDriver, each: Lives
     ) -> None:
         tries = each()
@@ -146,8 +146,8 @@ class KilledContract(RevertingContract):
             if not life.killed:
                 again.delete(volume.id)
 
-    @asks("supports_snapshots")
-    def test_a_killed_snapshot_is_finished_by_the_next(
+    @requires("supports_snapshots")
+    def test_a_killed_create_snapshot_is_finished_by_a_retry(
         self, driver: VolumeDriver, each: Lives
     ) -> None:
         volume, data = self.ours(driver)
@@ -160,8 +160,8 @@ class KilledContract(RevertingContract):
             assert not self.harmed(again, volume, data)
             again.delete_snapshot(snapshot.id)
 
-    @asks("supports_snapshots")
-    def test_a_killed_end_of_a_snapshot_is_finished_by_the_next(
+    @requires("supports_snapshots")
+    def test_a_killed_delete_snapshot_is_finished_by_a_retry(
         self, driver: VolumeDriver, each: Lives
     ) -> None:
         volume, data = self.ours(driver)
@@ -172,8 +172,8 @@ class KilledContract(RevertingContract):
             assert again.snapshots() == ()
             assert not self.harmed(again, volume, data)
 
-    @asks("supports_snapshots")
-    def test_a_killed_copy_is_finished_by_the_next(
+    @requires("supports_snapshots")
+    def test_a_killed_create_from_is_finished_by_a_retry(
         self, driver: VolumeDriver, each: Lives
     ) -> None:
         with self.kept(driver) as (origin, data, snapshot):
@@ -184,8 +184,8 @@ class KilledContract(RevertingContract):
                 assert not self.harmed(again, origin, data)
                 again.delete(volume.id)
 
-    @asks("supports_snapshots")
-    def test_a_killed_way_back_is_finished_by_the_next(
+    @requires("supports_snapshots")
+    def test_a_killed_revert_is_finished_by_a_retry(
         self, driver: VolumeDriver, each: Lives
     ) -> None:
         with self.kept(driver) as (volume, data, snapshot):
@@ -197,8 +197,8 @@ class KilledContract(RevertingContract):
                 assert not self.harmed(again, volume, data)
                 assert again.snapshots() == (snapshot.id,)
 
-    @asks("manages")
-    def test_a_killed_take_over_is_finished_by_the_next(
+    @requires("manages")
+    def test_a_killed_manage_is_finished_by_a_retry(
         self, driver: VolumeDriver, each: Lives
     ) -> None:
         volume, data = self.ours(driver)
@@ -209,8 +209,8 @@ class KilledContract(RevertingContract):
             assert not self.harmed(again, volume, data)
             assert again.disks() == (again.disk(volume.id),)
 
-    @asks("manages")
-    def test_a_killed_giving_away_is_finished_by_the_next(
+    @requires("manages")
+    def test_a_killed_unmanage_is_finished_by_a_retry(
         self, driver: VolumeDriver, each: Lives
     ) -> None:
         volume, data = self.ours(driver)
@@ -220,7 +220,7 @@ class KilledContract(RevertingContract):
             again.manage(volume, self.given_away(again, volume))
             assert not self.harmed(again, volume, data)
 
-    def test_a_killed_wipe_is_gone_on_with_by_the_next(
+    def test_a_killed_wipe_is_continued_by_a_retry(
         self, driver: VolumeDriver, each: Lives, made: Make
     ) -> None:
         other = made()

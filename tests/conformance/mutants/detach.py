@@ -11,12 +11,12 @@ from lunshare.drivers.targets.fake import FakeTarget
 from lunshare.drivers.values import Mode
 
 
-class ClosesOverAWrite(FakeTarget):
+class ClosesBeforeTheWriteLands(FakeTarget):
     def _wait_for_writes(self, acl):
         pass
 
 
-class DemotesOverAWrite(FakeTarget):
+class ChangesToReadOnlyBeforeTheWriteLands(FakeTarget):
     """Read-only is set, and what was under way lands later."""
 
     def apply(self, export, only=None):
@@ -29,14 +29,14 @@ class DemotesOverAWrite(FakeTarget):
         return super().apply(export, only)
 
 
-class RemovesOverAWrite(FakeTarget):
+class RemovesBeforeTheWriteLands(FakeTarget):
     def remove(self, volume_id):
         for acl in self.storage.exports.get(volume_id, {}).values():
             acl.writes_in_progress = 0
         return super().remove(volume_id)
 
 
-class TooSlowAClosingIsDone(FakeTarget):
+class HangingCloseIsReportedAsSuccess(FakeTarget):
     def _wait_for_writes(self, acl):
         try:
             super()._wait_for_writes(acl)
@@ -44,7 +44,7 @@ class TooSlowAClosingIsDone(FakeTarget):
             acl.writes_in_progress = 0
 
 
-class AClosingIsWaitedForOnce(FakeTarget):
+class RetryOfAHangingCloseDoesNotWait(FakeTarget):
     """The repeat sees that nothing is open, and says that all is done."""
 
     def _wait_for_writes(self, acl):
@@ -55,7 +55,7 @@ class AClosingIsWaitedForOnce(FakeTarget):
             raise
 
 
-class AClosingStopsOtherVolumes(FakeTarget):
+class HangingCloseStopsOtherVolumes(FakeTarget):
     def _wait_for_writes(self, acl):
         if acl.writes_in_progress:
             for volume_id in self.storage.disks:
@@ -64,23 +64,23 @@ class AClosingStopsOtherVolumes(FakeTarget):
         super()._wait_for_writes(acl)
 
 
-class SaysNoFenceAndFences(FakeTarget):
+class DeniesFencingAndFences(FakeTarget):
     ABILITIES = TargetAbilities(
         enforces_read_only=True, restricts_access=True, observes=True
     )
 
 
-class SaysNoReadOnlyAndEnforcesIt(FakeTarget):
+class DeniesReadOnlyAndEnforcesIt(FakeTarget):
     ABILITIES = TargetAbilities(fences=True, restricts_access=True, observes=True)
 
 
-class SaysItIsSomethingElse(FakeTarget):
+class ReportsAWrongProtocol(FakeTarget):
     """Its hosts are told to log in by iSCSI, and its reports say NVMe."""
 
     PROTOCOL = "NVMe-oF"
 
 
-class SilentlyReadWrite(FakeTarget):
+class ReadOnlyHostsCanWriteUnreported(FakeTarget):
     """Nothing is enforced, and a read-only host is let in to write."""
 
     bound = {"options": {"fake_enforces": False}}
@@ -89,18 +89,30 @@ class SilentlyReadWrite(FakeTarget):
         return ()
 
 
-CLOSING = [
-    (ClosesOverAWrite, "a_write_under_way_lands_before_its_host_is_removed"),
-    (DemotesOverAWrite, "a_write_under_way_lands_before_its_host_is_read_only"),
-    (RemovesOverAWrite, "a_write_under_way_lands_before_the_export_is_gone"),
-    (TooSlowAClosingIsDone, "a_closing_that_hangs_is_told_and_finished_by_the_next"),
-    (AClosingIsWaitedForOnce, "a_closing_that_hangs_is_told_and_finished_by_the_next"),
+DETACH = [
+    (ClosesBeforeTheWriteLands, "a_write_in_progress_lands_before_its_host_is_removed"),
     (
-        AClosingStopsOtherVolumes,
-        "a_closing_that_hangs_is_told_and_finished_by_the_next",
+        ChangesToReadOnlyBeforeTheWriteLands,
+        "a_write_in_progress_lands_before_its_host_is_read_only",
     ),
-    (SaysNoFenceAndFences, "every_session_of_a_removed_host_ends"),
-    (SaysNoReadOnlyAndEnforcesIt, "a_read_only_host_reads_and_cannot_write"),
-    (SaysItIsSomethingElse, "connection_speaks_os_bricks_words"),
-    (SilentlyReadWrite, "a_read_only_host_reads_and_cannot_write"),
+    (
+        RemovesBeforeTheWriteLands,
+        "a_write_in_progress_lands_before_the_export_is_removed",
+    ),
+    (
+        HangingCloseIsReportedAsSuccess,
+        "a_close_that_hangs_fails_and_is_finished_by_a_retry",
+    ),
+    (
+        RetryOfAHangingCloseDoesNotWait,
+        "a_close_that_hangs_fails_and_is_finished_by_a_retry",
+    ),
+    (
+        HangingCloseStopsOtherVolumes,
+        "a_close_that_hangs_fails_and_is_finished_by_a_retry",
+    ),
+    (DeniesFencingAndFences, "all_sessions_of_a_removed_host_end"),
+    (DeniesReadOnlyAndEnforcesIt, "a_read_only_host_can_read_and_cannot_write"),
+    (ReportsAWrongProtocol, "connection_info_has_the_keys_of_os_brick"),
+    (ReadOnlyHostsCanWriteUnreported, "a_read_only_host_can_read_and_cannot_write"),
 ]

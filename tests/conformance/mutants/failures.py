@@ -15,7 +15,7 @@ from lunshare.drivers.fake import FakeVolumes
 _THIN = {"options": {"fake_thin": True, "fake_capacity_gb": 1}}
 
 
-class RawNoSpaceEscapes(FakeVolumes):
+class NoSpaceOfTheStorageIsNotTranslated(FakeVolumes):
     """Room is counted first; what the storage says later is passed on as it is."""
 
     def create(self, volume):
@@ -26,7 +26,7 @@ class RawNoSpaceEscapes(FakeVolumes):
         return disk
 
 
-class NoSpaceOfACommandEscapes(FakeVolumes):
+class NoSpaceOfACommandIsNotTranslated(FakeVolumes):
     def create_from(self, volume, snapshot):
         disk = super().create_from(volume, snapshot)
         if self._free() < 0:
@@ -35,7 +35,7 @@ class NoSpaceOfACommandEscapes(FakeVolumes):
         return disk
 
 
-class CreateLeavesRubbishWhenThePoolFills(FakeVolumes):
+class CreateLeavesADiskWhenThePoolFillsUp(FakeVolumes):
     def create(self, volume):
         disk = super().create(volume)
         if self._free() < 0:
@@ -43,7 +43,7 @@ class CreateLeavesRubbishWhenThePoolFills(FakeVolumes):
         return disk
 
 
-class FillIsShort(FakeVolumes):
+class FillIgnoresShortWrites(FakeVolumes):
     """What a full pool did not take is not looked at: write(2) may write less."""
 
     bound = _THIN
@@ -53,13 +53,13 @@ class FillIsShort(FakeVolumes):
             super()._write(volume_id, blocks)
 
 
-class TooSlowIsSuccess(FakeVolumes):
+class MissedDeadlineIsReportedAsSuccess(FakeVolumes):
     def delete(self, volume_id):
         with contextlib.suppress(DeadlineExceeded):
             super().delete(volume_id)
 
 
-class TooSlowIsAFailure(FakeVolumes):
+class MissedDeadlineIsReportedAsCommandFailed(FakeVolumes):
     def create(self, volume):
         try:
             return super().create(volume)
@@ -67,7 +67,7 @@ class TooSlowIsAFailure(FakeVolumes):
             raise CommandFailed(("create",), 5, str(error)) from error
 
 
-class TooSlowGivesTheOldBytes(FakeVolumes):
+class MissedDeadlineOfRevertIsIgnored(FakeVolumes):
     def revert(self, snapshot):
         try:
             return super().revert(snapshot)
@@ -75,12 +75,12 @@ class TooSlowGivesTheOldBytes(FakeVolumes):
             return self.disk(snapshot.volume_id)
 
 
-class TwinsFillTogether(FakeVolumes):
+class TwoFillsRunTogether(FakeVolumes):
     def fill(self, volume, source):
         self._copy_from(volume, source)
 
 
-class TwinsRevertTogether(FakeVolumes):
+class TwoRevertsRunTogether(FakeVolumes):
     """The snapshot's bytes are put over the volume's in two steps, without a lock."""
 
     def revert(self, snapshot):
@@ -92,7 +92,7 @@ class TwinsRevertTogether(FakeVolumes):
         return super().revert(snapshot)
 
 
-class TwinWipesTheLiveDisk(FakeVolumes):
+class FirstCreateWipesTheUsedDisk(FakeVolumes):
     """It is wiped by its name, after the repeat has finished it."""
 
     def create(self, volume):
@@ -104,7 +104,7 @@ class TwinWipesTheLiveDisk(FakeVolumes):
         return disk
 
 
-class TwinCopiesAgain(FakeVolumes):
+class FirstCopyOverwritesTheUsedDisk(FakeVolumes):
     def create_from(self, volume, snapshot):
         new = volume.id not in self.storage.disks
         disk = super().create_from(volume, snapshot)
@@ -142,7 +142,7 @@ class RevertIsNotFlushed(_Unflushed):
         return disk
 
 
-class CreatesInPlaceUnseen(FakeVolumes):
+class CreatesInPlaceWithoutSteps(FakeVolumes):
     """Its steps are announced nowhere: the kit counts the lines of its code."""
 
     bound = {"watched": VolumeFixtures.watched}
@@ -156,7 +156,7 @@ class CreatesInPlaceUnseen(FakeVolumes):
         return self._as_disk(volume.id, self.storage.disks[volume.id])
 
 
-class ExtendsInPlaceUnseen(FakeVolumes):
+class ExtendsInPlaceWithoutSteps(FakeVolumes):
     bound = {"watched": VolumeFixtures.watched}
 
     def extend(self, volume):
@@ -178,22 +178,37 @@ class StepsAreHidden(FakeVolumes):
         self.failures._watcher = watcher
 
 
-TROUBLE = [
-    (RawNoSpaceEscapes, "create_in_a_pool_that_fills_meanwhile"),
-    (NoSpaceOfACommandEscapes, "a_copy_in_a_pool_that_fills_meanwhile"),
-    (CreateLeavesRubbishWhenThePoolFills, "create_in_a_pool_that_fills_meanwhile"),
-    (FillIsShort, "a_disk_that_is_filled_in_a_filling_pool_has_all_bytes_or_says_no"),
-    (TooSlowIsSuccess, "a_delete_that_was_too_slow_is_told_and_repeated"),
-    (TooSlowIsAFailure, "a_create_that_was_too_slow_is_told_and_repeated"),
-    (TooSlowGivesTheOldBytes, "a_way_back_that_was_too_slow_is_told_and_repeated"),
-    (TwinsFillTogether, "a_disk_whose_filling_is_repeated_while_its_twin_runs"),
-    (TwinsRevertTogether, "a_way_back_that_is_repeated_while_its_twin_runs"),
-    (TwinWipesTheLiveDisk, "a_create_that_is_repeated_while_its_twin_runs"),
-    (TwinCopiesAgain, "a_copy_that_is_repeated_while_its_twin_runs"),
-    (FillIsNotFlushed, "what_a_copy_returned_is_on_the_medium"),
-    (CopyIsNotFlushed, "what_copies_returned_is_on_the_medium"),
-    (RevertIsNotFlushed, "what_copies_returned_is_on_the_medium"),
-    (CreatesInPlaceUnseen, "a_killed_create_is_finished_by_the_next"),
-    (ExtendsInPlaceUnseen, "a_killed_extension_is_finished_by_the_next"),
-    (StepsAreHidden, "a_killed_delete_is_finished_by_the_next"),
+FAILURES = [
+    (NoSpaceOfTheStorageIsNotTranslated, "create_leaves_nothing_if_the_pool_fills_up"),
+    (
+        NoSpaceOfACommandIsNotTranslated,
+        "create_from_leaves_nothing_if_the_pool_fills_up",
+    ),
+    (CreateLeavesADiskWhenThePoolFillsUp, "create_leaves_nothing_if_the_pool_fills_up"),
+    (FillIgnoresShortWrites, "fill_copies_all_bytes_or_fails_if_the_pool_fills_up"),
+    (
+        MissedDeadlineIsReportedAsSuccess,
+        "a_delete_that_misses_its_deadline_can_be_retried",
+    ),
+    (
+        MissedDeadlineIsReportedAsCommandFailed,
+        "a_create_that_misses_its_deadline_can_be_retried",
+    ),
+    (
+        MissedDeadlineOfRevertIsIgnored,
+        "a_revert_that_misses_its_deadline_can_be_retried",
+    ),
+    (TwoFillsRunTogether, "a_fill_can_be_retried_while_the_first_call_runs"),
+    (TwoRevertsRunTogether, "a_revert_can_be_retried_while_the_first_call_runs"),
+    (FirstCreateWipesTheUsedDisk, "a_create_can_be_retried_while_the_first_call_runs"),
+    (
+        FirstCopyOverwritesTheUsedDisk,
+        "a_create_from_can_be_retried_while_the_first_call_runs",
+    ),
+    (FillIsNotFlushed, "created_and_filled_disks_survive_a_power_cut"),
+    (CopyIsNotFlushed, "copied_and_reverted_disks_survive_a_power_cut"),
+    (RevertIsNotFlushed, "copied_and_reverted_disks_survive_a_power_cut"),
+    (CreatesInPlaceWithoutSteps, "a_killed_create_is_finished_by_a_retry"),
+    (ExtendsInPlaceWithoutSteps, "a_killed_extend_is_finished_by_a_retry"),
+    (StepsAreHidden, "a_killed_delete_is_finished_by_a_retry"),
 ]

@@ -10,7 +10,7 @@ from lunshare.drivers.fake import FakeVolumes
 from lunshare.drivers.values import Manageable, Wipe
 
 
-class ManageTakesOurs(FakeVolumes):
+class ManageAcceptsAManagedDisk(FakeVolumes):
     def manage(self, volume, reference):
         ours = self.storage.disks.pop(reference.removeprefix("volume-"), None)
         if ours is not None:
@@ -18,43 +18,43 @@ class ManageTakesOurs(FakeVolumes):
         return super().manage(volume, reference)
 
 
-class ManageableHasOurs(FakeVolumes):
+class ManageableListsManagedDisks(FakeVolumes):
     def manageable(self):
         ours = (Manageable(f"volume-{d.volume_id}", d.size) for d in self.disks())
         return (*super().manageable(), *ours)
 
 
-class ManageableHasNoSizes(FakeVolumes):
+class ManageableReportsNoSizes(FakeVolumes):
     def manageable(self):
         return tuple(Manageable(each.reference, 0) for each in super().manageable())
 
 
-class ManageEmptiesTheDisk(FakeVolumes):
+class ManageErasesTheDisk(FakeVolumes):
     def _rename_foreign(self, volume, reference):
         disk = super()._rename_foreign(volume, reference)
         disk.blocks = None
         return disk
 
 
-class ManageTakesAnything(FakeVolumes):
+class ManageAcceptsAnyReference(FakeVolumes):
     def manage(self, volume, reference):
         if reference not in self.storage.foreign_disks:
             return self.create(volume)
         return super().manage(volume, reference)
 
 
-class UnmanageDeletes(FakeVolumes):
+class UnmanageDeletesTheDisk(FakeVolumes):
     def unmanage(self, volume_id):
         self.delete(volume_id)
 
 
-class UnmanageIgnoresWhoHasItOpen(FakeVolumes):
+class UnmanageIgnoresOpenDisks(FakeVolumes):
     def unmanage(self, volume_id):
         self.storage.open.clear()
         super().unmanage(volume_id)
 
 
-class UnmanageOfTheUnknownFails(FakeVolumes):
+class UnmanageOfAnUnknownVolumeFails(FakeVolumes):
     def unmanage(self, volume_id):
         self.disk(volume_id)
         super().unmanage(volume_id)
@@ -68,7 +68,7 @@ class Wiping(FakeVolumes):
     }
 
 
-class WipeSaysGoneAndKeepsTheRoom(Wiping):
+class WipeDoesNotFreeTheSpace(Wiping):
     def wipe(self, name, most):
         left = super().wipe(name, most)
         if left is None:
@@ -76,7 +76,7 @@ class WipeSaysGoneAndKeepsTheRoom(Wiping):
         return left
 
 
-class WipeIsRememberedNotLookedUp(Wiping):
+class WipeProgressIsLostAtRestart(Wiping):
     """What was wiped is forgotten at a restart."""
 
     def __init__(self, *given):
@@ -85,30 +85,30 @@ class WipeIsRememberedNotLookedUp(Wiping):
             disk.wiped = 0
 
 
-class WipeDoesItAllAtOnce(Wiping):
+class WipeIgnoresItsLimit(Wiping):
     def wipe(self, name, most):
         return super().wipe(name, 1 << 60)
 
 
-class WipeTakesAnotherDiskToo(Wiping):
+class WipeErasesOtherDisks(Wiping):
     def wipe(self, name, most):
         for disk in self.storage.disks.values():
             disk.blocks = None
         return super().wipe(name, most)
 
 
-class WipeTakesAnyName(Wiping):
+class WipeDeletesForeignDisks(Wiping):
     def wipe(self, name, most):
         self.storage.foreign_disks.pop(name, None)
         return super().wipe(name, most)
 
 
-class WipesAreForgotten(Wiping):
+class WipesListsNothing(Wiping):
     def wipes(self) -> tuple[Wipe, ...]:
         return ()
 
 
-class DeletedDisksShareOneName(Wiping):
+class DeletedDisksHaveTheSameName(Wiping):
     def delete(self, volume_id):
         held: dict[str, Any] = dict(self.storage.deleted)
         super().delete(volume_id)
@@ -117,23 +117,23 @@ class DeletedDisksShareOneName(Wiping):
             self.storage.deleted[f"deleted-{volume_id}"] = disk
 
 
-HANDING = [
-    (ManageTakesOurs, "a_volume_of_ours_cannot_be_taken_over"),
-    (ManageableHasOurs, "a_volume_of_ours_cannot_be_taken_over"),
-    (ManageableHasNoSizes, "a_disk_that_is_listed_has_its_size"),
-    (ManageEmptiesTheDisk, "a_volume_given_away_can_be_taken_back"),
-    (ManageTakesAnything, "what_is_not_there_cannot_be_taken_over"),
-    (UnmanageDeletes, "a_volume_given_away_can_be_taken_back"),
-    (UnmanageIgnoresWhoHasItOpen, "a_volume_that_is_open_is_not_given_away"),
-    (UnmanageOfTheUnknownFails, "giving_the_unknown_away_is_success"),
-    (WipeSaysGoneAndKeepsTheRoom, "a_deleted_disk_is_wiped_in_steps"),
-    (WipeIsRememberedNotLookedUp, "a_deleted_disk_is_wiped_in_steps"),
-    (WipeDoesItAllAtOnce, "a_deleted_disk_is_wiped_in_steps"),
-    (WipeTakesAnotherDiskToo, "a_deleted_disk_is_wiped_in_steps"),
-    (WipeTakesAnyName, "a_strangers_disk_is_not_wiped"),
-    (WipesAreForgotten, "a_deleted_disk_is_wiped_in_steps"),
+MANAGE = [
+    (ManageAcceptsAManagedDisk, "manage_refuses_a_disk_that_is_already_managed"),
+    (ManageableListsManagedDisks, "manage_refuses_a_disk_that_is_already_managed"),
+    (ManageableReportsNoSizes, "manageable_lists_a_disk_with_its_size"),
+    (ManageErasesTheDisk, "an_unmanaged_volume_can_be_managed_again"),
+    (ManageAcceptsAnyReference, "manage_of_an_unknown_reference_fails"),
+    (UnmanageDeletesTheDisk, "an_unmanaged_volume_can_be_managed_again"),
+    (UnmanageIgnoresOpenDisks, "unmanage_refuses_an_open_disk"),
+    (UnmanageOfAnUnknownVolumeFails, "unmanage_of_an_unknown_volume_succeeds"),
+    (WipeDoesNotFreeTheSpace, "a_deleted_disk_is_wiped_in_steps"),
+    (WipeProgressIsLostAtRestart, "a_deleted_disk_is_wiped_in_steps"),
+    (WipeIgnoresItsLimit, "a_deleted_disk_is_wiped_in_steps"),
+    (WipeErasesOtherDisks, "a_deleted_disk_is_wiped_in_steps"),
+    (WipeDeletesForeignDisks, "wipe_by_name_does_not_change_a_foreign_disk"),
+    (WipesListsNothing, "a_deleted_disk_is_wiped_in_steps"),
     (
-        DeletedDisksShareOneName,
-        "a_volume_can_be_made_again_while_the_old_one_is_wiped",
+        DeletedDisksHaveTheSameName,
+        "a_volume_can_be_created_again_while_its_old_disk_is_wiped",
     ),
 ]

@@ -26,7 +26,7 @@ from lunshare.drivers.conformance.fixtures import (
 from lunshare.drivers.nfs import NfsVolumes
 from lunshare.drivers.share_options import Share
 from lunshare.drivers.values import Disk, DiskKind, Snapshot, Volume
-from tests.conformance.shares import Directories, ShareHelper
+from tests.conformance.directory_shares import Directories, ShareHelper
 
 _WHOLE = struct.pack("hhqqi4x", fcntl.F_RDLCK, os.SEEK_SET, 0, 0, 0)
 
