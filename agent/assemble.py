@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Build the whole daemon from one configuration; nothing else constructs its parts."""
+"""Create all parts of the daemon from one configuration; nothing else does."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ from lunshare.agent.service.volumes.reset_status import StatusResetter
 from lunshare.agent.service.volumes.revert import VolumeReverter
 from lunshare.agent.service.volumes.service import Volumes
 from lunshare.agent.service.wiper import Wiper
-from lunshare.agent.timers import Loop
+from lunshare.agent.timers import Timer
 from lunshare.agent.volume_locks import VolumeLocks
 from lunshare.drivers.base import Root
 from lunshare.drivers.helper_client import Helper
 
-# No transaction outlives a few statements, and Python runs one thread at a
-# time: more of them would be no faster, and each has a cache of its own.
+# A transaction has a few statements, and Python runs one thread at a time. More
+# connections would not be faster, and each has its own cache.
 _CONNECTIONS = 8
 _PURGE_SECONDS = 5.0
 
@@ -67,13 +67,13 @@ class Assembly:
     services: Services
     reconcile: Reconciler
     backends: Backends
-    loops: tuple[Loop | Wiper | Reporter, ...]
+    loops: tuple[Timer | Wiper | Reporter, ...]
     database: Database
     jobs: JobRunner
-    timer: Loop
+    timer: Timer
 
     def start(self, reconcile_again: bool) -> None:
-        """Start timers. A backend that comes up is reconciled at once."""
+        """Start the timers. A backend that comes up is reconciled at once."""
         for loop in self.loops:
             loop.start()
         for backend in self.backends.values():
@@ -101,12 +101,12 @@ class Assembly:
 
 
 def assemble(conf: cfg.ConfigOpts, root: Root | None = None) -> Assembly:
-    """Open the database, bring it up to date, and put the parts together.
+    """Open and upgrade the database, and connect all parts.
 
-    ``root`` is the door to the root helper; by default the one of the
-    configuration, to which nothing is said before a driver needs it.
+    ``root``: the client of the root helper, by default of the configured socket.
+    No request is sent to it before a driver needs it.
 
-    :raises StartupError: what is wrong and how to mend it.
+    :raises StartupError: names what is wrong, and what to do.
     """
     root = root or Helper(conf.helper.socket)
     backends = load(conf, root)
@@ -196,14 +196,14 @@ def assemble(conf: cfg.ConfigOpts, root: Root | None = None) -> Assembly:
         node=node,
         recovery=Recovery(database, backends, jobs, volume_disks, services),
     )
-    reports = reporter.make(conf, node.reports)
-    timer = Loop("reconcile", conf.reconcile_interval, reconcile.run)
-    loops: tuple[Loop | Wiper | Reporter, ...] = (
+    reports = reporter.create(conf, node.reports)
+    timer = Timer("reconcile", conf.reconcile_interval, reconcile.run)
+    loops: tuple[Timer | Wiper | Reporter, ...] = (
         timer,
-        Loop("database", PROBE_SECONDS, database.probe),
-        Loop("stats", conf.backend_stats_polling_interval, node.refresh),
-        Loop("answers", unanswered.MOMENT, unanswered_requests.mark_answered),
-        Loop("purge", _PURGE_SECONDS, purger.purge),
+        Timer("database", PROBE_SECONDS, database.probe),
+        Timer("stats", conf.backend_stats_polling_interval, node.refresh),
+        Timer("answers", unanswered.MOMENT, unanswered_requests.mark_answered),
+        Timer("purge", _PURGE_SECONDS, purger.purge),
         wiper,
         *([reports] if reports else []),
     )
@@ -212,13 +212,13 @@ def assemble(conf: cfg.ConfigOpts, root: Root | None = None) -> Assembly:
 
 
 def database_url(conf: cfg.ConfigOpts) -> str:
-    """The database's SQLAlchemy URL: as configured, else the file in state_path."""
+    """Return the SQLAlchemy URL of the database: configured, or in state_path."""
     default = f"sqlite:///{os.path.join(conf.state_path, 'lunshare.sqlite')}"
     return str(conf.database.connection or default)
 
 
 def _multipliers(conf: cfg.ConfigOpts) -> dict[str, float]:
-    """Of each weigher, from the option that is named after it."""
+    """Return the multiplier of each weigher, from the option with its name."""
     return {
         name: conf.scheduler[f"{name}_weight_multiplier"] for name in weighers.WEIGHERS
     }

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""``lunshare-backup``: a copy of the database, while the daemon runs.
+"""``lunshare-backup``: copy the database while the daemon runs.
 
-It runs as the daemon's user, never as root: the files beside a database that is
-being opened are that user's to choose.
+It runs as the user of the daemon, never as root: that user controls the files that
+are opened with the database.
 """
 
 from __future__ import annotations
@@ -23,33 +23,35 @@ from lunshare.agent.errors import AgentError, Invalid
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Make one copy, then delete the oldest; the answer is the exit code."""
-    asked = _parser().parse_args(argv)
+    """Write one copy, then delete the oldest ones; return the exit code."""
+    options = _parser().parse_args(argv)
     conf = cfg.ConfigOpts()
     opts.register(conf)
     try:
-        conf(args=["--config-file", asked.config_file], project="lunshare")
+        conf(args=["--config-file", options.config_file], project="lunshare")
         source = backup.path_of(database_url(conf))
-        _need_owner(source)
-        made = backup.copy(source, asked.to)
-        backup.expire(asked.to, asked.keep)
+        _refuse_root(source)
+        copied = backup.copy(source, options.to)
+        backup.expire(options.to, options.keep)
     except (AgentError, cfg.Error, OSError) as error:
         print(f"lunshare-backup: {error}", file=sys.stderr)
         return 1
-    print(made)
+    print(copied)
     return 0
 
 
-def _need_owner(source: Path) -> None:
-    """Root opens nothing in a directory whose owner may put links and journals there.
+def _refuse_root(source: Path) -> None:
+    """Refuse to run as root if another user owns the directory of the database.
 
-    :raises Invalid: says how to run it.
+    That user may have created links or journals there.
+
+    :raises Invalid: names the user to run it as.
     """
     owner = source.parent.stat().st_uid
     if os.geteuid() == 0 and owner:
         raise Invalid(
-            f"root does not open {source}, which user {owner} may have planted:"
-            f" run it as that user, as the unit does"
+            f"root does not open {source}, a file of user {owner}: run it as that"
+            " user, as the unit does"
         )
 
 
@@ -60,7 +62,7 @@ def _parser() -> argparse.ArgumentParser:
         "--to", type=Path, required=True, help="directory of the copies; it must exist"
     )
     parser.add_argument(
-        "--keep", type=_count, default=30, help="copies that stay (default: 30)"
+        "--keep", type=_count, default=30, help="number of copies to keep (default: 30)"
     )
     return parser
 

@@ -1,12 +1,12 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Connections of the API's clients, all of them with one thread.
+"""The connections of all clients of the API, in one thread.
 
-That thread reads and writes; it never waits for one client, nor works for one. A
-request is handed to the workers when all of it is here, and their answer is sent
-as fast as its client takes it. So a client that drips holds a file descriptor and
-its bytes for a while, and no thread. What load balancers ask (``lane``) is
-answered here, whatever the workers do.
+The thread reads and writes; it never waits for a client, nor runs a request. It
+passes complete requests to the workers, and sends their answers as fast as the
+clients read. So a slow client uses a file descriptor and some memory for a while,
+but no thread. Health checks (``is_immediate``) are answered in this thread, even
+if all workers are busy.
 """
 
 from __future__ import annotations
@@ -28,134 +28,134 @@ from lunshare.agent.http_framing import Framing, TooLarge
 
 #: Seconds from the first byte of a request to its last one.
 REQUEST_SECONDS = 10.0
-#: Seconds that a client may leave its connection idle.
+#: Seconds that a connection may be idle.
 IDLE_SECONDS = 10.0
-#: Seconds that a client may take to fetch an answer.
+#: Seconds that a client may take to read an answer.
 ANSWER_SECONDS = 30.0
-#: Connections at once; a further one takes the place of the one that waits longest.
-MOST = 512
-#: Bytes of requests that are not whole yet, over all connections.
-HELD_MAX = 16 * 2**20
+#: Connections at once. One more replaces the one that has waited longest.
+MAX_CONNECTIONS = 512
+#: Bytes of incomplete requests, over all connections.
+MAX_BUFFERED = 16 * 2**20
 
 _TICK = 0.1  # seconds
 _LINGER_SECONDS = 2.0
-_PIECE = 64 * 1024
+_READ_SIZE = 64 * 1024
 _SMALL = 8 * 1024
 _READ = select.EPOLLIN | select.EPOLLONESHOT
 _WRITE = select.EPOLLOUT | select.EPOLLONESHOT
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _LATE = (408, "requestTimeout", "The request did not come in time: send it again.")
-_LARGE = (413, "overLimit", "The request body has more bytes than are taken.")
+_LARGE = (413, "overLimit", "The request body is too large: send fewer bytes.")
 
 
-class _Fields(HeaderReader):
-    """The loop has answered Expect: cheroot shall not do it again."""
+class _HeaderFields(HeaderReader):
+    """Header fields without Expect, which the loop has answered already."""
 
     def _allow_header(self, key_name: bytes) -> bool:
         return key_name != b"Expect"
 
 
 class Request(HTTPRequest):
-    """A request that is the last of its connection if its body came in chunks.
+    """A request. A body in chunks makes it the last one of its connection.
 
-    Cheroot reads what an answer left of a body of known length, and nothing of
-    a chunked one: the rest of it would be taken for the next request.
+    Cheroot reads the rest of a body of known length, but not of a chunked one;
+    that rest would be read as the next request.
     """
 
-    header_reader = _Fields()
+    header_reader = _HeaderFields()
 
     def parse_request(self) -> None:
-        """Read the head, and decide what becomes of the connection."""
+        """Read the head, and decide whether the connection ends with the request."""
         super().parse_request()
         if b"Transfer-Encoding" in self.inheaders:
             self.close_connection = True
 
 
-class _In(io.BytesIO):
+class _Input(io.BytesIO):
     """The bytes of one request, as cheroot reads them."""
 
     bytes_read = 0
 
     def has_data(self) -> bool:
-        """Nothing is left for another request."""
+        """Return False: the bytes are of one request."""
         return False
 
 
-class _Out:
-    """What is to be sent, kept until the answer is whole."""
+class _Output:
+    """The bytes of one answer, collected until it is complete."""
 
     def __init__(self) -> None:
         self.parts: list[bytes] = []
         self.bytes_written = 0
 
     def write(self, data: bytes) -> int:
-        """Keep it."""
+        """Add bytes."""
         self.parts.append(bytes(data))
         return len(data)
 
-    def taken(self) -> bytes:
-        """All of it, once."""
-        whole = b"".join(self.parts)
+    def drain(self) -> bytes:
+        """Return all bytes, and forget them."""
+        answer = b"".join(self.parts)
         self.parts = []
-        return whole
+        return answer
 
 
 class Connection(HTTPConnection):
-    """One client. Either the loop has it, or one worker."""
+    """One connection of a client. At a time the loop or one worker uses it."""
 
     RequestHandlerClass = Request
 
     def __init__(
         self, server: Any, sock: socket.socket, heads: int, bodies: int
     ) -> None:
-        super().__init__(server, sock, lambda *_: _In())
+        super().__init__(server, sock, lambda *_: _Input())
         self._sizes = (heads, bodies)
-        self.rfile, self.wfile = _In(), _Out()
-        self.held = bytearray()
+        self.rfile, self.wfile = _Input(), _Output()
+        self.buffered = bytearray()
         self.unsent: memoryview | bytes = b""
-        self.ending = self.lingers = False
+        self.ending = self.lingering = False
         self.since = time.monotonic()
         self.framing = Framing(*self._sizes)
 
     @property
-    def waits(self) -> float:
-        """How long it may go on like this; less than 0 is too long."""
-        if self.lingers:
+    def seconds_left(self) -> float:
+        """Return the seconds left in its present state; negative if it is late."""
+        if self.lingering:
             most = _LINGER_SECONDS
         elif self.unsent:
             most = ANSWER_SECONDS
         else:
-            most = REQUEST_SECONDS if self.held else IDLE_SECONDS
+            most = REQUEST_SECONDS if self.buffered else IDLE_SECONDS
         return self.since + most - time.monotonic()
 
-    def take(self) -> bool:
-        """Whether a request is whole; then it is what ``communicate`` reads."""
-        end = self.framing.end(self.held) if self.held else None
+    def next_request(self) -> bool:
+        """Return whether a request is complete; ``communicate`` then reads it."""
+        end = self.framing.end(self.buffered) if self.buffered else None
         if end is not None:
             self._cut(end)
         return end is not None
 
-    def take_rest(self) -> None:
-        """The client sends no more: what there is, is its request."""
+    def last_request(self) -> None:
+        """Use all bytes as a request, since the client sends no more."""
         self.framing.broken = True
-        self._cut(len(self.held))
+        self._cut(len(self.buffered))
 
     def _cut(self, end: int) -> None:
-        self.rfile = _In(self.held[:end])
-        del self.held[:end]
+        self.rfile = _Input(self.buffered[:end])
+        del self.buffered[:end]
         self.ending = self.framing.broken
         self.framing = Framing(*self._sizes)
 
     def answer(self) -> None:
-        """Answer the request that was taken, and send what the client takes now."""
+        """Run the request, and send as much of the answer as the client reads now."""
         again = self.communicate()  # type: ignore[no-untyped-call]
         self.ending = self.ending or not again
-        self.unsent = self.wfile.taken()
+        self.unsent = self.wfile.drain()
         self.since = time.monotonic()
         self.send()
 
-    def say(self, status: int, key: str, message: str) -> None:
-        """A last word, without a worker."""
+    def refuse(self, status: int, key: str, message: str) -> None:
+        """Send an error, without a worker, as the last answer of the connection."""
         body = f'{{"{key}":{{"code":{status},"message":"{message}"}}}}'
         head = f"HTTP/1.1 {status} {key}\r\nContent-Type: application/json\r\n"
         head += f"Connection: close\r\nContent-Length: {len(body)}\r\n\r\n"
@@ -164,7 +164,7 @@ class Connection(HTTPConnection):
         self.send()
 
     def send(self) -> None:
-        """Send as much as the client takes now."""
+        """Send as much as the client reads now."""
         left = memoryview(self.unsent)
         try:
             while left:
@@ -172,43 +172,47 @@ class Connection(HTTPConnection):
         except BlockingIOError:
             pass
         except OSError:
-            self.ending, self.lingers, left = True, True, left[:0]
+            self.ending, self.lingering, left = True, True, left[:0]
         self.unsent = left
 
 
-class Loop:
-    """The thread that has every connection which no worker has."""
+class ConnectionLoop:
+    """The thread that has every connection that no worker uses."""
 
     def __init__(
         self,
         listening: socket.socket,
         connect: Callable[[socket.socket, Any], Connection],
-        hand: Callable[[Connection], None],
-        lane: Callable[[bytes], bool],
+        run: Callable[[Connection], None],
+        is_immediate: Callable[[bytes], bool],
     ) -> None:
-        """``hand`` gives a connection with a whole request to a worker, who calls
-        ``put`` when it has answered. ``lane``: which requests are answered here.
+        """Take connections from the socket ``listening``.
+
+        ``run`` passes a connection with a complete request to a worker, which calls
+        ``put`` after its answer. ``is_immediate``: whether a request is answered
+        in this thread.
         """
         self._listening = listening
-        self._connect, self._hand, self._lane = connect, hand, lane
+        self._connect, self._run_request = connect, run
+        self._is_immediate = is_immediate
         self._epoll = select.epoll()
         self._all: dict[int, Connection] = {}
-        self._with_us: dict[int, Connection] = {}
-        self._again: deque[Connection] = deque()
-        self._refuses = self._stopped = False
-        self._runs, self._closed = threading.Event(), threading.Event()
+        self._waiting: dict[int, Connection] = {}
+        self._postponed: deque[Connection] = deque()
+        self._refusing = self._stopped = False
+        self._started, self._closed = threading.Event(), threading.Event()
         listening.setblocking(False)
         self._epoll.register(listening.fileno(), select.EPOLLIN)
 
     def run(self, each_tick: Callable[[], None]) -> None:
-        """Until ``stop``; then every connection is closed."""
-        self._runs.set()
+        """Serve until ``stop``; then close every connection."""
+        self._started.set()
         tick = time.monotonic()
         while not self._stopped:
-            for descriptor, _ in self._epoll.poll(0 if self._again else _TICK):
+            for descriptor, _ in self._epoll.poll(0 if self._postponed else _TICK):
                 self._ready(descriptor)
-            for _ in range(len(self._again)):
-                self._go(self._again.popleft())
+            for _ in range(len(self._postponed)):
+                self._process(self._postponed.popleft())
             if time.monotonic() - tick > _TICK:
                 tick = time.monotonic()
                 each_tick()
@@ -216,13 +220,13 @@ class Loop:
         self._close()
 
     def refuse(self) -> None:
-        """Accept nobody any more, and take no request; answers are still sent."""
-        self._refuses = True
+        """Accept no more connections and requests. Answers are still sent."""
+        self._refusing = True
 
     def stop(self) -> None:
         """Close every connection."""
         self._stopped = True
-        if not self._runs.is_set():
+        if not self._started.is_set():
             self._close()
         self._closed.wait()
 
@@ -233,13 +237,13 @@ class Loop:
         self._closed.set()
 
     def put(self, connection: Connection) -> None:
-        """Take a connection back; any thread may."""
+        """Give a connection back to the loop. Any thread may call it."""
         if connection.unsent:
             self._arm(connection, _WRITE)
         elif connection.ending:
             self._linger(connection)
-        elif connection.held:
-            self._go(connection)
+        elif connection.buffered:
+            self._process(connection)
         else:
             self._arm(connection, _READ)
 
@@ -247,10 +251,10 @@ class Loop:
         if descriptor == self._listening.fileno():
             self._accept()
             return
-        connection = self._with_us.pop(descriptor, None)
+        connection = self._waiting.pop(descriptor, None)
         if connection is None:
             return
-        if self._refuses and not connection.unsent:
+        if self._refusing and not connection.unsent:
             self._drop(connection)
         elif connection.unsent:
             connection.send()
@@ -259,17 +263,17 @@ class Loop:
             self._read(connection)
 
     def _accept(self) -> None:
-        """All who wait to be let in."""
-        while not self._refuses:
+        """Accept all connections that wait."""
+        while not self._refusing:
             try:
                 client, address = self._listening.accept()
             except OSError as error:
                 if error.errno in (errno.EMFILE, errno.ENFILE):
-                    self._make_room()
+                    self._close_oldest()
                 return
             client.setblocking(False)
-            if len(self._all) >= MOST:
-                self._make_room()
+            if len(self._all) >= MAX_CONNECTIONS:
+                self._close_oldest()
             connection = self._connect(client, address)
             self._all[client.fileno()] = connection
             self._epoll.register(client.fileno(), 0)
@@ -277,40 +281,40 @@ class Loop:
 
     def _read(self, connection: Connection) -> None:
         try:
-            piece = connection.socket.recv(_PIECE)
+            piece = connection.socket.recv(_READ_SIZE)
         except BlockingIOError:
             return self._arm(connection, _READ)
         except OSError:
             return self._drop(connection)
-        if connection.lingers:
+        if connection.lingering:
             return self._arm(connection, _READ) if piece else self._drop(connection)
         if not piece:
-            return self._rest(connection)
-        if not connection.held:
+            return self._ended(connection)
+        if not connection.buffered:
             connection.since = time.monotonic()
-        connection.held += piece
-        return self._go(connection)
+        connection.buffered += piece
+        return self._process(connection)
 
-    def _rest(self, connection: Connection) -> None:
-        if not connection.held:
+    def _ended(self, connection: Connection) -> None:
+        if not connection.buffered:
             return self._drop(connection)
-        connection.take_rest()
-        return self._hand(connection)
+        connection.last_request()
+        return self._run_request(connection)
 
-    def _go(self, connection: Connection) -> None:
-        """Have a whole request answered; wait for the rest of any other."""
+    def _process(self, connection: Connection) -> None:
+        """Run a complete request; wait for the rest of an incomplete one."""
         try:
-            whole = connection.take()
+            complete = connection.next_request()
         except TooLarge:
-            connection.say(*_LARGE)
+            connection.refuse(*_LARGE)
             return self.put(connection)
-        if not whole:
+        if not complete:
             return self._wait(connection)
-        if not self._lane(connection.rfile.getvalue()):
-            return self._hand(connection)
+        if not self._is_immediate(connection.rfile.getvalue()):
+            return self._run_request(connection)
         connection.answer()
-        if connection.held and not connection.ending and not connection.unsent:
-            return self._again.append(connection)  # when others had their turn
+        if connection.buffered and not connection.ending and not connection.unsent:
+            return self._postponed.append(connection)  # after other connections
         return self.put(connection)
 
     def _wait(self, connection: Connection) -> None:
@@ -318,49 +322,49 @@ class Loop:
             connection.framing.expects = False
             with contextlib.suppress(OSError):
                 connection.socket.send(_CONTINUE)
-        if len(connection.held) > _SMALL and self._held() > HELD_MAX:
+        if len(connection.buffered) > _SMALL and self._buffered() > MAX_BUFFERED:
             return self._drop(connection)
         return self._arm(connection, _READ)
 
-    def _held(self) -> int:
-        return sum(len(each.held) for each in list(self._with_us.values()))
+    def _buffered(self) -> int:
+        return sum(len(each.buffered) for each in list(self._waiting.values()))
 
     def _linger(self, connection: Connection) -> None:
-        """Read what is still coming: to close at once could lose the answer."""
-        if not connection.lingers:
-            connection.lingers, connection.since = True, time.monotonic()
+        """Read what the client still sends; a close at once could lose the answer."""
+        if not connection.lingering:
+            connection.lingering, connection.since = True, time.monotonic()
             with contextlib.suppress(OSError):
                 connection.socket.shutdown(socket.SHUT_WR)
         self._arm(connection, _READ)
 
     def _arm(self, connection: Connection, events: int) -> None:
         descriptor = connection.socket.fileno()
-        self._with_us[descriptor] = connection
-        with contextlib.suppress(OSError, ValueError):  # closed meanwhile
+        self._waiting[descriptor] = connection
+        with contextlib.suppress(OSError, ValueError):  # closed in the meantime
             self._epoll.modify(descriptor, events)
 
     def _expire(self) -> None:
-        """End what has waited for too long."""
-        for connection in list(self._with_us.values()):
-            if connection.waits < 0:
-                del self._with_us[connection.socket.fileno()]
-                self._end(connection)
+        """End connections that have waited too long."""
+        for connection in list(self._waiting.values()):
+            if connection.seconds_left < 0:
+                del self._waiting[connection.socket.fileno()]
+                self._expire_one(connection)
 
-    def _end(self, connection: Connection) -> None:
-        if connection.held and not connection.unsent and not connection.lingers:
-            connection.say(*_LATE)
+    def _expire_one(self, connection: Connection) -> None:
+        if connection.buffered and not connection.unsent and not connection.lingering:
+            connection.refuse(*_LATE)
             self.put(connection)
         else:
             self._drop(connection)
 
-    def _make_room(self) -> None:
+    def _close_oldest(self) -> None:
         """Close the connection that has waited longest."""
-        waiting = sorted(self._with_us.values(), key=lambda each: each.since)
-        for connection in waiting[:1]:
-            del self._with_us[connection.socket.fileno()]
+        oldest = sorted(self._waiting.values(), key=lambda each: each.since)
+        for connection in oldest[:1]:
+            del self._waiting[connection.socket.fileno()]
             self._drop(connection)
 
     def _drop(self, connection: Connection) -> None:
         self._all.pop(connection.socket.fileno(), None)
-        self._with_us.pop(connection.socket.fileno(), None)
+        self._waiting.pop(connection.socket.fileno(), None)
         connection.close()

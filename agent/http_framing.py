@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Where an HTTP request ends among the bytes that have come so far.
+"""Find the end of an HTTP request in the bytes received so far.
 
-It decides only when a request is handed to a thread, which then never waits for
-its client. What the request says is read by the HTTP library, from these bytes
-and no others: where both should differ, the connection ends.
+It only decides when a request is complete, so that a worker never waits for the
+client. The HTTP library parses the request, from exactly these bytes. If the two
+differ about its end, the connection is closed.
 """
 
 from __future__ import annotations
@@ -19,29 +19,29 @@ _SIZE_LINE = 1024  # bytes of a chunk's size with its extensions
 
 
 class TooLarge(Exception):
-    """The body in chunks has more bytes than are taken."""
+    """The body in chunks has more bytes than are allowed."""
 
 
 class Framing:
-    """One request; told of ever more of its bytes."""
+    """The end of one request, of which more and more bytes arrive."""
 
     def __init__(self, head_max: int, body_max: int) -> None:
-        """Most bytes of a head, and of a body."""
+        """``head_max``, ``body_max``: largest number of bytes of head and body."""
         self._head_max, self._body_max = head_max, body_max
         self._seen = 0
         self._body = 0
         self._length = 0
         self._chunked, self._decoded, self._last = False, 0, False
-        #: It waits for "100 Continue" before it sends its body.
+        #: The client waits for "100 Continue" before it sends the body.
         self.expects = False
-        #: What is behind its end is not known: its connection ends with it.
+        #: The end is not certain, so the connection ends with this request.
         self.broken = False
 
     def end(self, data: bytearray) -> int | None:
-        """Where it ends, or None: more must come.
+        """Return the end of the request, or None while it is incomplete.
 
-        What is too large or makes no sense ends where the bytes end: the library
-        has a word for it.
+        A request that is too large or malformed ends where the bytes end; the HTTP
+        library answers it with an error.
 
         :raises TooLarge: 413.
         """
@@ -50,13 +50,13 @@ class Framing:
         if self._chunked:
             return self._chunks(data)
         if self._length > self._body_max:
-            self.broken = True  # refused by what its head says
+            self.broken = True  # the application refuses it by its head
             return self._body
         end = self._body + self._length
         return end if len(data) >= end else None
 
     def _head(self, data: bytearray) -> bool:
-        """Whether the head is whole; then it is read."""
+        """Return whether the head is complete; if so, read it."""
         found = _HEAD_END.search(data, self._seen)
         if found is None:
             self._seen = max(0, len(data) - 3)
@@ -70,7 +70,7 @@ class Framing:
         return True
 
     def _read(self, head: bytes) -> None:
-        """Read the head as the library will."""
+        """Read the head with the parser of the library."""
         try:
             fields = HeaderReader()(io.BytesIO(head.lstrip().partition(b"\n")[2]))
             self._length = max(0, int(fields.get(b"Content-Length", 0)))
@@ -80,7 +80,7 @@ class Framing:
         self._chunked = b"chunked" in fields.get(b"Transfer-Encoding", b"").lower()
 
     def _chunks(self, data: bytearray) -> int | None:
-        """Go from chunk to chunk, as far as they are here."""
+        """Skip complete chunks; return the end of the last one, or None."""
         while (stop := data.find(b"\n", self._seen)) >= 0:
             line = bytes(data[self._seen : stop]).strip()
             if self._last:
@@ -94,7 +94,7 @@ class Framing:
         return None
 
     def _chunk(self, line: bytes, stop: int, have: int) -> bool:
-        """Whether this chunk is here; then step behind it."""
+        """Return whether this chunk is complete; if so, skip it."""
         try:
             size = int(line.partition(b";")[0], 16)
         except ValueError:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Where the API listens, and who may be let in there without a password."""
+"""The address of the API, and the server that listens there."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from typing import Any
 from cheroot import wsgi
 
 from lunshare.agent.errors import StartupError
-from lunshare.agent.http_connections import Connection, Loop
+from lunshare.agent.http_connections import Connection, ConnectionLoop
 from lunshare.agent.worker_turns import Workers
 
 _FORM = "give HOST:PORT, [IPV6]:PORT or unix:PATH"
 _BACKLOG = 256
-#: Threads that run Python at once; one that waits does not count (agent/worker_turns).
+#: Threads that run Python at once, without those that wait (agent/worker_turns).
 _AT_ONCE = 1
 _HEADERS_MAX = 64 * 1024
 _OWNER_AND_GROUP = 0o660
-_LANE = tuple(
+_HEALTH_CHECKS = tuple(
     f"{method} {path} HTTP/1.".encode()
     for method in ("GET", "HEAD")
     for path in ("/healthz", "/healthcheck", "/readyz")
@@ -44,13 +44,13 @@ class Address:
 
     @property
     def private(self) -> bool:
-        """Whether only this machine's own processes can reach it."""
+        """Return whether only processes of this machine can reach it."""
         if isinstance(self.bind, str):
             return True
         try:
             return ipaddress.ip_address(self.bind[0]).is_loopback
         except ValueError:
-            return False  # a name may mean another address tomorrow
+            return False  # the address of a name may change
 
     def __str__(self) -> str:
         if isinstance(self.bind, str):
@@ -60,9 +60,9 @@ class Address:
 
 
 def parse(text: str, auth_strategy: str) -> Address:
-    """Read the option ``listen``.
+    """Parse the option ``listen``.
 
-    :raises StartupError: it has no form that is known, or would let anyone in.
+    :raises StartupError: its form is unknown, or anyone could reach the API.
     """
     address = _parse(text)
     if auth_strategy == "noauth" and not address.private:
@@ -87,12 +87,12 @@ def _parse(text: str) -> Address:
 
 
 class Server(wsgi.Server):
-    """A server whose threads never wait for a client, nor take another's socket.
+    """A server whose threads never wait for a client.
 
-    Cheroot reads requests and calls the app; the connections are in our own loop.
-    Its own (11.1) gives a thread to each client that has sent a first byte, and
-    removes whatever stands at the path of a unix socket, another daemon's socket
-    or a file, and lets everyone connect to what it makes there.
+    Cheroot parses requests and calls the app; ConnectionLoop has the connections.
+    Cheroot's own loop (11.1) uses a thread per client that has sent a first byte.
+    For a unix socket it removes any file at the path, also the socket of another
+    daemon, and its new socket is open to everyone.
     """
 
     def __init__(self, app: App, address: Address, threads: int, max_body: int) -> None:
@@ -105,11 +105,13 @@ class Server(wsgi.Server):
     def prepare(self) -> None:
         """Bind, listen, and start the threads.
 
-        :raises OSError: the address cannot be had.
+        :raises OSError: the address is in use or not allowed.
         """
         super().prepare()
-        vars(self).pop("_connections").close()  # cheroot's; ours is the loop
-        self.loop = Loop(self.socket, self._connect, self.requests.turns.put, _lane)
+        vars(self).pop("_connections").close()  # of cheroot; unused
+        self.loop = ConnectionLoop(
+            self.socket, self._connect, self.requests.turns.put, _is_health_check
+        )
 
     def start(self) -> None:
         """Serve requests in a thread of its own, until ``stop``."""
@@ -135,72 +137,73 @@ class Server(wsgi.Server):
                 self._thread.join()
 
     def bind_unix_socket(self, bind_addr: str) -> socket.socket:
-        """Bind where nothing is, or where a killed daemon left its socket."""
-        _make_room(bind_addr)
-        self.socket = made = socket.socket(socket.AF_UNIX)
-        os.fchmod(made.fileno(), _OWNER_AND_GROUP)  # and no more, from the first
-        made.bind(bind_addr)
-        os.chmod(bind_addr, _OWNER_AND_GROUP)  # whatever the umask took
-        return made
+        """Bind a path that does not exist, or has the socket of a killed daemon."""
+        _remove_stale_socket(bind_addr)
+        self.socket = bound = socket.socket(socket.AF_UNIX)
+        os.fchmod(bound.fileno(), _OWNER_AND_GROUP)  # before it can be reached
+        bound.bind(bind_addr)
+        os.chmod(bind_addr, _OWNER_AND_GROUP)  # the umask may have changed it
+        return bound
 
     @property
     def can_add_keepalive_connection(self) -> bool:
-        """Whether this answer is not the last one of its connection."""
+        """Return whether a connection may have another request."""
         serving: bool = self.ready
         return serving
 
     def _connect(self, client: socket.socket, address: Any) -> Connection:
-        made = Connection(self, client, _HEADERS_MAX, self._max_body)
+        connection = Connection(self, client, _HEADERS_MAX, self._max_body)
         if isinstance(address, tuple):
-            made.remote_addr, made.remote_port = address[:2]
-        return made
+            connection.remote_addr, connection.remote_port = address[:2]
+        return connection
 
     def _answer(self, connection: Connection) -> None:
-        """A worker's part."""
+        """Run a request; a worker calls this."""
         connection.answer()
         self.loop.put(connection)
 
 
 def serve(app: App, address: Address, threads: int, max_body: int = 2**20) -> Server:
-    """Bind; the caller runs ``serve()`` on what is returned, and ``stop()``.
+    """Return a bound server. The caller starts and stops it.
 
-    ``max_body`` is the largest request body in bytes that the app takes.
+    ``max_body``: the largest request body in bytes that the app accepts.
 
-    :raises StartupError: the address cannot be had.
+    :raises StartupError: the address cannot be bound.
     """
     server = Server(app, address, threads, max_body)
-    server.error_log = _quiet  # type: ignore[method-assign,assignment]
+    server.error_log = _ignore  # type: ignore[method-assign,assignment]
     server.max_request_header_size = _HEADERS_MAX
-    # The app says 413 itself and reads no further. This is the wall behind it.
+    # The app itself answers 413 and reads no more. This is a second limit.
     server.max_request_body_size = 4 * max_body
     try:
         server.prepare()
     except OSError as error:
         raise StartupError(
-            f"listen = {address} cannot be bound ({error}): is another daemon there?"
+            f"listen = {address} cannot be bound ({error}): check whether another"
+            " daemon uses it"
         ) from error
     return server
 
 
-def _lane(request: bytes) -> bool:
-    """Whether nothing may hold this up: it is answered from memory, at once."""
-    return request.startswith(_LANE)
+def _is_health_check(request: bytes) -> bool:
+    """Return whether this request is answered at once, from memory."""
+    return request.startswith(_HEALTH_CHECKS)
 
 
-def _make_room(path: str) -> None:
-    """Remove the socket that a killed daemon left, and nothing else.
+def _remove_stale_socket(path: str) -> None:
+    """Remove a socket on which no process listens, and nothing else.
 
-    :raises OSError: something else is there, or somebody answers.
+    :raises OSError: the path is not a socket, or a process listens there.
     """
     if not os.path.lexists(path):
         return
     if not stat.S_ISSOCK(os.lstat(path).st_mode):
-        raise FileExistsError(errno.EEXIST, "something that is no socket is there")
+        raise FileExistsError(errno.EEXIST, "the file there is not a socket")
     with socket.socket(socket.AF_UNIX) as probe:
         if probe.connect_ex(path) != errno.ECONNREFUSED:
-            raise OSError(errno.EADDRINUSE, "somebody answers there")
+            raise OSError(errno.EADDRINUSE, "another process listens there")
     os.unlink(path)
 
 
-def _quiet(message: str = "", level: int = 20, traceback: bool = False) -> None:
-    """Cheroot's own words (a client went away) are not our operator's business."""
+def _ignore(message: str = "", level: int = 20, traceback: bool = False) -> None:
+    """Ignore the messages of cheroot, such as a client that disconnects."""

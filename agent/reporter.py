@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Run the process of lunshare.agent.reports, and send it the reports.
 
-This is the one place outside the root helper that starts a process: a Python
-of our own, with arguments of our own, once in the daemon's life if all is well.
+Outside the root helper, only this module starts a process: this Python with fixed
+arguments, normally once in the life of the daemon.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ LOG = log.getLogger(__name__)
 
 Collect = Callable[[], Mapping[str, Mapping[str, Any]]]
 
-#: Seconds before it is started again: the first time, and at most. Twice as long
-#: each time, until one has lived for the longest of them.
+#: Seconds before it is started again: the first time, and at most. The pause doubles
+#: each time, until a process has run for LONGEST.
 FIRST, LONGEST = 1.0, 60.0
 
-# Seconds for it to end by itself once its input has ended.
-_ENDING = 3.0
+# Seconds that it has to end after its input has ended.
+_END_SECONDS = 3.0
 
 # The share of the time to stop that is left for a process that had to be killed.
 _KILLED_SHARE = 0.2
@@ -53,7 +53,7 @@ class Reporter:
         self._thread = threading.Thread(target=self._run, name="reports", daemon=True)
 
     def start(self) -> None:
-        """Begin, with a first report at once."""
+        """Start, with a first report at once."""
         self._thread.start()
 
     def stop(self, timeout: float = 5.0) -> None:
@@ -72,51 +72,51 @@ class Reporter:
 
     @property
     def alive(self) -> bool:
-        """Whether its thread has not ended."""
+        """Return whether its thread runs."""
         return self._thread.is_alive()
 
     def _run(self) -> None:
         pause = FIRST
         while not self._stopped.is_set():
-            began = time.monotonic()
-            code = self._life()
+            started = time.monotonic()
+            code = self._run_process()
             if self._stopped.is_set():
                 return
-            if time.monotonic() - began > LONGEST:
+            if time.monotonic() - started > LONGEST:
                 pause = FIRST
             LOG.error("[reports] ENDED code=%s; again in %.0f s", code, pause)
             self._stopped.wait(pause)
             pause = min(pause * 2, LONGEST)
 
-    def _life(self) -> int:
-        """One process from its start to its end; its exit code."""
-        theirs, ours = os.pipe()
+    def _run_process(self) -> int:
+        """Run one process until it ends; return its exit code."""
+        reading, writing = os.pipe()
         try:
-            process = subprocess.Popen(self._command, stdin=theirs)
+            process = subprocess.Popen(self._command, stdin=reading)
         finally:
-            os.close(theirs)
+            os.close(reading)
         self._process = process
         LOG.info("[reports] STARTED pid=%d", process.pid)
         try:
-            self._feed(process.pid, ours)
+            self._feed(process.pid, writing)
         finally:
-            os.close(ours)
-        return _ended(process)
+            os.close(writing)
+        return _wait(process)
 
     def _feed(self, pid: int, pipe: int) -> None:
-        """Give it reports until it or we are to end."""
+        """Send it reports until it ends or ``stop`` is called."""
         end = os.pidfd_open(pid)
         try:
             waiting = select.poll()
             waiting.register(end, select.POLLIN)
             waiting.register(self._wake, select.POLLIN)
-            while self._give(pipe) and not waiting.poll(self._seconds * 1000):
+            while self._send(pipe) and not waiting.poll(self._seconds * 1000):
                 continue
         finally:
             os.close(end)
 
-    def _give(self, pipe: int) -> bool:
-        """Write a line for each backend; False when nobody reads any more."""
+    def _send(self, pipe: int) -> bool:
+        """Write a line for each backend; return False if the process has ended."""
         try:
             left = self._lines()
             while left:
@@ -129,7 +129,7 @@ class Reporter:
         try:
             reports = self._collect()
         except Exception:
-            LOG.exception("[reports] COLLECT failed; the next one may not")
+            LOG.exception("[reports] COLLECT failed; the next report may succeed")
             return b""
         moment = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%f")
         lines = (
@@ -139,25 +139,25 @@ class Reporter:
         return b"".join(json.dumps(line).encode() + b"\n" for line in lines)
 
 
-def _ended(process: subprocess.Popen[bytes]) -> int:
+def _wait(process: subprocess.Popen[bytes]) -> int:
     try:
-        return process.wait(_ENDING)
+        return process.wait(_END_SECONDS)
     except subprocess.TimeoutExpired:
         process.kill()
         return process.wait()
 
 
-def make(conf: cfg.ConfigOpts, collect: Collect) -> Reporter | None:
-    """The reporter of this configuration; None where no scheduler is to be told.
+def create(conf: cfg.ConfigOpts, collect: Collect) -> Reporter | None:
+    """Return the reporter of this configuration; None without a transport_url.
 
-    :raises StartupError: what it needs is not installed, or its URL is none.
+    :raises StartupError: oslo.messaging is not installed, or the URL is not valid.
     """
     url = conf.scheduler.transport_url
     if not url:
         return None
     if "://" not in url:
         raise StartupError(
-            "[scheduler] transport_url is no URL: give one such as"
+            "[scheduler] transport_url is not a URL: give one such as"
             " rabbit://USER:PASSWORD@HOST:5672/"
         )
     if importlib.util.find_spec("oslo_messaging") is None:
@@ -165,13 +165,13 @@ def make(conf: cfg.ConfigOpts, collect: Collect) -> Reporter | None:
             "[scheduler] transport_url needs oslo.messaging, which is not installed:"
             " pip install 'lunshare[scheduler]', or leave the option out"
         )
-    # Libraries that oslo.messaging brings warn of themselves at each start.
+    # Libraries of oslo.messaging print warnings at each start.
     python = [sys.executable, "-W", "ignore"]
     command = [*python, "-m", "lunshare.agent.reports", *_files(conf)]
     return Reporter(command, conf.scheduler.report_interval, collect)
 
 
 def _files(conf: cfg.ConfigOpts) -> list[str]:
-    """The arguments that make another process read the same files; no secret."""
-    words = [f"--config-file={name}" for name in conf.config_file or ()]
-    return words + [f"--config-dir={name}" for name in conf.config_dir or ()]
+    """Return the arguments to read the same files. They contain no secret."""
+    arguments = [f"--config-file={name}" for name in conf.config_file or ()]
+    return arguments + [f"--config-dir={name}" for name in conf.config_dir or ()]

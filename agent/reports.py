@@ -1,11 +1,11 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""The process that tells Cinder's scheduler of our backends; the daemon feeds it.
+"""The process that sends reports of backends to the scheduler of a Cinder.
 
-It is a process of its own because oslo.messaging brings oslo.service, and that
-brings eventlet: neither gets into the daemon. Each line of standard input is a
-report, ``{"host", "capabilities", "timestamp"}``; at its end the process ends.
-It is started by lunshare.agent.reporter, and may be killed at any moment.
+It is a process of its own because oslo.messaging needs oslo.service, which needs
+eventlet; the daemon loads neither. Each line of standard input is a report,
+``{"host", "capabilities", "timestamp"}``. The process ends when its input ends.
+lunshare.agent.reporter starts it. It may be killed at any time.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from lunshare.agent.outbox import Outbox, Report, Sender
 
 # Since 3.3 a report carries its time and its cluster; cinder/scheduler/rpcapi.py.
 _VERSION = "3.3"
-# They log each attempt to connect; we say once that it is lost, and once that
-# it is back.
-_TALKATIVE = ("oslo.messaging", "oslo_messaging", "amqp", "kombu")
+# They log each attempt to connect. Here the loss and the return of the connection
+# are logged once each.
+_NOISY = ("oslo.messaging", "oslo_messaging", "amqp", "kombu")
 
 
-class Asked:
-    """A scheduler that has just started asks all volume services for reports."""
+class CapabilitiesEndpoint:
+    """A scheduler that has just started requests reports of all volume services."""
 
     target: ClassVar[Any] = oslo_messaging.Target(version="3.999")
 
@@ -42,13 +42,13 @@ class Asked:
         self._outbox = outbox
 
     def publish_service_capabilities(self, ctxt: object) -> None:
-        """Answer with reports, not with a result: it is a cast to everyone."""
-        self._outbox.again()
+        """Send the reports again. There is no result, since the call is a cast."""
+        self._outbox.resend()
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run until standard input ends; the answer is the exit code."""
-    # A terminal's ^C is for the daemon, whose end is ours.
+    """Run until standard input ends; return the exit code."""
+    # ^C of a terminal is for the daemon, which then ends this process.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     outbox = Outbox()
     try:
@@ -64,22 +64,22 @@ def main(argv: Sequence[str] | None = None) -> int:
         threading.Thread(target=work, daemon=True).start()
     for line in sys.stdin:
         outbox.put(json.loads(line))
-    # Whoever waits for the bus is not waited for.
+    # Do not wait for threads that wait for the message bus.
     os._exit(0)
 
 
 def configure(argv: Sequence[str]) -> cfg.ConfigOpts:
-    """Read the daemon's own files.
+    """Read the files of the daemon into the global options of this process.
 
-    Into the global options of this process: oslo.messaging 18.3.1 reads options of
-    its tracing from the ones it is given, and registers them there only.
+    oslo.messaging 18.3.1 registers the options of its tracing only there, and reads
+    them from the options that it is given.
     """
     conf = cfg.CONF  # noqa: TID251 - see above
     opts.register(conf)
     log.register_options(conf)
     conf(args=list(argv), project="lunshare", prog="lunshare-reports")
     log.setup(conf, "lunshare")
-    for name in _TALKATIVE:
+    for name in _NOISY:
         logging.getLogger(name).setLevel(logging.CRITICAL)
     return conf
 
@@ -103,7 +103,9 @@ def _caster(transport: Any) -> Callable[[Report], None]:
 
 def _server(transport: Any, host: str, outbox: Outbox) -> Any:
     target = oslo_messaging.Target(topic="cinder-volume", server=host)
-    return oslo_messaging.get_rpc_server(transport, target, [Asked(outbox)])
+    return oslo_messaging.get_rpc_server(
+        transport, target, [CapabilitiesEndpoint(outbox)]
+    )
 
 
 if __name__ == "__main__":

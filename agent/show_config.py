@@ -46,7 +46,7 @@ def _check(conf: cfg.ConfigOpts) -> None:
     listener.parse(conf.listen, conf.auth_strategy)
     backends.load(conf, Helper(conf.helper.socket))
     Database(database_url(conf), connections=1)
-    reporter.make(conf, dict)
+    reporter.create(conf, dict)
 
 
 def _line(conf: cfg.ConfigOpts, section: str, option: cfg.Opt) -> str:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Timers: each calls one function of the service, and outlives its errors."""
+"""Timers: each calls one function of the service again and again."""
 
 from __future__ import annotations
 
@@ -12,8 +12,11 @@ from oslo_log import log
 LOG = log.getLogger(__name__)
 
 
-class Loop:
-    """Call ``work`` every ``seconds``, counted from the end of the last call."""
+class Timer:
+    """Call ``work`` every ``seconds``, counted from the end of the last call.
+
+    An error of ``work`` is logged, and the timer continues.
+    """
 
     def __init__(self, name: str, seconds: float, work: Callable[[], object]) -> None:
         self._name, self._seconds, self._work = name, seconds, work
@@ -21,15 +24,15 @@ class Loop:
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
-        """Begin; the first call comes after one period."""
+        """Start; the first call comes after one period."""
         self._thread.start()
 
     def wake(self) -> None:
-        """Have the next call now."""
+        """Make the next call now."""
         self._woken.set()
 
     def stop(self, timeout: float = 5.0) -> None:
-        """Ask it to end, and wait so many seconds for the call under way."""
+        """Stop, and wait up to ``timeout`` seconds for a call in progress."""
         self._stopped.set()
         self._woken.set()
         if self._thread.ident is not None:
@@ -37,18 +40,18 @@ class Loop:
 
     @property
     def alive(self) -> bool:
-        """Whether a call may be under way."""
+        """Return whether a call may be in progress."""
         return self._thread.is_alive()
 
     def _run(self) -> None:
-        while not self._ends():
+        while not self._stops():
             try:
                 self._work()
             except Exception:
-                LOG.exception("[%s] LOOP failed; it goes on", self._name)
+                LOG.exception("[%s] LOOP failed; it continues", self._name)
 
-    def _ends(self) -> bool:
-        """Wait for the next call, or for the end."""
+    def _stops(self) -> bool:
+        """Wait for the next call; return whether the timer is stopped instead."""
         self._woken.wait(self._seconds)
         self._woken.clear()
         return self._stopped.is_set()

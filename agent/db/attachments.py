@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Rows of attachments, in and out as records.
+"""Rows of attachments, read and written as records.
 
-``move`` is the only writer of a status; the rest reads.
+Only ``change_status`` writes a status.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _A = VOLUME_ATTACHMENT.c
 _MODES: Mapping[str | None, Mode | None] = {None: None, "ro": Mode.RO, "rw": Mode.RW}
 _HERE = _A.deleted == sa.false()
 
-#: What ``brief`` makes a record of, in the order of its fields. A volume shows
-#: who is attached, never how: connector and connection_info stay where they are.
+#: Columns of a ``brief`` record, in the order of its fields. A volume shows its hosts
+#: without connector and connection_info, so these are not read.
 BRIEF = (
     _A.id,
     _A.volume_id,
@@ -41,7 +41,7 @@ _ALL = sa.select(VOLUME_ATTACHMENT)
 _AGE = (_A.created_at, _A.id)
 _THIS = _A.volume_id == sa.bindparam("volume_id")
 
-# Built once: making a statement costs more than running it.
+# Built once: to build a statement costs more than to run it.
 _INSERT = sa.insert(VOLUME_ATTACHMENT)
 _ONE = _ALL.where(_A.id == sa.bindparam("id"), _HERE)
 _OF_VOLUME = _ALL.where(_THIS, _HERE).order_by(*_AGE)
@@ -60,8 +60,8 @@ _ANY_WANTED = (
     .limit(1)
 )
 
-# Not _HERE, which is true of all of these: SQLite would take attachments_of_volume
-# for it, and read every host of the volume.
+# Without _HERE, which holds for all of these rows: with it SQLite would use the index
+# attachments_of_volume, and read every host of the volume.
 _UNANSWERED = _ALL.where(_THIS, _A.answered == sa.false()).order_by(*_AGE)
 _ANSWER = (
     sa.update(VOLUME_ATTACHMENT)
@@ -84,7 +84,7 @@ COLUMNS: Mapping[str, sa.ColumnElement[Any]] = {
 
 
 def insert(connection: sa.Connection, attachment: Attachment) -> None:
-    """Write a new row."""
+    """Insert a row."""
     values = _columns(
         {
             name: getattr(attachment, name)
@@ -102,25 +102,25 @@ def insert(connection: sa.Connection, attachment: Attachment) -> None:
 
 
 def get(connection: sa.Connection, attachment_id: str) -> Attachment | None:
-    """One attachment, or None."""
+    """Return one attachment, or None."""
     row = connection.execute(_ONE, {"id": attachment_id}).first()
     return None if row is None else _record(row)
 
 
 def page(connection: sa.Connection, page: Page) -> list[Attachment]:
-    """A page of attachments.
+    """Return a page of attachments.
 
-    :raises NotFound: the marker.
+    :raises NotFound: the marker does not exist.
     """
     query = _listed(page.sort, page.project_id is None)
     query = paging.filtered(query, page.filters, COLUMNS)
-    query = paging.behind_marker(connection, query, page, COLUMNS, "attachment")
+    query = paging.after_marker(connection, query, page, COLUMNS, "attachment")
     return [_record(row) for row in connection.execute(query, paging.values(page))]
 
 
 @functools.lru_cache(maxsize=paging.SORTS)
 def _listed(sort: paging.Sort, every_project: bool) -> sa.Select[Any]:
-    """Attachments in this order; made once for each."""
+    """Return the statement for this order; built once for each order."""
     query = _ALL.where(_HERE)
     if not every_project:
         query = query.join(VOLUMES, VOLUMES.c.id == _A.volume_id).where(
@@ -132,7 +132,7 @@ def _listed(sort: paging.Sort, every_project: bool) -> sa.Select[Any]:
 def of_volumes(
     connection: sa.Connection, volume_ids: Sequence[str]
 ) -> dict[str, list[Attachment]]:
-    """The attachments of many volumes, oldest first, without their secrets."""
+    """Return the attachments of many volumes, oldest first, in brief."""
     found: dict[str, list[Attachment]] = {}
     for some in paging.chunks(volume_ids):
         for row in connection.execute(_brief_of(len(some)), some).all():
@@ -142,23 +142,25 @@ def of_volumes(
 
 @functools.lru_cache
 def _brief_of(count: int) -> sa.Select[Any]:
-    """The statement for so many volumes.
+    """Return the statement for ``count`` volumes.
 
-    With a list that grows when it runs ("expanding"), SQLAlchemy writes it anew
-    each time: 0.20 ms for 3 volumes with 3 hosts each, instead of 0.08 (2.0).
+    With an "expanding" list SQLAlchemy 2.0 compiles it at each run: 0.20 ms for 3
+    volumes with 3 hosts each, instead of 0.08.
     """
     ids: list[Any] = [sa.bindparam(name) for name in paging.names(count)]
     return sa.select(*BRIEF).where(_A.volume_id.in_(ids), _HERE).order_by(*_AGE)
 
 
 def of_volume(connection: sa.Connection, volume_id: str) -> list[Attachment]:
-    """The attachments of one volume, oldest first, whole."""
+    """Return the complete attachments of one volume, oldest first."""
     found = connection.execute(_OF_VOLUME, {"volume_id": volume_id})
     return [_record(row) for row in found]
 
 
-def left(connection: sa.Connection, volume_id: str, most: int) -> list[Attachment]:
-    """Attachments of one volume in brief, in no order: so many at most."""
+def brief_of_volume(
+    connection: sa.Connection, volume_id: str, most: int
+) -> list[Attachment]:
+    """Return up to ``most`` attachments of one volume, in brief and in no order."""
     found = connection.execute(_LEFT.limit(most), {"volume_id": volume_id})
     return [brief(row) for row in found]
 
@@ -166,36 +168,36 @@ def left(connection: sa.Connection, volume_id: str, most: int) -> list[Attachmen
 def of_initiator(
     connection: sa.Connection, volume_id: str, initiator: str
 ) -> list[Attachment]:
-    """The attachments of one initiator on one volume, oldest first, whole."""
+    """Return the complete attachments of an initiator on a volume, oldest first."""
     which = {"volume_id": volume_id, "initiator": initiator}
     return [_record(row) for row in connection.execute(_OF_INITIATOR, which)]
 
 
-def connected(connection: sa.Connection) -> list[Attachment]:
-    """Every attachment that has an initiator, of every volume; oldest first, whole."""
+def with_initiator(connection: sa.Connection) -> list[Attachment]:
+    """Return every complete attachment with an initiator, oldest first."""
     query = _ALL.where(_HERE, _A.initiator.is_not(None)).order_by(*_AGE)
     return [_record(row) for row in connection.execute(query)]
 
 
 def unanswered(connection: sa.Connection, volume_id: str) -> list[Attachment]:
-    """The attachments of a volume that nobody may know of yet, oldest first."""
+    """Return attachments of a volume that no client may know yet, oldest first."""
     found = connection.execute(_UNANSWERED, {"volume_id": volume_id})
     return [_record(row) for row in found]
 
 
-def note_answered(connection: sa.Connection, ids: Sequence[str]) -> None:
-    """Whoever asked for these attachments has had time to learn of them."""
+def mark_answered(connection: sa.Connection, ids: Sequence[str]) -> None:
+    """Note that the clients have had time to receive these attachments."""
     connection.execute(_ANSWER, [{"_id": each} for each in ids])
 
 
 def any_wanted(connection: sa.Connection, volume_id: str) -> bool:
-    """Whether the volume shall be exported to anyone."""
+    """Return whether the volume must be exported to any host."""
     found = connection.execute(_ANY_WANTED, {"volume_id": volume_id})
     return found.first() is not None
 
 
-def connected_volumes(connection: sa.Connection) -> list[str]:
-    """The volumes whose target has, or may have, an access; each once."""
+def volumes_with_access(connection: sa.Connection) -> list[str]:
+    """Return the ids of volumes to which a host has or may have access."""
     query = (
         sa.select(_A.volume_id)
         .where(
@@ -209,16 +211,16 @@ def connected_volumes(connection: sa.Connection) -> list[str]:
     return list(connection.execute(query).scalars())
 
 
-def move(
+def change_status(
     connection: sa.Connection,
     attachment_id: str,
     old: Collection[AttachStatus],
     new: AttachStatus,
     **values: Any,
 ) -> bool:
-    """Compare and swap the status; False when the row is not in ``old`` any more.
+    """Compare and swap the status; return False if it is not in ``old`` any more.
 
-    ``values`` are other fields of lunshare.agent.records.Attachment, written with it.
+    ``values``: other fields of lunshare.agent.records.Attachment to write.
     """
     if not all(attachment_may_change(status, new) for status in old):
         raise AssertionError(
@@ -233,8 +235,8 @@ def move(
     )
 
 
-def note(connection: sa.Connection, attachment_id: str, **values: Any) -> None:
-    """Write fields that are not the status."""
+def set_values(connection: sa.Connection, attachment_id: str, **values: Any) -> None:
+    """Write fields other than the status."""
     columns = _columns({**values, "updated_at": now()})
     connection.execute(_update(frozenset(columns)), {**columns, "_id": attachment_id})
 
@@ -242,8 +244,8 @@ def note(connection: sa.Connection, attachment_id: str, **values: Any) -> None:
 def remove(
     connection: sa.Connection, attachment_id: str, old: Collection[AttachStatus]
 ) -> bool:
-    """Move to detached and mark deleted, in one step."""
-    return move(
+    """Change the status to detached, and mark the row deleted."""
+    return change_status(
         connection,
         attachment_id,
         old,
@@ -260,7 +262,7 @@ def remove(
 def _update(
     columns: frozenset[str], old: frozenset[AttachStatus] | None = None
 ) -> sa.Update:
-    """The statement that writes these columns of the row ``_id``; made once each."""
+    """Return the statement that writes these columns of row ``_id``; built once."""
     where = [_A.id == sa.bindparam("_id"), _HERE]
     if old is not None:
         where.append(sa.or_(*(_A.attach_status == status for status in sorted(old))))
@@ -269,7 +271,7 @@ def _update(
 
 
 def _columns(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Fields of the record as columns of the table."""
+    """Return fields of the record as columns of the table."""
     columns = dict(values)
     if "mode" in columns:
         columns["attach_mode"] = columns.pop("mode")
@@ -280,7 +282,7 @@ def _columns(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def brief(row: Any) -> Attachment:
-    """The record of a row of the columns BRIEF."""
+    """Return the record of a row with the columns BRIEF."""
     return Attachment(row[0], row[1], AttachStatus(row[2]), _MODES[row[3]], *row[4:])
 
 

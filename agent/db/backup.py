@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""One consistent copy of an SQLite database, while others write to it."""
+"""Copy an SQLite database consistently while it is written."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _WAIT_SECONDS = 30.0
 
 
 def path_of(url: str) -> Path:
-    """The file of an SQLite URL.
+    """Return the file of an SQLite URL.
 
     :raises Invalid: another kind of database, or one in memory.
     """
@@ -33,22 +33,22 @@ def path_of(url: str) -> Path:
 
 
 def copy(source: Path, directory: Path) -> Path:
-    """Write a copy into ``directory``, named after the moment (UTC); return its path.
+    """Write a copy into ``directory``, named after the time (UTC); return its path.
 
-    The copy is whole, checked and on the disk when this returns; mode 0600, for it
-    has CHAP secrets in it. When it raises, nothing is left behind.
+    On return the copy is complete, checked and on the disk. Its mode is 0600, since
+    it has CHAP secrets. After an error no part of it is left.
 
-    :raises DatabaseFailed: the source cannot be read, or the copy not be written.
+    :raises DatabaseFailed: the source cannot be read, or the copy cannot be written.
     """
     moment = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
-    whole = directory / f"{_PREFIX}{moment}{_SUFFIX}"
-    part = whole.with_suffix(".part")
+    copied = directory / f"{_PREFIX}{moment}{_SUFFIX}"
+    part = copied.with_suffix(".part")
     old = os.umask(0o077)
     try:
         _vacuum(source, part)
         _check(part)
         _sync(part)
-        part.rename(whole)
+        part.rename(copied)
         _sync(directory)
     except (sqlite3.Error, OSError) as error:
         with contextlib.suppress(OSError):
@@ -58,20 +58,20 @@ def copy(source: Path, directory: Path) -> Path:
         ) from error
     finally:
         os.umask(old)
-    return whole
+    return copied
 
 
 def expire(directory: Path, keep: int) -> list[Path]:
-    """Delete the oldest copies beyond ``keep``; return those that went."""
+    """Delete the oldest copies beyond ``keep``; return the deleted paths."""
     copies = sorted(directory.glob(f"{_PREFIX}*{_SUFFIX}"))
-    gone = copies[: max(0, len(copies) - keep)]
-    for each in gone:
+    deleted = copies[: max(0, len(copies) - keep)]
+    for each in deleted:
         each.unlink()
-    return gone
+    return deleted
 
 
 def _vacuum(source: Path, part: Path) -> None:
-    # mode=rw: a wrong path must not make an empty database.
+    # mode=rw: a wrong path must not create an empty database.
     url = f"{source.resolve().as_uri()}?mode=rw"
     with contextlib.closing(sqlite3.connect(url, _WAIT_SECONDS, uri=True)) as opened:
         opened.execute("VACUUM INTO ?", (str(part),))
@@ -79,9 +79,9 @@ def _vacuum(source: Path, part: Path) -> None:
 
 def _check(part: Path) -> None:
     with contextlib.closing(sqlite3.connect(part)) as opened:
-        (said,) = opened.execute("PRAGMA integrity_check").fetchone()
-    if said != "ok":
-        raise sqlite3.DatabaseError(f"the copy is damaged: {said}")
+        (result,) = opened.execute("PRAGMA integrity_check").fetchone()
+    if result != "ok":
+        raise sqlite3.DatabaseError(f"the copy is damaged: {result}")
 
 
 def _sync(path: Path) -> None:

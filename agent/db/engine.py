@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Open the database; hand out reading and writing transactions.
+"""Open the database; provide transactions that read or write.
 
-SQLite is opened in WAL mode with synchronous=FULL: a commit has reached the
-disk when it returns (sqlite.org/pragma.html#pragma_synchronous), which is
-what lets us acknowledge after it.
+SQLite is opened in WAL mode with synchronous=FULL: a commit is on the disk when
+it returns (sqlite.org/pragma.html#pragma_synchronous), so a client may get its
+answer then.
 """
 
 from __future__ import annotations
@@ -22,30 +22,30 @@ import sqlalchemy as sa
 from lunshare.agent.db.group_commit import Group
 from lunshare.agent.db.readers import Readers
 from lunshare.agent.db.schema import SERVICES
-from lunshare.agent.db.write_check import Condition
+from lunshare.agent.db.write_check import WriteCheck
 from lunshare.agent.errors import DatabaseFailed, StartupError
 
 _PRAGMAS = (
     "PRAGMA journal_mode=WAL",
     "PRAGMA synchronous=FULL",
     "PRAGMA foreign_keys=ON",
-    # How long a client waits where another program holds the lock; then it is 503.
+    # Milliseconds that a client waits for a lock of another program; then it gets 503.
     "PRAGMA busy_timeout=5000",
-    # KiB. Each connection has a cache of its own, and the kernel's is behind it:
-    # with 1,024 no request was faster (10,000 volumes, 30,000 attachments).
+    # KiB for each connection. With 1,024 no request was faster, since the kernel has
+    # a cache too (10,000 volumes, 30,000 attachments).
     "PRAGMA cache_size=-256",
 )
 
 
-#: Seconds between two looks at whether the database can be written.
+#: Seconds between two checks whether the database can be written.
 PROBE_SECONDS = 5.0
 
-# A row that comes and goes in one transaction: its page is written all the same.
+# A row that one transaction inserts and deletes. Its page is written nevertheless.
 _PROBE = {"host": "", "binary": "probe", "disabled": False}
 
 
 def now() -> datetime:
-    """The time as the database keeps it: UTC, no zone."""
+    """Return the time as stored in the database: UTC, without zone."""
     return datetime.now(UTC).replace(tzinfo=None)
 
 
@@ -53,9 +53,9 @@ class Database:
     """Connections to one database, safe for many threads."""
 
     def __init__(self, url: str, connections: int) -> None:
-        """Open no connection yet. ``url`` is SQLAlchemy's.
+        """Prepare connections; none is opened yet. ``url`` is of SQLAlchemy.
 
-        :raises StartupError: the URL cannot be understood.
+        :raises StartupError: the URL is not valid or not supported.
         """
         try:
             self.engine = sa.create_engine(
@@ -70,7 +70,7 @@ class Database:
                 f"[database] connection is not usable ({error}):"
                 " give a SQLAlchemy URL such as sqlite:////var/lib/lunshare/x.sqlite"
             ) from error
-        self.condition = Condition()
+        self.write_check = WriteCheck()
         self._group: Group | None = None
         self._readers: Readers | None = None
         if self.engine.dialect.name == "sqlite":
@@ -80,7 +80,7 @@ class Database:
 
     @contextmanager
     def reading(self) -> Iterator[sa.Connection]:
-        """One snapshot; nothing may be written in it."""
+        """Read one snapshot of the data; nothing may be written."""
         with self._explained():
             if self._readers is not None:
                 with self._readers.snapshot() as connection:
@@ -91,24 +91,24 @@ class Database:
 
     @contextmanager
     def writing(self) -> Iterator[sa.Connection]:
-        """One transaction, durable when the block ends, undone when it raises.
+        """Write in one transaction: durable at the end of the block, or rolled back.
 
-        Never held while a driver works.
+        It must not be open while a driver works.
         """
         try:
             with self._explained(), self._transaction() as connection:
                 yield connection
         except DatabaseFailed as error:
-            self.condition.failed(error.message)
+            self.write_check.note_failure(error.message)
             raise
-        self.condition.wrote()
+        self.write_check.note_success()
 
     def probe(self) -> None:
-        """Prove that a write reaches the disk, unless one has just now.
+        """Check that a write reaches the disk, unless one just did.
 
-        What it finds is in ``condition``.
+        The result is in ``write_check``.
         """
-        if self.condition.fresh:
+        if self.write_check.fresh:
             return
         with contextlib.suppress(DatabaseFailed), self.writing() as connection:
             connection.execute(sa.insert(SERVICES).values(_PROBE))
@@ -133,7 +133,7 @@ class Database:
             raise DatabaseFailed(
                 f"the database {self.engine.url!r} cannot be used"
                 f" ({getattr(error, 'orig', None) or error}): check its path, its"
-                " owner and the room on its disk"
+                " owner and the free space of its disk"
             ) from error
 
     def close(self) -> None:
@@ -145,6 +145,6 @@ class Database:
 
 
 def _prepare_sqlite(dbapi_connection: Any, _record: Any) -> None:
-    dbapi_connection.isolation_level = None  # we say BEGIN ourselves
+    dbapi_connection.isolation_level = None  # BEGIN is sent by this package
     for pragma in _PRAGMAS:
         dbapi_connection.execute(pragma)

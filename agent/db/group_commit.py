@@ -1,11 +1,11 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Group commit: transactions that come together reach the disk together.
+"""Group commit: transactions of several threads share one commit.
 
-SQLite has one writer at a time. Each transaction here is a savepoint in one that
-is open; the next writer who waits goes on in it, and the last one commits it for
-all. Each of them returns when the commit has reached the disk, and not before.
-What one undoes is undone alone; a commit that fails fails all of them.
+SQLite has one writer at a time. Each transaction here is a savepoint in an open
+transaction of SQLite. The next waiting thread continues in it, and the last one
+commits for all. Each of them returns only when the commit is on the disk. A
+rollback concerns one of them; a failed commit fails all of them.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ import sqlalchemy as sa
 
 from lunshare.agent.worker_turns import waiting
 
-#: Transactions of one commit; more would make the first one wait too long.
+#: Largest number of transactions per commit, so that the first does not wait long.
 _MOST = 32
 
 
 class _Batch:
-    """Transactions that one commit ends."""
+    """The transactions of one commit."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -47,14 +47,14 @@ class Group:
 
     @contextmanager
     def transaction(self) -> Iterator[sa.Connection]:
-        """One transaction, durable when the block ends, undone when it raises."""
+        """Open one transaction: durable at the end of the block, or rolled back."""
         batch, connection = self._enter()
         try:
-            self._say("SAVEPOINT one")
+            self._execute("SAVEPOINT one")
             yield connection
-            self._say("RELEASE one")
+            self._execute("RELEASE one")
         except BaseException as error:
-            self._undo(batch, error)
+            self._roll_back(batch, error)
             raise
         if not self._leave(batch):
             with waiting():
@@ -68,7 +68,7 @@ class Group:
             self._discard()
 
     def _enter(self) -> tuple[_Batch, sa.Connection]:
-        """Wait for the others; go on in their transaction, or begin one."""
+        """Wait for the others; continue in their transaction, or begin one."""
         came = time.monotonic()
         with self._counter:
             self._waiting += 1
@@ -78,41 +78,42 @@ class Group:
         with self._counter:
             self._waiting -= 1
         try:
-            return self._begun(came)
+            return self._begin(came)
         except BaseException as error:
             self._refused = time.monotonic(), error
             self._writer.release()
             raise
 
-    def _begun(self, came: float) -> tuple[_Batch, sa.Connection]:
+    def _begin(self, came: float) -> tuple[_Batch, sa.Connection]:
         if self._connection is None:
             self._connection = self._engine.connect()
         if self._batch is None:
-            # Who waited while another one was refused would wait as long in vain.
+            # The database refused another thread while this one waited: do not wait
+            # as long again.
             if self._refused and came < self._refused[0]:
                 raise self._refused[1]
-            # SQLAlchemy's own, of which SQLite hears nothing: alembic asks for one,
-            # and its commit is an event at which tests end a life.
+            # A transaction of SQLAlchemy alone: alembic needs one, and tests stop the
+            # process at the event of its commit.
             if not self._connection.in_transaction():
                 self._connection.begin()
-            # A deferred writer could fail at its first write with
+            # A deferred transaction could fail at its first write with
             # SQLITE_BUSY_SNAPSHOT.
-            self._say("BEGIN IMMEDIATE")
+            self._execute("BEGIN IMMEDIATE")
             self._batch = _Batch()
         self._batch.count += 1
         return self._batch, self._connection
 
     def _leave(self, batch: _Batch) -> bool:
-        """Leave the commit to who waits; else commit, and say so."""
+        """Commit unless another thread waits; return whether it was done here."""
         with self._counter:
-            followed = self._waiting > 0 and batch.count < _MOST
-        if not followed:
+            has_next = self._waiting > 0 and batch.count < _MOST
+        if not has_next:
             self._end(batch)
         self._writer.release()
-        return not followed
+        return not has_next
 
     def _end(self, batch: _Batch) -> None:
-        """Commit for all of the batch."""
+        """Commit the batch."""
         connection: Any = self._connection
         self._batch = None
         try:
@@ -123,14 +124,14 @@ class Group:
             self._discard()
         batch.done.set()
 
-    def _undo(self, batch: _Batch, error: BaseException) -> None:
-        """Undo one of the batch; the others are committed by who comes next, or here.
+    def _roll_back(self, batch: _Batch, error: BaseException) -> None:
+        """Roll back one transaction; the others are committed later, or here.
 
-        SQLite undoes all of them itself when the disk is full or fails.
+        If the disk is full or fails, SQLite has rolled back all of them.
         """
         try:
-            self._say("ROLLBACK TO one")
-            self._say("RELEASE one")
+            self._execute("ROLLBACK TO one")
+            self._execute("RELEASE one")
         except BaseException:
             self._batch, batch.error = None, error
             self._discard()
@@ -139,16 +140,16 @@ class Group:
         else:
             self._leave(batch)
 
-    def _say(self, statement: str) -> None:
-        """To SQLite's driver itself.
+    def _execute(self, statement: str) -> None:
+        """Run a statement in the driver of SQLite.
 
-        As a statement of SQLAlchemy's it costs as much as a query.
+        Through SQLAlchemy it would cost as much as a query.
         """
         connection: Any = self._connection
         connection.connection.dbapi_connection.execute(statement)
 
     def _discard(self) -> None:
-        """The next one begins on a new connection."""
+        """Close the connection; the next transaction opens a new one."""
         if self._connection is not None:
             self._connection.invalidate()
             self._connection.close()

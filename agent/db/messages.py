@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Rows of user messages: what went wrong, for whoever asked for it.
+"""Rows of user messages: why a request failed, for its client.
 
-There are never more than ``MOST`` of them, so nothing here needs an index.
+There are at most ``MAX_MESSAGES`` of them, so no index is needed.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from lunshare.agent.db.engine import now
 from lunshare.agent.db.schema import MESSAGES
 from lunshare.agent.records import Message, Page
 
-#: Whoever fails again and again does not fill the disk: the oldest go.
-MOST = 1000
+#: Of more messages the oldest are deleted, so that they cannot fill the disk.
+MAX_MESSAGES = 1000
 
 _M = MESSAGES.c
 
-#: What a page may be filtered and sorted by.
+#: Columns by which a page may be filtered and sorted.
 COLUMNS: paging.Columns = {
     name: _M[name]
     for name in (
@@ -37,32 +37,32 @@ COLUMNS: paging.Columns = {
 
 
 def insert(connection: sa.Connection, message: Message) -> None:
-    """Write a message; what has expired, and the oldest beyond MOST, go."""
+    """Insert a message; delete expired ones, and the oldest beyond MAX_MESSAGES."""
     row = {column.name: getattr(message, column.name) for column in MESSAGES.columns}
     connection.execute(sa.insert(MESSAGES).values(row))
     connection.execute(sa.delete(MESSAGES).where(_M.expires_at <= now()))
-    newest = sa.select(_M.id).order_by(_M.created_at.desc(), _M.id).limit(MOST)
+    newest = sa.select(_M.id).order_by(_M.created_at.desc(), _M.id).limit(MAX_MESSAGES)
     connection.execute(sa.delete(MESSAGES).where(_M.id.not_in(newest)))
 
 
 def get(
     connection: sa.Connection, message_id: str, project_id: str | None
 ) -> Message | None:
-    """One message that has not expired; of any project when that is None."""
+    """Return a message that has not expired; of any project if that is None."""
     row = connection.execute(_here(project_id).where(_M.id == message_id)).first()
     return None if row is None else _record(row)
 
 
 def page(connection: sa.Connection, page: Page) -> list[Message]:
-    """A page of the messages that have not expired."""
+    """Return a page of messages that have not expired."""
     query = paging.filtered(_here(page.project_id), page.filters, COLUMNS)
-    query = paging.behind_marker(connection, query, page, COLUMNS, "message")
+    query = paging.after_marker(connection, query, page, COLUMNS, "message")
     query = paging.ordered(query, page.sort, COLUMNS)
     return [_record(row) for row in connection.execute(query, paging.values(page))]
 
 
 def delete(connection: sa.Connection, message_id: str) -> None:
-    """Remove one."""
+    """Delete a message."""
     connection.execute(sa.delete(MESSAGES).where(_M.id == message_id))
 
 

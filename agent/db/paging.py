@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Filters, sorting and pages, the same for every noun."""
+"""Filters, order and pages, the same for every resource."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _CHUNK = 256
 Columns = Mapping[str, sa.ColumnElement[Any]]
 Sort = tuple[tuple[str, bool], ...]
 
-#: How many orders a noun keeps the statement of: clients use a handful.
+#: Orders whose statements are cached per resource. Clients use only a few.
 SORTS = 64
 
-#: The page's project, in a query that is kept.
+#: The project of the page, a parameter of cached statements.
 PROJECT: sa.BindParameter[str] = sa.bindparam("_project", type_=sa.String)
 _LIMIT: sa.BindParameter[int] = sa.bindparam("_limit", type_=sa.Integer)
 _OFFSET: sa.BindParameter[int] = sa.bindparam("_offset", type_=sa.Integer)
@@ -36,9 +36,9 @@ _OPERATORS = {
 
 
 def chunks(values: Sequence[str]) -> Iterator[dict[str, str]]:
-    """Parameters for IN lists of a few lengths, so that a few statements do.
+    """Yield parameters for IN lists of few lengths, so that few statements suffice.
 
-    A piece is filled up to a power of two with its last value.
+    A list is filled up to a power of two with its last value.
     """
     for start in range(0, len(values), _CHUNK):
         some = values[start : start + _CHUNK]
@@ -48,17 +48,17 @@ def chunks(values: Sequence[str]) -> Iterator[dict[str, str]]:
 
 
 def names(count: int) -> list[str]:
-    """The names of the parameters in such a list."""
+    """Return the names of the parameters of such a list."""
     return [f"_{number}" for number in range(count)]
 
 
 def filtered(
     query: sa.Select[Any], filters: Mapping[str, Any], columns: Columns
 ) -> sa.Select[Any]:
-    """Narrow a query. A key no column has lets nothing through, as in Cinder.
+    """Add filters to a query. An unknown key matches nothing, as in Cinder.
 
-    A value is matched as it is; a list means any of them; a key ending in
-    ``~`` means containing; (operator, value) pairs compare, and all must hold.
+    A value must be equal; a list means any of its values; a key that ends in ``~``
+    means contains; of (operator, value) pairs all must hold.
     """
     for key, value in filters.items():
         column = columns.get(key.removesuffix("~"))
@@ -71,7 +71,7 @@ def filtered(
 def with_metadata(
     query: sa.Select[Any], wanted: Mapping[str, str] | None, column: sa.Column[Any]
 ) -> sa.Select[Any]:
-    """Narrow a query to rows whose metadata, in ``column``, has all of ``wanted``."""
+    """Select only rows whose metadata, in ``column``, has all of ``wanted``."""
     for key, value in (wanted or {}).items():
         item = sa.func.json_each(column).table_valued("key", "value").c
         query = query.where(sa.exists().where(item.key == key, item.value == value))
@@ -91,9 +91,9 @@ def _condition(
 
 
 def ordered(query: sa.Select[Any], sort: Sort, columns: Columns) -> sa.Select[Any]:
-    """The query sorted and cut to a page, whose ``values`` it is run with.
+    """Return the query with order and page; ``values`` are its parameters.
 
-    The id breaks ties, so no row is met twice.
+    Rows with equal keys are ordered by id, so no row is on two pages.
 
     :raises Invalid: a sort key is unknown.
     """
@@ -103,26 +103,26 @@ def ordered(query: sa.Select[Any], sort: Sort, columns: Columns) -> sa.Select[An
 
 
 def values(page: Page) -> dict[str, Any]:
-    """What an ordered query is run with."""
+    """Return the parameters of an ordered query."""
     shown = {_LIMIT.key: page.limit, _OFFSET.key: page.offset}
     return {**shown, PROJECT.key: page.project_id}
 
 
-def behind_marker(
+def after_marker(
     connection: sa.Connection,
     query: sa.Select[Any],
     page: Page,
     columns: Columns,
-    noun: str,
+    resource: str,
 ) -> sa.Select[Any]:
-    """The query without the rows up to the page's marker, if it has one.
+    """Return the query without the rows up to the marker, if the page has one.
 
-    :raises NotFound: the marker is not a row.
+    :raises NotFound: the marker does not exist.
     """
     if page.marker is None:
         return query
     keys, downs = _keys(page.sort, columns)
-    at = _marker(connection, keys, columns["id"], page.marker, noun)
+    at = _marker(connection, keys, columns["id"], page.marker, resource)
     return query.where(_after(keys, downs, at))
 
 
@@ -149,33 +149,33 @@ def _marker(
     keys: list[sa.ColumnElement[Any]],
     id_column: sa.ColumnElement[Any],
     marker: str,
-    noun: str,
+    resource: str,
 ) -> Sequence[Any]:
     row = connection.execute(sa.select(*keys).where(id_column == marker)).first()
     if row is None:
-        raise NotFound(f"marker: {noun}", marker)
+        raise NotFound(f"marker: {resource}", marker)
     return tuple(row)
 
 
 def _after(
     keys: list[sa.ColumnElement[Any]], downs: list[bool], at: Sequence[Any]
 ) -> sa.ColumnElement[bool]:
-    """Rows behind the marker's; an empty value sorts first, as in SQLite."""
+    """Select rows after the marker; an empty value is first, as in SQLite."""
     choices = []
     for index, (key, down, value) in enumerate(zip(keys, downs, at, strict=True)):
         same = [
             key.is_(None) if at[i] is None else key == sa.literal(at[i], key.type)
             for i, key in enumerate(keys[:index])
         ]
-        choices.append(sa.and_(*same, _behind(key, down, value)))
+        choices.append(sa.and_(*same, _greater(key, down, value)))
     return sa.or_(*choices)
 
 
-def _behind(
+def _greater(
     key: sa.ColumnElement[Any], down: bool, value: Any
 ) -> sa.ColumnElement[bool]:
     if value is None:
         return sa.false() if down else key.is_not(None)
-    # As a parameter: SQLAlchemy orders nothing by a plain True or False.
+    # A parameter, since SQLAlchemy cannot compare with a plain True or False.
     than = sa.literal(value, key.type)
     return sa.or_(key < than, key.is_(None)) if down else key > than

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Rows that were deleted long ago go for good, a few at a time."""
+"""Remove rows that were marked deleted long ago, a few at a time."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ _MOST: sa.BindParameter[int] = sa.bindparam("_most", type_=sa.Integer)
 
 
 def _old(table: sa.Table, *where: sa.ColumnElement[bool]) -> sa.Delete:
-    """The statement that takes the oldest deleted rows of a table."""
-    gone = sa.and_(table.c.deleted == sa.true(), table.c.deleted_at < _BEFORE)
-    ids = sa.select(table.c.id).where(gone, *where).order_by(table.c.deleted_at)
+    """Return the statement that removes the oldest deleted rows of a table."""
+    old = sa.and_(table.c.deleted == sa.true(), table.c.deleted_at < _BEFORE)
+    ids = sa.select(table.c.id).where(old, *where).order_by(table.c.deleted_at)
     return sa.delete(table).where(table.c.id.in_(ids.limit(_MOST).scalar_subquery()))
 
 
 def _none_in(table: sa.Table) -> sa.ColumnElement[bool]:
-    """Whether no row of this table, dead or alive, is of the volume."""
+    """Return whether the volume has no row in this table, deleted or not."""
     rows = sa.select(sa.literal(1)).where(table.c.volume_id == VOLUMES.c.id)
     return ~rows.correlate(VOLUMES).exists()
 
 
-# What belongs to a volume goes before it.
+# Rows that refer to a volume are removed before it.
 _STATEMENTS = (
     _old(VOLUME_ATTACHMENT),
     _old(SNAPSHOTS),
@@ -37,7 +37,7 @@ _STATEMENTS = (
 
 
 def purge(connection: sa.Connection, before: datetime, most: int) -> int:
-    """Take up to ``most`` rows that were deleted before then; how many there were."""
+    """Remove up to ``most`` rows deleted before ``before``; return their number."""
     left = most
     for statement in _STATEMENTS:
         asked: dict[str, Any] = {_BEFORE.key: before, _MOST.key: left}

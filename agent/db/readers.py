@@ -1,9 +1,8 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Connections that read SQLite, kept open from one reader to the next.
+"""Connections that read SQLite and stay open for the next reader.
 
-To take one out of SQLAlchemy's pool and to give it back costs as much as the
-query it is wanted for.
+To use the pool of SQLAlchemy costs as much as a query.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ import sqlalchemy as sa
 
 
 class Readers:
-    """One connection for each reader; so many are kept when they are done."""
+    """One connection for each reader; up to ``most`` of them stay open."""
 
     def __init__(self, engine: sa.Engine, most: int) -> None:
         self._engine, self._most = engine, most
@@ -24,16 +23,16 @@ class Readers:
 
     @contextmanager
     def snapshot(self) -> Iterator[sa.Connection]:
-        """One snapshot; nothing may be written in it."""
-        connection = self._taken()
+        """Read one snapshot of the data; nothing may be written."""
+        connection = self._acquire()
         driver: Any = connection.connection.dbapi_connection
         driver.execute("BEGIN")
         try:
             yield connection
         finally:
-            self._give_back(connection, driver)
+            self._release(connection, driver)
 
-    def _give_back(self, connection: sa.Connection, driver: Any) -> None:
+    def _release(self, connection: sa.Connection, driver: Any) -> None:
         try:
             driver.execute("ROLLBACK")
         except BaseException:
@@ -46,11 +45,11 @@ class Readers:
             connection.close()
 
     def close(self) -> None:
-        """Close those that nobody reads with."""
+        """Close the idle connections."""
         while self._idle:
             self._idle.pop().close()
 
-    def _taken(self) -> sa.Connection:
+    def _acquire(self) -> sa.Connection:
         try:
             return self._idle.pop()
         except IndexError:

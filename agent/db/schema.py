@@ -2,11 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The tables. Their history is in lunshare.agent.db.migrations.
 
-Rows of volumes, snapshots and attachments are kept when deleted (``deleted``), so
-that who had what and when can still be answered, until lunshare.agent.db.purge
-removes them.
-Every index that a request uses covers only the rows that are not, or begins with
-what tells them apart, so the past costs a request nothing.
+Deleted rows of volumes, snapshots and attachments are marked (``deleted``), and stay
+until lunshare.agent.db.purge removes them, to show which host had which volume.
+Every index that a request uses covers only rows that are not deleted, or starts with
+a column that separates them, so deleted rows do not slow requests down.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ VOLUMES = sa.Table(
     _text("display_name"),
     _text("display_description"),
     sa.Column("size", sa.Integer, nullable=False),  # GiB
-    _text("status", nullable=False),  # its own; see lunshare.agent.states
+    _text("status", nullable=False),  # without attachments; see agent.states
     _text("status_reason", 1024),
     _text("backend", nullable=False),
     _text("project_id", nullable=False),
@@ -55,9 +54,9 @@ VOLUMES = sa.Table(
     _flag("deleted"),
     _text("snapshot_id", 36),
     _text("source_volid", 36),
-    # What is under way, beyond the status; see lunshare.agent.records.Volume.
+    # Work in progress, with the status; see lunshare.agent.records.Volume.
     sa.Column("intent", sa.JSON(none_as_null=True)),
-    _text("leaving"),  # the backend it has left, until its disk there is deleted
+    _text("leaving"),  # its former backend, until the disk there is deleted
     _text("migration_status"),
 )
 
@@ -68,7 +67,7 @@ SNAPSHOTS = sa.Table(
     sa.Column("volume_id", sa.String(36), sa.ForeignKey("volumes.id"), nullable=False),
     _text("display_name"),
     _text("display_description"),
-    sa.Column("volume_size", sa.Integer, nullable=False),  # GiB, at its moment
+    sa.Column("volume_size", sa.Integer, nullable=False),  # GiB, at its creation
     _text("status", nullable=False),
     _text("status_reason", 1024),
     _text("project_id", nullable=False),
@@ -78,7 +77,7 @@ SNAPSHOTS = sa.Table(
     _time("updated_at"),
     _time("deleted_at"),
     _flag("deleted"),
-    # Which of a volume's is the latest: a clock may be put back.
+    # The order of the snapshots of a volume: a clock may be set back.
     sa.Column("sequence", sa.Integer, nullable=False, server_default="0"),
 )
 
@@ -97,7 +96,7 @@ VOLUME_ATTACHMENT = sa.Table(
     sa.Column("connector", sa.Text),  # JSON, as the client sent it
     sa.Column("connection_info", sa.Text),  # JSON, without credentials
     _text("initiator"),
-    _text("leaving"),  # the initiator it had before, until that one is closed
+    _text("leaving"),  # its former initiator, until that access is closed
     _text("auth_username"),
     _text("auth_password"),
     _time("created_at"),
@@ -160,13 +159,13 @@ MESSAGES = sa.Table(
 
 
 def _dead(name: str, table: sa.Table) -> None:
-    """An index over the rows that are deleted, by their age."""
+    """Add an index over the rows that are deleted, by age."""
     gone = table.c.deleted == sa.true()
     sa.Index(name, table.c.deleted_at, sqlite_where=gone)
 
 
 def _live(name: str, table: sa.Table, *columns: str) -> None:
-    """An index over the rows that are not deleted; in SQLite, elsewhere over all.
+    """Add an index over rows that are not deleted (in other databases, over all).
 
     To name PostgreSQL here would load its dialect into every daemon: 2 MiB, and
     a twelfth of the time to start.
@@ -186,11 +185,11 @@ _live("snapshots_project_page", SNAPSHOTS, "project_id", "created_at", "id")
 _live("attachments_of_initiator", VOLUME_ATTACHMENT, "volume_id", "initiator")
 _live("attachments_page", VOLUME_ATTACHMENT, "created_at", "id")
 _live("attachments_of_instance", VOLUME_ATTACHMENT, "instance_uuid")
-# These two over all rows: SQLite looks for the rows of a volume here when it is
-# purged, because of their foreign key, and takes no partial index for that.
+# These two cover all rows: when a volume is purged, SQLite searches its rows here for
+# the foreign key, and cannot use a partial index for that.
 _OF_VOLUME = ("volume_id", "deleted", "sequence")
 sa.Index("snapshots_of_volume", *(SNAPSHOTS.c[name] for name in _OF_VOLUME))
-# Not the status alone: SQLite would take such an index for "has this volume an
+# Not the status alone: SQLite would use such an index for "has this volume an
 # attached host", and read every attached host of the node for each volume of a
 # list (measured: 8.5 s for a page of 1,000 of 10,000 volumes; now 0.1 s).
 sa.Index(

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Which services an operator has disabled; a service not here is enabled."""
+"""The services that an administrator has disabled; others are enabled."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _S = SERVICES.c
 
 
 def disabled(connection: sa.Connection) -> dict[tuple[str, str], str | None]:
-    """(host, binary) of each disabled service, with the reason given."""
+    """Return (host, binary) of each disabled service, with its reason."""
     query = sa.select(SERVICES).where(_S.disabled == sa.true())
     return {
         (row.host, row.binary): row.disabled_reason for row in connection.execute(query)
@@ -27,7 +27,7 @@ def put(
     enabled: bool,
     reason: str | None,
 ) -> None:
-    """Write the operator's wish."""
+    """Enable or disable a service, with a reason."""
     where = (_S.host == host, _S.binary == binary)
     connection.execute(sa.delete(SERVICES).where(*where))
     row = {

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Rows of snapshots, in and out as records. ``move`` is the only writer of a status."""
+"""Rows of snapshots as records. Only ``change_status`` writes a status."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ COLUMNS: Mapping[str, sa.ColumnElement[Any]] = {
     "project_id": _S.project_id,
 }
 
-# A volume whose bytes come from the snapshot and are not there yet.
+# A volume that is being created from the snapshot.
 _IS_READ = (
     sa.select(sa.literal(1))
     .select_from(VOLUMES)
@@ -73,8 +73,8 @@ _IS_READ = (
     .correlate(SNAPSHOTS)
     .exists()
 )
-# A volume that is taken back to the snapshot.
-_IS_WANTED = (
+# A volume that is being reverted to the snapshot.
+_IS_REVERTED_TO = (
     sa.select(sa.literal(1))
     .select_from(VOLUMES)
     .where(_V.id == _S.volume_id, _V.status == VolumeStatus.REVERTING)
@@ -83,7 +83,7 @@ _IS_WANTED = (
 )
 
 
-_READERS = (
+_CREATED_FROM = (
     sa.select(_V.id)
     .where(
         _V.snapshot_id == sa.bindparam("id"),
@@ -95,7 +95,7 @@ _READERS = (
 
 
 def insert(connection: sa.Connection, snapshot: Snapshot) -> None:
-    """Write a new row, behind all others of its volume."""
+    """Insert a row, after all other snapshots of its volume."""
     others = sa.select(sa.func.coalesce(sa.func.max(_S.sequence), 0) + 1)
     here = others.where(_S.volume_id == snapshot.volume_id, _HERE)
     connection.execute(
@@ -118,34 +118,34 @@ def insert(connection: sa.Connection, snapshot: Snapshot) -> None:
 
 
 def get(connection: sa.Connection, snapshot_id: str) -> Snapshot | None:
-    """One snapshot, or None."""
+    """Return one snapshot, or None."""
     row = connection.execute(_ONE, {"id": snapshot_id}).first()
     return None if row is None else _record(row)
 
 
 def of_volume(connection: sa.Connection, volume_id: str) -> list[Snapshot]:
-    """The snapshots of one volume, oldest first."""
+    """Return the snapshots of one volume, oldest first."""
     found = connection.execute(_OF_VOLUME, {"volume_id": volume_id})
     return [_record(row) for row in found]
 
 
-def reader(connection: sa.Connection, snapshot_id: str) -> str | None:
-    """A volume that is being made of this snapshot, or None."""
-    return connection.execute(_READERS, {"id": snapshot_id}).scalar()
+def volume_being_created(connection: sa.Connection, snapshot_id: str) -> str | None:
+    """Return the id of a volume being created from this snapshot, or None."""
+    return connection.execute(_CREATED_FROM, {"id": snapshot_id}).scalar()
 
 
 def page(connection: sa.Connection, page: Page) -> list[Snapshot]:
-    """A page of snapshots.
+    """Return a page of snapshots.
 
-    :raises NotFound: the marker.
+    :raises NotFound: the marker does not exist.
     """
     query = _filtered(_listed(page.sort, page.project_id is None), page)
-    query = paging.behind_marker(connection, query, page, COLUMNS, "snapshot")
+    query = paging.after_marker(connection, query, page, COLUMNS, "snapshot")
     return [_record(row) for row in connection.execute(query, paging.values(page))]
 
 
 def count(connection: sa.Connection, page: Page) -> int:
-    """How many snapshots the page's filters let through, on all pages."""
+    """Return how many snapshots match the filters, on all pages."""
     query = sa.select(sa.func.count()).select_from(SNAPSHOTS).where(_HERE)
     if page.project_id is not None:
         query = query.where(_S.project_id == page.project_id)
@@ -164,7 +164,7 @@ def update(
     )
 
 
-def move(
+def change_status(
     connection: sa.Connection,
     snapshot_id: str,
     old: Collection[SnapshotStatus],
@@ -173,10 +173,10 @@ def move(
     reason: str | None = None,
     unread: bool = False,
 ) -> bool:
-    """Compare and swap the status; False when the row is not in ``old`` any more.
+    """Compare and swap the status; return False if it is not in ``old`` any more.
 
-    With ``unread`` it also fails while a volume is being made of it, or taken
-    back to it.
+    With ``unread`` it also fails while a volume is being created from the snapshot,
+    or reverted to it.
     """
     if not all(snapshot_may_change(status, new) for status in old):
         raise AssertionError(
@@ -184,7 +184,7 @@ def move(
         )
     where = [_S.id == snapshot_id, _HERE, _S.status.in_(old)]
     if unread:
-        where += [~_IS_READ, ~_IS_WANTED]
+        where += [~_IS_READ, ~_IS_REVERTED_TO]
     values = {"status": new, "status_reason": reason, "updated_at": now()}
     done = connection.execute(sa.update(SNAPSHOTS).where(*where).values(values))
     return done.rowcount == 1
@@ -200,7 +200,7 @@ def remove(connection: sa.Connection, snapshot_id: str) -> None:
 
 
 def unfinished(connection: sa.Connection) -> list[tuple[Snapshot, str]]:
-    """Snapshots whose making or removing was under way, and their backends."""
+    """Return snapshots being created or deleted, and their backends."""
     states = (
         SnapshotStatus.CREATING,
         SnapshotStatus.DELETING,
@@ -216,13 +216,13 @@ def unfinished(connection: sa.Connection) -> list[tuple[Snapshot, str]]:
 
 
 def ids(connection: sa.Connection) -> set[str]:
-    """The id of every snapshot."""
+    """Return the id of every snapshot."""
     return set(connection.execute(sa.select(_S.id).where(_HERE)).scalars())
 
 
 @functools.lru_cache(maxsize=paging.SORTS)
 def _listed(sort: paging.Sort, every_project: bool) -> sa.Select[Any]:
-    """Snapshots in this order; made once for each."""
+    """Return the statement for this order; built once for each order."""
     query = _ROWS.where(_HERE)
     if not every_project:
         query = query.where(_S.project_id == paging.PROJECT)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""How the status of a volume's row is written: by ``move``, and by nothing else."""
+"""Change the status of a volume. Only ``change_status`` writes it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ DECISIVE: Mapping[str, sa.Column[Any]] = {
 
 
 def has(*where: sa.ColumnElement[bool]) -> sa.ColumnElement[bool]:
-    """Whether the volume of this row has an attachment like that."""
+    """Return whether the volume has an attachment that matches ``where``."""
     return (
         sa.select(sa.literal(1))
         .select_from(VOLUME_ATTACHMENT)
@@ -49,17 +49,17 @@ _HAS_SNAPSHOTS = (
     .exists()
 )
 
-# Volumes beside the one of the row: its clones.
-MADE = VOLUMES.alias("made")
+# Other volumes than that of the row: its clones.
+OTHERS = VOLUMES.alias("others")
 CLONES = (
-    sa.select(MADE.c.id)
-    .where(MADE.c.deleted == sa.false(), MADE.c.intent.is_not(None))
+    sa.select(OTHERS.c.id)
+    .where(OTHERS.c.deleted == sa.false(), OTHERS.c.intent.is_not(None))
     .limit(1)
 )
-_HAS_CLONES = CLONES.where(MADE.c.source_volid == _V.id).correlate(VOLUMES).exists()
+_HAS_CLONES = CLONES.where(OTHERS.c.source_volid == _V.id).correlate(VOLUMES).exists()
 
 
-def move(
+def change_status(
     connection: sa.Connection,
     seen: Volume,
     new: VolumeStatus,
@@ -70,12 +70,12 @@ def move(
     uncloned: bool = False,
     **values: Any,
 ) -> bool:
-    """Compare and swap; False when the row is not as it was ``seen`` any more.
+    """Compare and swap; return False if the row is not as it was ``seen`` any more.
 
-    What is compared is all that a decision may rest on: DECISIVE. With
+    The columns of DECISIVE are compared, all on which a decision may depend. With
     ``unattached`` it also fails while the volume has any attachment, with
-    ``unsnapped`` while it has snapshots, with ``uncloned`` while it has clones
-    that are not whole yet. ``values`` are other columns, written with it.
+    ``unsnapped`` while it has snapshots, with ``uncloned`` while it has incomplete
+    clones. ``values``: other columns to write.
     """
     if not volume_may_change(seen.own_status, new):
         raise AssertionError(
@@ -83,22 +83,22 @@ def move(
         )
     values |= {"status": new, "status_reason": reason, "updated_at": now()}
     guards = (unattached, unsnapped, uncloned)
-    statement = _moved(frozenset(values), guards)
+    statement = _update(frozenset(values), guards)
     expected = {f"_{name}": getattr(seen, name) for name in DECISIVE}
     which = {"_id": seen.id, **expected}
     return connection.execute(statement, {**values, **which}).rowcount == 1
 
 
-def same(seen: Volume, found: Volume | None) -> bool:
-    """Whether a decision that rests on ``seen`` would be the same on ``found``."""
+def is_unchanged(seen: Volume, found: Volume | None) -> bool:
+    """Return whether ``found`` still has all that a decision on ``seen`` used."""
     return found is not None and all(
         getattr(seen, name) == getattr(found, name) for name in (*DECISIVE, "intent")
     )
 
 
 @functools.lru_cache
-def _moved(columns: frozenset[str], guards: tuple[bool, bool, bool]) -> sa.Update:
-    """The statement that writes these columns of the row ``_id``; made once each."""
+def _update(columns: frozenset[str], guards: tuple[bool, bool, bool]) -> sa.Update:
+    """Return the statement that writes these columns of row ``_id``; built once."""
     none_of = (has(), _HAS_SNAPSHOTS, _HAS_CLONES)
     where = [_V.id == sa.bindparam("_id"), _HERE]
     for name, column in DECISIVE.items():

@@ -19,9 +19,9 @@ _S = VOLUME_TYPE_EXTRA_SPECS.c
 
 
 def insert(connection: sa.Connection, volume_type: VolumeType) -> None:
-    """Write a new type with its specs.
+    """Insert a type with its extra specs.
 
-    :raises Conflict: the name is taken.
+    :raises Conflict: the name is in use.
     """
     values = {
         "id": volume_type.id,
@@ -35,14 +35,14 @@ def insert(connection: sa.Connection, volume_type: VolumeType) -> None:
 
 
 def find(connection: sa.Connection, ident: str, by_name: bool) -> VolumeType | None:
-    """One type by its id or, with ``by_name``, by either; or None."""
+    """Return a type by its id or, with ``by_name``, by id or name; or None."""
     where = sa.or_(_T.id == ident, _T.name == ident) if by_name else _T.id == ident
     found = _filled(connection, sa.select(VOLUME_TYPES).where(where))
     return found[0] if found else None
 
 
 def every(connection: sa.Connection, is_public: bool | None) -> list[VolumeType]:
-    """All types by name; only public or private ones unless None."""
+    """Return the types by name; None is public and private ones."""
     query = sa.select(VOLUME_TYPES).order_by(_T.name)
     if is_public is not None:
         query = query.where(_T.is_public == is_public)
@@ -52,7 +52,7 @@ def every(connection: sa.Connection, is_public: bool | None) -> list[VolumeType]
 def update(connection: sa.Connection, type_id: str, changes: Mapping[str, Any]) -> None:
     """Write name, description or is_public.
 
-    :raises Conflict: the name is taken.
+    :raises Conflict: the name is in use.
     """
     query = sa.update(VOLUME_TYPES).where(_T.id == type_id)
     values = {**changes, "updated_at": now()}
@@ -60,7 +60,7 @@ def update(connection: sa.Connection, type_id: str, changes: Mapping[str, Any]) 
 
 
 def delete(connection: sa.Connection, type_id: str) -> None:
-    """Remove a type and its specs."""
+    """Delete a type and its extra specs."""
     connection.execute(
         sa.delete(VOLUME_TYPE_EXTRA_SPECS).where(_S.volume_type_id == type_id)
     )
@@ -70,7 +70,7 @@ def delete(connection: sa.Connection, type_id: str) -> None:
 def set_specs(
     connection: sa.Connection, type_id: str, specs: Mapping[str, str]
 ) -> None:
-    """Add or replace these specs; others stay."""
+    """Add or replace these extra specs; others stay."""
     for key, value in specs.items():
         delete_spec(connection, type_id, key)
         row = {"volume_type_id": type_id, "key": key, "value": value}
@@ -78,7 +78,7 @@ def set_specs(
 
 
 def delete_spec(connection: sa.Connection, type_id: str, key: str) -> bool:
-    """Remove one spec; False when there was none."""
+    """Delete one extra spec; return whether it existed."""
     where = (_S.volume_type_id == type_id, _S.key == key)
     done = connection.execute(sa.delete(VOLUME_TYPE_EXTRA_SPECS).where(*where))
     return done.rowcount == 1
@@ -89,7 +89,7 @@ def _guarded(connection: sa.Connection, query: Any, name: str) -> None:
         connection.execute(query)
     except sa.exc.IntegrityError:
         raise Conflict(
-            f"volume_type name {name!r} is taken: choose another name"
+            f"volume_type name {name!r} is in use: choose another name"
         ) from None
 
 

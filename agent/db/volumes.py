@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Rows of volumes, in and out as records.
+"""Rows of volumes, read and written as records.
 
-Every function takes a connection, so that a service can put several into one
-transaction. ``move`` is the only writer of a status.
+Every function takes a connection, so that a service can call several in one
+transaction. Only lunshare.agent.db.status_changes writes a status.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ _ROWS = sa.select(
     _V.status_reason,
 ).join_from(VOLUMES, VOLUME_TYPES, _V.volume_type_id == VOLUME_TYPES.c.id, isouter=True)
 
-# Built once: making a statement costs more than running it. A volume with its
-# hosts is one statement, for the same reason: a row for each host, or one.
+# Built once: to build a statement costs more than to run it. For the same reason one
+# statement reads a volume with its hosts: a row per host, or one row.
 _WIDTH = len(_ROWS.selected_columns)
 _ONE = (
     _ROWS.add_columns(*attachments.BRIEF)
@@ -68,7 +68,7 @@ _ONE = (
     .order_by(_A.created_at, _A.id)
 )
 
-_BARE = _ROWS.where(_V.id == sa.bindparam("volume_id"), _HERE)
+_WITHOUT_HOSTS = _ROWS.where(_V.id == sa.bindparam("volume_id"), _HERE)
 
 _FIELDS = {
     "name": "display_name",
@@ -108,8 +108,8 @@ COLUMNS: Mapping[str, sa.ColumnElement[Any]] = {
     "project_id": _V.project_id,
 }
 
-# An access may be open, or is about to be: a plain volume is not free.
-_TAKEN = sa.or_(
+# A host may have access now or soon, so a plain volume takes no other attachment.
+_IN_USE = sa.or_(
     _A.attach_status != AttachStatus.ERROR_ATTACHING,
     _A.initiator.is_not(None),
     _A.leaving.is_not(None),
@@ -123,8 +123,8 @@ _CLAIM = (
         _V.status == VolumeStatus.AVAILABLE,
         sa.or_(
             _V.multiattach == sa.true(),
-            ~status_changes.has(_TAKEN),
-            # NULL, the instance of a caller without one, equals nothing.
+            ~status_changes.has(_IN_USE),
+            # NULL, for a client without an instance, equals nothing.
             status_changes.has(
                 _A.instance_uuid == sa.bindparam("_instance", type_=sa.String)
             ),
@@ -135,7 +135,7 @@ _CLAIM = (
 
 
 def insert(connection: sa.Connection, volume: Volume) -> None:
-    """Write a new row with its metadata."""
+    """Insert a row with its metadata."""
     connection.execute(
         sa.insert(VOLUMES).values(
             id=volume.id,
@@ -162,7 +162,7 @@ def insert(connection: sa.Connection, volume: Volume) -> None:
 
 
 def get(connection: sa.Connection, volume_id: str) -> Volume | None:
-    """One volume with its attachments, or None."""
+    """Return one volume with its attachments, or None."""
     rows = connection.execute(_ONE, {"volume_id": volume_id}).all()
     if not rows:
         return None
@@ -171,30 +171,31 @@ def get(connection: sa.Connection, volume_id: str) -> Volume | None:
     return _record(rows[0][:_WIDTH], attached)
 
 
-def bare(connection: sa.Connection, volume_id: str) -> Volume | None:
-    """One volume without its attachments, or None: one row, however many hosts it has.
+def get_row(connection: sa.Connection, volume_id: str) -> Volume | None:
+    """Return one volume without its attachments, or None.
 
-    Its ``status`` is its own: not whether it is attached.
+    It reads one row, however many hosts the volume has. ``status`` is that of the
+    row, which does not show attachments.
     """
-    row = connection.execute(_BARE, {"volume_id": volume_id}).first()
+    row = connection.execute(_WITHOUT_HOSTS, {"volume_id": volume_id}).first()
     return None if row is None else _record(row)
 
 
 def page(connection: sa.Connection, page: Page, detail: bool = True) -> list[Volume]:
-    """A page of volumes; their attachments only with ``detail``.
+    """Return a page of volumes, with their attachments if ``detail``.
 
-    Two statements whatever the page holds.
+    It runs two statements at most, whatever the page has.
 
-    :raises NotFound: the marker.
+    :raises NotFound: the marker does not exist.
     """
     query = _filtered(_listed(page.sort, page.project_id is None), page)
-    query = paging.behind_marker(connection, query, page, COLUMNS, "volume")
+    query = paging.after_marker(connection, query, page, COLUMNS, "volume")
     rows = connection.execute(query, paging.values(page)).all()
     return _filled(connection, rows) if detail else [_record(row) for row in rows]
 
 
-def several(connection: sa.Connection, volume_ids: Sequence[str]) -> list[Volume]:
-    """Those of these volumes that there are, without their attachments."""
+def get_many(connection: sa.Connection, volume_ids: Sequence[str]) -> list[Volume]:
+    """Return those of these volumes that exist, without their attachments."""
     found: list[Volume] = []
     for some in paging.chunks(volume_ids):
         query = _ROWS.where(_HERE, _V.id.in_(list(some.values())))
@@ -203,7 +204,7 @@ def several(connection: sa.Connection, volume_ids: Sequence[str]) -> list[Volume
 
 
 def count(connection: sa.Connection, page: Page) -> int:
-    """How many volumes the page's filters let through, on all pages."""
+    """Return how many volumes match the filters, on all pages."""
     query = sa.select(sa.func.count()).select_from(VOLUMES).where(_HERE)
     if page.project_id is not None:
         query = query.where(_V.project_id == page.project_id)
@@ -222,32 +223,32 @@ def update(
     )
 
 
-def note(connection: sa.Connection, volume_id: str, **values: Any) -> None:
-    """Write columns that are not the status."""
+def set_values(connection: sa.Connection, volume_id: str, **values: Any) -> None:
+    """Write columns other than the status."""
     connection.execute(
         sa.update(VOLUMES).where(_V.id == volume_id, _HERE).values(values)
     )
 
 
-def hold(connection: sa.Connection, volume_id: str) -> bool:
-    """Whether it is available, which it then is until the transaction ends."""
+def lock_available(connection: sa.Connection, volume_id: str) -> bool:
+    """Return whether it is available, and lock it until the transaction ends."""
     where = (_V.id == volume_id, _HERE, _V.status == VolumeStatus.AVAILABLE)
     held = sa.update(VOLUMES).where(*where).values(status=_V.status)
     return connection.execute(held).rowcount == 1
 
 
-def clone_under_way(connection: sa.Connection, volume_id: str) -> str | None:
-    """A clone of this volume that is not whole yet, or None."""
+def clone_in_progress(connection: sa.Connection, volume_id: str) -> str | None:
+    """Return the id of an incomplete clone of this volume, or None."""
     return connection.execute(
-        status_changes.CLONES.where(status_changes.MADE.c.source_volid == volume_id)
+        status_changes.CLONES.where(status_changes.OTHERS.c.source_volid == volume_id)
     ).scalar()
 
 
 def claim(connection: sa.Connection, volume_id: str, instance_uuid: str | None) -> bool:
-    """Whether this volume may take one more attachment, decided under its row lock.
+    """Return whether this volume may have one more attachment; lock its row.
 
-    A plain volume takes one; the same instance may come a second time, which
-    is how a live migration connects its new host (Launchpad bug 1694530).
+    A plain volume may have one. The same instance may attach it a second time, as
+    a live migration does for its new host (Launchpad bug 1694530).
     """
     which = {"_id": volume_id, "_now": now(), "_instance": instance_uuid}
     return connection.execute(_CLAIM, which).rowcount == 1
@@ -263,27 +264,27 @@ def remove(connection: sa.Connection, volume_id: str) -> None:
 
 
 def unfinished(connection: sa.Connection) -> list[Volume]:
-    """Volumes in lunshare.agent.states.UNFINISHED, or with a disk that is to go."""
+    """Return volumes in states.UNFINISHED, or with a disk that will be deleted."""
     going = sa.or_(_V.status.in_(sorted(UNFINISHED)), _V.leaving.is_not(None))
     query = _ROWS.where(_HERE, going).order_by(_V.created_at)
     return [_record(row) for row in connection.execute(query)]
 
 
 def ids(connection: sa.Connection) -> set[str]:
-    """The id of every volume."""
+    """Return the id of every volume."""
     return set(connection.execute(sa.select(_V.id).where(_HERE)).scalars())
 
 
-def placed(connection: sa.Connection) -> set[tuple[str, str, int]]:
-    """Backend, id and GiB of every volume that has a whole disk there."""
+def existing_disks(connection: sa.Connection) -> set[tuple[str, str, int]]:
+    """Return backend, id and GiB of every volume with a complete disk."""
     query = sa.select(_V.backend, _V.id, _V.size).where(
         _HERE, _V.status.in_(sorted(HAS_DISK))
     )
     return {(row[0], row[1], row[2]) for row in connection.execute(query)}
 
 
-def moments(connection: sa.Connection) -> set[str]:
-    """The ids of clones that may still have the snapshot they are made of."""
+def temporary_snapshot_ids(connection: sa.Connection) -> set[str]:
+    """Return the ids of clones whose temporary snapshot may still exist."""
     query = sa.select(_V.id).where(
         _HERE, _V.source_volid.is_not(None), _V.intent.is_not(None)
     )
@@ -291,21 +292,21 @@ def moments(connection: sa.Connection) -> set[str]:
 
 
 def backends(connection: sa.Connection) -> set[str]:
-    """The backends that hold a volume."""
+    """Return the backends that have a volume."""
     return set(
         connection.execute(sa.select(_V.backend).where(_HERE).distinct()).scalars()
     )
 
 
-def promised(connection: sa.Connection, backend: str) -> tuple[int, int]:
-    """How many volumes a backend holds, and their sizes together in GiB."""
+def provisioned(connection: sa.Connection, backend: str) -> tuple[int, int]:
+    """Return the number of volumes of a backend, and their total size in GiB."""
     total = sa.select(sa.func.count(), sa.func.coalesce(sa.func.sum(_V.size), 0))
     row = connection.execute(total.where(_HERE, _V.backend == backend)).one()
     return int(row[0]), int(row[1])
 
 
 def uses_type(connection: sa.Connection, type_id: str) -> bool:
-    """Whether a volume is of this type, or is about to be."""
+    """Return whether a volume has this type, or is being changed to it."""
     coming = _V.intent["type_id"].as_string() == type_id
     retyping = sa.and_(_V.status == VolumeStatus.RETYPING, coming)
     of_it = sa.or_(_V.volume_type_id == type_id, retyping)
@@ -315,7 +316,7 @@ def uses_type(connection: sa.Connection, type_id: str) -> bool:
 
 @functools.lru_cache(maxsize=paging.SORTS)
 def _listed(sort: paging.Sort, every_project: bool) -> sa.Select[Any]:
-    """Volumes in this order; made once for each."""
+    """Return the statement for this order; built once for each order."""
     query = _ROWS.where(_HERE)
     if not every_project:
         query = query.where(_V.project_id == paging.PROJECT)

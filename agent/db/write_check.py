@@ -1,41 +1,41 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Whether the database can be written, as the last write found."""
+"""Whether the database can be written, from the result of the last write."""
 
 from __future__ import annotations
 
 import time
 
-#: Seconds for which a write that worked is proof enough.
+#: Seconds for which a successful write is proof.
 FRESH = 10.0
-#: Seconds without any write that worked, after which it counts as broken.
+#: Seconds without a successful write after which the database counts as broken.
 STALE = 60.0
 
 
-class Condition:
-    """What is known of the last write; any thread may tell and ask."""
+class WriteCheck:
+    """The result of the last write. Any thread may use it."""
 
     def __init__(self) -> None:
         self._problem: str | None = None
         self._wrote_at = time.monotonic()
 
-    def wrote(self) -> None:
-        """A write has reached the disk."""
+    def note_success(self) -> None:
+        """Note that a write has reached the disk."""
         self._problem, self._wrote_at = None, time.monotonic()
 
-    def failed(self, problem: str) -> None:
-        """A write has failed, with this sentence."""
+    def note_failure(self, problem: str) -> None:
+        """Note that a write has failed, and why."""
         self._problem = problem
 
     @property
     def fresh(self) -> bool:
-        """Whether a write has worked just now, and none has failed since."""
+        """Return whether a write has succeeded recently, and none has failed since."""
         return self._problem is None and time.monotonic() - self._wrote_at < FRESH
 
     @property
     def problem(self) -> str | None:
-        """What is wrong, in one sentence, or None. From memory."""
-        silent = time.monotonic() - self._wrote_at
-        if self._problem is None and silent > STALE:
-            return f"no write to the database has ended for {silent:.0f} s"
+        """Return what is wrong in one sentence, or None. It reads memory only."""
+        seconds = time.monotonic() - self._wrote_at
+        if self._problem is None and seconds > STALE:
+            return f"no write to the database has ended for {seconds:.0f} s"
         return self._problem

@@ -50,7 +50,7 @@ class Hosts:
         """Return attachments by volume, and the backends to read."""
         with self._db.reading() as connection:
             if volume_id is None:
-                rows, names = attachments.connected(connection), [*self._backends]
+                rows, names = attachments.with_initiator(connection), [*self._backends]
             else:
                 volume = volumes.get(connection, volume_id)
                 if volume is None:
@@ -65,7 +65,7 @@ class Hosts:
     def _volumes(self, ids: Iterable[str]) -> Volumes:
         """Return the volumes that have a row; orphans have a list of their own."""
         with self._db.reading() as connection:
-            known = volumes.several(connection, [*ids])
+            known = volumes.get_many(connection, [*ids])
         return sorted(known, key=lambda volume: volume.id)
 
     def _live(self, names: Iterable[str], volume_id: str | None) -> Live:

@@ -73,8 +73,8 @@ def _rows(db: Database) -> _Rows:
     with db.reading() as connection:
         return _Rows(
             volumes.ids(connection),
-            snapshots.ids(connection) | volumes.moments(connection),
-            volumes.placed(connection),
+            snapshots.ids(connection) | volumes.temporary_snapshot_ids(connection),
+            volumes.existing_disks(connection),
         )
 
 

@@ -154,7 +154,7 @@ class Node:
         with self._db.reading() as connection:
             used = volumes.backends(connection)
             for name in self._backends:
-                self._provisioned.put(name, *volumes.promised(connection, name))
+                self._provisioned.put(name, *volumes.provisioned(connection, name))
         self._not_enabled = tuple(sorted(used - set(self._backends)))
 
     def count_volume(self, backend: str, count: int, gib: int) -> None:
@@ -178,8 +178,8 @@ class Node:
             f"backend {name} has volumes and is not among enabled_backends"
             for name in self._not_enabled
         ]
-        if self._db.condition.problem is not None:
-            problems.append(self._db.condition.problem)
+        if self._db.write_check.problem is not None:
+            problems.append(self._db.write_check.problem)
         if not self._reconciled:
             problems.append("the live targets are not reconciled with the database yet")
         failed = (*self._failed, *self._closed())

@@ -100,7 +100,7 @@ class Orphans:
             with self._db.writing() as connection:
                 _check_no_row(connection, "disk", new.volume_id)
                 self._types.check_unchanged(connection, kind)
-                deleted_rows.forget(connection, new.volume_id)
+                deleted_rows.delete(connection, new.volume_id)
                 volumes.insert(connection, volume)
         self._node.count_volume(backend.name, 1, volume.size)
         LOG.info("[%s] volume recovered: volume=%s", backend.name, volume.id)

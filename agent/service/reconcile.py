@@ -99,7 +99,7 @@ class Reconciler:
     def _volumes_to_apply(self, result: ReconcileResult) -> list[str]:
         """Return the volumes that have hosts in the database, or a live export."""
         with self._db.reading() as connection:
-            wanted = set(attachments.connected_volumes(connection))
+            wanted = set(attachments.volumes_with_access(connection))
         found = inventory.read(self._db, self._backends)
         result.unknown += [str(orphan) for orphan in found.orphans]
         result.failed += [*found.failed, *found.missing]

@@ -67,7 +67,7 @@ class Snapshots:
         :raises BackendFailed: it could not be created; nothing is left.
         """
         with self._db.writing() as connection:
-            held = volumes.hold(connection, new.volume_id)
+            held = volumes.lock_available(connection, new.volume_id)
             volume = rows.require(connection, new.volume_id)
             if not held or not (new.in_use or _idle(volume)):
                 raise _wrong_status(volume, held)
@@ -98,7 +98,7 @@ class Snapshots:
         with self._db.writing() as connection:
             found = _found(connection, snapshot_id)
             backend = rows.require(connection, found.volume_id).backend
-            if not snapshots.move(
+            if not snapshots.change_status(
                 connection,
                 snapshot_id,
                 DELETABLE_SNAPSHOT,
@@ -173,7 +173,9 @@ class Snapshots:
         self, row: Snapshot, new: SnapshotStatus, reason: str | None = None
     ) -> None:
         with self._db.writing() as connection:
-            snapshots.move(connection, row.id, {row.status}, new, reason=reason)
+            snapshots.change_status(
+                connection, row.id, {row.status}, new, reason=reason
+            )
 
     def _mark_deleted(self, snapshot_id: str) -> None:
         with self._db.writing() as connection:
@@ -201,7 +203,7 @@ class Snapshots:
 
     def _start_delete(self, row: Snapshot, old: Collection[SnapshotStatus]) -> None:
         with self._db.writing() as connection:
-            snapshots.move(connection, row.id, old, SnapshotStatus.DELETING)
+            snapshots.change_status(connection, row.id, old, SnapshotStatus.DELETING)
 
 
 def _found(connection: Any, snapshot_id: str) -> Snapshot:

@@ -134,7 +134,7 @@ def test_it_ends_with_its_input(make, kept: Path):
 def test_a_child_that_does_not_end_is_ended(
     make, kept: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(reporter, "_ENDING", 0.1)
+    monkeypatch.setattr(reporter, "_END_SECONDS", 0.1)
     made = make(3600, reports, DEAF)
     until(kept.exists)
     made.stop()
@@ -155,7 +155,7 @@ class Enough(BaseException):
 def test_a_bus_that_is_away_is_tried_again_with_the_newest_report(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
-    monkeypatch.setattr("lunshare.agent.outbox.AGAIN", 0.0)
+    monkeypatch.setattr("lunshare.agent.outbox.RETRY_SECONDS", 0.0)
     outbox, came = Outbox(), []
     outbox.put(report("a", 1))
 
@@ -195,7 +195,7 @@ def test_a_scheduler_that_asks_gets_the_newest_of_each_backend():
     def cast(sent: dict[str, Any]) -> None:
         came.append((sent["host"], sent["number"]))
         if len(came) == 3:
-            outbox.again()
+            outbox.resend()
         if len(came) == 5:
             raise Enough
 
@@ -277,7 +277,7 @@ def test_a_url_that_is_none_is_refused(tmp_path: Path):
     said = refused(
         f"--config-file={FAKE}", f"--config-file={more}", "--state-path", tmp_path
     )
-    assert "[scheduler] transport_url is no URL" in said
+    assert "[scheduler] transport_url is not a URL" in said
 
 
 def test_oslo_messaging_that_is_missing_is_said_at_the_start(

@@ -18,7 +18,7 @@ from lunshare.agent import listener
 from lunshare.agent.assemble import IDLE_SECONDS
 from lunshare.agent.main import close
 from lunshare.agent.reporter import Reporter
-from lunshare.agent.timers import Loop
+from lunshare.agent.timers import Timer
 from tests.api.calls import until
 from tests.node import Node
 
@@ -53,7 +53,7 @@ def test_the_end_takes_stop_wait_once_whatever_hangs(
 ) -> None:
     node = Node(tmp_path).start()
     server = listener.serve(hung, listener.Address(("127.0.0.1", 0)), threads=4)
-    timer = Loop("hung", 0.01, hung)
+    timer = Timer("hung", 0.01, hung)
     child = [sys.executable, "-c", "import time; time.sleep(600)"]
     reporter = Reporter(child, 600, dict)
     assembly = dataclasses.replace(node.assembly, loops=(timer, reporter))

@@ -155,7 +155,9 @@ def test_a_disk_that_is_full_takes_what_it_says_and_no_more(
     there = {name.rstrip("x") for name in names(path)}
     for number, error in enumerate(raised[:-1]):
         assert (f"n{number}" in there) is (error is None)
-    assert database.condition.problem is None or "full" in database.condition.problem
+    assert (
+        database.write_check.problem is None or "full" in database.write_check.problem
+    )
 
 
 def test_a_database_that_may_only_be_read_says_so(
@@ -164,9 +166,9 @@ def test_a_database_that_may_only_be_read_says_so(
     put(database, "x")
     database.close()
     reading = Database(f"sqlite:///file:{path}?mode=ro&uri=true", connections=1)
-    reading.condition.failed("unknown yet")
+    reading.write_check.note_failure("unknown yet")
     reading.probe()
-    assert "readonly" in str(reading.condition.problem)
+    assert "readonly" in str(reading.write_check.problem)
     reading.close()
 
 
@@ -176,8 +178,8 @@ def test_a_probe_leaves_nothing_and_is_not_done_after_a_write(
     seen = commits(database)
     database.probe()
     assert seen == []
-    database.condition.failed("it was so")
+    database.write_check.note_failure("it was so")
     database.probe()
     assert seen == ["COMMIT"]
-    assert database.condition.problem is None
+    assert database.write_check.problem is None
     assert names(path) == {"opened"}

@@ -53,7 +53,7 @@ def test_a_port_that_is_taken_is_said_in_one_sentence() -> None:
         other.bind(("127.0.0.1", 0))
         other.listen()
         address = listener.Address(other.getsockname())
-        with pytest.raises(StartupError, match="is another daemon there"):
+        with pytest.raises(StartupError, match="check whether another daemon uses it"):
             listener.serve(lambda *_: [], address, 1)
 
 
@@ -73,7 +73,7 @@ def test_a_socket_that_answers_is_another_daemons_and_stays(tmp_path: Path) -> N
     with socket.socket(socket.AF_UNIX) as living:
         living.bind(str(path))
         living.listen()
-        with pytest.raises(StartupError, match="somebody answers there"):
+        with pytest.raises(StartupError, match="another process listens there"):
             listener.serve(lambda *_: [], listener.Address(str(path)), 1)
         with socket.socket(socket.AF_UNIX) as client:
             client.connect(str(path))
@@ -82,6 +82,6 @@ def test_a_socket_that_answers_is_another_daemons_and_stays(tmp_path: Path) -> N
 def test_what_is_no_socket_stays_where_it_is(tmp_path: Path) -> None:
     path = tmp_path / "api.sock"
     path.write_text("the only copy")
-    with pytest.raises(StartupError, match="no socket is there"):
+    with pytest.raises(StartupError, match="not a socket"):
         listener.serve(lambda *_: [], listener.Address(str(path)), 1)
     assert path.read_text() == "the only copy"

@@ -1,9 +1,8 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""The schema's history, one alembic revision a file, and the way to the newest.
+"""The history of the schema: one alembic revision per file, and the upgrade.
 
-A revision only goes forward: an upgrade must work from every earlier one with
-data in it.
+There is no downgrade. An upgrade must work from every earlier revision with data.
 """
 
 from __future__ import annotations
@@ -14,10 +13,10 @@ from lunshare.agent.db.engine import Database
 from lunshare.agent.db.schema import METADATA
 from lunshare.agent.errors import DatabaseFailed, StartupError
 
-#: The newest revision. A test holds it against the files beside this one.
+#: The newest revision. A test compares it with the files.
 HEAD = "0004"
 
-#: Alembic's own table, as alembic makes it.
+#: The table of alembic, as alembic creates it.
 _VERSION = sa.Table(
     "alembic_version",
     sa.MetaData(),
@@ -35,7 +34,7 @@ def upgrade(database: Database) -> None:
     try:
         revision = _revision(database)
         if revision is None:
-            _make(database)
+            _create(database)
         elif revision != HEAD:
             run(database, revision)
     except DatabaseFailed as error:
@@ -49,10 +48,10 @@ def _revision(database: Database) -> str | None:
         return connection.execute(sa.select(_VERSION)).scalar()
 
 
-def _make(database: Database) -> None:
-    """A new database gets the newest schema at once; a test holds it against ours.
+def _create(database: Database) -> None:
+    """Create the newest schema in a new database; a test compares both ways.
 
-    So only an upgrade loads alembic, which is 11 MiB of memory.
+    So only an upgrade imports alembic, which needs 11 MiB of memory.
     """
     with database.writing() as connection:
         METADATA.create_all(connection, checkfirst=False)
@@ -61,9 +60,9 @@ def _make(database: Database) -> None:
 
 
 def run(database: Database, revision: str | None) -> None:
-    """Go from ``revision``, None for nothing at all, through each to the newest.
+    """Upgrade from ``revision`` to the newest. None is an empty database.
 
-    :raises StartupError: the revision is not known here.
+    :raises StartupError: the revision is unknown.
     """
     from alembic.config import Config  # noqa: PLC0415
     from alembic.runtime.environment import EnvironmentContext  # noqa: PLC0415
@@ -87,5 +86,5 @@ def run(database: Database, revision: str | None) -> None:
     except CommandError as error:
         raise StartupError(
             f"the database has schema {revision!r}, which this lunshare does not"
-            f" know (it knows up to {HEAD}): run the lunshare that wrote it"
+            f" know (it knows up to {HEAD}): run the version of lunshare that wrote it"
         ) from error

@@ -86,7 +86,7 @@ class Access:
                 "attach_time": now(),
             }
             with self._db.writing() as connection:
-                attachments.note(connection, row.id, **stored)
+                attachments.set_values(connection, row.id, **stored)
         except Exception as error:
             self._record_failed_open(row, error)
             raise
@@ -113,7 +113,7 @@ class Access:
     def forget_replaced(self, row: Attachment) -> None:
         """Note in the row that the replaced initiator is closed."""
         with self._db.writing() as connection:
-            attachments.note(connection, row.id, leaving=None)
+            attachments.set_values(connection, row.id, leaving=None)
 
     def release(self, row: Attachment) -> None:
         """Close the access and delete the row. Can be repeated.
@@ -145,7 +145,9 @@ class Access:
     def start_release(self, row: Attachment) -> Volume:
         """Commit that the access is not wanted; the next reconcile finishes it."""
         with self._db.writing() as connection:
-            attachments.move(connection, row.id, _RELEASABLE, AttachStatus.DETACHING)
+            attachments.change_status(
+                connection, row.id, _RELEASABLE, AttachStatus.DETACHING
+            )
             return _volume(connection, row)
 
     def close_failed(self, row: Attachment) -> None:
@@ -157,7 +159,7 @@ class Access:
         for initiator in _initiators(row):
             self.apply(volume, only=initiator)
         with self._db.writing() as connection:
-            attachments.note(connection, row.id, initiator=None, leaving=None)
+            attachments.set_values(connection, row.id, initiator=None, leaving=None)
 
     def _wanted(self, volume: Volume, only: str | None) -> Wanted:
         with self._db.reading() as connection:
@@ -208,7 +210,9 @@ class Access:
     ) -> None:
         reason = why[:_MAX_REASON]
         with self._db.writing() as connection:
-            attachments.move(connection, row.id, {old}, new, status_reason=reason)
+            attachments.change_status(
+                connection, row.id, {old}, new, status_reason=reason
+            )
 
     def _delete_row(self, row: Attachment, old: frozenset[AttachStatus]) -> None:
         with self._db.writing() as connection:
@@ -246,7 +250,7 @@ def with_secrets(row: Attachment) -> Attachment:
 
 
 def _volume(connection: Any, row: Attachment) -> Volume:
-    volume = volumes.bare(connection, row.volume_id)
+    volume = volumes.get_row(connection, row.volume_id)
     if volume is None:
         raise NotFound("volume", row.volume_id)
     return volume

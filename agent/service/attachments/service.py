@@ -131,7 +131,7 @@ class Attachments:
             self._locks.volume(row.volume_id, f"the completion of {attachment_id}"),
             self._db.writing() as connection,
         ):
-            done = attachments.move(
+            done = attachments.change_status(
                 connection,
                 attachment_id,
                 _COMPLETABLE,
@@ -160,7 +160,7 @@ class Attachments:
         with self._locks.volume(volume_id, f"the detach of {attachment_id}"):
             self._access.release(self._row(attachment_id))
         with self._db.reading() as connection:
-            return attachments.left(connection, volume_id, _MAX_LEFT)
+            return attachments.brief_of_volume(connection, volume_id, _MAX_LEFT)
 
     def _attach(self, new: NewAttachment, connector: HostConnector) -> Attachment:
         with self._locks.volume(new.volume_id, f"the attach of host {connector.host}"):
@@ -187,7 +187,7 @@ class Attachments:
     ) -> tuple[Volume, Attachment]:
         known = self.unanswered.find_duplicate(connection, new)
         reserved = known or volumes.claim(connection, new.volume_id, new.instance_uuid)
-        volume = volumes.bare(connection, new.volume_id)
+        volume = volumes.get_row(connection, new.volume_id)
         if volume is None:
             raise NotFound("volume", new.volume_id)
         if not reserved:
@@ -238,7 +238,9 @@ class Attachments:
             "answered": row.answered,
         }
         attaching = AttachStatus.ATTACHING
-        if not attachments.move(connection, row.id, _CONNECTABLE, attaching, **values):
+        if not attachments.change_status(
+            connection, row.id, _CONNECTABLE, attaching, **values
+        ):
             raise Conflict(
                 f"attachment {row.id} is {row.status} and cannot be connected:"
                 " delete it and create another one"
@@ -246,7 +248,7 @@ class Attachments:
         return replace(row, status=attaching, **values)
 
     def _healthy(self, connection: Any, row: Attachment) -> Volume:
-        volume = volumes.bare(connection, row.volume_id)
+        volume = volumes.get_row(connection, row.volume_id)
         if volume is None:
             raise NotFound("volume", row.volume_id)
         if volume.own_status is not VolumeStatus.AVAILABLE:
@@ -282,7 +284,7 @@ class Attachments:
             info = {**row.connection_info, "enforce_multipath": multipath}
             values["connection_info"] = info
         with self._db.writing() as connection:
-            attachments.note(connection, row.id, **values)
+            attachments.set_values(connection, row.id, **values)
         return replace(row, **values)
 
     def _discard(self, row: Attachment) -> None:

@@ -60,7 +60,7 @@ class UnansweredRequests:
         if not due:
             return
         with self._db.writing() as connection:
-            attachments.note_answered(connection, due)
+            attachments.mark_answered(connection, due)
         with self._mutex:
             self._created_here.difference_update(due)
 

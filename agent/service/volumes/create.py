@@ -104,7 +104,7 @@ class VolumeDisks:
         with self._db.writing() as connection:
             volume = volumes.get(connection, volume_id)
             if volume is not None and volume.own_status in states:
-                status_changes.move(connection, volume, VolumeStatus.DELETING)
+                status_changes.change_status(connection, volume, VolumeStatus.DELETING)
 
     def _create_disk(self, backend: Backend, volume: Volume) -> None:
         """Create the disk, with the bytes that the row names."""

@@ -78,7 +78,9 @@ class VolumeExtender:
         self._check_space(volume, size)
         with self._db.writing() as connection:
             now = require(connection, volume_id)
-            if not status_changes.same(volume, now) or not status_changes.move(
+            if not status_changes.is_unchanged(
+                volume, now
+            ) or not status_changes.change_status(
                 connection,
                 volume,
                 VolumeStatus.EXTENDING,

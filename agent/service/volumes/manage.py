@@ -150,7 +150,7 @@ class ForeignDisks:
             volume = require(connection, volume_id)
             if (wrong_status := _wrong_status(volume)) is not None:
                 raise wrong_status
-            if not status_changes.move(
+            if not status_changes.change_status(
                 connection,
                 volume,
                 VolumeStatus.UNMANAGING,

@@ -197,7 +197,7 @@ class VolumeMigrator:
             raise wrong_status(volume, "retyped", "available")
         with self._db.writing() as connection:
             self._types.check_unchanged(connection, kind)
-            if not status_changes.move(
+            if not status_changes.change_status(
                 connection,
                 volume,
                 VolumeStatus.AVAILABLE,
@@ -222,7 +222,7 @@ class VolumeMigrator:
             self._check_target(volume, backend)
         with self._db.writing() as connection:
             self._types.check_unchanged(connection, kind)
-            if not status_changes.move(
+            if not status_changes.change_status(
                 connection,
                 volume,
                 status,
@@ -298,7 +298,7 @@ def _check_free(volume: Volume) -> None:
 def _wrong_status(connection: Any, seen: Volume, what: str) -> AgentError:
     """Return why a volume was not changed although its own row allows it."""
     volume = require(connection, seen.id)
-    if not status_changes.same(seen, volume):
+    if not status_changes.is_unchanged(seen, volume):
         return changed_meanwhile(volume.id)
     if volume.attachments:
         return Invalid(

@@ -49,9 +49,11 @@ class VolumeReverter:
         with self._db.writing() as connection:
             volume = rows.require(connection, volume_id)
             _check(volume, snapshots.of_volume(connection, volume_id), snapshot_id)
-            _check_unread(snapshots.reader(connection, snapshot_id), snapshot_id)
+            _check_unread(
+                snapshots.volume_being_created(connection, snapshot_id), snapshot_id
+            )
             old = _revertible_status(volume)
-            if old is None or not status_changes.move(
+            if old is None or not status_changes.change_status(
                 connection,
                 volume,
                 VolumeStatus.REVERTING,

@@ -76,7 +76,9 @@ class VolumeRows:
     ) -> bool:
         """Change the row if it is as ``volume``; see agent/db/status_changes."""
         with self._db.writing() as connection:
-            return status_changes.move(connection, volume, new, reason=reason, **values)
+            return status_changes.change_status(
+                connection, volume, new, reason=reason, **values
+            )
 
     @contextmanager
     def busy_if_changed(self, seen: Volume) -> Iterator[None]:
@@ -89,14 +91,14 @@ class VolumeRows:
         except AgentError as error:
             with self._db.reading() as connection:
                 now = volumes.get(connection, seen.id)
-            if status_changes.same(seen, now):
+            if status_changes.is_unchanged(seen, now):
                 raise
             raise changed_meanwhile(seen.id) from error
 
     def update(self, volume_id: str, **values: Any) -> None:
         """Write columns other than the status."""
         with self._db.writing() as connection:
-            volumes.note(connection, volume_id, **values)
+            volumes.set_values(connection, volume_id, **values)
 
     def mark_deleted(self, volume_id: str) -> None:
         """Mark a volume deleted."""
@@ -144,7 +146,7 @@ def still_needed(connection: Any, volume: Volume) -> Invalid | None:
             f"Invalid volume: volume {volume.id} has {len(its_snapshots)} snapshots;"
             " delete those first, or delete the volume with cascade=true"
         )
-    clone = volumes.clone_under_way(connection, volume.id)
+    clone = volumes.clone_in_progress(connection, volume.id)
     if clone:
         return Invalid(
             f"Invalid volume: volume {volume.id} is the source of {clone}, which is not"

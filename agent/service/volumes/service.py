@@ -134,7 +134,7 @@ class Volumes:
                 raise _undeletable(connection, volume)
             if cascade:
                 _start_snapshot_deletes(connection, volume_id)
-            if not status_changes.move(
+            if not status_changes.change_status(
                 connection,
                 volume,
                 VolumeStatus.DELETING,
@@ -176,7 +176,7 @@ def _start_snapshot_deletes(connection: Any, volume_id: str) -> None:
     """
     deleting = SnapshotStatus.DELETING
     for row in snapshots.of_volume(connection, volume_id):
-        if row.status is not deleting and not snapshots.move(
+        if row.status is not deleting and not snapshots.change_status(
             connection, row.id, DELETABLE_SNAPSHOT, deleting, unread=True
         ):
             raise Invalid(

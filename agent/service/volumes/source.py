@@ -86,7 +86,9 @@ class CreatePlanner:
         """
         if new.snapshot_id:
             _available(snapshots.get(connection, new.snapshot_id), new.snapshot_id)
-        elif new.source_volid and not volumes.hold(connection, new.source_volid):
+        elif new.source_volid and not volumes.lock_available(
+            connection, new.source_volid
+        ):
             raise _unready(rows.require(connection, new.source_volid))
         if plan.origin is not None:
             _check_unchanged(plan.origin, rows.require(connection, plan.origin.id))

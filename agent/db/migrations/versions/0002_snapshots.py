@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Snapshots, what a volume is made of, and what is being done to it."""
+"""Snapshots, the source of a volume, and work in progress."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Snapshots in their order, why an attachment failed, and rows that are purged."""
+"""The order of snapshots, why an attachment failed, and purged rows."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -8,8 +8,8 @@ from alembic import op
 revision = "0004"
 down_revision = "0003"
 
-# The order of a volume's snapshots is the one in which their rows were written,
-# whatever the clock said; a deleted one counts for nothing any more.
+# The snapshots of a volume are in the order in which their rows were written, not in
+# that of the clock.
 _ORDER = """
 UPDATE snapshots SET sequence = (
     SELECT count(*) FROM snapshots AS other
