@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.daemon import FAKE, ROOT, answered, daemon, free_port, refused
+from tests.daemon import DAEMON, FAKE, ROOT, answered, daemon, free_port, refused
 
 #: Configurations that are wrong, and what the error sentence contains.
 WRONG = [
@@ -115,3 +115,30 @@ def test_a_state_path_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
     line = refused("--config-file", FAKE, "--state-path", tmp_path / "file" / "state")
     assert "cannot be written" in line
     assert "--state-path" in line
+
+
+def test_show_config_prints_the_configuration_and_starts_nothing(
+    tmp_path: Path,
+) -> None:
+    state = tmp_path / "state"
+    options = ["--config-file", str(FAKE), "--state-path", str(state)]
+    done = subprocess.run(
+        [*DAEMON, *options, "--show-config"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("[DEFAULT]\n")
+    assert f"state_path = {state}  # command line\n" in done.stdout
+    assert not state.exists()
+
+
+def test_show_config_of_a_wrong_configuration_ends_with_one_sentence(
+    tmp_path: Path,
+) -> None:
+    config = tmp_path / "lunshare.conf"
+    config.write_text("[DEFAULT]\nreconcile_interval = 0\n")
+    line = refused("--config-file", config, "--show-config")
+    assert line.startswith("lunshared: Value for option reconcile_interval")
