@@ -61,7 +61,7 @@ class Backend:
         With ``only``, a set of initiator names, no other initiator is read or
         changed: one that is in ``only`` and not in ``wanted`` is closed. Without
         it, every access that is not wanted is closed, and a volume without any
-        wanted access is not exported any more. To close an access never needs the
+        wanted access is not exported any more. Closing an access does not need the
         disk. Raises as ``TargetDriver.apply`` and ``VolumeDriver.disk``.
         """
         connectors = tuple(wanted)
