@@ -15,7 +15,7 @@ from oslo_config import cfg
 from lunshare.agent import reporter
 from lunshare.agent.api.settings import ApiSettings
 from lunshare.agent.api.wsgi import build_app
-from lunshare.agent.backends import MOMENT, Backends, load, share_of
+from lunshare.agent.backends import Backends, load
 from lunshare.agent.db import migrations
 from lunshare.agent.db.engine import PROBE_SECONDS, Database
 from lunshare.agent.reporter import Reporter
@@ -45,6 +45,7 @@ from lunshare.agent.service.volumes.reset_status import StatusResetter
 from lunshare.agent.service.volumes.revert import VolumeReverter
 from lunshare.agent.service.volumes.service import Volumes
 from lunshare.agent.service.wiper import Wiper
+from lunshare.agent.thread_share import share_of
 from lunshare.agent.timers import Timer
 from lunshare.agent.volume_locks import VolumeLocks
 from lunshare.drivers.base import Root
@@ -112,7 +113,7 @@ def assemble(conf: cfg.ConfigOpts, root: Root | None = None) -> Assembly:
     backends = load(conf, root)
     database = Database(database_url(conf), connections=_CONNECTIONS)
     migrations.upgrade(database)
-    locks = VolumeLocks(conf.volume_lock_timeout, share_of(conf.osapi_threads), MOMENT)
+    locks = VolumeLocks(conf.volume_lock_timeout, share_of(conf.osapi_threads))
     access = Access(database, backends)
     node = Node(database, backends, conf.host, conf.storage_availability_zone)
     types = Types(database, conf.default_volume_type)
@@ -202,7 +203,7 @@ def assemble(conf: cfg.ConfigOpts, root: Root | None = None) -> Assembly:
         timer,
         Timer("database", PROBE_SECONDS, database.probe),
         Timer("stats", conf.backend_stats_polling_interval, node.refresh),
-        Timer("answers", unanswered.MOMENT, unanswered_requests.mark_answered),
+        Timer("answers", unanswered.ANSWER_SECONDS, unanswered_requests.mark_answered),
         Timer("purge", _PURGE_SECONDS, purger.purge),
         wiper,
         *([reports] if reports else []),

@@ -28,6 +28,7 @@ from lunshare.agent.errors import (
     Invalid,
     StartupError,
 )
+from lunshare.agent.thread_share import seconds_to_wait, share_of
 from lunshare.agent.worker_turns import waiting
 from lunshare.drivers import errors as driver_errors
 from lunshare.drivers import registry
@@ -51,9 +52,6 @@ _FAMILIES: tuple[tuple[type[driver_errors.DriverError], type[AgentError]], ...] 
 )
 
 
-#: Seconds after which running work counts as hanging.
-MOMENT = 3.0
-
 # A failed operation starts a check of its backend, but no more often than this.
 _SUSPECT_SECONDS = 1.0
 
@@ -76,9 +74,8 @@ class OperationLimit:
 
     def acquire(self) -> bool:
         """Return whether the calling thread may work."""
-        now = time.monotonic()
-        oldest = min(list(self._since.values()), default=now)
-        if not self._acquired(max(0.0, oldest + MOMENT - now)):
+        oldest = min(list(self._since.values()), default=None)
+        if not self._acquired(seconds_to_wait(oldest)):
             return False
         self._since[threading.get_ident()] = time.monotonic()
         return True
@@ -305,11 +302,6 @@ def _check_options(conf: cfg.ConfigOpts, name: str) -> None:
             f"{', '.join(unknown)}: no such option; its drivers know"
             f" {', '.join(sorted(conf[name]))}"
         )
-
-
-def share_of(threads: int) -> int:
-    """Return how many of the threads one hanging backend or volume may hold."""
-    return int(max(2, threads // 3))
 
 
 def _load_one(conf: cfg.ConfigOpts, name: str, root: Root, share: int) -> NodeBackend:

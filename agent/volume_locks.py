@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from oslo_concurrency import lockutils
 
 from lunshare.agent.errors import Busy
+from lunshare.agent.thread_share import MOMENT, seconds_to_wait
 from lunshare.agent.worker_turns import waiting
 
 
@@ -28,7 +29,7 @@ class VolumeLocks:
     There is one process a state path (lunshare.agent.main), so no lock file is needed.
     """
 
-    def __init__(self, timeout: float, patient: int, moment: float) -> None:
+    def __init__(self, timeout: float, patient: int, moment: float = MOMENT) -> None:
         """``timeout``: seconds to wait for a lock, unless the caller gives another.
 
         ``moment``: seconds after which a running operation counts as hanging.
@@ -67,8 +68,8 @@ class VolumeLocks:
 
     def _waited(self, lock: threading.Semaphore, volume_id: str, wait: float) -> bool:
         holder = self._holders.get(volume_id)
-        held = time.monotonic() - holder.since if holder else 0.0
-        moment = min(wait, max(0.0, self._moment - held))
+        since = holder.since if holder else None
+        moment = min(wait, seconds_to_wait(since, self._moment))
         if lock.acquire(timeout=moment):
             return True
         if wait <= moment or not self._patient.acquire(blocking=False):

@@ -5,13 +5,13 @@
 Python runs one thread at a time. Where many are ready to run, each system call
 hands the interpreter to another of them, on another processor: 2.0 ms of CPU for
 a request instead of 0.7 (32 clients that show a volume, 2 cores, Linux 6.18,
-Python 3.11). So a thread takes a turn before it works. It gives the turn back
-while it waits for something (``waiting``): storage, a lock, a disk. Whoever comes
-back goes first, so that what holds a lock or a transaction is not kept from it
-by requests that have not begun.
+Python 3.11). So a thread gets a turn before it works. It gives the turn back while
+it waits (``waiting``): for storage, a lock, a disk. A thread that stops waiting gets
+the next free turn, so that requests that have not started do not delay a thread that
+has a lock or a transaction.
 
-A turn is for speed only. One that is kept for longer than a moment does not count
-any more: what hangs keeps nobody from working.
+A turn is for speed only. One that is older than MAX_TURN does not count any more: a
+thread that hangs does not stop the others.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from typing import Generic, TypeVar
 Item = TypeVar("Item")
 
 #: Seconds after which a turn does not count any more.
-MOMENT = 0.1
+MAX_TURN = 0.1
 
 
 class _Thread:
@@ -82,19 +82,19 @@ class TurnQueue(Generic[Item]):
                 self._start()
 
     def take_again(self) -> None:
-        """Wait for a turn after ``give_back``, for up to MOMENT seconds."""
+        """Wait for a turn after ``give_back``, for up to MAX_TURN seconds."""
         me = _me(self)
         with self._mutex:
             if self._free():
                 self._running[me.ident] = time.monotonic()
                 return
             self._back.append(me)
-        if not me.wake.acquire(timeout=MOMENT):
+        if not me.wake.acquire(timeout=MAX_TURN):
             self._run_without_turn(me)
 
     def drop_late(self) -> None:
-        """Stop counting turns that are older than MOMENT."""
-        late = time.monotonic() - MOMENT
+        """Stop counting turns that are older than MAX_TURN."""
+        late = time.monotonic() - MAX_TURN
         with self._mutex:
             for ident, since in list(self._running.items()):
                 if since < late:

@@ -9,12 +9,13 @@ import time
 from datetime import UTC, datetime
 from typing import Any
 
-from lunshare.agent.backends import MOMENT, Backends, NodeBackend
+from lunshare.agent.backends import Backends, NodeBackend
 from lunshare.agent.db import services, volumes
 from lunshare.agent.db.engine import Database
 from lunshare.agent.errors import NotFound
 from lunshare.agent.records import Health, Pool, RequestContext, ServiceState
 from lunshare.agent.service import pool_stats
+from lunshare.agent.thread_share import MOMENT
 
 _FIRST = 20.0  # seconds; the daemon gives its own, start_wait
 _VOLUME = "cinder-volume"

@@ -19,7 +19,7 @@ from lunshare.agent.service.attachments import connectors
 from lunshare.agent.states import AttachStatus
 
 #: Seconds between two calls of ``mark_answered``: time for an answer to arrive.
-MOMENT = 1.0
+ANSWER_SECONDS = 1.0
 
 
 class UnansweredRequests:

@@ -1,0 +1,31 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""How many request threads something that hangs may hold, and when it counts so.
+
+One rule for backends (agent/backends) and volumes (agent/volume_locks): a request
+waits until running work is MOMENT seconds old. Work that is older counts as hanging,
+and only a share of the threads may be held by it.
+"""
+
+from __future__ import annotations
+
+import time
+
+#: Seconds after which running work counts as hanging.
+MOMENT = 3.0
+
+
+def share_of(threads: int) -> int:
+    """Return how many of the threads one hanging backend or volume may hold."""
+    return int(max(2, threads // 3))
+
+
+def seconds_to_wait(since: float | None, moment: float = MOMENT) -> float:
+    """Return how long a request waits for work that runs since then.
+
+    ``since`` is a value of time.monotonic(), None if no work runs. 0 means that it
+    counts as hanging.
+    """
+    if since is None:
+        return moment
+    return max(0.0, since + moment - time.monotonic())
