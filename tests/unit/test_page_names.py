@@ -1,0 +1,61 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""The files and modules that the pages name exist."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [
+    ROOT / "ARCHITECTURE.md",
+    ROOT / "CONTRIBUTING.md",
+    ROOT / "SECURITY.md",
+    *sorted(ROOT.glob("docs/*.md")),
+    *sorted(ROOT.glob("docs/decisions/*.md")),
+]
+
+#: Where a path of a page may start.
+_TOPS = [
+    ROOT / top
+    for top in (".", "agent", "agent/service", "drivers", "tests/outside_driver")
+]
+_FIRST = (
+    r"(?:agent|drivers|service|api|db|tests|docs|etc|systemd|rootwrap\.d|helper|lvm)"
+)
+_PATH = re.compile(rf"`({_FIRST}/[\w./*-]+)`")
+_MODULE = re.compile(r"`(lunshare\.(?:agent|drivers)\.[\w.*]+)`")
+#: Pages about old names.
+_PAST = {"0017-words.md"}
+
+
+def exists(path: str) -> bool:
+    pattern = path.rstrip("/.")
+    return any(
+        any(top.glob(pattern)) or any(top.glob(f"{pattern}.py")) for top in _TOPS
+    )
+
+
+def module_exists(name: str) -> bool:
+    """Whether it is a module, or a module and names in it."""
+    parts = name.removeprefix("lunshare.").rstrip(".").split(".")
+    for length in range(len(parts), 1, -1):
+        module, names = "/".join(parts[:length]), parts[length:]
+        for file in (ROOT / f"{module}.py", ROOT / module / "__init__.py"):
+            if file.exists():
+                text = file.read_text()
+                return all(re.search(rf"\b{each}\b", text) for each in names)
+        if exists(module):
+            return not names
+    return False
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_files_and_modules_of_the_page_exist(page: Path) -> None:
+    text = page.read_text() if page.name not in _PAST else ""
+    missing = [path for path in _PATH.findall(text) if not exists(path)]
+    missing += [name for name in _MODULE.findall(text) if not module_exists(name)]
+    assert missing == []
