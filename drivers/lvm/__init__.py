@@ -3,21 +3,21 @@
 """Volumes as logical volumes of one volume group, thin or thick.
 
 ===================  ===========================================================
-driver               the contract ``VolumeDriver``
+lvm_driver           the contract ``VolumeDriver``
 thin, thick          what differs between thin and thick volumes
 thin_snapshots, ...  snapshots and reverts of each
 deleted_volumes      thick volumes that are deleted and not yet wiped
-manage               managing foreign volumes, and unmanaging volumes
+foreign_volumes      managing foreign volumes, and unmanaging volumes
 claim                one lunshare for each volume group
-commands             every command that runs as root
+lvm_commands         every command that runs as root
 command_errors       what LVM's error messages mean
-report               LVM's JSON reports as values
+lvm_reports          LVM's JSON reports as values
 cached_listing       the list of volumes, read again only after a change
 names                the names of logical volumes
 sysfs                what the kernel shows without root or a process
 ===================  ===========================================================
 """
 
-from lunshare.drivers.lvm.driver import LvmVolumes
+from lunshare.drivers.lvm.lvm_driver import LvmVolumes
 
 __all__ = ["LvmVolumes"]

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from lunshare.drivers.errors import DeadlineExceeded, DriverError, HelperUnreachable
-from lunshare.drivers.lvm.commands import Lvm
-from lunshare.drivers.lvm.report import LogicalVolume, VolumeGroup
+from lunshare.drivers.lvm.lvm_commands import Lvm
+from lunshare.drivers.lvm.lvm_reports import LogicalVolume, VolumeGroup
 
 _T = TypeVar("_T")
 

@@ -16,7 +16,7 @@ from lunshare.drivers import devices
 from lunshare.drivers.errors import CommandFailed
 from lunshare.drivers.lvm import command_errors, names
 from lunshare.drivers.lvm.cached_listing import CachedListing, Derived, Listing
-from lunshare.drivers.lvm.commands import Lvm
+from lunshare.drivers.lvm.lvm_commands import Lvm
 from lunshare.drivers.values import Wipe
 
 # A file system is recognised here; lvm2 2.03.17 and later refuse to reduce one.

@@ -24,10 +24,10 @@ from lunshare.drivers import devices
 from lunshare.drivers.errors import CommandFailed, DiskBusy, UnknownDisk, Unsupported
 from lunshare.drivers.lvm import command_errors, names
 from lunshare.drivers.lvm.cached_listing import CachedListing, Listing
-from lunshare.drivers.lvm.commands import Lvm
 from lunshare.drivers.lvm.deleted_volumes import DeletedVolumes
+from lunshare.drivers.lvm.lvm_commands import Lvm
+from lunshare.drivers.lvm.lvm_reports import LogicalVolume, VolumeDetails
 from lunshare.drivers.lvm.names import NEW, TAIL
-from lunshare.drivers.lvm.report import LogicalVolume, VolumeDetails
 from lunshare.drivers.values import Capacity, Volume, Wipe
 
 _PAUSE_SECONDS = 1.0

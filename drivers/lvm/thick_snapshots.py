@@ -28,9 +28,9 @@ from lunshare.drivers.errors import (
     UnknownSnapshot,
 )
 from lunshare.drivers.lvm import command_errors
-from lunshare.drivers.lvm.commands import Lvm
+from lunshare.drivers.lvm.lvm_commands import Lvm
+from lunshare.drivers.lvm.lvm_reports import VolumeDetails
 from lunshare.drivers.lvm.names import NEW
-from lunshare.drivers.lvm.report import VolumeDetails
 from lunshare.drivers.lvm.thick import Thick
 from lunshare.drivers.values import Snapshot, Volume
 

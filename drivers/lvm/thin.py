@@ -16,8 +16,13 @@ from typing import Any
 from lunshare.drivers.errors import CommandFailed, Misconfigured, NoSpace
 from lunshare.drivers.lvm import command_errors, names
 from lunshare.drivers.lvm.cached_listing import CachedListing, Derived, Listing
-from lunshare.drivers.lvm.commands import Lvm
-from lunshare.drivers.lvm.report import LogicalVolume, Pool, PoolUsage, VolumeDetails
+from lunshare.drivers.lvm.lvm_commands import Lvm
+from lunshare.drivers.lvm.lvm_reports import (
+    LogicalVolume,
+    Pool,
+    PoolUsage,
+    VolumeDetails,
+)
 from lunshare.drivers.values import Capacity, Volume, Wipe
 
 

@@ -15,8 +15,8 @@ from collections.abc import Iterable
 
 from lunshare.drivers.errors import CommandFailed, UnknownDisk, UnknownSnapshot
 from lunshare.drivers.lvm import command_errors, names
-from lunshare.drivers.lvm.commands import Lvm
-from lunshare.drivers.lvm.report import LogicalVolume
+from lunshare.drivers.lvm.lvm_commands import Lvm
+from lunshare.drivers.lvm.lvm_reports import LogicalVolume
 from lunshare.drivers.lvm.thin import Thin
 from lunshare.drivers.values import Snapshot, Volume
 

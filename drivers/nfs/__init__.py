@@ -2,17 +2,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Volumes as raw files on NFS shares.
 
-============  ==================================================================
-driver        the contract ``VolumeDriver``
-mounting      every command that runs as root
-share_files   the verbs of the root helper on one share
-volume_cache  which share each volume is on
-============  ==================================================================
+==============  ================================================================
+nfs_driver      the contract ``VolumeDriver``
+mount_commands  every command that runs as root
+share_files     the verbs of the root helper on one share
+volume_cache    which share each volume is on
+==============  ================================================================
 
 Shares are described in lunshare.drivers.share_options. The daemon never touches a
 share itself: the helper does, each time with a deadline.
 """
 
-from lunshare.drivers.nfs.driver import NfsVolumes
+from lunshare.drivers.nfs.nfs_driver import NfsVolumes
 
 __all__ = ["NfsVolumes"]

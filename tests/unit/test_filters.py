@@ -18,8 +18,8 @@ import pytest
 from lunshare.drivers.errors import HelperRefused
 from lunshare.drivers.helper.commands import Commands
 from lunshare.drivers.helper.served import Served
-from lunshare.drivers.lvm.commands import Lvm
-from lunshare.drivers.nfs.mounting import MountCommands
+from lunshare.drivers.lvm.lvm_commands import Lvm
+from lunshare.drivers.nfs.mount_commands import MountCommands
 from lunshare.drivers.share_options import FLAGS, VALUED, Share
 
 FILTERS = Path(__file__).parents[2] / "rootwrap.d"

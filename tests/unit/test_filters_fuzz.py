@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from lunshare.drivers.errors import DriverError
 from lunshare.drivers.helper.commands import Commands
-from lunshare.drivers.lvm.commands import Lvm
-from lunshare.drivers.nfs.mounting import MountCommands
+from lunshare.drivers.lvm.lvm_commands import Lvm
+from lunshare.drivers.nfs.mount_commands import MountCommands
 from lunshare.drivers.share_options import FLAGS, VALUED
 from tests.unit.fuzzing import fuzz
 from tests.unit.test_filters import (

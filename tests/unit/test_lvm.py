@@ -17,7 +17,7 @@ from lunshare.drivers.errors import (
     NoSpace,
     UnknownDisk,
 )
-from lunshare.drivers.lvm import claim, names, report
+from lunshare.drivers.lvm import claim, lvm_reports, names
 from lunshare.drivers.values import Capacity, Disk, Volume
 from tests.unit.lvm_answers import (
     GONE,
@@ -41,9 +41,9 @@ from tests.unit.lvm_answers import (
 
 
 def test_report_of_volumes_is_parsed():
-    names = [found.name for found in report.logical_volumes(LVS)]
+    names = [found.name for found in lvm_reports.logical_volumes(LVS)]
     assert names == ["pool", f"volume-{UUID}", f"volume-{UUID}.new", "volume-mine"]
-    assert report.logical_volumes(LVS)[1] == report.LogicalVolume(
+    assert lvm_reports.logical_volumes(LVS)[1] == lvm_reports.LogicalVolume(
         f"volume-{UUID}", 8388608, "pool"
     )
 
@@ -51,12 +51,14 @@ def test_report_of_volumes_is_parsed():
 def test_report_of_segments_is_parsed():
     text = '{"report":[{"seg":[{"seg_size":"8388608",'
     text += '"seg_pe_ranges":"/dev/loop0:2052-2053"}]}]}'
-    assert report.segments(text) == (report.Segment(8388608, "/dev/loop0:2052-2053"),)
+    assert lvm_reports.segments(text) == (
+        lvm_reports.Segment(8388608, "/dev/loop0:2052-2053"),
+    )
 
 
 def test_inactive_pool_has_no_usage():
-    (pool,) = report.pools(POOL % ("thin-pool", "", "", "", ""))
-    assert pool == report.Pool(8589934592, 0.0, 0.0, zeroes=False, health="")
+    (pool,) = lvm_reports.pools(POOL % ("thin-pool", "", "", "", ""))
+    assert pool == lvm_reports.Pool(8589934592, 0.0, 0.0, zeroes=False, health="")
 
 
 @pytest.mark.parametrize(
@@ -64,7 +66,7 @@ def test_inactive_pool_has_no_usage():
 )
 def test_report_of_unknown_format_is_refused(text):
     with pytest.raises(DriverError, match="does not have the known format"):
-        report.logical_volumes(text)
+        lvm_reports.logical_volumes(text)
 
 
 # disks and capacity
@@ -173,16 +175,16 @@ def test_usage_of_an_active_pool_comes_from_the_kernel():
     ],
 )
 def test_pool_health_uses_the_words_of_lvm(status, health):
-    found = report.pool_usage(status)
+    found = lvm_reports.pool_usage(status)
     assert found
     assert found.health == health
     assert found.metadata_percent in (25.0, 100)
 
 
 def test_device_that_is_not_a_pool_has_no_usage():
-    assert report.pool_usage("") is None
+    assert lvm_reports.pool_usage("") is None
     with pytest.raises(DriverError, match="not have the known format: 0 8 thin-pool 3"):
-        report.pool_usage("0 8 thin-pool 3 half full")
+        lvm_reports.pool_usage("0 8 thin-pool 3 half full")
 
 
 class ActivePool(Answering):

@@ -17,7 +17,7 @@ from lunshare.drivers.errors import (
     UnknownSnapshot,
     Unsupported,
 )
-from lunshare.drivers.lvm import claim, deleted_volumes, names, report
+from lunshare.drivers.lvm import claim, deleted_volumes, lvm_reports, names
 from lunshare.drivers.values import Manageable, Volume, Wipe
 from tests.unit.lvm_answers import (
     GROUP,
@@ -42,7 +42,7 @@ from tests.unit.lvm_answers import (
 def test_report_of_details_is_parsed():
     lost = {"lv_snapshot_invalid": "snapshot invalid", "lv_device_open": "open"}
     text = rows(row("a", origin="b", lv_tags="x,y", lv_role="public,origin", **lost))
-    (found,) = report.volume_details(text)
+    (found,) = lvm_reports.volume_details(text)
     assert (found.origin, found.tags, found.roles) == (
         "b",
         ("x", "y"),

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""The volume contract on files in a directory: thick, without snapshots."""
+"""``VolumeDriver`` on files in a directory: thick, without snapshots."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _NAME = re.compile("volume-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})")
 
 
 class DirsVolumes(VolumeDriver):
-    """Files named volume-UUID, and volume-UUID.new until one has all its room."""
+    """Files named volume-UUID; volume-UUID.new until all its space is allocated."""
 
     CONTRACT: ClassVar[int] = 2
     ABILITIES: ClassVar[VolumeAbilities] = VolumeAbilities(
@@ -40,14 +40,14 @@ class DirsVolumes(VolumeDriver):
         cfg.StrOpt(
             "dirs_path",
             default="/var/lib/lunshare-dirs",
-            help="The directory of the files. Only root may be able to change it;"
-            " rootwrap.d/dirs.filters names it too.",
+            help="The directory of the files. Only root may be able to change it. Name"
+            " it in rootwrap.d/dirs.filters too.",
         ),
         cfg.FloatOpt(
             "dirs_capacity_gb",
             default=10,
             min=0,
-            help="How much of the file system the files may take, in GiB.",
+            help="How much of the file system the files may use, in GiB.",
         ),
     ]
 
@@ -69,14 +69,14 @@ class DirsVolumes(VolumeDriver):
         try:
             return self.extend(volume)
         except UnknownDisk:
-            self._need(_whole(volume.size))
-        self._commands.begin(volume.name)
+            self._require_space(_round_up(volume.size))
+        self._commands.create_empty(volume.name)
         try:
             self._size(f"{volume.name}.new", volume.size)
         except NoSpace:
             self._commands.remove(volume.name)
             raise
-        self._commands.finish(volume.name)
+        self._commands.rename_new(volume.name)
         return self.disk(volume.id)
 
     def delete(self, volume_id: str) -> None:
@@ -88,7 +88,7 @@ class DirsVolumes(VolumeDriver):
     def extend(self, volume: Volume) -> Disk:
         disk = self.disk(volume.id)
         if volume.size > disk.size:
-            self._need(_whole(volume.size) - disk.size)
+            self._require_space(_round_up(volume.size) - disk.size)
             self._size(volume.name, volume.size)
             self._commands.flush(volume.name)
         return self.disk(volume.id)
@@ -110,13 +110,13 @@ class DirsVolumes(VolumeDriver):
     def capacity(self) -> Capacity:
         files = list(self._files())
         used = sum(size for _, size in files)
-        room = os.statvfs(self._directory)
-        free = min(self._total - used, room.f_bavail * room.f_frsize)
-        ours = sum(size for name, size in files if _NAME.fullmatch(name))
-        return Capacity(self._total, max(0, free), ours, thin=False)
+        system = os.statvfs(self._directory)
+        free = min(self._total - used, system.f_bavail * system.f_frsize)
+        provisioned = sum(size for name, size in files if _NAME.fullmatch(name))
+        return Capacity(self._total, max(0, free), provisioned, thin=False)
 
     def _files(self) -> Iterator[tuple[str, int]]:
-        """Names and sizes of all that lies there; one listing, no command."""
+        """Yield name and size of each file. Cost: one listing, no command."""
         with os.scandir(self._directory) as found:
             for entry in found:
                 try:
@@ -124,24 +124,26 @@ class DirsVolumes(VolumeDriver):
                 except FileNotFoundError:  # removed or renamed meanwhile
                     continue
 
-    def _need(self, size: int) -> None:
+    def _require_space(self, size: int) -> None:
         free = self.capacity().free
         if size > free:
-            raise NoSpace(self._directory, f"{size} bytes asked for, {free} are free")
+            raise NoSpace(self._directory, f"{size} bytes are needed, {free} are free")
 
     def _size(self, name: str, size: int) -> None:
         try:
-            self._commands.size(name, _whole(size))
+            self._commands.allocate(name, _round_up(size))
         except CommandFailed as error:
             if "No space left" in error.stderr:
                 raise NoSpace(self._directory, error.stderr.strip()) from error
             raise
 
     def _misconfigured(self, why: str) -> Misconfigured:
-        make = f"install -d -o root -m 0755 {self._directory}"
-        return Misconfigured(f"dirs_path {self._directory}: {why}", f"make it: {make}")
+        create = f"install -d -o root -m 0755 {self._directory}"
+        return Misconfigured(
+            f"dirs_path {self._directory}: {why}", f"create it: {create}"
+        )
 
 
-def _whole(size: int) -> int:
-    """The size in whole sectors."""
+def _round_up(size: int) -> int:
+    """Return the size in complete sectors."""
     return -(-size // _SECTOR) * _SECTOR

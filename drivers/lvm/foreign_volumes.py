@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from lunshare.drivers.errors import DiskBusy, UnknownReference
 from lunshare.drivers.lvm import names
-from lunshare.drivers.lvm.commands import Lvm
-from lunshare.drivers.lvm.report import VolumeDetails
+from lunshare.drivers.lvm.lvm_commands import Lvm
+from lunshare.drivers.lvm.lvm_reports import VolumeDetails
 from lunshare.drivers.lvm.thick import Thick
 from lunshare.drivers.lvm.thin import Thin
 from lunshare.drivers.values import Manageable, Volume

@@ -28,7 +28,7 @@ from lunshare.drivers.errors import (
     UnknownReference,
     UnknownSnapshot,
 )
-from lunshare.drivers.nfs.mounting import MountCommands, no_answer
+from lunshare.drivers.nfs.mount_commands import MountCommands, no_answer
 from lunshare.drivers.nfs.share_files import Entry, FilePolicy, ShareFiles
 from lunshare.drivers.nfs.volume_cache import VolumeCache
 from lunshare.drivers.protocol import nfs_names

@@ -20,8 +20,8 @@ from lunshare.drivers.base import Root, VolumeDriver
 from lunshare.drivers.errors import DiskBusy, Misconfigured, UnknownDisk
 from lunshare.drivers.lvm import claim, command_errors, names, sysfs
 from lunshare.drivers.lvm.cached_listing import CachedListing, Derived, Listing
-from lunshare.drivers.lvm.commands import Lvm
-from lunshare.drivers.lvm.manage import ForeignVolumes
+from lunshare.drivers.lvm.foreign_volumes import ForeignVolumes
+from lunshare.drivers.lvm.lvm_commands import Lvm
 from lunshare.drivers.lvm.options import OPTIONS
 from lunshare.drivers.lvm.thick import Thick
 from lunshare.drivers.lvm.thick_snapshots import ThickSnapshots

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from lunshare.drivers.base import Root
 from lunshare.drivers.errors import CommandFailed, DeadlineExceeded, HelperUnreachable
-from lunshare.drivers.lvm import report, sysfs
+from lunshare.drivers.lvm import lvm_reports, sysfs
 
 _JSON = ("--reportformat", "json", "--units", "b", "--nosuffix")
 
@@ -42,12 +42,12 @@ class Lvm:
 
     # Queries
 
-    def volume_group(self) -> report.VolumeGroup:
+    def volume_group(self) -> lvm_reports.VolumeGroup:
         """Return size, free space and tags of the group, and one of its disks."""
         fields = "vg_size,vg_free,vg_extent_size,vg_tags"
         disks = "pv_name,pv_mda_used_count"
         text = self._run("vgs", *_JSON, "-o", f"{fields},{disks}", self.name)
-        return report.volume_group(text)
+        return lvm_reports.volume_group(text)
 
     def metadata_commit(self, device: str) -> list[int] | None:
         """Return what identifies the last commit of the metadata on a disk.
@@ -57,55 +57,55 @@ class Lvm:
         found = self._root.call("lvm.commit", timeout=self._timeout, device=device)
         return found if isinstance(found, list) else None
 
-    def thin_pool(self, name: str) -> report.Pool | None:
+    def thin_pool(self, name: str) -> lvm_reports.Pool | None:
         """Return the thin pool of that name; None if it is not a thin pool."""
         usage = "data_percent,metadata_percent,lv_health_status"
         fields = f"lv_size,segtype,zero,{usage}"
         text = self._run("lvs", *_JSON, "-o", fields, f"{self.name}/{name}")
-        found = report.pools(text)
+        found = lvm_reports.pools(text)
         return found[0] if found else None
 
-    def pool_usage(self, name: str) -> report.PoolUsage | None:
+    def pool_usage(self, name: str) -> lvm_reports.PoolUsage | None:
         """Return how full an active thin pool is, from the kernel; else None."""
         # A pool that has volumes is below an LVM layer with that suffix.
         for layer in ("-tpool", ""):
             device = sysfs.device_mapper_name(self.name, name) + layer
             try:
                 argv = ("dmsetup", "status", "--target", "thin-pool", device)
-                return report.pool_usage(self._run(*argv))
+                return lvm_reports.pool_usage(self._run(*argv))
             except CommandFailed:
                 continue
         return None
 
-    def logical_volumes(self) -> tuple[report.LogicalVolume, ...]:
+    def logical_volumes(self) -> tuple[lvm_reports.LogicalVolume, ...]:
         """Return every logical volume. These fields need no ioctl for each row."""
         fields = "lv_name,lv_size,pool_lv"
         text = self._run("lvs", *_JSON, "-o", fields, self.name)
-        return report.logical_volumes(text)
+        return lvm_reports.logical_volumes(text)
 
-    def details(self) -> tuple[report.VolumeDetails, ...]:
+    def details(self) -> tuple[lvm_reports.VolumeDetails, ...]:
         """Return every logical volume with all fields: ioctls for each row."""
         text = self._run("lvs", *_JSON, "-o", _DETAIL_FIELDS, self.name)
-        return report.volume_details(text)
+        return lvm_reports.volume_details(text)
 
     def details_of(
         self, volume: str, *snapshots: str
-    ) -> dict[str, report.VolumeDetails]:
+    ) -> dict[str, lvm_reports.VolumeDetails]:
         """Return by name a volume, its parts, its snapshots, and ``snapshots``."""
         terms = [f'lv_name=~"^{volume}"', f'origin="{volume}"']
         select = " || ".join(terms + [f'lv_name="{name}"' for name in snapshots])
         text = self._run(
             "lvs", *_JSON, "-o", _DETAIL_FIELDS, "--select", select, self.name
         )
-        return {lv.name: lv for lv in report.volume_details(text)}
+        return {lv.name: lv for lv in lvm_reports.volume_details(text)}
 
-    def segments(self, name: str) -> tuple[report.Segment, ...]:
+    def segments(self, name: str) -> tuple[lvm_reports.Segment, ...]:
         """Return the extents of the physical volumes that it uses."""
         fields = "seg_size,seg_pe_ranges"
         text = self._run(
             "lvs", *_JSON, "--segments", "-o", fields, f"{self.name}/{name}"
         )
-        return report.segments(text)
+        return lvm_reports.segments(text)
 
     # Changes
 
