@@ -178,7 +178,9 @@ def _snapshot(volume: Volume) -> Snapshot:
     return Snapshot(new_volume(MIB).id, volume.id, volume.size)
 
 
-def test_next_change_waits_for_one_stopped_before_resume(root, slow, on_slow) -> None:
+def test_next_change_waits_for_one_stopped_before_resume(
+    root: Root, slow: Slow, on_slow: Volume
+) -> None:
     hasty = build_lvm(root, volume_group=slow.name, command_timeout=8.0)
     snapshot = _snapshot(on_slow)
     stopper = Stopper(slow, on_slow)
@@ -243,7 +245,9 @@ def opposite_conf() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("opposite_conf")
-def test_opposite_lvm_conf_changes_nothing(root, thin, thick, volume) -> None:
+def test_opposite_lvm_conf_changes_nothing(
+    root: Root, thin: LvmVolumes, thick: LvmVolumes, volume: Volume
+) -> None:
     thin.check()
     assert thin.capacity().closed == ""
     run("lvcreate", "-y", "-Wn", "-L4m", "-n", "theirs", GROUP)
@@ -273,7 +277,9 @@ def test_opposite_lvm_conf_changes_nothing(root, thin, thick, volume) -> None:
     assert "historical" not in run("lvs", "-H", "-o", "name,lv_attr", GROUP)
 
 
-def test_two_backends_of_a_group_do_not_change_each_others_volumes(thin, thick) -> None:
+def test_two_backends_of_a_group_do_not_change_each_others_volumes(
+    thin: LvmVolumes, thick: LvmVolumes
+) -> None:
     one, other = new_volume(4 * MIB), new_volume(4 * MIB)
     thin.create(one)
     thick.create(other)

@@ -102,7 +102,9 @@ def names() -> set[str]:
 
 
 @pytest.mark.parametrize("steps", [2, 3])
-def test_killed_thin_revert_leaves_a_disk_and_is_completed(root, steps):
+def test_killed_thin_revert_leaves_a_disk_and_is_completed(
+    root: Root, steps: int
+) -> None:
     with scene(root) as created:
         with pytest.raises(Killed):
             created.again(steps).revert(created.snapshot)
@@ -118,7 +120,7 @@ def test_killed_thin_revert_leaves_a_disk_and_is_completed(root, steps):
         assert f"{created.volume.name}.revert" not in names()
 
 
-def test_killed_thin_revert_is_completed_without_check(root):
+def test_killed_thin_revert_is_completed_without_check(root: Root) -> None:
     with scene(root) as created:
         with pytest.raises(Killed):
             created.again(3).revert(created.snapshot)
@@ -126,7 +128,7 @@ def test_killed_thin_revert_is_completed_without_check(root):
         assert created.bytes() == OLD
 
 
-def test_volume_with_a_killed_revert_is_deleted_completely(root):
+def test_volume_with_a_killed_revert_is_deleted_completely(root: Root) -> None:
     with scene(root) as created:
         with pytest.raises(Killed):
             created.again(2).revert(created.snapshot)
@@ -135,7 +137,7 @@ def test_volume_with_a_killed_revert_is_deleted_completely(root):
 
 
 @pytest.mark.parametrize("steps", [2, 3, 4])
-def test_killed_thick_revert_is_completed(root, steps):
+def test_killed_thick_revert_is_completed(root: Root, steps: int) -> None:
     with scene(root, lvm_type="default") as created:
         with pytest.raises(Killed):
             created.again(steps).revert(created.snapshot)
@@ -148,7 +150,7 @@ def test_killed_thick_revert_is_completed(root, steps):
         assert "revert" not in run("lvs", "--noheadings", "-o", "lv_tags", GROUP)
 
 
-def test_revert_waits_for_a_postponed_merge(root):
+def test_revert_waits_for_a_postponed_merge(root: Root) -> None:
     with scene(root, lvm_type="default") as created:
         name = f"{GROUP}/{created.snapshot.name}"
         held = os.open(f"/dev/{GROUP}/{created.volume.name}", os.O_RDONLY)
@@ -168,7 +170,7 @@ def name_of(created: Scene) -> str:
 # Thick snapshots
 
 
-def test_overflowed_snapshot_is_never_read(root):
+def test_overflowed_snapshot_is_never_read(root: Root) -> None:
     thick = build_lvm(root, lvm_type="default", lvm_snapshot_reserve=1)
     volume, target = new_volume(32 * MIB), new_volume(32 * MIB)
     snapshot = Snapshot(str(uuid.uuid4()), volume.id, volume.size)
@@ -191,7 +193,7 @@ def test_overflowed_snapshot_is_never_read(root):
     wipe_all(thick)
 
 
-def test_full_reserve_survives_a_full_rewrite_and_forbids_extend(root):
+def test_full_reserve_survives_a_full_rewrite_and_forbids_extend(root: Root) -> None:
     with scene(root, lvm_type="default") as created:
         thick, size = created.driver, created.driver.disk(created.volume.id).size
         fill(created.volume.name, b"y" * size)
@@ -205,7 +207,7 @@ def test_full_reserve_survives_a_full_rewrite_and_forbids_extend(root):
         assert content == OLD + bytes(size - len(OLD))
 
 
-def test_snapshot_larger_than_free_space_is_refused(root):
+def test_snapshot_larger_than_free_space_is_refused(root: Root) -> None:
     thick, volume = build_lvm(root, lvm_type="default"), new_volume(8 * MIB)
     snapshot = Snapshot(str(uuid.uuid4()), volume.id, volume.size)
     thick.create(volume)
@@ -224,7 +226,7 @@ def test_snapshot_larger_than_free_space_is_refused(root):
 # Wipes
 
 
-def test_killed_wipe_continues_and_frees_only_zeros(root):
+def test_killed_wipe_continues_and_frees_only_zeros(root: Root) -> None:
     thick, volume = build_lvm(root, lvm_type="default"), new_volume(12 * MIB)
     thick.create(volume)
     fill(volume.name, b"secret" * (2 * MIB))
@@ -270,7 +272,7 @@ def tiny() -> Iterator[str]:
     run("lvremove", "-y", f"{GROUP}/tiny")
 
 
-def test_full_pool_preserves_acknowledged_writes(root, tiny):
+def test_full_pool_preserves_acknowledged_writes(root: Root, tiny: str) -> None:
     thin = build_lvm(root, lvm_pool=tiny)
     victim, greedy = new_volume(8 * MIB), new_volume(64 * MIB)
     for volume in (victim, greedy):

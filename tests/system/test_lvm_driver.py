@@ -76,12 +76,14 @@ def volume(thin: LvmVolumes) -> Iterator[Volume]:
     thin.delete(volume.id)
 
 
-def test_active_disk_is_found_without_root(thin, volume):
+def test_active_disk_is_found_without_root(thin: LvmVolumes, volume: Volume) -> None:
     without = build_lvm(NoRoot())
     assert without.disk(volume.id) == thin.disk(volume.id)
 
 
-def test_all_inactive_disks_are_activated_by_one_command(root, thin, volume):
+def test_all_inactive_disks_are_activated_by_one_command(
+    root: Root, thin: LvmVolumes, volume: Volume
+) -> None:
     others = [new_volume(8 * MIB) for _ in range(2)]
     for other in others:
         thin.create(other)
@@ -94,7 +96,9 @@ def test_all_inactive_disks_are_activated_by_one_command(root, thin, volume):
         thin.delete(other.id)
 
 
-def test_activation_leaves_other_volumes_inactive(thin, volume):
+def test_activation_leaves_other_volumes_inactive(
+    thin: LvmVolumes, volume: Volume
+) -> None:
     run("lvcreate", "-y", "-L4m", "-an", "-Zn", "-n", "volume-asleep", GROUP)
     try:
         run("lvchange", "-an", f"{GROUP}/{volume.name}")
@@ -104,7 +108,9 @@ def test_activation_leaves_other_volumes_inactive(thin, volume):
         run("lvremove", "-y", f"{GROUP}/volume-asleep")
 
 
-def test_queries_need_the_same_commands_with_more_volumes(root, thin, volume):
+def test_queries_need_the_same_commands_with_more_volumes(
+    root: Root, thin: LvmVolumes, volume: Volume
+) -> None:
     def commands() -> list[str]:
         counting = Counting(root)
         driver = build_lvm(counting)
@@ -120,7 +126,9 @@ def test_queries_need_the_same_commands_with_more_volumes(root, thin, volume):
         thin.delete(each.id)
 
 
-def test_pool_stats_of_an_unchanged_group_run_no_lvm_command(root, thin, volume):
+def test_pool_stats_of_an_unchanged_group_run_no_lvm_command(
+    root: Root, thin: LvmVolumes, volume: Volume
+) -> None:
     counting = Counting(root)
     looking = build_lvm(counting)
     for _ in range(3):
@@ -139,7 +147,7 @@ def test_pool_stats_of_an_unchanged_group_run_no_lvm_command(root, thin, volume)
     assert looking.capacity() == known
 
 
-def test_commit_read_from_a_disk_is_the_one_lvm_shows(root):
+def test_commit_read_from_a_disk_is_the_one_lvm_shows(root: Root) -> None:
     (disk,) = run("vgs", "--noheadings", "-o", "pv_name", GROUP).split()
 
     def shown() -> list[int]:
@@ -155,12 +163,12 @@ def test_commit_read_from_a_disk_is_the_one_lvm_shows(root):
     assert seen[0] != seen[1]
 
 
-def test_missing_pool_is_named_with_its_remedy(root):
+def test_missing_pool_is_named_with_its_remedy(root: Root) -> None:
     with pytest.raises(Misconfigured, match=r"lvcreate --type thin-pool .* nowhere"):
         build_lvm(root, lvm_pool="nowhere").check()
 
 
-def test_pool_that_shows_old_chunks_is_refused(root, thin):
+def test_pool_that_shows_old_chunks_is_refused(root: Root, thin: LvmVolumes) -> None:
     run("lvchange", "--zero", "n", f"{GROUP}/{POOL}")
     try:
         with pytest.raises(Misconfigured, match="lvchange --zero y"):
@@ -170,7 +178,7 @@ def test_pool_that_shows_old_chunks_is_refused(root, thin):
     thin.check()
 
 
-def test_killed_thick_extend_is_repeated(root):
+def test_killed_thick_extend_is_repeated(root: Root) -> None:
     thick, volume = build_lvm(root, lvm_type="default"), new_volume(4 * MIB)
     thick.create(volume)
     tail = f"{volume.name}.tail"
@@ -182,7 +190,7 @@ def test_killed_thick_extend_is_repeated(root):
     assert volume.id not in run("lvs", "--noheadings", "-o", "lv_name", GROUP)
 
 
-def test_create_waits_for_a_running_wipe_of_its_extents(root):
+def test_create_waits_for_a_running_wipe_of_its_extents(root: Root) -> None:
     asked = Counting(root)
     thick, volume = build_lvm(asked, lvm_type="default"), new_volume(4 * MIB)
     part = f"{volume.name}.new"
@@ -198,7 +206,7 @@ def test_create_waits_for_a_running_wipe_of_its_extents(root):
     thick.delete(volume.id)
 
 
-def test_wait_ends_when_udev_creates_the_node(thin, volume):
+def test_wait_ends_when_udev_creates_the_node(thin: LvmVolumes, volume: Volume) -> None:
     path = thin.disk(volume.id).path
     run("lvchange", "-an", f"{GROUP}/{volume.name}")
     assert not Path(path).exists()
@@ -210,7 +218,9 @@ def test_wait_ends_when_udev_creates_the_node(thin, volume):
     assert Path(path).exists()
 
 
-def test_two_backends_of_one_group_are_separate(root, thin, volume):
+def test_two_backends_of_one_group_are_separate(
+    root: Root, thin: LvmVolumes, volume: Volume
+) -> None:
     thick, own = build_lvm(root, lvm_type="default"), new_volume(4 * MIB)
     thick.create(own)
     assert own.id not in {disk.volume_id for disk in thin.disks()}
@@ -218,7 +228,7 @@ def test_two_backends_of_one_group_are_separate(root, thin, volume):
     thick.delete(own.id)
 
 
-def test_unknown_disk_is_searched_once(root):
+def test_unknown_disk_is_searched_once(root: Root) -> None:
     counting = Counting(root)
     build_lvm(counting).delete(str(uuid.uuid4()))
     assert [argv[0] for argv in counting.commands] == ["lvremove"]

@@ -11,6 +11,7 @@ import sys
 
 import pytest
 
+from lunshare.drivers.base import Root
 from lunshare.drivers.conformance.fixtures import MIB, new_volume
 from lunshare.drivers.errors import DiskBusy, Misconfigured, UnknownDisk
 from tests.system.lio_node import run
@@ -20,7 +21,7 @@ __all__ = ["group", "root"]
 pytestmark = pytest.mark.system
 
 
-def test_second_daemon_of_the_node_is_refused(root):
+def test_second_daemon_of_the_node_is_refused(root: Root) -> None:
     build_lvm(root).check()
     build_lvm(root, lvm_type="default").check()
     hold = f"from lunshare.drivers.lvm import claim; claim.lock_on_node({GROUP!r})"
@@ -30,7 +31,7 @@ def test_second_daemon_of_the_node_is_refused(root):
     assert "another process of this node works with it" in second.stderr
 
 
-def test_daemon_of_another_node_is_refused_until_the_tag_is_removed(root):
+def test_daemon_of_another_node_is_refused_until_the_tag_is_removed(root: Root) -> None:
     thin, other = build_lvm(root), f"lunshare:{'0' * 32}:storage-2"
     thin.check()
     run("vgchange", "--addtag", other, GROUP)
@@ -41,7 +42,7 @@ def test_daemon_of_another_node_is_refused_until_the_tag_is_removed(root):
     thin.check()
 
 
-def test_missing_group_is_reported_and_recovers(root):
+def test_missing_group_is_reported_and_recovers(root: Root) -> None:
     thin, volume = build_lvm(root), new_volume(4 * MIB)
     disk = thin.create(volume)
     run("vgrename", GROUP, f"{GROUP}-gone")
@@ -54,7 +55,7 @@ def test_missing_group_is_reported_and_recovers(root):
     thin.delete(volume.id)
 
 
-def test_volume_renamed_by_hand_is_unknown_and_can_be_managed(root):
+def test_volume_renamed_by_hand_is_unknown_and_can_be_managed(root: Root) -> None:
     thin, volume = build_lvm(root), new_volume(4 * MIB)
     thin.create(volume)
     run("lvrename", GROUP, volume.name, "renamed")
@@ -67,7 +68,7 @@ def test_volume_renamed_by_hand_is_unknown_and_can_be_managed(root):
     thin.delete(volume.id)
 
 
-def test_open_volume_can_not_be_managed(root):
+def test_open_volume_can_not_be_managed(root: Root) -> None:
     thin, volume = build_lvm(root), new_volume(4 * MIB)
     with thin_volume("kit-open", 4 * MIB, b"theirs"):
         held = os.open(f"/dev/{GROUP}/kit-open", os.O_RDONLY)
@@ -79,6 +80,6 @@ def test_open_volume_can_not_be_managed(root):
     assert thin.disks() == ()
 
 
-def test_pools_are_not_manageable(root):
+def test_pools_are_not_manageable(root: Root) -> None:
     assert build_lvm(root, lvm_type="default").manageable() == ()
     assert POOL in run("lvs", "--noheadings", "-o", "lv_name", GROUP)

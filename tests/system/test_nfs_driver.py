@@ -59,7 +59,7 @@ def snapshot_of(volume: Volume) -> Snapshot:
     return Snapshot(str(uuid.uuid4()), volume.id, volume.size)
 
 
-def test_installed_helper_mounts_in_the_nodes_own_namespace(build) -> None:
+def test_installed_helper_mounts_in_the_nodes_own_namespace(build: Build) -> None:
     """Through its unit's sandbox: this process sees its mounts."""
     driver = build()
     point = driver.options["nfs_mount_point_base"]
@@ -78,7 +78,9 @@ def test_installed_helper_mounts_in_the_nodes_own_namespace(build) -> None:
     assert {"nosuid", "nodev", "noexec"} <= set(line.split()[5].split(","))
 
 
-def test_snapshot_is_a_clone_that_uses_no_space(build, server) -> None:
+def test_snapshot_is_a_clone_that_uses_no_space(
+    build: Build, server: NfsServer
+) -> None:
     driver, volume = build(), new_volume(64 * MIB)
     Path(driver.create(volume).path).write_bytes(os.urandom(64 * MIB))
     os.sync()
@@ -90,7 +92,7 @@ def test_snapshot_is_a_clone_that_uses_no_space(build, server) -> None:
     server.wait_for_free_space()
 
 
-def test_server_copies_when_clones_are_off(build) -> None:
+def test_server_copies_when_clones_are_off(build: Build) -> None:
     """NFS 4.2 COPY: the bytes do not pass through this node."""
     driver, volume = build(nfs_clone=False), new_volume(SIZE)
     data = os.urandom(SIZE)
@@ -103,7 +105,9 @@ def test_server_copies_when_clones_are_off(build) -> None:
     driver.delete(volume.id)
 
 
-def test_server_with_nfs_41_gets_zeros_and_copies(build, server, root) -> None:
+def test_server_with_nfs_41_gets_zeros_and_copies(
+    build: Build, server: NfsServer, root: Root
+) -> None:
     """No ALLOCATE and no CLONE: zeros allocate the space, snapshots are copies."""
     point = server.share.point(str(BASE))
     with contextlib.suppress(AssertionError):
@@ -127,7 +131,9 @@ def test_server_with_nfs_41_gets_zeros_and_copies(build, server, root) -> None:
     run("umount", point)
 
 
-def test_dead_server_is_reported_in_time_and_recovers(build, server) -> None:
+def test_dead_server_is_reported_in_time_and_recovers(
+    build: Build, server: NfsServer
+) -> None:
     driver, volume = build(nfs_timeout=2.0), new_volume(SIZE)
     path = Path(driver.create(volume).path)
     path.write_bytes(b"before".ljust(SIZE, b"."))
@@ -156,7 +162,7 @@ def works(driver: NfsVolumes) -> bool:
     return True
 
 
-def test_read_only_export_is_reported(build, server) -> None:
+def test_read_only_export_is_reported(build: Build, server: NfsServer) -> None:
     driver = build()
     with server.exported("ro", "no_root_squash"):
         with pytest.raises(Misconfigured, match="is read-only") as raised:
@@ -165,7 +171,9 @@ def test_read_only_export_is_reported(build, server) -> None:
     driver.check()
 
 
-def test_root_squash_is_reported_only_where_it_prevents_writes(build, server) -> None:
+def test_root_squash_is_reported_only_where_it_prevents_writes(
+    build: Build, server: NfsServer
+) -> None:
     driver = build()
     with server.exported("rw", "root_squash"):
         with pytest.raises(Misconfigured, match="is denied") as raised:
@@ -181,7 +189,9 @@ def test_root_squash_is_reported_only_where_it_prevents_writes(build, server) ->
     driver.check()
 
 
-def test_full_server_closes_the_pool_and_leaves_nothing(build, server) -> None:
+def test_full_server_closes_the_pool_and_leaves_nothing(
+    build: Build, server: NfsServer
+) -> None:
     driver = build(nfs_sparsed_volumes=False)
     with server.full():
         driver.check()
@@ -191,7 +201,7 @@ def test_full_server_closes_the_pool_and_leaves_nothing(build, server) -> None:
     assert list(server.path.iterdir()) == []
 
 
-def test_stale_share_is_mounted_again(build, server) -> None:
+def test_stale_share_is_mounted_again(build: Build, server: NfsServer) -> None:
     driver, volume = build(), new_volume(SIZE)
     driver.create(volume)
     with server.another():
@@ -206,7 +216,7 @@ def test_stale_share_is_mounted_again(build, server) -> None:
     driver.delete(volume.id)
 
 
-def test_disk_that_qemu_has_open_is_not_changed(build) -> None:
+def test_disk_that_qemu_has_open_is_not_changed(build: Build) -> None:
     """Its lock is on the server, so every node sees it."""
     driver, volume = build(), new_volume(SIZE)
     line = ["qemu-io", "-f", "raw", driver.create(volume).path]
