@@ -34,7 +34,7 @@ RAW = [
 
 @pytest.mark.parametrize(("method", "path"), WRITES)
 @pytest.mark.parametrize("raw", RAW, ids=range(len(RAW)))
-def test_a_body_that_is_no_form_of_the_route_is_400(
+def test_a_body_without_the_form_of_its_route_is_400(
     api: Api, method: str, path: str, raw: bytes
 ):
     api.fault(400, method, path, raw)
@@ -72,7 +72,7 @@ IDS = [
 
 
 @pytest.mark.parametrize("ident", IDS, ids=range(len(IDS)))
-def test_an_id_of_any_bytes_is_400_or_404(api: Api, ident: str):
+def test_any_bytes_as_an_id_are_400_or_404(api: Api, ident: str):
     for noun in ("volumes", "attachments", "types"):
         answer = api.send("GET", f"/{noun}/{ident}")
         assert answer.status_code in (400, 404), answer.text
@@ -88,13 +88,13 @@ HEADERS: list[dict[str, str]] = [
 
 
 @pytest.mark.parametrize("headers", HEADERS, ids=range(len(HEADERS)))
-def test_a_header_of_any_form_is_an_answer(api: Api, headers: dict[str, str]):
+def test_a_header_of_any_form_gets_an_answer(api: Api, headers: dict[str, str]):
     answer = api.send("POST", "/volumes", {"volume": {"size": 1}}, headers=headers)
     assert answer.status_code in (400, 406)
     assert len(answer.text) < 600
 
 
-def test_nothing_of_the_request_gets_into_the_headers_of_the_answer(api: Api):
+def test_answer_headers_contain_nothing_of_the_request(api: Api):
     asked = {"volume": {"size": 1, "name": "a\r\nSet-Cookie: x=1"}}
     answer = api.send("POST", "/volumes", asked)
     assert answer.status_code == 202
@@ -114,6 +114,6 @@ QUERIES = ["%FF=1", "=", "&&&", "a" * 5000, "limit=1&limit=word", "name=" + "%25
 
 
 @pytest.mark.parametrize("query", QUERIES, ids=range(len(QUERIES)))
-def test_a_query_of_any_bytes_is_an_answer(api: Api, query: str):
+def test_a_query_of_any_bytes_gets_an_answer(api: Api, query: str):
     answer: Any = api.send("GET", f"/volumes?{query}")
     assert answer.status_code in (200, 400)

@@ -35,7 +35,7 @@ def cinder(endpoint: str) -> Any:
     return clients.library(endpoint)
 
 
-def test_openstackclient_as_it_is_typed(endpoint: str):
+def test_the_openstack_command_lists_volumes(endpoint: str):
     words = ["--os-auth-type", "none", "--os-endpoint", endpoint]
     command = [str(BIN / "openstack"), *words, "volume", "list", "-f", "json"]
     listed = subprocess.run(command, capture_output=True, text=True, check=True)
@@ -74,13 +74,13 @@ def osc(endpoint: str, cinder: Any) -> dict[str, Any]:
     return clients.asked(endpoint, commands, silent)
 
 
-def test_openstackclient_makes_a_shared_type(osc: dict[str, Any]):
+def test_openstackclient_creates_a_shared_type(osc: dict[str, Any]):
     specs = {"multiattach": "<is> True", "a:b": "c"}
     assert osc["type"]["properties"] == specs
     assert osc["show type"]["id"] == osc["type"]["id"]
 
 
-def test_openstackclient_makes_renames_and_deletes_a_volume(osc: dict[str, Any]):
+def test_openstackclient_creates_renames_and_deletes_a_volume(osc: dict[str, Any]):
     made = osc["volume"]
     assert made["multiattach"] is True
     assert made["properties"] == {"k": "v"}
@@ -89,7 +89,9 @@ def test_openstackclient_makes_renames_and_deletes_a_volume(osc: dict[str, Any])
     assert osc["list old name"] == []
 
 
-def test_openstackclient_sees_and_ends_an_attachment(osc: dict[str, Any], cinder: Any):
+def test_openstackclient_shows_and_deletes_an_attachment(
+    osc: dict[str, Any], cinder: Any
+):
     shown = osc["attachment"]
     assert shown["Properties"]["access_mode"] == "ro"
     (row,) = [row for row in osc["attachments"] if row["ID"] == shown["ID"]]
@@ -97,7 +99,7 @@ def test_openstackclient_sees_and_ends_an_attachment(osc: dict[str, Any], cinder
     assert cinder.volumes.find(name="osc-attached").status == "available"
 
 
-def test_openstackclient_sees_and_disables_services(osc: dict[str, Any], cinder: Any):
+def test_openstackclient_lists_and_disables_services(osc: dict[str, Any], cinder: Any):
     binaries = {row["Binary"] for row in osc["services"]}
     assert binaries == {"cinder-scheduler", "cinder-volume"}
     (row,) = osc["disabled"]
@@ -135,7 +137,7 @@ def test_the_cinder_command_attaches_and_detaches(endpoint: str):
     cinder("delete by-command")
 
 
-def test_cinderclient_runs_the_life_of_a_shared_volume(cinder: Any):
+def test_cinderclient_creates_attaches_and_deletes_a_shared_volume(cinder: Any):
     kind = cinder.volume_types.create("lib", description="d")
     kind.set_keys({"multiattach": "<is> True"})
     assert kind.get_keys() == {"multiattach": "<is> True"}
@@ -173,7 +175,7 @@ def test_cinderclient_pages_and_counts(cinder: Any):
     assert count == 5
 
 
-def test_cinderclient_understands_our_errors(cinder: Any):
+def test_cinderclient_understands_the_errors(cinder: Any):
     with pytest.raises(exceptions.NotFound, match=SERVER) as caught:
         cinder.volumes.get(SERVER)
     assert caught.value.request_id.startswith("req-")

@@ -72,7 +72,7 @@ def osc(endpoint: str, cinder: Any) -> dict[str, Any]:
     return clients.asked(endpoint, commands, silent)
 
 
-def test_openstackclient_keeps_and_shows_a_snapshot(osc: dict[str, Any]):
+def test_openstackclient_creates_and_shows_a_snapshot(osc: dict[str, Any]):
     made = osc["snapshot"]
     assert made["volume_id"] == osc["source"]["id"]
     assert osc["show snapshot"]["id"] == made["id"]
@@ -82,7 +82,7 @@ def test_openstackclient_keeps_and_shows_a_snapshot(osc: dict[str, Any]):
     assert osc["no snapshots"] == []
 
 
-def test_openstackclient_makes_volumes_of_others(osc: dict[str, Any]):
+def test_openstackclient_creates_volumes_from_snapshot_and_volume(osc: dict[str, Any]):
     assert osc["copy"]["snapshot_id"] == osc["snapshot"]["id"]
     assert osc["copy"]["size"] == 1
     assert osc["clone"]["source_volid"] == osc["source"]["id"]
@@ -97,7 +97,7 @@ def test_openstackclient_extends_retypes_and_migrates(osc: dict[str, Any]):
     assert osc["migrated"]["os-vol-mig-status-attr:migstat"] == "success"
 
 
-def test_cinderclient_runs_the_life_of_a_snapshot(cinder: Any):
+def test_cinderclient_creates_updates_and_deletes_a_snapshot(cinder: Any):
     source = cinder.volumes.create(1, name="c-source", metadata={"a": "b"})
     row = cinder.attachments.create(source.id, connector("c"), SERVER, "rw")
     cinder.attachments.complete(row["id"])
@@ -126,7 +126,7 @@ def test_cinderclient_runs_the_life_of_a_snapshot(cinder: Any):
         cinder.volume_snapshots.get(kept.id)
 
 
-def test_cinderclient_goes_back_to_a_snapshot(cinder: Any):
+def test_cinderclient_reverts_to_a_snapshot(cinder: Any):
     source = cinder.volumes.create(1)
     kept = cinder.volume_snapshots.create(source.id)
     cinder.volumes.revert_to_snapshot(source, kept)
@@ -134,7 +134,7 @@ def test_cinderclient_goes_back_to_a_snapshot(cinder: Any):
     cinder.volume_snapshots.delete(kept)
 
 
-def test_cinderclient_gives_a_volume_away_and_takes_it_back(cinder: Any):
+def test_cinderclient_unmanages_and_manages_a_volume(cinder: Any):
     source = cinder.volumes.create(1, volume_type="here", name="c-given")
     cinder.volumes.unmanage(source)
     place = host(cinder, "here")

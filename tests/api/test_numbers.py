@@ -34,7 +34,7 @@ def send(api: Api, method: str, path: str, body: bytes | None = None) -> int:
 
 
 @pytest.mark.parametrize("number", _HUGE, ids=lambda n: f"{len(str(n))} digits")
-def test_an_integer_that_no_column_holds_is_refused(api: Api, number: int) -> None:
+def test_an_integer_too_large_for_a_column_is_refused(api: Api, number: int) -> None:
     volume = api.volume()
     told = connector("h", multipath=number, nested=[{"deep": number}])
     asked: dict[str, Any] = {"volume_uuid": volume["id"], "connector": told}
@@ -47,7 +47,7 @@ def test_an_integer_that_no_column_holds_is_refused(api: Api, number: int) -> No
     assert api.shown(volume["id"])["status"] == "available"
 
 
-def test_the_longest_integers_that_are_kept_come_back() -> None:
+def test_the_longest_stored_integers_are_returned() -> None:
     """What is let in is what the database and every answer can hold."""
     from lunshare.agent.api import bodies
 
@@ -92,7 +92,7 @@ def test_no_number_in_a_query_is_a_crash(api: Api, text: str) -> None:
 
 
 @pytest.mark.parametrize("opening", ["[", '{"a":'])
-def test_a_body_that_is_nothing_but_depth_is_refused(api: Api, opening: str) -> None:
+def test_a_deeply_nested_body_is_refused(api: Api, opening: str) -> None:
     for depth in (33, 1000, 15_000):
         assert send(api, "POST", "/volumes", (opening * depth).encode()) == 400
         closing = {"[": "]", '{"a":': "1" + "}"}[opening]

@@ -12,13 +12,13 @@ from lunshare.agent.api import identity, routes
 from lunshare.agent.errors import Invalid
 
 
-def test_no_method_of_a_path_is_there_twice():
+def test_no_route_is_listed_twice():
     lines = [(route.method, route.path) for route in routes.ROUTES]
     assert len(set(lines)) == len(lines)
 
 
 @pytest.mark.parametrize("route", routes.ROUTES, ids=lambda r: f"{r.method} {r.path}")
-def test_a_handler_says_which_route_it_answers(route: routes.Route):
+def test_the_docstring_of_a_handler_names_its_route(route: routes.Route):
     said = (route.handler.__doc__ or "").removeprefix(f"{route.method} ")
     path = route.path.removeprefix("/v3") if route.path != "/v3" else "/v3"
     assert re.search(rf"(^|and ){re.escape(path)}($|[ :])", said), said
@@ -43,7 +43,7 @@ PATHS = {
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_the_project_is_what_stands_before_a_noun_of_the_table(path: str):
+def test_the_project_precedes_a_resource_of_the_table(path: str):
     assert routes.without_project(path) == PATHS[path]
 
 
@@ -63,7 +63,9 @@ WHO = {
 
 
 @pytest.mark.parametrize(("token", "project"), WHO)
-def test_noauth_believes_the_token(token: str | None, project: str | None):
+def test_noauth_reads_user_and_project_from_the_token(
+    token: str | None, project: str | None
+):
     ctx = identity.noauth(token, project, "home", "req-1")
     assert (ctx.user_id, ctx.project_id) == WHO[token, project]
     assert ctx.is_admin
@@ -79,6 +81,6 @@ def test_two_different_projects_are_refused():
     ("token", "project"),
     [("u" * 256 + ":p", None), (None, "p" * 256), (None, "p\nq"), ("u\x7f:p", "p")],
 )
-def test_a_name_that_no_row_can_hold_is_refused(token: str | None, project: str | None):
+def test_a_name_too_long_for_a_row_is_refused(token: str | None, project: str | None):
     with pytest.raises(Invalid, match="at most 255 printable"):
         identity.noauth(token, project, "home", "req-1")

@@ -48,7 +48,7 @@ def request(line: str, *headers: str, body: bytes = b"") -> bytes:
     return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
 
 
-def test_a_request_over_the_wire(port: int):
+def test_a_request_over_a_socket_is_answered(port: int):
     status, head, body = exchange(port, request("GET /v3/p/volumes"))
     assert status == 200
     assert b"application/json" in head
@@ -90,7 +90,7 @@ def test_a_chunked_body_over_the_limit_is_413(port: int, api: Api, node: Node):
     ],
 )
 @pytest.mark.parametrize("protocol", ["HTTP/1.1", "HTTP/1.0"])
-def test_a_chunked_body_that_is_not_read_is_never_a_request(
+def test_an_unread_chunked_body_is_never_a_request(
     port: int, line: str, headers: tuple[str, ...], protocol: str
 ):
     inner = b"GET /v3/p/volumes HTTP/1.1\r\nHost: node\r\n\r\n"
@@ -109,7 +109,7 @@ def test_a_chunked_body_that_is_not_read_is_never_a_request(
 
 
 @pytest.mark.parametrize("length", ["word", "-1", "1e3", "9" * 30])
-def test_a_length_that_is_none_is_a_clients_error(port: int, length: str):
+def test_an_invalid_content_length_is_400(port: int, length: str):
     asked = request("POST /v3/p/volumes", f"Content-Length: {length}", body=VOLUME)
     assert exchange(port, asked)[0] in (400, 413)
 
@@ -127,7 +127,7 @@ def test_an_unknown_method_is_405_with_a_body(port: int):
     assert json.loads(body)["badMethod"]["code"] == 405
 
 
-def test_a_line_break_in_a_url_stays_out_of_the_headers(port: int):
+def test_a_line_break_in_a_url_is_not_in_the_headers(port: int):
     for path in ("/v3/p/volumes/x%0d%0aSet-Cookie:%20a=b", "/v3/p%0d%0aX:%20y/volumes"):
         status, head, _ = exchange(port, request(f"GET {path}"))
         assert status in (400, 404)
@@ -142,7 +142,7 @@ def test_a_name_is_read_as_utf_8_in_urls(port: int, api: Api):
     assert [volume["id"] for volume in json.loads(body)["volumes"]] == [made["id"]]
 
 
-def test_many_clients_at_once_each_get_their_own(port: int):
+def test_many_clients_at_once_get_their_own_answers(port: int):
     def life(number: int) -> None:
         wire = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
         headers = {"X-Auth-Token": f"u{number}:wire{number}"}

@@ -68,7 +68,7 @@ def running(tmp_path: Path):
         yield started
 
 
-def test_it_starts_as_anybody_and_ends_at_sigterm(running) -> None:
+def test_the_daemon_starts_as_any_user_and_ends_at_sigterm(running) -> None:
     process, url, _ = running
     assert json.loads(answered(f"{url}/readyz", process))["ready"] is True
     process.terminate()
@@ -76,7 +76,7 @@ def test_it_starts_as_anybody_and_ends_at_sigterm(running) -> None:
     assert process.returncode == 0
 
 
-def test_a_second_one_on_the_same_state_path_is_refused(running) -> None:
+def test_a_second_daemon_on_the_same_state_path_is_refused(running) -> None:
     process, url, state = running
     answered(f"{url}/healthz", process)
     other = f"127.0.0.1:{free_port()}"

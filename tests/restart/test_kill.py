@@ -336,9 +336,7 @@ def _asked_again(path: Path, new: Callable[[str], NewAttachment], step: int) -> 
 
 
 @pytest.mark.parametrize("connects", [True, False])
-def test_an_attach_that_was_never_answered_can_be_asked_for_again(
-    connects: bool, tmp_path: Path
-) -> None:
+def test_an_unanswered_attach_can_be_repeated(connects: bool, tmp_path: Path) -> None:
     """Of a volume that takes one host: the first request must not hold it."""
 
     def new(volume_id: str) -> NewAttachment:
@@ -352,7 +350,7 @@ def test_an_attach_that_was_never_answered_can_be_asked_for_again(
     assert steps > (3 if connects else 1)
 
 
-def test_an_attach_that_was_answered_is_nobody_elses(tmp_path: Path) -> None:
+def test_an_answered_attach_is_not_reused(tmp_path: Path) -> None:
     fake_storage.reset()
     first = Node(tmp_path, backends="fake,other", section=WIPES).start()
     volume = first.plain_volume()
@@ -374,7 +372,7 @@ def _auth(node: Node, attachment_id: str):
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
-def test_a_node_killed_at_any_step_is_right_after_its_next_start(
+def test_a_node_killed_at_any_step_is_consistent_after_its_next_start(
     name: str, tmp_path: Path
 ) -> None:
     steps = 1

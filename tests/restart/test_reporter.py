@@ -75,7 +75,7 @@ def pids(kept: Path) -> list[int]:
     return [int(pid) for pid in found]
 
 
-def test_each_backend_is_told_at_once_and_then_again_and_again(make, kept: Path):
+def test_each_backend_is_reported_at_once_and_then_periodically(make, kept: Path):
     make(0.05)
     until(lambda: len(lines(kept)) >= 6)
     first, second, third, *_ = lines(kept)
@@ -109,7 +109,7 @@ def test_a_child_that_dies_is_started_again_later_each_time(
     assert len(set(pids(kept))) >= 4
 
 
-def test_a_collection_that_fails_is_not_the_last(make, kept: Path):
+def test_reports_continue_after_a_failed_collection(make, kept: Path):
     tries: list[int] = []
 
     def fails_once() -> dict[str, dict[str, Any]]:
@@ -123,7 +123,7 @@ def test_a_collection_that_fails_is_not_the_last(make, kept: Path):
     assert len(pids(kept)) == 1
 
 
-def test_it_ends_with_its_input(make, kept: Path):
+def test_the_child_ends_with_its_input(make, kept: Path):
     made = make(3600)
     until(lambda: len(lines(kept)) == 2)
     made.stop()
@@ -131,7 +131,7 @@ def test_it_ends_with_its_input(make, kept: Path):
     assert not Path(f"/proc/{pid}").exists()
 
 
-def test_a_child_that_does_not_end_is_ended(
+def test_a_child_that_does_not_end_is_killed(
     make, kept: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(reporter, "_END_SECONDS", 0.1)
@@ -152,7 +152,7 @@ class Enough(BaseException):
     """Ends the sender's thread."""
 
 
-def test_a_bus_that_is_away_is_tried_again_with_the_newest_report(
+def test_an_unavailable_bus_is_retried_with_the_newest_report(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
     monkeypatch.setattr("lunshare.agent.outbox.RETRY_SECONDS", 0.0)
@@ -172,7 +172,7 @@ def test_a_bus_that_is_away_is_tried_again_with_the_newest_report(
     assert caplog.text.count("LOST the message bus") == 1
 
 
-def test_what_comes_while_an_older_one_is_sent_is_sent_too():
+def test_a_report_that_arrives_during_a_send_is_sent_too():
     outbox, came = Outbox(), []
     outbox.put(report("a", 1))
 
@@ -189,7 +189,7 @@ def test_what_comes_while_an_older_one_is_sent_is_sent_too():
     assert came == [1, 2, 1]
 
 
-def test_a_scheduler_that_asks_gets_the_newest_of_each_backend():
+def test_a_scheduler_that_requests_reports_gets_the_newest_of_each_backend():
     outbox, came = Outbox(), []
 
     def cast(sent: dict[str, Any]) -> None:
@@ -219,7 +219,7 @@ def told(tmp_path: Path) -> Path:
     return more
 
 
-def test_nothing_of_the_message_bus_is_in_the_daemon(told: Path, tmp_path: Path):
+def test_the_daemon_loads_nothing_of_the_message_bus(told: Path, tmp_path: Path):
     log, port = tmp_path / "log", free_port()
     words = [f"--config-file={FAKE}", f"--config-file={told}"]
     words += [f"--state-path={tmp_path}/state", f"--listen=127.0.0.1:{port}"]
@@ -271,7 +271,7 @@ def test_without_a_scheduler_there_is_no_other_process(tmp_path: Path):
     process.communicate(timeout=60)
 
 
-def test_a_url_that_is_none_is_refused(tmp_path: Path):
+def test_an_invalid_transport_url_is_refused(tmp_path: Path):
     more = tmp_path / "more.conf"
     more.write_text("[scheduler]\ntransport_url = rabbit\n")
     said = refused(
@@ -280,9 +280,7 @@ def test_a_url_that_is_none_is_refused(tmp_path: Path):
     assert "[scheduler] transport_url is not a URL" in said
 
 
-def test_oslo_messaging_that_is_missing_is_said_at_the_start(
-    told: Path, tmp_path: Path
-):
+def test_missing_oslo_messaging_is_reported_at_the_start(told: Path, tmp_path: Path):
     program = (
         "import sys; sys.modules['oslo_messaging'] = None;"
         "from lunshare.agent.main import main; sys.exit(main(sys.argv[1:]))"

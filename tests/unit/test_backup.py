@@ -28,7 +28,7 @@ def run(node: Node, to: Path, *more: str) -> int:
     return command.main(["--config-file", str(config), "--to", str(to), *more])
 
 
-def test_a_copy_made_under_load_is_one_consistent_state(tmp_path: Path) -> None:
+def test_a_copy_under_load_is_consistent(tmp_path: Path) -> None:
     node = Node(tmp_path, backends="backup").start()
     stop, made = threading.Event(), []
 
@@ -55,7 +55,7 @@ def test_a_copy_made_under_load_is_one_consistent_state(tmp_path: Path) -> None:
     assert list(tmp_path.glob("*.part")) == []
 
 
-def test_the_oldest_copies_go(
+def test_the_oldest_copies_are_deleted(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     node = Node(tmp_path, backends="backup")
@@ -69,7 +69,7 @@ def test_the_oldest_copies_go(
 
 
 @pytest.mark.parametrize("missing", ["directory", "database"])
-def test_what_cannot_be_copied_is_one_sentence_and_leaves_nothing(
+def test_a_failed_copy_is_one_sentence_and_leaves_nothing(
     missing: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     node = Node(tmp_path, backends="backup")
@@ -99,7 +99,7 @@ def test_a_damaged_database_is_not_a_backup(tmp_path: Path) -> None:
     assert list(tmp_path.glob("lunshare-*")) == []
 
 
-def test_disks_newer_than_a_restored_database_come_back(tmp_path: Path) -> None:
+def test_disks_newer_than_a_restored_database_are_recovered(tmp_path: Path) -> None:
     """As docs/operations.md has it: stop, restore, start, recover."""
     node = Node(tmp_path, backends="newer").start()
     old = node.plain_volume()
@@ -124,7 +124,7 @@ def test_disks_newer_than_a_restored_database_come_back(tmp_path: Path) -> None:
         node.close()
 
 
-def test_root_opens_no_database_of_another_user(tmp_path: Path, capsys) -> None:
+def test_root_does_not_open_a_database_of_another_user(tmp_path: Path, capsys) -> None:
     """A journal that its owner planted made root's sqlite3 delete a file."""
     (tmp_path / "state").mkdir()
     node = Node(tmp_path / "state", backends="backup").start()

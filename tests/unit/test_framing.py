@@ -41,7 +41,7 @@ def test_a_request_ends_with_its_last_byte_and_not_before(request_: bytes) -> No
 
 
 @pytest.mark.parametrize("request_", WHOLE)
-def test_what_follows_is_not_part_of_it(request_: bytes) -> None:
+def test_following_bytes_are_not_part_of_a_request(request_: bytes) -> None:
     framing = Framing(HEAD_MAX, BODY_MAX)
     assert framing.end(bytearray(request_ + b"GET / HTTP")) == len(request_)
     assert not framing.broken
@@ -59,20 +59,20 @@ def test_what_follows_is_not_part_of_it(request_: bytes) -> None:
         b"POST / HTTP/1.1\r\nContent-Length: word\r\n\r\n",
     ],
 )
-def test_what_cannot_be_served_is_not_waited_for(request_: bytes) -> None:
+def test_a_malformed_request_ends_at_once(request_: bytes) -> None:
     framing = Framing(HEAD_MAX, BODY_MAX)
     assert framing.end(bytearray(request_)) == len(request_)
     assert framing.broken
 
 
-def test_chunks_beyond_the_limit_are_refused_before_they_come() -> None:
+def test_chunks_beyond_the_limit_are_refused_before_they_arrive() -> None:
     with pytest.raises(TooLarge):
         ends(CHUNKED + b"fffffffffffff\r\n")
     with pytest.raises(TooLarge):
         ends(CHUNKED + b"32\r\n%b\r\n" % (b"x" * 50) * 3)
 
 
-def test_a_client_that_waits_for_a_word_is_known() -> None:
+def test_a_client_that_waits_for_100_continue_is_known() -> None:
     framing = Framing(HEAD_MAX, BODY_MAX)
     asked = LENGTH.replace(b"Host: x", b"Expect: 100-continue") % 5
     assert framing.end(bytearray(asked)) is None

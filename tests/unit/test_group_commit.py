@@ -98,7 +98,7 @@ def commits(database: Database) -> list[str]:
     return seen
 
 
-def test_those_who_come_together_share_one_commit(
+def test_concurrent_transactions_share_one_commit(
     database: Database, path: Path
 ) -> None:
     seen = commits(database)
@@ -108,7 +108,9 @@ def test_those_who_come_together_share_one_commit(
     assert len(seen) == 1
 
 
-def test_one_that_raises_is_undone_alone(database: Database, path: Path) -> None:
+def test_only_the_transaction_that_raises_is_rolled_back(
+    database: Database, path: Path
+) -> None:
     error = NotFound("volume", "x")
     calls = [lambda: put(database, "yes"), lambda: put(database, "no", error)]
     calls += [lambda: put(database, "too")]
@@ -120,7 +122,7 @@ def test_one_that_raises_is_undone_alone(database: Database, path: Path) -> None
     assert names(path) == {"first", "yes", "too", "after"}
 
 
-def test_a_commit_that_fails_is_told_to_each_of_them(
+def test_a_failed_commit_fails_each_of_its_transactions(
     database: Database, path: Path
 ) -> None:
     def dangling() -> None:
@@ -141,7 +143,7 @@ def test_a_commit_that_fails_is_told_to_each_of_them(
     assert names(path) == {"after"}
 
 
-def test_a_disk_that_is_full_takes_what_it_says_and_no_more(
+def test_a_full_disk_stores_exactly_what_was_confirmed(
     database: Database, path: Path
 ) -> None:
     put(database, "before")
@@ -160,9 +162,7 @@ def test_a_disk_that_is_full_takes_what_it_says_and_no_more(
     )
 
 
-def test_a_database_that_may_only_be_read_says_so(
-    database: Database, path: Path
-) -> None:
+def test_a_read_only_database_is_reported(database: Database, path: Path) -> None:
     put(database, "x")
     database.close()
     reading = Database(f"sqlite:///file:{path}?mode=ro&uri=true", connections=1)

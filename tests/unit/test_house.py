@@ -21,7 +21,7 @@ def test_no_file_is_longer_than_400_lines() -> None:
     assert long == []
 
 
-def test_every_source_file_says_who_may_use_it_and_what_it_is_for() -> None:
+def test_every_source_file_has_its_license_and_a_docstring() -> None:
     for file in [*ROOT.glob("agent/**/*.py"), *ROOT.glob("drivers/**/*.py")]:
         if "versions" in file.parts:
             continue
@@ -31,7 +31,7 @@ def test_every_source_file_says_who_may_use_it_and_what_it_is_for() -> None:
         assert lines[2].startswith('"""'), file
 
 
-def test_the_sample_file_is_drawn_from_the_options() -> None:
+def test_the_sample_file_is_generated_from_the_options() -> None:
     drawn = io.StringIO()
     sample.write(drawn)
     assert (ROOT / "etc" / "lunshare.conf.sample").read_text() == drawn.getvalue()

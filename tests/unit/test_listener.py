@@ -23,7 +23,7 @@ from lunshare.agent.errors import StartupError
         ("unix:/run/x.sock", "/run/x.sock"),
     ],
 )
-def test_noauth_may_listen_where_only_this_machine_reaches(
+def test_noauth_may_listen_on_addresses_of_this_machine(
     text: str, bind: object
 ) -> None:
     assert listener.parse(text, "noauth").bind == bind
@@ -32,7 +32,7 @@ def test_noauth_may_listen_where_only_this_machine_reaches(
 @pytest.mark.parametrize(
     "text", ["0.0.0.0:8776", "[::]:8776", "192.0.2.1:8776", "example.com:8776"]
 )
-def test_noauth_is_refused_anywhere_else(text: str) -> None:
+def test_noauth_is_refused_on_other_addresses(text: str) -> None:
     with pytest.raises(StartupError, match="listen on a loopback address"):
         listener.parse(text, "noauth")
 
@@ -40,7 +40,7 @@ def test_noauth_is_refused_anywhere_else(text: str) -> None:
 @pytest.mark.parametrize(
     "text", ["", "8776", "127.0.0.1", "127.0.0.1:x", "unix:x", "127.0.0.1:99999"]
 )
-def test_an_address_of_no_known_form_is_refused(text: str) -> None:
+def test_an_address_of_unknown_form_is_refused(text: str) -> None:
     with pytest.raises(StartupError, match="give HOST:PORT"):
         listener.parse(text, "noauth")
 
@@ -48,7 +48,7 @@ def test_an_address_of_no_known_form_is_refused(text: str) -> None:
 # cheroot 11.1 leaves a socket it could not bind to the garbage collector; the
 # daemon ends at once then.
 @pytest.mark.filterwarnings("ignore:Exception ignored in. <socket")
-def test_a_port_that_is_taken_is_said_in_one_sentence() -> None:
+def test_a_port_in_use_is_reported_in_one_sentence() -> None:
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
@@ -68,7 +68,7 @@ def test_a_socket_that_a_killed_daemon_left_is_replaced(tmp_path: Path) -> None:
         server.stop()
 
 
-def test_a_socket_that_answers_is_another_daemons_and_stays(tmp_path: Path) -> None:
+def test_a_socket_of_a_running_daemon_is_not_replaced(tmp_path: Path) -> None:
     path = tmp_path / "api.sock"
     with socket.socket(socket.AF_UNIX) as living:
         living.bind(str(path))
@@ -79,7 +79,7 @@ def test_a_socket_that_answers_is_another_daemons_and_stays(tmp_path: Path) -> N
             client.connect(str(path))
 
 
-def test_what_is_no_socket_stays_where_it_is(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_socket_is_not_replaced(tmp_path: Path) -> None:
     path = tmp_path / "api.sock"
     path.write_text("the only copy")
     with pytest.raises(StartupError, match="not a socket"):

@@ -27,13 +27,13 @@ def database(tmp_path: Path):
     made.close()
 
 
-def test_the_newest_revision_is_the_one_the_daemon_looks_for() -> None:
+def test_head_is_the_newest_revision() -> None:
     config = Config()
     config.set_main_option("script_location", "lunshare.agent.db:migrations")
     assert ScriptDirectory.from_config(config).get_heads() == [migrations.HEAD]
 
 
-def test_from_nothing_it_becomes_the_schema(database: Database) -> None:
+def test_a_new_database_gets_the_schema(database: Database) -> None:
     migrations.upgrade(database)
     migrations.upgrade(database)
     with database.reading() as connection:
@@ -41,7 +41,7 @@ def test_from_nothing_it_becomes_the_schema(database: Database) -> None:
         assert compare_metadata(context, METADATA) == []
 
 
-def test_step_by_step_it_becomes_the_same(database: Database, tmp_path: Path) -> None:
+def test_all_upgrades_give_the_same_schema(database: Database, tmp_path: Path) -> None:
     """A new database skips the steps; whoever comes from an old one must not differ."""
     migrations.upgrade(database)
     stepped = Database(f"sqlite:///{tmp_path}/stepped.sqlite", connections=2)
@@ -93,7 +93,7 @@ def test_a_newer_schema_is_refused_and_left_alone(database: Database) -> None:
         migrations.upgrade(database)
 
 
-def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_database_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x.sqlite").write_text("something else, longer than a header " * 9)
     database = Database(f"sqlite:///{tmp_path}/x.sqlite", connections=1)
     with pytest.raises(StartupError, match="not a database"):
@@ -109,7 +109,7 @@ def test_a_commit_is_durable_when_it_returns(database: Database) -> None:
         assert pragma("PRAGMA synchronous").scalar() == 2
 
 
-def test_a_disk_that_is_full_is_said_and_nothing_is_half_written(
+def test_a_full_disk_is_reported_and_nothing_is_half_written(
     database: Database,
 ) -> None:
     migrations.upgrade(database)
@@ -136,7 +136,7 @@ def test_a_disk_that_is_full_is_said_and_nothing_is_half_written(
     assert left == 0
 
 
-def test_what_an_older_lunshare_wrote_is_read_by_this_one(database: Database) -> None:
+def test_a_database_of_the_first_schema_is_read(database: Database) -> None:
     """A database of 0001 with a volume in it, as its own lunshare left it."""
     _from_first(database)
     with database.writing() as connection:

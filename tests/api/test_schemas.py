@@ -32,7 +32,7 @@ def _nodes(schema: Any) -> Iterator[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("name", FORMS)
-def test_every_schema_is_valid_and_every_part_says_what_to_give(name: str):
+def test_every_schema_is_valid_and_every_part_has_a_description(name: str):
     for schema in FORMS[name].schemas.values():
         Draft202012Validator.check_schema(schema)
         for node in _nodes(schema):
@@ -65,7 +65,7 @@ def test_the_sentence_names_the_field_and_what_to_give():
     )
 
 
-def test_the_sentence_never_echoes_a_huge_value_or_key():
+def test_the_sentence_never_repeats_a_huge_value_or_key():
     huge = "x" * 10_000
     for body in (
         {"volume": {"size": huge, "name": huge, "metadata": {"a": huge}}},
@@ -100,12 +100,12 @@ def test_a_size_is_an_integer_or_a_text(size: Any):
         ("snapshot_id", 1),
     ],
 )
-def test_a_volume_field_that_does_not_fit_is_named(field: str, value: Any):
+def test_an_invalid_volume_field_is_named(field: str, value: Any):
     asked = {"volume": {"size": 1, field: value}}
     assert f"volume.{field}" in refused(schemas.VOLUME_CREATE, asked)
 
 
-def test_unknown_volume_fields_are_refused_from_3_53_on_only():
+def test_unknown_volume_fields_are_refused_only_from_3_53_on():
     for asked in (
         {"volume": {"size": 1, "attach_status": "detached"}},
         {"volume": {"size": 1}, "other": {}},
@@ -114,7 +114,7 @@ def test_unknown_volume_fields_are_refused_from_3_53_on_only():
         assert "leave it out" in refused(schemas.VOLUME_CREATE, asked, (3, 53))
 
 
-def test_scheduler_hints_beside_the_volume_are_let_in():
+def test_scheduler_hints_are_accepted():
     asked = {"volume": {"size": 1}, "OS-SCH-HNT:scheduler_hints": {"a": "b"}}
     schemas.VOLUME_CREATE.check(asked, (3, 71))
 
@@ -135,7 +135,7 @@ def test_an_update_without_a_change_is_refused_from_3_53_on():
     [{}, {"connector": None}, {"connector": {}}, {"connector": CONNECTOR}],
     ids=["none", "null", "empty", "whole"],
 )
-def test_an_attachment_may_come_with_a_connector(extra: dict[str, Any]):
+def test_an_attachment_may_have_a_connector(extra: dict[str, Any]):
     asked = {"attachment": {"volume_uuid": ID, "instance_uuid": ID, **extra}}
     schemas.ATTACHMENT_CREATE.check(asked, (3, 27))
 
@@ -163,12 +163,12 @@ def test_an_attachment_may_come_with_a_connector(extra: dict[str, Any]):
         ("status", "attached"),
     ],
 )
-def test_an_attachment_field_that_does_not_fit_is_named(field: str, value: Any):
+def test_an_invalid_attachment_field_is_named(field: str, value: Any):
     asked = {"attachment": {"volume_uuid": ID, field: value}}
     assert f"attachment.{field}" in refused(schemas.ATTACHMENT_CREATE, asked)
 
 
-def test_a_connector_without_a_name_says_which():
+def test_a_missing_name_in_a_connector_is_named():
     asked = {"attachment": {"connector": {"host": "h"}}}
     assert refused(schemas.ATTACHMENT_UPDATE, asked).startswith(
         "attachment.connector.initiator: give the host's iSCSI name"
@@ -185,7 +185,7 @@ def test_an_update_needs_a_connector(connector: Any):
     assert "connector" in refused(schemas.ATTACHMENT_UPDATE, asked)
 
 
-def test_a_mode_is_known_from_3_54_on():
+def test_a_mode_exists_from_3_54_on():
     asked = {"attachment": {"volume_uuid": ID, "mode": "ro"}}
     schemas.ATTACHMENT_CREATE.check(asked, (3, 54))
     assert refused(schemas.ATTACHMENT_CREATE, asked, (3, 53)) == (
@@ -194,7 +194,7 @@ def test_a_mode_is_known_from_3_54_on():
 
 
 @pytest.mark.parametrize("value", [None, {}, ID])
-def test_an_action_has_one_key_and_its_value_says_nothing(value: Any):
+def test_an_action_has_one_key_and_its_value_is_ignored(value: Any):
     schemas.ATTACHMENT_ACTION.check({"os-complete": value}, (3, 44))
     for body in ({"os-destroy": value}, {"os-complete": value, "os-destroy": value}):
         assert refused(schemas.ATTACHMENT_ACTION, body)
@@ -213,6 +213,6 @@ def test_an_action_has_one_key_and_its_value_says_nothing(value: Any):
         ("colour", "red"),
     ],
 )
-def test_a_type_field_that_does_not_fit_is_named(field: str, value: Any):
+def test_an_invalid_type_field_is_named(field: str, value: Any):
     asked = {"volume_type": {"name": "x", field: value}}
     assert f"volume_type.{field}" in refused(schemas.TYPE_CREATE, asked)

@@ -24,7 +24,7 @@ def client(node: Node) -> testing.TestClient:
 
 
 @pytest.mark.parametrize(("path", "status"), [("/", 300), ("/v3", 200), ("/v3/", 200)])
-def test_versions_are_told_without_a_token(
+def test_versions_are_shown_without_a_token(
     client: testing.TestClient, path: str, status: int
 ):
     answer = client.simulate_get(path, headers={"Host": "node:8776"})
@@ -65,13 +65,13 @@ def test_the_version_documents_ignore_a_version_header(client: testing.TestClien
         "/healthz/x",
     ],
 )
-def test_a_url_that_is_not_in_the_table_is_404(client: testing.TestClient, path: str):
+def test_an_unknown_url_is_404(client: testing.TestClient, path: str):
     answer = client.simulate_get(path)
     assert answer.status_code == 404
     assert answer.json["itemNotFound"]["code"] == 404
 
 
-def test_every_answer_tells_its_request_and_its_version(api: Api):
+def test_every_answer_names_its_request_and_version(api: Api):
     answer = api.at("3.27").send("GET", "/volumes")
     request_id = answer.headers["x-openstack-request-id"]
     assert re.fullmatch(r"req-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", request_id)
@@ -82,14 +82,14 @@ def test_every_answer_tells_its_request_and_its_version(api: Api):
     assert again != request_id
 
 
-def test_a_failure_tells_its_request_and_its_version_too(api: Api):
+def test_an_error_names_its_request_and_version(api: Api):
     answer = api.at("3.27").send("GET", "/volumes/nothing")
     assert answer.status_code == 404
     assert answer.headers["x-openstack-request-id"].startswith("req-")
     assert answer.headers["OpenStack-API-Version"] == "volume 3.27"
 
 
-def test_no_version_is_3_0_and_latest_is_the_last(api: Api):
+def test_the_default_version_is_3_0_and_latest_is_the_newest(api: Api):
     none = {"OpenStack-API-Version": None}
     answer = api.send("GET", "/volumes", headers=none)
     assert answer.headers["OpenStack-API-Version"] == "volume 3.0"
@@ -103,7 +103,7 @@ def test_a_version_out_of_range_is_406(api: Api, version: str):
 
 
 @pytest.mark.parametrize("version", ["three", "3", "3.x", ""])
-def test_a_version_of_another_form_is_400(api: Api, version: str):
+def test_a_malformed_version_is_400(api: Api, version: str):
     assert "OpenStack-API-Version" in api.at(version).fault(400, "GET", "/volumes")
 
 
@@ -140,7 +140,7 @@ def test_an_item_without_an_id_is_404_and_not_the_collection(
     assert told.status_code == 404
 
 
-def test_a_slash_at_the_end_of_another_path_does_no_harm(api: Api):
+def test_a_slash_at_the_end_of_another_path_is_ignored(api: Api):
     assert api("GET", "/os-services/")["services"]
     assert api("GET", f"/volumes/{api.volume()['id']}/")["volume"]
 
@@ -154,7 +154,7 @@ def test_the_url_may_leave_the_project_out(api: Api):
     assert found["links"][0]["href"].endswith(f"/v3/volumes/{made['id']}")
 
 
-def test_a_project_that_is_not_the_tokens_is_400(api: Api):
+def test_a_project_other_than_that_of_the_token_is_400(api: Api):
     headers = {"X-Auth-Token": "user:other"}
     assert "Malformed request url" in api.fault(400, "GET", "/volumes", headers=headers)
 
@@ -177,20 +177,18 @@ def test_a_project_is_escaped_in_links(api: Api):
 
 
 @pytest.mark.parametrize("method", ["OPTIONS", "PATCH", "DELETE", "PUT"])
-def test_a_method_that_a_path_has_not_is_405_and_says_what_it_has(
-    api: Api, method: str
-):
+def test_a_wrong_method_is_405_and_lists_the_methods_of_the_path(api: Api, method: str):
     answer = api.send(method, "/volumes")
     assert answer.status_code == 405
     assert answer.json["badMethod"]["code"] == 405
     assert answer.headers["Allow"] == "GET, HEAD, POST"
 
 
-def test_a_method_that_nothing_has_is_405(api: Api):
+def test_an_unknown_method_is_405(api: Api):
     api.fault(405, "TRACE", "/volumes")
 
 
-def test_head_is_get_without_the_body(api: Api):
+def test_head_is_get_without_a_body(api: Api):
     got, head = (api.send(method, "/volumes/detail") for method in ("GET", "HEAD"))
     assert head.status_code == 200
     assert head.content == b""
@@ -199,7 +197,7 @@ def test_head_is_get_without_the_body(api: Api):
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/healthcheck"])
-def test_the_process_is_alive(client: testing.TestClient, path: str):
+def test_healthz_returns_ok(client: testing.TestClient, path: str):
     assert client.simulate_get(path).status_code == 200
 
 
@@ -215,9 +213,7 @@ def test_a_node_that_works_is_ready(client: testing.TestClient):
     }
 
 
-def test_readyz_stays_small_and_all_of_it_is_elsewhere(
-    node: Node, client: testing.TestClient
-):
+def test_readyz_is_short_and_health_is_complete(node: Node, client: testing.TestClient):
     noted = node.services.node.health()
     lost = [f"disk /dev/x{number} has no row" for number in range(5000)]
     lost += [f"export of volume {number} has no row" for number in range(3)]
@@ -232,7 +228,9 @@ def test_readyz_stays_small_and_all_of_it_is_elsewhere(
     assert whole["failed"] == ["volume 1: x"]
 
 
-def test_a_node_that_does_not_work_says_why(node: Node, client: testing.TestClient):
+def test_a_node_that_is_not_ready_returns_the_reason(
+    node: Node, client: testing.TestClient
+):
     backend = node.assembly.backends["api"]
     with node.driver("api").failures.fail("check", RuntimeError("no pool")):
         backend.refresh()
@@ -244,7 +242,7 @@ def test_a_node_that_does_not_work_says_why(node: Node, client: testing.TestClie
     assert client.simulate_get("/readyz").status_code == 200
 
 
-def test_a_page_is_no_longer_than_the_settings_say(node: Node, api: Api):
+def test_a_page_has_at_most_osapi_max_limit_items(node: Node, api: Api):
     settings = replace(ApiSettings(), max_limit=2)
     few = Api(build_app(node.services, settings))
     few.project = api.project

@@ -76,14 +76,14 @@ def test_a_field_has_a_long_and_a_short_name(api: Api):
     assert changed["volume"]["name"] == "longer"
 
 
-def test_what_clients_send_as_null_is_as_not_sent(api: Api):
+def test_a_null_field_is_the_same_as_a_missing_one(api: Api):
     made = api.volume(**dict.fromkeys(NULLABLE), multiattach=False)
     assert made["name"] is None
     assert made["metadata"] == {}
 
 
 @pytest.mark.parametrize("text", ["é", "\U0001f600", "a\nb", "<b>'\"", "x" * 255, ""])
-def test_a_name_comes_back_as_it_was_given(api: Api, text: str):
+def test_a_name_is_returned_as_it_was_sent(api: Api, text: str):
     made = api.volume(name=text, metadata={"k": text})
     shown = api("GET", f"/volumes/{made['id']}")["volume"]
     assert (shown["name"], shown["metadata"]) == (text, {"k": text})
@@ -98,18 +98,18 @@ SIZES += ["١", "1\n", 2**31, "9" * 11, 10**30, [1], {"a": 1}]
 
 
 @pytest.mark.parametrize("size", SIZES, ids=str)
-def test_a_size_that_is_none_is_400(api: Api, size: Any):
+def test_an_invalid_size_is_400(api: Api, size: Any):
     told = api.fault(400, "POST", "/volumes", {"volume": {"size": size}})
     assert "volume.size" in told
     assert "give a whole number of GiB" in told
 
 
-def test_an_absurd_size_names_the_limit(api: Api):
+def test_an_excessive_size_names_the_limit(api: Api):
     told = api.fault(400, "POST", "/volumes", {"volume": {"size": 2**31}})
     assert "2147483647" in told
 
 
-def test_no_size_is_400(api: Api):
+def test_a_missing_size_is_400(api: Api):
     assert "volume.size" in api.fault(400, "POST", "/volumes", {"volume": {}})
 
 
@@ -130,7 +130,7 @@ def test_an_unknown_type_is_404(api: Api):
     assert "gold" in api.fault(404, "POST", "/volumes", asked)
 
 
-def test_a_type_goes_by_id_and_by_name(api: Api):
+def test_a_type_is_found_by_id_and_by_name(api: Api):
     kind = api.type()
     for ident in (kind["id"], kind["name"]):
         made = api.volume(volume_type=ident)
@@ -144,7 +144,7 @@ def test_an_unknown_zone_is_400(api: Api):
 
 
 @pytest.mark.parametrize("size", [{"size": 1}, {"size": None}, {}], ids=str)
-def test_sources_that_are_not_there_are_404(api: Api, size: dict[str, Any]):
+def test_unknown_sources_are_404(api: Api, size: dict[str, Any]):
     for source in ("snapshot_id", "source_volid"):
         asked = {"volume": {**size, source: NOWHERE}}
         assert NOWHERE in api.fault(404, "POST", "/volumes", asked)
@@ -153,19 +153,19 @@ def test_sources_that_are_not_there_are_404(api: Api, size: dict[str, Any]):
 @pytest.mark.parametrize(
     "source", ["imageRef", "image_id", "backup_id", "group_id", "consistencygroup_id"]
 )
-def test_a_source_that_this_node_has_not_is_400(api: Api, source: str):
+def test_an_unsupported_source_is_400(api: Api, source: str):
     asked = {"volume": {"size": 1, source: NOWHERE}}
     assert source in api.fault(400, "POST", "/volumes", asked)
 
 
 @pytest.mark.parametrize("value", [True, "true", "1"])
-def test_sharing_is_asked_for_by_type_only(api: Api, value: Any):
+def test_multiattach_is_set_only_by_the_type(api: Api, value: Any):
     asked = {"volume": {"size": 1, "multiattach": value}}
     assert "volume_type" in api.fault(400, "POST", "/volumes", asked)
     assert api.shared_volume()["multiattach"] is True
 
 
-def test_what_is_not_there_is_404(api: Api):
+def test_an_unknown_id_is_404(api: Api):
     path = f"/volumes/{NOWHERE}"
     for method, body in (("GET", None), ("PUT", {"volume": {"name": "x"}})):
         assert NOWHERE in api.fault(404, method, path, body)
@@ -173,7 +173,7 @@ def test_what_is_not_there_is_404(api: Api):
     api.fault(404, "GET", "/volumes/" + "x" * 5000)
 
 
-def test_an_update_takes_names_and_metadata_only(api: Api):
+def test_an_update_accepts_only_names_and_metadata(api: Api):
     path = f"/volumes/{api.volume()['id']}"
     for field in ("size", "status", "multiattach", "volume_type"):
         asked = {"volume": {field: "1"}}
@@ -193,13 +193,15 @@ def test_an_attached_volume_cannot_be_deleted(api: Api):
 
 
 @pytest.mark.parametrize("word", ["force", "cascade"])
-def test_a_word_of_a_delete_is_yes_or_no(api: Api, word: str):
+def test_the_parameters_of_a_delete_are_true_or_false(api: Api, word: str):
     path = f"/volumes/{api.volume()['id']}"
     assert word in api.fault(400, "DELETE", f"{path}?{word}=perhaps")
     api("DELETE", f"{path}?{word}=False", status=202)
 
 
-def test_a_volume_stuck_in_creation_goes_by_force_from_3_23_on(api: Api, node: Node):
+def test_a_volume_stuck_in_creation_is_deleted_by_force_from_3_23_on(
+    api: Api, node: Node
+):
     asked = {"volume": {"size": 1}}
     with (
         ThreadPoolExecutor(1) as client,
@@ -233,7 +235,7 @@ def test_a_broken_backend_is_500_and_leaves_nothing(api: Api, node: Node):
     assert api("GET", "/volumes")["volumes"] == []
 
 
-def test_what_nobody_foresaw_never_reaches_the_client(
+def test_an_unexpected_error_is_not_shown_to_the_client(
     api: Api, node: Node, caplog: pytest.LogCaptureFixture
 ):
     secret = uuid.uuid4().hex

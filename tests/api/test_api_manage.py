@@ -48,7 +48,7 @@ def names(api: Api, host: str, query: str = "") -> list[str]:
 
 
 @pytest.mark.parametrize("path", ["/manageable_volumes", "/os-volume-manage"])
-def test_a_disk_becomes_a_volume_with_its_bytes(api: Api, host: str, path: str):
+def test_a_managed_disk_becomes_a_volume_with_its_bytes(api: Api, host: str, path: str):
     name = foreign(size=GIB)
     assert name in names(api, host)
     asked = manage(host, name, name="n", description="d", metadata={"a": "b"})
@@ -67,7 +67,7 @@ def test_the_host_may_be_named_without_its_pool(api: Api, host: str):
     api("POST", "/manageable_volumes", manage(short, name), 202)
 
 
-def test_a_disk_grows_to_whole_gib(api: Api, host: str):
+def test_a_managed_disk_is_extended_to_full_gib(api: Api, host: str):
     name = foreign(b"odd", GIB + 512)
     made = api("POST", "/manageable_volumes", manage(host, name), 202)["volume"]
     assert made["size"] == 2
@@ -75,7 +75,7 @@ def test_a_disk_grows_to_whole_gib(api: Api, host: str):
     assert (disk.size, disk.read(0, 3)) == (2 * GIB, b"odd")
 
 
-def test_lists_page_sort_and_say_why_not(
+def test_lists_of_foreign_disks_have_pages_order_and_reasons(
     api: Api, node: Node, host: str, monkeypatch: pytest.MonkeyPatch
 ):
     there = (
@@ -103,7 +103,7 @@ def test_lists_page_sort_and_say_why_not(
     assert "sort" in api.fault(400, "GET", f"/manageable_volumes{path},x")
 
 
-def test_the_path_is_there_from_3_8_on(api: Api, host: str):
+def test_manageable_volumes_exist_from_3_8_on(api: Api, host: str):
     path = f"/manageable_volumes?host={host.replace('#', '%23')}"
     api.at("3.7").fault(404, "GET", path)
     api.at("3.8")("GET", path)
@@ -123,12 +123,12 @@ BAD: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("field", BAD)
-def test_a_body_that_does_not_fit_is_400_and_names_the_field(api: Api, field: str):
+def test_an_invalid_body_is_400_and_names_the_field(api: Api, field: str):
     asked = {"volume": BAD[field]}
     assert field in api.fault(400, "POST", "/manageable_volumes", asked)
 
 
-def test_what_is_not_there_or_does_not_fit_is_400(api: Api, host: str):
+def test_an_unknown_or_unfit_disk_is_400(api: Api, host: str):
     told = api.fault(400, "POST", "/manageable_volumes", manage(host, "nothing"))
     assert told.startswith("volume.ref.source-name: ")
     name = foreign()
@@ -151,7 +151,7 @@ def test_what_is_not_there_or_does_not_fit_is_400(api: Api, host: str):
         ("extend.before", NoSpace("api", "full"), 413),
     ],
 )
-def test_a_disk_that_cannot_be_taken_is_its_owners_still(
+def test_a_disk_that_cannot_be_managed_is_not_changed(
     api: Api, node: Node, point: str, error: Exception, status: int
 ):
     host = node.services.node.host_of("api")
@@ -165,7 +165,7 @@ def test_a_disk_that_cannot_be_taken_is_its_owners_still(
     assert data in [disk.read(0, len(data)) for disk in theirs]
 
 
-def test_a_late_failure_shows_as_error_and_a_delete_gives_the_disk_back(
+def test_a_late_failure_is_an_error_and_a_delete_releases_the_disk(
     api: Api, node: Node, host: str, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(node.assembly.services.foreign_disks._jobs, "_create_wait", 0.0)
@@ -185,7 +185,7 @@ def test_a_late_failure_shows_as_error_and_a_delete_gives_the_disk_back(
     assert data in [disk.read(0, len(data)) for disk in theirs]
 
 
-def test_a_volume_is_given_away_and_taken_back(api: Api, host: str):
+def test_a_volume_is_unmanaged_and_managed_again(api: Api, host: str):
     made = api.volume()
     fake_storage.storage("api").write(made["id"], 0, b"ours")
     before = set(names(api, host))
@@ -196,7 +196,7 @@ def test_a_volume_is_given_away_and_taken_back(api: Api, host: str):
     assert fake_storage.storage("api").read(again["id"], 0, 4) == b"ours"
 
 
-def test_what_somebody_needs_is_not_given_away(api: Api, node: Node):
+def test_a_volume_in_use_is_not_unmanaged(api: Api, node: Node):
     made = api.volume()
     row = api.attachment(made["id"])
     assert "1 attachments" in api.refused(400, made["id"], UNMANAGE)
@@ -218,7 +218,7 @@ def test_what_somebody_needs_is_not_given_away(api: Api, node: Node):
 
 
 @pytest.mark.parametrize(("error", "status"), [(UNABLE, 400), (BUSY, 409)], ids=repr)
-def test_a_giving_away_that_is_refused_changes_nothing(
+def test_a_refused_unmanage_changes_nothing(
     api: Api, node: Node, error: Exception, status: int
 ):
     made = api.volume()
@@ -227,7 +227,7 @@ def test_a_giving_away_that_is_refused_changes_nothing(
     assert api.shown(made["id"])["status"] == "available"
 
 
-def test_a_giving_away_that_failed_is_tried_again_by_reconcile(api: Api, node: Node):
+def test_reconcile_retries_a_failed_unmanage(api: Api, node: Node):
     made = api.volume()
     with node.driver("api").failures.fail("unmanage.after", BROKEN):
         api.refused(500, made["id"], UNMANAGE)

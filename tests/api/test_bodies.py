@@ -35,18 +35,18 @@ NOT_JSON = {
 
 
 @pytest.mark.parametrize("raw", NOT_JSON, ids=range(len(NOT_JSON)))
-def test_a_body_that_cannot_be_kept_is_refused_with_the_reason(raw: bytes):
+def test_a_body_that_cannot_be_stored_is_refused_with_the_reason(raw: bytes):
     with pytest.raises(Invalid, match=NOT_JSON[raw]):
         bodies.parse(raw)
 
 
-def test_a_body_within_reason_is_taken_as_it_is():
+def test_a_valid_body_is_parsed_unchanged():
     value = {"a": [1, -2.5, None, True, "é \U0001f600"], "b": {"c": {}}}
     assert bodies.parse(json.dumps(value).encode()) == value
     assert bodies.parse(json.dumps(value, ensure_ascii=False).encode()) == value
 
 
-def test_nesting_is_allowed_up_to_the_limit_and_no_deeper():
+def test_nesting_is_allowed_up_to_the_limit():
     deepest = b"[" * 32 + b"1" + b"]" * 32
     assert json.dumps(bodies.parse(deepest)).encode() == deepest
     with pytest.raises(Invalid, match="at most 32"):
@@ -56,7 +56,7 @@ def test_nesting_is_allowed_up_to_the_limit_and_no_deeper():
 @pytest.mark.parametrize(
     "name", [None, "", "application/json", "Application/JSON; charset=utf-8"]
 )
-def test_json_is_let_in_also_without_its_name(name: str | None):
+def test_json_is_accepted_without_a_content_type(name: str | None):
     bodies.check_type(name)
 
 
@@ -68,7 +68,7 @@ def test_any_other_type_is_415(name: str):
 
 
 @pytest.mark.parametrize(("length", "raw"), [(11, b""), (None, b"x" * 11)])
-def test_a_body_over_the_limit_is_413_and_not_read_when_announced(
+def test_a_content_length_over_the_limit_is_413_without_reading(
     length: int | None, raw: bytes
 ):
     with pytest.raises(Fault, match="at most 10 bytes") as caught:
@@ -76,12 +76,12 @@ def test_a_body_over_the_limit_is_413_and_not_read_when_announced(
     assert caught.value.status == 413
 
 
-def test_a_body_of_just_the_limit_is_read_whole():
+def test_a_body_of_exactly_the_limit_is_read():
     assert bodies.read(io.BytesIO(b"x" * 10), 10, 10) == b"x" * 10
     assert bodies.read(io.BytesIO(b"x" * 10), None, 10) == b"x" * 10
 
 
-def test_a_body_that_breaks_off_is_the_clients_fault():
+def test_an_incomplete_body_is_400():
     class Broken(io.BytesIO):
         def read(self, size: int | None = -1, /) -> bytes:
             raise OSError("connection reset")

@@ -63,7 +63,7 @@ def node_live(node: Node, volume: dict[str, Any]) -> dict[str, str | None]:
     return {c.initiator: c.mode for export in found for c in export.connectors}
 
 
-def test_many_hosts_each_in_its_own_mode(api: Api, node: Node):
+def test_each_of_many_hosts_has_its_own_mode(api: Api, node: Node):
     volume = api.shared_volume()
     writer, reader, other = name(), name(), name()
     made = {
@@ -108,14 +108,14 @@ def test_the_mode_of_a_connector_counts_where_the_attachment_has_none(api: Api):
     assert plain["attach_mode"] == "rw"
 
 
-def test_what_a_client_does_not_know_of_its_host_may_be_null(api: Api):
+def test_connector_values_may_be_null(api: Api):
     host = connector(name(), mountpoint=None, mode=None, multipath=None)
     made = api.attachment(api.volume()["id"], connector=host)
     assert made["attach_mode"] == "rw"
 
 
 @pytest.mark.parametrize("empty", [{}, None], ids=str)
-def test_an_empty_connector_reserves(api: Api, empty: Any):
+def test_an_empty_connector_reserves_the_volume(api: Api, empty: Any):
     made = api.attachment(api.volume()["id"], connector=empty)
     assert made["status"] == "reserved"
     assert made["attach_mode"] is None
@@ -128,13 +128,13 @@ def test_an_id_may_be_in_capitals(api: Api):
     assert made["instance"] == NOWHERE
 
 
-def test_completing_twice_is_fine(api: Api):
+def test_completing_twice_succeeds(api: Api):
     made = api.attachment(api.volume()["id"], connector=connector(name()))
     api.complete(made["id"])
     api.complete(made["id"])
 
 
-def test_what_is_not_there_is_404(api: Api):
+def test_an_unknown_id_is_404(api: Api):
     path, host = f"/attachments/{NOWHERE}", connector(name())
     assert NOWHERE in api.fault(404, "GET", path)
     assert NOWHERE in api.fault(404, "DELETE", path)
@@ -146,7 +146,7 @@ def test_what_is_not_there_is_404(api: Api):
     api.fault(404, "GET", "/attachments/summary")
 
 
-def test_a_plain_volume_takes_one_host(api: Api):
+def test_a_plain_volume_can_have_one_host(api: Api):
     volume = api.volume()
     api.attachment(volume["id"])
     asked = {"attachment": {"volume_uuid": volume["id"]}}
@@ -180,7 +180,7 @@ BAD: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("fields", BAD, ids=str)
-def test_a_field_that_does_not_fit_is_400_and_named(api: Api, fields: dict[str, Any]):
+def test_an_invalid_field_is_400_and_named(api: Api, fields: dict[str, Any]):
     volume = api.volume()
     asked = {"attachment": {"volume_uuid": volume["id"], **fields}}
     told = api.fault(400, "POST", "/attachments", asked)
@@ -211,7 +211,7 @@ def test_an_unknown_action_is_400(api: Api, body: Any):
     api.fault(400, "POST", f"/attachments/{made['id']}/action", body)
 
 
-def test_a_target_that_refuses_is_500_and_leaves_no_access(api: Api, node: Node):
+def test_a_failure_of_the_target_is_500_and_leaves_no_access(api: Api, node: Node):
     volume = api.volume()
     error: DriverError = TargetFailed(volume["id"], "the kernel said no")
     asked = {
@@ -223,7 +223,7 @@ def test_a_target_that_refuses_is_500_and_leaves_no_access(api: Api, node: Node)
     api("POST", "/attachments", asked)
 
 
-def test_a_list_shows_what_is_asked_for(api: Api):
+def test_a_list_shows_the_requested_attachments(api: Api):
     first, second = api.volume(), api.volume()
     reserved = api.attachment(first["id"], instance_uuid=NOWHERE)
     opened = api.attachment(second["id"], connector=connector(name()))
@@ -245,7 +245,7 @@ def test_a_list_shows_what_is_asked_for(api: Api):
         assert [row["id"] for row in found] == [row["id"] for row in expected], query
 
 
-def test_a_list_with_detail_tells_no_password(api: Api):
+def test_a_list_with_detail_shows_no_password(api: Api):
     made = api.attachment(api.volume()["id"], connector=connector(name()))
     assert made["connection_info"]["auth_password"]
     (listed,) = api("GET", "/attachments/detail")["attachments"]
@@ -266,7 +266,7 @@ def test_a_full_page_links_to_the_next(api: Api):
     assert "attachments_links" not in rest
 
 
-def test_another_project_sees_them_on_demand_only(api: Api, node: Node):
+def test_another_project_sees_them_only_with_all_tenants(api: Api, node: Node):
     made = api.attachment(api.volume()["id"])
     other = Api(node.assembly.app)
     assert other("GET", "/attachments")["attachments"] == []

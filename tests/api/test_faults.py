@@ -42,12 +42,12 @@ def test_each_family_has_its_status_and_key(
     assert answer.body[key]["message"]
 
 
-def test_a_limit_that_is_reached_says_when_to_retry_in_the_body_too():
+def test_an_over_limit_answer_has_retry_after_in_header_and_body():
     told = faults.answer(errors.Exhausted("full"), "req-1").body["overLimit"]
     assert told == {"code": 413, "message": "full", "retryAfter": "0"}
 
 
-def test_a_long_sentence_is_cut():
+def test_a_long_error_sentence_is_shortened():
     told = faults.answer(errors.NotFound("volume", "x" * 9000), "req-1").body
     message = told["itemNotFound"]["message"]
     assert len(message) == 400
@@ -57,7 +57,7 @@ def test_a_long_sentence_is_cut():
 @pytest.mark.parametrize(
     "error", [RuntimeError("s3cret"), errors.StartupError("s3cret"), KeyError("s3cret")]
 )
-def test_what_nobody_foresaw_is_logged_in_full_and_told_in_one_neutral_line(
+def test_an_unexpected_error_is_logged_and_answered_in_one_sentence(
     error: Exception, caplog: pytest.LogCaptureFixture
 ):
     with caplog.at_level(logging.ERROR):
@@ -69,7 +69,7 @@ def test_what_nobody_foresaw_is_logged_in_full_and_told_in_one_neutral_line(
     assert "req-7" in caplog.text
 
 
-def test_a_storage_failure_is_told_and_logged(caplog: pytest.LogCaptureFixture):
+def test_a_storage_failure_is_answered_and_logged(caplog: pytest.LogCaptureFixture):
     with caplog.at_level(logging.ERROR):
         answer = faults.answer(errors.BackendFailed("pool lost"), "req-7")
     assert answer.body["computeFault"]["message"] == "pool lost"

@@ -79,7 +79,7 @@ def took(url: str) -> float:
     return time.monotonic() - began
 
 
-def test_what_hangs_holds_up_neither_start_nor_health_nor_end(tmp_path: Path) -> None:
+def test_a_hung_backend_delays_neither_start_nor_health_nor_end(tmp_path: Path) -> None:
     config = tmp_path / "hung.conf"
     config.write_text(HUNG.format(socket=tmp_path / "helper.sock"))
     with (
@@ -133,7 +133,7 @@ def until(what: Callable[[], bool], seconds: float = 20) -> None:
         time.sleep(0.05)
 
 
-def test_a_database_that_cannot_be_written_is_said_and_comes_back(
+def test_an_unwritable_database_is_reported_until_it_recovers(
     tmp_path: Path,
 ) -> None:
     with daemon(tmp_path) as (process, url, _):

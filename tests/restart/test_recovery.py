@@ -39,7 +39,9 @@ def killed_at(node: Node, point: str, operation: object) -> None:
         operation()
 
 
-def test_a_clone_keeps_its_moment_though_its_source_goes_on(first: Node) -> None:
+def test_a_clone_has_the_bytes_of_its_start_though_its_source_changes(
+    first: Node,
+) -> None:
     source = first.plain_volume()
     held = fake_storage.storage("fake")
     held.write(source.id, 0, b"then")
@@ -58,7 +60,9 @@ def test_a_clone_keeps_its_moment_though_its_source_goes_on(first: Node) -> None
     second.close()
 
 
-def test_a_refusal_says_nothing_of_what_a_life_before_did(first: Node) -> None:
+def test_a_refused_step_is_not_proof_that_an_earlier_run_did_nothing(
+    first: Node,
+) -> None:
     """A revert that was begun by a life that died may be half-done."""
     volume = first.plain_volume()
     kept = first.services.snapshots.create(CTX, NewSnapshot(volume.id))
@@ -76,7 +80,7 @@ def test_a_refusal_says_nothing_of_what_a_life_before_did(first: Node) -> None:
     second.close()
 
 
-def test_a_snapshot_without_a_row_is_reported_and_left_alone(first: Node) -> None:
+def test_a_snapshot_without_a_row_is_reported_and_not_deleted(first: Node) -> None:
     volume = first.plain_volume()
     kept = first.services.snapshots.create(CTX, NewSnapshot(volume.id))
     first.assembly.reconcile.run()
@@ -90,7 +94,9 @@ def test_a_snapshot_without_a_row_is_reported_and_left_alone(first: Node) -> Non
     assert first.driver().snapshots() == (kept.id,)
 
 
-def test_the_moment_of_a_clone_under_way_is_no_orphan(first: Node) -> None:
+def test_the_temporary_snapshot_of_a_clone_in_progress_is_not_an_orphan(
+    first: Node,
+) -> None:
     source = first.plain_volume()
     new = NewVolume(None, source_volid=source.id)
     create = first.services.volumes.create

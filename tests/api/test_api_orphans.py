@@ -51,7 +51,7 @@ def test_a_disk_without_a_row_is_recovered_with_its_bytes_and_id(
     assert "has a row" in api.fault(409, "POST", "/lunshare/orphans", asked)
 
 
-def test_a_volume_whose_row_was_deleted_comes_back_too(api: Api, node: Node) -> None:
+def test_a_volume_whose_row_was_deleted_is_recovered(api: Api, node: Node) -> None:
     volume = api.volume()
     row = api.attachment(volume["id"], connector=connector("once"))
     api("DELETE", f"/attachments/{row['id']}")
@@ -63,7 +63,7 @@ def test_a_volume_whose_row_was_deleted_comes_back_too(api: Api, node: Node) -> 
     assert api.shown(volume["id"])["status"] == "available"
 
 
-def test_an_export_without_a_row_goes_before_its_disk(api: Api, node: Node) -> None:
+def test_an_orphaned_export_is_deleted_before_its_disk(api: Api, node: Node) -> None:
     ident = stray_disk(node)
     export(node, ident)
     assert {each["kind"] for each in orphans(api, ident)} == {"disk", "export"}
@@ -79,7 +79,7 @@ def test_an_export_without_a_row_goes_before_its_disk(api: Api, node: Node) -> N
     api.fault(404, "POST", "/lunshare/orphans", recover)
 
 
-def test_a_snapshot_without_a_row_is_deleted_its_volume_stays(
+def test_an_orphaned_snapshot_is_deleted_without_its_volume(
     api: Api, node: Node
 ) -> None:
     volume = api.volume()
@@ -92,7 +92,7 @@ def test_a_snapshot_without_a_row_is_deleted_its_volume_stays(
     assert api.shown(volume["id"])["status"] == "available"
 
 
-def test_what_has_a_row_cannot_be_deleted_as_an_orphan(api: Api, node: Node) -> None:
+def test_a_disk_with_a_row_cannot_be_deleted_as_an_orphan(api: Api, node: Node) -> None:
     volume = api.volume()
     snapshot = api.snapshot(volume["id"])
     for kind, ident in (("disk", volume), ("export", volume), ("snapshot", snapshot)):

@@ -42,16 +42,16 @@ def reconcile(node: Node) -> Reconciler:
 @pytest.mark.parametrize(
     "body", [{}, {"os-extend": {}, "revert": {}}, {"os-sing": None}, []], ids=str
 )
-def test_an_action_is_one_of_those_that_are(api: Api, body: Any):
+def test_an_unknown_action_of_a_volume_is_400(api: Api, body: Any):
     api.fault(400, "POST", f"/volumes/{api.volume()['id']}/action", body)
 
 
-def test_an_action_on_what_is_not_there_is_404(api: Api):
+def test_an_action_on_an_unknown_volume_is_404(api: Api):
     assert NOWHERE in api.refused(404, NOWHERE, extend(2))
     assert NOWHERE in api.refused(404, NOWHERE, revert({"id": NOWHERE}))
 
 
-def test_a_volume_grows(api: Api):
+def test_a_volume_is_extended(api: Api):
     made = api.volume(size=1)
     answer = api.act(made["id"], extend("3"))
     assert "Lunshare-Rescan" not in answer.headers
@@ -61,19 +61,19 @@ def test_a_volume_grows(api: Api):
 
 
 @pytest.mark.parametrize("size", [0, -1, 1.5, None, "x", 2**31, True], ids=str)
-def test_a_new_size_that_is_none_is_400(api: Api, size: Any):
+def test_an_invalid_new_size_is_400(api: Api, size: Any):
     told = api.refused(400, api.volume()["id"], extend(size))
     assert told.startswith("os-extend.new_size: give")
 
 
-def test_a_volume_does_not_shrink_or_stay(api: Api):
+def test_an_extend_to_a_smaller_or_equal_size_is_400(api: Api):
     made = api.volume(size=2)
     for size in (1, 2):
         told = api.refused(400, made["id"], extend(size))
         assert told.endswith("has 2 GiB; give 3 or more.")
 
 
-def test_hosts_see_the_new_size_and_keep_their_sessions(api: Api, node: Node):
+def test_hosts_see_the_new_size_in_their_sessions(api: Api, node: Node):
     made = api.shared_volume()
     row = api.attachment(made["id"], connector=connector("w"), mode="rw")
     api.attachment(made["id"], connector=connector("r"), mode="ro")
@@ -92,7 +92,7 @@ def test_hosts_see_the_new_size_and_keep_their_sessions(api: Api, node: Node):
     assert (shown["size"], shown["status"]) == (2, "in-use")
 
 
-def test_a_volume_that_a_host_is_coming_to_does_not_grow(api: Api):
+def test_a_volume_being_attached_is_not_extended(api: Api):
     made = api.volume()
     api.attachment(made["id"])
     assert "reserved" in api.refused(400, made["id"], extend(2))
@@ -101,7 +101,7 @@ def test_a_volume_that_a_host_is_coming_to_does_not_grow(api: Api):
     assert "attaching" in api.refused(400, other["id"], extend(2))
 
 
-def test_some_drivers_extend_no_volume_that_hosts_have(
+def test_some_drivers_cannot_extend_an_attached_volume(
     api: Api, node: Node, monkeypatch: pytest.MonkeyPatch
 ):
     made = api.volume()
@@ -117,7 +117,7 @@ def test_some_drivers_extend_no_volume_that_hosts_have(
 @pytest.mark.parametrize(
     ("error", "status"), [(FULL, 413), (UNABLE, 400), (BUSY, 409)], ids=repr
 )
-def test_an_extend_that_is_refused_leaves_the_volume_as_it_was(
+def test_a_refused_extend_does_not_change_the_volume(
     api: Api, node: Node, error: Exception, status: int
 ):
     made = api.volume()
@@ -127,14 +127,14 @@ def test_an_extend_that_is_refused_leaves_the_volume_as_it_was(
     assert (shown["size"], shown["status"]) == (1, "available")
 
 
-def test_more_than_there_is_is_413_and_nothing_is_begun(api: Api):
+def test_an_extend_beyond_the_free_space_is_413_and_starts_nothing(api: Api):
     made = api.volume()
     told = api.refused(413, made["id"], extend(2**31 - 1))
     assert "new_size" in told
     assert api.shown(made["id"])["status"] == "available"
 
 
-def test_an_extend_of_unknown_outcome_is_tried_again_by_reconcile(api: Api, node: Node):
+def test_reconcile_repeats_an_extend_of_unknown_outcome(api: Api, node: Node):
     made = api.volume()
     with node.driver("api").failures.fail("extend.after", BROKEN):
         api.refused(500, made["id"], extend(3))
@@ -147,7 +147,9 @@ def test_an_extend_of_unknown_outcome_is_tried_again_by_reconcile(api: Api, node
     assert (shown["size"], shown["status"]) == (3, "available")
 
 
-def test_an_extend_of_unknown_outcome_may_be_repeated_or_deleted(api: Api, node: Node):
+def test_a_volume_with_an_extend_of_unknown_outcome_can_be_extended_or_deleted(
+    api: Api, node: Node
+):
     made, other = api.volume(), api.volume()
     for volume in (made, other):
         with node.driver("api").failures.fail("extend.after", BROKEN):
@@ -158,7 +160,9 @@ def test_an_extend_of_unknown_outcome_may_be_repeated_or_deleted(api: Api, node:
     api.gone(f"/volumes/{other['id']}")
 
 
-def test_hosts_stay_when_the_new_size_cannot_be_shown(api: Api, node: Node):
+def test_hosts_stay_connected_when_the_target_cannot_show_the_new_size(
+    api: Api, node: Node
+):
     made = api.shared_volume()
     row = api.attachment(made["id"], connector=connector("w"))
     api.complete(row["id"])
@@ -170,7 +174,7 @@ def test_hosts_stay_when_the_new_size_cannot_be_shown(api: Api, node: Node):
     assert api.shown(made["id"])["status"] == "in-use"
 
 
-def test_a_volume_goes_back_to_its_latest_snapshot(api: Api):
+def test_a_volume_is_reverted_to_its_latest_snapshot(api: Api):
     made = api.volume()
     disk(made).write(0, b"old")
     first = api.snapshot(made["id"])
@@ -189,7 +193,7 @@ def test_a_volume_goes_back_to_its_latest_snapshot(api: Api):
     assert disk(made).read(0, 3) == b"old"
 
 
-def test_only_a_snapshot_of_its_own_and_of_its_size(api: Api):
+def test_a_revert_needs_a_snapshot_of_the_volume_and_of_its_size(api: Api):
     made = api.volume()
     other = api.snapshot(api.volume()["id"])
     assert other["id"] in api.refused(404, made["id"], revert(other))
@@ -200,7 +204,7 @@ def test_only_a_snapshot_of_its_own_and_of_its_size(api: Api):
     assert "snapshot_id" in api.refused(400, made["id"], {"revert": {}})
 
 
-def test_a_volume_that_a_host_has_is_not_reverted(api: Api):
+def test_an_attached_volume_is_not_reverted(api: Api):
     made = api.shared_volume()
     kept = api.snapshot(made["id"])
     row = api.attachment(made["id"], connector=connector("h"))
@@ -210,7 +214,7 @@ def test_a_volume_that_a_host_has_is_not_reverted(api: Api):
 
 
 @pytest.mark.parametrize(("error", "status"), [(UNABLE, 400), (BUSY, 409)], ids=repr)
-def test_a_revert_that_is_refused_leaves_the_volume_as_it_was(
+def test_a_refused_revert_does_not_change_the_volume(
     api: Api, node: Node, error: Exception, status: int
 ):
     made = api.volume()
@@ -220,7 +224,7 @@ def test_a_revert_that_is_refused_leaves_the_volume_as_it_was(
     assert api.shown(made["id"])["status"] == "available"
 
 
-def test_a_revert_of_unknown_outcome_is_an_error_and_may_be_repeated(
+def test_a_revert_of_unknown_outcome_is_an_error_and_can_be_repeated(
     api: Api, node: Node
 ):
     made = api.volume()
@@ -237,7 +241,7 @@ def test_a_revert_of_unknown_outcome_is_an_error_and_may_be_repeated(
     assert disk(made).read(0, 3) == b"old"
 
 
-def test_nothing_else_is_done_to_a_volume_that_goes_back(api: Api, node: Node):
+def test_a_volume_being_reverted_accepts_no_other_operation(api: Api, node: Node):
     made = api.volume()
     kept = api.snapshot(made["id"])
     from concurrent.futures import ThreadPoolExecutor

@@ -104,12 +104,12 @@ def test_a_volume_has_the_fields_of_3_0():
 
 
 @pytest.mark.parametrize("since", LATER)
-def test_a_later_field_is_there_from_its_version_on(since: tuple[int, int]):
+def test_a_later_field_exists_from_its_version_on(since: tuple[int, int]):
     before = set(shown((3, since[1] - 1)))
     assert set(shown(since)) - before == LATER[since]
 
 
-def test_a_volume_tells_what_its_record_holds():
+def test_a_volume_shows_the_values_of_its_record():
     view = shown()
     assert view["id"] == ID
     assert view["status"] == "in-use"
@@ -151,7 +151,7 @@ def test_the_services_uuid_is_the_same_for_a_backend_and_differs_between_two():
     assert gold == gold_again != silver
 
 
-def test_a_volume_in_short_is_its_name_and_where_it_is():
+def test_a_brief_volume_has_id_name_and_links():
     assert set(views.volume_brief(VOLUME, context((3, 71)))) == {"id", "name", "links"}
 
 
@@ -179,7 +179,7 @@ def test_an_attachment_without_a_host_has_empty_connection_info():
     }
 
 
-def test_a_type_tells_twice_whether_it_is_public():
+def test_a_type_shows_is_public_under_both_keys():
     assert views.volume_type(VolumeType("t", "gold", is_public=False)) == {
         "id": "t",
         "name": "gold",
@@ -219,14 +219,14 @@ def test_a_service_shows_more_in_later_versions(
     assert (view["status"], view["state"]) == ("disabled", "up")
 
 
-def test_only_a_volume_service_has_a_backends_state():
+def test_only_a_volume_service_has_a_backend_state():
     scheduler = replace(SERVICE, binary="cinder-scheduler", up=False)
     view = views.service(scheduler, (3, 71))
     assert "backend_state" not in view
     assert view["state"] == "down"
 
 
-def test_pools_show_their_capabilities_on_demand():
+def test_pools_show_their_capabilities_with_detail():
     pool = Pool("node@gold#gold", "gold", {"multiattach": True})
     assert views.pools([pool], detail=False) == [{"name": "node@gold#gold"}]
     assert views.pools([pool], detail=True) == [

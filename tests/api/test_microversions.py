@@ -30,7 +30,7 @@ def test_the_version_of_the_volume_service_counts(header: str | None):
     "header",
     ["volume", "volume 3", "volume 3.x", "volume -3.1", "volume 3.1.1", "volume 3.²"],
 )
-def test_a_version_of_another_form_is_400(header: str):
+def test_a_malformed_version_is_400(header: str):
     with pytest.raises(Invalid, match=r"volume 3\.0"):
         microversions.negotiate(header)
 

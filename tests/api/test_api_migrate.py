@@ -63,7 +63,7 @@ def is_on(api: Api, volume: dict[str, Any], node: Node, backend: str) -> bool:
     return bool(host == node.services.node.host_of(backend))
 
 
-def test_a_volume_moves_to_another_backend_and_back(api: Api, node: Node):
+def test_a_volume_is_migrated_to_another_backend_and_back(api: Api, node: Node):
     made = api.volume()
     home = "here" if is_on(api, made, node, "here") else "there"
     away = {"here": "there", "there": "here"}[home]
@@ -81,7 +81,7 @@ def test_a_volume_moves_to_another_backend_and_back(api: Api, node: Node):
     api.attachment(made["id"], connector=connector("h"))
 
 
-def test_its_status_says_that_it_moves_and_nobody_gets_it(api: Api, node: Node):
+def test_a_volume_being_migrated_shows_it_and_cannot_be_attached(api: Api, node: Node):
     made = place(api, node)
     kind = api.type(volume_backend_name="there")
     with (
@@ -103,7 +103,7 @@ def test_its_status_says_that_it_moves_and_nobody_gets_it(api: Api, node: Node):
     assert whole(made, "there")
 
 
-def test_a_retype_moves_on_demand_only(api: Api, node: Node):
+def test_a_retype_migrates_only_on_demand(api: Api, node: Node):
     made = place(api, node)
     kind = api.type(volume_backend_name="there", multiattach=SHARED)
     for policy in (None, "never"):
@@ -116,7 +116,7 @@ def test_a_retype_moves_on_demand_only(api: Api, node: Node):
     assert whole(made, "there")
 
 
-def test_a_type_that_its_backend_fits_changes_the_row_only(api: Api, node: Node):
+def test_a_retype_that_fits_the_backend_changes_only_the_row(api: Api, node: Node):
     made = place(api, node)
     kind = api.type(volume_backend_name="here")
     api.complete(api.attachment(made["id"], connector=connector("h"))["id"])
@@ -126,7 +126,7 @@ def test_a_type_that_its_backend_fits_changes_the_row_only(api: Api, node: Node)
     assert whole(made, "here")
 
 
-def test_sharing_is_given_and_taken_only_while_nobody_has_it(api: Api, node: Node):
+def test_multiattach_changes_only_while_no_host_is_attached(api: Api, node: Node):
     made = place(api, node)
     shared = api.type(volume_backend_name="here", multiattach=SHARED)
     row = api.attachment(made["id"], connector=connector("h"))
@@ -139,7 +139,7 @@ def test_sharing_is_given_and_taken_only_while_nobody_has_it(api: Api, node: Nod
 
 
 @pytest.mark.parametrize("point", ["create.after", "fill.before", "fill.half"])
-def test_a_retype_that_failed_changed_nothing(api: Api, node: Node, point: str):
+def test_a_failed_retype_changes_nothing(api: Api, node: Node, point: str):
     made = place(api, node)
     before = api.shown(made["id"])
     kind = api.type(volume_backend_name="there", multiattach=SHARED)
@@ -158,7 +158,7 @@ FULL, UNABLE = NoSpace("there", "full"), Unsupported("moving", "use another")
 
 
 @pytest.mark.parametrize(("error", "status"), [(FULL, 413), (UNABLE, 400)], ids=repr)
-def test_a_migration_that_is_refused_changed_nothing(
+def test_a_refused_migration_changes_nothing(
     api: Api, node: Node, error: Exception, status: int
 ):
     made = place(api, node, "here")
@@ -170,7 +170,7 @@ def test_a_migration_that_is_refused_changed_nothing(
     assert whole(made, "here")
 
 
-def test_a_driver_that_fills_no_disk_is_400_and_nothing_is_made(
+def test_a_driver_that_cannot_receive_bytes_is_400_and_creates_nothing(
     api: Api, node: Node, monkeypatch: pytest.MonkeyPatch
 ):
     made = place(api, node, "here")
@@ -187,7 +187,7 @@ def test_a_driver_that_fills_no_disk_is_400_and_nothing_is_made(
     assert (shown["status"], shown["migration_status"]) == ("available", None)
 
 
-def test_what_stays_behind_is_deleted_by_reconcile_and_never_used(api: Api, node: Node):
+def test_reconcile_deletes_the_old_disk_of_a_migration(api: Api, node: Node):
     made = place(api, node)
     api.act(made["id"], retype(api.type()))
     busy = DiskBusy(made["id"], "it is open")
@@ -208,9 +208,7 @@ def test_what_stays_behind_is_deleted_by_reconcile_and_never_used(api: Api, node
     node.target("here").failures.watch(lambda _: None)
 
 
-def test_a_disk_of_that_name_which_we_did_not_make_is_not_written_over(
-    api: Api, node: Node
-):
+def test_a_foreign_disk_of_the_same_name_is_not_overwritten(api: Api, node: Node):
     made = place(api, node)
     api.act(made["id"], retype(api.type()))
     held = fake_storage.storage("there")
@@ -222,9 +220,7 @@ def test_a_disk_of_that_name_which_we_did_not_make_is_not_written_over(
     held.drop(made["id"])
 
 
-def test_a_disk_that_its_pool_made_larger_moves_with_all_its_bytes(
-    api: Api, node: Node
-):
+def test_a_disk_larger_than_its_volume_is_migrated_with_all_bytes(api: Api, node: Node):
     made = place(api, node)
     api.act(made["id"], retype(api.type()))
     fake_storage.storage("here").create(made["id"], GIB + 4096)
@@ -233,7 +229,7 @@ def test_a_disk_that_its_pool_made_larger_moves_with_all_its_bytes(
     assert fake_storage.storage("there").read(made["id"], GIB, 6) == b"beyond"
 
 
-def test_what_somebody_needs_does_not_move(api: Api, node: Node):
+def test_a_volume_in_use_is_not_migrated(api: Api, node: Node):
     made = place(api, node)
     api.act(made["id"], retype(api.type()))
     row = api.attachment(made["id"])
@@ -243,7 +239,7 @@ def test_what_somebody_needs_does_not_move(api: Api, node: Node):
     assert "1 snapshots" in api.refused(400, made["id"], migrate(node, "there"))
 
 
-def test_where_it_may_not_go_is_400(api: Api, node: Node):
+def test_a_migration_to_an_unfit_host_is_400(api: Api, node: Node):
     made = place(api, node)
     assert "there" in api.refused(400, made["id"], migrate(node, "here"))
     told = api.refused(400, made["id"], migrate(node, "there"))
@@ -268,11 +264,11 @@ BAD: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("field", BAD)
-def test_a_body_that_does_not_fit_is_400_and_names_the_field(api: Api, field: str):
+def test_an_invalid_body_is_400_and_names_the_field(api: Api, field: str):
     assert field in api.refused(400, api.volume()["id"], BAD[field])
 
 
-def test_what_is_not_there_is_404_and_the_same_type_400(api: Api, node: Node):
+def test_an_unknown_volume_or_type_is_404_and_the_same_type_400(api: Api, node: Node):
     kind = api.type()
     assert NOWHERE in api.refused(404, NOWHERE, retype(kind))
     assert NOWHERE in api.refused(404, NOWHERE, migrate(node, "there"))
@@ -283,7 +279,7 @@ def test_what_is_not_there_is_404_and_the_same_type_400(api: Api, node: Node):
     assert unknown["name"] in api.refused(404, made["id"], retype(unknown))
 
 
-def test_a_volume_is_deleted_with_what_it_has_left_behind(api: Api, node: Node):
+def test_a_delete_removes_the_old_disk_of_a_migration_too(api: Api, node: Node):
     made = place(api, node)
     api.act(made["id"], retype(api.type()))
     with node.driver("here").failures.fail("delete.before", BROKEN):

@@ -34,18 +34,18 @@ def test_create_show_change_delete(api: Api):
         assert made["id"] in api.fault(404, method, path)
 
 
-def test_the_default_type(api: Api):
+def test_the_default_type_is_shown(api: Api):
     default = api("GET", "/types/default")["volume_type"]
     assert default["name"] == "standard"
     told = api.fault(400, "DELETE", f"/types/{default['id']}")
     assert "default_volume_type" in told
 
 
-def test_a_name_is_no_id(api: Api):
+def test_a_type_is_not_shown_by_its_name(api: Api):
     assert "standard" in api.fault(404, "GET", "/types/standard")
 
 
-def test_a_name_is_taken_once(api: Api):
+def test_a_type_name_is_unique(api: Api):
     asked = {"volume_type": {"name": api.type()["name"]}}
     assert "name" in api.fault(409, "POST", "/types", asked)
 
@@ -65,7 +65,7 @@ def test_a_name_is_taken_once(api: Api):
     ],
     ids=str,
 )
-def test_a_field_that_does_not_fit_is_400_and_named(api: Api, fields: dict[str, Any]):
+def test_an_invalid_field_is_400_and_named(api: Api, fields: dict[str, Any]):
     asked = {"volume_type": {"name": uuid.uuid4().hex, **fields}}
     (field,) = fields
     assert field in api.fault(400, "POST", "/types", asked)
@@ -80,7 +80,7 @@ def test_an_update_without_a_change_is_400(api: Api):
     assert kept["volume_type"]["is_public"] is False
 
 
-def test_a_name_is_kept_without_the_spaces_around_it(api: Api):
+def test_a_type_name_is_stored_without_surrounding_spaces(api: Api):
     name = uuid.uuid4().hex
     made = api("POST", "/types", {"volume_type": {"name": f" {name} "}})["volume_type"]
     assert made["name"] == name
@@ -89,7 +89,7 @@ def test_a_name_is_kept_without_the_spaces_around_it(api: Api):
     assert changed["name"] == f"{name}2"
 
 
-def test_a_list_shows_public_types_unless_told(api: Api):
+def test_a_list_shows_public_types_by_default(api: Api):
     public, private = api.type(), api.type()
     api("PUT", f"/types/{private['id']}", {"volume_type": {"is_public": False}})
 
@@ -105,7 +105,7 @@ def test_a_list_shows_public_types_unless_told(api: Api):
     assert "is_public" in api.fault(400, "GET", "/types?is_public=perhaps")
 
 
-def test_a_list_is_narrowed_by_extra_specs_from_3_52_on(api: Api):
+def test_a_list_is_filtered_by_extra_specs_from_3_52_on(api: Api):
     shared, plain = api.type(multiattach="<is> True", zone=api.project), api.type()
     wanted = quote(str({"multiattach": "<is> True", "zone": api.project}))
     found = api("GET", f"/types?extra_specs={wanted}")["volume_types"]
@@ -115,7 +115,7 @@ def test_a_list_is_narrowed_by_extra_specs_from_3_52_on(api: Api):
     assert "extra_specs" in api.fault(400, "GET", "/types?extra_specs=multiattach")
 
 
-def test_a_list_comes_in_pages_and_in_order(api: Api):
+def test_a_list_of_types_has_pages_and_order(api: Api):
     for _ in range(3):
         api.type()
     every = api("GET", "/types?sort=name:desc")["volume_types"]
@@ -132,7 +132,7 @@ def test_a_list_comes_in_pages_and_in_order(api: Api):
     assert "sort" in api.fault(400, "GET", "/types?sort=colour")
 
 
-def test_extra_specs_one_by_one(api: Api):
+def test_extra_specs_are_changed_one_by_one(api: Api):
     path = f"/types/{api.type(a='1')['id']}/extra_specs"
     added = {"extra_specs": {"b": "2", "capabilities:c": "<is> True"}}
     assert api("POST", path, added) == added
@@ -146,7 +146,7 @@ def test_extra_specs_one_by_one(api: Api):
         api.fault(404, method, f"{path}/a")
 
 
-def test_a_spec_is_put_under_the_key_of_its_url(api: Api):
+def test_an_extra_spec_must_have_the_key_of_its_url(api: Api):
     path = f"/types/{api.type(a='1')['id']}/extra_specs"
     bad: list[Any] = [{"b": "2"}, {"a": "1", "b": "2"}, {}, {"a": 1}, {"a": None}, []]
     for body in bad:
@@ -159,19 +159,19 @@ def test_a_spec_is_put_under_the_key_of_its_url(api: Api):
     [None, {}, {"a": 1}, {"": "x"}, {"a": "x" * 256}, {"x" * 256: "a"}],
     ids=str,
 )
-def test_specs_that_do_not_fit_are_400(api: Api, specs: Any):
+def test_invalid_extra_specs_are_400(api: Api, specs: Any):
     path = f"/types/{api.type()['id']}/extra_specs"
     told = api.fault(400, "POST", path, {"extra_specs": specs})
     assert "extra_specs" in told
 
 
-def test_a_cache_and_sharing_are_refused_together(api: Api):
+def test_a_cache_and_multiattach_together_are_refused(api: Api):
     path = f"/types/{api.type(multiattach='<is> True')['id']}/extra_specs"
     asked = {"extra_specs": {"cacheable": "<is> True"}}
     assert "cacheable" in api.fault(400, "POST", path, asked)
 
 
-def test_a_type_in_use_stays_as_it_is(api: Api):
+def test_a_type_in_use_cannot_be_changed(api: Api):
     specs = {"multiattach": "<is> True"}
     kind = api.type(**specs)
     api.volume(volume_type=kind["id"])
@@ -185,7 +185,7 @@ def test_a_type_in_use_stays_as_it_is(api: Api):
     assert api("GET", f"{path}/extra_specs") == {"extra_specs": specs}
 
 
-def test_the_specs_of_no_type_are_404(api: Api):
+def test_the_extra_specs_of_an_unknown_type_are_404(api: Api):
     path = f"/types/{NOWHERE}/extra_specs"
     api.fault(404, "GET", path)
     api.fault(404, "POST", path, {"extra_specs": {"a": "1"}})

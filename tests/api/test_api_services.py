@@ -28,7 +28,7 @@ def state(api: Api, host: str) -> dict[str, Any]:
     return found
 
 
-def test_services_are_listed_and_narrowed(api: Api, host: str):
+def test_services_are_listed_and_filtered(api: Api, host: str):
     lines = api("GET", "/os-services")["services"]
     assert {line["binary"] for line in lines} == {"cinder-scheduler", BINARY}
     assert all(line["state"] == "up" for line in lines)
@@ -37,7 +37,7 @@ def test_services_are_listed_and_narrowed(api: Api, host: str):
     assert api("GET", "/os-services?host=mars")["services"] == []
 
 
-def test_a_nodes_name_means_its_backends_too(api: Api, host: str):
+def test_the_name_of_a_node_selects_its_backends_too(api: Api, host: str):
     node = host.partition("@")[0]
     lines = api("GET", f"/os-services?host={node}")["services"]
     assert {line["host"] for line in lines} == {node, host}
@@ -50,7 +50,7 @@ def test_a_nodes_name_means_its_backends_too(api: Api, host: str):
     assert node in told
 
 
-def test_a_disabled_service_takes_no_new_volume(api: Api, host: str):
+def test_a_disabled_service_gets_no_new_volume(api: Api, host: str):
     asked = {"host": host, "binary": BINARY}
     done = api("PUT", "/os-services/disable", asked)
     assert done == {**asked, "service": BINARY, "status": "disabled", "disabled": True}
@@ -63,7 +63,7 @@ def test_a_disabled_service_takes_no_new_volume(api: Api, host: str):
     api.volume()
 
 
-def test_a_reason_is_kept_until_the_service_is_enabled(api: Api, host: str):
+def test_a_reason_is_stored_until_the_service_is_enabled(api: Api, host: str):
     asked = {"host": host, "service": BINARY, "disabled_reason": "new disks"}
     done = api("PUT", "/os-services/disable-log-reason", asked)
     assert done["disabled_reason"] == "new disks"
@@ -87,16 +87,16 @@ def test_a_reason_is_kept_until_the_service_is_enabled(api: Api, host: str):
         ),
     ],
 )
-def test_a_change_that_is_not_whole_is_400(api: Api, action: str, body: Any):
+def test_an_incomplete_change_of_a_service_is_400(api: Api, action: str, body: Any):
     api.fault(400, "PUT", f"/os-services/{action}", body)
 
 
-def test_a_service_that_is_not_there_is_404(api: Api, host: str):
+def test_an_unknown_service_is_404(api: Api, host: str):
     for asked in ({"host": "mars", "binary": BINARY}, {"host": host, "binary": "x"}):
         api.fault(404, "PUT", "/os-services/disable", asked)
 
 
-def test_an_unknown_verb_is_404(api: Api):
+def test_an_unknown_service_action_is_404(api: Api):
     api.fault(404, "PUT", "/os-services/freeze", {"host": "h"})
 
 
@@ -109,7 +109,7 @@ def test_pools_are_named_host_backend_pool(api: Api, host: str):
     assert whole["capabilities"]["total_capacity_gb"] == 1000.0
 
 
-def test_pools_are_narrowed_from_3_28_on(api: Api, host: str):
+def test_pools_are_filtered_from_3_28_on(api: Api, host: str):
     path = "/scheduler-stats/get_pools"
     for query, count in {
         f"?name={host}%23api": 1,
@@ -123,9 +123,7 @@ def test_pools_are_narrowed_from_3_28_on(api: Api, host: str):
     assert "detail" in api.fault(400, "GET", f"{path}?detail=perhaps")
 
 
-def test_pools_are_narrowed_to_those_that_a_type_may_have_from_3_35_on(
-    api: Api, host: str
-):
+def test_pools_are_filtered_by_type_from_3_35_on(api: Api, host: str):
     path = "/scheduler-stats/get_pools?volume_type="
     shared = api.type(multiattach="<is> True")
     gold = api.type(volume_backend_name="gold")

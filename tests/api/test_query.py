@@ -26,16 +26,16 @@ from lunshare.agent.errors import Invalid
         ("0" * 30 + "7", 7),
     ],
 )
-def test_a_limit_above_the_most_is_cut_to_it(text: str, limit: int):
+def test_a_limit_above_the_maximum_is_reduced(text: str, limit: int):
     assert paging.limit({"limit": text}, 1000) == limit
 
 
-def test_no_limit_is_the_most():
+def test_the_default_limit_is_the_maximum():
     assert paging.limit({}, 1000) == 1000
 
 
 @pytest.mark.parametrize("text", ["-1", "1.5", "", "word", "٣", " 1", "+1"])
-def test_a_limit_that_is_no_count_is_refused(text: str):
+def test_a_limit_that_is_not_a_number_is_refused(text: str):
     with pytest.raises(Invalid, match="limit must be a whole number"):
         paging.limit({"limit": text}, 1000)
 
@@ -58,7 +58,7 @@ def test_sort_names_keys_and_directions(text: str):
     assert paging.sort({"sort": text}) == SORTS[text]
 
 
-def test_the_order_is_newest_first_unless_told():
+def test_the_default_order_is_newest_first():
     assert paging.sort({}) == (("created_at", True),)
     assert paging.sort({"sort_key": "size"}) == (("size", True),)
     assert paging.sort({"sort_dir": "asc"}) == (("created_at", False),)
@@ -78,23 +78,23 @@ def test_the_order_is_newest_first_unless_told():
         {"sort_key": "name", "sort_dir": "sideways"},
     ],
 )
-def test_a_bad_order_is_refused(asked: dict[str, str]):
+def test_an_invalid_order_is_refused(asked: dict[str, str]):
     with pytest.raises(Invalid, match="sort"):
         paging.sort(asked)
 
 
 @pytest.mark.parametrize("text", ["1", "True", "yes", "on", "t", "Y"])
-def test_every_spelling_of_yes(text: str):
+def test_every_spelling_of_true_is_accepted(text: str):
     assert query.boolean("force", text) is True
 
 
 @pytest.mark.parametrize("text", ["0", "False", "no", "off", "f", "N"])
-def test_every_spelling_of_no(text: str):
+def test_every_spelling_of_false_is_accepted(text: str):
     assert query.boolean("force", text) is False
 
 
 @pytest.mark.parametrize("text", ["", "2", "maybe"])
-def test_neither_is_refused_by_name(text: str):
+def test_another_value_of_a_boolean_is_refused_by_name(text: str):
     with pytest.raises(Invalid, match="force must be true or false"):
         query.boolean("force", text)
 
@@ -153,12 +153,12 @@ def test_a_filter_has_the_value_that_rows_have(
         ("metadata", "__import__('os')"),
     ],
 )
-def test_a_filter_of_a_bad_form_is_refused_by_name(key: str, text: str):
+def test_a_malformed_filter_is_refused_by_name(key: str, text: str):
     with pytest.raises(Invalid, match=key):
         query.filter_value(key, text, NEW)
 
 
-def test_words_about_the_page_are_no_filters():
+def test_page_parameters_are_not_filters():
     words = dict.fromkeys(
         (
             "limit",
@@ -178,12 +178,12 @@ def test_words_about_the_page_are_no_filters():
     }
 
 
-def test_containing_is_unknown_below_its_version_and_lets_nothing_through():
+def test_a_contains_filter_matches_nothing_before_its_version():
     assert query.NOTHING in paging.filters({"name~": "x"}, (3, 33)).values()
     assert query.NOTHING not in paging.filters({"name~": "x"}, (3, 34)).values()
 
 
-def test_a_hostile_query_costs_no_time():
+def test_a_hostile_query_is_refused_quickly():
     start = time.process_time()
     for text in ("(" * 1000, "[" * 1000, "-" * 1000, "{'a':" * 200):
         with pytest.raises(Invalid):

@@ -63,7 +63,7 @@ def test_a_choice_is_explained_and_nothing_is_created(two: Node) -> None:
     assert api("GET", "/volumes")["volumes"] == []
 
 
-def test_the_explanation_and_the_real_choice_are_one(two: Node) -> None:
+def test_an_explanation_and_a_create_choose_the_same_pool(two: Node) -> None:
     api = Api(two.assembly.app)
     for size in (500, 90, 15_000):
         chosen = explained(api, size=size)["chosen"]
@@ -72,7 +72,7 @@ def test_the_explanation_and_the_real_choice_are_one(two: Node) -> None:
         assert shown["os-vol-host-attr:host"] == chosen
 
 
-def test_who_cannot_have_it_is_told_why(two: Node) -> None:
+def test_an_explanation_shows_why_a_pool_does_not_fit(two: Node) -> None:
     api = Api(two.assembly.app)
     first, second = explained(api, size=3000)["pools"]
     assert first["passed"] is True
@@ -88,7 +88,7 @@ def test_who_cannot_have_it_is_told_why(two: Node) -> None:
     assert explained(api, availability_zone="mars")["chosen"] is None
 
 
-def test_a_disabled_service_says_so(api: Api) -> None:
+def test_an_explanation_shows_a_disabled_service(api: Api) -> None:
     (line,) = api("GET", "/os-services?binary=cinder-volume")["services"]
     asked = {"host": line["host"], "binary": line["binary"]}
     api("PUT", "/os-services/disable", asked)
@@ -113,7 +113,7 @@ def test_a_disabled_service_says_so(api: Api) -> None:
         {"volume": {"size": 1, "snapshot_id": "x"}},
     ],
 )
-def test_a_question_that_is_not_whole_is_400(api: Api, body: Any) -> None:
+def test_an_incomplete_explain_request_is_400(api: Api, body: Any) -> None:
     api.fault(400, "POST", "/scheduler-stats/explain", body)
 
 
@@ -122,7 +122,7 @@ def test_an_unknown_type_is_404(api: Api) -> None:
     assert "silver" in api.fault(404, "POST", "/scheduler-stats/explain", body)
 
 
-def test_no_valid_backend_is_also_a_message(api: Api) -> None:
+def test_a_create_without_a_valid_pool_leaves_a_message(api: Api) -> None:
     asked = {"volume": {"size": 1, "volume_type": api.type(tier="gold")["id"]}}
     answer = api.send("POST", "/volumes", asked)
     assert answer.status_code == 400
@@ -159,7 +159,7 @@ def test_an_explanation_leaves_no_message(api: Api) -> None:
     assert told(api) == []
 
 
-def test_messages_come_in_pages_and_are_narrowed(api: Api) -> None:
+def test_messages_have_pages_and_filters(api: Api) -> None:
     for zone in ("mars", "venus", "pluto"):
         api.fault(
             400, "POST", "/volumes", {"volume": {"size": 1, "availability_zone": zone}}
@@ -177,7 +177,7 @@ def test_messages_come_in_pages_and_are_narrowed(api: Api) -> None:
     api.at("3.2").fault(404, "GET", "/messages")
 
 
-def test_messages_expire_and_are_never_more_than_a_bound(
+def test_messages_expire_and_their_number_is_bounded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(messages, "MOST", 3)
@@ -205,7 +205,7 @@ def test_messages_expire_and_are_never_more_than_a_bound(
     node.close()
 
 
-def test_capabilities_of_a_backend(api: Api) -> None:
+def test_capabilities_of_a_backend_are_shown(api: Api) -> None:
     (pool,) = api("GET", "/scheduler-stats/get_pools")["pools"]
     host = pool["name"].partition("#")[0]
     found = api("GET", f"/capabilities/{host}")

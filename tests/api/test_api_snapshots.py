@@ -59,7 +59,7 @@ def test_create_show_rename_delete(api: Api):
 LATER = {"3.14": "group_snapshot_id", "3.41": "user_id", "3.65": "consumes_quota"}
 
 
-def test_a_later_field_is_there_from_its_version_on(api: Api):
+def test_a_later_field_exists_from_its_version_on(api: Api):
     path = f"/snapshots/{api.snapshot(api.volume()['id'])['id']}"
     extended = {
         "os-extended-snapshot-attributes:project_id",
@@ -72,7 +72,7 @@ def test_a_later_field_is_there_from_its_version_on(api: Api):
         assert set(since) - set(before) == {field}
 
 
-def test_lists_narrow_sort_page_and_count(api: Api):
+def test_lists_of_snapshots_have_filters_order_pages_and_count(api: Api):
     first, second = api.volume(), api.volume()
     for name in ("b", "a", "c"):
         api.snapshot(first["id"], name=name, metadata={"n": name})
@@ -97,7 +97,7 @@ def test_lists_narrow_sort_page_and_count(api: Api):
     assert Api(api.client.app)("GET", "/snapshots")["snapshots"] == []
 
 
-def test_what_is_not_there_is_404(api: Api):
+def test_an_unknown_id_is_404(api: Api):
     path = f"/snapshots/{NOWHERE}"
     for method, body in (("GET", None), ("PUT", {"snapshot": {"name": "x"}})):
         assert NOWHERE in api.fault(404, method, path, body)
@@ -115,7 +115,7 @@ BAD: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("field", BAD)
-def test_a_body_that_does_not_fit_is_400_and_names_the_field(api: Api, field: str):
+def test_an_invalid_body_is_400_and_names_the_field(api: Api, field: str):
     said = api.fault(400, "POST", "/snapshots", {"snapshot": BAD[field]})
     assert field in said or field.partition(".")[2] in said
     api.fault(400, "POST", "/snapshots", {"snapshot": {}})
@@ -137,7 +137,7 @@ def test_a_volume_in_use_needs_force_below_3_66_and_none_from_then_on(api: Api):
     assert "snapshot.force" in api.fault(400, "POST", "/snapshots", asked)
 
 
-def test_hosts_go_on_writing_and_the_snapshot_has_what_was_before(api: Api, node: Node):
+def test_a_snapshot_has_the_bytes_before_later_writes_of_a_host(api: Api, node: Node):
     made = api.shared_volume()
     row = api.attachment(made["id"], connector=connector("w"), mode="rw")
     auth = row["connection_info"]
@@ -158,7 +158,7 @@ def test_hosts_go_on_writing_and_the_snapshot_has_what_was_before(api: Api, node
 
 
 @pytest.mark.parametrize("kind", ["snapshot_id", "source_volid"])
-def test_a_volume_is_made_of_another(api: Api, kind: str):
+def test_a_volume_is_created_from_another(api: Api, kind: str):
     source = api.shared_volume(size=2, name="s")
     write(source, b"bytes")
     of = api.snapshot(source["id"])["id"] if kind == "snapshot_id" else source["id"]
@@ -184,7 +184,7 @@ def test_a_volume_is_made_of_another(api: Api, kind: str):
     assert {same["id"], larger["id"]} & set(kept) == set()
 
 
-def test_another_type_decides_who_may_share_the_copy(api: Api):
+def test_the_type_of_a_copy_decides_whether_it_can_be_shared(api: Api):
     source = api.shared_volume()
     plain = api.type()
     made = api.volume(source_volid=source["id"], volume_type=plain["id"])
@@ -204,13 +204,13 @@ def test_a_volume_has_one_source(api: Api):
     )
 
 
-def test_a_clone_is_made_of_a_volume_that_hosts_have(api: Api):
+def test_a_clone_is_created_from_an_attached_volume(api: Api):
     source = api.volume()
     api.complete(api.attachment(source["id"], connector=connector("h"))["id"])
     assert api.volume(source_volid=source["id"])["status"] == "available"
 
 
-def test_a_source_is_not_held_while_it_is_copied(api: Api, node: Node):
+def test_a_source_is_not_locked_while_it_is_copied(api: Api, node: Node):
     """Hosts come and go, and the source grows, while a clone of it is made."""
     source = api.shared_volume()
     asked = {"volume": {"source_volid": source["id"]}}
@@ -233,7 +233,7 @@ def test_a_source_is_not_held_while_it_is_copied(api: Api, node: Node):
     api.gone(f"/volumes/{source['id']}")
 
 
-def test_a_source_that_grows_is_not_cloned_meanwhile(api: Api, node: Node):
+def test_a_source_being_extended_is_not_cloned(api: Api, node: Node):
     source = api.volume()
     asked = {"volume": {"source_volid": source["id"]}}
     with (
@@ -253,7 +253,7 @@ def test_a_source_that_grows_is_not_cloned_meanwhile(api: Api, node: Node):
     ("error", "status"), [(NoSpace("api", "full"), 413), (BROKEN, 500)]
 )
 @pytest.mark.parametrize("point", ["create_snapshot.before", "create_from.half"])
-def test_a_clone_that_fails_is_an_error_in_the_answer_and_leaves_nothing(
+def test_a_failed_clone_is_an_error_in_the_answer_and_leaves_nothing(
     api: Api, node: Node, point: str, error: Exception, status: int
 ):
     source = api.volume()
@@ -289,7 +289,7 @@ def test_a_driver_without_snapshots_is_400_and_leaves_nothing(api: Api, node: No
 @pytest.mark.parametrize(
     ("error", "status"), [(NoSpace("api", "full"), 413), (BROKEN, 500)]
 )
-def test_a_snapshot_that_fails_is_an_error_in_the_answer_and_leaves_nothing(
+def test_a_failed_snapshot_is_an_error_in_the_answer_and_leaves_nothing(
     api: Api, node: Node, error: Exception, status: int
 ):
     source = api.volume()
@@ -301,7 +301,7 @@ def test_a_snapshot_that_fails_is_an_error_in_the_answer_and_leaves_nothing(
     api("DELETE", f"/volumes/{source['id']}", status=202)
 
 
-def test_a_snapshot_that_stays_says_so_and_can_be_deleted_again(api: Api, node: Node):
+def test_a_failed_snapshot_delete_is_an_error_and_can_be_repeated(api: Api, node: Node):
     path = f"/snapshots/{api.snapshot(api.volume()['id'])['id']}"
     busy = DiskBusy(NOWHERE, "it is open")
     with node.driver("api").failures.fail("delete_snapshot.before", busy):
@@ -311,7 +311,7 @@ def test_a_snapshot_that_stays_says_so_and_can_be_deleted_again(api: Api, node: 
     api.gone(path)
 
 
-def test_a_volume_with_snapshots_goes_with_cascade_only(api: Api):
+def test_a_volume_with_snapshots_is_deleted_only_with_cascade(api: Api):
     made = api.volume()
     kept = [api.snapshot(made["id"])["id"] for _ in range(2)]
     path = f"/volumes/{made['id']}"
@@ -324,7 +324,9 @@ def test_a_volume_with_snapshots_goes_with_cascade_only(api: Api):
     assert set(kept) & set(fake_storage.storage("api").snapshots) == set()
 
 
-def test_a_snapshot_that_a_volume_is_being_made_of_stays(api: Api, node: Node):
+def test_a_snapshot_is_not_deleted_while_a_volume_is_created_from_it(
+    api: Api, node: Node
+):
     source = api.volume()
     kept = api.snapshot(source["id"])
     asked = {"volume": {"snapshot_id": kept["id"]}}
@@ -345,7 +347,7 @@ def test_a_snapshot_that_a_volume_is_being_made_of_stays(api: Api, node: Node):
     api("DELETE", f"/snapshots/{kept['id']}", status=202)
 
 
-def test_a_snapshot_in_trouble_makes_no_volume(api: Api, node: Node):
+def test_a_snapshot_in_error_creates_no_volume(api: Api, node: Node):
     kept = api.snapshot(api.volume()["id"])
     with node.driver("api").failures.hold("delete_snapshot.before") as gate:
         api("DELETE", f"/snapshots/{kept['id']}", status=202)
@@ -360,9 +362,7 @@ def test_a_snapshot_in_trouble_makes_no_volume(api: Api, node: Node):
 
 
 @pytest.mark.parametrize("kind", ["snapshot", "volume"])
-def test_a_source_that_grew_before_its_moment_was_kept_is_409(
-    api: Api, node: Node, kind: str
-):
+def test_a_source_extended_before_its_snapshot_is_409(api: Api, node: Node, kind: str):
     """The row of the copy says how large the source was: it must still be so."""
     source = api.volume()
     asked: dict[str, Any] = {

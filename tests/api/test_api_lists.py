@@ -52,7 +52,7 @@ SORTS = {
 
 @pytest.mark.usefixtures("three")
 @pytest.mark.parametrize("query", SORTS)
-def test_a_list_has_the_order_that_is_asked_for(api: Api, query: str):
+def test_a_list_has_the_requested_order(api: Api, query: str):
     assert names(api, query) == SORTS[query]
 
 
@@ -102,7 +102,7 @@ def test_pages_follow_one_another_by_their_links(api: Api):
 
 @pytest.mark.parametrize("way", ["asc", "desc"])
 @pytest.mark.parametrize("key", ["bootable", "multiattach"])
-def test_pages_in_the_order_of_a_yes_or_no_show_each_volume_once(
+def test_pages_in_the_order_of_a_boolean_show_each_volume_once(
     api: Api, key: str, way: str
 ):
     kind = api.type(multiattach="<is> True")["id"]
@@ -120,7 +120,7 @@ def test_pages_in_the_order_of_a_yes_or_no_show_each_volume_once(
 
 
 @pytest.mark.usefixtures("three")
-def test_the_link_to_the_next_page_keeps_the_query(api: Api):
+def test_the_link_to_the_next_page_has_the_query(api: Api):
     page = api("GET", "/volumes?limit=1&sort=name:asc&status=available&offset=1")
     (link,) = page["volumes_links"]
     url = urlsplit(link["href"])
@@ -133,7 +133,7 @@ def test_the_link_to_the_next_page_keeps_the_query(api: Api):
     }
 
 
-def test_a_page_begins_after_the_marker_and_the_offset(
+def test_a_page_starts_after_the_marker_and_the_offset(
     api: Api, three: list[dict[str, Any]]
 ):
     assert names(api, f"?sort=name:asc&marker={three[1]['id']}") == "bc"
@@ -170,14 +170,14 @@ FILTERS = {
 
 @pytest.mark.usefixtures("three")
 @pytest.mark.parametrize("query", FILTERS)
-def test_a_filter_lets_through_what_it_names(api: Api, query: str):
+def test_a_filter_selects_rows(api: Api, query: str):
     assert names(api, query) == FILTERS[query]
 
 
 @pytest.mark.parametrize(
     "key", ['a"b', "a'b", "$", "a.b", "a[0]", "a\\b", "a\nb", "é", "\U0001f600", " "]
 )
-def test_metadata_is_found_under_any_key(api: Api, key: str):
+def test_a_filter_selects_by_any_metadata_key(api: Api, key: str):
     for name, value in (("a", "x"), ("b", "y")):
         api.volume(name=name, metadata={key: value, "other": "x"})
     assert names(api, "?metadata=" + quote(str({key: "x"}))) == "a"
@@ -186,7 +186,7 @@ def test_metadata_is_found_under_any_key(api: Api, key: str):
 
 
 @pytest.mark.usefixtures("three")
-def test_a_host_is_named_as_volumes_show_it(api: Api):
+def test_a_filter_selects_by_host_as_volumes_show_it(api: Api):
     shown = api("GET", "/volumes/detail")["volumes"][0]["os-vol-host-attr:host"]
     service = shown.partition("#")[0]
     host = service.partition("@")[0]
@@ -198,7 +198,7 @@ def test_a_host_is_named_as_volumes_show_it(api: Api):
     assert counted["count"] == 1
 
 
-def test_containing_is_literal(api: Api):
+def test_a_contains_filter_is_literal(api: Api):
     for name in ("50%", "500", "a_b", "aXb"):
         api.volume(name=name)
     assert names(api, "?name~=" + quote("0%")) == "50%"
@@ -206,13 +206,13 @@ def test_containing_is_literal(api: Api):
 
 
 @pytest.mark.usefixtures("three")
-def test_containing_is_known_from_3_34_on(api: Api):
+def test_a_contains_filter_exists_from_3_34_on(api: Api):
     assert names(api.at("3.34"), "?name~=b") == "b"
     assert names(api.at("3.33"), "?name~=b") == ""
 
 
 @pytest.mark.usefixtures("three")
-def test_a_count_is_of_all_pages_from_3_45_on(api: Api):
+def test_a_count_covers_all_pages_from_3_45_on(api: Api):
     page = api("GET", "/volumes?limit=1&with_count=true&name~=")
     assert page["count"] == 3
     assert len(page["volumes"]) == 1
@@ -223,7 +223,7 @@ def test_a_count_is_of_all_pages_from_3_45_on(api: Api):
 
 
 @pytest.mark.usefixtures("three")
-def test_other_projects_are_seen_on_demand_only(api: Api, node: Node):
+def test_other_projects_are_listed_only_with_all_tenants(api: Api, node: Node):
     other = Api(node.assembly.app)
     assert other("GET", "/volumes")["volumes"] == []
     assert other("GET", "/volumes?all_tenants=0")["volumes"] == []

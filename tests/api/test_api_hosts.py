@@ -31,7 +31,7 @@ def attached(api: Api, volume: dict[str, Any], host: str, mode: str) -> dict[str
     return api.attachment(volume["id"], mode=mode, connector=connector(host))
 
 
-def test_a_line_says_host_mode_status_session_and_what_the_kernel_allows(
+def test_a_line_shows_host_mode_status_session_and_kernel_access(
     api: Api, node: Node
 ) -> None:
     volume, writer, reader = api.shared_volume(name="disk1"), name(), name()
@@ -64,7 +64,7 @@ def test_a_line_says_host_mode_status_session_and_what_the_kernel_allows(
     )
 
 
-def test_a_disagreement_of_rows_and_target_is_named(api: Api, node: Node) -> None:
+def test_a_difference_of_rows_and_target_is_shown(api: Api, node: Node) -> None:
     volume, host, stranger = api.shared_volume(), name(), name()
     attached(api, volume, host, "ro")
     acls = node.target("api").storage.exports[volume["id"]]
@@ -93,7 +93,7 @@ def test_an_access_that_could_not_be_closed_is_shown_as_open(
     assert shown(api, volume) == []
 
 
-def test_a_target_that_does_not_answer_hides_no_row(api: Api, node: Node) -> None:
+def test_all_rows_are_shown_when_a_target_does_not_answer(api: Api, node: Node) -> None:
     volume, host = api.shared_volume(), name()
     attached(api, volume, host, "ro")
     with node.target("api").failures.fail("observe", TargetFailed("v", "gone")):
