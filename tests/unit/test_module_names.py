@@ -28,7 +28,6 @@ SHARED = {
     "backends": _OPTIONS,
     "commands": _SAME_PART,
     "data": _OPERATION,
-    "driver": _SAME_PART,
     "errors": _SAME_PART,
     "extend": _OPERATION,
     "fake": _HALVES,
