@@ -15,17 +15,17 @@ from lunshare.drivers.conformance.ability_claims import enforced_by, requires
 from lunshare.drivers.conformance.fixtures import TargetFixtures, new_volume
 from lunshare.drivers.conformance.shared_volume import (
     PAGE,
-    Reach,
-    Shared,
+    HostFactory,
+    SharedVolume,
     can_write,
     data,
+    login_is_refused,
     name,
-    refuses,
     write_until,
 )
 from lunshare.drivers.values import Export, Mode
 
-Share = Callable[[], Shared]
+Share = Callable[[], SharedVolume]
 
 RO, RW = Mode.RO, Mode.RW
 
@@ -38,14 +38,14 @@ class AccessContract(TargetFixtures):
         self,
         volumes: VolumeDriver,
         target: TargetDriver,
-        host: Reach,
+        host: HostFactory,
     ) -> Iterator[Share]:
         """Make a volume to share; everything is gone afterwards."""
-        made: list[Shared] = []
+        made: list[SharedVolume] = []
 
-        def make() -> Shared:
+        def make() -> SharedVolume:
             volume = new_volume(self.size)
-            made.append(Shared(volume, volumes.create(volume), target, host))
+            made.append(SharedVolume(volume, volumes.create(volume), target, host))
             return made[-1]
 
         yield make
@@ -54,17 +54,19 @@ class AccessContract(TargetFixtures):
             volumes.delete(shared.volume.id)
 
     @pytest.fixture
-    def one(self, share: Share) -> Shared:
+    def shared(self, share: Share) -> SharedVolume:
         """A volume to share."""
         return share()
 
     # who gets in
 
     @enforced_by("restricts_access")
-    def test_a_host_without_an_attachment_cannot_log_in(self, one: Shared) -> None:
-        one.apply(a=RW)
-        assert refuses(one, "b")
-        assert one.login("a").alive
+    def test_a_host_without_an_attachment_cannot_log_in(
+        self, shared: SharedVolume
+    ) -> None:
+        shared.apply(a=RW)
+        assert login_is_refused(shared, "b")
+        assert shared.login("a").alive
 
     @enforced_by("restricts_access")
     def test_access_to_one_volume_gives_no_access_to_another(
@@ -73,8 +75,8 @@ class AccessContract(TargetFixtures):
         first, second = share(), share()
         first.apply(a=RW)
         second.apply(b=RW)
-        assert refuses(second, "a")
-        assert refuses(first, "b")
+        assert login_is_refused(second, "a")
+        assert login_is_refused(first, "b")
 
     def test_volumes_do_not_share_bytes(self, share: Share) -> None:
         first, second = share(), share()
@@ -87,31 +89,33 @@ class AccessContract(TargetFixtures):
     # modes
 
     @requires("enforces_read_only")
-    def test_a_read_only_host_can_read_and_cannot_write(self, one: Shared) -> None:
-        one.apply(a=RO)
-        session = one.login("a")
+    def test_a_read_only_host_can_read_and_cannot_write(
+        self, shared: SharedVolume
+    ) -> None:
+        shared.apply(a=RO)
+        session = shared.login("a")
         assert session.read(0, PAGE) == bytes(PAGE)
         assert not can_write(session, "a")
         assert session.alive
 
-    def test_a_read_write_host_can_write(self, one: Shared) -> None:
-        one.apply(a=RW)
-        assert can_write(one.login("a"), "a")
+    def test_a_read_write_host_can_write(self, shared: SharedVolume) -> None:
+        shared.apply(a=RW)
+        assert can_write(shared.login("a"), "a")
 
     @requires("enforces_read_only")
-    def test_hosts_read_what_other_hosts_wrote(self, one: Shared) -> None:
-        one.apply(a=RW, b=RO, c=RW)
-        a, b, c = (one.login(letter) for letter in "abc")
+    def test_hosts_read_what_other_hosts_wrote(self, shared: SharedVolume) -> None:
+        shared.apply(a=RW, b=RO, c=RW)
+        a, b, c = (shared.login(letter) for letter in "abc")
         a.write(0, data("a"))
         assert b.read(0, PAGE) == c.read(0, PAGE) == data("a")
         c.write(PAGE, data("c"))
         assert a.read(0, 2 * PAGE) == b.read(0, 2 * PAGE) == data("a") + data("c")
 
     @requires("enforces_read_only")
-    def test_many_hosts_have_their_own_modes(self, one: Shared) -> None:
+    def test_many_hosts_have_their_own_modes(self, shared: SharedVolume) -> None:
         modes = {letter: RW if n % 3 else RO for n, letter in enumerate("abcdefghij")}
-        one.apply(**modes)
-        sessions = {letter: one.login(letter) for letter in modes}
+        shared.apply(**modes)
+        sessions = {letter: shared.login(letter) for letter in modes}
         writers = {k for k, session in sessions.items() if can_write(session, k)}
         assert writers == {letter for letter, mode in modes.items() if mode is RW}
 
@@ -126,25 +130,27 @@ class AccessContract(TargetFixtures):
         assert can_write(second.login("b"), "b")
 
     @requires("enforces_read_only")
-    def test_a_host_that_is_attached_again_has_its_new_mode(self, one: Shared) -> None:
-        one.apply(a=RW, b=RW)
-        one.login("a")
-        one.apply(b=RW)
-        one.apply(a=RO, b=RW)
-        assert not can_write(one.login("a"), "a")
+    def test_a_host_that_is_attached_again_has_its_new_mode(
+        self, shared: SharedVolume
+    ) -> None:
+        shared.apply(a=RW, b=RW)
+        shared.login("a")
+        shared.apply(b=RW)
+        shared.apply(a=RO, b=RW)
+        assert not can_write(shared.login("a"), "a")
 
     @requires("enforces_read_only")
-    def test_a_host_can_end_one_of_two_sessions(self, one: Shared) -> None:
-        one.apply(a=RW, b=RO)
-        first, second, other = one.login("a"), one.login("a"), one.login("b")
+    def test_a_host_can_end_one_of_two_sessions(self, shared: SharedVolume) -> None:
+        shared.apply(a=RW, b=RO)
+        first, second, other = shared.login("a"), shared.login("a"), shared.login("b")
         first.close()
         assert second.alive
         assert other.alive
         assert can_write(second, "a")
 
-    def test_writers_read_what_other_writers_wrote(self, one: Shared) -> None:
-        one.apply(a=RW, b=RW)
-        a, b = one.login("a"), one.login("b")
+    def test_writers_read_what_other_writers_wrote(self, shared: SharedVolume) -> None:
+        shared.apply(a=RW, b=RW)
+        a, b = shared.login("a"), shared.login("b")
         a.write(0, data("a"))
         b.write(PAGE, data("b"))
         assert a.read(0, 2 * PAGE) == b.read(0, 2 * PAGE) == data("a") + data("b")
@@ -152,63 +158,67 @@ class AccessContract(TargetFixtures):
     # changes, and whom they reach
 
     @requires("enforces_read_only")
-    def test_a_retried_apply_changes_nothing(self, one: Shared) -> None:
-        assert one.apply(a=RW, b=RO)
-        a, b = one.login("a"), one.login("b")
-        assert one.apply(a=RW, b=RO) == ()
-        assert one.apply("a", a=RW, b=RO) == ()
+    def test_a_retried_apply_changes_nothing(self, shared: SharedVolume) -> None:
+        assert shared.apply(a=RW, b=RO)
+        a, b = shared.login("a"), shared.login("b")
+        assert shared.apply(a=RW, b=RO) == ()
+        assert shared.apply("a", a=RW, b=RO) == ()
         assert a.alive
         assert b.alive
 
     @requires("enforces_read_only")
-    def test_adding_a_host_leaves_other_sessions_alive(self, one: Shared) -> None:
-        one.apply(a=RW, b=RO)
-        a, b = one.login("a"), one.login("b")
-        one.apply(a=RW, b=RO, c=RW)
+    def test_adding_a_host_leaves_other_sessions_alive(
+        self, shared: SharedVolume
+    ) -> None:
+        shared.apply(a=RW, b=RO)
+        a, b = shared.login("a"), shared.login("b")
+        shared.apply(a=RW, b=RO, c=RW)
         assert a.alive
         assert b.alive
-        assert can_write(one.login("c"), "c")
+        assert can_write(shared.login("c"), "c")
 
     @requires("enforces_read_only")
     @enforced_by("fences")
-    def test_a_removed_host_loses_access_at_once(self, one: Shared) -> None:
-        one.apply(a=RW, b=RW, c=RO)
-        a, b, c = (one.login(letter) for letter in "abc")
-        one.apply(a=RW, c=RO)
+    def test_a_removed_host_loses_access_at_once(self, shared: SharedVolume) -> None:
+        shared.apply(a=RW, b=RW, c=RO)
+        a, b, c = (shared.login(letter) for letter in "abc")
+        shared.apply(a=RW, c=RO)
         assert not b.alive
-        assert refuses(one, "b")
+        assert login_is_refused(shared, "b")
         assert a.alive
         assert c.alive
         assert can_write(a, "a")
 
     @requires("enforces_read_only")
     @enforced_by("fences")
-    def test_a_removed_host_cannot_write(self, one: Shared) -> None:
-        one.apply(a=RW, b=RO)
-        a, b = one.login("a"), one.login("b")
+    def test_a_removed_host_cannot_write(self, shared: SharedVolume) -> None:
+        shared.apply(a=RW, b=RO)
+        a, b = shared.login("a"), shared.login("b")
         a.write(0, data("a"))
-        one.apply(b=RO)
+        shared.apply(b=RO)
         with pytest.raises(ConnectionError):
             a.write(0, data("x"))
         assert b.read(0, PAGE) == data("a")
 
     @enforced_by("fences")
-    def test_other_hosts_can_write_while_a_host_is_removed(self, one: Shared) -> None:
-        one.apply(a=RW, b=RW)
-        a, b, removed = one.login("a"), one.login("b"), threading.Event()
+    def test_other_hosts_can_write_while_a_host_is_removed(
+        self, shared: SharedVolume
+    ) -> None:
+        shared.apply(a=RW, b=RW)
+        a, b, removed = shared.login("a"), shared.login("b"), threading.Event()
         with ThreadPoolExecutor(1) as pool:
             writing = pool.submit(write_until, removed, b)
-            one.apply(b=RW)
+            shared.apply(b=RW)
             removed.set()
             assert writing.result() > 0
         assert not a.alive
         assert b.read(PAGE, PAGE) == data("b")
 
     @enforced_by("fences")
-    def test_all_sessions_of_a_removed_host_end(self, one: Shared) -> None:
-        one.apply(a=RW, b=RW)
-        first, second, other = one.login("a"), one.login("a"), one.login("b")
-        one.apply(b=RW)
+    def test_all_sessions_of_a_removed_host_end(self, shared: SharedVolume) -> None:
+        shared.apply(a=RW, b=RW)
+        first, second, other = shared.login("a"), shared.login("a"), shared.login("b")
+        shared.apply(b=RW)
         assert not first.alive
         assert not second.alive
         assert other.alive
@@ -216,81 +226,87 @@ class AccessContract(TargetFixtures):
     @requires("enforces_read_only")
     @enforced_by("fences")
     def test_a_host_changed_to_read_only_loses_write_and_session(
-        self, one: Shared
+        self, shared: SharedVolume
     ) -> None:
-        one.apply(a=RW, b=RW, c=RO)
-        a, b, c = (one.login(letter) for letter in "abc")
-        one.apply(a=RO, b=RW, c=RO)
+        shared.apply(a=RW, b=RW, c=RO)
+        a, b, c = (shared.login(letter) for letter in "abc")
+        shared.apply(a=RO, b=RW, c=RO)
         assert not a.alive
-        assert not can_write(one.login("a"), "a")
+        assert not can_write(shared.login("a"), "a")
         assert b.alive
         assert c.alive
         assert can_write(b, "b")
 
     @requires("enforces_read_only")
     def test_changing_a_host_to_read_write_leaves_other_sessions_alive(
-        self, one: Shared
+        self, shared: SharedVolume
     ) -> None:
-        one.apply(a=RO, b=RO)
-        b = one.login("b")
-        one.apply(a=RW, b=RO)
-        assert can_write(one.login("a"), "a")
+        shared.apply(a=RO, b=RO)
+        b = shared.login("b")
+        shared.apply(a=RW, b=RO)
+        assert can_write(shared.login("a"), "a")
         assert b.alive
         assert not can_write(b, "b")
 
     @requires("enforces_read_only")
-    def test_two_hosts_can_swap_their_modes(self, one: Shared) -> None:
-        one.apply(a=RW, b=RO)
-        one.login("a").write(0, data("a"))
-        one.apply(a=RO, b=RW)
-        assert not can_write(one.login("a"), "a")
-        assert can_write(one.login("b"), "b")
+    def test_two_hosts_can_swap_their_modes(self, shared: SharedVolume) -> None:
+        shared.apply(a=RW, b=RO)
+        shared.login("a").write(0, data("a"))
+        shared.apply(a=RO, b=RW)
+        assert not can_write(shared.login("a"), "a")
+        assert can_write(shared.login("b"), "b")
 
     # only=
 
     @requires("enforces_read_only")
     @enforced_by("observes")
     def test_apply_with_only_opens_one_host_and_leaves_the_others(
-        self, one: Shared
+        self, shared: SharedVolume
     ) -> None:
-        one.apply(a=RW)
-        a = one.login("a")
-        one.apply("b", b=RO)
-        assert one.live() == {"a": RW, "b": RO}
+        shared.apply(a=RW)
+        a = shared.login("a")
+        shared.apply("b", b=RO)
+        assert shared.live() == {"a": RW, "b": RO}
         assert a.alive
 
     @requires("enforces_read_only")
     @enforced_by("fences")
     def test_apply_with_only_closes_one_host_and_leaves_the_others(
-        self, one: Shared
+        self, shared: SharedVolume
     ) -> None:
-        one.apply(a=RW, b=RO)
-        a, b = one.login("a"), one.login("b")
-        one.target.apply(Export(one.volume.id), only={name("b")})
-        assert one.live() == {"a": RW}
+        shared.apply(a=RW, b=RO)
+        a, b = shared.login("a"), shared.login("b")
+        shared.target.apply(Export(shared.volume.id), only={name("b")})
+        assert shared.live() == {"a": RW}
         assert not b.alive
         assert a.alive
 
     @requires("enforces_read_only")
-    def test_apply_with_only_does_not_open_other_hosts(self, one: Shared) -> None:
-        one.apply("a", a=RO, b=RW)
-        assert one.live() == {"a": RO}
-        assert refuses(one, "b")
+    def test_apply_with_only_does_not_open_other_hosts(
+        self, shared: SharedVolume
+    ) -> None:
+        shared.apply("a", a=RO, b=RW)
+        assert shared.live() == {"a": RO}
+        assert login_is_refused(shared, "b")
 
-    def test_apply_with_only_ignores_upper_case(self, one: Shared) -> None:
-        one.apply(a=RW)
-        one.target.apply(Export(one.volume.id), only={name("a").upper()})
-        assert one.live() == {}
+    def test_apply_with_only_ignores_upper_case(self, shared: SharedVolume) -> None:
+        shared.apply(a=RW)
+        shared.target.apply(Export(shared.volume.id), only={name("a").upper()})
+        assert shared.live() == {}
 
     @requires("enforces_read_only")
     @enforced_by("restricts_access")
-    def test_apply_without_only_closes_every_unwanted_host(self, one: Shared) -> None:
-        one.apply(a=RW, b=RO)
-        one.target.apply(Export(one.volume.id))
-        assert one.live() == {}
-        assert refuses(one, "a")
-        assert refuses(one, "b")
+    def test_apply_without_only_closes_every_unwanted_host(
+        self, shared: SharedVolume
+    ) -> None:
+        shared.apply(a=RW, b=RO)
+        shared.target.apply(Export(shared.volume.id))
+        assert shared.live() == {}
+        assert login_is_refused(shared, "a")
+        assert login_is_refused(shared, "b")
 
-    def test_closing_a_volume_that_is_not_exported_succeeds(self, one: Shared) -> None:
-        assert one.target.apply(Export(one.volume.id), only={name("a")}) == ()
-        assert one.target.apply(Export(one.volume.id)) == ()
+    def test_closing_a_volume_that_is_not_exported_succeeds(
+        self, shared: SharedVolume
+    ) -> None:
+        assert shared.target.apply(Export(shared.volume.id), only={name("a")}) == ()
+        assert shared.target.apply(Export(shared.volume.id)) == ()

@@ -14,7 +14,7 @@ from lunshare.drivers.base import VolumeDriver
 from lunshare.drivers.conformance.ability_claims import requires
 from lunshare.drivers.conformance.fixtures import new_volume
 from lunshare.drivers.conformance.manage import ManageContract
-from lunshare.drivers.conformance.volume_bytes import PAGE, Make
+from lunshare.drivers.conformance.volume_bytes import PAGE, Create
 from lunshare.drivers.errors import (
     DiskBusy,
     InvalidValue,
@@ -25,9 +25,9 @@ from lunshare.drivers.errors import (
 from lunshare.drivers.values import Disk, Snapshot, Volume
 
 Build = Callable[[], VolumeDriver]
-Full = Callable[[], AbstractContextManager[None]]
-Keep = Callable[[Volume], Snapshot]
-State = Callable[[], object]
+FullPool = Callable[[], AbstractContextManager[None]]
+Snap = Callable[[Volume], Snapshot]
+ForeignState = Callable[[], object]
 
 _OTHER = b"-other-bytes-than-before-" * 400
 
@@ -36,7 +36,9 @@ class CopyContract(ManageContract):
     """Snapshots, volumes made of them and of other volumes, and the way back."""
 
     @pytest.fixture
-    def keep(self, driver: VolumeDriver, made: Make) -> Iterator[Keep]:
+    def new_snapshot(
+        self, driver: VolumeDriver, create_volume: Create
+    ) -> Iterator[Snap]:
         """Take a snapshot; all of them are gone before the volumes go."""
         kept: list[Snapshot] = []
 
@@ -49,15 +51,19 @@ class CopyContract(ManageContract):
         for snapshot in kept if self.can.supports_snapshots else ():
             driver.delete_snapshot(snapshot.id)
 
-    def harmed(self, driver: VolumeDriver, volume: Volume, data: bytes) -> str:
+    def volume_difference(
+        self, driver: VolumeDriver, volume: Volume, data: bytes
+    ) -> str:
         """What is wrong with a volume that was filled with ``data``; all is read."""
-        return self.damaged(driver, driver.disk(volume.id), data)
+        return self.difference(driver, driver.disk(volume.id), data)
 
-    def filled(self, driver: VolumeDriver, made: Make) -> tuple[Volume, bytes]:
+    def volume_with_bytes(
+        self, driver: VolumeDriver, create_volume: Create
+    ) -> tuple[Volume, bytes]:
         """A volume with bytes of its own."""
-        volume = made()
+        volume = create_volume()
         data = self.pattern(volume)
-        self.fill(driver, driver.disk(volume.id), data)
+        self.write_pattern(driver, driver.disk(volume.id), data)
         return volume, data
 
     def clone(self, driver: VolumeDriver, volume: Volume, source: Volume) -> Disk:
@@ -71,68 +77,88 @@ class CopyContract(ManageContract):
     def overwrite(self, driver: VolumeDriver, volume: Volume) -> bytes:
         """Put other bytes over both ends."""
         other = _OTHER[: 2 * PAGE]
-        self.fill(driver, driver.disk(volume.id), other)
+        self.write_pattern(driver, driver.disk(volume.id), other)
         return other
 
     # snapshots
 
     @requires("supports_snapshots")
     def test_a_snapshot_does_not_change_when_its_volume_is_written(
-        self, driver: VolumeDriver, made: Make, keep: Keep, volume: Volume
+        self,
+        driver: VolumeDriver,
+        create_volume: Create,
+        new_snapshot: Snap,
+        volume: Volume,
     ) -> None:
-        origin, data = self.filled(driver, made)
-        snapshot = keep(origin)
+        origin, data = self.volume_with_bytes(driver, create_volume)
+        snapshot = new_snapshot(origin)
         other = self.overwrite(driver, origin)
         driver.create_from(volume, snapshot)
-        assert not self.harmed(driver, volume, data)
-        assert not self.harmed(driver, origin, other)
+        assert not self.volume_difference(driver, volume, data)
+        assert not self.volume_difference(driver, origin, other)
 
     @requires("supports_snapshots")
     def test_a_retried_create_snapshot_changes_nothing(
-        self, driver: VolumeDriver, made: Make, keep: Keep, volume: Volume
+        self,
+        driver: VolumeDriver,
+        create_volume: Create,
+        new_snapshot: Snap,
+        volume: Volume,
     ) -> None:
-        origin, data = self.filled(driver, made)
-        snapshot = keep(origin)
+        origin, data = self.volume_with_bytes(driver, create_volume)
+        snapshot = new_snapshot(origin)
         self.overwrite(driver, origin)
         driver.create_snapshot(snapshot)
         assert driver.snapshots() == (snapshot.id,)
         driver.create_from(volume, snapshot)
-        assert not self.harmed(driver, volume, data)
+        assert not self.volume_difference(driver, volume, data)
 
     @requires("supports_snapshots")
     def test_create_snapshot_of_an_open_disk_succeeds_or_reports_disk_busy(
-        self, driver: VolumeDriver, made: Make, keep: Keep, volume: Volume
+        self,
+        driver: VolumeDriver,
+        create_volume: Create,
+        new_snapshot: Snap,
+        volume: Volume,
     ) -> None:
-        origin, data = self.filled(driver, made)
+        origin, data = self.volume_with_bytes(driver, create_volume)
         with self.held_open(driver, driver.disk(origin.id)):
             if not self.can.snapshots_open:
                 with pytest.raises(DiskBusy):
-                    keep(origin)
+                    new_snapshot(origin)
                 assert driver.snapshots() == ()
                 return
-            snapshot = keep(origin)
+            snapshot = new_snapshot(origin)
         driver.create_from(volume, snapshot)
-        assert not self.harmed(driver, volume, data)
+        assert not self.volume_difference(driver, volume, data)
 
     @requires("supports_snapshots")
     def test_snapshots_survive_a_restart(
-        self, build: Build, driver: VolumeDriver, made: Make, keep: Keep, volume: Volume
+        self,
+        build: Build,
+        driver: VolumeDriver,
+        create_volume: Create,
+        new_snapshot: Snap,
+        volume: Volume,
     ) -> None:
-        origin, data = self.filled(driver, made)
-        snapshot = keep(origin)
-        self.power_cycle(driver)
+        origin, data = self.volume_with_bytes(driver, create_volume)
+        snapshot = new_snapshot(origin)
+        self.reboot(driver)
         again = build()
         again.check()
         assert again.snapshots() == (snapshot.id,)
         again.create_from(volume, snapshot)
-        assert not self.harmed(again, volume, data)
+        assert not self.volume_difference(again, volume, data)
 
     @requires("supports_snapshots")
     def test_disks_does_not_list_snapshots(
-        self, driver: VolumeDriver, made: Make, keep: Keep
+        self,
+        driver: VolumeDriver,
+        create_volume: Create,
+        new_snapshot: Snap,
     ) -> None:
-        origin = made()
-        keep(origin), keep(origin)
+        origin = create_volume()
+        new_snapshot(origin), new_snapshot(origin)
         assert [disk.volume_id for disk in driver.disks()] == [origin.id]
         assert len(driver.snapshots()) == 2
 
@@ -148,14 +174,17 @@ class CopyContract(ManageContract):
 
     @requires("supports_snapshots")
     def test_delete_snapshot_deletes_only_that_snapshot(
-        self, driver: VolumeDriver, made: Make, keep: Keep
+        self,
+        driver: VolumeDriver,
+        create_volume: Create,
+        new_snapshot: Snap,
     ) -> None:
-        origin, data = self.filled(driver, made)
-        gone, kept = keep(origin), keep(origin)
+        origin, data = self.volume_with_bytes(driver, create_volume)
+        gone, kept = new_snapshot(origin), new_snapshot(origin)
         driver.delete_snapshot(gone.id)
         driver.delete_snapshot(gone.id)
         assert driver.snapshots() == (kept.id,)
-        assert not self.harmed(driver, origin, data)
+        assert not self.volume_difference(driver, origin, data)
 
     @requires("supports_snapshots")
     def test_delete_of_an_unknown_snapshot_succeeds(self, driver: VolumeDriver) -> None:
@@ -170,61 +199,72 @@ class CopyContract(ManageContract):
 
     @requires("supports_snapshots")
     def test_delete_snapshot_frees_its_space(
-        self, driver: VolumeDriver, made: Make, keep: Keep
+        self,
+        driver: VolumeDriver,
+        create_volume: Create,
+        new_snapshot: Snap,
     ) -> None:
-        origin, _ = self.filled(driver, made)
+        origin, _ = self.volume_with_bytes(driver, create_volume)
         before = driver.capacity()
-        driver.delete_snapshot(keep(origin).id)
-        self.settle(driver)
-        assert self.same_room(driver.capacity(), before)
+        driver.delete_snapshot(new_snapshot(origin).id)
+        self.wipe_deleted(driver)
+        assert self.has_same_space(driver.capacity(), before)
 
     @requires("supports_snapshots")
     def test_create_snapshot_in_a_full_pool_leaves_nothing(
-        self, driver: VolumeDriver, exhausted: Full, made: Make, keep: Keep
+        self,
+        driver: VolumeDriver,
+        full_pool: FullPool,
+        create_volume: Create,
+        new_snapshot: Snap,
     ) -> None:
-        origin, data = self.filled(driver, made)
-        with exhausted():
+        origin, data = self.volume_with_bytes(driver, create_volume)
+        with full_pool():
             with pytest.raises(NoSpace):
-                keep(origin)
+                new_snapshot(origin)
             assert driver.snapshots() == ()
-            assert not self.harmed(driver, origin, data)
+            assert not self.volume_difference(driver, origin, data)
         assert driver.snapshots() == ()
 
     # volumes made of another's bytes
 
     @requires("supports_snapshots")
     def test_a_volume_from_a_snapshot_is_independent(
-        self, driver: VolumeDriver, made: Make, keep: Keep, volume: Volume
+        self,
+        driver: VolumeDriver,
+        create_volume: Create,
+        new_snapshot: Snap,
+        volume: Volume,
     ) -> None:
-        origin, data = self.filled(driver, made)
-        snapshot, second = keep(origin), new_volume(self.size)
+        origin, data = self.volume_with_bytes(driver, create_volume)
+        snapshot, second = new_snapshot(origin), new_volume(self.size)
         driver.create_from(volume, snapshot)
         other = self.overwrite(driver, volume)
         driver.create_from(second, snapshot)
-        assert not self.harmed(driver, second, data)
+        assert not self.volume_difference(driver, second, data)
         driver.delete(second.id)
         driver.delete_snapshot(snapshot.id)
-        assert not self.harmed(driver, volume, other)
-        assert not self.harmed(driver, origin, data)
+        assert not self.volume_difference(driver, volume, other)
+        assert not self.volume_difference(driver, origin, data)
 
     @requires("supports_snapshots")
     def test_a_clone_is_independent_of_its_source(
-        self, driver: VolumeDriver, made: Make, volume: Volume
+        self, driver: VolumeDriver, create_volume: Create, volume: Volume
     ) -> None:
-        source, data = self.filled(driver, made)
+        source, data = self.volume_with_bytes(driver, create_volume)
         self.clone(driver, volume, source)
         other = self.overwrite(driver, source)
-        assert not self.harmed(driver, volume, data)
+        assert not self.volume_difference(driver, volume, data)
         driver.delete(source.id)
-        assert not self.harmed(driver, volume, data)
+        assert not self.volume_difference(driver, volume, data)
         assert driver.snapshots() == ()
         assert other != data
 
     @requires("supports_snapshots")
     def test_clone_of_an_open_disk_succeeds_or_reports_disk_busy(
-        self, driver: VolumeDriver, made: Make, volume: Volume
+        self, driver: VolumeDriver, create_volume: Create, volume: Volume
     ) -> None:
-        source, data = self.filled(driver, made)
+        source, data = self.volume_with_bytes(driver, create_volume)
         with self.held_open(driver, driver.disk(source.id)):
             if not self.can.snapshots_open:
                 with pytest.raises(DiskBusy):
@@ -232,63 +272,79 @@ class CopyContract(ManageContract):
                 assert [disk.volume_id for disk in driver.disks()] == [source.id]
                 return
             self.clone(driver, volume, source)
-            assert not self.harmed(driver, volume, data)
+            assert not self.volume_difference(driver, volume, data)
 
     @requires("supports_snapshots")
     def test_create_from_a_smaller_snapshot_adds_zeros(
-        self, driver: VolumeDriver, made: Make, keep: Keep
+        self,
+        driver: VolumeDriver,
+        create_volume: Create,
+        new_snapshot: Snap,
     ) -> None:
-        origin, data = self.filled(driver, made)
+        origin, data = self.volume_with_bytes(driver, create_volume)
         size, larger = driver.disk(origin.id).size, new_volume(2 * self.size)
-        disk = driver.create_from(larger, keep(origin))
+        disk = driver.create_from(larger, new_snapshot(origin))
         assert disk.size >= larger.size
         assert disk == driver.disk(larger.id)
-        assert not self.harmed(driver, larger, data)
+        assert not self.volume_difference(driver, larger, data)
         added = self.read(driver, disk, size, 2 * self.size - size)
         assert added.count(0) == len(added)
         driver.delete(larger.id)
 
     @requires("supports_snapshots")
     def test_a_retried_create_from_changes_nothing(
-        self, driver: VolumeDriver, made: Make, keep: Keep, volume: Volume
+        self,
+        driver: VolumeDriver,
+        create_volume: Create,
+        new_snapshot: Snap,
+        volume: Volume,
     ) -> None:
-        origin, _ = self.filled(driver, made)
-        snapshot = keep(origin)
+        origin, _ = self.volume_with_bytes(driver, create_volume)
+        snapshot = new_snapshot(origin)
         disk = driver.create_from(volume, snapshot)
         other = self.overwrite(driver, volume)
         assert driver.create_from(volume, snapshot) == disk
-        assert not self.harmed(driver, volume, other)
+        assert not self.volume_difference(driver, volume, other)
 
     @requires("supports_snapshots")
     def test_create_from_finishes_an_incomplete_copy(
-        self, build: Build, driver: VolumeDriver, made: Make, keep: Keep, volume: Volume
+        self,
+        build: Build,
+        driver: VolumeDriver,
+        create_volume: Create,
+        new_snapshot: Snap,
+        volume: Volume,
     ) -> None:
-        origin, data = self.filled(driver, made)
-        snapshot = keep(origin)
-        self.leave_half_copied(driver, volume, snapshot)
+        origin, data = self.volume_with_bytes(driver, create_volume)
+        snapshot = new_snapshot(origin)
+        self.leave_incomplete_copy(driver, volume, snapshot)
         again = build()
         again.check()
         again.create_from(volume, snapshot)
-        assert not self.harmed(again, volume, data)
+        assert not self.volume_difference(again, volume, data)
 
     @requires("supports_snapshots")
     def test_delete_of_an_incomplete_copy_frees_its_space(
-        self, driver: VolumeDriver, made: Make, keep: Keep, volume: Volume
+        self,
+        driver: VolumeDriver,
+        create_volume: Create,
+        new_snapshot: Snap,
+        volume: Volume,
     ) -> None:
-        origin, _ = self.filled(driver, made)
-        snapshot, before = keep(origin), driver.capacity()
-        self.leave_half_copied(driver, volume, snapshot)
+        origin, _ = self.volume_with_bytes(driver, create_volume)
+        snapshot, before = new_snapshot(origin), driver.capacity()
+        self.leave_incomplete_copy(driver, volume, snapshot)
         driver.delete(volume.id)
         driver.create_from(volume, snapshot)
         driver.delete(volume.id)
-        self.settle(driver)
-        assert self.same_room(driver.capacity(), before)
+        self.wipe_deleted(driver)
+        assert self.has_same_space(driver.capacity(), before)
 
     @requires("supports_snapshots")
     def test_create_from_an_unknown_snapshot_fails(
-        self, driver: VolumeDriver, made: Make, volume: Volume
+        self, driver: VolumeDriver, create_volume: Create, volume: Volume
     ) -> None:
-        origin = made()
+        origin = create_volume()
         unknown = Snapshot(str(uuid.uuid4()), origin.id, self.size)
         with pytest.raises(UnknownSnapshot) as raised:
             driver.create_from(volume, unknown)
@@ -299,29 +355,33 @@ class CopyContract(ManageContract):
     def test_create_from_in_a_full_pool_leaves_nothing(
         self,
         driver: VolumeDriver,
-        exhausted: Full,
-        made: Make,
-        keep: Keep,
+        full_pool: FullPool,
+        create_volume: Create,
+        new_snapshot: Snap,
         volume: Volume,
     ) -> None:
-        origin, data = self.filled(driver, made)
-        snapshot = keep(origin)
-        with exhausted():
+        origin, data = self.volume_with_bytes(driver, create_volume)
+        snapshot = new_snapshot(origin)
+        with full_pool():
             with pytest.raises(NoSpace):
                 driver.create_from(volume, snapshot)
             assert [disk.volume_id for disk in driver.disks()] == [origin.id]
         driver.create_from(volume, snapshot)
-        assert not self.harmed(driver, volume, data)
+        assert not self.volume_difference(driver, volume, data)
 
     @requires("supports_snapshots")
     def test_copies_do_not_change_foreign_disks(
-        self, foreign: State, driver: VolumeDriver, made: Make, volume: Volume
+        self,
+        foreign_state: ForeignState,
+        driver: VolumeDriver,
+        create_volume: Create,
+        volume: Volume,
     ) -> None:
-        before = foreign()
-        source = made()
+        before = foreign_state()
+        source = create_volume()
         self.clone(driver, volume, source)
         snapshot = Snapshot(str(uuid.uuid4()), source.id, self.size)
         driver.create_snapshot(snapshot)
         driver.revert(snapshot)
         driver.delete_snapshot(snapshot.id)
-        assert foreign() == before
+        assert foreign_state() == before

@@ -17,9 +17,9 @@ from lunshare.drivers.conformance.interruption import (
     MOST_STEPS,
     Countdown,
     Driver,
-    Life,
-    Passed,
-    lives,
+    Kill,
+    OnStep,
+    kills,
 )
 
 NOT_OFFERED = "conformance-not-offered"
@@ -64,63 +64,63 @@ class KitFixtures:
         self._properties.append((COUNTED, [what, how_many]))
 
 
-class Stepping(Generic[Driver]):
-    """How the steps of one driver are counted, and the lives that end at each."""
+class DriverSteps(Generic[Driver]):
+    """How the steps of one driver are counted, and how it is killed at each."""
 
     def __init__(
         self,
         build: Callable[[], Driver],
-        watched: Callable[[Driver, Passed], Driver],
+        watch_steps: Callable[[Driver, OnStep], Driver],
         counted: Callable[[str, int], None],
-        hooked: bool = False,
+        overridden: bool = False,
     ) -> None:
-        """``hooked``: the binding shows the steps by a ``watched`` of its own."""
-        self._hooked = hooked
-        self._build, self._watched, self._counted = build, watched, counted
-        self.by_lines, self.apart = False, False
+        """``overridden``: the fixtures class has its own ``watch_steps``."""
+        self._overridden = overridden
+        self._build, self._watch_steps, self._counted = build, watch_steps, counted
+        self.by_lines, self.in_child = False, False
 
     def probe(
-        self, verb: Callable[[Driver], object], undone: Callable[[], bool]
-    ) -> Stepping[Driver]:
-        """Find out by a verb that changes something.
+        self, verb: Callable[[Driver], object], undo: Callable[[], bool]
+    ) -> DriverSteps[Driver]:
+        """Call a verb that changes something, and see how its steps are counted.
 
-        ``undone`` undoes it, and says whether there was anything to undo.
+        ``undo`` undoes it, and returns whether there was anything to undo.
         """
-        if self._hooked:
+        if self._overridden:
             return self
         steps: list[str] = []
-        verb(self._watched(self._build(), steps.append))
-        undone()
+        verb(self._watch_steps(self._build(), steps.append))
+        undo()
         if not steps:
             self.by_lines = True
-            self.apart = line_steps.outside(self._build(), verb, undone)
+            self.in_child = line_steps.child_is_visible(self._build(), verb, undo)
         return self
 
-    def watched(self, passed: Passed) -> Driver:
-        """A new instance that calls ``passed`` after each of its steps."""
+    def watch_steps(self, on_step: OnStep) -> Driver:
+        """A new instance that calls ``on_step`` after each of its steps."""
         if self.by_lines:
-            here: Any = line_steps.Here(self._build(), passed)
+            here: Any = line_steps.InProcess(self._build(), on_step)
             return here  # type: ignore[no-any-return]
-        return self._watched(self._build(), passed)
+        return self._watch_steps(self._build(), on_step)
 
-    def lives(self, *, idle: bool = False) -> Iterator[Life[Driver]]:
-        """Lives that end at the first step of a verb, the second, and so on.
+    def kills(self, *, may_do_nothing: bool = False) -> Iterator[Kill[Driver]]:
+        """Kills at the first step of a verb, at its second step, and so on.
 
-        With ``idle`` the verb may have nothing to do. Otherwise one that makes no
-        step has not been tried, and that is an error.
+        A verb without any step was not tried. That is an error, unless
+        ``may_do_nothing`` allows a verb that has nothing to do.
         """
-        most, kills = (line_steps.MOST_LINES if self.by_lines else MOST_STEPS), 0
-        for life in lives(self._dying, self._build, most):
-            yield life
-            kills += life.killed
-        assert kills or idle, (
+        most, killed = (line_steps.MOST_LINES if self.by_lines else MOST_STEPS), 0
+        for kill in kills(self._killable, self._build, most):
+            yield kill
+            killed += kill.killed
+        assert killed or may_do_nothing, (
             "the verb made no step that the kit has seen, so it was never killed in"
-            " it: override `watched`"
+            " it: override `watch_steps`"
         )
-        self._counted("kills", kills)
+        self._counted("kills", killed)
 
-    def _dying(self, steps: int) -> Driver:
+    def _killable(self, steps: int) -> Driver:
         if self.by_lines:
-            ends: Driver = line_steps.dying(self._build(), steps, self.apart)
-            return ends
-        return self._watched(self._build(), Countdown(steps))
+            driver: Driver = line_steps.killable(self._build(), steps, self.in_child)
+            return driver
+        return self._watch_steps(self._build(), Countdown(steps))

@@ -8,7 +8,7 @@ import pytest
 
 from lunshare.drivers.base import VolumeDriver
 from lunshare.drivers.conformance.fixtures import new_volume
-from lunshare.drivers.conformance.volume_bytes import PAGE, Make, VolumeBytes
+from lunshare.drivers.conformance.volume_bytes import PAGE, Create, VolumeBytes
 from lunshare.drivers.values import Disk
 
 _SECTOR = 512
@@ -18,25 +18,25 @@ _LARGEST_BLOCK = 64 * 1024**2  # of the kernel, with large pages of any processo
 class DataContract(VolumeBytes):
     """A behaviour a test."""
 
-    def whole(self, driver: VolumeDriver, disk: Disk) -> bytes:
+    def all_bytes(self, driver: VolumeDriver, disk: Disk) -> bytes:
         """All bytes of a disk of the usual size."""
         return self.read(driver, disk, 0, self.size)
 
     def test_a_volume_has_the_written_bytes_and_zeros(
-        self, driver: VolumeDriver, made: Make
+        self, driver: VolumeDriver, create_volume: Create
     ) -> None:
-        volume = made()
+        volume = create_volume()
         disk, wanted = driver.disk(volume.id), bytearray(self.size)
         data = self.pattern(volume)
         for offset in (0, PAGE * 77, self.size // 2 - PAGE, self.size - len(data)):
             self.write(driver, disk, offset, data)
             wanted[offset : offset + len(data)] = data
-        assert self.whole(driver, driver.disk(volume.id)) == wanted
+        assert self.all_bytes(driver, driver.disk(volume.id)) == wanted
 
     def test_a_write_changes_only_its_own_sectors(
-        self, driver: VolumeDriver, made: Make
+        self, driver: VolumeDriver, create_volume: Create
     ) -> None:
-        volume = made()
+        volume = create_volume()
         disk, data = driver.disk(volume.id), self.pattern(volume)
         self.write(driver, disk, 0, data)
         for first, sectors in ((1, 1), (5, 3), (11, 4)):
@@ -61,23 +61,23 @@ class DataContract(VolumeBytes):
             driver.delete(volume.id)
 
     def test_block_sizes_are_supported_by_hosts(
-        self, driver: VolumeDriver, made: Make
+        self, driver: VolumeDriver, create_volume: Create
     ) -> None:
-        logical, physical = self.block_sizes(driver, driver.disk(made().id))
+        logical, physical = self.block_sizes(driver, driver.disk(create_volume().id))
         assert logical in (512, 4096)
         assert logical <= physical <= _LARGEST_BLOCK
         assert physical.bit_count() == 1
 
     def test_a_discard_changes_only_the_discarded_range(
-        self, driver: VolumeDriver, made: Make
+        self, driver: VolumeDriver, create_volume: Create
     ) -> None:
-        volume = made()
+        volume = create_volume()
         disk, data = driver.disk(volume.id), self.pattern(volume)
         data *= self.size // 2 // len(data)
         self.write(driver, disk, 0, data)
         start, end = PAGE * 3, len(data) - PAGE * 5
         self.try_discard(driver, disk, start, end - start)
-        found = self.whole(driver, disk)
+        found = self.all_bytes(driver, disk)
         assert found[:start] == data[:start]
         assert found[end : len(data)] == data[end:]
         assert not any(found[len(data) :])
@@ -85,9 +85,9 @@ class DataContract(VolumeBytes):
             assert found[at : at + PAGE] in (bytes(PAGE), data[at : at + PAGE])
 
     def test_a_discarded_range_can_be_written_again(
-        self, driver: VolumeDriver, made: Make
+        self, driver: VolumeDriver, create_volume: Create
     ) -> None:
-        volume = made()
+        volume = create_volume()
         disk, data = driver.disk(volume.id), self.pattern(volume)
         self.write(driver, disk, 0, data)
         self.try_discard(driver, disk, 0, len(data))

@@ -13,7 +13,12 @@ import pytest
 from lunshare.drivers.conformance.ability_claims import enforced_by, requires
 from lunshare.drivers.conformance.access import RO, RW, AccessContract, Share
 from lunshare.drivers.conformance.fixtures import Session
-from lunshare.drivers.conformance.shared_volume import PAGE, Shared, data, refuses
+from lunshare.drivers.conformance.shared_volume import (
+    PAGE,
+    SharedVolume,
+    data,
+    login_is_refused,
+)
 from lunshare.drivers.errors import DeadlineExceeded
 from lunshare.drivers.fake_storage import Gate
 
@@ -25,19 +30,19 @@ class DetachContract(AccessContract):
     """A behaviour a test."""
 
     @contextmanager
-    def under_way(
-        self, one: Shared, session: Session
+    def write_in_progress(
+        self, shared: SharedVolume, session: Session
     ) -> Iterator[tuple[Gate, Future[str]] | None]:
         """A time in which a write of this session stands still at the storage."""
         assert self.can.fences, "nothing waits for it"
-        slow = self.slow(one.disk)
-        if slow is None:
+        slow_writes = self.slow_writes(shared.disk)
+        if slow_writes is None:
             self.not_tried(
-                "a write in progress while access is closed", "override `slow`"
+                "a write in progress while access is closed", "override `slow_writes`"
             )
             yield None
             return
-        with ThreadPoolExecutor(1) as pool, slow as gate:
+        with ThreadPoolExecutor(1) as pool, slow_writes as gate:
             writing = pool.submit(_outcome, session)
             assert gate.reached.wait(30)
             try:
@@ -45,11 +50,13 @@ class DetachContract(AccessContract):
             finally:
                 gate.open.set()
 
-    def lands_first(self, one: Shared, close: Callable[[], object]) -> None:
+    def write_lands_first(
+        self, shared: SharedVolume, close: Callable[[], object]
+    ) -> None:
         """Host a's write under way lands before ``close`` has closed it."""
-        a, b = one.login("a"), one.login("b")
+        a, b = shared.login("a"), shared.login("b")
         a.write(0, data("-"))
-        with self.under_way(one, a) as going, ThreadPoolExecutor(1) as pool:
+        with self.write_in_progress(shared, a) as going, ThreadPoolExecutor(1) as pool:
             if going is None:
                 return
             gate, writing = going
@@ -59,65 +66,67 @@ class DetachContract(AccessContract):
             )
             gate.open.set()
             closing.result(60)
-            found = self.page(one, b)
+            found = self.page(shared, b)
             answer = writing.result(60)
         assert found in (data("a"), data("-"))
         assert answer != "landed" or found == data("a")
-        assert self.page(one, b) == found
+        assert self.page(shared, b) == found
         assert not a.alive
 
-    def page(self, one: Shared, other: Session) -> bytes:
+    def page(self, shared: SharedVolume, other: Session) -> bytes:
         """The first page as another host reads it, who may have to come anew."""
         if not other.alive:
-            one.apply(b=RW)
-            other = one.login("b")
+            shared.apply(b=RW)
+            other = shared.login("b")
         return other.read(0, PAGE)
 
     @enforced_by("fences")
     def test_a_write_in_progress_lands_before_its_host_is_removed(
-        self, one: Shared
+        self, shared: SharedVolume
     ) -> None:
-        one.apply(a=RW, b=RW)
-        self.lands_first(one, lambda: one.apply(b=RW))
+        shared.apply(a=RW, b=RW)
+        self.write_lands_first(shared, lambda: shared.apply(b=RW))
 
     @requires("enforces_read_only")
     @enforced_by("fences")
     def test_a_write_in_progress_lands_before_its_host_is_read_only(
-        self, one: Shared
+        self, shared: SharedVolume
     ) -> None:
-        one.apply(a=RW, b=RO)
-        self.lands_first(one, lambda: one.apply(a=RO, b=RO))
+        shared.apply(a=RW, b=RO)
+        self.write_lands_first(shared, lambda: shared.apply(a=RO, b=RO))
 
     @enforced_by("fences")
     def test_a_write_in_progress_lands_before_the_export_is_removed(
-        self, one: Shared
+        self, shared: SharedVolume
     ) -> None:
-        one.apply(a=RW, b=RW)
-        self.lands_first(one, lambda: one.target.remove(one.volume.id))
+        shared.apply(a=RW, b=RW)
+        self.write_lands_first(shared, lambda: shared.target.remove(shared.volume.id))
 
     @enforced_by("fences")
     def test_a_close_that_hangs_fails_and_is_finished_by_a_retry(
-        self, one: Shared, share: Share
+        self, shared: SharedVolume, share: Share
     ) -> None:
         """It hangs for one volume, lets nothing new in, and is no success."""
-        one.apply(a=RW, b=RW)
-        session, other = one.login("a"), share()
-        with self.under_way(one, session) as going:
+        shared.apply(a=RW, b=RW)
+        session, other = shared.login("a"), share()
+        with self.write_in_progress(shared, session) as going:
             if going is None:
                 return
             gate, writing = going
             for _ in range(2):
                 with pytest.raises(DeadlineExceeded):
-                    one.apply(b=RW)
-            assert RW is not one.live().get("a")
-            assert refuses(one, "a") or _outcome(one.login("a")) != "landed"
+                    shared.apply(b=RW)
+            assert RW is not shared.live().get("a")
+            assert (
+                login_is_refused(shared, "a") or _outcome(shared.login("a")) != "landed"
+            )
             other.apply(a=RW)
             assert other.login("a").read(0, PAGE) == bytes(PAGE)
             gate.open.set()
             writing.result(60)
-        one.apply(b=RW)
-        assert one.live() == {"b": RW}
-        assert refuses(one, "a")
+        shared.apply(b=RW)
+        assert shared.live() == {"b": RW}
+        assert login_is_refused(shared, "a")
 
 
 def _outcome(session: Session) -> str:

@@ -10,7 +10,7 @@ from lunshare.drivers.base import VolumeDriver
 from lunshare.drivers.conformance.ability_claims import requires
 from lunshare.drivers.conformance.failures import FailureContract
 from lunshare.drivers.conformance.fixtures import MIB, new_volume
-from lunshare.drivers.conformance.volume_bytes import Make
+from lunshare.drivers.conformance.volume_bytes import Create
 from lunshare.drivers.errors import UnknownDisk
 from lunshare.drivers.values import Volume
 
@@ -19,24 +19,24 @@ class ExtendContract(FailureContract):
     """A behaviour a test."""
 
     def test_extend_preserves_bytes_and_adds_zeros(
-        self, driver: VolumeDriver, made: Make
+        self, driver: VolumeDriver, create_volume: Create
     ) -> None:
-        volume = made()
+        volume = create_volume()
         data, old = self.pattern(volume), driver.disk(volume.id)
-        self.fill(driver, old, data)
+        self.write_pattern(driver, old, data)
         grown = driver.extend(Volume(volume.id, 2 * self.size))
         assert grown.size >= 2 * self.size
         assert grown.path == old.path
         assert driver.disk(volume.id) == grown
-        assert not self.damaged(driver, grown, data)
+        assert not self.difference(driver, grown, data)
 
     def test_extend_into_freed_space_shows_no_old_bytes(
-        self, driver: VolumeDriver, made: Make
+        self, driver: VolumeDriver, create_volume: Create
     ) -> None:
-        volume, other = made(), made()
-        self.fill(driver, driver.disk(other.id), self.pattern(other))
+        volume, other = create_volume(), create_volume()
+        self.write_pattern(driver, driver.disk(other.id), self.pattern(other))
         driver.delete(other.id)
-        self.settle(driver)
+        self.wipe_deleted(driver)
         old = driver.disk(volume.id).size
         grown = driver.extend(Volume(volume.id, 2 * self.size))
         added = self.read(driver, grown, old, 2 * self.size - old)
@@ -44,26 +44,26 @@ class ExtendContract(FailureContract):
 
     @requires("extends_open")
     def test_an_open_disk_can_be_extended(
-        self, driver: VolumeDriver, made: Make
+        self, driver: VolumeDriver, create_volume: Create
     ) -> None:
-        volume = made()
+        volume = create_volume()
         data, disk = self.pattern(volume), driver.disk(volume.id)
-        self.fill(driver, disk, data)
+        self.write_pattern(driver, disk, data)
         with self.held_open(driver, disk):
             grown = driver.extend(Volume(volume.id, 2 * self.size))
             assert grown.size >= 2 * self.size
-            assert not self.damaged(driver, grown, data)
+            assert not self.difference(driver, grown, data)
 
     def test_a_retried_extend_changes_nothing(
-        self, driver: VolumeDriver, made: Make
+        self, driver: VolumeDriver, create_volume: Create
     ) -> None:
-        larger = Volume(made().id, 2 * self.size)
+        larger = Volume(create_volume().id, 2 * self.size)
         assert driver.extend(larger) == driver.extend(larger)
 
     def test_extend_to_a_smaller_size_changes_nothing(
-        self, driver: VolumeDriver, made: Make
+        self, driver: VolumeDriver, create_volume: Create
     ) -> None:
-        volume = made()
+        volume = create_volume()
         before = driver.disk(volume.id)
         assert driver.extend(Volume(volume.id, MIB)) == before
 

@@ -20,17 +20,22 @@ import pytest
 
 from lunshare.drivers.base import VolumeDriver
 from lunshare.drivers.conformance.ability_claims import requires
-from lunshare.drivers.conformance.coverage import Stepping
+from lunshare.drivers.conformance.coverage import DriverSteps
 from lunshare.drivers.conformance.fixtures import new_volume
-from lunshare.drivers.conformance.interruption import Before, Killed, Late, Twin
+from lunshare.drivers.conformance.interruption import (
+    ActBefore,
+    Killed,
+    MissDeadline,
+    UnfinishedCall,
+)
 from lunshare.drivers.conformance.killed_volume import KilledVolumeContract
-from lunshare.drivers.conformance.volume_bytes import Make
+from lunshare.drivers.conformance.volume_bytes import Create
 from lunshare.drivers.errors import DeadlineExceeded, DriverError, NoSpace, UnknownDisk
 from lunshare.drivers.values import Volume
 
 Build = Callable[[], VolumeDriver]
-Full = Callable[[], AbstractContextManager[None]]
-Steps = Stepping[VolumeDriver]
+FullPool = Callable[[], AbstractContextManager[None]]
+Steps = DriverSteps[VolumeDriver]
 Verb = Callable[[VolumeDriver], object]
 
 #: Seconds in which a repeat is given the chance to end before its twin.
@@ -42,10 +47,10 @@ class FailureContract(KilledVolumeContract):
 
     # the storage is full in the middle of it
 
-    def in_a_filling_pool(
+    def while_pool_fills_up(
         self,
-        stepping: Steps,
-        exhausted: Full,
+        steps: Steps,
+        full_pool: FullPool,
         name: str,
         verb: Verb,
         needed: bool = True,
@@ -58,156 +63,160 @@ class FailureContract(KilledVolumeContract):
         refused = 0
         for step in itertools.count(1):
             with contextlib.ExitStack() as full:
-                filling = Before(step, lambda: full.enter_context(exhausted()))
-                done = _has_room(verb, stepping.watched(filling))
-                acted = filling.over()
+                filling = ActBefore(step, lambda: full.enter_context(full_pool()))
+                done = _has_space(verb, steps.watch_steps(filling))
+                acted = filling.stop()
             refused += not done
             yield done
             if not acted:
                 break
         if not refused and needed:
-            remedy = "let `exhausted` take the last free space of the storage itself"
+            remedy = "let `full_pool` take the last free space of the storage itself"
             self.not_tried(f"ENOSPC in the middle of {name}", remedy)
 
     def test_create_leaves_nothing_if_the_pool_fills_up(
-        self, driver: VolumeDriver, stepping: Steps, exhausted: Full, volume: Volume
+        self, driver: VolumeDriver, steps: Steps, full_pool: FullPool, volume: Volume
     ) -> None:
         before = driver.capacity()
-        for done in self.in_a_filling_pool(
-            stepping, exhausted, "create", lambda driver: driver.create(volume)
+        for done in self.while_pool_fills_up(
+            steps, full_pool, "create", lambda driver: driver.create(volume)
         ):
             if done:
-                assert not self.damaged(driver, driver.disk(volume.id), b"")
+                assert not self.difference(driver, driver.disk(volume.id), b"")
             else:
                 with pytest.raises(UnknownDisk):
                     driver.disk(volume.id)
             driver.delete(volume.id)
-            self.settle(driver)
-            assert self.same_room(driver.capacity(), before)
+            self.wipe_deleted(driver)
+            assert self.has_same_space(driver.capacity(), before)
 
     @requires("supports_snapshots")
     def test_create_from_leaves_nothing_if_the_pool_fills_up(
-        self, driver: VolumeDriver, stepping: Steps, exhausted: Full, volume: Volume
+        self, driver: VolumeDriver, steps: Steps, full_pool: FullPool, volume: Volume
     ) -> None:
-        with self.kept(driver) as (origin, data, snapshot):
-            for done in self.in_a_filling_pool(
-                stepping,
-                exhausted,
+        with self.volume_with_snapshot(driver) as (origin, data, snapshot):
+            for done in self.while_pool_fills_up(
+                steps,
+                full_pool,
                 "create_from",
                 lambda driver: driver.create_from(volume, snapshot),
             ):
                 if done:
-                    assert not self.harmed(driver, volume, data)
+                    assert not self.volume_difference(driver, volume, data)
                 else:
                     assert driver.disks() == (driver.disk(origin.id),)
                 driver.delete(volume.id)
-                self.settle(driver)
+                self.wipe_deleted(driver)
 
     def test_fill_copies_all_bytes_or_fails_if_the_pool_fills_up(
-        self, driver: VolumeDriver, stepping: Steps, exhausted: Full, made: Make
+        self,
+        driver: VolumeDriver,
+        steps: Steps,
+        full_pool: FullPool,
+        create_volume: Create,
     ) -> None:
-        source = made()
+        source = create_volume()
         disk, data = driver.disk(source.id), self.pattern(source)
-        self.fill(driver, disk, data)
+        self.write_pattern(driver, disk, data)
         if disk.kind not in self.can.fills:
             return
-        targets = [made()]
-        for done in self.in_a_filling_pool(
-            stepping,
-            exhausted,
+        targets = [create_volume()]
+        for done in self.while_pool_fills_up(
+            steps,
+            full_pool,
             "fill",
             lambda driver: driver.fill(targets[-1], disk),
             not self.can.reserves_space,
         ):
             if done:
-                assert not self.harmed(driver, targets[-1], data)
+                assert not self.volume_difference(driver, targets[-1], data)
             driver.delete(targets[-1].id)
-            self.settle(driver)
-            targets.append(made())
+            self.wipe_deleted(driver)
+            targets.append(create_volume())
 
     # a deadline that passes
 
-    def after_a_deadline(self, stepping: Steps, verb: Verb) -> Iterator[VolumeDriver]:
+    def after_missed_deadline(self, steps: Steps, verb: Verb) -> Iterator[VolumeDriver]:
         """The driver, when it has repeated a verb whose nth step was too slow.
 
         A verb that reports success in spite of it has to have its effect.
         """
-        if stepping.by_lines:
-            remedy = "override `watched`: the driver runs nothing as root"
+        if steps.by_lines:
+            remedy = "override `watch_steps`: the driver runs nothing as root"
             return self.not_tried("a missed deadline", remedy)
         for step in itertools.count(1):
-            late = Late(step)
-            driver = stepping.watched(late)
+            late = MissDeadline(step)
+            driver = steps.watch_steps(late)
             try:
                 verb(driver)
             except DeadlineExceeded:
                 verb(driver)
-            acted = late.over()
+            acted = late.stop()
             yield driver
             if not acted:
                 return None
 
     def test_a_create_that_misses_its_deadline_can_be_retried(
-        self, driver: VolumeDriver, stepping: Steps, volume: Volume
+        self, driver: VolumeDriver, steps: Steps, volume: Volume
     ) -> None:
-        for again in self.after_a_deadline(
-            stepping, lambda driver: driver.create(volume)
+        for again in self.after_missed_deadline(
+            steps, lambda driver: driver.create(volume)
         ):
             disk = again.disk(volume.id)
             assert again.disks() == (disk,)
-            assert not self.damaged(again, disk, b"")
+            assert not self.difference(again, disk, b"")
             driver.delete(volume.id)
 
     def test_a_delete_that_misses_its_deadline_can_be_retried(
-        self, driver: VolumeDriver, build: Build, stepping: Steps
+        self, driver: VolumeDriver, build: Build, steps: Steps
     ) -> None:
-        volumes = [self.ours(driver)[0]]
-        for _ in self.after_a_deadline(
-            stepping, lambda driver: driver.delete(volumes[-1].id)
+        volumes = [self.new_volume_with_bytes(driver)[0]]
+        for _ in self.after_missed_deadline(
+            steps, lambda driver: driver.delete(volumes[-1].id)
         ):
             assert build().disks() == ()
-            volumes.append(self.ours(driver)[0])
+            volumes.append(self.new_volume_with_bytes(driver)[0])
         driver.delete(volumes[-1].id)
 
     @requires("supports_snapshots")
     def test_a_revert_that_misses_its_deadline_can_be_retried(
-        self, driver: VolumeDriver, stepping: Steps
+        self, driver: VolumeDriver, steps: Steps
     ) -> None:
-        with self.kept(driver) as (volume, data, snapshot):
+        with self.volume_with_snapshot(driver) as (volume, data, snapshot):
             self.overwrite(driver, volume)
-            for again in self.after_a_deadline(
-                stepping, lambda driver: driver.revert(snapshot)
+            for again in self.after_missed_deadline(
+                steps, lambda driver: driver.revert(snapshot)
             ):
-                assert not self.harmed(again, volume, data)
+                assert not self.volume_difference(again, volume, data)
                 self.overwrite(again, volume)
 
     # a verb that is repeated while its twin still runs
 
-    def beside_its_twin(
-        self, build: Build, stepping: Steps, verb: Verb, written: Callable[[], None]
+    def retried_while_running(
+        self, build: Build, steps: Steps, verb: Verb, written: Callable[[], None]
     ) -> Iterator[None]:
         """Comes back when a verb and its twin have ended, for each step of the twin.
 
         ``written`` is called as soon as the repeat has succeeded: a host writes. What
         works in this process has no twin: its steps end with its life.
         """
-        if stepping.by_lines:
+        if steps.by_lines:
             return
         for step in itertools.count(1):
-            twin = Twin(step)
-            first = stepping.watched(twin)
+            first_call = UnfinishedCall(step)
+            first = steps.watch_steps(first_call)
             with ThreadPoolExecutor(2) as pool:
-                life = pool.submit(_to_its_end, verb, first)
-                begun = pool.submit(twin.begun.wait, 60)
-                both: list[Future[Any]] = [life, begun]
+                kill = pool.submit(_run_to_the_end, verb, first)
+                started = pool.submit(first_call.started.wait, 60)
+                both: list[Future[Any]] = [kill, started]
                 wait(both, return_when="FIRST_COMPLETED")
-                alone = not twin.begun.is_set()
-                twin.begun.set()
-                repeat = pool.submit(_succeeds, verb, build())
+                alone = not first_call.started.is_set()
+                first_call.started.set()
+                repeat = pool.submit(_is_success, verb, build())
                 early = not wait([repeat], timeout=_AHEAD).not_done
                 if early and repeat.result():
                     written()
-                twin.go_on()
+                first_call.finish()
                 if not repeat.result():
                     verb(build())
                 if not (early and repeat.result()):
@@ -217,77 +226,83 @@ class FailureContract(KilledVolumeContract):
                 return
 
     def test_a_create_can_be_retried_while_the_first_call_runs(
-        self, driver: VolumeDriver, build: Build, stepping: Steps
+        self, driver: VolumeDriver, build: Build, steps: Steps
     ) -> None:
         volumes = [new_volume(self.size)]
 
         def written() -> None:
             disk = driver.disk(volumes[-1].id)
-            self.fill(driver, disk, self.pattern(volumes[-1]))
+            self.write_pattern(driver, disk, self.pattern(volumes[-1]))
 
         before = driver.capacity()
-        for _ in self.beside_its_twin(
-            build, stepping, lambda driver: driver.create(volumes[-1]), written
+        for _ in self.retried_while_running(
+            build, steps, lambda driver: driver.create(volumes[-1]), written
         ):
-            assert not self.harmed(driver, volumes[-1], self.pattern(volumes[-1]))
+            assert not self.volume_difference(
+                driver, volumes[-1], self.pattern(volumes[-1])
+            )
             driver.delete(volumes[-1].id)
-            self.settle(driver)
-            assert self.same_room(build().capacity(), before)
+            self.wipe_deleted(driver)
+            assert self.has_same_space(build().capacity(), before)
             volumes.append(new_volume(self.size))
 
     @requires("supports_snapshots")
     def test_a_create_from_can_be_retried_while_the_first_call_runs(
-        self, driver: VolumeDriver, build: Build, stepping: Steps
+        self, driver: VolumeDriver, build: Build, steps: Steps
     ) -> None:
-        with self.kept(driver) as (origin, data, snapshot):
+        with self.volume_with_snapshot(driver) as (origin, data, snapshot):
             volumes = [new_volume(self.size)]
-            for _ in self.beside_its_twin(
+            for _ in self.retried_while_running(
                 build,
-                stepping,
+                steps,
                 lambda driver: driver.create_from(volumes[-1], snapshot),
                 lambda: self.rewrite(driver, volumes[-1]),
             ):
-                assert not self.harmed(driver, volumes[-1], self.rewritten())
-                assert not self.harmed(driver, origin, data)
+                assert not self.volume_difference(driver, volumes[-1], self.rewritten())
+                assert not self.volume_difference(driver, origin, data)
                 driver.delete(volumes[-1].id)
-                self.settle(driver)
+                self.wipe_deleted(driver)
                 volumes.append(new_volume(self.size))
 
     def test_a_fill_can_be_retried_while_the_first_call_runs(
-        self, driver: VolumeDriver, build: Build, stepping: Steps, made: Make
+        self,
+        driver: VolumeDriver,
+        build: Build,
+        steps: Steps,
+        create_volume: Create,
     ) -> None:
-        source, targets = made(), [made()]
+        source, targets = create_volume(), [create_volume()]
         disk = driver.disk(source.id)
-        self.fill(driver, disk, self.pattern(source))
+        self.write_pattern(driver, disk, self.pattern(source))
         if disk.kind not in self.can.fills:
             return
-        for _ in self.beside_its_twin(
+        for _ in self.retried_while_running(
             build,
-            stepping,
+            steps,
             lambda driver: driver.fill(targets[-1], disk),
             lambda: self.rewrite(driver, targets[-1]),
         ):
-            assert not self.harmed(driver, targets[-1], self.rewritten())
+            assert not self.volume_difference(driver, targets[-1], self.rewritten())
             driver.delete(targets[-1].id)
-            self.settle(driver)
-            targets.append(made())
+            self.wipe_deleted(driver)
+            targets.append(create_volume())
 
     @requires("supports_snapshots")
     def test_a_revert_can_be_retried_while_the_first_call_runs(
-        self, driver: VolumeDriver, build: Build, stepping: Steps
+        self, driver: VolumeDriver, build: Build, steps: Steps
     ) -> None:
-        with self.kept(driver) as (volume, _, snapshot):
-            for _ in self.beside_its_twin(
+        with self.volume_with_snapshot(driver) as (volume, _, snapshot):
+            for _ in self.retried_while_running(
                 build,
-                stepping,
+                steps,
                 lambda driver: driver.revert(snapshot),
                 lambda: self.rewrite(driver, volume),
             ):
-                assert not self.harmed(driver, volume, self.rewritten())
+                assert not self.volume_difference(driver, volume, self.rewritten())
 
     def rewrite(self, driver: VolumeDriver, volume: Volume) -> None:
         """What a host writes that has the volume after the verb."""
-        self.fill(driver, driver.disk(volume.id), self.rewritten())
+        self.write_pattern(driver, driver.disk(volume.id), self.rewritten())
 
     def rewritten(self) -> bytes:
         """The bytes of ``rewrite``."""
@@ -296,28 +311,34 @@ class FailureContract(KilledVolumeContract):
     # a power cut
 
     def test_created_and_filled_disks_survive_a_power_cut(
-        self, driver: VolumeDriver, build: Build, made: Make, volume: Volume
+        self,
+        driver: VolumeDriver,
+        build: Build,
+        create_volume: Create,
+        volume: Volume,
     ) -> None:
-        source, target = made(), made()
+        source, target = create_volume(), create_volume()
         data, disk = self.pattern(source), driver.disk(source.id)
-        self.fill(driver, disk, data)
-        self.survives(driver, build, "create", [source], data)
+        self.write_pattern(driver, disk, data)
+        self.survives_power_cut(driver, build, "create", [source], data)
         if disk.kind in self.can.fills:
             driver.fill(target, disk)
-            self.survives(driver, build, "fill", [source, target], data)
+            self.survives_power_cut(driver, build, "fill", [source, target], data)
 
     @requires("supports_snapshots")
     def test_copied_and_reverted_disks_survive_a_power_cut(
         self, driver: VolumeDriver, build: Build, volume: Volume
     ) -> None:
-        with self.kept(driver) as (origin, data, snapshot):
+        with self.volume_with_snapshot(driver) as (origin, data, snapshot):
             driver.create_from(volume, snapshot)
-            self.survives(driver, build, "create_from", [origin, volume], data)
+            self.survives_power_cut(
+                driver, build, "create_from", [origin, volume], data
+            )
             self.overwrite(driver, origin)
             driver.revert(snapshot)
-            self.survives(driver, build, "revert", [origin, volume], data)
+            self.survives_power_cut(driver, build, "revert", [origin, volume], data)
 
-    def survives(
+    def survives_power_cut(
         self,
         driver: VolumeDriver,
         build: Build,
@@ -331,10 +352,10 @@ class FailureContract(KilledVolumeContract):
         again = build()
         again.check()
         for each in whole:
-            assert not self.harmed(again, each, data)
+            assert not self.volume_difference(again, each, data)
 
 
-def _has_room(verb: Verb, driver: VolumeDriver) -> bool:
+def _has_space(verb: Verb, driver: VolumeDriver) -> bool:
     try:
         verb(driver)
     except NoSpace:
@@ -342,12 +363,12 @@ def _has_room(verb: Verb, driver: VolumeDriver) -> bool:
     return True
 
 
-def _to_its_end(verb: Verb, driver: VolumeDriver) -> None:
+def _run_to_the_end(verb: Verb, driver: VolumeDriver) -> None:
     with contextlib.suppress(Killed, DriverError):  # of a life that nobody asks
         verb(driver)
 
 
-def _succeeds(verb: Verb, driver: VolumeDriver) -> bool:
+def _is_success(verb: Verb, driver: VolumeDriver) -> bool:
     """Whether the repeat succeeded. It may say that it has to be repeated again."""
     try:
         verb(driver)

@@ -25,7 +25,7 @@ from lunshare.drivers.conformance.fixtures import (
     VolumeFixtures,
     defaults,
 )
-from lunshare.drivers.conformance.interruption import Passed
+from lunshare.drivers.conformance.interruption import OnStep
 from lunshare.drivers.conformance.root import NoRoot
 from lunshare.drivers.fake import FakeVolumes
 from lunshare.drivers.fake_storage import FakeAcl, FakeDisk, Gate, storage
@@ -58,7 +58,7 @@ class FakeVolumeFixtures(VolumeFixtures):
         return self.volume_class("kit-misconfigured", options, _ROOT)
 
     @pytest.fixture
-    def exhausted(self, name: str) -> Callable[[], AbstractContextManager[None]]:
+    def full_pool(self, name: str) -> Callable[[], AbstractContextManager[None]]:
         @contextlib.contextmanager
         def full() -> Iterator[None]:
             held = storage(name)
@@ -69,7 +69,7 @@ class FakeVolumeFixtures(VolumeFixtures):
         return full
 
     @pytest.fixture
-    def foreign(self, name: str) -> Callable[[], object]:
+    def foreign_state(self, name: str) -> Callable[[], object]:
         held, disk = storage(name), FakeDisk(4096)
         disk.write(0, b"somebody else's bytes")
         held.foreign, held.foreign_disks["lv-root"] = disk.size, disk
@@ -79,7 +79,7 @@ class FakeVolumeFixtures(VolumeFixtures):
         ]
 
     @pytest.fixture
-    def stranger(self, name: str) -> Callable[[bytes], str]:
+    def foreign_disk(self, name: str) -> Callable[[bytes], str]:
         def put(data: bytes) -> str:
             held, reference = storage(name), f"disk-{uuid.uuid4()}"
             held.foreign_disks[reference] = disk = FakeDisk(self.size)
@@ -104,7 +104,7 @@ class FakeVolumeFixtures(VolumeFixtures):
         return 512, 4096
 
     @pytest.fixture
-    def neighbour(self, name: str) -> Callable[[], VolumeDriver]:
+    def other_backend(self, name: str) -> Callable[[], VolumeDriver]:
         options = defaults(FakeVolumes, **self.options)
         return lambda: FakeVolumes(f"{name}-beside", options, _ROOT)
 
@@ -116,13 +116,15 @@ class FakeVolumeFixtures(VolumeFixtures):
         held.open.remove(disk.volume_id)
 
     @contextlib.contextmanager
-    def held_reference(self, driver: VolumeDriver, reference: str) -> Iterator[None]:
+    def held_open_reference(
+        self, driver: VolumeDriver, reference: str
+    ) -> Iterator[None]:
         held = storage(driver.name)
         held.open.add(reference)
         yield
         held.open.remove(reference)
 
-    def lose(self, driver: VolumeDriver, snapshot: Snapshot) -> None:
+    def lose_snapshot(self, driver: VolumeDriver, snapshot: Snapshot) -> None:
         storage(driver.name).snapshots[snapshot.id].lost = True
 
     def power_cut(self, driver: VolumeDriver) -> bool:
@@ -132,12 +134,12 @@ class FakeVolumeFixtures(VolumeFixtures):
     def allocated(self, driver: VolumeDriver, disk: Disk) -> int:
         return storage(driver.name).disks[disk.volume_id].allocated
 
-    def watched(self, driver: VolumeDriver, passed: Passed) -> VolumeDriver:
+    def watch_steps(self, driver: VolumeDriver, on_step: OnStep) -> VolumeDriver:
         assert isinstance(driver, FakeVolumes)
-        driver.failures.watch(passed)
+        driver.failures.watch(on_step)
         return driver
 
-    def leave_half_copied(
+    def leave_incomplete_copy(
         self, driver: VolumeDriver, volume: Volume, snapshot: Snapshot
     ) -> None:
         assert isinstance(driver, FakeVolumes)
@@ -148,7 +150,7 @@ class FakeVolumeFixtures(VolumeFixtures):
         ):
             driver.create_from(volume, snapshot)
 
-    def leave_half_made(self, driver: VolumeDriver, volume: Volume) -> None:
+    def leave_incomplete_disk(self, driver: VolumeDriver, volume: Volume) -> None:
         assert isinstance(driver, FakeVolumes)
         killed = KeyboardInterrupt("killed")
         with (
@@ -195,13 +197,13 @@ class FakeTargetFixtures(TargetFixtures):
         options = defaults(self.target_class, **given)
         return lambda: self.target_class(name, options, _ROOT)
 
-    def watched(self, target: TargetDriver, passed: Passed) -> TargetDriver:
+    def watch_steps(self, target: TargetDriver, on_step: OnStep) -> TargetDriver:
         assert isinstance(target, FakeTarget)
-        target.failures.watch(passed)
+        target.failures.watch(on_step)
         return target
 
     @contextlib.contextmanager
-    def slow(self, disk: Disk) -> Iterator[Gate]:
+    def slow_writes(self, disk: Disk) -> Iterator[Gate]:
         held, gate = storage(self.backend), Gate()
         held.slow[disk.volume_id] = gate
         yield gate
@@ -213,7 +215,7 @@ class FakeTargetFixtures(TargetFixtures):
         return lambda initiator: FakeHost(initiator, target)
 
     @pytest.fixture
-    def foreign(self, name: str) -> Callable[[], object]:
+    def foreign_state(self, name: str) -> Callable[[], object]:
         held = storage(name)
         acl = FakeAcl("", None)
         acl.mode = Mode.RW

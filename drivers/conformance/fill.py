@@ -10,7 +10,7 @@ import pytest
 
 from lunshare.drivers.base import VolumeDriver
 from lunshare.drivers.conformance.data import DataContract
-from lunshare.drivers.conformance.volume_bytes import Make
+from lunshare.drivers.conformance.volume_bytes import Create
 from lunshare.drivers.errors import UnknownDisk, Unsupported
 from lunshare.drivers.values import Disk, DiskKind, Volume
 
@@ -18,24 +18,26 @@ from lunshare.drivers.values import Disk, DiskKind, Volume
 class FillContract(DataContract):
     """What a move between two backends asks of the one it goes to."""
 
-    def test_fill_copies_all_bytes(self, driver: VolumeDriver, made: Make) -> None:
-        source, target = made(), made()
+    def test_fill_copies_all_bytes(
+        self, driver: VolumeDriver, create_volume: Create
+    ) -> None:
+        source, target = create_volume(), create_volume()
         data, other = self.pattern(source), self.pattern(target)
         disk = driver.disk(source.id)
-        self.fill(driver, disk, data)
+        self.write_pattern(driver, disk, data)
         if disk.kind not in self.can.fills:
             return self.is_refused(driver, target, disk)
         for _ in range(2):
             driver.fill(target, disk)
-            assert not self.damaged(driver, driver.disk(target.id), data)
-        self.fill(driver, driver.disk(target.id), other)
-        return self.is_whole(driver, source, data)
+            assert not self.difference(driver, driver.disk(target.id), data)
+        self.write_pattern(driver, driver.disk(target.id), other)
+        return self.still_has(driver, source, data)
 
     @pytest.mark.parametrize("kind", list(DiskKind))
     def test_fill_refuses_a_source_that_cannot_be_read(
-        self, driver: VolumeDriver, made: Make, kind: DiskKind
+        self, driver: VolumeDriver, create_volume: Create, kind: DiskKind
     ) -> None:
-        target, away = made(), made()
+        target, away = create_volume(), create_volume()
         disk = driver.disk(away.id)
         path = f"/nowhere/at/all/volume-{away.id}"
         if kind is DiskKind.BLOCK:
@@ -43,19 +45,19 @@ class FillContract(DataContract):
         self.is_refused(driver, target, replace(disk, kind=kind, path=path))
 
     def test_fill_refuses_a_source_with_a_wrong_kind(
-        self, driver: VolumeDriver, made: Make
+        self, driver: VolumeDriver, create_volume: Create
     ) -> None:
         """A file that says it is a block device, or a block device that says file."""
-        source, target = made(), made()
-        self.fill(driver, driver.disk(source.id), self.pattern(source))
+        source, target = create_volume(), create_volume()
+        self.write_pattern(driver, driver.disk(source.id), self.pattern(source))
         disk = driver.disk(source.id)
         (other,) = set(DiskKind) - {disk.kind}
         self.is_refused(driver, target, replace(disk, kind=other))
 
     def test_fill_of_an_unknown_volume_fails(
-        self, driver: VolumeDriver, made: Make, volume: Volume
+        self, driver: VolumeDriver, create_volume: Create, volume: Volume
     ) -> None:
-        disk = driver.disk(made().id)
+        disk = driver.disk(create_volume().id)
         wanted = UnknownDisk if disk.kind in self.can.fills else Unsupported
         with pytest.raises(wanted):
             driver.fill(volume, disk)
@@ -65,8 +67,8 @@ class FillContract(DataContract):
         with pytest.raises(Unsupported) as raised:
             driver.fill(target, source)
         assert raised.value.remedy
-        assert not self.damaged(driver, driver.disk(target.id), b"")
+        assert not self.difference(driver, driver.disk(target.id), b"")
 
-    def is_whole(self, driver: VolumeDriver, volume: Volume, data: bytes) -> None:
+    def still_has(self, driver: VolumeDriver, volume: Volume, data: bytes) -> None:
         """The volume has these bytes still."""
-        assert not self.damaged(driver, driver.disk(volume.id), data)
+        assert not self.difference(driver, driver.disk(volume.id), data)

@@ -24,7 +24,7 @@ from lunshare.drivers import export_paths
 from lunshare.drivers.base import TargetDriver, VolumeDriver
 from lunshare.drivers.conformance import block_io, interruption
 from lunshare.drivers.conformance.coverage import KitFixtures
-from lunshare.drivers.conformance.interruption import Passed
+from lunshare.drivers.conformance.interruption import OnStep
 from lunshare.drivers.fake_storage import Gate
 from lunshare.drivers.values import Disk, DiskKind, Snapshot, Volume
 
@@ -85,11 +85,11 @@ class VolumeFixtures(KitFixtures):
     size = 8 * MIB
 
     #: Bytes that the pool may take and give back for tables of its own.
-    tables = 0
+    metadata_size = 0
 
     #: Commands and verbs of root that change nothing: a driver that is killed
     #: after one is where it was. Naming them saves time, and no more.
-    asking: Collection[str] = ("lvs", "vgs", "pvs", "stat")
+    read_only_steps: Collection[str] = ("lvs", "vgs", "pvs", "stat")
 
     @pytest.fixture
     def build(self) -> Callable[[], VolumeDriver]:
@@ -112,30 +112,30 @@ class VolumeFixtures(KitFixtures):
         )
 
     @pytest.fixture
-    def exhausted(self) -> Callable[[], AbstractContextManager[None]]:
+    def full_pool(self) -> Callable[[], AbstractContextManager[None]]:
         """A function whose ``with`` block is a time in which the pool is full.
 
         Somebody else filled it, so that volumes there are keep their bytes.
         """
         raise NotImplementedError(
-            "override `exhausted`: return a context manager"
+            "override `full_pool`: return a context manager"
             " function that fills the pool and frees it again"
         )
 
     @pytest.fixture
-    def foreign(self) -> Callable[[], object]:
+    def foreign_state(self) -> Callable[[], object]:
         """A disk that is not ours lies in the pool; call this to see its state.
 
         The state is whatever compares equal while the disk is untouched: at
         least its presence, its size and its bytes.
         """
         raise NotImplementedError(
-            "override `foreign`: put a disk into the pool that"
+            "override `foreign_state`: put a disk into the pool that"
             " does not carry our name; return its state"
         )
 
     @pytest.fixture
-    def stranger(self) -> Callable[[bytes], str]:
+    def foreign_disk(self) -> Callable[[bytes], str]:
         """A function that puts a disk into the pool which is not ours.
 
         It has the usual size and the bytes that are given, and ``manage`` takes what
@@ -145,7 +145,7 @@ class VolumeFixtures(KitFixtures):
         return lambda data: "nothing"
 
     @pytest.fixture
-    def neighbour(self) -> Callable[[], VolumeDriver] | None:
+    def other_backend(self) -> Callable[[], VolumeDriver] | None:
         """A function that builds another backend's driver on the same pool.
 
         None where two backends cannot share one.
@@ -153,7 +153,7 @@ class VolumeFixtures(KitFixtures):
         return None
 
     @pytest.fixture(autouse=True)
-    def _asked(self, build: Callable[[], VolumeDriver]) -> None:
+    def _read_abilities(self, build: Callable[[], VolumeDriver]) -> None:
         self.can = build().abilities
 
     @pytest.fixture
@@ -193,37 +193,39 @@ class VolumeFixtures(KitFixtures):
         """A time in which somebody has the disk open."""
         return open_disk(disk, os.O_RDONLY)
 
-    def leave_half_made(self, driver: VolumeDriver, volume: Volume) -> None:
+    def leave_incomplete_disk(self, driver: VolumeDriver, volume: Volume) -> None:
         """Leave what a create that was killed half-way leaves.
 
         Override it if a kill can leave anything at all between nothing and a
         complete disk.
         """
 
-    def leave_half_copied(
+    def leave_incomplete_copy(
         self, driver: VolumeDriver, volume: Volume, snapshot: Snapshot
     ) -> None:
         """Leave what a ``create_from`` that was killed half-way leaves."""
 
-    def power_cycle(self, driver: VolumeDriver) -> None:
+    def reboot(self, driver: VolumeDriver) -> None:
         """Bring disks to where a reboot leaves them: there, but perhaps not active."""
 
     def power_cut(self, driver: VolumeDriver) -> bool:
         """Lose what was not flushed, and come back; False if that cannot be done."""
         return False
 
-    def held_reference(
+    def held_open_reference(
         self, driver: VolumeDriver, reference: str
     ) -> AbstractContextManager[object] | None:
-        """A time in which somebody has open what ``stranger`` made; None: cannot be.
+        """A time in which another process has a foreign disk open; None: unsupported.
 
         Needed where ``manages`` is yes.
         """
         return None
 
-    def lose(self, driver: VolumeDriver, snapshot: Snapshot) -> None:
+    def lose_snapshot(self, driver: VolumeDriver, snapshot: Snapshot) -> None:
         """Let a snapshot lose its bytes. Needed where ``loses_snapshots`` is yes."""
-        raise NotImplementedError("override `lose`: let that snapshot lose its bytes")
+        raise NotImplementedError(
+            "override `lose_snapshot`: let that snapshot lose its bytes"
+        )
 
     def allocated(self, driver: VolumeDriver, disk: Disk) -> int | None:
         """The bytes that the storage has allocated for a disk; None: cannot be told."""
@@ -231,18 +233,18 @@ class VolumeFixtures(KitFixtures):
             return os.stat(disk.path).st_blocks * 512
         return None
 
-    def refused_path(self, disk: Disk) -> str:
+    def path_rejection(self, disk: Disk) -> str:
         """Why the target's side would not export what the driver shows, or nothing."""
         return export_paths.rejection(disk)
 
-    def watched(self, driver: VolumeDriver, passed: Passed) -> VolumeDriver:
-        """The same driver, which calls ``passed`` right after each of its steps.
+    def watch_steps(self, driver: VolumeDriver, on_step: OnStep) -> VolumeDriver:
+        """The same driver, which calls ``on_step`` right after each of its steps.
 
         A step is what it asks of root. One that asks nothing of root works in this
         process, and the kit counts the lines of its code. Override it where the work
         is done by other means; ``fakes`` is an example.
         """
-        return interruption.watched(driver, passed, self.asking)
+        return interruption.watch_steps(driver, on_step, self.read_only_steps)
 
 
 @contextlib.contextmanager
@@ -262,14 +264,14 @@ class TargetFixtures(KitFixtures):
     size = 8 * MIB
 
     #: Commands and verbs of root that change nothing.
-    asking: Collection[str] = ("lio.check", "lio.observe", "lio.live")
+    read_only_steps: Collection[str] = ("lio.check", "lio.observe", "lio.live")
 
     #: What ``connection_info`` must have: its driver_volume_type, and further keys.
     #: Needed where the target's PROTOCOL is not in ``target.WORDS``.
-    words: tuple[str, ...] = ()
+    connection_keys: tuple[str, ...] = ()
 
     @pytest.fixture(autouse=True)
-    def _asked(self, build: Callable[[], TargetDriver]) -> None:
+    def _read_abilities(self, build: Callable[[], TargetDriver]) -> None:
         self.can = build().abilities
 
     @pytest.fixture
@@ -298,10 +300,10 @@ class TargetFixtures(KitFixtures):
         )
 
     @pytest.fixture
-    def foreign(self) -> Callable[[], object]:
+    def foreign_state(self) -> Callable[[], object]:
         """Somebody else's export is live on the target; call this to see its state."""
         raise NotImplementedError(
-            "override `foreign`: export something under a name"
+            "override `foreign_state`: export something under a name"
             " that is not ours; return its live state"
         )
 
@@ -312,11 +314,11 @@ class TargetFixtures(KitFixtures):
         target.check()
         return target
 
-    def watched(self, target: TargetDriver, passed: Passed) -> TargetDriver:
+    def watch_steps(self, target: TargetDriver, on_step: OnStep) -> TargetDriver:
         """As ``VolumeFixtures.watched``."""
-        return interruption.watched(target, passed, self.asking)
+        return interruption.watch_steps(target, on_step, self.read_only_steps)
 
-    def slow(self, disk: Disk) -> AbstractContextManager[Gate] | None:
+    def slow_writes(self, disk: Disk) -> AbstractContextManager[Gate] | None:
         """A time in which writes to the disk stand still until the gate is opened.
 
         ``reached`` of the gate is set when one does. None: cannot be done. Give the

@@ -20,7 +20,7 @@ from lunshare.drivers.errors import DeadlineExceeded, DriverError
 MOST_STEPS = 100
 
 #: Called with a step's name right after that step was done.
-Passed = Callable[[str], None]
+OnStep = Callable[[str], None]
 
 Driver = TypeVar("Driver", bound=VolumeDriver | TargetDriver)
 
@@ -45,7 +45,7 @@ class Countdown:
             raise Killed(step)
 
 
-class Once:
+class ActOnce:
     """Does something after one step, the first time that it is passed."""
 
     def __init__(self, step: int, act: Callable[[], object]) -> None:
@@ -58,13 +58,13 @@ class Once:
             self.acted = True
             self._act()
 
-    def over(self) -> bool:
+    def stop(self) -> bool:
         """Do nothing from here on; whether it was done."""
         self._left = 0
         return self.acted
 
 
-class Before(Once):
+class ActBefore(ActOnce):
     """As that, but right before the step where the step is one of root's."""
 
     def perform(self, name: str, work: Callable[[], Any]) -> Any:
@@ -73,7 +73,7 @@ class Before(Once):
         return work()
 
 
-class Late(Before):
+class MissDeadline(ActBefore):
     """The nth step is not done within its deadline. What asks root does it never."""
 
     def __init__(self, step: int) -> None:
@@ -83,22 +83,22 @@ class Late(Before):
         raise DeadlineExceeded("a step of this test", 0)
 
 
-class Twin:
+class UnfinishedCall:
     """A life that ends in its nth step, while that step is still under way.
 
-    ``begun`` is set when it is. What asks root has a thread that goes on with it;
-    other drivers stand still there until ``go_on``, and do that one step then.
+    ``started`` is set when it is. What asks root has a thread that goes on with it;
+    other drivers stand still there until ``finish``, and do that one step then.
     """
 
     def __init__(self, step: int) -> None:
         self._left = step
-        self.begun, self._gate = threading.Event(), threading.Event()
+        self.started, self._gate = threading.Event(), threading.Event()
         self._working: threading.Thread | None = None
 
     def __call__(self, step: str = "") -> None:
         self._left -= 1
         if self._left == 0:
-            self.begun.set()
+            self.started.set()
             self._gate.wait(60)
         elif self._left < 0:
             raise Killed(step)
@@ -109,19 +109,19 @@ class Twin:
         if self._left > 0:
             return work()
         if self._left == 0:
-            self._working = threading.Thread(target=_quietly, args=(work,))
+            self._working = threading.Thread(target=_ignore_errors, args=(work,))
             self._working.start()
-            self.begun.set()
+            self.started.set()
         raise Killed(name)
 
-    def go_on(self) -> None:
+    def finish(self) -> None:
         """Let the step end; back when it has."""
         self._gate.set()
         if self._working:
             self._working.join(60)
 
 
-def _quietly(work: Callable[[], Any]) -> None:
+def _ignore_errors(work: Callable[[], Any]) -> None:
     with contextlib.suppress(DriverError):  # nobody is there to see it
         work()
 
@@ -129,15 +129,15 @@ def _quietly(work: Callable[[], Any]) -> None:
 class WatchedRoot:
     """A door to root that tells after each step, and stays shut to a killed driver.
 
-    Programs in ``asking`` change nothing, so they are no steps. A command that
+    Programs in ``read_only_steps`` change nothing, so they are no steps. A command that
     fails is one: a killed driver does not live to see the error. A watcher that has
     ``perform`` is given the step to do.
     """
 
     def __init__(
-        self, root: Root, passed: Passed, asking: Collection[str] = ()
+        self, root: Root, on_step: OnStep, read_only_steps: Collection[str] = ()
     ) -> None:
-        self._root, self._asking, self._passed = root, asking, passed
+        self._root, self._asking, self._passed = root, read_only_steps, on_step
         self._end: Killed | None = None
 
     def run(self, *argv: str, timeout: float = 60.0) -> str:
@@ -176,51 +176,55 @@ class WatchedRoot:
         return answer
 
 
-def watched(driver: Driver, passed: Passed, asking: Collection[str] = ()) -> Driver:
+def watch_steps(
+    driver: Driver, on_step: OnStep, read_only_steps: Collection[str] = ()
+) -> Driver:
     """The same driver, which says when it has passed a step of root's."""
-    root = WatchedRoot(driver.root, passed, asking)
+    root = WatchedRoot(driver.root, on_step, read_only_steps)
     return type(driver)(driver.name, driver.options, root)
 
 
-class Life(Generic[Driver]):
+class Kill(Generic[Driver]):
     """One life that is killed at some step, and the next one, which is not."""
 
-    def __init__(self, dying: Driver, build: Callable[[], Driver]) -> None:
-        self._dying, self._build = dying, build
+    def __init__(self, killable: Driver, build: Callable[[], Driver]) -> None:
+        self._killable, self._build = killable, build
         self.killed = False
 
-    def ends(self, verb: str, *given: object, **named: object) -> None:
+    def call(self, verb: str, *given: object, **named: object) -> None:
         """Begin to do what the verb says; the life ends in it, or right after it."""
         try:
-            getattr(self._dying, verb)(*given, **named)
+            getattr(self._killable, verb)(*given, **named)
         except Killed:
             self.killed = True
 
-    def next(self) -> Driver:
+    def restart(self) -> Driver:
         """The driver as the next life builds and checks it."""
         again = self._build()
         again.check()
         return again
 
-    def repeats(self, verb: str, *given: object, **named: object) -> Driver:
+    def call_and_retry(self, verb: str, *given: object, **named: object) -> Driver:
         """End in a verb, then do all of it in the next life; return its driver."""
-        self.ends(verb, *given, **named)
-        again = self.next()
+        self.call(verb, *given, **named)
+        again = self.restart()
         getattr(again, verb)(*given, **named)
         return again
 
 
-def lives(
-    dying: Callable[[int], Driver], build: Callable[[], Driver], most: int = MOST_STEPS
-) -> Iterator[Life[Driver]]:
+def kills(
+    killable: Callable[[int], Driver],
+    build: Callable[[], Driver],
+    most: int = MOST_STEPS,
+) -> Iterator[Kill[Driver]]:
     """Lives that end with their first step, their second, and so on.
 
     The last is the first one that gets through: so a verb of ``n`` steps
     is tried ``n + 1`` times.
     """
     for steps in range(1, most):
-        life = Life(dying(steps), build)
-        yield life
-        if not life.killed:
+        kill = Kill(killable(steps), build)
+        yield kill
+        if not kill.killed:
             return
     raise AssertionError(f"after {most} steps there was no end to the work")

@@ -11,37 +11,37 @@ import pytest
 from lunshare.drivers.base import TargetDriver
 from lunshare.drivers.conformance.ability_claims import enforced_by, requires
 from lunshare.drivers.conformance.access import RO, RW, Share
-from lunshare.drivers.conformance.coverage import Stepping
+from lunshare.drivers.conformance.coverage import DriverSteps
 from lunshare.drivers.conformance.detach import DetachContract
 from lunshare.drivers.conformance.fixtures import TargetFixtures
-from lunshare.drivers.conformance.interruption import Life
-from lunshare.drivers.conformance.shared_volume import can_write, refuses
+from lunshare.drivers.conformance.interruption import Kill
+from lunshare.drivers.conformance.shared_volume import can_write, login_is_refused
 
 Build = Callable[[], TargetDriver]
-Lives = Callable[[], Iterator[Life[TargetDriver]]]
+Kills = Callable[[], Iterator[Kill[TargetDriver]]]
 
 
 class KilledTargetContract(DetachContract):
     """Each life is killed one step later than the one before it."""
 
     @pytest.fixture
-    def each(self, build: Build, share: Share) -> Lives:
+    def kills(self, build: Build, share: Share) -> Kills:
         """Lives to change an access in."""
-        hooked = type(self).watched is not TargetFixtures.watched
-        stepping = Stepping(build, self.watched, self.counted, hooked)
+        overridden = type(self).watch_steps is not TargetFixtures.watch_steps
+        steps = DriverSteps(build, self.watch_steps, self.counted, overridden)
         shared = share()
         export = shared.export(a=RW)
-        stepping.probe(lambda target: target.apply(export), lambda: False)
-        return stepping.lives
+        steps.probe(lambda target: target.apply(export), lambda: False)
+        return steps.kills
 
     @requires("enforces_read_only")
     def test_a_killed_apply_closes_access_before_it_opens_access(
-        self, each: Lives, share: Share
+        self, kills: Kills, share: Share
     ) -> None:
-        for life in each():
+        for kill in kills():
             shared = share()
             shared.apply(a=RW, b=RW, c=RO)
-            life.ends("apply", shared.export(b=RO, c=RO, d=RW, e=RO))
+            kill.call("apply", shared.export(b=RO, c=RO, d=RW, e=RO))
             live = shared.live()
             if {"d", "e"} & live.keys():
                 assert "a" not in live
@@ -49,37 +49,37 @@ class KilledTargetContract(DetachContract):
 
     @requires("enforces_read_only")
     def test_a_killed_apply_gives_no_more_access_than_wanted(
-        self, each: Lives, share: Share
+        self, kills: Kills, share: Share
     ) -> None:
         share().apply(a=RO)
-        for life in each():
+        for kill in kills():
             shared = share()
-            life.ends("apply", shared.export(a=RO, b=RW))
+            kill.call("apply", shared.export(a=RO, b=RW))
             assert shared.live().get("a") in (None, RO)
-            assert refuses(shared, "c")
+            assert login_is_refused(shared, "c")
 
     @requires("enforces_read_only")
     def test_a_killed_apply_is_finished_by_a_retry(
-        self, each: Lives, share: Share
+        self, kills: Kills, share: Share
     ) -> None:
-        for life in each():
+        for kill in kills():
             shared = share()
             shared.apply(a=RW, b=RW, c=RO)
             unchanged = shared.login("c")
-            life.repeats("apply", shared.export(b=RO, c=RO, d=RW))
+            kill.call_and_retry("apply", shared.export(b=RO, c=RO, d=RW))
             assert shared.live() == {"b": RO, "c": RO, "d": RW}
             assert unchanged.alive
             assert can_write(shared.login("d"), "d")
 
     @enforced_by("fences")
     def test_a_killed_remove_is_finished_by_a_retry(
-        self, each: Lives, share: Share
+        self, kills: Kills, share: Share
     ) -> None:
-        for life in each():
+        for kill in kills():
             shared = share()
             shared.apply(a=RW)
             session = shared.login("a")
-            life.repeats("remove", shared.volume.id)
+            kill.call_and_retry("remove", shared.volume.id)
             assert not session.alive
-            assert refuses(shared, "a")
+            assert login_is_refused(shared, "a")
             assert shared.live() == {}

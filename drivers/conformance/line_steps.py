@@ -20,7 +20,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any, Generic
 
-from lunshare.drivers.conformance.interruption import Countdown, Driver, Killed, Passed
+from lunshare.drivers.conformance.interruption import Countdown, Driver, Killed, OnStep
 
 #: More lines than any verb of a driver runs.
 MOST_LINES = 2000
@@ -42,10 +42,10 @@ def own_code(driver: type) -> tuple[str, ...]:
 
 
 class Lines:
-    """A time in which ``passed`` is called before each line of a driver's own code."""
+    """A time in which ``on_step`` is called before each line of a driver's own code."""
 
-    def __init__(self, driver: object, passed: Passed) -> None:
-        self._own, self._passed = own_code(type(driver)), passed
+    def __init__(self, driver: object, on_step: OnStep) -> None:
+        self._own, self._passed = own_code(type(driver)), on_step
 
     def __enter__(self) -> None:
         self._before = sys.gettrace()
@@ -67,8 +67,8 @@ class Lines:
 class _Proxy(Generic[Driver]):
     """A driver whose every verb is run otherwise."""
 
-    def __init__(self, driver: Driver, passed: Passed) -> None:
-        self._driver, self._passed = driver, passed
+    def __init__(self, driver: Driver, on_step: OnStep) -> None:
+        self._driver, self._passed = driver, on_step
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._driver, name)
@@ -80,7 +80,7 @@ class _Proxy(Generic[Driver]):
         raise NotImplementedError
 
 
-class Here(_Proxy[Driver]):
+class InProcess(_Proxy[Driver]):
     """Run in this process."""
 
     def _run(self, verb: Callable[[], Any]) -> Any:
@@ -88,8 +88,8 @@ class Here(_Proxy[Driver]):
             return verb()
 
 
-class InAChild(_Proxy[Driver]):
-    """Run in a child, which is killed when ``passed`` raises Killed."""
+class InChild(_Proxy[Driver]):
+    """Run in a child, which is killed when ``on_step`` raises Killed."""
 
     def _run(self, verb: Callable[[], Any]) -> Any:
         with warnings.catch_warnings():
@@ -104,14 +104,14 @@ class InAChild(_Proxy[Driver]):
         assert status == 0, "the verb failed in a child of this process; see stderr"
 
     def _live(self, verb: Callable[[], Any]) -> None:
-        def passed(step: str) -> None:
+        def on_step(step: str) -> None:
             try:
                 self._passed(step)
             except Killed:
                 os.kill(os.getpid(), signal.SIGKILL)
 
         try:
-            with Lines(self._driver, passed):
+            with Lines(self._driver, on_step):
                 verb()
         except BaseException:
             traceback.print_exc()
@@ -119,15 +119,15 @@ class InAChild(_Proxy[Driver]):
         os._exit(0)
 
 
-def outside(
-    driver: Driver, verb: Callable[[Driver], object], undone: Callable[[], bool]
+def child_is_visible(
+    driver: Driver, verb: Callable[[Driver], object], undo: Callable[[], bool]
 ) -> bool:
     """Whether what a child of this process does with the driver is seen from here."""
-    child: Any = InAChild(driver, lambda step: None)
+    child: Any = InChild(driver, lambda step: None)
     verb(child)
-    return undone()
+    return undo()
 
 
-def dying(driver: Driver, steps: int, apart: bool) -> Any:
+def killable(driver: Driver, steps: int, in_child: bool) -> Any:
     """The same driver in a life that ends before its ``steps``-th line."""
-    return (InAChild if apart else Here)(driver, Countdown(steps))
+    return (InChild if in_child else InProcess)(driver, Countdown(steps))

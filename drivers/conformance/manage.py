@@ -13,7 +13,7 @@ import pytest
 from lunshare.drivers.base import VolumeDriver
 from lunshare.drivers.conformance.ability_claims import requires
 from lunshare.drivers.conformance.fill import FillContract
-from lunshare.drivers.conformance.volume_bytes import Make, image
+from lunshare.drivers.conformance.volume_bytes import Create, image
 from lunshare.drivers.errors import (
     DiskBusy,
     InvalidValue,
@@ -23,14 +23,14 @@ from lunshare.drivers.errors import (
 from lunshare.drivers.values import Volume
 
 Build = Callable[[], VolumeDriver]
-Stranger = Callable[[bytes], str]
-State = Callable[[], object]
+ForeignDisk = Callable[[bytes], str]
+ForeignState = Callable[[], object]
 
 
 class ManageContract(FillContract):
     """How disks come and go by other ways than create."""
 
-    def given_away(self, driver: VolumeDriver, volume: Volume) -> str:
+    def unmanaged_reference(self, driver: VolumeDriver, volume: Volume) -> str:
         """What a volume that was given away is called: its id is in the name."""
         names = [found.reference for found in driver.manageable()]
         found = [name for name in names if volume.id in name]
@@ -41,10 +41,10 @@ class ManageContract(FillContract):
 
     @requires("manages")
     def test_manage_preserves_the_bytes_of_a_disk(
-        self, driver: VolumeDriver, stranger: Stranger, volume: Volume
+        self, driver: VolumeDriver, foreign_disk: ForeignDisk, volume: Volume
     ) -> None:
         data = self.pattern(volume)
-        reference = stranger(bytes(image(self.size, data, self.size)))
+        reference = foreign_disk(bytes(image(self.size, data, self.size)))
         assert reference in {found.reference for found in driver.manageable()}
         for _ in range(2):
             disk = driver.manage(volume, reference)
@@ -52,28 +52,28 @@ class ManageContract(FillContract):
             assert disk.size >= volume.size
         assert reference not in {found.reference for found in driver.manageable()}
         assert driver.disks() == (disk,)
-        assert not self.damaged(driver, disk, data)
+        assert not self.difference(driver, disk, data)
         other = self.pattern(volume).swapcase()
-        self.fill(driver, disk, other)
-        assert not self.damaged(driver, disk, other)
+        self.write_pattern(driver, disk, other)
+        assert not self.difference(driver, disk, other)
 
     @requires("manages")
     def test_manageable_lists_a_disk_with_its_size(
-        self, driver: VolumeDriver, stranger: Stranger, volume: Volume
+        self, driver: VolumeDriver, foreign_disk: ForeignDisk, volume: Volume
     ) -> None:
-        reference = stranger(b"")
+        reference = foreign_disk(b"")
         found = {found.reference: found for found in driver.manageable()}[reference]
         assert not found.reason_not_safe
         assert driver.manage(volume, reference).size == found.size >= self.size
 
     @requires("manages")
     def test_manage_refuses_an_open_disk(
-        self, driver: VolumeDriver, stranger: Stranger, volume: Volume
+        self, driver: VolumeDriver, foreign_disk: ForeignDisk, volume: Volume
     ) -> None:
-        reference = stranger(b"")
-        held = self.held_reference(driver, reference)
+        reference = foreign_disk(b"")
+        held = self.held_open_reference(driver, reference)
         if held is None and self.can.manages:
-            self.not_tried("manage of an open disk", "override `held_reference`")
+            self.not_tried("manage of an open disk", "override `held_open_reference`")
         elif held is not None:
             before = {(each.reference, each.size) for each in driver.manageable()}
             with held, pytest.raises(DiskBusy):
@@ -94,9 +94,9 @@ class ManageContract(FillContract):
 
     @requires("manages")
     def test_manage_refuses_a_disk_that_is_already_managed(
-        self, driver: VolumeDriver, made: Make, volume: Volume
+        self, driver: VolumeDriver, create_volume: Create, volume: Volume
     ) -> None:
-        other = made()
+        other = create_volume()
         with pytest.raises(UnknownReference):
             driver.manage(volume, other.name)
         assert [disk.volume_id for disk in driver.disks()] == [other.id]
@@ -118,14 +118,14 @@ class ManageContract(FillContract):
         self, driver: VolumeDriver, volume: Volume
     ) -> None:
         data = self.pattern(volume)
-        self.fill(driver, driver.create(volume), data)
+        self.write_pattern(driver, driver.create(volume), data)
         for _ in range(2):
             driver.unmanage(volume.id)
         assert driver.disks() == ()
         with pytest.raises(UnknownDisk):
             driver.disk(volume.id)
-        disk = driver.manage(volume, self.given_away(driver, volume))
-        assert not self.damaged(driver, disk, data)
+        disk = driver.manage(volume, self.unmanaged_reference(driver, volume))
+        assert not self.difference(driver, disk, data)
 
     @requires("manages")
     def test_unmanage_refuses_an_open_disk(
@@ -142,9 +142,9 @@ class ManageContract(FillContract):
 
     @requires("manages")
     def test_unmanage_refuses_an_id_that_is_not_a_uuid(
-        self, driver: VolumeDriver, stranger: Stranger, volume: Volume
+        self, driver: VolumeDriver, foreign_disk: ForeignDisk, volume: Volume
     ) -> None:
-        reference = stranger(b"")
+        reference = foreign_disk(b"")
         with pytest.raises(InvalidValue):
             driver.unmanage("../lv-root")
         assert reference in {found.reference for found in driver.manageable()}
@@ -154,9 +154,9 @@ class ManageContract(FillContract):
 
     @requires("manages")
     def test_wipe_by_name_does_not_change_a_foreign_disk(
-        self, driver: VolumeDriver, stranger: Stranger, volume: Volume
+        self, driver: VolumeDriver, foreign_disk: ForeignDisk, volume: Volume
     ) -> None:
-        reference = stranger(b"")
+        reference = foreign_disk(b"")
         before = driver.manageable()
         with contextlib.suppress(InvalidValue):
             assert driver.wipe(reference, self.size) is None
@@ -165,12 +165,16 @@ class ManageContract(FillContract):
         driver.manage(volume, reference)
 
     def test_a_deleted_disk_is_wiped_in_steps(
-        self, build: Build, driver: VolumeDriver, volume: Volume, made: Make
+        self,
+        build: Build,
+        driver: VolumeDriver,
+        volume: Volume,
+        create_volume: Create,
     ) -> None:
-        kept, before = made(), driver.capacity()
+        kept, before = create_volume(), driver.capacity()
         data = self.pattern(kept)
-        self.fill(driver, driver.disk(kept.id), data)
-        self.fill(driver, driver.create(volume), self.pattern(volume))
+        self.write_pattern(driver, driver.disk(kept.id), data)
+        self.write_pattern(driver, driver.create(volume), self.pattern(volume))
         driver.delete(volume.id)
         left = driver.wipes()
         assert len(left) == int(self.can.wipes_deleted)
@@ -185,18 +189,18 @@ class ManageContract(FillContract):
             assert seen.size == wipe.size
             assert seen.left < wipe.left
             assert again.disks() == (again.disk(kept.id),)
-        self.settle(driver)
+        self.wipe_deleted(driver)
         assert driver.wipes() == ()
         assert driver.capacity().provisioned == before.provisioned
-        assert not self.damaged(driver, driver.disk(kept.id), data)
+        assert not self.difference(driver, driver.disk(kept.id), data)
 
     def test_a_volume_can_be_created_again_while_its_old_disk_is_wiped(
         self, driver: VolumeDriver, volume: Volume
     ) -> None:
         for _ in range(2):
             disk = driver.create(volume)
-            assert not self.damaged(driver, disk, b"")
-            self.fill(driver, disk, self.pattern(volume))
+            assert not self.difference(driver, disk, b"")
+            self.write_pattern(driver, disk, self.pattern(volume))
             driver.delete(volume.id)
             driver.delete(volume.id)
         assert len(driver.wipes()) == 2 * int(self.can.wipes_deleted)
@@ -206,10 +210,14 @@ class ManageContract(FillContract):
         assert driver.wipe(f"deleted-{uuid.uuid4()}", self.size) is None
 
     def test_wipe_of_a_deleted_disk_does_not_change_foreign_disks(
-        self, foreign: State, driver: VolumeDriver, made: Make, volume: Volume
+        self,
+        foreign_state: ForeignState,
+        driver: VolumeDriver,
+        create_volume: Create,
+        volume: Volume,
     ) -> None:
-        before = foreign()
+        before = foreign_state()
         driver.create(volume)
         driver.delete(volume.id)
-        self.settle(driver)
-        assert foreign() == before
+        self.wipe_deleted(driver)
+        assert foreign_state() == before

@@ -10,8 +10,8 @@ import pytest
 
 from lunshare.drivers.base import VolumeDriver
 from lunshare.drivers.conformance.ability_claims import requires
-from lunshare.drivers.conformance.copies import CopyContract, Keep
-from lunshare.drivers.conformance.volume_bytes import Make
+from lunshare.drivers.conformance.copies import CopyContract, Snap
+from lunshare.drivers.conformance.volume_bytes import Create
 from lunshare.drivers.errors import DiskBusy, LostSnapshot, UnknownSnapshot
 from lunshare.drivers.values import Snapshot, Volume
 
@@ -21,70 +21,86 @@ class RevertContract(CopyContract):
 
     @requires("supports_snapshots")
     def test_revert_restores_the_bytes_and_preserves_the_snapshot(
-        self, driver: VolumeDriver, made: Make, keep: Keep
+        self,
+        driver: VolumeDriver,
+        create_volume: Create,
+        new_snapshot: Snap,
     ) -> None:
-        origin, data = self.filled(driver, made)
-        before, snapshot = driver.disk(origin.id), keep(origin)
+        origin, data = self.volume_with_bytes(driver, create_volume)
+        before, snapshot = driver.disk(origin.id), new_snapshot(origin)
         for _ in range(2):
             self.overwrite(driver, origin)
             assert driver.revert(snapshot) == before
-            assert not self.harmed(driver, origin, data)
+            assert not self.volume_difference(driver, origin, data)
             assert driver.snapshots() == (snapshot.id,)
 
     @requires("supports_snapshots", "extends_under_snapshots")
     def test_revert_restores_the_size(
-        self, driver: VolumeDriver, made: Make, keep: Keep
+        self,
+        driver: VolumeDriver,
+        create_volume: Create,
+        new_snapshot: Snap,
     ) -> None:
-        origin, data = self.filled(driver, made)
-        before, snapshot = driver.disk(origin.id), keep(origin)
+        origin, data = self.volume_with_bytes(driver, create_volume)
+        before, snapshot = driver.disk(origin.id), new_snapshot(origin)
         driver.extend(Volume(origin.id, 2 * self.size))
         assert driver.revert(snapshot) == before
-        assert not self.harmed(driver, origin, data)
+        assert not self.volume_difference(driver, origin, data)
 
     @requires("supports_snapshots")
     def test_revert_preserves_other_snapshots(
-        self, driver: VolumeDriver, made: Make, keep: Keep
+        self,
+        driver: VolumeDriver,
+        create_volume: Create,
+        new_snapshot: Snap,
     ) -> None:
-        origin, data = self.filled(driver, made)
-        first, other = keep(origin), self.overwrite(driver, origin)
-        second = keep(origin)
+        origin, data = self.volume_with_bytes(driver, create_volume)
+        first, other = new_snapshot(origin), self.overwrite(driver, origin)
+        second = new_snapshot(origin)
         driver.revert(first)
-        assert not self.harmed(driver, origin, data)
+        assert not self.volume_difference(driver, origin, data)
         assert set(driver.snapshots()) == {first.id, second.id}
         driver.revert(second)
-        assert not self.harmed(driver, origin, other)
+        assert not self.volume_difference(driver, origin, other)
 
     @requires("supports_snapshots")
     def test_revert_refuses_an_open_disk(
-        self, driver: VolumeDriver, made: Make, keep: Keep
+        self,
+        driver: VolumeDriver,
+        create_volume: Create,
+        new_snapshot: Snap,
     ) -> None:
-        origin, _ = self.filled(driver, made)
-        snapshot, other = keep(origin), self.overwrite(driver, origin)
+        origin, _ = self.volume_with_bytes(driver, create_volume)
+        snapshot, other = new_snapshot(origin), self.overwrite(driver, origin)
         with (
             self.held_open(driver, driver.disk(origin.id)),
             pytest.raises(DiskBusy),
         ):
             driver.revert(snapshot)
-        assert not self.harmed(driver, origin, other)
+        assert not self.volume_difference(driver, origin, other)
 
     @requires("supports_snapshots")
     def test_revert_to_an_unknown_snapshot_fails(
-        self, driver: VolumeDriver, made: Make
+        self, driver: VolumeDriver, create_volume: Create
     ) -> None:
-        origin, data = self.filled(driver, made)
+        origin, data = self.volume_with_bytes(driver, create_volume)
         with pytest.raises(UnknownSnapshot):
             driver.revert(Snapshot(str(uuid.uuid4()), origin.id, self.size))
-        assert not self.harmed(driver, origin, data)
+        assert not self.volume_difference(driver, origin, data)
 
     @requires("supports_snapshots")
     def test_a_lost_snapshot_is_not_copied_or_reverted(
-        self, driver: VolumeDriver, made: Make, keep: Keep, volume: Volume
+        self,
+        driver: VolumeDriver,
+        create_volume: Create,
+        new_snapshot: Snap,
+        volume: Volume,
     ) -> None:
-        origin, data = self.filled(driver, made)
-        snapshot = keep(origin)
+        origin, data = self.volume_with_bytes(driver, create_volume)
+        snapshot = new_snapshot(origin)
         if not self.can.loses_snapshots:
             return
-        self.lose(driver, snapshot)
+        self.lose_snapshot(driver, snapshot)
         with pytest.raises(LostSnapshot) as raised:
             driver.create_from(volume, snapshot)
         assert raised.value.snapshot_id == snapshot.id

@@ -13,7 +13,7 @@ import pytest
 from lunshare.drivers.base import VolumeDriver
 from lunshare.drivers.conformance.extend import ExtendContract
 from lunshare.drivers.conformance.fixtures import new_volume
-from lunshare.drivers.conformance.volume_bytes import Make
+from lunshare.drivers.conformance.volume_bytes import Create
 from lunshare.drivers.errors import (
     InvalidValue,
     UnknownDisk,
@@ -23,43 +23,43 @@ from lunshare.drivers.errors import (
 )
 from lunshare.drivers.values import Snapshot, Volume
 
-Neighbour = Callable[[], VolumeDriver] | None
+OtherBackend = Callable[[], VolumeDriver] | None
 
 
 class SharedPoolContract(ExtendContract):
     """A behaviour a test. What is the neighbour's is unknown here."""
 
     @contextlib.contextmanager
-    def theirs(
-        self, neighbour: Neighbour
+    def volume_of_other_backend(
+        self, other_backend: OtherBackend
     ) -> Iterator[tuple[Volume, Snapshot | None] | None]:
         """The neighbour's volume, with bytes and a snapshot; it is whole afterwards."""
-        if neighbour is None:
-            self.not_tried("two backends in one pool", "override `neighbour`")
+        if other_backend is None:
+            self.not_tried("two backends in one pool", "override `other_backend`")
             yield None
             return
-        other, volume, snapshot = neighbour(), new_volume(self.size), None
+        other, volume, snapshot = other_backend(), new_volume(self.size), None
         other.check()
         data = self.pattern(volume)
         disk = other.create(volume)
-        self.fill(other, disk, data)
+        self.write_pattern(other, disk, data)
         if other.abilities.supports_snapshots:
             snapshot = Snapshot(str(uuid.uuid4()), volume.id, self.size)
             other.create_snapshot(snapshot)
         yield volume, snapshot
-        again = neighbour()
+        again = other_backend()
         assert again.disks() == (disk,)
-        assert not self.damaged(again, again.disk(volume.id), data)
+        assert not self.difference(again, again.disk(volume.id), data)
         if snapshot:
             assert again.snapshots() == (snapshot.id,)
             again.delete_snapshot(snapshot.id)
         again.delete(volume.id)
-        self.settle(again)
+        self.wipe_deleted(again)
 
     def test_a_volume_of_another_backend_is_not_listed(
-        self, driver: VolumeDriver, neighbour: Neighbour
+        self, driver: VolumeDriver, other_backend: OtherBackend
     ) -> None:
-        with self.theirs(neighbour) as found:
+        with self.volume_of_other_backend(other_backend) as found:
             if found is None:
                 return
             assert driver.disks() == ()
@@ -69,9 +69,9 @@ class SharedPoolContract(ExtendContract):
                 assert not [each for each in listed if found[0].id in each]
 
     def test_a_volume_of_another_backend_is_not_changed(
-        self, driver: VolumeDriver, neighbour: Neighbour
+        self, driver: VolumeDriver, other_backend: OtherBackend
     ) -> None:
-        with self.theirs(neighbour) as found:
+        with self.volume_of_other_backend(other_backend) as found:
             if found is None:
                 return
             volume, _ = found
@@ -82,12 +82,12 @@ class SharedPoolContract(ExtendContract):
             ):
                 with pytest.raises(UnknownDisk):
                     refused()  # type: ignore[no-untyped-call]
-            self.settle(driver)
+            self.wipe_deleted(driver)
 
     def test_a_volume_of_another_backend_is_not_managed_or_unmanaged(
-        self, driver: VolumeDriver, neighbour: Neighbour, volume: Volume
+        self, driver: VolumeDriver, other_backend: OtherBackend, volume: Volume
     ) -> None:
-        with self.theirs(neighbour) as found:
+        with self.volume_of_other_backend(other_backend) as found:
             if found is None:
                 return
             with pytest.raises((UnknownReference, Unsupported)):
@@ -96,11 +96,15 @@ class SharedPoolContract(ExtendContract):
                 driver.unmanage(found[0].id)
 
     def test_a_snapshot_of_another_backend_is_not_used_or_deleted(
-        self, driver: VolumeDriver, neighbour: Neighbour, made: Make, volume: Volume
+        self,
+        driver: VolumeDriver,
+        other_backend: OtherBackend,
+        create_volume: Create,
+        volume: Volume,
     ) -> None:
         if not self.can.supports_snapshots:
             return
-        with self.theirs(neighbour) as found:
+        with self.volume_of_other_backend(other_backend) as found:
             if found is None or found[1] is None:
                 return
             with pytest.raises(UnknownSnapshot):
@@ -113,11 +117,13 @@ class SharedPoolContract(ExtendContract):
             driver.delete_snapshot(found[1].id)
 
     def test_a_deleted_disk_of_another_backend_is_not_wiped(
-        self, driver: VolumeDriver, neighbour: Neighbour
+        self, driver: VolumeDriver, other_backend: OtherBackend
     ) -> None:
-        if neighbour is None:
-            return self.not_tried("two backends in one pool", "override `neighbour`")
-        other, volume = neighbour(), new_volume(self.size)
+        if other_backend is None:
+            return self.not_tried(
+                "two backends in one pool", "override `other_backend`"
+            )
+        other, volume = other_backend(), new_volume(self.size)
         other.check()
         other.create(volume)
         other.delete(volume.id)
@@ -127,4 +133,4 @@ class SharedPoolContract(ExtendContract):
             with contextlib.suppress(InvalidValue):
                 driver.wipe(each.name, each.size)
         assert other.wipes() == left
-        return self.settle(other)
+        return self.wipe_deleted(other)

@@ -21,10 +21,10 @@ from lunshare.drivers.values import (
 )
 
 PAGE = 4096
-Reach = Callable[[str], Host]
+HostFactory = Callable[[str], Host]
 
 
-class Shared:
+class SharedVolume:
     """One volume, and what the tests do with it. Hosts are known by one letter."""
 
     def __init__(
@@ -32,7 +32,7 @@ class Shared:
         volume: Volume,
         disk: Disk,
         target: TargetDriver,
-        host: Reach,
+        host: HostFactory,
     ) -> None:
         self.volume, self.disk, self.target, self._host = volume, disk, target, host
         self._sessions: list[Session] = []
@@ -89,7 +89,9 @@ def data(letter: str) -> bytes:
     return letter.encode() * PAGE
 
 
-def refuses(shared: Shared, letter: str, auth: Auth | None = None) -> bool:
+def login_is_refused(
+    shared: SharedVolume, letter: str, auth: Auth | None = None
+) -> bool:
     """Whether the target refuses a login of that host."""
     try:
         shared.login(letter, auth).close()

@@ -13,7 +13,7 @@ import pytest
 from lunshare.drivers.base import VolumeDriver
 from lunshare.drivers.conformance.fixtures import MIB, new_volume
 from lunshare.drivers.conformance.shared_pool import SharedPoolContract
-from lunshare.drivers.conformance.volume_bytes import Make
+from lunshare.drivers.conformance.volume_bytes import Create
 from lunshare.drivers.errors import (
     DiskBusy,
     InvalidValue,
@@ -24,8 +24,8 @@ from lunshare.drivers.errors import (
 from lunshare.drivers.values import Volume
 
 Build = Callable[[], VolumeDriver]
-Full = Callable[[], AbstractContextManager[None]]
-State = Callable[[], object]
+FullPool = Callable[[], AbstractContextManager[None]]
+ForeignState = Callable[[], object]
 
 
 class VolumeContract(SharedPoolContract):
@@ -33,8 +33,10 @@ class VolumeContract(SharedPoolContract):
 
     # check
 
-    def test_check_can_be_repeated(self, driver: VolumeDriver, made: Make) -> None:
-        volume = made()
+    def test_check_can_be_repeated(
+        self, driver: VolumeDriver, create_volume: Create
+    ) -> None:
+        volume = create_volume()
         driver.check()
         driver.check()
         assert driver.disk(volume.id).size >= self.size
@@ -45,16 +47,16 @@ class VolumeContract(SharedPoolContract):
         assert raised.value.remedy
 
     def test_check_activates_disks_after_a_reboot(
-        self, build: Build, driver: VolumeDriver, made: Make
+        self, build: Build, driver: VolumeDriver, create_volume: Create
     ) -> None:
-        volumes = [made(), made()]
+        volumes = [create_volume(), create_volume()]
         data = self.pattern(volumes[0])
-        self.fill(driver, driver.disk(volumes[0].id), data)
-        self.power_cycle(driver)
+        self.write_pattern(driver, driver.disk(volumes[0].id), data)
+        self.reboot(driver)
         again = build()
         again.check()
         assert len([again.disk(volume.id) for volume in volumes]) == 2
-        assert not self.damaged(again, again.disk(volumes[0].id), data)
+        assert not self.difference(again, again.disk(volumes[0].id), data)
 
     # create
 
@@ -78,55 +80,55 @@ class VolumeContract(SharedPoolContract):
         self, driver: VolumeDriver, volume: Volume
     ) -> None:
         disk = driver.create(volume)
-        assert not self.damaged(driver, disk, b"")
+        assert not self.difference(driver, disk, b"")
 
     def test_a_retried_create_changes_nothing(
         self, driver: VolumeDriver, volume: Volume
     ) -> None:
         disk, data = driver.create(volume), self.pattern(volume)
-        self.fill(driver, disk, data)
+        self.write_pattern(driver, disk, data)
         assert driver.create(volume) == disk
-        assert not self.damaged(driver, disk, data)
+        assert not self.difference(driver, disk, data)
         assert [found.volume_id for found in driver.disks()] == [volume.id]
 
     def test_create_with_a_smaller_size_changes_nothing(
-        self, driver: VolumeDriver, made: Make
+        self, driver: VolumeDriver, create_volume: Create
     ) -> None:
-        volume = made()
+        volume = create_volume()
         before = driver.disk(volume.id)
         assert driver.create(Volume(volume.id, MIB)).size == before.size
         assert driver.disk(volume.id) == before
 
     def test_create_with_a_larger_size_extends_the_disk(
-        self, driver: VolumeDriver, made: Make
+        self, driver: VolumeDriver, create_volume: Create
     ) -> None:
-        volume = made()
+        volume = create_volume()
         data = self.pattern(volume)
-        self.fill(driver, driver.disk(volume.id), data)
+        self.write_pattern(driver, driver.disk(volume.id), data)
         larger = driver.create(Volume(volume.id, 2 * self.size))
         assert larger.size >= 2 * self.size
         assert driver.disk(volume.id) == larger
-        assert not self.damaged(driver, larger, data)
+        assert not self.difference(driver, larger, data)
 
     def test_create_finishes_an_incomplete_disk(
         self, build: Build, driver: VolumeDriver, volume: Volume
     ) -> None:
-        self.leave_half_made(driver, volume)
+        self.leave_incomplete_disk(driver, volume)
         again = build()
         again.check()
         disk = again.create(volume)
         assert disk.size >= volume.size
-        assert not self.damaged(again, disk, b"")
+        assert not self.difference(again, disk, b"")
         assert again.disks() == (disk,)
 
     def test_delete_of_an_incomplete_disk_frees_its_space(
         self, driver: VolumeDriver, volume: Volume
     ) -> None:
         before = driver.capacity()
-        self.leave_half_made(driver, volume)
+        self.leave_incomplete_disk(driver, volume)
         driver.delete(volume.id)
-        self.settle(driver)
-        assert self.same_room(driver.capacity(), before)
+        self.wipe_deleted(driver)
+        assert self.has_same_space(driver.capacity(), before)
         with pytest.raises(UnknownDisk):
             driver.disk(volume.id)
 
@@ -138,48 +140,54 @@ class VolumeContract(SharedPoolContract):
             disks = list(pool.map(driver.create, volumes))
             assert set(driver.disks()) == set(disks)
             list(pool.map(driver.delete, [volume.id for volume in volumes]))
-        self.settle(driver)
+        self.wipe_deleted(driver)
         assert driver.disks() == ()
 
     # bytes
 
     def test_written_bytes_survive_a_restart(
-        self, build: Build, driver: VolumeDriver, made: Make
+        self, build: Build, driver: VolumeDriver, create_volume: Create
     ) -> None:
-        volume = made()
+        volume = create_volume()
         data = self.pattern(volume)
-        self.fill(driver, driver.disk(volume.id), data)
+        self.write_pattern(driver, driver.disk(volume.id), data)
         again = build()
         again.check()
-        assert not self.damaged(again, again.disk(volume.id), data)
+        assert not self.difference(again, again.disk(volume.id), data)
 
-    def test_volumes_do_not_share_bytes(self, driver: VolumeDriver, made: Make) -> None:
-        volumes = [made(), made()]
+    def test_volumes_do_not_share_bytes(
+        self, driver: VolumeDriver, create_volume: Create
+    ) -> None:
+        volumes = [create_volume(), create_volume()]
         for volume in volumes:
-            self.fill(driver, driver.disk(volume.id), self.pattern(volume))
+            self.write_pattern(driver, driver.disk(volume.id), self.pattern(volume))
         for volume in volumes:
             data = self.pattern(volume)
-            assert not self.damaged(driver, driver.disk(volume.id), data)
+            assert not self.difference(driver, driver.disk(volume.id), data)
 
     def test_a_new_volume_shows_no_bytes_of_a_deleted_one(
         self, driver: VolumeDriver, volume: Volume
     ) -> None:
-        self.fill(driver, driver.create(volume), self.pattern(volume))
+        self.write_pattern(driver, driver.create(volume), self.pattern(volume))
         driver.delete(volume.id)
         disk = driver.create(volume)
-        assert not self.damaged(driver, disk, b"")
+        assert not self.difference(driver, disk, b"")
 
     # delete
 
-    def test_delete_removes_the_disk(self, driver: VolumeDriver, made: Make) -> None:
-        gone, kept = made(), made()
+    def test_delete_removes_the_disk(
+        self, driver: VolumeDriver, create_volume: Create
+    ) -> None:
+        gone, kept = create_volume(), create_volume()
         driver.delete(gone.id)
         assert [disk.volume_id for disk in driver.disks()] == [kept.id]
         with pytest.raises(UnknownDisk):
             driver.disk(gone.id)
 
-    def test_a_retried_delete_succeeds(self, driver: VolumeDriver, made: Make) -> None:
-        volume = made()
+    def test_a_retried_delete_succeeds(
+        self, driver: VolumeDriver, create_volume: Create
+    ) -> None:
+        volume = create_volume()
         driver.delete(volume.id)
         driver.delete(volume.id)
 
@@ -187,16 +195,16 @@ class VolumeContract(SharedPoolContract):
         driver.delete(new_volume(self.size).id)
 
     def test_delete_refuses_an_open_disk(
-        self, driver: VolumeDriver, made: Make
+        self, driver: VolumeDriver, create_volume: Create
     ) -> None:
-        volume = made()
+        volume = create_volume()
         disk, data = driver.disk(volume.id), self.pattern(volume)
-        self.fill(driver, disk, data)
+        self.write_pattern(driver, disk, data)
         with self.held_open(driver, disk), pytest.raises(DiskBusy) as raised:
             driver.delete(volume.id)
         assert raised.value.volume_id == volume.id
         assert driver.disk(volume.id) == disk
-        assert not self.damaged(driver, disk, data)
+        assert not self.difference(driver, disk, data)
 
     def test_an_id_that_is_not_a_uuid_is_refused(self, driver: VolumeDriver) -> None:
         for call in (driver.delete, driver.disk):
@@ -217,9 +225,9 @@ class VolumeContract(SharedPoolContract):
         assert driver.create(volume) == driver.disk(volume.id)
 
     def test_disks_lists_exactly_the_created_disks(
-        self, build: Build, driver: VolumeDriver, made: Make
+        self, build: Build, driver: VolumeDriver, create_volume: Create
     ) -> None:
-        wanted = {driver.disk(made().id) for _ in range(3)}
+        wanted = {driver.disk(create_volume().id) for _ in range(3)}
         assert set(driver.disks()) == wanted
         assert set(build().disks()) == wanted
 
@@ -233,15 +241,15 @@ class VolumeContract(SharedPoolContract):
         assert after.total == before.total
         assert after.provisioned - before.provisioned == disk.size
         if self.can.reserves_space:
-            assert abs(before.free - after.free - disk.size) <= self.tables
+            assert abs(before.free - after.free - disk.size) <= self.metadata_size
         driver.delete(volume.id)
-        self.settle(driver)
+        self.wipe_deleted(driver)
         assert driver.capacity().provisioned == before.provisioned
 
     def test_capacity_counts_extended_space(
-        self, driver: VolumeDriver, made: Make
+        self, driver: VolumeDriver, create_volume: Create
     ) -> None:
-        volume = made()
+        volume = create_volume()
         before, old = driver.capacity(), driver.disk(volume.id)
         grown = driver.extend(Volume(volume.id, 2 * self.size))
         after = driver.capacity()
@@ -251,9 +259,9 @@ class VolumeContract(SharedPoolContract):
         assert driver.capacity().thin is not self.can.reserves_space
 
     def test_a_volume_that_reserves_space_has_every_block_allocated(
-        self, driver: VolumeDriver, made: Make
+        self, driver: VolumeDriver, create_volume: Create
     ) -> None:
-        volume = made()
+        volume = create_volume()
         driver.extend(Volume(volume.id, 2 * self.size))
         if not self.can.reserves_space:
             return
@@ -268,13 +276,13 @@ class VolumeContract(SharedPoolContract):
         self, driver: VolumeDriver, volume: Volume
     ) -> None:
         for disk in (driver.create(volume), driver.disk(volume.id), *driver.disks()):
-            assert not self.refused_path(disk)
+            assert not self.path_rejection(disk)
 
     def test_disks_does_not_list_incomplete_disks(
         self, driver: VolumeDriver, volume: Volume
     ) -> None:
         """A disk is listed when it is whole, and from then on only."""
-        self.leave_half_made(driver, volume)
+        self.leave_incomplete_disk(driver, volume)
         listed = driver.disks()
         try:
             found = driver.disk(volume.id)
@@ -283,24 +291,24 @@ class VolumeContract(SharedPoolContract):
         else:
             assert listed == (found,)
             assert found.size >= volume.size
-            assert not self.damaged(driver, found, b"")
+            assert not self.difference(driver, found, b"")
 
     # a full pool
 
     def test_capacity_reports_a_full_pool(
-        self, driver: VolumeDriver, exhausted: Full
+        self, driver: VolumeDriver, full_pool: FullPool
     ) -> None:
         assert driver.capacity().closed == ""
-        with exhausted():
+        with full_pool():
             found = driver.capacity()
             assert found.closed or (self.can.reserves_space and found.free < self.size)
         assert driver.capacity().closed == ""
 
     def test_create_in_a_full_pool_leaves_nothing(
-        self, driver: VolumeDriver, exhausted: Full, volume: Volume
+        self, driver: VolumeDriver, full_pool: FullPool, volume: Volume
     ) -> None:
         before = driver.disks()
-        with exhausted():
+        with full_pool():
             with pytest.raises(NoSpace) as raised:
                 driver.create(volume)
             assert raised.value.pool
@@ -310,17 +318,17 @@ class VolumeContract(SharedPoolContract):
         assert driver.create(volume).size >= volume.size
 
     def test_extend_in_a_full_pool_changes_nothing(
-        self, driver: VolumeDriver, exhausted: Full, made: Make
+        self, driver: VolumeDriver, full_pool: FullPool, create_volume: Create
     ) -> None:
-        volume = made()
+        volume = create_volume()
         disk, data = driver.disk(volume.id), self.pattern(volume)
-        self.fill(driver, disk, data)
+        self.write_pattern(driver, disk, data)
         larger = Volume(volume.id, 2 * self.size)
-        with exhausted():
+        with full_pool():
             with pytest.raises(NoSpace):
                 driver.extend(larger)
             assert driver.disk(volume.id) == disk
-            assert not self.damaged(driver, disk, data)
+            assert not self.difference(driver, disk, data)
         assert driver.extend(larger).size >= larger.size
 
     def test_a_volume_larger_than_the_pool_fails_if_space_is_reserved(
@@ -338,13 +346,17 @@ class VolumeContract(SharedPoolContract):
     # what is not ours
 
     def test_foreign_disks_are_not_listed_or_changed(
-        self, build: Build, foreign: State, driver: VolumeDriver, made: Make
+        self,
+        build: Build,
+        foreign_state: ForeignState,
+        driver: VolumeDriver,
+        create_volume: Create,
     ) -> None:
-        before = foreign()
-        volume = made()
+        before = foreign_state()
+        volume = create_volume()
         driver.extend(Volume(volume.id, 2 * self.size))
         assert [disk.volume_id for disk in driver.disks()] == [volume.id]
         driver.delete(volume.id)
         build().check()
         assert driver.disks() == ()
-        assert foreign() == before
+        assert foreign_state() == before

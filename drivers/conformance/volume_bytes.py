@@ -13,12 +13,12 @@ from lunshare.drivers.base import VolumeDriver
 from lunshare.drivers.conformance.fixtures import MIB, VolumeFixtures, new_volume
 from lunshare.drivers.values import Capacity, Disk, Volume
 
-Make = Callable[[], Volume]
+Create = Callable[[], Volume]
 
 PAGE = 4096
 
 
-def places(size: int, length: int) -> list[int]:
+def offsets(size: int, length: int) -> list[int]:
     """Where a disk of that size gets bytes: both ends, and islands among holes.
 
     At both sides of each 64 KiB from the ends, of each whole MiB, and of the middle:
@@ -32,12 +32,12 @@ def places(size: int, length: int) -> list[int]:
 def image(size: int, data: bytes, used: int) -> bytearray:
     """All bytes of a disk of which ``fill`` has filled the first ``used``."""
     wanted = bytearray(size)
-    for at in places(used, len(data)):
+    for at in offsets(used, len(data)):
         wanted[at : at + len(data)] = data
     return wanted
 
 
-def damage(found: bytes | bytearray, wanted: bytes | bytearray) -> str:
+def first_difference(found: bytes | bytearray, wanted: bytes | bytearray) -> str:
     """Where bytes differ first, as a sentence; empty where none does."""
     if found == wanted:
         return ""
@@ -56,7 +56,7 @@ class VolumeBytes(VolumeFixtures):
     """Volumes to try things on."""
 
     @pytest.fixture
-    def made(self, driver: VolumeDriver) -> Iterator[Make]:
+    def create_volume(self, driver: VolumeDriver) -> Iterator[Create]:
         """Make a volume of the usual size; all of them are gone afterwards."""
         volumes: list[Volume] = []
 
@@ -68,7 +68,7 @@ class VolumeBytes(VolumeFixtures):
         yield make
         for volume in volumes:
             driver.delete(volume.id)
-        self.settle(driver)
+        self.wipe_deleted(driver)
 
     @pytest.fixture
     def volume(self, driver: VolumeDriver) -> Iterator[Volume]:
@@ -76,32 +76,32 @@ class VolumeBytes(VolumeFixtures):
         volume = new_volume(self.size)
         yield volume
         driver.delete(volume.id)
-        self.settle(driver)
+        self.wipe_deleted(driver)
 
-    def settle(self, driver: VolumeDriver) -> None:
+    def wipe_deleted(self, driver: VolumeDriver) -> None:
         """Wipe what was deleted, as the caller does in the background."""
         for left in driver.wipes():
             while driver.wipe(left.name, left.size):
                 pass
 
-    def same_room(self, one: Capacity, other: Capacity) -> bool:
+    def has_same_space(self, one: Capacity, other: Capacity) -> bool:
         """Whether the pool holds as much as it did, but for its own tables."""
-        near = abs(one.free - other.free) <= self.tables
+        near = abs(one.free - other.free) <= self.metadata_size
         return near and replace(one, free=0) == replace(other, free=0)
 
     def pattern(self, volume: Volume) -> bytes:
         """Two pages that no other volume has."""
         return (volume.id.encode() + b"!").ljust(64, b"+") * (2 * PAGE // 64)
 
-    def fill(self, driver: VolumeDriver, disk: Disk, data: bytes) -> None:
+    def write_pattern(self, driver: VolumeDriver, disk: Disk, data: bytes) -> None:
         """Write at both ends of a disk, and here and there between."""
-        for at in places(self.size, len(data)):
+        for at in offsets(self.size, len(data)):
             self.write(driver, disk, at, data)
 
-    def damaged(self, driver: VolumeDriver, disk: Disk, data: bytes) -> str:
+    def difference(self, driver: VolumeDriver, disk: Disk, data: bytes) -> str:
         """What is wrong with a disk that was filled with ``data``; all of it is read.
 
         Without ``data``, with a disk that reads as zeros.
         """
         found = self.read(driver, disk, 0, disk.size)
-        return damage(found, image(disk.size, data, self.size))
+        return first_difference(found, image(disk.size, data, self.size))

@@ -102,7 +102,7 @@ class ShareTargetFixtures(TargetFixtures):
         return ShareHost
 
     @pytest.fixture
-    def foreign(self, base: Path) -> Callable[[], object]:
+    def foreign_state(self, base: Path) -> Callable[[], object]:
         theirs = base / "somebody"
         theirs.write_bytes(b"else")
         return theirs.read_bytes

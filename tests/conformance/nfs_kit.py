@@ -51,14 +51,14 @@ class ShareFixtures(VolumeFixtures):
         return NfsVolumes("kit", defaults(NfsVolumes), root)
 
     @pytest.fixture
-    def foreign(self, point: Path) -> Iterator[Callable[[], object]]:
+    def foreign_state(self, point: Path) -> Iterator[Callable[[], object]]:
         theirs = point / "volume-of-somebody-else"
         theirs.write_bytes(b"somebody's" * 1000)
         yield lambda: (theirs.read_bytes(), theirs.stat().st_mtime_ns)
         theirs.unlink()
 
     @pytest.fixture
-    def stranger(self, point: Path) -> Iterator[Callable[[bytes], str]]:
+    def foreign_disk(self, point: Path) -> Iterator[Callable[[bytes], str]]:
         made: list[Path] = []
 
         def put(data: bytes) -> str:
@@ -79,18 +79,18 @@ class ShareFixtures(VolumeFixtures):
             fcntl.fcntl(file, fcntl.F_OFD_SETLK, _WHOLE)
             yield
 
-    def held_reference(
+    def held_open_reference(
         self, driver: VolumeDriver, reference: str
     ) -> AbstractContextManager[object]:
         base = Path(driver.options["nfs_mount_point_base"])
         path = str(base / self.share.digest / reference)
         return self.held_open(driver, Disk("", path, self.size, DiskKind.FILE))
 
-    def leave_half_made(self, driver: VolumeDriver, volume: Volume) -> None:
+    def leave_incomplete_disk(self, driver: VolumeDriver, volume: Volume) -> None:
         """Killed while it was filled: it has bytes, and another name."""
         self._half(driver, volume).write_bytes(b"half" * 1000)
 
-    def leave_half_copied(
+    def leave_incomplete_copy(
         self, driver: VolumeDriver, volume: Volume, snapshot: Snapshot
     ) -> None:
         self._half(driver, volume).write_bytes(b"half" * 1000)
@@ -106,7 +106,9 @@ class DirectoryFixtures(ShareFixtures):
 
     share = Share("nas", "/srv/kit")
     size = 4 * MIB
-    tables = 64 * 1024  # ext4 counts the blocks that list a file's extents with it
+    metadata_size = (
+        64 * 1024
+    )  # ext4 counts the blocks that list a file's extents with it
     options = {"nfs_clone": False}
 
     @pytest.fixture
@@ -127,7 +129,7 @@ class DirectoryFixtures(ShareFixtures):
         helper.end()
 
     @pytest.fixture
-    def exhausted(
+    def full_pool(
         self, mounts: Directories
     ) -> Callable[[], AbstractContextManager[None]]:
         @contextlib.contextmanager

@@ -25,7 +25,7 @@ from lunshare.drivers.conformance.fixtures import (
     VolumeFixtures,
     defaults,
 )
-from lunshare.drivers.conformance.interruption import Countdown, Killed, Passed
+from lunshare.drivers.conformance.interruption import Countdown, Killed, OnStep
 from lunshare.drivers.conformance.root import NoRoot
 from lunshare.drivers.conformance.target import TargetContract
 from lunshare.drivers.conformance.volume import VolumeContract
@@ -82,7 +82,7 @@ class StormVolumeFixtures(FakeVolumeFixtures):
         return StormVolumes("none", defaults(StormVolumes, **given), NoRoot())
 
     @pytest.fixture
-    def exhausted(
+    def full_pool(
         self, name: str, machine: Machine
     ) -> Callable[[], AbstractContextManager[None]]:
         @contextlib.contextmanager
@@ -94,12 +94,12 @@ class StormVolumeFixtures(FakeVolumeFixtures):
         return full
 
     @pytest.fixture
-    def foreign(self, name: str, machine: Machine) -> Callable[[], object]:
+    def foreign_state(self, name: str, machine: Machine) -> Callable[[], object]:
         machine("put_foreign", name, "lv-root", 4096, {0: b"somebody else's bytes"})
         return lambda: machine("state", name, 4096)["foreign"]
 
     @pytest.fixture
-    def stranger(self, name: str, machine: Machine) -> Callable[[bytes], str]:
+    def foreign_disk(self, name: str, machine: Machine) -> Callable[[bytes], str]:
         def put(data: bytes) -> str:
             reference = f"disk-{uuid.uuid4()}"
             machine("put_foreign", name, reference, self.size, {0: data})
@@ -108,12 +108,14 @@ class StormVolumeFixtures(FakeVolumeFixtures):
         return put
 
     @pytest.fixture
-    def neighbour(self, name: str, process: Storage) -> Callable[[], VolumeDriver]:
+    def other_backend(self, name: str, process: Storage) -> Callable[[], VolumeDriver]:
         options = defaults(StormVolumes, storm_socket=process.socket, **self.options)
         return lambda: StormVolumes(f"{name}-beside", options, NoRoot())
 
     @contextlib.contextmanager
-    def held_reference(self, driver: VolumeDriver, reference: str) -> Iterator[None]:
+    def held_open_reference(
+        self, driver: VolumeDriver, reference: str
+    ) -> Iterator[None]:
         at(driver)("hold", driver.name, reference, True)
         yield
         at(driver)("hold", driver.name, reference, False)
@@ -141,17 +143,17 @@ class StormVolumeFixtures(FakeVolumeFixtures):
         yield
         at(driver)("hold", driver.name, disk.volume_id, False)
 
-    def watched(self, driver: VolumeDriver, passed: Passed) -> VolumeDriver:
+    def watch_steps(self, driver: VolumeDriver, on_step: OnStep) -> VolumeDriver:
         """The storage's process counts the steps, so it can end a life, and no more."""
-        if isinstance(passed, Countdown):
-            driver = killed_after(driver, passed.left)
+        if isinstance(on_step, Countdown):
+            driver = killed_after(driver, on_step.left)
         return driver
 
-    def leave_half_made(self, driver: VolumeDriver, volume: Volume) -> None:
+    def leave_incomplete_disk(self, driver: VolumeDriver, volume: Volume) -> None:
         with contextlib.suppress(Killed):
             killed_after(driver, 2).create(volume)
 
-    def leave_half_copied(
+    def leave_incomplete_copy(
         self, driver: VolumeDriver, volume: Volume, snapshot: Snapshot
     ) -> None:
         with contextlib.suppress(Killed):
@@ -212,12 +214,12 @@ class StormTargetFixtures(FakeTargetFixtures):
         options = defaults(StormTarget, storm_socket=process.socket)
         return lambda: StormTarget(name, options, NoRoot())
 
-    def watched(self, target: TargetDriver, passed: Passed) -> TargetDriver:
-        if isinstance(passed, Countdown):
-            target = killed_after(target, passed.left)
+    def watch_steps(self, target: TargetDriver, on_step: OnStep) -> TargetDriver:
+        if isinstance(on_step, Countdown):
+            target = killed_after(target, on_step.left)
         return target
 
-    slow = TargetFixtures.slow  # type: ignore[assignment]
+    slow_writes = TargetFixtures.slow_writes  # type: ignore[assignment]
 
     @pytest.fixture
     def host(self, target: TargetDriver) -> Callable[[str], Host]:
@@ -225,7 +227,7 @@ class StormTargetFixtures(FakeTargetFixtures):
         return lambda initiator: StormHost(initiator, target)
 
     @pytest.fixture
-    def foreign(self, name: str, machine: Machine) -> Callable[[], object]:
+    def foreign_state(self, name: str, machine: Machine) -> Callable[[], object]:
         acl = FakeAcl("", None)
         acl.mode = Mode.RW
         theirs = {"iqn.2001-01.com.other:a": acl}

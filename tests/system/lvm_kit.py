@@ -75,16 +75,16 @@ class LvmFixtures(VolumeFixtures):
         """Not checked each time: that is three commands of a second each under TCG."""
         return build()
 
-    def power_cycle(self, driver: VolumeDriver) -> None:
+    def reboot(self, driver: VolumeDriver) -> None:
         for disk in driver.disks():
             run("lvchange", "-an", disk.path)
 
-    def held_reference(
+    def held_open_reference(
         self, driver: VolumeDriver, reference: str
     ) -> AbstractContextManager[object]:
         return open_disk(Disk("", f"/dev/{GROUP}/{reference}", self.size), os.O_RDONLY)
 
-    def stranger_name(self) -> str:
+    def foreign_name(self) -> str:
         """A name that is not ours."""
         return f"kit-stranger-{uuid.uuid4().hex[:8]}"
 
@@ -97,7 +97,7 @@ class ThinFixtures(LvmFixtures):
         return lambda: build_lvm(root)
 
     @pytest.fixture
-    def exhausted(
+    def full_pool(
         self, driver: VolumeDriver
     ) -> Callable[[], AbstractContextManager[None]]:
         @contextlib.contextmanager
@@ -110,26 +110,26 @@ class ThinFixtures(LvmFixtures):
         return full
 
     @pytest.fixture
-    def foreign(self) -> Iterator[Callable[[], object]]:
+    def foreign_state(self) -> Iterator[Callable[[], object]]:
         with thin_volume(FOREIGN, 4 * MIB, b"somebody's" * 1000):
             yield lambda: state(FOREIGN)
 
     @pytest.fixture
-    def stranger(self) -> Callable[[bytes], str]:
+    def foreign_disk(self) -> Callable[[bytes], str]:
         def put(data: bytes) -> str:
-            name, size = self.stranger_name(), f"-V{self.size}b"
+            name, size = self.foreign_name(), f"-V{self.size}b"
             run("lvcreate", "-y", size, "--thin", "-n", name, f"{GROUP}/{POOL}")
             fill(name, data)
             return name
 
         return put
 
-    def leave_half_made(self, driver: VolumeDriver, volume: Volume) -> None:
+    def leave_incomplete_disk(self, driver: VolumeDriver, volume: Volume) -> None:
         """lvcreate has committed its metadata and died before the node was made."""
         driver.create(volume)
         run("lvchange", "-an", f"{GROUP}/{volume.name}")
 
-    def leave_half_copied(
+    def leave_incomplete_copy(
         self, driver: VolumeDriver, volume: Volume, snapshot: Snapshot
     ) -> None:
         """As that, of a snapshot, and smaller than it is to become."""
@@ -145,7 +145,7 @@ class ThickFixtures(LvmFixtures):
         return lambda: build_lvm(root, lvm_type="default")
 
     @pytest.fixture
-    def exhausted(self) -> Callable[[], AbstractContextManager[None]]:
+    def full_pool(self) -> Callable[[], AbstractContextManager[None]]:
         @contextlib.contextmanager
         def full() -> Iterator[None]:
             run("lvcreate", "-y", "-Wn", "-l100%FREE", "-n", "kit-filler", GROUP)
@@ -155,23 +155,23 @@ class ThickFixtures(LvmFixtures):
         return full
 
     @pytest.fixture
-    def foreign(self) -> Iterator[Callable[[], object]]:
+    def foreign_state(self) -> Iterator[Callable[[], object]]:
         run("lvcreate", "-y", "-Wn", "-L4m", "-n", FOREIGN, GROUP)
         fill(FOREIGN, b"somebody's" * 1000)
         yield lambda: state(FOREIGN)
         run("lvremove", "-y", f"{GROUP}/{FOREIGN}")
 
     @pytest.fixture
-    def stranger(self) -> Callable[[bytes], str]:
+    def foreign_disk(self) -> Callable[[bytes], str]:
         def put(data: bytes) -> str:
-            name, size = self.stranger_name(), f"-L{self.size}b"
+            name, size = self.foreign_name(), f"-L{self.size}b"
             run("lvcreate", "-y", "-Wn", size, "-n", name, GROUP)
             fill(name, data)
             return name
 
         return put
 
-    def leave_half_made(self, driver: VolumeDriver, volume: Volume) -> None:
+    def leave_incomplete_disk(self, driver: VolumeDriver, volume: Volume) -> None:
         """Killed in the wipe: the extents still hold somebody's bytes."""
         size = f"-L{volume.size}b"
         run("lvcreate", "-y", "-Wn", size, "-n", f"{volume.name}.new", GROUP)
@@ -186,17 +186,17 @@ class ThickFixtures(LvmFixtures):
             int(length) * 512 for _, length, kind, *_ in rows if kind == "linear"
         )
 
-    def lose(self, driver: VolumeDriver, snapshot: Snapshot) -> None:
+    def lose_snapshot(self, driver: VolumeDriver, snapshot: Snapshot) -> None:
         """More is written to its origin than the snapshot has room for."""
         run("lvreduce", "-y", "-qq", "-f", "-L4m", f"{GROUP}/{snapshot.name}")
         disk = driver.disk(snapshot.volume_id)
         self.write(driver, disk, MIB, b"x" * (self.size - MIB))
 
-    def leave_half_copied(
+    def leave_incomplete_copy(
         self, driver: VolumeDriver, volume: Volume, snapshot: Snapshot
     ) -> None:
         """Killed in the copy."""
-        self.leave_half_made(driver, volume)
+        self.leave_incomplete_disk(driver, volume)
 
 
 @contextlib.contextmanager

@@ -40,7 +40,7 @@ def root(helper: HelperProcess) -> Root:
 class NfsFixtures(ShareFixtures):
     """A share of a real server, on a filesystem that clones files."""
 
-    tables = MIB
+    metadata_size = MIB
     server: NfsServer
 
     @pytest.fixture
@@ -51,13 +51,13 @@ class NfsFixtures(ShareFixtures):
         return Path(server.share.point(str(BASE)))
 
     @pytest.fixture
-    def exhausted(
+    def full_pool(
         self, server: NfsServer
     ) -> Callable[[], AbstractContextManager[None]]:
         return server.full
 
-    def settle(self, driver: VolumeDriver) -> None:
+    def wipe_deleted(self, driver: VolumeDriver) -> None:
         self.server.wait_for_free_space()
 
-    def power_cycle(self, driver: VolumeDriver) -> None:
+    def reboot(self, driver: VolumeDriver) -> None:
         run("umount", self.share.point(str(BASE)))

@@ -59,7 +59,7 @@ class LioFixtures(TargetFixtures):
         return RealHost
 
     @pytest.fixture
-    def foreign(self, target: TargetDriver) -> Iterator[Callable[[], object]]:
+    def foreign_state(self, target: TargetDriver) -> Iterator[Callable[[], object]]:
         CONFIGFS.joinpath("iscsi").mkdir(exist_ok=True)
         theirs = CONFIGFS / "iscsi" / FOREIGN
         group = theirs / "tpgt_1"
@@ -83,7 +83,7 @@ def live_state(target: Path) -> list[tuple[str, str]]:
 
 class TestLio(LioFixtures, TargetContract):
     @contextlib.contextmanager
-    def slow(self, disk: Disk) -> Iterator[Gate]:
+    def slow_writes(self, disk: Disk) -> Iterator[Gate]:
         """The device is suspended: what the target passes to it stands still."""
         gate, before = Gate(), commands()
         run("dmsetup", "suspend", "--noflush", "--nolockfs", disk.path)

@@ -56,7 +56,7 @@ class FileFixtures(TargetFixtures):
         return RealHost
 
     @pytest.fixture
-    def foreign(self, target: TargetDriver) -> Iterator[Callable[[], object]]:
+    def foreign_state(self, target: TargetDriver) -> Iterator[Callable[[], object]]:
         CONFIGFS.joinpath("iscsi").mkdir(exist_ok=True)
         theirs = CONFIGFS / "iscsi" / FOREIGN
         paths = [theirs, theirs / "tpgt_1"]

@@ -16,8 +16,8 @@ from lunshare.drivers.conformance.interruption import (
     Countdown,
     Killed,
     WatchedRoot,
-    lives,
-    watched,
+    kills,
+    watch_steps,
 )
 from lunshare.drivers.conformance.root import NoRoot
 from lunshare.drivers.errors import CommandFailed
@@ -76,7 +76,7 @@ def test_what_ends_the_run_is_not_hidden(root):
 
 
 def test_questions_are_no_steps(root):
-    dying = WatchedRoot(root, Countdown(1), asking=("lvs", "lio.observe"))
+    dying = WatchedRoot(root, Countdown(1), read_only_steps=("lvs", "lio.observe"))
     assert [dying.run("lvs"), dying.call("lio.observe")] == ["lvs", "lio.observe"]
     with pytest.raises(Killed):
         dying.run("lvremove")
@@ -100,11 +100,11 @@ def tried(root: Recording, steps: int) -> list[bool]:
     """Whether each life was killed."""
     killed = []
     walking: Any = partial(Walking, steps)
-    for life in lives(
+    for kill in kills(
         lambda last: walking(WatchedRoot(root, Countdown(last))), lambda: walking(root)
     ):
-        life.repeats("walk")
-        killed.append(life.killed)
+        kill.call_and_retry("walk")
+        killed.append(kill.killed)
     return killed
 
 
@@ -120,7 +120,7 @@ def test_work_without_an_end_is_told(root):
 
 def test_a_driver_that_is_killed_is_of_the_same_class_and_options():
     options = defaults(FakeVolumes)
-    driver = watched(FakeVolumes("one", options, NoRoot()), Countdown(1))
+    driver = watch_steps(FakeVolumes("one", options, NoRoot()), Countdown(1))
     assert type(driver) is FakeVolumes
     assert (driver.name, driver.options) == ("one", options)
     with pytest.raises(Killed):

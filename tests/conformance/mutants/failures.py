@@ -145,7 +145,7 @@ class RevertIsNotFlushed(_Unflushed):
 class CreatesInPlaceWithoutSteps(FakeVolumes):
     """Its steps are announced nowhere: the kit counts the lines of its code."""
 
-    bound = {"watched": VolumeFixtures.watched}
+    bound = {"watch_steps": VolumeFixtures.watch_steps}
 
     def create(self, volume):
         if volume.id in self.storage.disks:
@@ -157,7 +157,7 @@ class CreatesInPlaceWithoutSteps(FakeVolumes):
 
 
 class ExtendsInPlaceWithoutSteps(FakeVolumes):
-    bound = {"watched": VolumeFixtures.watched}
+    bound = {"watch_steps": VolumeFixtures.watch_steps}
 
     def extend(self, volume):
         old = self._complete_disk(volume.id).size

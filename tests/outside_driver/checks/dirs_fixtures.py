@@ -67,7 +67,7 @@ class DirsFixtures(VolumeFixtures):
         return DirsVolumes("kit", options, whole.root)
 
     @pytest.fixture
-    def exhausted(
+    def full_pool(
         self, driver: VolumeDriver, pool: Path
     ) -> Callable[[], AbstractContextManager[None]]:
         @contextlib.contextmanager
@@ -86,12 +86,12 @@ class DirsFixtures(VolumeFixtures):
         return full
 
     @pytest.fixture
-    def foreign(self, pool: Path) -> Callable[[], object]:
+    def foreign_state(self, pool: Path) -> Callable[[], object]:
         theirs = pool / "volume-of-somebody-else"
         theirs.write_bytes(b"somebody's" * 1000)
         return lambda: (theirs.stat(follow_symlinks=False)[:7], theirs.read_bytes())
 
-    def leave_half_made(self, driver: VolumeDriver, volume: Volume) -> None:
+    def leave_incomplete_disk(self, driver: VolumeDriver, volume: Volume) -> None:
         """Killed before the file had its name, and its bytes are not zeros."""
         assert isinstance(driver, DirsVolumes)
         path = Path(driver.options["dirs_path"]) / f"{volume.name}.new"
