@@ -56,9 +56,7 @@ class KilledVolumeContract(RevertContract):
             assert foreign_state() == theirs
 
         def begin(may_do_nothing: bool = False) -> Iterator[Kill[VolumeDriver]]:
-            self.wipe_deleted(
-                driver
-            )  # what earlier work has left takes room until then
+            self.wipe_deleted(driver)  # deleted disks take space until then
             return kills_of(foreign_state(), build().capacity(), may_do_nothing)
 
         yield begin

@@ -106,9 +106,8 @@ class DirectoryFixtures(ShareFixtures):
 
     share = Share("nas", "/srv/kit")
     size = 4 * MIB
-    metadata_size = (
-        64 * 1024
-    )  # ext4 counts the blocks that list a file's extents with it
+    # ext4 counts the blocks that list the extents of a file.
+    metadata_size = 64 * 1024
     options = {"nfs_clone": False}
 
     @pytest.fixture

@@ -72,7 +72,7 @@ def content(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, bytes]
 
 
 @pytest.fixture
-def foreign_state() -> Iterator[str]:
+def foreign() -> Iterator[str]:
     """A foreign logical volume: the node reads it."""
     name = "kit-foreign-bytes"
     run("lvcreate", "-y", f"-V{SIZE}b", "--thin", "-n", name, f"{GROUP}/{POOL}")
