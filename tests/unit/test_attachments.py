@@ -52,7 +52,7 @@ def login(node: Node, row: Attachment):
     return node.target().login(row.volume_id, str(row.initiator), auth)
 
 
-def test_of_many_reservations_at_once_a_plain_volume_takes_one(node: Node) -> None:
+def test_a_plain_volume_accepts_one_of_many_reservations(node: Node) -> None:
     volume = node.plain_volume()
 
     def reserve(_number: int) -> bool:
@@ -68,7 +68,7 @@ def test_of_many_reservations_at_once_a_plain_volume_takes_one(node: Node) -> No
     assert len(rows(node)) == 1
 
 
-def test_a_shared_volume_takes_many_hosts_at_once_each_in_its_mode(
+def test_a_shared_volume_accepts_many_hosts_each_in_its_mode(
     tmp_path: Path,
 ) -> None:
     fake_storage.reset()
@@ -84,7 +84,9 @@ def test_a_shared_volume_takes_many_hosts_at_once_each_in_its_mode(
     node.close()
 
 
-def test_the_mode_is_the_attachments_else_the_connectors_else_rw(node: Node) -> None:
+def test_the_mode_is_that_of_the_attachment_else_of_the_connector_else_rw(
+    node: Node,
+) -> None:
     volume = node.shared_volume()
     take = node.services.attachments.create
     said = host_connector("a", mode="ro")
@@ -130,7 +132,9 @@ def test_rw_and_ro_from_one_initiator_are_refused(node: Node) -> None:
     assert len(rows(node)) == 1
 
 
-def test_widened_on_the_operators_word_and_said_in_the_answer(tmp_path: Path) -> None:
+def test_both_modes_are_allowed_by_an_option_and_the_answer_says_so(
+    tmp_path: Path,
+) -> None:
     fake_storage.reset()
     node = Node(tmp_path, extra="mixed_modes_per_host = widen").start()
     volume = node.shared_volume()
@@ -146,7 +150,9 @@ def test_widened_on_the_operators_word_and_said_in_the_answer(tmp_path: Path) ->
     node.close()
 
 
-def test_the_access_goes_with_the_last_attachment_of_its_initiator(node: Node) -> None:
+def test_the_access_closes_with_the_last_attachment_of_its_initiator(
+    node: Node,
+) -> None:
     volume = node.shared_volume()
     one, two = attach(node, volume, "a"), attach(node, volume, "a")
     other = attach(node, volume, "b")
@@ -174,7 +180,7 @@ def test_the_same_connector_again_changes_nothing(node: Node) -> None:
     assert session.alive
 
 
-def test_another_connector_takes_the_place_of_the_first(node: Node) -> None:
+def test_another_connector_replaces_the_first(node: Node) -> None:
     volume = node.shared_volume()
     row = attach(node, volume, "a")
     session = login(node, row)
@@ -186,7 +192,9 @@ def test_another_connector_takes_the_place_of_the_first(node: Node) -> None:
     assert old["auth_password"] != new["auth_password"]
 
 
-def test_of_the_old_connector_only_what_nobody_else_wants_is_closed(node: Node) -> None:
+def test_a_replaced_initiator_keeps_access_that_another_attachment_wants(
+    node: Node,
+) -> None:
     volume = node.shared_volume()
     keeps, moves = attach(node, volume, "a"), attach(node, volume, "a")
     session = login(node, keeps)
@@ -196,13 +204,13 @@ def test_of_the_old_connector_only_what_nobody_else_wants_is_closed(node: Node) 
 
 
 @pytest.mark.parametrize("point", ["apply.before", "apply.born", "apply.opened"])
-def test_a_failed_attach_leaves_nothing_and_others_untouched(
+def test_a_failed_attach_leaves_nothing_and_does_not_touch_others(
     point: str, node: Node
 ) -> None:
     volume = node.shared_volume()
     session = login(node, attach(node, volume, "a"))
     failures = node.target().failures
-    # Fail once: the undo that follows must get through.
+    # Fail once: the cleanup that follows must succeed.
     with failing_once(failures, point), pytest.raises(BackendFailed):
         attach(node, volume, "b")
     assert node.live(volume.id) == {initiator("a"): "rw"}
@@ -210,7 +218,7 @@ def test_a_failed_attach_leaves_nothing_and_others_untouched(
     assert session.alive
 
 
-def test_a_failed_connect_can_be_tried_again(node: Node) -> None:
+def test_a_failed_connect_can_be_retried(node: Node) -> None:
     volume = node.plain_volume()
     row = node.services.attachments.create(CTX, NewAttachment(volume.id))
     with (
@@ -226,7 +234,7 @@ def test_a_failed_connect_can_be_tried_again(node: Node) -> None:
     assert node.live(volume.id) == {initiator("a"): "rw"}
 
 
-def test_an_attach_whose_undo_fails_stays_visible_until_it_is_closed(
+def test_an_attach_whose_cleanup_fails_is_visible_until_it_is_closed(
     node: Node,
 ) -> None:
     volume = node.plain_volume()
@@ -246,7 +254,7 @@ def test_an_attach_whose_undo_fails_stays_visible_until_it_is_closed(
     attach(node, volume, "b")
 
 
-def test_a_detach_that_fails_says_so_and_is_finished_by_the_next_reconcile(
+def test_the_next_reconcile_finishes_a_failed_detach(
     node: Node,
 ) -> None:
     volume = node.plain_volume()
@@ -265,14 +273,14 @@ def test_a_detach_that_fails_says_so_and_is_finished_by_the_next_reconcile(
     assert node.live(volume.id) == {}
 
 
-def test_a_second_delete_does_not_find_it(node: Node) -> None:
+def test_a_second_delete_returns_not_found(node: Node) -> None:
     row = attach(node, node.plain_volume(), "a")
     node.services.attachments.delete(CTX, row.id)
     with pytest.raises(NotFound):
         node.services.attachments.delete(CTX, row.id)
 
 
-def test_many_deletes_at_once_of_one_attachment_end_well(node: Node) -> None:
+def test_many_parallel_deletes_of_one_attachment_succeed(node: Node) -> None:
     volume = node.shared_volume()
     keeps = login(node, attach(node, volume, "keeps"))
     row = attach(node, volume, "a")
@@ -290,7 +298,7 @@ def test_many_deletes_at_once_of_one_attachment_end_well(node: Node) -> None:
     assert keeps.alive
 
 
-def test_a_volume_that_hangs_holds_neither_other_volumes_nor_its_callers(
+def test_a_hanging_volume_blocks_neither_other_volumes_nor_its_clients(
     node: Node,
 ) -> None:
     stuck, fine = node.shared_volume(), node.shared_volume()
@@ -314,7 +322,7 @@ def test_a_volume_that_hangs_holds_neither_other_volumes_nor_its_callers(
     assert node.live(stuck.id) == {initiator("a"): "rw"}
 
 
-def test_a_backend_that_hangs_holds_only_its_share_of_the_threads(
+def test_a_hanging_backend_holds_only_its_share_of_the_threads(
     tmp_path: Path,
 ) -> None:
     fake_storage.reset()
@@ -342,7 +350,7 @@ def _until_refused(node: Node, volume: Volume) -> BackendUnavailable:
     return caught.value
 
 
-def test_one_instance_may_come_a_second_time_for_its_live_migration(node: Node) -> None:
+def test_an_instance_can_attach_twice_for_its_live_migration(node: Node) -> None:
     volume, instance = node.plain_volume(), "6f2d5ac8-bbd8-4a8b-a1f1-b67e37d0b4d1"
     take = node.services.attachments.create
     take(CTX, NewAttachment(volume.id, instance, connector=host_connector("source")))
@@ -352,7 +360,7 @@ def test_one_instance_may_come_a_second_time_for_its_live_migration(node: Node) 
     assert set(node.live(volume.id)) == {initiator("source"), initiator("target")}
 
 
-def test_a_volume_with_attachments_is_not_deleted(node: Node) -> None:
+def test_delete_of_a_volume_with_attachments_is_refused(node: Node) -> None:
     volume = node.plain_volume()
     row = node.services.attachments.create(CTX, NewAttachment(volume.id))
     with pytest.raises(Invalid, match="has 1 attachments"):
@@ -361,7 +369,7 @@ def test_a_volume_with_attachments_is_not_deleted(node: Node) -> None:
     node.services.volumes.delete(CTX, volume.id)
 
 
-def test_secrets_are_for_their_own_host_only(node: Node) -> None:
+def test_only_its_own_host_gets_the_secrets(node: Node) -> None:
     row = attach(node, node.plain_volume(), "a")
     secret = (row.connection_info or {})["auth_password"]
     assert secret not in repr(

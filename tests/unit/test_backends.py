@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Backends that are slow, that hang, that fail, or that are gone."""
+"""Backends that are slow, hang, fail, or are missing."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_more_requests_than_a_backends_share_wait_for_one_another(path: Path) -> None:
+def test_requests_beyond_the_share_of_a_backend_wait(path: Path) -> None:
     node = Node(path, extra="osapi_threads = 6").start()
     volumes = [node.shared_volume() for _ in range(8)]
     never = threading.Event()
@@ -48,7 +48,7 @@ def test_more_requests_than_a_backends_share_wait_for_one_another(path: Path) ->
     node.close()
 
 
-def test_only_a_few_wait_for_a_volume_that_hangs() -> None:
+def test_only_a_few_threads_wait_for_a_hanging_volume() -> None:
     locks, gate = VolumeLocks(timeout=30, patient=2, moment=0.05), threading.Event()
     inside = threading.Event()
 
@@ -78,7 +78,7 @@ def test_only_a_few_wait_for_a_volume_that_hangs() -> None:
     assert sum("a call that hangs has been running" in each for each in said) == 4
 
 
-def test_a_backend_that_is_not_enabled_any_more_is_said_and_holds_up_nothing(
+def test_a_backend_that_is_no_longer_enabled_is_reported_and_delays_nothing(
     path: Path,
 ) -> None:
     node = Node(path, backends=BOTH).start()
@@ -104,7 +104,7 @@ def test_a_backend_that_is_not_enabled_any_more_is_said_and_holds_up_nothing(
     node.close()
 
 
-def test_an_export_that_could_not_be_settled_is_said(path: Path) -> None:
+def test_an_export_that_cannot_be_applied_is_reported(path: Path) -> None:
     node = Node(path).start()
     volume = node.shared_volume()
     attach(node, volume, "a")
@@ -119,7 +119,7 @@ def test_an_export_that_could_not_be_settled_is_said(path: Path) -> None:
     node.close()
 
 
-def test_exports_do_not_wait_for_a_disk_that_is_being_made(path: Path) -> None:
+def test_exports_do_not_wait_for_the_creation_of_a_disk(path: Path) -> None:
     node = Node(path).start()
     volume = node.shared_volume()
     attach(node, volume, "a")
@@ -143,7 +143,7 @@ def test_exports_do_not_wait_for_a_disk_that_is_being_made(path: Path) -> None:
     node.close()
 
 
-def test_a_failed_creation_whose_undo_fails_goes_with_the_next_reconcile(
+def test_reconcile_deletes_a_failed_volume_whose_cleanup_failed(
     path: Path,
 ) -> None:
     node = Node(path).start()
@@ -162,7 +162,7 @@ def test_a_failed_creation_whose_undo_fails_goes_with_the_next_reconcile(
     node.close()
 
 
-def test_an_operation_that_fails_has_its_backend_checked_at_once(path: Path) -> None:
+def test_a_failed_operation_starts_a_health_check(path: Path) -> None:
     node = Node(path).start()
     backend = node.assembly.backends["fake"]
     backend.checked_at -= 60  # the timer's last check was a while ago
@@ -177,7 +177,7 @@ def test_an_operation_that_fails_has_its_backend_checked_at_once(path: Path) -> 
     node.close()
 
 
-def test_the_log_says_when_a_pool_closes_and_when_it_opens_again(
+def test_the_log_shows_when_a_pool_closes_and_opens(
     path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     node = Node(path).start()
@@ -198,7 +198,7 @@ def test_the_log_says_when_a_pool_closes_and_when_it_opens_again(
     node.close()
 
 
-def test_a_detach_that_fails_names_what_is_still_open_and_what_to_do(
+def test_the_error_of_a_failed_detach_names_what_is_open_and_what_to_do(
     path: Path,
 ) -> None:
     node = Node(path).start()
@@ -215,7 +215,7 @@ def test_a_detach_that_fails_names_what_is_still_open_and_what_to_do(
     node.close()
 
 
-def test_work_that_fails_after_its_answer_names_its_object_in_the_log(
+def test_the_log_names_the_volume_of_a_job_that_fails_after_its_answer(
     path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     node = Node(path, extra="create_wait = 0").start()
@@ -235,7 +235,7 @@ def test_work_that_fails_after_its_answer_names_its_object_in_the_log(
     node.close()
 
 
-def test_an_error_is_in_a_line_of_the_log_once(
+def test_an_error_is_logged_once(
     path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     gone = CommandFailed(("vgs",), 5, "because of the test")

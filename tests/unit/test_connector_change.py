@@ -25,7 +25,7 @@ def node(tmp_path: Path):
     made.close()
 
 
-def test_an_old_connector_that_stays_open_is_not_forgotten(node: Node) -> None:
+def test_a_replaced_connector_that_stays_open_is_remembered(node: Node) -> None:
     volume = node.shared_volume()
     attach(node, volume, "other")
     row = attach(node, volume, "a")
@@ -38,7 +38,9 @@ def test_an_old_connector_that_stays_open_is_not_forgotten(node: Node) -> None:
     assert node.live(volume.id) == {initiator("other"): "rw"}
 
 
-def test_a_swap_that_failed_can_be_tried_again_with_a_third(node: Node) -> None:
+def test_a_failed_change_of_connector_can_be_retried_with_a_third_one(
+    node: Node,
+) -> None:
     volume = node.shared_volume()
     attach(node, volume, "other")
     row = attach(node, volume, "a")
@@ -52,7 +54,9 @@ def test_a_swap_that_failed_can_be_tried_again_with_a_third(node: Node) -> None:
     assert node.live(volume.id) == {initiator("other"): "rw", initiator("c"): "rw"}
 
 
-def test_a_swap_whose_undo_failed_is_closed_by_the_next_reconcile(node: Node) -> None:
+def test_reconcile_closes_a_change_of_connector_whose_cleanup_failed(
+    node: Node,
+) -> None:
     volume = node.shared_volume()
     attach(node, volume, "other")
     row = attach(node, volume, "a")
@@ -67,7 +71,7 @@ def test_a_swap_whose_undo_failed_is_closed_by_the_next_reconcile(node: Node) ->
     assert [each.leaving for each in rows(node)] == [None, None]
 
 
-def test_a_plain_volume_given_to_another_after_a_failure_is_not_taken_back(
+def test_a_failed_attachment_cannot_connect_when_another_has_the_volume(
     node: Node,
 ) -> None:
     volume = node.plain_volume()

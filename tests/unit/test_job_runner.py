@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Work that outlives its request."""
+"""Steps that outlive their request."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def jobs() -> Iterator[JobRunner]:
     made.stop()
 
 
-def test_a_step_is_under_way_once(jobs: JobRunner) -> None:
+def test_a_step_runs_once_at_a_time(jobs: JobRunner) -> None:
     gate, begun, passed = threading.Event(), threading.Semaphore(0), []
 
     def step(ident: str) -> None:
@@ -34,7 +34,7 @@ def test_a_step_is_under_way_once(jobs: JobRunner) -> None:
 
     first = jobs.submit(step, "a", "one")
     assert begun.acquire(timeout=20)
-    # It has begun, and may have read the row before: one more run, for all of these.
+    # It has started, and may have read the row before: one more run, for all of these.
     second = jobs.submit(step, "a", "one")
     assert second is not first
     assert jobs.submit(step, "a", "one") is second
@@ -47,7 +47,7 @@ def test_a_step_is_under_way_once(jobs: JobRunner) -> None:
     assert sorted(passed) == ["a", "a", "b"]
 
 
-def test_a_run_that_has_not_begun_is_shared(jobs: JobRunner) -> None:
+def test_a_run_that_has_not_started_is_shared(jobs: JobRunner) -> None:
     gate, passed = threading.Event(), []
 
     def step(ident: str) -> None:
@@ -63,8 +63,8 @@ def test_a_run_that_has_not_begun_is_shared(jobs: JobRunner) -> None:
     assert passed.count("waits") == 1
 
 
-def test_what_is_written_while_a_run_ends_is_done(jobs: JobRunner) -> None:
-    """The run has closed its row, and is not yet over, when there is more to do."""
+def test_a_step_submitted_while_a_run_ends_runs_again(jobs: JobRunner) -> None:
+    """The run has written its row and has not ended when the step is submitted."""
     closed, go = threading.Event(), threading.Event()
     row, done = ["first"], []
 
@@ -82,7 +82,7 @@ def test_what_is_written_while_a_run_ends_is_done(jobs: JobRunner) -> None:
     assert done == ["first", "second"]
 
 
-def test_runs_that_no_thread_was_left_for_end_with_the_daemon() -> None:
+def test_runs_without_a_thread_are_cancelled_at_the_stop() -> None:
     jobs, gate, begun = JobRunner(0.0), threading.Event(), threading.Event()
 
     def step(_ident: str) -> None:
@@ -101,7 +101,7 @@ def test_runs_that_no_thread_was_left_for_end_with_the_daemon() -> None:
     assert second.cancelled()
 
 
-def test_what_fails_late_is_in_the_log(
+def test_a_late_failure_is_logged(
     jobs: JobRunner, caplog: pytest.LogCaptureFixture
 ) -> None:
     gate = threading.Event()
@@ -115,7 +115,7 @@ def test_what_fails_late_is_in_the_log(
     until(lambda: "late" in caplog.text)
 
 
-def test_a_backend_that_hangs_holds_up_no_other(tmp_path: Path) -> None:
+def test_a_hanging_backend_does_not_delay_others(tmp_path: Path) -> None:
     """As many of its volumes as there are threads, and more, are being deleted."""
     fake_storage.reset()
     node = Node(tmp_path, backends="one,two").start()

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Which backend a new volume goes to, and what is said of the others."""
+"""Which backend is chosen for a new volume, and why the others are not."""
 
 from __future__ import annotations
 
@@ -60,12 +60,12 @@ def filter_results(choice: Choice, backend: str) -> dict[str, tuple[bool, str]]:
     return {each.filter: (each.passed, each.reason) for each in of_it.filter_results}
 
 
-def test_the_backend_with_the_most_room_is_chosen() -> None:
+def test_the_backend_with_the_most_free_space_is_chosen() -> None:
     pools = [pool("a", free_capacity_gb=10.0), pool("b", free_capacity_gb=20.0)]
     assert chosen(pools, request(5)) == "b"
 
 
-def test_multipliers_say_what_counts() -> None:
+def test_multipliers_decide_which_weigher_counts() -> None:
     small = pool("small", total_capacity_gb=50.0, free_capacity_gb=40.0)
     large = pool("large", allocated_capacity_gb=30)
     assert chosen([small, large], request(5)) == "large"
@@ -73,32 +73,32 @@ def test_multipliers_say_what_counts() -> None:
     assert chosen([small, large], request(5), allocated_capacity=-1.5) == "small"
 
 
-def test_a_thin_pool_is_promised_by_its_ratio() -> None:
+def test_a_thin_pool_provisions_its_ratio() -> None:
     thin = pool("a", thin_provisioning_support=True, provisioned_capacity_gb=150.0)
     assert free_space(thin) == 50.0
     assert chosen([thin], request(50)) == "a"
     assert isinstance(refused([thin], request(51)), Exhausted)
 
 
-def test_a_thick_pool_promises_what_is_free_and_not_promised() -> None:
+def test_a_thick_pool_provisions_what_is_free_and_not_provisioned() -> None:
     assert free_space(pool("a", provisioned_capacity_gb=70.0)) == 30.0
     assert free_space(pool("a", free_capacity_gb=20.0)) == 20.0
 
 
-def test_a_type_that_wants_thick_volumes_is_held_to_what_is_there() -> None:
+def test_a_thick_volume_needs_physical_space() -> None:
     thin = pool("a", thin_provisioning_support=True, provisioned_capacity_gb=60.0)
     thick = VolumeType("t", "t", extra_specs={"provisioning:type": "thick"})
     assert chosen([thin], request(100)) == "a"
     assert "space for 40 GiB, not 41" in str(refused([thin], request(41, thick)))
 
 
-def test_a_pool_that_is_physically_full_takes_nothing_whatever_its_ratio() -> None:
+def test_a_physically_full_pool_gets_no_volumes() -> None:
     full = pool("a", thin_provisioning_support=True, free_capacity_gb=0.0)
     assert free_space(full) == 0.0
     assert "physically full" in str(refused([full], request(1)))
 
 
-def test_a_pool_that_says_it_is_closed_takes_nothing_and_its_reason_is_told() -> None:
+def test_a_closed_pool_gets_no_volumes_and_the_error_has_its_reason() -> None:
     shut = replace(
         pool("a", thin_provisioning_support=True), closed="its metadata is 96 % full"
     )
@@ -107,7 +107,7 @@ def test_a_pool_that_says_it_is_closed_takes_nothing_and_its_reason_is_told() ->
     assert "a: it is closed for new volumes: its metadata is 96 % full" in str(error)
 
 
-def test_the_reserve_is_left_alone() -> None:
+def test_the_reserve_is_not_provisioned() -> None:
     assert free_space(pool("a", reserved_percentage=40)) == 60.0
     nearly = pool(
         "a",
@@ -118,19 +118,19 @@ def test_the_reserve_is_left_alone() -> None:
     assert free_space(nearly) == 0.0
 
 
-def test_too_large_is_said_with_the_room_there_is() -> None:
+def test_the_error_of_a_too_large_request_names_the_free_space() -> None:
     error = refused([pool("a")], request(500))
     assert isinstance(error, Exhausted)
     assert "size 500 GiB (a: it has space for 100 GiB, not 500)" in str(error)
 
 
-def test_a_type_that_no_backend_can_do_is_said_with_the_reason() -> None:
+def test_the_error_of_an_unsupported_type_names_the_reason() -> None:
     error = refused([pool("a", multiattach=False)], request(1, SHARED))
     assert isinstance(error, Invalid)
     assert "a: multiattach is False, not <is> True" in str(error)
 
 
-def test_who_is_down_disabled_or_elsewhere_is_not_chosen() -> None:
+def test_a_backend_that_is_down_disabled_or_in_another_zone_is_not_chosen() -> None:
     down = replace(pool("a"), problem="its storage hangs")
     assert "a: it is down: its storage hangs" in str(refused([down], request(1)))
     off = replace(pool("a"), enabled=False)
@@ -140,7 +140,7 @@ def test_who_is_down_disabled_or_elsewhere_is_not_chosen() -> None:
     assert chosen([pool("a")], PlacementRequest(1, zone="nova")) == "a"
 
 
-def test_a_volume_may_be_bound_to_a_backend_or_have_to_leave_it() -> None:
+def test_a_request_can_require_or_exclude_a_backend() -> None:
     pools = [pool("a"), pool("b", free_capacity_gb=50.0)]
     assert chosen(pools, PlacementRequest(1, only="b")) == "b"
     assert chosen(pools, PlacementRequest(1, exclude="a")) == "b"
@@ -152,13 +152,13 @@ def test_a_volume_may_be_bound_to_a_backend_or_have_to_leave_it() -> None:
     )
 
 
-def test_room_elsewhere_makes_no_difference_to_who_cannot_do_it() -> None:
-    """Less would do on the one that can: so it is a matter of free space."""
+def test_missing_space_on_a_capable_backend_is_exhausted() -> None:
+    """A smaller request would succeed on the capable backend."""
     pools = [pool("a", multiattach=False), pool("b", free_capacity_gb=1.0)]
     assert isinstance(refused(pools, request(5, SHARED)), Exhausted)
 
 
-def test_every_filter_speaks_of_every_pool_and_only_who_passed_is_weighed() -> None:
+def test_every_filter_runs_for_every_pool_and_only_passed_pools_are_weighed() -> None:
     pools = [pool("a", multiattach=False), pool("b"), pool("c", free_capacity_gb=50.0)]
     choice = choose(pools, request(60, SHARED), WEIGHTS)
     assert [c.pool.backend for c in choice.candidates] == ["a", "b", "c"]
@@ -223,9 +223,7 @@ def test_extra_specs_are_matched_with_capabilities(
         ("", "", True),
     ],
 )
-def test_an_operator_means_what_it_means_in_cinder(
-    has: Any, wanted: str, met: bool
-) -> None:
+def test_operators_have_the_meaning_of_cinder(has: Any, wanted: str, met: bool) -> None:
     assert extra_specs.meets(has, wanted) is met
 
 
@@ -241,14 +239,14 @@ def test_an_operator_means_what_it_means_in_cinder(
         ("<or> FC <or> iscsi", True),
     ],
 )
-def test_a_protocol_goes_by_all_its_names(wanted: str, met: bool) -> None:
+def test_a_protocol_matches_all_its_spellings(wanted: str, met: bool) -> None:
     told = list(
         extra_specs.unmet({"storage_protocol": wanted}, {"storage_protocol": "iSCSI"})
     )
     assert (told == []) is met
 
 
-def test_a_capability_may_be_a_list_or_lie_deeper() -> None:
+def test_a_capability_can_be_a_list_or_nested() -> None:
     has = {"tiers": ["gold", "silver"], "deep": {"er": "yes"}}
     assert not any(
         extra_specs.unmet({"tiers": "silver", "capabilities:deep:er": "yes"}, has)

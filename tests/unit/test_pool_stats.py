@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""What backends say of themselves, and that one which hangs is waited for by nobody."""
+"""Pool stats and health checks; no request waits for a backend that hangs."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def refresh(node: Node) -> None:
     node.services.node.refresh()
 
 
-def test_a_report_is_what_the_storage_holds(path: Path) -> None:
+def test_pool_stats_show_what_the_storage_holds(path: Path) -> None:
     node = Node(path).start()
     before = caps(node)
     assert before["total_capacity_gb"] == before["free_capacity_gb"] == 1000.0
@@ -72,14 +72,14 @@ def test_a_report_is_what_the_storage_holds(path: Path) -> None:
     node.close()
 
 
-def test_a_thick_backend_says_so(path: Path) -> None:
+def test_a_thick_backend_reports_thick_provisioning(path: Path) -> None:
     node = Node(path, "[fake]\nfake_thin = false\n[DEFAULT]").start()
     assert caps(node)["thin_provisioning_support"] is False
     assert caps(node)["thick_provisioning_support"] is True
     node.close()
 
 
-def test_what_is_still_being_wiped_is_told(path: Path) -> None:
+def test_pool_stats_show_what_is_still_being_wiped(path: Path) -> None:
     extra = "[fake]\nfake_thin = false\nfake_wipe = true\n[DEFAULT]"
     node = Node(path, extra).start()
     volume = node.plain_volume(4)
@@ -93,7 +93,7 @@ def test_what_is_still_being_wiped_is_told(path: Path) -> None:
     node.close()
 
 
-def test_a_backend_that_fails_is_down_with_its_reason(path: Path) -> None:
+def test_a_failing_backend_is_down_with_its_reason(path: Path) -> None:
     node = Node(path, backends=BOTH).start()
     failed = CommandFailed(("vgs",), 5, "because of the test")
     with node.driver().failures.fail("capacity", failed):
@@ -106,7 +106,7 @@ def test_a_backend_that_fails_is_down_with_its_reason(path: Path) -> None:
     node.close()
 
 
-def test_a_backend_that_hangs_holds_up_neither_others_nor_requests(
+def test_a_hanging_backend_delays_neither_others_nor_requests(
     path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("lunshare.agent.service.node.MOMENT", 0.05)
@@ -119,7 +119,7 @@ def test_a_backend_that_hangs_holds_up_neither_others_nor_requests(
         assert gate.reached.wait(10)
         refresh(node)
         assert time.monotonic() - began < 5
-        # The other one is looked at again and again, beside it.
+        # The other one is checked again and again meanwhile.
         until(lambda: caps(node, "second")["timestamp"] > seen)
         assert len(api("GET", "/scheduler-stats/get_pools")["pools"]) == 2
         assert caps(node)["backend_state"] == "up"
@@ -138,7 +138,7 @@ def test_a_backend_that_hangs_holds_up_neither_others_nor_requests(
     node.close()
 
 
-def test_no_two_looks_at_one_backend_at_once(path: Path) -> None:
+def test_one_backend_has_one_health_check_at_a_time(path: Path) -> None:
     node = Node(path).start()
     backend = node.assembly.backends["fake"]
     with node.driver().failures.hold("check") as gate:
@@ -162,7 +162,7 @@ def test_the_first_reconcile_waits_for_a_slow_backend(
     node.close()
 
 
-def test_a_closed_pool_takes_nothing_and_says_why(path: Path) -> None:
+def test_a_closed_pool_gets_nothing_and_reports_why(path: Path) -> None:
     node = Node(path).start()
     backend = node.assembly.backends["fake"]
     assert backend.capacity
@@ -176,10 +176,10 @@ def test_a_closed_pool_takes_nothing_and_says_why(path: Path) -> None:
     node.close()
 
 
-def test_a_scheduler_elsewhere_is_told_to_leave_alone_what_we_would_not_choose(
+def test_pools_that_must_not_be_chosen_report_no_space_to_cinder(
     path: Path,
 ) -> None:
-    """Cinder's filters read neither the state of a pool nor its physical room."""
+    """Cinder's filters read neither the state of a pool nor its physical space."""
     node = Node(path).start()
     (pool,) = pools(node)
     told = pool_stats.for_scheduler(pool)

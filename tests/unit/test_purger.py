@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""What was deleted long ago goes, nothing else does, and no writer waits for it."""
+"""Old deleted rows are purged, nothing else is, and no writer waits for it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def counts(node: Node) -> list[int]:
 
 
 def age(node: Node, seconds: float) -> None:
-    """Put every deletion so far back in time."""
+    """Set every deletion to an earlier time."""
     with node.assembly.database.writing() as connection:
         for table in TABLES:
             gone = sa.update(table).where(table.c.deleted == sa.true())
@@ -49,7 +49,7 @@ def age(node: Node, seconds: float) -> None:
             connection.execute(gone.values(deleted_at=before))
 
 
-def test_what_is_old_goes_and_what_is_not_stays(node: Node) -> None:
+def test_old_rows_are_purged_and_others_stay(node: Node) -> None:
     service = node.services
     dead, alive = node.plain_volume(), node.plain_volume()
     service.attachments.delete(CTX, attach(node, dead, "a").id)
@@ -70,7 +70,7 @@ def test_what_is_old_goes_and_what_is_not_stays(node: Node) -> None:
     assert service.volumes.get(CTX, alive.id).attachments
 
 
-def test_a_volume_stays_while_a_row_of_its_own_is_younger(node: Node) -> None:
+def test_a_volume_stays_while_one_of_its_rows_is_younger(node: Node) -> None:
     """A clock that was put back; SQLite would refuse it for its foreign key."""
     volume = node.plain_volume()
     node.services.attachments.delete(CTX, attach(node, volume, "a").id)
@@ -83,7 +83,7 @@ def test_a_volume_stays_while_a_row_of_its_own_is_younger(node: Node) -> None:
     assert counts(node) == [1, 0, 1]
 
 
-def test_ten_thousand_dead_go_and_a_writer_waits_a_moment(node: Node) -> None:
+def test_ten_thousand_rows_are_purged_without_delaying_a_writer(node: Node) -> None:
     """Each is a volume with an attachment and a snapshot."""
     first = node.plain_volume()
     node.services.attachments.delete(CTX, attach(node, first, "a").id)
@@ -138,7 +138,7 @@ def _multiply(node: Node, times: int) -> None:
             )
 
 
-def test_the_latest_snapshot_is_the_last_one_whatever_the_clock_said(
+def test_the_latest_snapshot_does_not_depend_on_the_clock(
     node: Node,
 ) -> None:
     volume = node.plain_volume()

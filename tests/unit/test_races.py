@@ -53,7 +53,7 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
 
 @dataclass
 class Scene:
-    """A volume of 1 GiB with a snapshot, if asked for, and what was acknowledged."""
+    """A volume of 1 GiB with a snapshot, if asked for, and what was confirmed."""
 
     node: Node
     snapped: bool
@@ -92,7 +92,7 @@ class Scene:
         self.node.services.migrator.migrate(CTX, self.id, host)
 
     def attach_two(self) -> None:
-        """As a shared volume, and a plain one again: that is refused."""
+        """Retype to a shared volume and back to a plain one: that is refused."""
         self.retype("shared")
         self.attach("a")
         self.attach("b")
@@ -170,7 +170,7 @@ class Stop:
 
 
 def attempt(operation: Operation, scene: Scene) -> None:
-    """What the service refuses in its own words is no defect; what crashes is."""
+    """An error of the service is not a defect; a crash is."""
     with contextlib.suppress(Invalid, Conflict, NotFound, Exhausted):
         operation(scene)
 
@@ -197,7 +197,7 @@ def stopped_at(node: Node, first: Operation, second: Operation, at: int, **of) -
 
 
 def at_rest(node: Node) -> None:
-    """Nothing is under way but what a stopped client has not begun."""
+    """Nothing is in progress except what a stopped client has not started."""
     steady = {VolumeStatus.AVAILABLE, VolumeStatus.ERROR}
 
     def rests() -> bool:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""What is stuck says why, is tried again and has a way out; what is lost is told."""
+"""Errors have a reason, are retried and can be reset; lost disks are reported."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def shown(api: Api, volume_id: str) -> dict[str, Any]:
     return found
 
 
-def test_every_error_of_a_volume_has_a_way_out() -> None:
-    """Not only by another try of what has failed."""
+def test_every_error_status_of_a_volume_can_be_left() -> None:
+    """Not only by a retry of the failed operation."""
     errors = {status for status in VolumeStatus if status.startswith("error")}
     ends = {VolumeStatus.AVAILABLE, VolumeStatus.DELETING}
     for status in errors:
@@ -53,7 +53,7 @@ def test_every_error_of_a_volume_has_a_way_out() -> None:
         assert (status, VolumeStatus.AVAILABLE) in moves
 
 
-def test_an_unmanage_that_fails_is_an_error_that_says_why(node: Node, api: Api) -> None:
+def test_a_failed_unmanage_has_a_status_reason(node: Node, api: Api) -> None:
     volume = api.volume()["id"]
     path, asked = f"/volumes/{volume}/action", {"os-unmanage": None}
     with node.driver().failures.fail("unmanage.before", BROKEN):
@@ -74,7 +74,7 @@ def test_an_unmanage_that_fails_is_an_error_that_says_why(node: Node, api: Api) 
     assert f"unmanaged-{volume}" in fake_storage.storage("fake").foreign_disks
 
 
-def test_a_disk_that_was_given_away_is_not_reset(node: Node, api: Api) -> None:
+def test_reset_of_an_unmanaged_disk_is_refused(node: Node, api: Api) -> None:
     volume = api.volume()["id"]
     path = f"/volumes/{volume}/action"
     with node.driver().failures.fail("unmanage.after", BROKEN):
@@ -85,7 +85,7 @@ def test_a_disk_that_was_given_away_is_not_reset(node: Node, api: Api) -> None:
     assert api.send("GET", f"/volumes/{volume}").status_code == 404
 
 
-def test_what_is_well_is_not_reset(api: Api) -> None:
+def test_reset_of_a_volume_without_an_error_is_refused(api: Api) -> None:
     volume = api.volume()["id"]
     for status in ("available", "error", "in-use"):
         asked = {"os-reset_status": {"status": status}}
@@ -93,7 +93,7 @@ def test_what_is_well_is_not_reset(api: Api) -> None:
         assert said.startswith("os-reset_status.status: ")
 
 
-def test_an_extend_that_fails_for_ever_is_reset_to_what_is_there(
+def test_a_failing_extend_can_be_reset_to_the_size_of_the_disk(
     node: Node, api: Api
 ) -> None:
     volume = api.volume()["id"]
@@ -106,7 +106,7 @@ def test_an_extend_that_fails_for_ever_is_reset_to_what_is_there(
     assert (found["status"], found["size"]) == ("available", 3)
 
 
-def test_a_delete_that_failed_is_tried_again(node: Node, api: Api) -> None:
+def test_a_failed_delete_is_retried(node: Node, api: Api) -> None:
     volume, kept = api.volume()["id"], api.volume()["id"]
     snapshot = api.snapshot(kept)["id"]
     failures = node.driver().failures
@@ -127,7 +127,7 @@ def test_a_delete_that_failed_is_tried_again(node: Node, api: Api) -> None:
     assert node.driver().snapshots() == ()
 
 
-def test_what_fails_is_tried_less_and_less_often() -> None:
+def test_failed_work_is_retried_less_and_less_often() -> None:
     now = 0.0
     pace, tried = RetryPace(lambda: now), []
     while now < 20_000:
@@ -138,11 +138,11 @@ def test_what_fails_is_tried_less_and_less_often() -> None:
     assert tried[0] == 0
     assert gaps[:6] == [60, 120, 240, 480, 960, 1920]
     assert set(gaps[6:]) == {3600}
-    pace.due([])  # it has ended well, and fails another time
+    pace.due([])  # it has succeeded, and fails another time
     assert pace.due(["it"]) == {"it"}
 
 
-def test_a_detach_that_fails_for_ever_is_forced_when_nothing_is_open(
+def test_a_failing_detach_can_be_forced_when_nothing_is_open(
     node: Node, api: Api
 ) -> None:
     volume = node.shared_volume()

@@ -30,19 +30,19 @@ ROOT = Path(__file__).resolve().parents[2]
         ([A.ERROR_DETACHING], V.DETACHING),
     ],
 )
-def test_an_attachment_speaks_for_its_volume_by_priority(
+def test_the_status_of_a_volume_follows_its_attachments_by_priority(
     attachments: list[A], seen: V
 ) -> None:
     assert volume_status(V.AVAILABLE, attachments) is seen
 
 
-def test_a_volume_in_trouble_says_so_whatever_its_attachments_are() -> None:
+def test_the_own_error_of_a_volume_hides_its_attachments() -> None:
     for own, attached in product(set(V) - {V.AVAILABLE}, A):
         assert volume_status(own, [attached]) is own
 
 
-def test_every_state_can_be_left_for_good() -> None:
-    """No row can be stuck: from everywhere the table leads to the end."""
+def test_every_status_leads_to_the_end() -> None:
+    """No row can be stuck: from every status the table leads to the end."""
     left = {old for old, _, _ in states.ATTACHMENT_TRANSITIONS} | {A.DETACHED}
     assert left == set(A)
     derived = {V.RESERVED, V.ATTACHING, V.DETACHING, V.IN_USE}
@@ -50,19 +50,19 @@ def test_every_state_can_be_left_for_good() -> None:
     assert {old for old, _, _ in states.SNAPSHOT_TRANSITIONS} == set(S)
 
 
-def test_what_is_under_way_is_gone_on_with_or_a_client_may_leave_it() -> None:
+def test_every_operation_in_progress_is_resumed_or_can_be_left() -> None:
     resting = {V.AVAILABLE, V.ERROR, V.ERROR_DELETING, V.ERROR_MANAGING}
     assert {
         old for old, _, _ in states.VOLUME_TRANSITIONS
     } == states.UNFINISHED | resting
 
 
-def test_only_moves_of_the_table_are_allowed() -> None:
+def test_only_changes_of_the_table_are_allowed() -> None:
     assert states.attachment_may_change(A.RESERVED, A.ATTACHING)
     assert not states.attachment_may_change(A.DETACHING, A.ATTACHED)
     assert not states.volume_may_change(V.DELETING, V.AVAILABLE)
     assert not states.snapshot_may_change(S.DELETING, S.AVAILABLE)
 
 
-def test_the_page_in_docs_is_drawn_from_the_tables() -> None:
+def test_the_page_in_docs_is_generated_from_the_tables() -> None:
     assert (ROOT / "docs" / "states.md").read_text() == states._page()

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""What a driver says it can do: names are checked, and the agent goes by them."""
+"""The abilities of drivers: names are checked, and the agent uses them."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from tests.node import CTX, Node, attach, host_connector, initiator, rows
 
 @pytest.fixture
 def node(tmp_path: Path) -> Iterator[Node]:
-    """Its hosts reach the disks by themselves."""
+    """A node whose hosts reach the disks without a target."""
     made = Node(tmp_path, backends="share", section="fake_enforces = False").start()
     yield made
     made.close()
 
 
-def test_a_misspelt_ability_is_an_error_when_the_driver_is_imported():
+def test_a_misspelt_ability_is_an_error_at_import():
     with pytest.raises(TypeError, match="keeps_snapshot"):
         VolumeAbilities(keeps_snapshot=True)  # type: ignore[call-arg]
     with pytest.raises(TypeError, match="ABILITIES of Odd"):
@@ -36,7 +36,7 @@ def test_a_misspelt_ability_is_an_error_when_the_driver_is_imported():
 
 
 @pytest.mark.parametrize("kind", [VolumeAbilities, TargetAbilities])
-def test_every_ability_is_a_sentence_and_a_no_until_a_driver_says_yes(kind):
+def test_every_ability_has_a_sentence_and_is_false_by_default(kind):
     for each in fields(kind):
         assert sentence(kind(), each.name).endswith(".")
         assert getattr(kind(), each.name) is False
@@ -73,7 +73,7 @@ def test_read_only_on_a_target_that_does_not_enforce_it_is_refused(node: Node):
     assert attach(node, volume, "a", "rw").connection_info
 
 
-def test_read_only_is_refused_to_a_connector_that_comes_later(node: Node):
+def test_a_later_read_only_connector_is_refused(node: Node):
     volume = node.plain_volume()
     row = node.services.attachments.create(CTX, NewAttachment(volume.id))
     late = host_connector("a", mode="ro")
@@ -97,7 +97,7 @@ def test_a_host_that_cannot_be_fenced_is_not_replaced_by_another(
     assert rows(node) == []
 
 
-def test_the_report_says_what_the_drivers_say(node: Node):
+def test_pool_stats_report_the_abilities_of_the_drivers(node: Node):
     [pool] = node.services.node.pools(CTX)
     assert pool.capabilities["enforces_read_only"] is False
     assert pool.capabilities["fences"] is False

@@ -32,7 +32,7 @@ rows = st.lists(
 
 
 @given(rows)
-def test_a_host_has_an_access_only_while_an_attachment_wants_it(
+def test_a_host_has_access_only_while_an_attachment_wants_it(
     found: list[Attachment],
 ) -> None:
     wanted = {c.initiator for c in wanted_state.connectors(found)}
@@ -40,7 +40,7 @@ def test_a_host_has_an_access_only_while_an_attachment_wants_it(
 
 
 @given(rows)
-def test_a_host_may_write_only_if_a_wanted_attachment_of_its_own_says_so(
+def test_a_host_can_write_only_if_its_own_wanted_attachment_is_rw(
     found: list[Attachment],
 ) -> None:
     for access in wanted_state.connectors(found):
@@ -50,21 +50,23 @@ def test_a_host_may_write_only_if_a_wanted_attachment_of_its_own_says_so(
 
 
 @given(rows)
-def test_one_host_is_not_touched_by_the_rows_of_others(found: list[Attachment]) -> None:
+def test_the_rows_of_other_hosts_do_not_change_the_access_of_a_host(
+    found: list[Attachment],
+) -> None:
     for host in HOSTS:
         mine = [r for r in found if r.initiator == host]
         whole = {c.initiator: c for c in wanted_state.connectors(found)}
         assert wanted_state.connectors(mine) == tuple(filter(None, [whole.get(host)]))
 
 
-def test_an_initiator_keeps_the_credentials_it_has() -> None:
+def test_an_initiator_gets_its_existing_credentials_again() -> None:
     row = Attachment(
         "a", "v", AttachStatus.ATTACHED, auth_username="u", auth_password="p"
     )
     assert wanted_state.credentials([row]) == ("u", "p")
 
 
-def test_new_credentials_are_long_and_never_the_same() -> None:
+def test_new_credentials_are_long_and_unique() -> None:
     made = {wanted_state.credentials([]) for _ in range(100)}
     assert len(made) == 100
     for username, password in made:
@@ -73,7 +75,7 @@ def test_new_credentials_are_long_and_never_the_same() -> None:
         assert set(username + password) <= set(string.ascii_letters + string.digits)
 
 
-def test_no_credential_reads_as_a_number() -> None:
-    """0x and 0b at its beginning: tests/system/test_lio_target tells what that does."""
+def test_no_credential_can_be_parsed_as_a_number() -> None:
+    """None starts with 0x or 0b: tests/system/test_lio_target shows what that does."""
     made = [each for _ in range(1000) for each in wanted_state.credentials([])]
     assert {each[0] for each in made} <= set(string.ascii_letters)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Deleted disks are wiped beside everything else."""
+"""Deleted disks are wiped in the background."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def node(tmp_path: Path) -> Iterator[Node]:
 
 
 def deleted(node: Node, count: int = 1) -> None:
-    """Volumes that came and went; their rows are gone."""
+    """Volumes that were created and deleted; their rows are marked deleted."""
     made = [node.services.volumes.create(CTX, NewVolume(1)) for _ in range(count)]
     for volume in made:
         node.services.volumes.delete(CTX, volume.id)
@@ -55,7 +55,7 @@ def test_a_deleted_volume_is_wiped_at_once(node: Node) -> None:
     until(lambda: left(node) == [])
 
 
-def test_the_disk_that_a_move_leaves_is_wiped_at_once(node: Node) -> None:
+def test_the_old_disk_of_a_migration_is_wiped_at_once(node: Node) -> None:
     node.services.wiper.start()
     volume = node.services.volumes.create(CTX, NewVolume(1))
     waiting = {"one": "two", "two": "one"}[volume.backend]
@@ -66,7 +66,7 @@ def test_the_disk_that_a_move_leaves_is_wiped_at_once(node: Node) -> None:
     until(lambda: left(node) == [])
 
 
-def test_what_an_earlier_life_left_is_wiped_from_the_start(
+def test_disks_left_by_an_earlier_process_are_wiped_at_the_start(
     node: Node, tmp_path: Path
 ) -> None:
     deleted(node)
@@ -78,7 +78,7 @@ def test_what_an_earlier_life_left_is_wiped_from_the_start(
     second.close()
 
 
-def test_one_backends_wipe_does_not_hold_anothers(node: Node) -> None:
+def test_a_wipe_does_not_delay_another_backend(node: Node) -> None:
     with node.driver("one").failures.hold("wipe.before") as gate:
         node.services.wiper.start()
         deleted(node, 4)
@@ -89,7 +89,7 @@ def test_one_backends_wipe_does_not_hold_anothers(node: Node) -> None:
     until(lambda: left(node) == [])
 
 
-def test_it_is_no_faster_than_its_rate_and_stops_at_once(tmp_path: Path) -> None:
+def test_a_wipe_is_not_faster_than_its_rate_and_stops_at_once(tmp_path: Path) -> None:
     node = Node(tmp_path, section=SLOW).start()
     node.services.wiper.start()
     deleted(node)
@@ -104,7 +104,7 @@ def test_it_is_no_faster_than_its_rate_and_stops_at_once(tmp_path: Path) -> None
     second.close()
 
 
-def test_a_disk_that_cannot_be_wiped_stays_and_is_tried_again(
+def test_a_disk_that_cannot_be_wiped_is_retried(
     node: Node, caplog: pytest.LogCaptureFixture
 ) -> None:
     deleted(node, 2)
@@ -118,7 +118,7 @@ def test_a_disk_that_cannot_be_wiped_stays_and_is_tried_again(
     assert left(node) == []
 
 
-def test_the_log_tells_how_far_it_is(
+def test_the_log_shows_the_progress_of_a_wipe(
     node: Node, caplog: pytest.LogCaptureFixture
 ) -> None:
     deleted(node)
@@ -130,7 +130,7 @@ def test_the_log_tells_how_far_it_is(
     assert "disk wiped: disk=" in told[-1]
 
 
-def test_clients_see_how_far_it_is(tmp_path: Path) -> None:
+def test_clients_see_the_progress_of_a_wipe(tmp_path: Path) -> None:
     node = Node(tmp_path, section=FAST).start()
     api = Api(node.assembly.app)
     assert api("GET", "/lunshare/wipes") == {"wipes": []}

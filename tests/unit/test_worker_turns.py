@@ -22,7 +22,7 @@ def ended(workers: Workers[int]) -> None:
     assert workers.stop(time.monotonic() + 20)
 
 
-def test_one_runs_at_a_time_and_all_is_done() -> None:
+def test_one_item_runs_at_a_time_and_all_are_done() -> None:
     mutex, done = threading.Lock(), []
 
     def work(item: int) -> None:
@@ -40,7 +40,7 @@ def test_one_runs_at_a_time_and_all_is_done() -> None:
     assert sorted(done) == list(range(1, 100))
 
 
-def test_others_run_while_one_waits_and_it_goes_first_when_it_is_back() -> None:
+def test_a_thread_that_stops_waiting_runs_before_new_items() -> None:
     gate, order = threading.Event(), []
 
     def work(item: int) -> None:
@@ -63,12 +63,12 @@ def test_others_run_while_one_waits_and_it_goes_first_when_it_is_back() -> None:
     assert order == [2, 1, 3, 4, 5]
 
 
-def test_a_turn_that_is_kept_too_long_does_not_count() -> None:
+def test_an_old_turn_does_not_count() -> None:
     gate, done = threading.Event(), []
 
     def work(item: int) -> None:
         if item == 1:
-            gate.wait(20)  # without away(): it hangs
+            gate.wait(20)  # without waiting(): it hangs
         done.append(item)
 
     workers: Workers[int] = Workers("turn", 3, 1, work)
@@ -86,7 +86,7 @@ def test_a_turn_that_is_kept_too_long_does_not_count() -> None:
     assert done == [2, 1]
 
 
-def test_an_end_that_something_holds_up_is_said() -> None:
+def test_a_stop_that_takes_too_long_returns_false() -> None:
     gate = threading.Event()
 
     def work(_: int) -> None:
