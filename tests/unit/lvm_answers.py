@@ -119,8 +119,8 @@ def row(name: str, **given: str) -> str:
     return json.dumps(fields | given)
 
 
-def rows(*made: str) -> str:
-    return f'{{"report":[{{"lv":[{",".join(made)}]}}]}}'
+def rows(*given: str) -> str:
+    return f'{{"report":[{{"lv":[{",".join(given)}]}}]}}'
 
 
 def thick(root: Scripted, **given: Any) -> LvmVolumes:

@@ -34,7 +34,7 @@ def node(tmp_path: Path, mounts: Directories) -> Iterator[Node]:
 def build(tmp_path: Path, node: Node) -> Callable[..., NfsVolumes]:
     """Return a function that builds the driver on these shares and options."""
 
-    def made(*shares: Share, **given: Any) -> NfsVolumes:
+    def build_driver(*shares: Share, **given: Any) -> NfsVolumes:
         lines = [f"{share.source} -o vers=4.2\n" for share in shares or (ONE,)]
         file = tmp_path / "shares"
         file.write_text("".join(lines))
@@ -45,14 +45,14 @@ def build(tmp_path: Path, node: Node) -> Callable[..., NfsVolumes]:
             node,
         )
 
-    return made
+    return build_driver
 
 
 @pytest.fixture
 def driver(build: Callable[..., NfsVolumes]) -> NfsVolumes:
-    made = build()
-    made.check()
-    return made
+    driver = build()
+    driver.check()
+    return driver
 
 
 @pytest.fixture

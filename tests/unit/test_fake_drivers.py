@@ -121,8 +121,8 @@ def test_held_call_does_not_block_other_calls(volumes, target):
 
 def test_reset_removes_all_storage(volumes):
     volumes.create(new_volume(MIB))
-    again = FakeVolumes(volumes.name, volumes.options, NoRoot())
-    assert len(again.disks()) == 1
+    second = FakeVolumes(volumes.name, volumes.options, NoRoot())
+    assert len(second.disks()) == 1
     fake_storage.reset()
     assert FakeVolumes(volumes.name, volumes.options, NoRoot()).disks() == ()
 

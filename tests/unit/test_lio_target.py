@@ -22,13 +22,13 @@ class RecordingRoot(Root):
     """Records the requests to the helper."""
 
     def __init__(self) -> None:
-        self.asked: list[dict[str, Any]] = []
+        self.requests: list[dict[str, Any]] = []
 
     def run(self, *argv: str, timeout: float = 60.0) -> str:
         raise AssertionError(argv)
 
     def call(self, verb: str, *, timeout: float = 30.0, **arguments: Any) -> Any:
-        self.asked.append({"verb": verb, **arguments})
+        self.requests.append({"verb": verb, **arguments})
         return []
 
 
@@ -78,21 +78,21 @@ def test_apply_sends_only_the_hosts_in_only() -> None:
     options = {each.dest: each.default for each in LioTarget.OPTIONS}
     names = [f"iqn.1994-05.com.example:h{number}" for number in range(1000)]
     hosts = tuple(Connector(name, Mode.RW) for name in names)
-    made = LioTarget("lvm", options, root)
+    target = LioTarget("lvm", options, root)
     wanted = Export(VOLUME.id, Disk(VOLUME.id, "/dev/group/volume", 1024), hosts)
-    made.apply(wanted, only={names[7].upper()})
-    made.apply(wanted, only={"iqn.1994-05.com.example:gone"})
-    one, none = root.asked
+    target.apply(wanted, only={names[7].upper()})
+    target.apply(wanted, only={"iqn.1994-05.com.example:absent"})
+    one, none = root.requests
     assert [each[0] for each in one["connectors"]] == one["only"] == [names[7]]
     assert none["connectors"] == []
 
 
 @pytest.mark.parametrize("use_chap_auth", [True, False])
 def test_connection_info_has_credentials_only_with_chap(use_chap_auth: bool) -> None:
-    made = driver(use_chap_auth=use_chap_auth)
+    target = driver(use_chap_auth=use_chap_auth)
     plain = Connector(HOST.initiator, Mode.RW)
-    assert ("auth_password" in made.connection_info(VOLUME, HOST)) == use_chap_auth
-    assert "auth_password" not in made.connection_info(VOLUME, plain)
+    assert ("auth_password" in target.connection_info(VOLUME, HOST)) == use_chap_auth
+    assert "auth_password" not in target.connection_info(VOLUME, plain)
 
 
 @pytest.mark.parametrize(

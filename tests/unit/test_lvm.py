@@ -95,32 +95,32 @@ def test_capacity_of_a_pool_counts_foreign_volumes_too():
 
 def test_volumes_are_listed_again_only_after_a_change_of_the_group():
     root = ActivePool()
-    made = driver(root)
+    backend = driver(root)
     listing = ["vgs", "lvs", "lvs", "dmsetup"]
     assert (
-        _commands(root, made.capacity) == listing
+        _commands(root, backend.capacity) == listing
     )  # the first call does not know the disks of the group
-    assert _commands(root, made.capacity) == ["lvm.commit", *listing]
-    assert _commands(root, made.capacity) == ["lvm.commit", "dmsetup"]
-    assert _commands(root, made.check) == ["lvm.commit", "lvchange"]
+    assert _commands(root, backend.capacity) == ["lvm.commit", *listing]
+    assert _commands(root, backend.capacity) == ["lvm.commit", "dmsetup"]
+    assert _commands(root, backend.check) == ["lvm.commit", "lvchange"]
     root.commit = [12288, 512, 8]
-    assert _commands(root, made.capacity) == ["lvm.commit", *listing]
-    assert _commands(root, made.capacity) == ["lvm.commit", "dmsetup"]
+    assert _commands(root, backend.capacity) == ["lvm.commit", *listing]
+    assert _commands(root, backend.capacity) == ["lvm.commit", "dmsetup"]
 
 
 def test_disks_and_snapshots_use_the_cached_listing():
     root = ActivePool()
-    made = driver(root)
-    assert _commands(root, made.disks) == ["vgs", "lvs"]
-    assert _commands(root, made.snapshots) == ["lvm.commit", "vgs", "lvs"]
+    backend = driver(root)
+    assert _commands(root, backend.disks) == ["vgs", "lvs"]
+    assert _commands(root, backend.snapshots) == ["lvm.commit", "vgs", "lvs"]
     # The group's disk and its commit are known now: no command lists the volumes.
     for _ in range(3):
-        assert _commands(root, made.disks) == ["lvm.commit"]
-        assert _commands(root, made.snapshots) == ["lvm.commit"]
+        assert _commands(root, backend.disks) == ["lvm.commit"]
+        assert _commands(root, backend.snapshots) == ["lvm.commit"]
     root.add(f"_snapshot-{OTHER}", f"volume-{OTHER}")
-    assert _commands(root, made.disks) == ["lvm.commit", "vgs", "lvs"]
-    assert [disk.volume_id for disk in made.disks()] == [UUID, OTHER]
-    assert made.snapshots() == (OTHER,)
+    assert _commands(root, backend.disks) == ["lvm.commit", "vgs", "lvs"]
+    assert [disk.volume_id for disk in backend.disks()] == [UUID, OTHER]
+    assert backend.snapshots() == (OTHER,)
 
 
 @pytest.mark.parametrize(
@@ -129,31 +129,31 @@ def test_disks_and_snapshots_use_the_cached_listing():
 def test_listing_is_not_cached_if_the_commit_is_unknown(answer):
     root = Scripted(vgs=VG % (30, ""), lvs=LVS)
     root.commit = answer
-    made = driver(root, lvm_type="default")
+    backend = driver(root, lvm_type="default")
     for _ in range(3):
         root.commands.clear()
-        assert made.capacity() == Capacity(100, 30, 70, thin=False)
+        assert backend.capacity() == Capacity(100, 30, 70, thin=False)
         assert [argv[0] for argv in root.commands][-2:] == ["vgs", "lvs"]
 
 
 def test_hanging_disk_fails_the_call_after_one_command():
     root = Scripted(vgs=VG % (30, ""), lvs=LVS)
-    made = driver(root, lvm_type="default")
-    made.capacity()
+    backend = driver(root, lvm_type="default")
+    backend.capacity()
     root.commit = DeadlineExceeded("reading the header of /dev/loop9", 60)
     root.commands.clear()
     with pytest.raises(DeadlineExceeded):
-        made.capacity()
+        backend.capacity()
     assert root.commands == [("lvm.commit",)]
 
 
 def test_listing_is_not_cached_without_a_disk_with_metadata():
     group = (VG % (30, "")).replace('count":"1"', 'count":"0"')
     root = Scripted(vgs=group, lvs=LVS)
-    made = driver(root, lvm_type="default")
+    backend = driver(root, lvm_type="default")
     assert (
-        _commands(root, made.capacity)
-        == _commands(root, made.capacity)
+        _commands(root, backend.capacity)
+        == _commands(root, backend.capacity)
         == ["vgs", "lvs"]
     )
 
@@ -213,9 +213,11 @@ def _commands(root: Scripted, call: Callable[[], object]) -> list[str]:
 
 
 def test_error_for_a_missing_group_names_group_and_remedy():
-    said = f'  Volume group "{GROUP}" not found\n  Cannot process volume group {GROUP}'
+    stderr = (
+        f'  Volume group "{GROUP}" not found\n  Cannot process volume group {GROUP}'
+    )
     with pytest.raises(Misconfigured, match=f"vgcreate {GROUP}"):
-        driver(Scripted(vgs=failed(said))).check()
+        driver(Scripted(vgs=failed(stderr))).check()
 
 
 def test_missing_volume_is_an_unknown_disk():
@@ -229,22 +231,22 @@ def test_delete_of_unknown_disk_succeeds():
 
 
 @pytest.mark.parametrize(
-    "said",
+    "stderr",
     [
         f"  Logical volume lunshare/volume-{UUID} in use.",
         f"  Logical volume lunshare/volume-{UUID} contains a filesystem in use.",
         f"  Logical volume lunshare/volume-{UUID} is used by another device.",
     ],
 )
-def test_delete_of_an_open_disk_is_refused(said):
+def test_delete_of_an_open_disk_is_refused(stderr):
     with pytest.raises(DiskBusy) as raised:
-        driver(Scripted(lvremove=failed(said))).delete(UUID)
+        driver(Scripted(lvremove=failed(stderr))).delete(UUID)
     assert raised.value.volume_id == UUID
 
 
 def test_create_in_a_group_without_extents_is_no_space():
-    said = f'  Volume group "{GROUP}" has insufficient free space (3 extents): 5.'
-    root = Scripted(lvs='{"report":[{"lv":[]}]}', lvcreate=failed(said))
+    stderr = f'  Volume group "{GROUP}" has insufficient free space (3 extents): 5.'
+    root = Scripted(lvs='{"report":[{"lv":[]}]}', lvcreate=failed(stderr))
     with pytest.raises(NoSpace) as raised:
         driver(root, lvm_type="default").create(Volume(UUID, 8))
     assert raised.value.pool == GROUP
@@ -270,9 +272,9 @@ def test_create_asks_the_kernel_whether_the_pool_is_full():
 
 
 def test_unknown_failure_is_raised_unchanged():
-    said = failed("  WARNING: Device for PV not found or rejected by a filter.")
+    stderr = failed("  WARNING: Device for PV not found or rejected by a filter.")
     with pytest.raises(CommandFailed):
-        driver(Scripted(lvremove=said)).delete(UUID)
+        driver(Scripted(lvremove=stderr)).delete(UUID)
 
 
 def test_error_names_a_pool_that_is_not_a_thin_pool():
@@ -357,13 +359,17 @@ def test_name_of_a_deleted_volume_has_its_size():
 
 @pytest.mark.parametrize("call", ["disks", "capacity", "snapshots", "manageable"])
 def test_error_names_a_group_that_vanished(call):
-    said = f'  Volume group "{GROUP}" not found\n  Cannot process volume group {GROUP}'
-    root = Scripted(vgs=failed(said), lvs=failed(said))
+    stderr = (
+        f'  Volume group "{GROUP}" not found\n  Cannot process volume group {GROUP}'
+    )
+    root = Scripted(vgs=failed(stderr), lvs=failed(stderr))
     with pytest.raises(Misconfigured, match=f"volume_group {GROUP}: there is no such"):
         getattr(driver(root), call)()
 
 
 def test_disk_of_a_vanished_group_is_not_an_unknown_disk():
-    said = f'  Volume group "{GROUP}" not found\n  Cannot process volume group {GROUP}'
+    stderr = (
+        f'  Volume group "{GROUP}" not found\n  Cannot process volume group {GROUP}'
+    )
     with pytest.raises(Misconfigured):
-        driver(Scripted(lvchange=failed(said))).disk(UUID)
+        driver(Scripted(lvchange=failed(stderr))).disk(UUID)

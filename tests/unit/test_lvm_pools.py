@@ -48,18 +48,18 @@ OTHERS: dict[Callable[..., LvmVolumes], str] = {
 }
 
 
-def others(made: Callable[..., LvmVolumes]) -> tuple[LvmVolumes, Answering]:
-    root = Answering(HALF_FULL, lvs=OTHERS[made], lvcreate=EXISTS)
-    return made(root), root
+def others(build: Callable[..., LvmVolumes]) -> tuple[LvmVolumes, Answering]:
+    root = Answering(HALF_FULL, lvs=OTHERS[build], lvcreate=EXISTS)
+    return build(root), root
 
 
 def changed(root: Answering) -> set[str]:
     return {argv[0] for argv in root.commands} - {"lvs", "dmsetup", "lvcreate"}
 
 
-@pytest.mark.parametrize("made", [driver, thick])
-def test_volume_whose_name_the_other_backend_uses_is_refused(made):
-    backend, root = others(made)
+@pytest.mark.parametrize("build", [driver, thick])
+def test_volume_whose_name_the_other_backend_uses_is_refused(build):
+    backend, root = others(build)
     with pytest.raises(Unsupported, match="backend in another volume group"):
         backend.create(VOLUME)
     with pytest.raises(Unsupported, match="backend in another volume group"):
@@ -69,9 +69,9 @@ def test_volume_whose_name_the_other_backend_uses_is_refused(made):
     assert changed(root) == set()
 
 
-@pytest.mark.parametrize("made", [driver, thick])
-def test_volume_of_the_other_backend_is_unknown(made):
-    backend, root = others(made)
+@pytest.mark.parametrize("build", [driver, thick])
+def test_volume_of_the_other_backend_is_unknown(build):
+    backend, root = others(build)
     for call in (backend.create_snapshot, backend.revert):
         with pytest.raises(UnknownDisk):
             call(SNAPSHOT)
@@ -80,9 +80,9 @@ def test_volume_of_the_other_backend_is_unknown(made):
     assert "lvcreate" not in {argv[0] for argv in root.commands}
 
 
-@pytest.mark.parametrize("made", [driver, thick])
-def test_snapshot_of_the_other_backend_is_unknown(made):
-    backend, root = others(made)
+@pytest.mark.parametrize("build", [driver, thick])
+def test_snapshot_of_the_other_backend_is_unknown(build):
+    backend, root = others(build)
     refused = failed("  an LVM error about a snapshot of the other kind")
     root._answers["lvcreate"] = refused
     with pytest.raises(UnknownSnapshot):
@@ -108,9 +108,9 @@ def test_delete_of_a_thick_volume_ignores_thin_ones():
 
 
 def test_error_of_a_failed_copy_is_raised():
-    said = failed("  Insufficient something")
+    error = failed("  Insufficient something")
     text = rows(row(SNAPSHOT.name, **THIN))
-    root = Answering(HALF_FULL, lvs=text, lvcreate=said)
+    root = Answering(HALF_FULL, lvs=text, lvcreate=error)
     with pytest.raises(CommandFailed, match="Insufficient something"):
         driver(root).create_from(VOLUME, SNAPSHOT)
 
@@ -121,8 +121,8 @@ def test_revert_keeps_its_copy_if_a_retry_removed_the_volume():
         row(VOLUME.name, **THIN),
         row(SNAPSHOT.name, origin=VOLUME.name, **THIN),
     )
-    gone = failed(f'  Failed to find logical volume "{GROUP}/{VOLUME.name}"')
-    root = Answering(HALF_FULL, lvs=text, lvcreate="", lvremove=gone, lvrename="")
+    not_found = failed(f'  Failed to find logical volume "{GROUP}/{VOLUME.name}"')
+    root = Answering(HALF_FULL, lvs=text, lvcreate="", lvremove=not_found, lvrename="")
     driver(root)._snapshots.revert(SNAPSHOT)
     removed = [argv[-1] for argv in root.commands if argv[0] == "lvremove"]
     assert removed == [f"{GROUP}/{VOLUME.name}"]

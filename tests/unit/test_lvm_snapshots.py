@@ -113,9 +113,9 @@ def test_delete_of_a_thick_volume_renames_it():
 
 
 def test_lvm_decides_whether_a_disk_is_open():
-    said = f"  Logical volume {GROUP}/volume-{UUID} in use."
+    stderr = f"  Logical volume {GROUP}/volume-{UUID} in use."
     text = rows(row(f"volume-{UUID}", lv_device_open="open"))
-    root = Scripted(lvs=text, lvchange=failed(said))
+    root = Scripted(lvs=text, lvchange=failed(stderr))
     with pytest.raises(DiskBusy):
         thick(root).delete(UUID)
     root = Scripted(lvs=text, lvchange="", lvrename="")
@@ -158,14 +158,14 @@ def test_unmanage_removes_the_parts_of_the_volume():
 
 
 @pytest.mark.parametrize(
-    "said",
+    "stderr",
     [
         f"  Snapshot origin LV volume-{UUID} not found in Volume group lunshare.",
         f'  Failed to find logical volume "lunshare/volume-{UUID}"',
     ],
 )
-def test_snapshot_of_an_unknown_disk_is_refused(said):
-    root = Answering(HALF_FULL, lvs=rows(), lvcreate=failed(said))
+def test_snapshot_of_an_unknown_disk_is_refused(stderr):
+    root = Answering(HALF_FULL, lvs=rows(), lvcreate=failed(stderr))
     with pytest.raises(UnknownDisk):
         driver(root).create_snapshot(SNAPSHOT)
     with pytest.raises(UnknownSnapshot):
@@ -189,9 +189,9 @@ def test_revert_resumes_only_its_own_merge():
     with pytest.raises(DiskBusy, match="another snapshot"):
         thick(Scripted(lvs=text)).revert(SNAPSHOT)
     text = rows(row(f"volume-{UUID}", lv_tags=f"revert-{OTHER}", **merging))
-    again = failed("lvcreate")
+    error = failed("lvcreate")
     with pytest.raises(CommandFailed, match="lvcreate"):
-        thick(Scripted(lvs=text, lvcreate=again)).revert(SNAPSHOT)
+        thick(Scripted(lvs=text, lvcreate=error)).revert(SNAPSHOT)
 
 
 class Merging(Scripted):

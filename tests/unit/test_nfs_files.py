@@ -42,9 +42,9 @@ SECRET = b"a file of the node that no guest may read"
 
 @pytest.fixture
 def volume(driver: NfsVolumes) -> Volume:
-    made = new_volume(SIZE)
-    driver.create(made)
-    return made
+    volume = new_volume(SIZE)
+    driver.create(volume)
+    return volume
 
 
 @pytest.fixture
@@ -149,20 +149,20 @@ def test_no_verb_of_the_helper_follows_a_link(
     (files / volume.name).symlink_to(secret)
     other = f"volume-{uuid.uuid4()}"
     plain = {"point": str(files), "name": volume.name}
-    made = {"size": SIZE, "preallocate": False, "mode": "0600"}
+    file = {"size": SIZE, "preallocate": False, "mode": "0600"}
     flags = {"replace": True, "clone": False}
-    asked = {
+    requests = {
         "grow": ("grow", {**plain, "size": SIZE, "preallocate": False}),
-        "copy": ("copy", {**plain, **made, **flags, "source": other}),
+        "copy": ("copy", {**plain, **file, **flags, "source": other}),
         "copy from": (
             "copy",
-            {**plain, **made, "name": other, "source": volume.name}
+            {**plain, **file, "name": other, "source": volume.name}
             | {"replace": False, "clone": False},
         ),
         "give": ("give", plain),
         "drop": ("drop", plain),
     }
-    name, arguments = asked[verb]
+    name, arguments = requests[verb]
     with pytest.raises(DriverError, match="not a regular file with one name"):
         node.call(f"share.{name}", **arguments)
     assert secret.read_bytes() == SECRET
@@ -268,18 +268,18 @@ def test_helper_refuses_other_names_and_sizes(
 
 @pytest.mark.parametrize("mode", ["0777", "4755", 0o600, None])
 def test_helper_refuses_another_file_mode(driver, files, node, mode) -> None:
-    made = {"name": f"volume-{uuid.uuid4()}", "size": 1, "preallocate": False}
+    request = {"name": f"volume-{uuid.uuid4()}", "size": 1, "preallocate": False}
     with pytest.raises(InvalidValue, match="0600, 0660, 0666"):
-        node.call("share.make", point=str(files), **made, mode=mode)
+        node.call("share.make", point=str(files), **request, mode=mode)
 
 
 def test_helper_refuses_a_directory_that_is_not_a_share(tmp_path, node) -> None:
     name, why = f"volume-{uuid.uuid4()}", ("is not mounted", "are mounted below")
-    for base, said in zip((tmp_path / "mnt", tmp_path), why, strict=True):
+    for base, message in zip((tmp_path / "mnt", tmp_path), why, strict=True):
         point = base / ("0" * 32)
         point.mkdir(parents=True)
         (point / name).write_bytes(SECRET)
-        with pytest.raises(DriverError, match=said):
+        with pytest.raises(DriverError, match=message):
             node.call("share.drop", point=str(point), name=name)
         assert (point / name).read_bytes() == SECRET
 
@@ -291,10 +291,10 @@ def test_helper_refuses_a_foreign_mount(
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "theirs").write_bytes(SECRET)
     mounts.mounted[str(tmp_path / "home")] = "nas:/home"
-    asked: dict[str, Any] = {"reference": "theirs", "size": 1, "mode": "0600"}
-    asked["name"] = f"volume-{uuid.uuid4()}"
+    request: dict[str, Any] = {"reference": "theirs", "size": 1, "mode": "0600"}
+    request["name"] = f"volume-{uuid.uuid4()}"
     with pytest.raises(InvalidValue, match="a mount point of ours"):
-        node.call("share.take", point=str(tmp_path / "home"), **asked)
+        node.call("share.take", point=str(tmp_path / "home"), **request)
     assert (tmp_path / "home" / "theirs").read_bytes() == SECRET
 
 
@@ -349,12 +349,12 @@ def test_copy_with_wrong_bytes_is_not_renamed(driver, files, mounts, volume) -> 
 
     [mount] = mounts.table()
     flags = {"preallocate": False, "replace": False, "clone": False}
-    asked = Copied(str(files), name, volume.name, SIZE, mode=0o600, **flags)
+    request = Copied(str(files), name, volume.name, SIZE, mode=0o600, **flags)
     with (
         mounts.enter(mount) as directory,
         pytest.raises(CopyDiffers, match=f"{name} is not a copy of its source"),
     ):
-        copy(Share(directory, mount, mounts, loses), asked)
+        copy(Share(directory, mount, mounts, loses), request)
     assert lost
     assert [path.name for path in files.iterdir()] == [volume.name]
 

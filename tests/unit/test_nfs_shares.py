@@ -41,18 +41,18 @@ Build = Callable[..., NfsVolumes]
 @contextmanager
 def silent(mounts: Directories, share: Share) -> Iterator[list[str]]:
     """The share's server does not answer until the end of the block."""
-    again, waiting = threading.Event(), list[str]()
+    answer, waiting = threading.Event(), list[str]()
 
     def server(source: str) -> None:
         if source == share.source:
             waiting.append(source)
-            again.wait(60)
+            answer.wait(60)
 
     mounts.server = server
     try:
         yield waiting
     finally:
-        again.set()
+        answer.set()
         mounts.server = lambda source: None
 
 
@@ -244,11 +244,11 @@ def test_retry_waits_for_the_first_request(build, mounts, node) -> None:
     driver.check()
     driver.disks()
     point = str(Path(driver.options["nfs_mount_point_base"]) / ONE.digest)
-    made = {"name": volume.name, "size": SIZE, "preallocate": False, "mode": "0600"}
+    request = {"name": volume.name, "size": SIZE, "preallocate": False, "mode": "0600"}
     with silent(mounts, ONE) as waiting:
         for _ in range(2):
             with pytest.raises(DeadlineExceeded):
-                node.call("share.make", timeout=0.3, point=point, **made)
+                node.call("share.make", timeout=0.3, point=point, **request)
         assert len(waiting) == 1
     assert driver.create(volume).size == SIZE
 
@@ -273,10 +273,10 @@ def test_number_of_requests_that_wait_for_a_server_is_limited(
 def test_copy_ends_at_its_deadline(driver, mounts, node, files) -> None:
     volume, second = new_volume(SIZE), new_volume(SIZE)
     Path(driver.create(volume).path).write_bytes(b"x" * SIZE)
-    asked = {"name": second.name, "source": volume.name, "size": SIZE, "mode": "0600"}
+    request = {"name": second.name, "source": volume.name, "size": SIZE, "mode": "0600"}
     flags = {"preallocate": False, "replace": False, "clone": False}
     with pytest.raises(DeadlineExceeded):
-        node.call("share.copy", timeout=0, point=str(files), **asked, **flags)
+        node.call("share.copy", timeout=0, point=str(files), **request, **flags)
     driver.disks()
     wait_until(lambda: [path.name for path in files.iterdir()] == [volume.name])
 
@@ -310,9 +310,9 @@ def test_failing_share_does_not_affect_volumes_of_another(build, mounts) -> None
     driver.check()
     volumes = [new_volume(SIZE), new_volume(SIZE)]
     where = {Path(driver.create(each).path).parent.name: each for each in volumes}
-    again = build(ONE, TWO, nfs_timeout=0.3)
+    second = build(ONE, TWO, nfs_timeout=0.3)
     with silent(mounts, ONE):
-        for each in (driver, again):
+        for each in (driver, second):
             assert each.disk(where[TWO.digest].id).size >= SIZE
             assert each.extend(Volume(where[TWO.digest].id, 2 * SIZE)).size == 2 * SIZE
             with pytest.raises(DeadlineExceeded):

@@ -36,9 +36,9 @@ def target() -> NfsTarget:
     """It never calls the root helper: hosts mount the share themselves."""
     named = {"nas_host": SHARE.host, "nas_share_path": SHARE.path}
     options = defaults(NfsTarget, **named, nas_mount_options=SHARE.options)
-    made = NfsTarget("nfs", options, NoRoot())
-    made.check()
-    return made
+    target = NfsTarget("nfs", options, NoRoot())
+    target.check()
+    return target
 
 
 def test_connection_info_names_share_and_file(target: NfsTarget) -> None:
