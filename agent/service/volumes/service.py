@@ -90,7 +90,7 @@ class Volumes:
         volume = self._row(ctx, new, plan)
         with self._db.writing() as connection:
             self._types.check_unchanged(connection, plan.volume_type)
-            self._planner.hold(connection, new, plan)
+            self._planner.lock_source(connection, new, plan)
             volumes.insert(connection, volume)
         self._node.count_volume(volume.backend, 1, volume.size)
         copies = bool(new.snapshot_id or new.source_volid)

@@ -78,8 +78,8 @@ class CreatePlanner:
             origin=origin,
         )
 
-    def hold(self, connection: Any, new: NewVolume, plan: CreatePlan) -> None:
-        """Check that the source is as planned, in the transaction of the new row.
+    def lock_source(self, connection: Any, new: NewVolume, plan: CreatePlan) -> None:
+        """Check that the source is as planned, and lock it for this transaction.
 
         :raises Invalid: the source is unavailable.
         :raises Busy: it has changed since it was planned.
