@@ -48,27 +48,32 @@ class ThinSnapshots:
     def revert(self, snapshot: Snapshot) -> None:
         """Replace the volume by a copy of the snapshot."""
         name = Volume(snapshot.volume_id, 0).name
-        found = self._lvm.details_of(name, snapshot.name)
-        found = {lv: row for lv, row in found.items() if self._thin.owns(row)}
-        if name not in found and name + names.REVERT not in found:
+        copy, found = name + names.REVERT, self._owned(name, snapshot.name)
+        if name not in found and copy not in found:
             raise UnknownDisk(snapshot.volume_id)
         if snapshot.name not in found:
             raise UnknownSnapshot(snapshot.id)
         if name not in found:
             self._rename_copy(name)
-        elif name + names.REVERT in found:
-            self._lvm.remove(name + names.REVERT)
-        self._lvm.snapshot_thin(
-            name + names.REVERT, snapshot.name, skip_activation=False
-        )
+        elif copy in found:
+            self._lvm.remove(copy)
+        self._lvm.snapshot_thin(copy, snapshot.name, skip_activation=False)
+        self._remove_volume(name, copy)
+        self._rename_copy(name)
+
+    def _owned(self, name: str, snapshot: str) -> set[str]:
+        found = self._lvm.details_of(name, snapshot)
+        return {lv for lv, row in found.items() if self._thin.owns(row)}
+
+    def _remove_volume(self, name: str, copy: str) -> None:
+        """Remove the old volume; if that fails, remove its copy, and raise."""
         try:
             self._lvm.remove(name)
         except CommandFailed as error:
             # Another call has removed the volume: its copy is all that is left of it.
             if not command_errors.not_found(error):
-                self._lvm.remove(name + names.REVERT)
+                self._lvm.remove(copy)
                 raise
-        self._rename_copy(name)
 
     def finish_reverts(self, found: Iterable[LogicalVolume]) -> bool:
         """Finish reverts that were killed; return whether there were any."""
