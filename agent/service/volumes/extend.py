@@ -102,7 +102,7 @@ class VolumeExtender:
                 backend.volumes.extend(DriverVolume(volume_id, size * GIB))
             if volume.attachments:
                 self._access.apply(volume)
-            step.done["size"] = size
+            step.done_values["size"] = size
         self._node.count_volume(volume.backend, 0, size - volume.size)
         LOG.info(
             "[%s] volume extended: volume=%s size=%s", volume.backend, volume_id, size

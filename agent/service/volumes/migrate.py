@@ -146,18 +146,22 @@ class VolumeMigrator:
             old, new = volume.backend, intent["backend"]
             if new == old:
                 _log_wrong_row(volume)
-                step.done = {"leaving": None}
+                step.done_values = {"leaving": None}
                 return
-            step.failed = {
+            step.failed_values = {
                 "intent": None,
                 "leaving": new,
                 "migration_status": "error",
             }
             self._copy(volume, new)
-            step.done = {"backend": new, "leaving": old, "migration_status": "success"}
+            step.done_values = {
+                "backend": new,
+                "leaving": old,
+                "migration_status": "success",
+            }
             if "type_id" in intent:
-                step.done["volume_type_id"] = intent["type_id"]
-                step.done["multiattach"] = intent["multiattach"]
+                step.done_values["volume_type_id"] = intent["type_id"]
+                step.done_values["multiattach"] = intent["multiattach"]
         self._node.count_volume(old, -1, -volume.size)
         self._node.count_volume(new, 1, volume.size)
         LOG.info("[%s] volume migrated: volume=%s from=%s", new, volume_id, old)

@@ -47,14 +47,14 @@ class Operation:
 class Step:
     """One run of an operation on ``volume``, as its row was when the run started.
 
-    The work may change these: ``done`` and ``failed`` are other columns that are
-    written with the status, ``refused`` is the operation's.
+    The work may change the rest: ``refused`` is the operation's; ``done_values`` and
+    ``failed_values`` are other columns that are written with the last status.
     """
 
     volume: Volume
     refused: VolumeStatus | None
-    done: dict[str, Any] = field(default_factory=dict)
-    failed: dict[str, Any] = field(default_factory=dict)
+    done_values: dict[str, Any] = field(default_factory=dict)
+    failed_values: dict[str, Any] = field(default_factory=dict)
 
 
 class VolumeSteps:
@@ -91,11 +91,11 @@ class VolumeSteps:
         if operation.done is None:
             self._rows.mark_deleted(step.volume.id)
         else:
-            values = {"intent": None, **step.done}
+            values = {"intent": None, **step.done_values}
             self._write(step.volume, operation.done, None, values)
 
     def _fail(self, step: Step, operation: Operation, error: Exception) -> None:
-        status, values = operation.failed, dict(step.failed)
+        status, values = operation.failed, dict(step.failed_values)
         if step.refused is not None and is_refusal(error):
             status, values = step.refused, {"intent": None, **values}
         self._write(step.volume, status, str(error), values)
