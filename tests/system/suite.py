@@ -1,11 +1,11 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""The system tests in lanes beside each other; then how many there were.
+"""Run the system tests in parallel lanes; then print how many there were.
 
-``python -m tests.system.suite DIRECTORY [LANE...]`` leaves a report (JUnit XML) for
-each lane in the directory. LVM's tests, which are the longest, have disks, helpers and
-names of their own, so that they may run beside those of the installed node; ``judged``
-are those of the node that every run repeats on Debian's own kernel (tests/system/run).
+``python -m tests.system.suite DIRECTORY [LANE...]`` writes a report (JUnit XML) for
+each lane to the directory. LVM's tests take longest. They have their own disks, helpers
+and names, so they can run beside the tests of the installed node. Every run repeats the
+lane ``judged`` on Debian's own kernel (tests/system/run).
 """
 
 from __future__ import annotations

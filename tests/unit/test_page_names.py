@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""The files and modules that the pages name exist."""
+"""The files and modules that the pages and scripts name exist."""
 
 from __future__ import annotations
 
@@ -59,3 +59,18 @@ def test_files_and_modules_of_the_page_exist(page: Path) -> None:
     missing = [path for path in _PATH.findall(text) if not exists(path)]
     missing += [name for name in _MODULE.findall(text) if not module_exists(name)]
     assert missing == []
+
+
+SCRIPTS = [ROOT / "Makefile", ROOT / ".ci/run", ROOT / "tests/check"]
+SCRIPTS += sorted(ROOT.glob("tests/*/run"))
+
+
+@pytest.mark.parametrize(
+    "script", SCRIPTS, ids=lambda file: str(file.relative_to(ROOT))
+)
+def test_files_and_modules_of_the_script_exist(script: Path) -> None:
+    text = script.read_text()
+    paths = re.findall(r"(?<![\w/])(tests/[\w./*]+)", text)
+    modules = re.findall(r"-m (tests\.[\w.]+)", text)
+    paths += [f"{module.replace('.', '/')}.py" for module in modules]
+    assert [path for path in paths if not any(ROOT.glob(path.rstrip(".")))] == []

@@ -20,23 +20,23 @@ from tests.lab import node
 from tests.lab.steps import LabError, last
 
 HERE = Path(__file__).resolve().parent
-BOOT_SECONDS = 240  # 4 alone; but a machine may be busy
+BOOT_SECONDS = 240  # 4 on an idle machine; it may be busy
 POLL_SECONDS = 0.2
 MEMORY = "3G"
-# A namespace of process ids ends with its first process. The guest's processes are the
-# host's, and would go on after a kill -9 of their kernel.
+# A namespace of process ids ends with its first process. The guest's processes are
+# processes of the host, and would survive a kill -9 of their kernel.
 ALONE = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"]
 
 
 class UmlGuest:
-    """A guest; ``directory`` is what it sees as /host."""
+    """A guest; ``directory`` is its /host."""
 
     def __init__(self, kernel: Path, disks: Sequence[Path], directory: Path) -> None:
         self._kernel, self._disks, self._directory = kernel, disks, directory
         self._process: subprocess.Popen[bytes] | None = None
 
     def prepare(self, command: Sequence[str], *, bare: bool) -> None:
-        """Leave in its directory what it is to do."""
+        """Write its command and files into its directory."""
         line = f"cd /srv/lunshare && exec env PATH={node.PATH} {shlex.join(command)}\n"
         (self._directory / "command").write_text(line)
         what = "bare" if bare else "node"
@@ -47,7 +47,7 @@ class UmlGuest:
         shutil.copy(HERE.parent / "prepare", self._directory)
 
     def run(self) -> int:
-        """Boot it, pass its output on, and return the command's exit code."""
+        """Boot it, print its output, and return the command's exit code."""
         with open(self._directory / "console", "wb") as console:
             self._process = subprocess.Popen(
                 self._command(),
@@ -55,7 +55,7 @@ class UmlGuest:
                 stdin=subprocess.DEVNULL,
                 stdout=console,
                 stderr=console,
-                start_new_session=True,  # Ctrl-C is for us; we end the guest
+                start_new_session=True,  # Ctrl-C is for this process only
                 close_fds=False,  # with cache.py's locks
             )
         with open(self._directory / "out", "rb") as output:
@@ -66,7 +66,7 @@ class UmlGuest:
         return self._code()
 
     def kill(self) -> None:
-        """End it, wherever it is."""
+        """End it in any state."""
         if self._process:
             self._process.kill()
             self._process.wait()
@@ -98,7 +98,7 @@ class UmlGuest:
         ]
 
     def _environment(self) -> dict[str, str]:
-        """Its memory is a file in TMPDIR; on a disk it would be written there."""
+        """Its memory is a file in TMPDIR, which must not be on a disk."""
         own = {"TMPDIR": "/dev/shm", "HOME": str(self._directory)}
         return {**os.environ, **own, "LD_PRELOAD": str(self._kernel / "xstate.so")}
 
