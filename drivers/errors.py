@@ -4,17 +4,24 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 
 class DriverError(Exception):
     """Base of all errors of drivers; callers may compare ``code``, which is stable."""
 
     code = "driver-failed"
 
+    #: The names of its attributes, which are those of its constructor's arguments. They
+    #: are sent by name (lunshare.drivers.protocol.messages).
+    FIELDS: ClassVar[tuple[str, ...]] = ()
+
 
 class InvalidValue(DriverError, ValueError):
     """A value does not have its form. Correct the input; a retry does not help."""
 
     code = "invalid-value"
+    FIELDS: ClassVar[tuple[str, ...]] = ("name", "value", "remedy")
 
     def __init__(self, name: str, value: object, remedy: str) -> None:
         super().__init__(f"{name} {value!r} is not valid: {remedy}")
@@ -25,6 +32,7 @@ class Misconfigured(DriverError):
     """An option or the node is wrong. The operator corrects it and restarts."""
 
     code = "misconfigured"
+    FIELDS: ClassVar[tuple[str, ...]] = ("what", "remedy")
 
     def __init__(self, what: str, remedy: str) -> None:
         super().__init__(f"{what}: {remedy}")
@@ -35,6 +43,7 @@ class UnknownDisk(DriverError):
     """The backend has no disk for this volume."""
 
     code = "unknown-disk"
+    FIELDS: ClassVar[tuple[str, ...]] = ("volume_id",)
 
     def __init__(self, volume_id: str) -> None:
         super().__init__(
@@ -48,6 +57,7 @@ class UnknownSnapshot(DriverError):
     """The backend has no such snapshot."""
 
     code = "unknown-snapshot"
+    FIELDS: ClassVar[tuple[str, ...]] = ("snapshot_id",)
 
     def __init__(self, snapshot_id: str) -> None:
         super().__init__(f"snapshot {snapshot_id} is not on this backend")
@@ -58,6 +68,7 @@ class LostSnapshot(UnknownSnapshot):
     """The snapshot exists, but its bytes are lost. Delete it; create another."""
 
     code = "lost-snapshot"
+    FIELDS: ClassVar[tuple[str, ...]] = ("snapshot_id", "why")
 
     def __init__(self, snapshot_id: str, why: str) -> None:
         DriverError.__init__(
@@ -70,6 +81,7 @@ class UnknownReference(DriverError):
     """The pool has no disk of that name that can be managed."""
 
     code = "unknown-reference"
+    FIELDS: ClassVar[tuple[str, ...]] = ("reference", "why")
 
     def __init__(self, reference: str, why: str) -> None:
         super().__init__(f"{reference!r} cannot become a volume: {why}")
@@ -80,6 +92,7 @@ class DiskBusy(DriverError):
     """The disk is open. Stop what uses it, then try again."""
 
     code = "disk-busy"
+    FIELDS: ClassVar[tuple[str, ...]] = ("volume_id", "why")
 
     def __init__(self, volume_id: str, why: str) -> None:
         super().__init__(f"volume {volume_id} is in use: {why}")
@@ -90,6 +103,7 @@ class NoSpace(DriverError):
     """The pool has too little free space. Nothing was created."""
 
     code = "no-space"
+    FIELDS: ClassVar[tuple[str, ...]] = ("pool", "why")
 
     def __init__(self, pool: str, why: str) -> None:
         super().__init__(f"pool {pool} has no free space: {why}")
@@ -100,6 +114,7 @@ class Unsupported(DriverError):
     """The driver does not support this operation; it has changed nothing."""
 
     code = "unsupported"
+    FIELDS: ClassVar[tuple[str, ...]] = ("what", "remedy")
 
     def __init__(self, what: str, remedy: str) -> None:
         super().__init__(f"{what} is not supported: {remedy}")
@@ -110,6 +125,7 @@ class CommandFailed(DriverError):
     """A command failed. The same call may be repeated."""
 
     code = "command-failed"
+    FIELDS: ClassVar[tuple[str, ...]] = ("argv", "exit_code", "stderr")
 
     def __init__(self, argv: tuple[str, ...], exit_code: int, stderr: str) -> None:
         super().__init__(f"{' '.join(argv)} exited {exit_code}: {stderr.strip()}")
@@ -123,6 +139,7 @@ class TargetFailed(DriverError):
     """
 
     code = "target-failed"
+    FIELDS: ClassVar[tuple[str, ...]] = ("volume_id", "why")
 
     def __init__(self, volume_id: str, why: str) -> None:
         super().__init__(f"the target of volume {volume_id} refused: {why}")
@@ -133,6 +150,7 @@ class HelperRefused(DriverError):
     """The root helper's rules forbid this request. The caller has a fault."""
 
     code = "helper-refused"
+    FIELDS: ClassVar[tuple[str, ...]] = ("what", "why")
 
     def __init__(self, what: str, why: str) -> None:
         super().__init__(f"the root helper refused {what}: {why}")
@@ -143,6 +161,7 @@ class HelperUnreachable(DriverError):
     """No answer from the root helper's socket. Start its unit, then try again."""
 
     code = "helper-unreachable"
+    FIELDS: ClassVar[tuple[str, ...]] = ("path", "why")
 
     def __init__(self, path: str, why: str) -> None:
         super().__init__(
@@ -157,10 +176,27 @@ class HelperBusy(DriverError):
     """The root helper is at its limit; it has started nothing. Try again later."""
 
     code = "helper-busy"
+    FIELDS: ClassVar[tuple[str, ...]] = ("why",)
 
     def __init__(self, why: str) -> None:
         super().__init__(f"the root helper is busy: {why}; try again later")
         self.why = why
+
+
+class HelperVersion(HelperUnreachable):
+    """Helper and daemon speak two protocols. Nothing was started. Restart both."""
+
+    code = "helper-version"
+    FIELDS: ClassVar[tuple[str, ...]] = ("helper", "daemon")
+
+    def __init__(self, helper: int, daemon: int) -> None:
+        DriverError.__init__(
+            self,
+            f"the root helper speaks protocol {helper} and lunshared protocol {daemon}:"
+            " install one version of lunshare, then systemctl restart"
+            " lunshare-helper.service lunshared.service",
+        )
+        self.helper, self.daemon = helper, daemon
 
 
 class Interrupted(HelperUnreachable):
@@ -180,6 +216,7 @@ class DeadlineExceeded(DriverError):
     """
 
     code = "deadline-exceeded"
+    FIELDS: ClassVar[tuple[str, ...]] = ("what", "seconds")
 
     def __init__(self, what: str, seconds: float) -> None:
         super().__init__(f"{what} did not finish within {seconds:g} seconds")
@@ -190,6 +227,7 @@ class Stalled(DeadlineExceeded):
     """Work on bytes made no progress for so many seconds, after ``done`` bytes."""
 
     code = "stalled"
+    FIELDS: ClassVar[tuple[str, ...]] = ("what", "seconds", "done")
 
     def __init__(self, what: str, seconds: float, done: int) -> None:
         DriverError.__init__(
@@ -202,6 +240,7 @@ class CopyDiffers(DriverError):
     """A copy does not read back as its source. Do not delete the source."""
 
     code = "copy-differs"
+    FIELDS: ClassVar[tuple[str, ...]] = ("target", "why")
 
     def __init__(self, target: str, why: str) -> None:
         super().__init__(f"{target} is not a copy of its source: {why}")

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from lunshare.drivers import errors
-from lunshare.drivers.protocol import frames
+from lunshare.drivers.protocol import frames, messages
 
 # The helper itself answers at the deadline. The client waits a little longer, and gives
 # up when the helper's thread hangs in the kernel. For work on bytes each progress
@@ -26,15 +26,9 @@ _CONNECT_SECONDS = 5.0
 # Verbs and commands with the same result when they run twice, even at the same time.
 _IDEMPOTENT = frozenset(
     ["lio.check", "lio.apply", "lio.remove", "lio.observe", "lio.live", "lvm.commit"]
-    + [f"share.{verb}" for verb in ("look", "room", "list", "find")]
+    + [f"share.{verb}" for verb in ("check", "capacity", "list", "find")]
 )
 _IDEMPOTENT_COMMANDS = frozenset(("lvs", "vgs", "dmsetup", "mkdir"))
-
-_CLASSES: dict[str, type[errors.DriverError]] = {
-    kind.code: kind
-    for kind in vars(errors).values()
-    if isinstance(kind, type) and issubclass(kind, errors.DriverError)
-}
 
 
 class Helper:
@@ -56,8 +50,11 @@ class Helper:
         return str(self.call("run", timeout=timeout, argv=argv))
 
     def call(self, verb: str, *, timeout: float = 30.0, **arguments: Any) -> Any:
-        """Call a verb of the helper; raises the error that the helper returns."""
-        message = {"verb": verb, "timeout": timeout, "arguments": arguments}
+        """Call a verb of the helper, and raise the error that it returns.
+
+        :raises HelperVersion: helper and daemon are of two versions.
+        """
+        message = messages.request(verb, timeout, arguments)
         try:
             answer = self._exchange(message, timeout)
         except TimeoutError:
@@ -65,7 +62,7 @@ class Helper:
         except (frames.Closed, frames.BadFrame, OSError) as error:
             raise errors.HelperUnreachable(self._path, str(error)) from None
         if "error" in answer:
-            raise _error(answer)
+            raise messages.error_of(answer)
         return answer.get("value")
 
     def close(self) -> None:
@@ -144,25 +141,12 @@ class _NotBegun(Exception):
 
 def _is_idempotent(message: Mapping[str, Any]) -> bool:
     """Whether the request may run twice, even at the same time."""
-    if message["verb"] == "run":
+    if message["call"] == "run":
         return message["arguments"]["argv"][0] in _IDEMPOTENT_COMMANDS
-    return message["verb"] in _IDEMPOTENT
+    return message["call"] in _IDEMPOTENT
 
 
 def _limit(connection: socket.socket, seconds: float) -> None:
     """Set the connection's timeout if it differs: setting it is a system call."""
     if connection.gettimeout() != seconds:
         connection.settimeout(seconds)
-
-
-def _error(answer: dict[str, Any]) -> errors.DriverError:
-    """Return the error that the helper raised, from its code and fields."""
-    fields = [
-        tuple(field) if isinstance(field, list) else field
-        for field in answer.get("fields", ())
-    ]
-    kind = _CLASSES.get(str(answer["error"]), errors.DriverError)
-    try:
-        return kind(*fields)
-    except TypeError:  # a helper of another version
-        return errors.DriverError(f"{answer['error']}: {fields}")

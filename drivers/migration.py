@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 from oslo_config import cfg
@@ -60,5 +61,5 @@ def _require_proof(proof: Any, target: Disk, source: Disk) -> None:
     raise CopyDiffers(target.path, f"the helper's proof is {proof!r}")
 
 
-def _request(disk: Disk) -> list[object]:
-    return [disk.volume_id, disk.path, disk.size, disk.kind]
+def _request(disk: Disk) -> dict[str, object]:
+    return asdict(disk)

@@ -43,7 +43,7 @@ from lunshare.drivers.helper.lvm.headers import HeaderVerbs
 from lunshare.drivers.helper.nfs.mounts import Mounts
 from lunshare.drivers.helper.nfs.share_verbs import ShareVerbs
 from lunshare.drivers.helper.served import PATH, NotServed, Served
-from lunshare.drivers.protocol import frames
+from lunshare.drivers.protocol import frames, messages
 from lunshare.drivers.sd_notify import notify
 
 LOG = logging.getLogger(__name__)
@@ -51,6 +51,7 @@ LOG = logging.getLogger(__name__)
 # These are logged: no driver of lunshare sends such a request.
 _REFUSALS = (HelperRefused, InvalidValue, NotServed, Unsupported)
 _MOST_SHOWN = 500
+_FAULT = DriverError("see the helper's journal")
 # Descriptors or memory are used up. Requests in progress will release some.
 _FOR_A_WHILE = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 _FOR_A_WHILE |= {errno.ECONNABORTED, errno.EINTR}
@@ -210,9 +211,14 @@ class Server:
     ) -> dict[str, Any]:
         """Carry out a request. Every outcome is an answer; nothing is raised."""
         name = ""
+        if isinstance(message, dict):
+            theirs = messages.protocol_of(message)
+            if theirs != messages.PROTOCOL:
+                LOG.warning("REFUSED a request of protocol %d", theirs)
+                return messages.other_protocol(theirs)
         try:
             asked = target_requests.request(message)
-            name = asked.verb
+            name = asked.call
             verb = self._table.get(name)
             if verb is None:
                 raise HelperRefused(name, f"verbs are {', '.join(self._table)}")
@@ -221,10 +227,10 @@ class Server:
         except DriverError as error:
             if isinstance(error, _REFUSALS):
                 LOG.warning("REFUSED %s: %s", _shown(name), _shown(str(error)))
-            return {"error": error.code, "fields": _fields(error)}
+            return messages.error_answer(error)
         except Exception:
             LOG.exception("a fault in the helper")
-            return {"error": DriverError.code, "fields": ["see the helper's journal"]}
+            return messages.error_answer(_FAULT)
 
 
 def _report(connection: socket.socket) -> Report:
@@ -238,8 +244,7 @@ def _answer(connection: socket.socket, answer: dict[str, Any]) -> None:
         frames.send(connection, answer)
     except TypeError:
         LOG.exception("a fault in the helper: an answer that is not JSON")
-        fields = ["see the helper's journal"]
-        frames.send(connection, {"error": DriverError.code, "fields": fields})
+        frames.send(connection, messages.error_answer(_FAULT))
 
 
 def _turn_away(connection: socket.socket, why: str) -> None:
@@ -248,7 +253,7 @@ def _turn_away(connection: socket.socket, why: str) -> None:
     error = HelperBusy(why)
     with contextlib.suppress(OSError), connection:
         connection.setblocking(False)
-        frames.send(connection, {"error": error.code, "fields": _fields(error)})
+        frames.send(connection, messages.error_answer(error))
 
 
 def _shown(text: str) -> str:
@@ -262,11 +267,6 @@ class _Stopped(BaseException):
 
 def _stop(_number: int, _frame: object) -> None:
     raise _Stopped
-
-
-def _fields(error: DriverError) -> list[Any]:
-    """The arguments the error was made of; each class keeps them as its fields."""
-    return list(vars(error).values()) or [str(error)]
 
 
 def _peer(connection: socket.socket) -> int:

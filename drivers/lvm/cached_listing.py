@@ -24,7 +24,7 @@ class Listing:
 
     group: VolumeGroup
     volumes: tuple[LogicalVolume, ...]
-    commit: list[int] | None
+    commit: dict[str, int] | None
 
 
 class CachedListing:
@@ -54,7 +54,7 @@ class CachedListing:
             last = self._last = Listing(group, volumes, known)
         return last
 
-    def _commit(self, disk: str) -> list[int] | None:
+    def _commit(self, disk: str) -> dict[str, int] | None:
         try:
             return self._lvm.metadata_commit(disk) if disk else None
         except (DeadlineExceeded, HelperUnreachable):

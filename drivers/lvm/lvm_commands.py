@@ -49,13 +49,13 @@ class Lvm:
         text = self._run("vgs", *_JSON, "-o", f"{fields},{disks}", self.name)
         return lvm_reports.volume_group(text)
 
-    def metadata_commit(self, device: str) -> list[int] | None:
+    def metadata_commit(self, device: str) -> dict[str, int] | None:
         """Return what identifies the last commit of the metadata on a disk.
 
         Reads only the disk's headers, and starts no process.
         """
         found = self._root.call("lvm.commit", timeout=self._timeout, device=device)
-        return found if isinstance(found, list) else None
+        return found if isinstance(found, dict) else None
 
     def thin_pool(self, name: str) -> lvm_reports.Pool | None:
         """Return the thin pool of that name; None if it is not a thin pool."""

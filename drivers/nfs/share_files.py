@@ -54,17 +54,17 @@ class ShareFiles:
         Keys: ``source`` (empty if nothing is mounted), ``trouble`` (empty if it can be
         used) and ``remedy``.
         """
-        found: Mapping[str, str] = self._call("look")
+        found: Mapping[str, str] = self._call("check")
         return found
 
     def capacity(self) -> tuple[int, int]:
         """Return the size of the share, and its free space."""
-        total, free = self._call("room")
-        return total, free
+        found = self._call("capacity")
+        return found["total"], found["free"]
 
     def entries(self) -> list[Entry]:
         """Return every file that is not hidden. Cost: one readdir of the share."""
-        return [Entry(*each) for each in self._call("list")]
+        return [Entry(**each) for each in self._call("list")]
 
     def find(self, name: str) -> int | None:
         """Return the size of a volume's or snapshot's file; None if there is none."""
@@ -74,7 +74,7 @@ class ShareFiles:
     def create(self, name: str, size: int) -> int:
         """Create it, or extend it to ``size``; return its size."""
         fields = self._new_file(name, size)
-        return int(self._call("make", self._allocation_timeout(), **fields))
+        return int(self._call("create", self._allocation_timeout(), **fields))
 
     def extend(self, name: str, size: int) -> int:
         """Extend it to ``size``; it never shrinks. Return its size."""
@@ -83,7 +83,7 @@ class ShareFiles:
             "size": size,
             "preallocate": self._policy.preallocate,
         }
-        return int(self._call("grow", self._allocation_timeout(), **fields))
+        return int(self._call("extend", self._allocation_timeout(), **fields))
 
     def copy(self, source: str, name: str, size: int, replace: bool = False) -> int:
         """Create it with the bytes of ``source``, and zeros up to ``size``.
@@ -106,15 +106,15 @@ class ShareFiles:
     def manage(self, reference: str, name: str, size: int) -> int:
         """Rename a foreign file to a name of lunshare; return its size."""
         fields: dict[str, Any] = {"reference": reference, "name": name, "size": size}
-        return int(self._call("take", **fields, mode=self._policy.mode))
+        return int(self._call("manage", **fields, mode=self._policy.mode))
 
     def unmanage(self, name: str) -> None:
         """Rename a volume's file to a foreign name."""
-        self._call("give", name=name)
+        self._call("unmanage", name=name)
 
     def delete(self, name: str) -> None:
         """Delete it, and its incomplete ``.new`` file. Neither need exist."""
-        self._call("drop", name=name)
+        self._call("delete", name=name)
 
     def _new_file(self, name: str, size: int) -> dict[str, Any]:
         policy = {"preallocate": self._policy.preallocate, "mode": self._policy.mode}

@@ -1,12 +1,9 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""The protocol of helper and client: frames of JSON on a stream socket.
+"""Frames of JSON on a stream socket, between helper and client.
 
-A frame is a length of four bytes, big-endian, then so many bytes of JSON. The
-client sends ``{"verb", "timeout", "arguments"}``; the answer is ``{"value"}`` or
-``{"error", "fields"}`` with the code and the constructor arguments of a class
-of lunshare.drivers.errors. A verb on bytes may send any number of ``{"progress"}``
-before its answer, with the bytes done; its timeout counts from the last one.
+A frame is a length of four bytes, big-endian, then so many bytes of JSON: a message
+(lunshare.drivers.protocol.messages).
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Collection, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any, ClassVar
 
 from oslo_config import cfg
@@ -119,7 +119,7 @@ class LioTarget(TargetDriver):
                 for each in export.connectors
                 if names is None or each.initiator in names
             ],
-            portals=[(portal.address, portal.port) for portal in self._portals],
+            portals=[asdict(portal) for portal in self._portals],
             only=None if names is None else sorted(names),
         )
         return tuple(changes)
@@ -166,24 +166,31 @@ class LioTarget(TargetDriver):
     def _chap(self) -> bool:
         return bool(self.options["use_chap_auth"])
 
-    def _connector(self, connector: Connector) -> list[Any]:
-        """The list that lunshare.drivers.helper.lio.target_requests parses."""
+    def _connector(self, connector: Connector) -> dict[str, Any]:
+        """The fields that lunshare.drivers.helper.lio.target_requests checks."""
         auth = connector.auth if self._chap else None
-        return [
-            connector.initiator,
-            connector.mode,
-            connector.attachment_id,
-            auth and [auth.username, auth.password],
-        ]
+        return {
+            "initiator": connector.initiator,
+            "mode": connector.mode,
+            "attachment_id": connector.attachment_id,
+            "auth": auth and asdict(auth),
+        }
 
 
-def _disk(disk: Disk | None) -> list[Any] | None:
-    return None if disk is None else [disk.path, disk.size, disk.kind]
+def _disk(disk: Disk | None) -> dict[str, Any] | None:
+    if disk is None:
+        return None
+    return {"path": disk.path, "size": disk.size, "kind": disk.kind}
 
 
 def _live(found: Mapping[str, Any]) -> LiveExport:
-    connectors = (
-        LiveConnector(initiator, mode and Mode(mode), tag, sessions, tuple(addresses))
-        for initiator, mode, tag, sessions, addresses in found["connectors"]
+    connectors = tuple(_live_connector(**each) for each in found["connectors"])
+    return LiveExport(found["volume_id"], connectors, found["enabled"])
+
+
+def _live_connector(
+    mode: str | None, addresses: list[str], **fields: Any
+) -> LiveConnector:
+    return LiveConnector(
+        mode=Mode(mode) if mode else None, addresses=tuple(addresses), **fields
     )
-    return LiveExport(found["volume_id"], tuple(connectors), found["enabled"])

@@ -32,6 +32,7 @@ from lunshare.drivers.helper.nfs.mounts import Mounts
 from lunshare.drivers.helper.served import PATH
 from lunshare.drivers.helper.server import Server, verbs
 from lunshare.drivers.helper_client import Helper
+from lunshare.drivers.protocol import messages
 from lunshare.drivers.targets.lio import LioTarget
 from lunshare.drivers.values import Auth, Connector, Disk, DiskKind, Export, Mode
 from tests.bench import floor
@@ -75,7 +76,7 @@ class Direct:
 
     def call(self, verb: str, *, timeout: float = 30.0, **arguments: Any) -> Any:
         """Call the helper's server without its socket."""
-        asked = {"verb": verb, "timeout": timeout, "arguments": arguments}
+        asked = messages.request(verb, timeout, arguments)
         frame = orjson.dumps(asked)
         answers: list[dict[str, Any]] = []
         self._seconds = timed(

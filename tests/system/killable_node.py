@@ -70,7 +70,7 @@ class KillableHelper(Helper):
         return super().call(verb, timeout=timeout, **arguments)
 
     def _ask(self, connection: socket.socket, message: Any, timeout: float) -> Any:
-        if _changes(message["verb"], message["arguments"]):
+        if _changes(message["call"], message["arguments"]):
             if self._steps_left == 1:
                 frames.send(connection, message)
             self._step()

@@ -57,8 +57,8 @@ def volume(created: list[str], prefix: str = "") -> str:
     return identity
 
 
-def disk(identity: str, path: str) -> list[object]:
-    return [identity, path, 4 * MIB, "block"]
+def disk(identity: str, path: str) -> dict[str, Any]:
+    return {"volume_id": identity, "path": path, "size": 4 * MIB, "kind": "block"}
 
 
 def test_disk_of_another_group_is_not_reported(root: Root, elsewhere: str) -> None:
@@ -77,15 +77,21 @@ def test_foreign_volume_is_refused_under_every_name(
         f"/dev/mapper/{double_hyphens(GROUP)}-x--{double_hyphens(f'volume-{identity}')}"
     )
     assert Path(path).is_block_device()
-    host = ["iqn.1994-05.com.example:host1", "rw", "a", None]
+    host = {
+        "initiator": "iqn.1994-05.com.example:host1",
+        "mode": "rw",
+        "attachment_id": "a",
+        "auth": None,
+    }
     asked: dict[str, Any] = {
         "volume_id": identity,
         "connectors": [host],
         "portals": [],
         "only": None,
     }
+    exported = {"path": path, "size": 4 * MIB, "kind": "block"}
     with pytest.raises(TargetFailed):
-        root.call("lio.apply", disk=[path, 4 * MIB, "block"], **asked)
+        root.call("lio.apply", disk=exported, **asked)
     mine = disk(own, f"/dev/{GROUP}/volume-{own}")
     for source, target in ((disk(identity, path), mine), (mine, disk(identity, path))):
         with pytest.raises(TargetFailed):
@@ -99,7 +105,7 @@ def test_disk_in_use_is_neither_read_nor_written(
         disk(each, f"/dev/{GROUP}/volume-{each}")
         for each in (volume(created), volume(created))
     ]
-    held = os.open(str(both[0][1]), os.O_RDONLY | os.O_EXCL)  # as a mount does
+    held = os.open(both[0]["path"], os.O_RDONLY | os.O_EXCL)  # as a mount does
     try:
         for source, target in (both, both[::-1]):
             with pytest.raises(DiskBusy):

@@ -150,10 +150,10 @@ def test_pool_stats_of_an_unchanged_group_run_no_lvm_command(
 def test_commit_read_from_a_disk_is_the_one_lvm_shows(root: Root) -> None:
     (disk,) = run("vgs", "--noheadings", "-o", "pv_name", GROUP).split()
 
-    def shown() -> list[int]:
+    def shown() -> dict[str, int]:
         text = run("pvck", "--dump", "headers", disk)
         found = re.findall(r"raw_locn\[0\]\.(offset|size|checksum) (\S+)", text)
-        return [int(value, 0) for _, value in found]
+        return {name: int(value, 0) for name, value in found}
 
     seen = []
     for tag in ("--addtag", "--deltag"):

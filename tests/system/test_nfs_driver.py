@@ -120,7 +120,7 @@ def test_server_with_nfs_41_gets_zeros_and_copies(
     Path(disk.path).write_bytes(b"4.1".ljust(SIZE, b"."))
     grown = {"name": volume.name, "size": 2 * SIZE, "preallocate": True}
     with pytest.raises(DeadlineExceeded):
-        root.call("share.grow", timeout=0, point=point, **grown)
+        root.call("share.extend", timeout=0, point=point, **grown)
     wait_until(lambda: old.disk(volume.id) == disk)
     snapshot = snapshot_of(volume)
     old.create_snapshot(snapshot)

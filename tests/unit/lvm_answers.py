@@ -57,13 +57,18 @@ VG = """{"report":[{"vg":[{"vg_size":"100", "vg_free":"%s", "vg_extent_size":"4"
 GONE = f'  Failed to find logical volume "{GROUP}/volume-{UUID}"\n'
 
 
+def commit(offset: int, checksum: int) -> dict[str, int]:
+    """The answer of lvm.commit."""
+    return {"offset": offset, "size": 512, "checksum": checksum}
+
+
 class Scripted:
     """A root helper that returns one output for each program."""
 
     def __init__(self, **answers: str | Exception) -> None:
         inactive = failed("Device does not exist.")
         self._answers = {"vgs": VG % (50, ""), "dmsetup": inactive, **answers}
-        self.commit: list[int] | Exception | None = [8192, 512, 7]
+        self.commit: dict[str, int] | Exception | None = commit(8192, 7)
         self.commands: list[tuple[str, ...]] = []
 
     def run(self, *argv: str, timeout: float = 60.0) -> str:

@@ -24,7 +24,7 @@ from lunshare.drivers import errors
 from lunshare.drivers.helper.commands import Commands
 from lunshare.drivers.helper.nfs.mounts import Mounts
 from lunshare.drivers.helper.server import verbs
-from lunshare.drivers.protocol import frames
+from lunshare.drivers.protocol import frames, messages
 from tests.unit.fuzzing import fuzz
 from tests.unit.helper_process import HelperProcess
 from tests.unit.test_filters import SERVED, commands, served
@@ -75,7 +75,7 @@ def state(place: Path) -> str:
 def is_well(process: HelperProcess) -> None:
     """It answers a good request, and met no fault of its own."""
     with process.knock() as connection:
-        frames.send(connection, {"verb": "lio.check", "timeout": 5, "arguments": {}})
+        frames.send(connection, messages.request("lio.check", 5, {}))
         assert "value" in frames.receive(connection)
     assert "Traceback" not in process.said(), process.said()[-3000:]
 
@@ -85,13 +85,13 @@ def is_well(process: HelperProcess) -> None:
 HEADER = st.one_of(st.integers(0, 300), st.integers(0, 2**32 - 1)).map(
     lambda length: struct.pack(">I", length)
 )
-NEAR = {"verb": "lio.check", "timeout": 1, "arguments": {}}
+NEAR = messages.request("lio.check", 1, {})
 FRAMES = st.lists(
     st.one_of(
         HEADER,
         st.binary(max_size=200),
         st.sampled_from(
-            [b"[" * 5000, b'{"verb":', b"\0" * 70_000, b"1e999", b'"\\ud800"']
+            [b"[" * 5000, b'{"call":', b"\0" * 70_000, b"1e999", b'"\\ud800"']
         ),
         st.just(struct.pack(">I", 48) + json.dumps(NEAR).encode().ljust(48)),
     ),
@@ -157,16 +157,34 @@ VALUES = st.recursive(
     ),
     max_leaves=8,
 )
-DISK = st.tuples(WORDS, SCALARS, st.sampled_from(["block", "file", "x"])).map(list)
-SIDE = st.tuples(st.sampled_from([ID, OTHER]), DISK).map(
-    lambda each: [each[0], *each[1]]
+KIND = st.sampled_from(["block", "file", "x"])
+DISK = st.fixed_dictionaries({"path": WORDS, "size": SCALARS, "kind": KIND})
+SIDE = st.fixed_dictionaries(
+    {
+        "volume_id": st.sampled_from([ID, OTHER]),
+        "path": WORDS,
+        "size": SCALARS,
+        "kind": KIND,
+    }
 )
-HOST = st.tuples(WORDS, WORDS, WORDS, st.one_of(st.none(), VALUES)).map(list)
+HOST = st.fixed_dictionaries(
+    {
+        "initiator": WORDS,
+        "mode": WORDS,
+        "attachment_id": WORDS,
+        "auth": st.one_of(
+            st.none(),
+            st.fixed_dictionaries({"username": WORDS, "password": WORDS}),
+            VALUES,
+        ),
+    }
+)
+PORTAL = st.fixed_dictionaries({"address": WORDS, "port": SCALARS})
 KNOWN: dict[str, Any] = {
     "volume_id": st.one_of(st.sampled_from([ID, OTHER]), VALUES),
     "disk": st.one_of(st.none(), DISK, VALUES),
     "connectors": st.one_of(st.lists(HOST, max_size=3), VALUES),
-    "portals": st.one_of(st.lists(st.tuples(WORDS, SCALARS).map(list)), VALUES),
+    "portals": st.one_of(st.lists(PORTAL), VALUES),
     "only": st.one_of(st.none(), st.lists(WORDS), VALUES),
     "source": st.one_of(SIDE, WORDS, VALUES),
     "target": st.one_of(SIDE, VALUES),
@@ -183,14 +201,16 @@ WANTS = {
     "lio.apply": ("volume_id", "disk", "connectors", "portals", "only"),
     "lio.remove": ("volume_id",),
     "lio.live": ("volume_id",),
-    "share.make": ("point", "name", "size", "preallocate", "mode"),
-    "share.grow": ("point", "name", "size", "preallocate"),
-    "share.take": ("point", "name", "reference", "size", "mode"),
+    "share.create": ("point", "name", "size", "preallocate", "mode"),
+    "share.extend": ("point", "name", "size", "preallocate"),
+    "share.manage": ("point", "name", "reference", "size", "mode"),
     "share.copy": (
         *("point", "name", "source", "size", "mode", "preallocate", "replace", "clone"),
     ),
-    **dict.fromkeys(("share.find", "share.give", "share.drop"), ("point", "name")),
-    **dict.fromkeys(("share.look", "share.room", "share.list"), ("point",)),
+    **dict.fromkeys(
+        ("share.find", "share.unmanage", "share.delete"), ("point", "name")
+    ),
+    **dict.fromkeys(("share.check", "share.capacity", "share.list"), ("point",)),
     **dict.fromkeys(("lio.check", "lio.observe"), ()),
 }
 CODES = {kind.code for kind in vars(errors).values() if hasattr(kind, "code")}
@@ -208,7 +228,7 @@ def asked(draw: st.DrawFn) -> dict[str, Any]:
     }
     if draw(st.integers(0, 9)) == 0:
         given_ = draw(st.dictionaries(st.text(max_size=8), VALUES, max_size=4))
-    return {"verb": verb, "timeout": 1, "arguments": given_}
+    return messages.request(verb, 1, given_)
 
 
 def test_random_verbs(fuzz, process: HelperProcess, canaries: Path) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from lunshare.drivers.helper import connections, thread_limits
+from lunshare.drivers.helper import connections, forms, thread_limits
 from lunshare.drivers.helper.commands import MAX_HUNG, Commands
 from lunshare.drivers.helper.lio import target_requests
 from lunshare.drivers.helper.nfs import files
@@ -56,7 +56,7 @@ def test_the_bounds_are_those_of_the_code() -> None:
         frames.MAX_VALUES,
         target_requests.MAX_CONNECTORS,
         target_requests.MAX_PORTALS,
-        target_requests.MAX_TEXT,
+        forms.MAX_TEXT,
         thread_limits.MAX_WAITING,
         thread_limits.MAX_EACH,
         files.MAX_FILES,

@@ -20,7 +20,7 @@ from lunshare.drivers.helper.disk_locks import DiskLocks
 from lunshare.drivers.helper.named_locks import Locks
 from lunshare.drivers.helper.nfs.files import Share
 from lunshare.drivers.helper.nfs.files import create as create_file
-from lunshare.drivers.helper.nfs.share_requests import Made
+from lunshare.drivers.helper.nfs.share_requests import NewFile
 from lunshare.drivers.helper_client import Helper
 from lunshare.drivers.protocol import frames
 from tests.conformance.directory_shares import Directories, ShareHelper
@@ -124,7 +124,7 @@ def make(mounts: Directories, files: Path, name: str, meanwhile: Clock) -> None:
     [mount] = mounts.table()
     with mounts.enter(mount) as directory:
         share = Share(directory, mount, mounts, meanwhile)
-        create_file(share, Made(str(files), name, MIB, preallocate=True))
+        create_file(share, NewFile(str(files), name, MIB, preallocate=True))
 
 
 def test_an_incomplete_file_never_gets_the_name_of_a_volume(
@@ -171,17 +171,17 @@ def test_a_retry_at_the_next_helper_waits_for_the_first_request(
     mounts.server = server
     helpers = [ShareHelper(tmp_path / each, mounts) for each in ("a", "b")]
     first = threading.Thread(
-        target=lambda: helpers[0].client.call("share.make", timeout=60, **made)
+        target=lambda: helpers[0].client.call("share.create", timeout=60, **made)
     )
     first.start()
     assert entered.wait(10)
     mounts.server = lambda source: None
     with pytest.raises(DeadlineExceeded):
-        helpers[1].client.call("share.make", timeout=0.3, **made)
+        helpers[1].client.call("share.create", timeout=0.3, **made)
     assert list(files.iterdir()) == []
     again.set()
     first.join(10)
-    assert helpers[1].client.call("share.make", timeout=10, **made) == MIB
+    assert helpers[1].client.call("share.create", timeout=10, **made) == MIB
     for helper in helpers:
         helper.end()
 
@@ -200,11 +200,11 @@ def test_a_driver_retries_its_verb_when_the_helper_was_killed(driver, node, tmp_
         with listener, connection:
             while True:
                 message = frames.receive(connection)
-                asked.append(message["verb"])
-                if message["verb"] == "share.make":
+                asked.append(message["call"])
+                if message["call"] == "share.create":
                     node._helper = next_one
                     return
-                value = next_one.call(message["verb"], **message["arguments"])
+                value = next_one.call(message["call"], **message["arguments"])
                 frames.send(connection, {"value": value})
 
     killed = threading.Thread(target=live)
@@ -213,5 +213,5 @@ def test_a_driver_retries_its_verb_when_the_helper_was_killed(driver, node, tmp_
     node.verbs.clear()
     assert driver.create(volume).size == MIB
     killed.join(10)
-    assert asked[-1] == "share.make"
-    assert node.verbs.count("share.make") == 2
+    assert asked[-1] == "share.create"
+    assert node.verbs.count("share.create") == 2

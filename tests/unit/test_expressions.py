@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from lunshare.drivers.helper.lio import target_requests
+from lunshare.drivers.helper import forms
 from lunshare.drivers.helper.rules import Rules
 from tests.unit.test_filters import FILTERS, SERVED
 
@@ -147,7 +147,7 @@ def test_no_filter_repeats_what_repeats(patterns: list[str]) -> None:
     "unit", ["a", "a-", "0", "/", "a/", "-", "x=4,", "hard,", "volume-"]
 )
 def test_the_longest_text_is_matched_at_once(patterns: list[str], unit: str) -> None:
-    long = (unit * target_requests.MAX_TEXT)[: target_requests.MAX_TEXT - 1] + "!"
+    long = (unit * forms.MAX_TEXT)[: forms.MAX_TEXT - 1] + "!"
     compiled = [re.compile(pattern + "$") for pattern in patterns]
     started = time.process_time()
     for pattern in compiled:

@@ -64,11 +64,8 @@ def test_what_is_no_block_device_is_not_opened(tmp_path: Path) -> None:
 
 def test_the_header_of_another_group_is_not_told(tmp_path: Path) -> None:
     file = disk(tmp_path / "disk", [8192], (512, 1000, 7))
-    assert HeaderVerbs(Served(groups=("a-group",))).commit_of("sda", file) == [
-        512,
-        1000,
-        7,
-    ]
+    found = HeaderVerbs(Served(groups=("a-group",))).commit_of("sda", file)
+    assert found == {"offset": 512, "size": 1000, "checksum": 7}
     with pytest.raises(HelperRefused, match="its volume group is a-group"):
         HeaderVerbs(Served(groups=("a-grou",))).commit_of("sda", file)
 
@@ -106,7 +103,7 @@ def test_share_take_of_a_foreign_file_is_roots_to_allow(tmp_path: Path) -> None:
     def take(reference: str, manage: bool) -> object:
         served = Served(base=str(tmp_path), manage=manage)
         given = {"point": str(point), "name": name, "reference": reference}
-        verb = ShareVerbs(mounts, served).verbs()["share.take"]
+        verb = ShareVerbs(mounts, served).verbs()["share.manage"]
         return verb({**given, "size": 4096, "mode": "0600"}, 5.0)
 
     theirs, given_away = "database.img", f"unmanaged-volume-{uuid.uuid4()}"

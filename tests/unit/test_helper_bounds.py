@@ -25,13 +25,13 @@ from lunshare.drivers.helper.named_locks import Locks
 from lunshare.drivers.helper.nfs import files
 from lunshare.drivers.helper.nfs.files import Share
 from lunshare.drivers.helper.nfs.mounts import KERNEL, Mount
-from lunshare.drivers.helper.nfs.share_requests import Place
+from lunshare.drivers.helper.nfs.share_requests import FileName
 from lunshare.drivers.helper.server import Server
 from lunshare.drivers.helper_client import Helper
-from lunshare.drivers.protocol import frames
+from lunshare.drivers.protocol import frames, messages
 from tests.unit.helper_process import HelperProcess
 
-CHECK = {"verb": "lio.check", "timeout": 5, "arguments": {}}
+CHECK = messages.request("lio.check", 5, {})
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +94,7 @@ def test_a_client_that_reads_no_answer_is_idle(process: HelperProcess) -> None:
     """Its answer does not fit into the socket: the next ones need its place."""
     with contextlib.ExitStack() as stack:
         deaf = [stack.enter_context(process.knock()) for _ in range(MAX_CONNECTIONS)]
-        long = {"verb": "x" * 4000, "timeout": 1, "arguments": {}}
+        long = messages.request("x" * 4000, 1, {})
         for each in deaf:
             frames.send(each, long)
         for _ in range(20):
@@ -269,7 +269,7 @@ def test_an_endless_directory_has_an_end(
 ) -> None:
     monkeypatch.setattr(files, "MAX_FILES", 10)
     for number in range(11):
-        share, asked = _share(tmp_path, lambda done: None), Place(str(tmp_path))
+        share, asked = _share(tmp_path, lambda done: None), FileName(str(tmp_path))
         assert len(files.list_files(share, asked)) == number
         os.close(share.directory)
         (tmp_path / f"file-{number}").touch()
@@ -284,14 +284,14 @@ def test_a_slow_directory_ends_at_the_deadline(tmp_path: Path) -> None:
         raise errors.DeadlineExceeded("share.list", 1)
 
     with pytest.raises(errors.DeadlineExceeded):
-        files.list_files(_share(tmp_path, late), Place(str(tmp_path)))
+        files.list_files(_share(tmp_path, late), FileName(str(tmp_path)))
 
 
 # the log
 
 
 def test_what_is_refused_is_in_the_log(process: HelperProcess) -> None:
-    asked = [
+    asked: list[tuple[str, dict[str, Any]]] = [
         ("no.such\nverb", {}),
         ("run", {"argv": ["sh", "-c", "id"]}),
         ("lvm.commit", {"device": "/etc/shadow"}),
@@ -299,9 +299,7 @@ def test_what_is_refused_is_in_the_log(process: HelperProcess) -> None:
     ]
     for verb, arguments in asked:
         with process.knock() as connection:
-            frames.send(
-                connection, {"verb": verb, "timeout": 1, "arguments": arguments}
-            )
+            frames.send(connection, messages.request(verb, 1, arguments))
             assert frames.receive(connection)["error"]
     lines = [line for line in process.said().splitlines() if "REFUSED" in line]
     for word in (r"no.such\nverb", "sh -c id", "/etc/shadow", "/home/000"):

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import uuid
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -105,7 +106,7 @@ def test_only_a_volumes_own_disk_is_opened(tmp_path, which, path, kind):
 def test_it_ends_at_its_deadline(tmp_path):
     source, target = disk(tmp_path, b"late"), disk(tmp_path)
     arguments = {
-        name: [each.volume_id, each.path, each.size, each.kind]
+        name: asdict(each)
         for name, each in {"source": source, "target": target}.items()
     }
     with pytest.raises(DeadlineExceeded):

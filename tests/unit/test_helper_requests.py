@@ -11,6 +11,7 @@ import pytest
 
 from lunshare.drivers.errors import InvalidValue, TargetFailed
 from lunshare.drivers.helper.lio import disk_paths, target_requests
+from lunshare.drivers.protocol import messages
 from lunshare.drivers.values import (
     Auth,
     Connector,
@@ -27,12 +28,29 @@ HOST = "iqn.1994-05.com.example:host1"
 SECRET = "a-secret-that-never-shows"
 
 
+def disk(path: str, size: object = 1024, kind: str = "block") -> dict[str, Any]:
+    return {"path": path, "size": size, "kind": kind}
+
+
+def portal(address: str, port: object) -> dict[str, Any]:
+    return {"address": address, "port": port}
+
+
+def auth(username: str, password: str) -> dict[str, str]:
+    return {"username": username, "password": password}
+
+
+def one(*fields: Any) -> dict[str, Any]:
+    names = ("initiator", "mode", "attachment_id", "auth")
+    return {"connectors": [dict(zip(names, fields, strict=False))]}
+
+
 def document(**changed: Any) -> dict[str, Any]:
     return {
         "volume_id": ID,
-        "disk": [f"/dev/vg/volume-{ID}", 1024, "block"],
-        "connectors": [[HOST, "rw", "attachment-1", ["user", SECRET]]],
-        "portals": [["192.0.2.1", 3260], ["2001:db8::1", 3261]],
+        "disk": disk(f"/dev/vg/volume-{ID}"),
+        **one(HOST, "rw", "attachment-1", auth("user", SECRET)),
+        "portals": [portal("192.0.2.1", 3260), portal("2001:db8::1", 3261)],
         "only": [HOST],
     } | changed
 
@@ -52,23 +70,23 @@ def test_a_closing_needs_no_disk() -> None:
     assert wanted.only is None
 
 
-def one(*fields: Any) -> dict[str, Any]:
-    return {"connectors": [list(fields)]}
-
-
 @pytest.mark.parametrize(
     "changed",
     [
         {"volume_id": "../" + ID},
         {"volume_id": ID.upper()},
         {"volume_id": None},
-        {"disk": ["/dev/sda", "1024", "block"]},
-        {"disk": ["/dev/sda", 1024, "tape"]},
-        {"disk": ["/dev/vg/a\nb", 1024, "block"]},
+        {"disk": disk("/dev/sda", "1024")},
+        {"disk": disk("/dev/sda", 1024.0)},
+        {"disk": disk("/dev/sda", 2**63)},
+        {"disk": disk("/dev/sda") | {"more": 1}},
+        {"disk": disk("/dev/sda", kind="tape")},
+        {"disk": disk("/dev/vg/a\nb")},
+        {"disk": ["/dev/sda", 1024, "block"]},
         {"disk": "/dev/sda"},
         {"disk": None},
         {"connectors": None},
-        {"connectors": [[HOST, "rw", "a", None]] * 2},
+        {"connectors": one(HOST, "rw", "a", None)["connectors"] * 2},
         one(HOST, "rw", "a"),
         one("../../../tpgt_1", "rw", "a", None),
         one("iqn.1994-05.com.example:a/b", "rw", "a", None),
@@ -82,17 +100,20 @@ def one(*fields: Any) -> dict[str, Any]:
         one(HOST, "rw", "NULL", None),
         one(HOST, "rw", "a" * 64, None),
         one(HOST, "rw", "(fencing)", None),
-        one(HOST, "rw", "a", ["NULL", SECRET]),
-        one(HOST, "rw", "a", ["user", "NULL" + SECRET]),
-        one(HOST, "rw", "a", ["user", SECRET + "\n"]),
-        one(HOST, "rw", "a", ["user", ""]),
-        one(HOST, "rw", "a", ["user", SECRET * 20]),
-        one(HOST, "rw", "a", ["user"]),
+        one(HOST, "rw", "a", auth("NULL", SECRET)),
+        one(HOST, "rw", "a", auth("user", "NULL" + SECRET)),
+        one(HOST, "rw", "a", auth("user", SECRET + "\n")),
+        one(HOST, "rw", "a", auth("user", "")),
+        one(HOST, "rw", "a", auth("user", SECRET * 20)),
+        one(HOST, "rw", "a", ["user", SECRET]),
+        one(HOST, "rw", "a", {"username": "user"}),
+        one(HOST, "rw", "a", auth("user", SECRET) | {SECRET: "x"}),
         one(HOST, "rw", "a", SECRET),
-        {"portals": [["host.example", 3260]]},
-        {"portals": [["fe80::1%eth0/..", 3260]]},
-        {"portals": [["192.0.2.1", 0]]},
-        {"portals": [["192.0.2.1", True]]},
+        {"portals": [portal("host.example", 3260)]},
+        {"portals": [portal("fe80::1%eth0/..", 3260)]},
+        {"portals": [portal("192.0.2.1", 0)]},
+        {"portals": [portal("192.0.2.1", True)]},
+        {"portals": [portal("192.0.2.1", 3260)] * 17},
         {"only": ["../x"]},
         {"only": HOST},
         {"more": 1},
@@ -106,7 +127,7 @@ def test_anything_else_is_refused_and_shows_no_secret(changed: dict[str, Any]) -
 
 
 def test_a_request_does_not_print_its_secrets() -> None:
-    message = {"verb": "lio.apply", "timeout": 1, "arguments": document()}
+    message = messages.request("lio.apply", 1, document())
     assert SECRET not in repr(target_requests.request(message))
     assert SECRET not in repr(target_requests.apply(document()))
 

@@ -26,7 +26,7 @@ import pytest
 from lunshare.drivers import errors
 from lunshare.drivers.helper.server import Server
 from lunshare.drivers.helper_client import Helper
-from lunshare.drivers.protocol import frames
+from lunshare.drivers.protocol import frames, messages
 from tests.unit.helper_life import Serve
 
 pytest_plugins = ["tests.unit.helper_fixtures"]
@@ -70,15 +70,13 @@ def test_a_bad_frame_ends_its_connection_only(
     with knock(path) as bad, knock(path) as good:
         bad.sendall(sent)
         assert bad.recv(1) == b""
-        frames.send(good, {"verb": "run", "timeout": 5, "arguments": {"argv": ["x"]}})
+        frames.send(good, messages.request("run", 5, {"argv": ["x"]}))
         assert frames.receive(good)["error"] == "helper-refused"
     assert helper.run("echo", "still") == "still\n"
 
 
 def test_a_frame_may_come_in_pieces(helper: Helper, path: Path) -> None:
-    body = json.dumps(
-        {"verb": "run", "timeout": 5, "arguments": {"argv": ["echo", "hi"]}}
-    ).encode()
+    body = json.dumps(messages.request("run", 5, {"argv": ["echo", "hi"]})).encode()
     with knock(path) as slow:
         for byte in struct.pack(">I", len(body)) + body:
             slow.sendall(bytes([byte]))
@@ -99,15 +97,15 @@ def test_an_answer_may_be_larger_than_a_request(helper: Helper) -> None:
     [
         None,
         [],
-        {"verb": "run"},
-        {"verb": "run", "timeout": True, "arguments": {}},
-        {"verb": "run", "timeout": -1, "arguments": {}},
-        {"verb": "run", "timeout": 1, "arguments": {"argv": []}},
-        {"verb": "run", "timeout": 1, "arguments": {"argv": "echo hello"}},
-        {"verb": "run", "timeout": 1, "arguments": {"argv": ["echo", 1]}},
-        {"verb": "run", "timeout": 1, "arguments": {"argv": ["echo"], "env": {}}},
-        {"verb": "lio.observe", "timeout": 1, "arguments": {"x": 1}},
-        {"verb": "lio.remove", "timeout": 1, "arguments": {"volume_id": "../x"}},
+        {"protocol": 2, "call": "run"},
+        messages.request("run", True, {}),
+        messages.request("run", -1, {}),
+        messages.request("run", 1, {"argv": []}),
+        messages.request("run", 1, {"argv": "echo hello"}),
+        messages.request("run", 1, {"argv": ["echo", 1]}),
+        messages.request("run", 1, {"argv": ["echo"], "env": {}}),
+        messages.request("lio.observe", 1, {"x": 1}),
+        messages.request("lio.remove", 1, {"volume_id": "../x"}),
     ],
 )
 def test_a_malformed_request_is_an_answer(
@@ -116,7 +114,7 @@ def test_a_malformed_request_is_an_answer(
     with knock(path) as connection:
         frames.send(connection, message)
         assert frames.receive(connection)["error"] == "invalid-value"
-        frames.send(connection, {"verb": "none", "timeout": 1, "arguments": {}})
+        frames.send(connection, messages.request("none", 1, {}))
         assert frames.receive(connection)["error"] == "helper-refused"
 
 

@@ -83,7 +83,8 @@ def test_apply_sends_only_the_hosts_in_only() -> None:
     target.apply(wanted, only={names[7].upper()})
     target.apply(wanted, only={"iqn.1994-05.com.example:absent"})
     one, none = root.requests
-    assert [each[0] for each in one["connectors"]] == one["only"] == [names[7]]
+    [host] = one["connectors"]
+    assert one["only"] == [host["initiator"]] == [names[7]]
     assert none["connectors"] == []
 
 

@@ -31,6 +31,7 @@ from tests.unit.lvm_answers import (
     VG,
     Answering,
     Scripted,
+    commit,
     driver,
     failed,
     row,
@@ -103,7 +104,7 @@ def test_volumes_are_listed_again_only_after_a_change_of_the_group():
     assert _commands(root, backend.capacity) == ["lvm.commit", *listing]
     assert _commands(root, backend.capacity) == ["lvm.commit", "dmsetup"]
     assert _commands(root, backend.check) == ["lvm.commit", "lvchange"]
-    root.commit = [12288, 512, 8]
+    root.commit = commit(12288, 8)
     assert _commands(root, backend.capacity) == ["lvm.commit", *listing]
     assert _commands(root, backend.capacity) == ["lvm.commit", "dmsetup"]
 
@@ -199,7 +200,7 @@ class ActivePool(Answering):
         """Add volumes to the pool, as one commit of LVM's metadata."""
         added = [row(name, pool_lv="pool") for name in names]
         self._answers["lvs"] = rows(row(f"volume-{UUID}", pool_lv="pool"), *added)
-        self.commit = [12288, 512, 8]
+        self.commit = commit(12288, 8)
 
 
 def _commands(root: Scripted, call: Callable[[], object]) -> list[str]:

@@ -28,7 +28,7 @@ from lunshare.drivers.helper.lio import disk_paths
 from lunshare.drivers.helper.nfs import open_files
 from lunshare.drivers.helper.nfs.files import Share, copy
 from lunshare.drivers.helper.nfs.mounts import open_directory as mounts_directory
-from lunshare.drivers.helper.nfs.share_requests import Copied
+from lunshare.drivers.helper.nfs.share_requests import FileCopy
 from lunshare.drivers.nfs import NfsVolumes
 from lunshare.drivers.values import Snapshot, Volume
 from tests.conformance.directory_shares import Directories, Node
@@ -140,7 +140,7 @@ def test_link_with_the_name_of_a_volume_is_not_followed(
     assert os.path.lexists(path)
 
 
-@pytest.mark.parametrize("verb", ["grow", "copy", "copy from", "give", "drop"])
+@pytest.mark.parametrize("verb", ["extend", "copy", "copy from", "unmanage", "delete"])
 def test_no_verb_of_the_helper_follows_a_link(
     files, node, volume, secret, verb
 ) -> None:
@@ -152,15 +152,15 @@ def test_no_verb_of_the_helper_follows_a_link(
     file = {"size": SIZE, "preallocate": False, "mode": "0600"}
     flags = {"replace": True, "clone": False}
     requests = {
-        "grow": ("grow", {**plain, "size": SIZE, "preallocate": False}),
+        "extend": ("extend", {**plain, "size": SIZE, "preallocate": False}),
         "copy": ("copy", {**plain, **file, **flags, "source": other}),
         "copy from": (
             "copy",
             {**plain, **file, "name": other, "source": volume.name}
             | {"replace": False, "clone": False},
         ),
-        "give": ("give", plain),
-        "drop": ("drop", plain),
+        "unmanage": ("unmanage", plain),
+        "delete": ("delete", plain),
     }
     name, arguments = requests[verb]
     with pytest.raises(DriverError, match="not a regular file with one name"):
@@ -249,14 +249,17 @@ def test_preallocated_copy_without_space_leaves_nothing(build, files, mounts) ->
         ("find", {"name": "../volume"}),
         ("find", {"name": "passwd"}),
         ("find", {"name": f"volume-{uuid.uuid4()}.new"}),
-        ("drop", {"name": f"volume-{uuid.uuid4()}/../x"}),
-        ("grow", {"name": f"volume-{uuid.uuid4()}", "size": -1, "preallocate": False}),
-        ("grow", {"name": f"volume-{uuid.uuid4()}", "size": 1, "preallocate": 1}),
+        ("delete", {"name": f"volume-{uuid.uuid4()}/../x"}),
         (
-            "grow",
+            "extend",
+            {"name": f"volume-{uuid.uuid4()}", "size": -1, "preallocate": False},
+        ),
+        ("extend", {"name": f"volume-{uuid.uuid4()}", "size": 1, "preallocate": 1}),
+        (
+            "extend",
             {"name": f"volume-{uuid.uuid4()}", "size": 2**63, "preallocate": True},
         ),
-        ("room", {"name": "more"}),
+        ("capacity", {"name": "more"}),
     ],
 )
 def test_helper_refuses_other_names_and_sizes(
@@ -270,7 +273,7 @@ def test_helper_refuses_other_names_and_sizes(
 def test_helper_refuses_another_file_mode(driver, files, node, mode) -> None:
     request = {"name": f"volume-{uuid.uuid4()}", "size": 1, "preallocate": False}
     with pytest.raises(InvalidValue, match="0600, 0660, 0666"):
-        node.call("share.make", point=str(files), **request, mode=mode)
+        node.call("share.create", point=str(files), **request, mode=mode)
 
 
 def test_helper_refuses_a_directory_that_is_not_a_share(tmp_path, node) -> None:
@@ -280,7 +283,7 @@ def test_helper_refuses_a_directory_that_is_not_a_share(tmp_path, node) -> None:
         point.mkdir(parents=True)
         (point / name).write_bytes(SECRET)
         with pytest.raises(DriverError, match=message):
-            node.call("share.drop", point=str(point), name=name)
+            node.call("share.delete", point=str(point), name=name)
         assert (point / name).read_bytes() == SECRET
 
 
@@ -293,8 +296,8 @@ def test_helper_refuses_a_foreign_mount(
     mounts.mounted[str(tmp_path / "home")] = "nas:/home"
     request: dict[str, Any] = {"reference": "theirs", "size": 1, "mode": "0600"}
     request["name"] = f"volume-{uuid.uuid4()}"
-    with pytest.raises(InvalidValue, match="a mount point of ours"):
-        node.call("share.take", point=str(tmp_path / "home"), **request)
+    with pytest.raises(InvalidValue, match="a mount point of a share"):
+        node.call("share.manage", point=str(tmp_path / "home"), **request)
     assert (tmp_path / "home" / "theirs").read_bytes() == SECRET
 
 
@@ -349,7 +352,7 @@ def test_copy_with_wrong_bytes_is_not_renamed(driver, files, mounts, volume) -> 
 
     [mount] = mounts.table()
     flags = {"preallocate": False, "replace": False, "clone": False}
-    request = Copied(str(files), name, volume.name, SIZE, mode=0o600, **flags)
+    request = FileCopy(str(files), name, volume.name, SIZE, mode=0o600, **flags)
     with (
         mounts.enter(mount) as directory,
         pytest.raises(CopyDiffers, match=f"{name} is not a copy of its source"),

@@ -248,7 +248,7 @@ def test_retry_waits_for_the_first_request(build, mounts, node) -> None:
     with silent(mounts, ONE) as waiting:
         for _ in range(2):
             with pytest.raises(DeadlineExceeded):
-                node.call("share.make", timeout=0.3, point=point, **request)
+                node.call("share.create", timeout=0.3, point=point, **request)
         assert len(waiting) == 1
     assert driver.create(volume).size == SIZE
 
@@ -361,7 +361,7 @@ def test_capacity_and_attach_cost_the_same_with_more_volumes(driver, node) -> No
         volumes.append(new_volume(MIB))
         driver.create(volumes[-1])
     after = requests(driver.capacity), requests(lambda: driver.disk(volumes[7].id))
-    assert before == after == (["share.room"], ["share.find"])
+    assert before == after == (["share.capacity"], ["share.find"])
     assert driver.capacity().provisioned == 21 * MIB
     driver.delete(volumes[3].id)
     driver.extend(Volume(volumes[4].id, 2 * MIB))

@@ -11,6 +11,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from lunshare.drivers.helper.named_locks import Locks
 from lunshare.drivers.helper.served import Served
 from lunshare.drivers.helper.server import Server
 from lunshare.drivers.helper_client import Helper
-from lunshare.drivers.protocol import frames
+from lunshare.drivers.protocol import frames, messages
 from lunshare.drivers.values import GIB, Disk, DiskKind, Snapshot
 from tests.unit.nfs_fixtures import build, driver, files, mounts, node
 
@@ -105,9 +106,12 @@ def test_work_that_stands_still_is_given_up_and_told_how_far_it_was(
         clock(4096)
 
     with working(tmp_path / "socket", work) as helper:
-        asked = {"verb": "work", "timeout": 0.2, "arguments": {}}
+        asked = messages.request("work", 0.2, {})
         answer = helper.server.answer(asked)
-        assert answer == {"error": Stalled.code, "fields": ["the work", 0.2, 4096]}
+        assert answer == {
+            "error": Stalled.code,
+            "fields": {"what": "the work", "seconds": 0.2, "done": 4096},
+        }
         assert not helper.ended.is_set()
         hung.set()
         assert helper.ended.wait(10)  # it does not go on when nobody waits
@@ -126,7 +130,7 @@ def test_work_whose_client_is_gone_ends_and_gives_its_disk_back(tmp_path: Path) 
     with working(tmp_path / "socket", work) as helper:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
             client.connect(str(helper.path))
-            asked = {"verb": "work", "timeout": 60, "arguments": {}}
+            asked = messages.request("work", 60, {})
             frames.send(client, asked)
             assert frames.receive(client)["progress"] > 0
         assert helper.ended.wait(10)
@@ -207,7 +211,7 @@ def test_a_copy_that_takes_long_is_not_given_up(tmp_path: Path) -> None:
     os.truncate(target, 24 * 1024**2)
     seen: list[int] = []
     given = {
-        name: [identity, str(path), 24 * 1024**2, "file"]
+        name: asdict(Disk(identity, str(path), 24 * 1024**2, DiskKind.FILE))
         for name, path in {"source": source, "target": target}.items()
     }
     CopyVerbs(SERVED).copy(given, 60, seen.append)

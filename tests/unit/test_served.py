@@ -109,8 +109,9 @@ def test_a_file_outside_every_share_is_not_copied(
         assert (place / f"volume-{OTHER}").read_bytes() == bytes(16384)
 
 
-def _file(place: Path, identity: str) -> list[Any]:
-    return [identity, f"{place}/volume-{identity}", 16384, "file"]
+def _file(place: Path, identity: str) -> dict[str, Any]:
+    path = f"{place}/volume-{identity}"
+    return {"volume_id": identity, "path": path, "size": 16384, "kind": "file"}
 
 
 @pytest.mark.parametrize(
@@ -130,13 +131,20 @@ def _file(place: Path, identity: str) -> list[Any]:
 def test_a_disk_of_another_group_is_neither_exported_nor_copied(
     helper: Helper, path: str
 ) -> None:
-    host = ["iqn.1994-05.com.example:host1", "rw", "a", None]
+    host = {
+        "initiator": "iqn.1994-05.com.example:host1",
+        "mode": "rw",
+        "attachment_id": "a",
+        "auth": None,
+    }
     asked: dict[str, Any] = {"portals": [], "only": None, "connectors": [host]}
+    disk = {"path": path, "size": 8, "kind": "block"}
     with pytest.raises(errors.TargetFailed, match=r"volume_groups|is /dev/GROUP"):
-        helper.call("lio.apply", volume_id=ID, disk=[path, 8, "block"], **asked)
+        helper.call("lio.apply", volume_id=ID, disk=disk, **asked)
+    own = f"/dev/lunshare/volume-{OTHER}"
     disks = [
-        [ID, path, 8, "block"],
-        [OTHER, f"/dev/lunshare/volume-{OTHER}", 8, "block"],
+        {"volume_id": ID, "path": path, "size": 8, "kind": "block"},
+        {"volume_id": OTHER, "path": own, "size": 8, "kind": "block"},
     ]
     for source, target in (disks, disks[::-1]):
         with pytest.raises(errors.TargetFailed, match=r"volume_groups|is /dev/GROUP"):

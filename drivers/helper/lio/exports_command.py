@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from lunshare.drivers.errors import DriverError, InvalidValue
-from lunshare.drivers.protocol import frames
+from lunshare.drivers.protocol import frames, messages
 from lunshare.drivers.values import volume_uuid
 
 # The default of the daemon's lio_deadline: the writes of a session have to land.
@@ -58,19 +58,15 @@ def _show(found: Sequence[Export]) -> None:
     for export in found:
         state = "" if export["enabled"] else ", not enabled"
         print(f"volume {export['volume_id']}: {_hosts(export)}{state}")
-        for initiator, mode, tag, sessions in _connectors(export):
-            live = "logged in" if sessions else "not logged in"
-            print(f"    {initiator}  {mode or 'no LUN'}  {live}  attachment {tag}")
+        for each in export["connectors"]:
+            live = "logged in" if each["sessions"] else "not logged in"
+            mode, attachment = each["mode"] or "no LUN", each["attachment_id"]
+            print(f"    {each['initiator']}  {mode}  {live}  attachment {attachment}")
     print(f"{len(found)} exports")
 
 
-def _connectors(export: Export) -> Iterator[tuple[str, str | None, str, int]]:
-    for initiator, mode, tag, sessions, *_ in export["connectors"]:
-        yield initiator, mode, tag, sessions
-
-
 def _hosts(export: Export) -> str:
-    live = sum(1 for *_, sessions in _connectors(export) if sessions)
+    live = sum(1 for each in export["connectors"] if each["sessions"])
     return f"{len(export['connectors'])} hosts, {live} logged in"
 
 
@@ -82,11 +78,10 @@ def _named(found: Sequence[Export], volume_id: str) -> Export:
 
 
 def _ask(helper: socket.socket, verb: str, **arguments: Any) -> Any:
-    message = {"verb": verb, "timeout": _SECONDS, "arguments": arguments}
-    frames.send(helper, message)
+    frames.send(helper, messages.request(verb, _SECONDS, arguments))
     answer = frames.receive(helper)
     if "error" in answer:
-        raise DriverError(f"{verb}: {answer['error']}: {answer.get('fields')}")
+        raise messages.error_of(answer)
     return answer["value"]
 
 

@@ -229,7 +229,7 @@ def _remove(target: Target, hold: Hold) -> list[str]:
     return changes
 
 
-def _live(target: Target, initiator: str) -> list[Any] | None:
+def _live(target: Target, initiator: str) -> dict[str, Any] | None:
     """Return one ACL with the fields of LiveConnector; None if it is gone meanwhile."""
     acl = target.acl(initiator)
     try:
@@ -239,7 +239,13 @@ def _live(target: Target, initiator: str) -> list[Any] | None:
         tag, sessions = acls.tag(acl), int(acls.in_session(acl))
     except FileNotFoundError:
         return None
-    return [initiator, mode and mode.value, tag, sessions, acls.addresses(acl)]
+    return {
+        "initiator": initiator,
+        "mode": mode and mode.value,
+        "attachment_id": tag,
+        "sessions": sessions,
+        "addresses": acls.addresses(acl),
+    }
 
 
 def _as_target_failed(target: Target, change: Any) -> list[str]:

@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from lunshare.drivers.errors import HelperRefused, InvalidValue
-from lunshare.drivers.helper import served
-from lunshare.drivers.helper.lio import disk_paths, target_requests
+from lunshare.drivers.helper import forms, served
+from lunshare.drivers.helper.lio import disk_paths
 from lunshare.drivers.helper.named_locks import Hold
 from lunshare.drivers.helper.served import Served
 
@@ -29,7 +29,7 @@ _UUID = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _GROUP = r"/dev/(?P<group>(?!shm/|mqueue/)[A-Za-z0-9_+][A-Za-z0-9_+.-]{0,126})"
 _NEW = re.compile(rf"{_GROUP}/(?P<name>volume-(?P<id>{_UUID})\.(new|tail))")
 _OLD = re.compile(rf"{_GROUP}/(?P<name>deleted-(?P<id>{_UUID})\.[0-9]{{1,20}})")
-_KEPT = re.compile(rf"{_GROUP}/(?P<name>_snapshot-(?P<id>{_UUID}))")
+_SNAPSHOT = re.compile(rf"{_GROUP}/(?P<name>_snapshot-(?P<id>{_UUID}))")
 _IDENTITY = re.compile(rf"(volume|deleted|_snapshot)-({_UUID})")
 
 # Offsets of the kernel are signed.
@@ -60,24 +60,17 @@ class Copy:
 
 def zero(given: Mapping[str, Any], by: Served) -> Zero:
     """Check the arguments of lvm.zero."""
-    target_requests.only(given, "device", "start", "length")
-    device = _path("device", given["device"], by, _NEW, _OLD)
-    length = given["length"]
-    return Zero(
-        device,
-        _bytes("start", given["start"]),
-        None if length is None else _bytes("length", length),
-    )
+    asked = _ZERO("", given)
+    _need_served(asked.device, by)
+    return asked
 
 
 def copy(given: Mapping[str, Any], by: Served) -> Copy:
     """Check the arguments of lvm.copy."""
-    target_requests.only(given, "source", "target", "length")
-    return Copy(
-        _path("source", given["source"], by, _KEPT),
-        _path("target", given["target"], by, _NEW),
-        _bytes("length", given["length"]),
-    )
+    asked = _COPY("", given)
+    _need_served(asked.source, by)
+    _need_served(asked.target, by)
+    return asked
 
 
 def id_of(path: str) -> str:
@@ -117,7 +110,7 @@ def open_patiently(path: str, flags: int, hold: Hold) -> int:
 
 def _need_its_name(path: str, found: os.stat_result) -> None:
     """Check the device-mapper name: a link below /dev may be stale or forged."""
-    match = _NEW.fullmatch(path) or _OLD.fullmatch(path) or _KEPT.fullmatch(path)
+    match = _NEW.fullmatch(path) or _OLD.fullmatch(path) or _SNAPSHOT.fullmatch(path)
     wanted = (
         "-".join(served.double_hyphens(match[each]) for each in ("group", "name"))
         if match
@@ -130,18 +123,23 @@ def _need_its_name(path: str, found: os.stat_result) -> None:
         raise OSError(errno.ENODEV, f"device-mapper does not call it {wanted}", path)
 
 
-def _path(name: str, given: object, by: Served, *forms: re.Pattern[str]) -> str:
-    path = target_requests.typed(name, given, str)
-    found = next((match for form in forms if (match := form.fullmatch(path))), None)
-    if found is None:
-        raise InvalidValue(name, path, "give the path of a part of a thick volume")
-    if not by.serves_group(found["group"]):
+def _part(*patterns: re.Pattern[str]) -> forms.Form[str]:
+    def read(name: str, given: object) -> str:
+        path = forms.typed(name, given, str)
+        if not any(pattern.fullmatch(path) for pattern in patterns):
+            raise InvalidValue(name, path, "give the path of a part of a thick volume")
+        return path
+
+    return read
+
+
+def _need_served(path: str, by: Served) -> None:
+    if not by.serves_group(path.split("/")[2]):
         raise HelperRefused(path, f"{served.PATH} does not name its volume group")
-    return path
 
 
-def _bytes(name: str, given: object) -> int:
-    size = target_requests.typed(name, given, int)
-    if not 0 <= size <= _MOST or size % 512:
-        raise InvalidValue(name, size, "give bytes, a multiple of 512")
-    return size
+_BYTES = forms.integer(0, _MOST, 512)
+_ZERO = forms.record(
+    Zero, device=_part(_NEW, _OLD), start=_BYTES, length=forms.optional(_BYTES)
+)
+_COPY = forms.record(Copy, source=_part(_SNAPSHOT), target=_part(_NEW), length=_BYTES)

@@ -49,32 +49,33 @@ class HeaderVerbs:
     def __init__(self, served: Served) -> None:
         self._served, self._locks = served, Locks()
 
-    def commit(self, given: Mapping[str, Any], seconds: float) -> list[int] | None:
+    def commit(self, given: Mapping[str, Any], seconds: float) -> dict[str, int] | None:
         """Return offset, size and checksum of the current text; None if it has none.
 
         :raises DriverError: it cannot be read, or is not a block device.
         :raises HelperRefused: it is a disk of a group that is not served.
         :raises DeadlineExceeded: it hangs.
         """
-        device, found = target_requests.device(given), []  # type: str, list[list[int] | None]
+        device = target_requests.device(given)
+        found: list[dict[str, int] | None] = []
         what = f"reading the header of {device}"
         with self._locks.hold(device, seconds, "headers") as hold:
             hold.run_step(what, lambda: found.append(self._read(device)))
         return found[0]
 
-    def _read(self, device: str) -> list[int] | None:
+    def _read(self, device: str) -> dict[str, int] | None:
         with _opened(device) as file:
             return self.commit_of(device, file)
 
-    def commit_of(self, device: str, file: int) -> list[int] | None:
+    def commit_of(self, device: str, file: int) -> dict[str, int] | None:
         """Return the same for an open disk."""
         found = commit(file)
         if found is None:
             return None
-        group, *numbers = found
+        group, offset, size, checksum = found
         if not self._served.serves_group(group):
             raise HelperRefused(device, f"its volume group is {group or '(none)'}")
-        return numbers
+        return {"offset": offset, "size": size, "checksum": checksum}
 
 
 @contextlib.contextmanager

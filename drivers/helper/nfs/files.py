@@ -29,7 +29,12 @@ from lunshare.drivers.helper.data import verification
 from lunshare.drivers.helper.data.progress import Clock
 from lunshare.drivers.helper.nfs import contents, open_files
 from lunshare.drivers.helper.nfs.mounts import Mount, Mounts
-from lunshare.drivers.helper.nfs.share_requests import Copied, Made, Place, Taken
+from lunshare.drivers.helper.nfs.share_requests import (
+    FileCopy,
+    FileName,
+    ForeignFile,
+    NewFile,
+)
 from lunshare.drivers.protocol import nfs_names
 from lunshare.drivers.protocol.nfs_names import NEW, UNMANAGED
 
@@ -83,19 +88,19 @@ class Share:
             ended.set()
 
 
-def capacity(share: Share, _asked: Place) -> list[int]:
+def capacity(share: Share, _asked: FileName) -> dict[str, int]:
     """Return the share's size and its free space, in bytes."""
     found = share.mounts.space(share.directory)
-    return [found.total, found.free]
+    return {"total": found.total, "free": found.free}
 
 
-def list_files(share: Share, _asked: Place) -> list[list[Any]]:
+def list_files(share: Share, _asked: FileName) -> list[dict[str, Any]]:
     """Return name, size and plainness of every file.
 
     Hidden files are left out, and names that are not printable: a server may send any
     bytes.
     """
-    found: list[list[Any]] = []
+    found: list[dict[str, Any]] = []
     with os.scandir(share.directory) as entries:
         for number, entry in enumerate(entries):
             share.clock(0)
@@ -105,8 +110,13 @@ def list_files(share: Share, _asked: Place) -> list[list[Any]]:
             if entry.name.isprintable() and not entry.name.startswith("."):
                 with contextlib.suppress(FileNotFoundError):
                     seen = entry.stat(follow_symlinks=False)
-                    found.append([entry.name, seen.st_size, open_files.is_plain(seen)])
+                    found.append(_listed(entry.name, seen))
     return found
+
+
+def _listed(name: str, found: os.stat_result) -> dict[str, Any]:
+    plain = open_files.is_plain(found)
+    return {"name": name, "size": found.st_size, "plain": plain}
 
 
 def exists(share: Share, name: str) -> bool:
@@ -118,14 +128,14 @@ def exists(share: Share, name: str) -> bool:
     return True
 
 
-def find(share: Share, asked: Place) -> int | None:
+def find(share: Share, asked: FileName) -> int | None:
     """Return the size of a managed file in bytes, or None if it does not exist."""
     return open_files.size(share.directory, asked.name)
 
 
-def create(share: Share, asked: Made) -> int:
+def create(share: Share, asked: NewFile) -> int:
     """Create it, or extend it to the size; return its size."""
-    if find(share, Place(asked.point, asked.name)) is not None:
+    if find(share, FileName(asked.point, asked.name)) is not None:
         return extend(share, asked)
     size = _round_up(asked.size)
     share.need(size, asked.preallocate)
@@ -134,7 +144,7 @@ def create(share: Share, asked: Made) -> int:
     return size
 
 
-def extend(share: Share, asked: Made) -> int:
+def extend(share: Share, asked: NewFile) -> int:
     """Extend it; it never shrinks. Return its size."""
     with _open(share, asked.name) as file:
         old, new = os.fstat(file).st_size, _round_up(asked.size)
@@ -145,7 +155,7 @@ def extend(share: Share, asked: Made) -> int:
     return new
 
 
-def copy(share: Share, asked: Copied) -> int | None:
+def copy(share: Share, asked: FileCopy) -> int | None:
     """Create a file with another's bytes, and zeros after them; return its size.
 
     An existing one is not changed, unless ``replace`` is set. With ``clone`` the result
@@ -179,7 +189,7 @@ class _NoClones(Exception):
     """The share does not clone files."""
 
 
-def _fill(share: Share, source: int, file: int, asked: Copied) -> None:
+def _fill(share: Share, source: int, file: int, asked: FileCopy) -> None:
     """Write all of the source's bytes into an empty file."""
     size = os.fstat(source).st_size
     if not asked.clone:
@@ -193,7 +203,7 @@ def _fill(share: Share, source: int, file: int, asked: Copied) -> None:
             raise CopyDiffers(asked.name, f"it has {held} bytes and not {size}")
 
 
-def manage(share: Share, asked: Taken) -> int:
+def manage(share: Share, asked: ForeignFile) -> int:
     """Rename a foreign raw file to the volume's name; return its size."""
     if (found := open_files.size(share.directory, asked.name)) is not None:
         return found
@@ -216,7 +226,7 @@ def manage(share: Share, asked: Taken) -> int:
     return size
 
 
-def unmanage(share: Share, asked: Place) -> None:
+def unmanage(share: Share, asked: FileName) -> None:
     """Rename a volume's file to ``unmanaged-...``. An unknown file is success."""
     if open_files.size(share.directory, asked.name) is None:
         return
@@ -229,7 +239,7 @@ def unmanage(share: Share, asked: Place) -> None:
         _rename(share, asked.name, UNMANAGED + asked.name)
 
 
-def delete(share: Share, asked: Place) -> None:
+def delete(share: Share, asked: FileName) -> None:
     """Delete a managed file and its ``.new`` file. An unknown file is success."""
     if open_files.size(share.directory, asked.name) is not None:
         with _open(share, asked.name) as file:

@@ -32,7 +32,7 @@ from lunshare.drivers.helper.named_locks import Hold, Locks
 from lunshare.drivers.helper.nfs import files, share_requests
 from lunshare.drivers.helper.nfs.files import Share
 from lunshare.drivers.helper.nfs.mounts import Mount, Mounts
-from lunshare.drivers.helper.nfs.share_requests import Taken
+from lunshare.drivers.helper.nfs.share_requests import ForeignFile
 from lunshare.drivers.helper.served import PATH, Served
 from lunshare.drivers.protocol import nfs_names
 
@@ -81,20 +81,20 @@ class ShareVerbs:
     def verbs(self) -> dict[str, Verb]:
         """Return the verbs by name."""
         table: dict[str, tuple[Callable[..., Any], Step]] = {
-            "share.room": (share_requests.point, files.capacity),
-            "share.list": (share_requests.point, files.list_files),
-            "share.find": (share_requests.named, files.find),
-            "share.give": (share_requests.named, files.unmanage),
+            "share.capacity": (share_requests.SHARE, files.capacity),
+            "share.list": (share_requests.SHARE, files.list_files),
+            "share.find": (share_requests.NAMED, files.find),
+            "share.unmanage": (share_requests.NAMED, files.unmanage),
         }
         long: dict[str, tuple[Callable[..., Any], Step]] = {
-            "share.make": (share_requests.make, files.create),
-            "share.grow": (share_requests.grow, files.extend),
-            "share.copy": (share_requests.copy, files.copy),
-            "share.take": (share_requests.take, files.manage),
-            "share.drop": (share_requests.named, files.delete),
+            "share.create": (share_requests.CREATE, files.create),
+            "share.extend": (share_requests.EXTEND, files.extend),
+            "share.copy": (share_requests.COPY, files.copy),
+            "share.manage": (share_requests.MANAGE, files.manage),
+            "share.delete": (share_requests.NAMED, files.delete),
         }
         return {
-            "share.look": self._look,
+            "share.check": self._check,
             **{name: self._verb(name, *each) for name, each in table.items()},
             **{name: LongVerb(self._verb(name, *each)) for name, each in long.items()},
         }
@@ -105,7 +105,7 @@ class ShareVerbs:
         def ask(
             given: Mapping[str, Any], seconds: float, report: Report | None = None
         ) -> Any:
-            asked = form(given)
+            asked = form("", given)
             self._need_served(asked)
             mount = self._mounts.find(asked.point)
             if mount is None:
@@ -120,9 +120,9 @@ class ShareVerbs:
 
         return ask
 
-    def _look(self, given: Mapping[str, Any], seconds: float) -> dict[str, Any]:
+    def _check(self, given: Mapping[str, Any], seconds: float) -> dict[str, Any]:
         """Return what is mounted there, and why it is not writable (a probe)."""
-        asked = share_requests.point(given)
+        asked = share_requests.SHARE("", given)
         self._need_served(asked)
         mount = self._mounts.find(asked.point)
         if mount is None:
@@ -134,7 +134,7 @@ class ShareVerbs:
                 "remedy": "umount it; the next check mounts it without nolock",
             }
         try:
-            self._patiently(mount, _PROBE, "share.look", (seconds, None), _probe)
+            self._patiently(mount, _PROBE, "share.check", (seconds, None), _probe)
             trouble = ""
         except OSError as error:
             if error.errno not in {*_TROUBLE, *_FULL}:
@@ -148,7 +148,7 @@ class ShareVerbs:
 
     def _need_served(self, asked: Any) -> None:
         self._served.need_mount_point(asked.point)
-        if self._served.manage or not isinstance(asked, Taken):
+        if self._served.manage or not isinstance(asked, ForeignFile):
             return
         if not nfs_names.is_unmanaged(asked.reference):
             what = "managing a foreign file"

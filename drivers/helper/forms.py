@@ -1,0 +1,123 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""Forms of the values in a request. What does not have its form is refused.
+
+The client is not trusted. A form takes the name of a field and what was sent, and
+returns a checked value, or raises InvalidValue with the name, such as
+``connectors[3].mode``, and what to send instead.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from lunshare.drivers.errors import InvalidValue
+from lunshare.drivers.values import volume_uuid
+
+_T = TypeVar("_T")
+_E = TypeVar("_E", bound=enum.StrEnum)
+
+Form = Callable[[str, object], _T]
+
+#: Characters of a text: the longest path of the kernel (PATH_MAX).
+MAX_TEXT = 4096
+_MAX_SHOWN = 20  # names of fields in an error
+
+
+def typed(name: str, given: object, kind: type[_T]) -> _T:
+    """Return the value, if it is of that type; a bool is not an int."""
+    if not isinstance(given, kind) or (kind is int and isinstance(given, bool)):
+        raise InvalidValue(name, type(given).__name__, f"give a {kind.__name__}")
+    if isinstance(given, str) and len(given) > MAX_TEXT:
+        much = f"{len(given)} characters"
+        raise InvalidValue(name, much, f"give at most {MAX_TEXT}")
+    return given
+
+
+def text(pattern: re.Pattern[str] | None = None, remedy: str = "") -> Form[str]:
+    """A text; with ``pattern`` one that matches it completely."""
+
+    def read(name: str, given: object) -> str:
+        found = typed(name, given, str)
+        if pattern and not pattern.fullmatch(found):
+            raise InvalidValue(name, found, remedy)
+        return found
+
+    return read
+
+
+def integer(least: int, most: int, multiple: int = 1) -> Form[int]:
+    """A whole number within these limits."""
+
+    def read(name: str, given: object) -> int:
+        found = typed(name, given, int)
+        if not least <= found <= most or found % multiple:
+            steps = f", a multiple of {multiple}" if multiple > 1 else ""
+            raise InvalidValue(name, found, f"give {least} to {most}{steps}")
+        return found
+
+    return read
+
+
+def flag(name: str, given: object) -> bool:
+    """A bool."""
+    return typed(name, given, bool)
+
+
+def uuid(name: str, given: object) -> str:
+    """A UUID in its canonical form."""
+    return volume_uuid(typed(name, given, str), name)
+
+
+def choice(choices: Mapping[str, _T]) -> Form[_T]:
+    """The value of one of these texts."""
+
+    def read(name: str, given: object) -> _T:
+        if isinstance(given, str) and given in choices:
+            return choices[given]
+        shown = given if isinstance(given, str) else type(given).__name__
+        raise InvalidValue(name, shown[:MAX_TEXT], f"give one of {', '.join(choices)}")
+
+    return read
+
+
+def member(kind: type[_E]) -> Form[_E]:
+    """A member of an enumeration, by its value."""
+    return choice({each.value: each for each in kind})
+
+
+def optional(form: Form[_T]) -> Form[_T | None]:
+    """None, or what ``form`` allows."""
+    return lambda name, given: None if given is None else form(name, given)
+
+
+def many(form: Form[_T], most: int) -> Form[tuple[_T, ...]]:
+    """A list of at most so many values of a form."""
+
+    def read(name: str, given: object) -> tuple[_T, ...]:
+        items = typed(name, given, list)
+        if len(items) > most:
+            raise InvalidValue(name, f"{len(items)} values", f"give at most {most}")
+        return tuple(form(f"{name}[{at}]", item) for at, item in enumerate(items))
+
+    return read
+
+
+def record(kind: Callable[..., _T], /, **forms: Form[Any]) -> Form[_T]:
+    """An object with exactly these named fields, made into ``kind``."""
+
+    fields = tuple(forms.items())
+
+    def read(name: str, given: object) -> _T:
+        found = typed(name or "arguments", given, dict)
+        if found.keys() != forms.keys():
+            shown = [each[:MAX_TEXT] for each in sorted(found)[:_MAX_SHOWN]]
+            names = ", ".join(forms) or "none"
+            raise InvalidValue(name or "arguments", shown, f"give exactly: {names}")
+        before = f"{name}." if name else ""
+        return kind(**{each: form(before + each, found[each]) for each, form in fields})
+
+    return read
