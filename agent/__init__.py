@@ -2,5 +2,5 @@
 # SPDX-License-Identifier: Apache-2.0
 """The daemon: an HTTP API over a database of volumes and attachments.
 
-It decides what every host may do and tells the drivers; see ARCHITECTURE.md.
+It decides what every host may do, and calls the drivers; see ARCHITECTURE.md.
 """

@@ -29,7 +29,7 @@ def start(*arguments: str | Path) -> subprocess.Popen[str]:
 
 
 def refused(*arguments: str | Path) -> str:
-    """The one line with which it ends; it must end by itself, with code 1."""
+    """Return its last line; it must end by itself, with exit code 1."""
     process = start(*arguments)
     _, stderr = process.communicate(timeout=60)
     assert process.returncode == 1, stderr
@@ -45,7 +45,7 @@ def free_port() -> int:
 
 
 def answered(url: str, process: subprocess.Popen[str]) -> str:
-    """What the URL says, as soon as it says anything."""
+    """Return the answer of the URL, as soon as there is one."""
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline and process.poll() is None:
         try:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""A whole node in this process, on the fake backend, for tests.
+"""A complete node in this process, on the fake backend, for tests.
 
 It is assembled as the daemon assembles it. Its storage outlives it, so that a
 test can kill a node and start another one on what is left.

@@ -45,7 +45,7 @@ The body of an error is `{"KEY": {"code": STATUS, "message": "SENTENCE"}}`.
 
 
 def page() -> str:
-    """Return the whole page."""
+    """Return the page."""
     groups: dict[ModuleType, list[Route]] = {}
     for route in ROUTES:
         groups.setdefault(_module(route.handler), []).append(route)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""A client of the API for tests: says the status it expects, shows what came."""
+"""A client of the API for tests: it checks the status and returns the body."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ LATEST = "3.71"
 
 
 def until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
-    """Ask again and again, and fail when it has not come true in time."""
+    """Wait for the condition, and fail after ``seconds``."""
     end = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < end, "it did not come true in time"
+        assert time.monotonic() < end, "the condition did not become true in time"
         time.sleep(0.01)
 
 
@@ -38,7 +38,7 @@ class Api:
         return other
 
     def send(self, method: str, path: str, body: Any = None, **more: Any) -> Any:
-        """Send and return the whole answer; ``path`` is below the project."""
+        """Send and return the complete answer; ``path`` is below the project."""
         headers = {
             "X-Auth-Token": f"user:{self.project}",
             "OpenStack-API-Version": f"volume {self.version}",
@@ -65,10 +65,10 @@ class Api:
     def fault(
         self, status: int, method: str, path: str, body: Any = None, **more: Any
     ) -> str:
-        """Send what must fail with ``status``, and return what the client is told."""
-        told = self(method, path, body, status, **more)
-        assert list(told) == [KEYS.get(status, "computeFault")], told
-        (fault,) = told.values()
+        """Send what must fail with ``status``, and return the sentence."""
+        answer = self(method, path, body, status, **more)
+        assert list(answer) == [KEYS.get(status, "computeFault")], answer
+        (fault,) = answer.values()
         assert fault["code"] == status
         message = fault["message"]
         assert isinstance(message, str)
@@ -108,14 +108,14 @@ class Api:
         until(lambda: self.send("GET", path).status_code == 404)
 
     def act(self, volume_id: str, action: dict[str, Any], **more: Any) -> Any:
-        """An action on a volume that is accepted; the whole answer."""
+        """An action on a volume that is accepted; the complete answer."""
         answer = self.send("POST", f"/volumes/{volume_id}/action", action, **more)
         assert answer.status_code == 202, answer.text
         assert answer.content == b""
         return answer
 
     def refused(self, status: int, volume_id: str, action: dict[str, Any]) -> str:
-        """An action on a volume that is not; what the client is told."""
+        """An action on a volume that is not; the sentence."""
         return self.fault(status, "POST", f"/volumes/{volume_id}/action", action)
 
     def attachment(self, volume_id: str, **fields: Any) -> dict[str, Any]:
@@ -125,7 +125,7 @@ class Api:
         return made
 
     def complete(self, attachment_id: str) -> None:
-        """The host says that it uses the volume."""
+        """The host confirms that it uses the volume."""
         path = f"/attachments/{attachment_id}/action"
         self("POST", path, {"os-complete": None}, 204)
 

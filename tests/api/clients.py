@@ -68,7 +68,7 @@ def asked(
     """What one openstack process answered to a round of commands, by name.
 
     Starting the command costs a second, so it is asked as an operator at its
-    prompt asks it. Its exit code says nothing then; what fails is on stderr.
+    prompt asks it. Its exit code is always 0 then; errors are on stderr.
     """
     said = "".join(
         f"{command}\n" if name in silent else f"{command} -f json\n"

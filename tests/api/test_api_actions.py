@@ -62,15 +62,15 @@ def test_a_volume_is_extended(api: Api):
 
 @pytest.mark.parametrize("size", [0, -1, 1.5, None, "x", 2**31, True], ids=str)
 def test_an_invalid_new_size_is_400(api: Api, size: Any):
-    told = api.refused(400, api.volume()["id"], extend(size))
-    assert told.startswith("os-extend.new_size: give")
+    sentence = api.refused(400, api.volume()["id"], extend(size))
+    assert sentence.startswith("os-extend.new_size: give")
 
 
 def test_an_extend_to_a_smaller_or_equal_size_is_400(api: Api):
     made = api.volume(size=2)
     for size in (1, 2):
-        told = api.refused(400, made["id"], extend(size))
-        assert told.endswith("has 2 GiB; give 3 or more.")
+        sentence = api.refused(400, made["id"], extend(size))
+        assert sentence.endswith("has 2 GiB; give 3 or more.")
 
 
 def test_hosts_see_the_new_size_in_their_sessions(api: Api, node: Node):
@@ -81,8 +81,8 @@ def test_hosts_see_the_new_size_in_their_sessions(api: Api, node: Node):
     info = row["connection_info"]
     auth = Auth(info["auth_username"], info["auth_password"])
     session = node.target("api").login(made["id"], initiator("w"), auth)
-    told = api.at("3.41").refused(400, made["id"], extend(2))
-    assert "3.42" in told
+    sentence = api.at("3.41").refused(400, made["id"], extend(2))
+    assert "3.42" in sentence
     answer = api.at("3.42").act(made["id"], extend(2))
     assert answer.headers["Lunshare-Rescan"].startswith("2 attachments; ")
     assert session.alive
@@ -129,8 +129,8 @@ def test_a_refused_extend_does_not_change_the_volume(
 
 def test_an_extend_beyond_the_free_space_is_413_and_starts_nothing(api: Api):
     made = api.volume()
-    told = api.refused(413, made["id"], extend(2**31 - 1))
-    assert "new_size" in told
+    sentence = api.refused(413, made["id"], extend(2**31 - 1))
+    assert "new_size" in sentence
     assert api.shown(made["id"])["status"] == "available"
 
 
@@ -140,8 +140,8 @@ def test_reconcile_repeats_an_extend_of_unknown_outcome(api: Api, node: Node):
         api.refused(500, made["id"], extend(3))
         shown = api.shown(made["id"])
         assert (shown["size"], shown["status"]) == (1, "error_extending")
-        told = api.refused(400, made["id"], extend(2))
-        assert told.endswith("may already have 3 GiB; give 3 or more.")
+        sentence = api.refused(400, made["id"], extend(2))
+        assert sentence.endswith("may already have 3 GiB; give 3 or more.")
     reconcile(node).run()
     shown = api.shown(made["id"])
     assert (shown["size"], shown["status"]) == (3, "available")
@@ -182,8 +182,8 @@ def test_a_volume_is_reverted_to_its_latest_snapshot(api: Api):
     latest = api.snapshot(made["id"])
     disk(made).write(0, b"new")
     api.at("3.39").refused(404, made["id"], revert(latest))
-    told = api.refused(400, made["id"], revert(first))
-    assert latest["id"] in told
+    sentence = api.refused(400, made["id"], revert(first))
+    assert latest["id"] in sentence
     api.at("3.40").act(made["id"], revert(latest))
     assert disk(made).read(0, 3) == b"mid"
     assert api.shown(made["id"])["status"] == "available"
@@ -197,20 +197,20 @@ def test_a_revert_needs_a_snapshot_of_the_volume_and_of_its_size(api: Api):
     made = api.volume()
     other = api.snapshot(api.volume()["id"])
     assert other["id"] in api.refused(404, made["id"], revert(other))
-    kept = api.snapshot(made["id"])
+    snapshot = api.snapshot(made["id"])
     api.act(made["id"], extend(2))
-    told = api.refused(400, made["id"], revert(kept))
-    assert told.startswith("revert.snapshot_id: ")
+    sentence = api.refused(400, made["id"], revert(snapshot))
+    assert sentence.startswith("revert.snapshot_id: ")
     assert "snapshot_id" in api.refused(400, made["id"], {"revert": {}})
 
 
 def test_an_attached_volume_is_not_reverted(api: Api):
     made = api.shared_volume()
-    kept = api.snapshot(made["id"])
+    snapshot = api.snapshot(made["id"])
     row = api.attachment(made["id"], connector=connector("h"))
-    assert "1 attachments" in api.refused(409, made["id"], revert(kept))
+    assert "1 attachments" in api.refused(409, made["id"], revert(snapshot))
     api("DELETE", f"/attachments/{row['id']}")
-    api.act(made["id"], revert(kept))
+    api.act(made["id"], revert(snapshot))
 
 
 @pytest.mark.parametrize(("error", "status"), [(UNABLE, 400), (BUSY, 409)], ids=repr)
@@ -218,9 +218,9 @@ def test_a_refused_revert_does_not_change_the_volume(
     api: Api, node: Node, error: Exception, status: int
 ):
     made = api.volume()
-    kept = api.snapshot(made["id"])
+    snapshot = api.snapshot(made["id"])
     with node.driver("api").failures.fail("revert.before", error):
-        api.refused(status, made["id"], revert(kept))
+        api.refused(status, made["id"], revert(snapshot))
     assert api.shown(made["id"])["status"] == "available"
 
 
@@ -229,28 +229,28 @@ def test_a_revert_of_unknown_outcome_is_an_error_and_can_be_repeated(
 ):
     made = api.volume()
     disk(made).write(0, b"old")
-    kept = api.snapshot(made["id"])
-    for error in (BROKEN, BUSY):  # a refusal says nothing of the attempt before
+    snapshot = api.snapshot(made["id"])
+    for error in (BROKEN, BUSY):  # a refusal does not show what the attempt before did
         with node.driver("api").failures.fail("revert.before", error):
-            api.refused(500 if error is BROKEN else 409, made["id"], revert(kept))
+            api.refused(500 if error is BROKEN else 409, made["id"], revert(snapshot))
         assert api.shown(made["id"])["status"] == "error"
     asked = {"attachment": {"volume_uuid": made["id"]}}
     api.fault(400, "POST", "/attachments", asked)
-    api.act(made["id"], revert(kept))
+    api.act(made["id"], revert(snapshot))
     until(lambda: api.shown(made["id"])["status"] == "available")
     assert disk(made).read(0, 3) == b"old"
 
 
 def test_a_volume_being_reverted_accepts_no_other_operation(api: Api, node: Node):
     made = api.volume()
-    kept = api.snapshot(made["id"])
+    snapshot = api.snapshot(made["id"])
     from concurrent.futures import ThreadPoolExecutor
 
     with (
         ThreadPoolExecutor(1) as client,
         node.driver("api").failures.hold("revert.before") as gate,
     ):
-        done = client.submit(api.act, made["id"], revert(kept))
+        done = client.submit(api.act, made["id"], revert(snapshot))
         assert gate.reached.wait(10)
         assert api.shown(made["id"])["status"] == "reverting"
         asked: dict[str, Any] = {"attachment": {"volume_uuid": made["id"]}}
@@ -258,8 +258,8 @@ def test_a_volume_being_reverted_accepts_no_other_operation(api: Api, node: Node
         assert "reverting" in api.refused(400, made["id"], extend(2))
         asked = {"snapshot": {"volume_id": made["id"]}}
         assert "reverting" in api.fault(400, "POST", "/snapshots", asked)
-        assert "reverted" in api.fault(400, "DELETE", f"/snapshots/{kept['id']}")
+        assert "reverted" in api.fault(400, "DELETE", f"/snapshots/{snapshot['id']}")
         assert "reverting" in api.fault(400, "DELETE", f"/volumes/{made['id']}")
-        api.refused(409, made["id"], revert(kept))
+        api.refused(409, made["id"], revert(snapshot))
         gate.open.set()
         done.result()

@@ -183,9 +183,9 @@ BAD: list[dict[str, Any]] = [
 def test_an_invalid_field_is_400_and_named(api: Api, fields: dict[str, Any]):
     volume = api.volume()
     asked = {"attachment": {"volume_uuid": volume["id"], **fields}}
-    told = api.fault(400, "POST", "/attachments", asked)
+    sentence = api.fault(400, "POST", "/attachments", asked)
     (field,) = fields
-    assert field in told
+    assert field in sentence
     assert api("GET", "/attachments")["attachments"] == []
 
 
@@ -197,8 +197,8 @@ def test_a_mode_before_3_54_is_400(api: Api):
 @pytest.mark.parametrize("value", [None, {}, [], "iqn"], ids=str)
 def test_an_update_without_a_connector_is_400(api: Api, value: Any):
     path = f"/attachments/{api.attachment(api.volume()['id'])['id']}"
-    told = api.fault(400, "PUT", path, {"attachment": {"connector": value}})
-    assert "attachment.connector" in told
+    sentence = api.fault(400, "PUT", path, {"attachment": {"connector": value}})
+    assert "attachment.connector" in sentence
 
 
 @pytest.mark.parametrize(

@@ -123,10 +123,10 @@ def test_a_method_below_its_microversion_is_404(
     api: Api, method: str, path: str, since: str
 ):
     before = f"3.{int(since.partition('.')[2]) - 1}"
-    told = api.at(before).fault(404, method, path, {})
-    assert told == "The resource could not be found."
+    answer = api.at(before).fault(404, method, path, {})
+    assert answer == "The resource could not be found."
     at = api.at(since).send(method, path, {})
-    assert told not in at.text
+    assert answer not in at.text
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD", "PUT", "POST", "DELETE"])
@@ -136,8 +136,8 @@ def test_an_item_without_an_id_is_404_and_not_the_collection(
 ):
     answer = api.send(method, path, {})
     assert answer.status_code == 404
-    told = api.client.simulate_request(method, f"/v3{path}")
-    assert told.status_code == 404
+    answer = api.client.simulate_request(method, f"/v3{path}")
+    assert answer.status_code == 404
 
 
 def test_a_slash_at_the_end_of_another_path_is_ignored(api: Api):
@@ -218,14 +218,14 @@ def test_readyz_is_short_and_health_is_complete(node: Node, client: testing.Test
     lost = [f"disk /dev/x{number} has no row" for number in range(5000)]
     lost += [f"export of volume {number} has no row" for number in range(3)]
     node.services.node.note_reconciled(("volume 1: x",), tuple(lost))
-    told = client.simulate_get("/readyz")
-    whole = client.simulate_get("/v3/lunshare/health").json["health"]
+    answer = client.simulate_get("/readyz")
+    full = client.simulate_get("/v3/lunshare/health").json["health"]
     node.services.node.note_reconciled(noted.failed, noted.unknown)
-    assert len(told.text) < 2000
-    assert told.json["counts"] == {"failed": 1, "unknown": 5003}
-    assert told.json["unknown"] == lost[:5] + lost[-3:]
-    assert whole["unknown"] == lost
-    assert whole["failed"] == ["volume 1: x"]
+    assert len(answer.text) < 2000
+    assert answer.json["counts"] == {"failed": 1, "unknown": 5003}
+    assert answer.json["unknown"] == lost[:5] + lost[-3:]
+    assert full["unknown"] == lost
+    assert full["failed"] == ["volume 1: x"]
 
 
 def test_a_node_that_is_not_ready_returns_the_reason(

@@ -19,7 +19,7 @@ def name() -> str:
 
 
 def shown(api: Api, volume: dict[str, Any]) -> list[dict[str, Any]]:
-    """What one request says of the hosts of a volume."""
+    """Return the hosts of a volume, from one request."""
     found: list[dict[str, Any]] = api(
         "GET", f"/lunshare/hosts?volume_id={volume['id']}"
     )["hosts"]
@@ -65,16 +65,16 @@ def test_a_line_shows_host_mode_status_session_and_kernel_access(
 
 
 def test_a_difference_of_rows_and_target_is_shown(api: Api, node: Node) -> None:
-    volume, host, stranger = api.shared_volume(), name(), name()
+    volume, host, foreign = api.shared_volume(), name(), name()
     attached(api, volume, host, "ro")
     acls = node.target("api").storage.exports[volume["id"]]
     acls[initiator(host)].mode = Mode.RW
     (line,) = shown(api, volume)
     assert line["problem"] == "the database says ro, the target allows rw"
-    acls[initiator(stranger)] = acls.pop(initiator(host))
+    acls[initiator(foreign)] = acls.pop(initiator(host))
     missing, extra = shown(api, volume)
     assert missing["problem"] == "the database says ro, the target allows nothing"
-    assert (extra["initiator"], extra["attachment_id"]) == (initiator(stranger), None)
+    assert (extra["initiator"], extra["attachment_id"]) == (initiator(foreign), None)
     assert "no attachment asks for this access" in extra["problem"]
 
 

@@ -34,8 +34,8 @@ def test_a_list_is_newest_first(api: Api, three: list[dict[str, Any]]):
     assert names(api, "") == "cab"
     short = api("GET", "/volumes")["volumes"]
     assert [set(volume) for volume in short] == [{"id", "name", "links"}] * 3
-    whole = api("GET", "/volumes/detail")["volumes"]
-    assert whole == [api("GET", f"/volumes/{v['id']}")["volume"] for v in three[::-1]]
+    full = api("GET", "/volumes/detail")["volumes"]
+    assert full == [api("GET", f"/volumes/{v['id']}")["volume"] for v in three[::-1]]
 
 
 SORTS = {
@@ -81,9 +81,9 @@ def test_a_list_has_the_requested_order(api: Api, query: str):
     ],
 )
 def test_a_bad_query_is_400_and_named(api: Api, query: str):
-    told = api.fault(400, "GET", f"/volumes?{query}")
+    sentence = api.fault(400, "GET", f"/volumes?{query}")
     word = query.partition("=")[0].partition("_")[0]
-    assert word in told or "NUL" in told
+    assert word in sentence or "NUL" in sentence
 
 
 @pytest.mark.usefixtures("three")

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Disks that come to be ours, and disks that are given away."""
+"""Foreign disks that are managed, and volumes that are unmanaged."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def host(node: Node) -> str:
 
 
 def foreign(data: bytes = b"theirs", size: int = GIB) -> str:
-    """A disk that somebody else made."""
+    """Create a foreign disk."""
     held, name = fake_storage.storage("api"), f"disk-{uuid.uuid4()}"
     disk = held.foreign_disks[name] = fake_storage.FakeDisk(size)
     disk.write(0, data)
@@ -129,13 +129,13 @@ def test_an_invalid_body_is_400_and_names_the_field(api: Api, field: str):
 
 
 def test_an_unknown_or_unfit_disk_is_400(api: Api, host: str):
-    told = api.fault(400, "POST", "/manageable_volumes", manage(host, "nothing"))
-    assert told.startswith("volume.ref.source-name: ")
+    sentence = api.fault(400, "POST", "/manageable_volumes", manage(host, "nothing"))
+    assert sentence.startswith("volume.ref.source-name: ")
     name = foreign()
     kind = api.type(volume_backend_name="elsewhere")["id"]
     asked = manage(host, name, volume_type=kind)
-    told = api.fault(400, "POST", "/manageable_volumes", asked)
-    assert told.startswith("volume.volume_type: ")
+    sentence = api.fault(400, "POST", "/manageable_volumes", asked)
+    assert sentence.startswith("volume.volume_type: ")
     asked = manage(host, name, availability_zone="mars")
     assert "mars" in api.fault(400, "POST", "/manageable_volumes", asked)
     assert name in names(api, host)
@@ -187,13 +187,13 @@ def test_a_late_failure_is_an_error_and_a_delete_releases_the_disk(
 
 def test_a_volume_is_unmanaged_and_managed_again(api: Api, host: str):
     made = api.volume()
-    fake_storage.storage("api").write(made["id"], 0, b"ours")
+    fake_storage.storage("api").write(made["id"], 0, b"data")
     before = set(names(api, host))
     api.act(made["id"], UNMANAGE)
     api.fault(404, "GET", f"/volumes/{made['id']}")
     (name,) = set(names(api, host)) - before
     again = api("POST", "/manageable_volumes", manage(host, name), 202)["volume"]
-    assert fake_storage.storage("api").read(again["id"], 0, 4) == b"ours"
+    assert fake_storage.storage("api").read(again["id"], 0, 4) == b"data"
 
 
 def test_a_volume_in_use_is_not_unmanaged(api: Api, node: Node):
@@ -201,10 +201,10 @@ def test_a_volume_in_use_is_not_unmanaged(api: Api, node: Node):
     row = api.attachment(made["id"])
     assert "1 attachments" in api.refused(400, made["id"], UNMANAGE)
     api("DELETE", f"/attachments/{row['id']}")
-    kept = api.snapshot(made["id"])
+    snapshot = api.snapshot(made["id"])
     assert "1 snapshots" in api.refused(400, made["id"], UNMANAGE)
-    api("DELETE", f"/snapshots/{kept['id']}", status=202)
-    api.gone(f"/snapshots/{kept['id']}")
+    api("DELETE", f"/snapshots/{snapshot['id']}", status=202)
+    api.gone(f"/snapshots/{snapshot['id']}")
     asked = {"volume": {"source_volid": made["id"]}}
     with (
         ThreadPoolExecutor(1) as client,

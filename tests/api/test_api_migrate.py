@@ -40,7 +40,7 @@ def place(api: Api, node: Node, backend: str = "here", **fields: Any) -> dict[st
     return made
 
 
-def whole(volume: dict[str, Any], backend: str) -> bool:
+def is_complete(volume: dict[str, Any], backend: str) -> bool:
     """Whether this backend has the volume with all its bytes, and no other has."""
     held = fake_storage.storage(backend)
     other = fake_storage.storage({"here": "there", "there": "here"}[backend])
@@ -75,8 +75,8 @@ def test_a_volume_is_migrated_to_another_backend_and_back(api: Api, node: Node):
         shown = api.shown(made["id"])
         assert (shown["status"], shown["migration_status"]) == ("available", "success")
         assert shown["os-vol-mig-status-attr:migstat"] == "success"
-        assert whole(made, backend)
-        # The row says so a moment after the disk is gone.
+        assert is_complete(made, backend)
+        # The row changes shortly after the disk is deleted.
         until(lambda: node.services.volumes.get(CTX, made["id"]).leaving is None)
     api.attachment(made["id"], connector=connector("h"))
 
@@ -100,20 +100,20 @@ def test_a_volume_being_migrated_shows_it_and_cannot_be_attached(api: Api, node:
         assert "in use" in api.fault(400, "DELETE", f"/types/{kind['id']}")
         gate.open.set()
         done.result()
-    assert whole(made, "there")
+    assert is_complete(made, "there")
 
 
 def test_a_retype_migrates_only_on_demand(api: Api, node: Node):
     made = place(api, node)
     kind = api.type(volume_backend_name="there", multiattach=SHARED)
     for policy in (None, "never"):
-        told = api.refused(400, made["id"], retype(kind, policy))
-        assert told.startswith("os-retype.migration_policy: ")
+        sentence = api.refused(400, made["id"], retype(kind, policy))
+        assert sentence.startswith("os-retype.migration_policy: ")
     api.act(made["id"], retype(kind, "on-demand"))
     shown = api.shown(made["id"])
     assert shown["volume_type_id"] == kind["id"]
     assert (shown["multiattach"], shown["status"]) == (True, "available")
-    assert whole(made, "there")
+    assert is_complete(made, "there")
 
 
 def test_a_retype_that_fits_the_backend_changes_only_the_row(api: Api, node: Node):
@@ -123,15 +123,15 @@ def test_a_retype_that_fits_the_backend_changes_only_the_row(api: Api, node: Nod
     api.act(made["id"], {"os-retype": {"new_type": kind["id"]}})
     shown = api.shown(made["id"])
     assert (shown["volume_type"], shown["status"]) == (kind["name"], "in-use")
-    assert whole(made, "here")
+    assert is_complete(made, "here")
 
 
 def test_multiattach_changes_only_while_no_host_is_attached(api: Api, node: Node):
     made = place(api, node)
     shared = api.type(volume_backend_name="here", multiattach=SHARED)
     row = api.attachment(made["id"], connector=connector("h"))
-    told = api.refused(400, made["id"], retype(shared))
-    assert "1 attachments" in told
+    sentence = api.refused(400, made["id"], retype(shared))
+    assert "1 attachments" in sentence
     assert api.shown(made["id"])["multiattach"] is False
     api("DELETE", f"/attachments/{row['id']}")
     api.act(made["id"], retype(shared))
@@ -149,7 +149,7 @@ def test_a_failed_retype_changes_nothing(api: Api, node: Node, point: str):
     assert shown["migration_status"] == "error"
     for key in ("volume_type_id", "multiattach", "status", "os-vol-host-attr:host"):
         assert shown[key] == before[key]
-    assert whole(made, "here")
+    assert is_complete(made, "here")
     until(lambda: node.services.volumes._rows.get(made["id"]).leaving is None)
     api.act(made["id"], retype(kind, "on-demand"))
 
@@ -167,7 +167,7 @@ def test_a_refused_migration_changes_nothing(
     with node.driver("there").failures.fail("fill.before", error):
         api.refused(status, made["id"], migrate(node, "there"))
     assert api.shown(made["id"])["status"] == "available"
-    assert whole(made, "here")
+    assert is_complete(made, "here")
 
 
 def test_a_driver_that_cannot_receive_bytes_is_400_and_creates_nothing(
@@ -179,8 +179,8 @@ def test_a_driver_that_cannot_receive_bytes_is_400_and_creates_nothing(
     node.driver("there").failures.watch(passed.append)
     nothing = VolumeAbilities(supports_snapshots=True)
     monkeypatch.setattr(type(node.driver("there")), "ABILITIES", nothing)
-    told = api.refused(400, made["id"], migrate(node, "there"))
-    assert "block disk" in told
+    sentence = api.refused(400, made["id"], migrate(node, "there"))
+    assert "block disk" in sentence
     node.driver("there").failures.watch(lambda _: None)
     assert "create.before" not in passed
     shown = api.shown(made["id"])
@@ -194,15 +194,15 @@ def test_reconcile_deletes_the_old_disk_of_a_migration(api: Api, node: Node):
     with node.driver("here").failures.fail("delete.before", busy):
         api.act(made["id"], migrate(node, "there"))
         until(lambda: is_on(api, made, node, "there"))
-        told = api.refused(409, made["id"], migrate(node, "here"))
-        assert "its last migration" in told
+        sentence = api.refused(409, made["id"], migrate(node, "here"))
+        assert "its last migration" in sentence
         assert "last migration" in api.refused(400, made["id"], {"os-unmanage": None})
         api.attachment(made["id"], connector=connector("h"))
     # On real targets an export goes by its volume's id: it is of "there" by now.
     passed: list[str] = []
     node.target("here").failures.watch(passed.append)
     node.assembly.reconcile.run()
-    assert whole(made, "there")
+    assert is_complete(made, "there")
     assert "observe" in passed
     assert "remove.before" not in passed
     node.target("here").failures.watch(lambda _: None)
@@ -242,13 +242,13 @@ def test_a_volume_in_use_is_not_migrated(api: Api, node: Node):
 def test_a_migration_to_an_unfit_host_is_400(api: Api, node: Node):
     made = place(api, node)
     assert "there" in api.refused(400, made["id"], migrate(node, "here"))
-    told = api.refused(400, made["id"], migrate(node, "there"))
-    assert "volume_backend_name" in told
-    told = api.refused(400, made["id"], {"os-migrate_volume": {"host": "x@y"}})
-    assert told.startswith("os-migrate_volume.host: ")
+    sentence = api.refused(400, made["id"], migrate(node, "there"))
+    assert "volume_backend_name" in sentence
+    sentence = api.refused(400, made["id"], {"os-migrate_volume": {"host": "x@y"}})
+    assert sentence.startswith("os-migrate_volume.host: ")
     large = api.type(volume_backend_name="nowhere")
-    told = api.refused(400, made["id"], retype(large, "on-demand"))
-    assert "volume_backend_name" in told
+    sentence = api.refused(400, made["id"], retype(large, "on-demand"))
+    assert "volume_backend_name" in sentence
 
 
 BAD: dict[str, dict[str, Any]] = {
@@ -273,8 +273,8 @@ def test_an_unknown_volume_or_type_is_404_and_the_same_type_400(api: Api, node: 
     assert NOWHERE in api.refused(404, NOWHERE, retype(kind))
     assert NOWHERE in api.refused(404, NOWHERE, migrate(node, "there"))
     made = api.volume(volume_type=kind["id"])
-    told = api.refused(400, made["id"], retype(kind))
-    assert "already" in told
+    sentence = api.refused(400, made["id"], retype(kind))
+    assert "already" in sentence
     unknown = {"name": uuid.uuid4().hex}
     assert unknown["name"] in api.refused(404, made["id"], retype(unknown))
 

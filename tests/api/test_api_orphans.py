@@ -13,7 +13,7 @@ from tests.node import Node, connector, initiator
 
 
 def stray_disk(node: Node, size: int = GIB, data: bytes = b"") -> str:
-    """A disk of ours that no row knows, as a restored database leaves them."""
+    """Create a disk without a row, as after the restore of an old database."""
     driver, made = node.driver("api"), Volume(str(uuid.uuid4()), size)
     driver.create(made)
     if data:
@@ -38,7 +38,7 @@ def test_a_disk_without_a_row_is_recovered_with_its_bytes_and_id(
     api: Api, node: Node
 ) -> None:
     kind = api.type(multiattach="<is> True")
-    ident = stray_disk(node, 2 * GIB, b"kept")
+    ident = stray_disk(node, 2 * GIB, b"data")
     (found,) = orphans(api, ident)
     assert (found["kind"], found["backend"]) == ("disk", "api")
     asked = {"volume": {"id": ident, "name": "back", "volume_type": kind["id"]}}
@@ -47,7 +47,7 @@ def test_a_disk_without_a_row_is_recovered_with_its_bytes_and_id(
     assert api.shown(ident)["multiattach"] is True
     assert orphans(api, ident) == []
     api.attachment(ident, mode="ro", connector=connector("reader"))
-    assert node.driver("api").storage.read(ident, 0, 4) == b"kept"
+    assert node.driver("api").storage.read(ident, 0, 4) == b"data"
     assert "has a row" in api.fault(409, "POST", "/lunshare/orphans", asked)
 
 

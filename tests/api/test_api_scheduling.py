@@ -22,11 +22,11 @@ NO_BACKEND = "VOLUME_VOLUME_001_003"
 def explained(api: Api, **fields: Any) -> dict[str, Any]:
     """What would be chosen for such a volume."""
     asked = {"volume": {"size": 1, **fields}}
-    told: dict[str, Any] = api("POST", "/scheduler-stats/explain", asked)
-    return told["explanation"]  # type: ignore[no-any-return]
+    answer: dict[str, Any] = api("POST", "/scheduler-stats/explain", asked)
+    return answer["explanation"]  # type: ignore[no-any-return]
 
 
-def told(api: Api, query: str = "") -> list[dict[str, Any]]:
+def user_messages(api: Api, query: str = "") -> list[dict[str, Any]]:
     """The project's messages."""
     found: list[dict[str, Any]] = api("GET", f"/messages{query}")["messages"]
     return found
@@ -126,7 +126,7 @@ def test_a_create_without_a_valid_pool_leaves_a_message(api: Api) -> None:
     asked = {"volume": {"size": 1, "volume_type": api.type(tier="gold")["id"]}}
     answer = api.send("POST", "/volumes", asked)
     assert answer.status_code == 400
-    (message,) = told(api)
+    (message,) = user_messages(api)
     assert message["user_message"] == answer.json["badRequest"]["message"]
     assert "tier is None, not gold" in message["user_message"]
     assert set(message) == {
@@ -149,14 +149,14 @@ def test_a_create_without_a_valid_pool_leaves_a_message(api: Api) -> None:
     assert link["href"].endswith(f"/v3/{api.project}/messages/{message['id']}")
     assert api("GET", f"/messages/{message['id']}")["message"] == message
     api("DELETE", f"/messages/{message['id']}", status=204)
-    assert told(api) == []
+    assert user_messages(api) == []
     for method in ("GET", "DELETE"):
         assert message["id"] in api.fault(404, method, f"/messages/{message['id']}")
 
 
 def test_an_explanation_leaves_no_message(api: Api) -> None:
     assert explained(api, availability_zone="mars")["chosen"] is None
-    assert told(api) == []
+    assert user_messages(api) == []
 
 
 def test_messages_have_pages_and_filters(api: Api) -> None:
@@ -164,43 +164,43 @@ def test_messages_have_pages_and_filters(api: Api) -> None:
         api.fault(
             400, "POST", "/volumes", {"volume": {"size": 1, "availability_zone": zone}}
         )
-    every = told(api)
+    every = user_messages(api)
     assert ["pluto" in every[0]["user_message"], len(every)] == [True, 3]
     first = api("GET", "/messages?limit=2")
     assert first["messages"] == every[:2]
     assert "marker" in first["messages_links"][0]["href"]
-    assert told(api, f"?marker={every[1]['id']}") == every[2:]
-    assert told(api, f"?request_id={every[1]['request_id']}") == [every[1]]
-    assert told(api, "?resource_type=SNAPSHOT") == []
-    assert told(Api(api.client.app)) == []
-    assert len(told(Api(api.client.app), "?all_tenants=1")) >= 3
+    assert user_messages(api, f"?marker={every[1]['id']}") == every[2:]
+    assert user_messages(api, f"?request_id={every[1]['request_id']}") == [every[1]]
+    assert user_messages(api, "?resource_type=SNAPSHOT") == []
+    assert user_messages(Api(api.client.app)) == []
+    assert len(user_messages(Api(api.client.app), "?all_tenants=1")) >= 3
     api.at("3.2").fault(404, "GET", "/messages")
 
 
 def test_messages_expire_and_their_number_is_bounded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(messages, "MOST", 3)
+    monkeypatch.setattr(messages, "MAX_MESSAGES", 3)
     node = Node(tmp_path, "message_ttl = 100").start()
     api = Api(node.assembly.app)
-    kept = node.services.messages
+    service = node.services.messages
     ids = []
     for number in range(5):
-        kept.record(CTX, NO_BACKEND, f"text {number}")
-        ids.append(told(api, "?all_tenants=1")[0]["id"])
-    assert [m["id"] for m in told(api, "?all_tenants=1")] == ids[:1:-1]
+        service.record(CTX, NO_BACKEND, f"text {number}")
+        ids.append(user_messages(api, "?all_tenants=1")[0]["id"])
+    assert [m["id"] for m in user_messages(api, "?all_tenants=1")] == ids[:1:-1]
     node.close()
 
     node = Node(tmp_path, "message_ttl = 1").start()
     api = Api(node.assembly.app)
     moment = now()
     node.services.messages.record(CTX, NO_BACKEND, "x" * 2000)
-    (newest, *_) = told(api, "?all_tenants=1")
+    (newest, *_) = user_messages(api, "?all_tenants=1")
     assert len(newest["user_message"]) == 1024
     # A year on, none of them is there any more.
     later = moment.replace(year=moment.year + 1)
     monkeypatch.setattr(messages, "now", lambda: later)
-    assert told(api, "?all_tenants=1") == []
+    assert user_messages(api, "?all_tenants=1") == []
     api.fault(404, "GET", f"/messages/{newest['id']}")
     node.close()
 

@@ -44,10 +44,10 @@ def test_the_name_of_a_node_selects_its_backends_too(api: Api, host: str):
     assert state(api, node)["host"] == host
     assert api("GET", f"/os-services?host={node[:-1]}")["services"] == []
     assert api("GET", f"/os-services?host={host}@")["services"] == []
-    told = api.fault(
+    sentence = api.fault(
         404, "PUT", "/os-services/disable", {"host": node, "binary": BINARY}
     )
-    assert node in told
+    assert node in sentence
 
 
 def test_a_disabled_service_gets_no_new_volume(api: Api, host: str):
@@ -103,10 +103,10 @@ def test_an_unknown_service_action_is_404(api: Api):
 def test_pools_are_named_host_backend_pool(api: Api, host: str):
     (short,) = api("GET", "/scheduler-stats/get_pools")["pools"]
     assert short == {"name": f"{host}#api"}
-    (whole,) = api("GET", "/scheduler-stats/get_pools?detail=True")["pools"]
-    assert whole["name"] == short["name"]
-    assert whole["capabilities"]["multiattach"] is True
-    assert whole["capabilities"]["total_capacity_gb"] == 1000.0
+    (full,) = api("GET", "/scheduler-stats/get_pools?detail=True")["pools"]
+    assert full["name"] == short["name"]
+    assert full["capabilities"]["multiattach"] is True
+    assert full["capabilities"]["total_capacity_gb"] == 1000.0
 
 
 def test_pools_are_filtered_from_3_28_on(api: Api, host: str):

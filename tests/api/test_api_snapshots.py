@@ -127,8 +127,8 @@ def test_a_volume_in_use_needs_force_below_3_66_and_none_from_then_on(api: Api):
     made = api.volume()
     api.complete(api.attachment(made["id"], connector=connector("h"))["id"])
     asked: dict[str, Any] = {"snapshot": {"volume_id": made["id"]}}
-    told = api.at("3.65").fault(400, "POST", "/snapshots", asked)
-    assert "snapshot.force" in told
+    sentence = api.at("3.65").fault(400, "POST", "/snapshots", asked)
+    assert "snapshot.force" in sentence
     forced = {"snapshot": {"volume_id": made["id"], "force": True}}
     api.at("3.65")("POST", "/snapshots", forced, 202)
     api("POST", "/snapshots", asked, 202)
@@ -149,10 +149,10 @@ def test_a_snapshot_has_the_bytes_before_later_writes_of_a_host(api: Api, node: 
         Auth(auth["auth_username"], auth["auth_password"]),
     )
     session.write(0, b"before")
-    kept = api.snapshot(made["id"])
+    snapshot = api.snapshot(made["id"])
     session.write(0, b"after!")
     assert session.alive
-    again = api.volume(size=None, snapshot_id=kept["id"])
+    again = api.volume(size=None, snapshot_id=snapshot["id"])
     assert read(again, 6) == b"before"
     assert read(made, 6) == b"after!"
 
@@ -169,8 +169,8 @@ def test_a_volume_is_created_from_another(api: Api, kind: str):
     larger = api.volume(size=3, **{kind: of})
     assert read(larger, 6) == b"bytes\0"
     assert fake_storage.storage("api").disks[larger["id"]].size == 3 * 1024**3
-    told = api.fault(400, "POST", "/volumes", {"volume": {"size": 1, kind: of}})
-    assert told == (
+    sentence = api.fault(400, "POST", "/volumes", {"volume": {"size": 1, kind: of}})
+    assert sentence == (
         "volume.size: 1 GiB is less than the size of its source; give 2 or more, or"
         " leave it out."
     )
@@ -180,8 +180,8 @@ def test_a_volume_is_created_from_another(api: Api, kind: str):
     assert shown[kind] == of
     found = api("GET", f"/volumes?{kind}={of}")["volumes"]
     assert {row["id"] for row in found} == {same["id"], larger["id"]}
-    kept = fake_storage.storage("api").snapshots
-    assert {same["id"], larger["id"]} & set(kept) == set()
+    snapshots = fake_storage.storage("api").snapshots
+    assert {same["id"], larger["id"]} & set(snapshots) == set()
 
 
 def test_the_type_of_a_copy_decides_whether_it_can_be_shared(api: Api):
@@ -191,14 +191,14 @@ def test_the_type_of_a_copy_decides_whether_it_can_be_shared(api: Api):
     assert (made["multiattach"], made["volume_type_id"]) == (False, plain["id"])
     unfit = api.type(volume_backend_name="elsewhere")
     asked = {"source_volid": source["id"], "volume_type": unfit["id"]}
-    told = api.fault(400, "POST", "/volumes", {"volume": asked})
-    assert "volume_backend_name" in told
+    sentence = api.fault(400, "POST", "/volumes", {"volume": asked})
+    assert "volume_backend_name" in sentence
 
 
 def test_a_volume_has_one_source(api: Api):
     source = api.volume()
-    kept = api.snapshot(source["id"])
-    asked = {"source_volid": source["id"], "snapshot_id": kept["id"]}
+    snapshot = api.snapshot(source["id"])
+    asked = {"source_volid": source["id"], "snapshot_id": snapshot["id"]}
     assert "volume.source_volid" in api.fault(
         400, "POST", "/volumes", {"volume": asked}
     )
@@ -223,8 +223,8 @@ def test_a_source_is_not_locked_while_it_is_copied(api: Api, node: Node):
         row = api.attachment(source["id"], connector=connector("h"))
         api("DELETE", f"/attachments/{row['id']}")
         api.act(source["id"], {"os-extend": {"new_size": 2}})
-        told = api.fault(400, "DELETE", f"/volumes/{source['id']}?cascade=true")
-        assert "not complete yet" in told
+        sentence = api.fault(400, "DELETE", f"/volumes/{source['id']}?cascade=true")
+        assert "not complete yet" in sentence
         gate.open.set()
         copy = made.result().json["volume"]
     until(lambda: api.shown(copy["id"])["status"] == "available")
@@ -243,8 +243,8 @@ def test_a_source_being_extended_is_not_cloned(api: Api, node: Node):
         grown = {"os-extend": {"new_size": 2}}
         clients.submit(api.act, source["id"], grown)
         assert gate.reached.wait(10)
-        told = api.fault(400, "POST", "/volumes", asked)
-        assert "extending" in told
+        sentence = api.fault(400, "POST", "/volumes", asked)
+        assert "extending" in sentence
         gate.open.set()
     until(lambda: api.shown(source["id"])["size"] == 2)
 
@@ -258,11 +258,11 @@ def test_a_failed_clone_is_an_error_in_the_answer_and_leaves_nothing(
 ):
     source = api.volume()
     asked = {"volume": {"source_volid": source["id"]}}
-    kept = fake_storage.storage("api")
-    before = (set(kept.disks), set(kept.snapshots))
+    storage = fake_storage.storage("api")
+    before = (set(storage.disks), set(storage.snapshots))
     with node.driver("api").failures.fail(point, error):
         api.fault(status, "POST", "/volumes", asked)
-    assert (set(kept.disks), set(kept.snapshots)) == before
+    assert (set(storage.disks), set(storage.snapshots)) == before
     assert len(api("GET", "/volumes")["volumes"]) == 1
     api("DELETE", f"/volumes/{source['id']}", status=202)
 
@@ -313,57 +313,57 @@ def test_a_failed_snapshot_delete_is_an_error_and_can_be_repeated(api: Api, node
 
 def test_a_volume_with_snapshots_is_deleted_only_with_cascade(api: Api):
     made = api.volume()
-    kept = [api.snapshot(made["id"])["id"] for _ in range(2)]
+    ids = [api.snapshot(made["id"])["id"] for _ in range(2)]
     path = f"/volumes/{made['id']}"
     assert "cascade" in api.fault(400, "DELETE", path)
     assert api.shown(made["id"])["status"] == "available"
     api("DELETE", f"{path}?cascade=true", status=202)
     api.gone(path)
-    for snapshot in kept:
+    for snapshot in ids:
         api.fault(404, "GET", f"/snapshots/{snapshot}")
-    assert set(kept) & set(fake_storage.storage("api").snapshots) == set()
+    assert set(ids) & set(fake_storage.storage("api").snapshots) == set()
 
 
 def test_a_snapshot_is_not_deleted_while_a_volume_is_created_from_it(
     api: Api, node: Node
 ):
     source = api.volume()
-    kept = api.snapshot(source["id"])
-    asked = {"volume": {"snapshot_id": kept["id"]}}
+    snapshot = api.snapshot(source["id"])
+    asked = {"volume": {"snapshot_id": snapshot["id"]}}
     with (
         ThreadPoolExecutor(1) as client,
         node.driver("api").failures.hold("create_from.half") as gate,
     ):
         made = client.submit(api.send, "POST", "/volumes", asked)
         assert gate.reached.wait(10)
-        told = api.fault(400, "DELETE", f"/snapshots/{kept['id']}")
-        assert "a volume is being created" in told
-        told = api.fault(400, "DELETE", f"/volumes/{source['id']}?cascade=true")
-        assert kept["id"] in told
+        sentence = api.fault(400, "DELETE", f"/snapshots/{snapshot['id']}")
+        assert "a volume is being created" in sentence
+        sentence = api.fault(400, "DELETE", f"/volumes/{source['id']}?cascade=true")
+        assert snapshot["id"] in sentence
         gate.open.set()
         assert made.result().status_code == 202
     copy = made.result().json["volume"]["id"]
     until(lambda: api.shown(copy)["status"] == "available")
-    api("DELETE", f"/snapshots/{kept['id']}", status=202)
+    api("DELETE", f"/snapshots/{snapshot['id']}", status=202)
 
 
 def test_a_snapshot_in_error_creates_no_volume(api: Api, node: Node):
-    kept = api.snapshot(api.volume()["id"])
+    snapshot = api.snapshot(api.volume()["id"])
     with node.driver("api").failures.hold("delete_snapshot.before") as gate:
-        api("DELETE", f"/snapshots/{kept['id']}", status=202)
+        api("DELETE", f"/snapshots/{snapshot['id']}", status=202)
         assert gate.reached.wait(10)
-        asked = {"volume": {"snapshot_id": kept["id"]}}
-        told = api.fault(400, "POST", "/volumes", asked)
-        assert told.startswith("volume.snapshot_id: ")
-        told = api.fault(400, "DELETE", f"/snapshots/{kept['id']}")
-        assert "deleting" in told
+        asked = {"volume": {"snapshot_id": snapshot["id"]}}
+        sentence = api.fault(400, "POST", "/volumes", asked)
+        assert sentence.startswith("volume.snapshot_id: ")
+        sentence = api.fault(400, "DELETE", f"/snapshots/{snapshot['id']}")
+        assert "deleting" in sentence
         gate.open.set()
-    api.gone(f"/snapshots/{kept['id']}")
+    api.gone(f"/snapshots/{snapshot['id']}")
 
 
 @pytest.mark.parametrize("kind", ["snapshot", "volume"])
 def test_a_source_extended_before_its_snapshot_is_409(api: Api, node: Node, kind: str):
-    """The row of the copy says how large the source was: it must still be so."""
+    """The row of the copy has the size of the source, which must not have changed."""
     source = api.volume()
     asked: dict[str, Any] = {
         "snapshot": {"snapshot": {"volume_id": source["id"]}},

@@ -37,8 +37,8 @@ def test_create_show_change_delete(api: Api):
 def test_the_default_type_is_shown(api: Api):
     default = api("GET", "/types/default")["volume_type"]
     assert default["name"] == "standard"
-    told = api.fault(400, "DELETE", f"/types/{default['id']}")
-    assert "default_volume_type" in told
+    sentence = api.fault(400, "DELETE", f"/types/{default['id']}")
+    assert "default_volume_type" in sentence
 
 
 def test_a_type_is_not_shown_by_its_name(api: Api):
@@ -75,9 +75,9 @@ def test_an_update_without_a_change_is_400(api: Api):
     path = f"/types/{api.type()['id']}"
     api.fault(400, "PUT", path, {"volume_type": {}})
     api.fault(400, "PUT", path, {"volume_type": {"name": " "}})
-    kept = api("PUT", path, {"volume_type": {"name": None, PUBLIC: "false"}})
-    assert kept["volume_type"]["name"]
-    assert kept["volume_type"]["is_public"] is False
+    unchanged = api("PUT", path, {"volume_type": {"name": None, PUBLIC: "false"}})
+    assert unchanged["volume_type"]["name"]
+    assert unchanged["volume_type"]["is_public"] is False
 
 
 def test_a_type_name_is_stored_without_surrounding_spaces(api: Api):
@@ -136,8 +136,8 @@ def test_extra_specs_are_changed_one_by_one(api: Api):
     path = f"/types/{api.type(a='1')['id']}/extra_specs"
     added = {"extra_specs": {"b": "2", "capabilities:c": "<is> True"}}
     assert api("POST", path, added) == added
-    whole = {"extra_specs": {"a": "1", **added["extra_specs"]}}
-    assert api("GET", path) == whole
+    full = {"extra_specs": {"a": "1", **added["extra_specs"]}}
+    assert api("GET", path) == full
     assert api("GET", f"{path}/capabilities:c") == {"capabilities:c": "<is> True"}
     assert api("PUT", f"{path}/a", {"a": "9"}) == {"a": "9"}
     assert api("GET", f"{path}/a") == {"a": "9"}
@@ -161,8 +161,8 @@ def test_an_extra_spec_must_have_the_key_of_its_url(api: Api):
 )
 def test_invalid_extra_specs_are_400(api: Api, specs: Any):
     path = f"/types/{api.type()['id']}/extra_specs"
-    told = api.fault(400, "POST", path, {"extra_specs": specs})
-    assert "extra_specs" in told
+    sentence = api.fault(400, "POST", path, {"extra_specs": specs})
+    assert "extra_specs" in sentence
 
 
 def test_a_cache_and_multiattach_together_are_refused(api: Api):

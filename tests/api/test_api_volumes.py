@@ -28,7 +28,7 @@ NULLABLE = (
     "availability_zone",
     "metadata",
 )
-# Create and update do not tell these: Tempest's schemas refuse them there.
+# Not in the answers to create and update, where Tempest's schemas refuse them.
 SHOWN_ONLY = {
     "os-vol-host-attr:host",
     "os-vol-tenant-attr:tenant_id",
@@ -99,14 +99,14 @@ SIZES += ["١", "1\n", 2**31, "9" * 11, 10**30, [1], {"a": 1}]
 
 @pytest.mark.parametrize("size", SIZES, ids=str)
 def test_an_invalid_size_is_400(api: Api, size: Any):
-    told = api.fault(400, "POST", "/volumes", {"volume": {"size": size}})
-    assert "volume.size" in told
-    assert "give a whole number of GiB" in told
+    sentence = api.fault(400, "POST", "/volumes", {"volume": {"size": size}})
+    assert "volume.size" in sentence
+    assert "give a whole number of GiB" in sentence
 
 
 def test_an_excessive_size_names_the_limit(api: Api):
-    told = api.fault(400, "POST", "/volumes", {"volume": {"size": 2**31}})
-    assert "2147483647" in told
+    sentence = api.fault(400, "POST", "/volumes", {"volume": {"size": 2**31}})
+    assert "2147483647" in sentence
 
 
 def test_a_missing_size_is_400(api: Api):
@@ -115,8 +115,8 @@ def test_a_missing_size_is_400(api: Api):
 
 def test_a_name_too_long_is_400_and_not_echoed(api: Api):
     asked = {"volume": {"size": 1, "name": "x" * 256}}
-    told = api.fault(400, "POST", "/volumes", asked)
-    assert told == "volume.name: give a text of 0 to 255 characters."
+    sentence = api.fault(400, "POST", "/volumes", asked)
+    assert sentence == "volume.name: give a text of 0 to 255 characters."
 
 
 def test_an_unknown_field_is_400_from_3_53_on(api: Api):
@@ -180,16 +180,16 @@ def test_an_update_accepts_only_names_and_metadata(api: Api):
         assert field in api.at("3.0").fault(400, "PUT", path, asked)
     api.fault(400, "PUT", path, {"volume": {}})
     api.at("3.52")("PUT", path, {"volume": {}})
-    kept = api("PUT", path, {"volume": {"metadata": None}})["volume"]
-    assert kept["metadata"] == {}
+    unchanged = api("PUT", path, {"volume": {"metadata": None}})["volume"]
+    assert unchanged["metadata"] == {}
 
 
 def test_an_attached_volume_cannot_be_deleted(api: Api):
     made = api.volume()
     api.attachment(made["id"])
     for query in ("", "?force=true", "?cascade=True&force=False"):
-        told = api.fault(400, "DELETE", f"/volumes/{made['id']}{query}")
-        assert "attachment" in told
+        sentence = api.fault(400, "DELETE", f"/volumes/{made['id']}{query}")
+        assert "attachment" in sentence
 
 
 @pytest.mark.parametrize("word", ["force", "cascade"])
@@ -244,9 +244,9 @@ def test_an_unexpected_error_is_not_shown_to_the_client(
         asked = {"attachment": {"volume_uuid": made["id"], "connector": HOST}}
         answer = api.send("POST", "/attachments", asked)
     assert answer.status_code == 500
-    told = answer.json["computeFault"]
+    fault = answer.json["computeFault"]
     assert secret not in answer.text
-    assert answer.headers["x-openstack-request-id"] in told["message"]
+    assert answer.headers["x-openstack-request-id"] in fault["message"]
 
 
 HOST = {"initiator": "iqn.1994-05.com.example:h", "host": "h"}

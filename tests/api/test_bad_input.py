@@ -43,8 +43,8 @@ def test_a_body_without_the_form_of_its_route_is_400(
 @pytest.mark.parametrize(("method", "path"), WRITES)
 def test_another_content_type_is_415(api: Api, method: str, path: str):
     headers = {"Content-Type": "text/plain"}
-    told = api.fault(415, method, path, {}, headers=headers)
-    assert told == "Content-Type must be application/json."
+    sentence = api.fault(415, method, path, {}, headers=headers)
+    assert sentence == "Content-Type must be application/json."
 
 
 def test_no_content_type_is_json(api: Api):
@@ -54,8 +54,8 @@ def test_no_content_type_is_json(api: Api):
 
 def test_a_body_over_the_limit_is_413(api: Api):
     body = b'{"volume": {"size": 1, "name": "' + b"x" * 2_000_000 + b'"}}'
-    told = api.fault(413, "POST", "/volumes", body)
-    assert "bytes" in told
+    sentence = api.fault(413, "POST", "/volumes", body)
+    assert "bytes" in sentence
     assert api("GET", "/volumes")["volumes"] == []
 
 
@@ -73,8 +73,8 @@ IDS = [
 
 @pytest.mark.parametrize("ident", IDS, ids=range(len(IDS)))
 def test_any_bytes_as_an_id_are_400_or_404(api: Api, ident: str):
-    for noun in ("volumes", "attachments", "types"):
-        answer = api.send("GET", f"/{noun}/{ident}")
+    for resource in ("volumes", "attachments", "types"):
+        answer = api.send("GET", f"/{resource}/{ident}")
         assert answer.status_code in (400, 404), answer.text
         (fault,) = answer.json.values()
         assert len(fault["message"]) <= 400
@@ -98,8 +98,8 @@ def test_answer_headers_contain_nothing_of_the_request(api: Api):
     asked = {"volume": {"size": 1, "name": "a\r\nSet-Cookie: x=1"}}
     answer = api.send("POST", "/volumes", asked)
     assert answer.status_code == 202
-    told = {key.lower(): value for key, value in answer.headers.items()}
-    assert set(told) == {
+    headers = {key.lower(): value for key, value in answer.headers.items()}
+    assert set(headers) == {
         "content-length",
         "content-type",
         "vary",
@@ -107,7 +107,7 @@ def test_answer_headers_contain_nothing_of_the_request(api: Api):
         "x-openstack-request-id",
         "x-compute-request-id",
     }
-    assert "Cookie" not in str(told)
+    assert "Cookie" not in str(headers)
 
 
 QUERIES = ["%FF=1", "=", "&&&", "a" * 5000, "limit=1&limit=word", "name=" + "%25" * 999]

@@ -44,14 +44,14 @@ def osc(endpoint: str, cinder: Any) -> dict[str, Any]:
     """One round of commands of openstackclient."""
     commands = {
         "source": "volume create --size 1 --type here o-source",
-        "snapshot": "volume snapshot create --volume o-source --property a=b o-kept",
+        "snapshot": "volume snapshot create --volume o-source --property a=b o-snap",
         "snapshots": "volume snapshot list --long --volume o-source",
-        "show snapshot": "volume snapshot show o-kept",
-        "rename snapshot": "volume snapshot set --name o-kept-2 o-kept",
-        "copy": "volume create --snapshot o-kept-2 o-copy",
+        "show snapshot": "volume snapshot show o-snap",
+        "rename snapshot": "volume snapshot set --name o-snap-2 o-snap",
+        "copy": "volume create --snapshot o-snap-2 o-copy",
         "clone": "volume create --source o-source --size 2 o-clone",
-        "revert": "volume revert o-kept-2",
-        "end snapshot": "volume snapshot delete o-kept-2",
+        "revert": "volume revert o-snap-2",
+        "end snapshot": "volume snapshot delete o-snap-2",
         "no snapshots": "volume snapshot list",
         "extend": "volume set --size 3 o-source",
         "retype": "volume set --type there --migration-policy on-demand o-source",
@@ -101,17 +101,19 @@ def test_cinderclient_creates_updates_and_deletes_a_snapshot(cinder: Any):
     source = cinder.volumes.create(1, name="c-source", metadata={"a": "b"})
     row = cinder.attachments.create(source.id, connector("c"), SERVER, "rw")
     cinder.attachments.complete(row["id"])
-    kept = cinder.volume_snapshots.create(source.id, name="c-kept", metadata={"k": "v"})
-    assert cinder.volume_snapshots.get(kept.id).status == "available"
-    assert kept.metadata == {"k": "v"}
-    cinder.volume_snapshots.update(kept, name="c-kept-2")
+    snapshot = cinder.volume_snapshots.create(
+        source.id, name="c-snap", metadata={"k": "v"}
+    )
+    assert cinder.volume_snapshots.get(snapshot.id).status == "available"
+    assert snapshot.metadata == {"k": "v"}
+    cinder.volume_snapshots.update(snapshot, name="c-snap-2")
     opts = {"volume_id": source.id}
     (found,) = cinder.volume_snapshots.list(search_opts=opts, sort="name:asc")
-    assert found.name == "c-kept-2"
+    assert found.name == "c-snap-2"
     _, count = cinder.volume_snapshots.list(search_opts={**opts, "with_count": True})
     assert count == 1
-    copy = cinder.volumes.create(None, snapshot_id=kept.id)
-    assert (copy.size, copy.snapshot_id) == (1, kept.id)
+    copy = cinder.volumes.create(None, snapshot_id=snapshot.id)
+    assert (copy.size, copy.snapshot_id) == (1, snapshot.id)
     with pytest.raises(exceptions.BadRequest, match="size"):
         cinder.volumes.create(1, source_volid=cinder.volumes.create(2).id)
     cinder.volumes.extend(source, 2)
@@ -123,15 +125,15 @@ def test_cinderclient_creates_updates_and_deletes_a_snapshot(cinder: Any):
     cinder.volumes.delete(source, cascade=True)
     until(lambda: source.id not in {v.id for v in cinder.volumes.list()})
     with pytest.raises(exceptions.NotFound):
-        cinder.volume_snapshots.get(kept.id)
+        cinder.volume_snapshots.get(snapshot.id)
 
 
 def test_cinderclient_reverts_to_a_snapshot(cinder: Any):
     source = cinder.volumes.create(1)
-    kept = cinder.volume_snapshots.create(source.id)
-    cinder.volumes.revert_to_snapshot(source, kept)
+    snapshot = cinder.volume_snapshots.create(source.id)
+    cinder.volumes.revert_to_snapshot(source, snapshot)
     assert cinder.volumes.get(source.id).status == "available"
-    cinder.volume_snapshots.delete(kept)
+    cinder.volume_snapshots.delete(snapshot)
 
 
 def test_cinderclient_unmanages_and_manages_a_volume(cinder: Any):

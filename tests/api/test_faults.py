@@ -43,13 +43,13 @@ def test_each_family_has_its_status_and_key(
 
 
 def test_an_over_limit_answer_has_retry_after_in_header_and_body():
-    told = faults.answer(errors.Exhausted("full"), "req-1").body["overLimit"]
-    assert told == {"code": 413, "message": "full", "retryAfter": "0"}
+    body = faults.answer(errors.Exhausted("full"), "req-1").body["overLimit"]
+    assert body == {"code": 413, "message": "full", "retryAfter": "0"}
 
 
 def test_a_long_error_sentence_is_shortened():
-    told = faults.answer(errors.NotFound("volume", "x" * 9000), "req-1").body
-    message = told["itemNotFound"]["message"]
+    body = faults.answer(errors.NotFound("volume", "x" * 9000), "req-1").body
+    message = body["itemNotFound"]["message"]
     assert len(message) == 400
     assert message.endswith("...")
 

@@ -27,7 +27,7 @@ _NOBODY = str(uuid.uuid4())
 
 
 def send(api: Api, method: str, path: str, body: bytes | None = None) -> int:
-    """The status of the answer, which is the client's fault and says why."""
+    """The status of the answer, which must be 4xx with a sentence."""
     answer = api.send(method, path, body)
     assert answer.status_code < 500, answer.text
     return int(answer.status_code)
@@ -36,13 +36,13 @@ def send(api: Api, method: str, path: str, body: bytes | None = None) -> int:
 @pytest.mark.parametrize("number", _HUGE, ids=lambda n: f"{len(str(n))} digits")
 def test_an_integer_too_large_for_a_column_is_refused(api: Api, number: int) -> None:
     volume = api.volume()
-    told = connector("h", multipath=number, nested=[{"deep": number}])
-    asked: dict[str, Any] = {"volume_uuid": volume["id"], "connector": told}
+    sent = connector("h", multipath=number, nested=[{"deep": number}])
+    asked: dict[str, Any] = {"volume_uuid": volume["id"], "connector": sent}
     said = api.fault(400, "POST", "/attachments", {"attachment": asked})
     assert "number" in said
     row = api.attachment(volume["id"])
     path = f"/attachments/{row['id']}"
-    api.fault(400, "PUT", path, {"attachment": {"connector": told}})
+    api.fault(400, "PUT", path, {"attachment": {"connector": sent}})
     api("DELETE", path)
     assert api.shown(volume["id"])["status"] == "available"
 
@@ -51,14 +51,14 @@ def test_the_longest_stored_integers_are_returned() -> None:
     """What is let in is what the database and every answer can hold."""
     from lunshare.agent.api import bodies
 
-    kept = [2**63 - 1, -(2**63)]
-    assert bodies.parse(str(kept).encode()) == kept
+    stored = [2**63 - 1, -(2**63)]
+    assert bodies.parse(str(stored).encode()) == stored
 
 
 @pytest.mark.parametrize("digits", _BODIES, ids=lambda d: f"{d[:3]} {len(d)}")
 def test_no_number_in_a_body_is_a_crash(api: Api, digits: str) -> None:
     volume = api.volume()["id"]
-    kept = api.snapshot(volume)["id"]
+    stored = api.snapshot(volume)["id"]
     bodies = {
         "/volumes": '{"volume": {"size": %s}}',
         "/snapshots": '{"snapshot": {"volume_id": %s}}',
@@ -72,17 +72,17 @@ def test_no_number_in_a_body_is_a_crash(api: Api, digits: str) -> None:
         quoted = body.replace("%s", '"%s"').replace('""', '"') % digits
         if path != "/types":
             assert send(api, "POST", path, quoted.encode()) == 400, path
-    api("DELETE", f"/snapshots/{kept}", status=202)
+    api("DELETE", f"/snapshots/{stored}", status=202)
 
 
 @pytest.mark.parametrize("text", _TEXTS, ids=lambda t: f"{len(t)}")
 def test_no_number_in_a_query_is_a_crash(api: Api, text: str) -> None:
-    for noun in ("volumes", "snapshots", "attachments", "messages"):
+    for resource in ("volumes", "snapshots", "attachments", "messages"):
         for key in ("limit", "offset", "size", "marker", "volume_size", "with_count"):
             for where in ("", "/detail"):
-                if noun == "messages" and where:
+                if resource == "messages" and where:
                     continue
-                assert send(api, "GET", f"/{noun}{where}?{key}={text}") in {
+                assert send(api, "GET", f"/{resource}{where}?{key}={text}") in {
                     200,
                     400,
                     404,
@@ -96,8 +96,8 @@ def test_a_deeply_nested_body_is_refused(api: Api, opening: str) -> None:
     for depth in (33, 1000, 15_000):
         assert send(api, "POST", "/volumes", (opening * depth).encode()) == 400
         closing = {"[": "]", '{"a":': "1" + "}"}[opening]
-        whole = opening * depth + closing[0] + closing[-1] * (depth - (opening == "["))
-        assert send(api, "POST", "/volumes", whole.encode()) == 400
+        nested = opening * depth + closing[0] + closing[-1] * (depth - (opening == "["))
+        assert send(api, "POST", "/volumes", nested.encode()) == 400
 
 
 def test_no_number_in_a_header_is_a_crash(api: Api) -> None:

@@ -133,7 +133,7 @@ def test_an_update_without_a_change_is_refused_from_3_53_on():
 @pytest.mark.parametrize(
     "extra",
     [{}, {"connector": None}, {"connector": {}}, {"connector": CONNECTOR}],
-    ids=["none", "null", "empty", "whole"],
+    ids=["none", "null", "empty", "complete"],
 )
 def test_an_attachment_may_have_a_connector(extra: dict[str, Any]):
     asked = {"attachment": {"volume_uuid": ID, "instance_uuid": ID, **extra}}

@@ -80,8 +80,8 @@ def test_a_second_daemon_on_the_same_state_path_is_refused(running) -> None:
     process, url, state = running
     answered(f"{url}/healthz", process)
     other = f"127.0.0.1:{free_port()}"
-    said = refused("--config-file", FAKE, "--state-path", state, "--listen", other)
-    assert said.startswith(
+    line = refused("--config-file", FAKE, "--state-path", state, "--listen", other)
+    assert line.startswith(
         f"lunshared: another lunshared already uses state_path {state}"
     )
 
@@ -90,7 +90,7 @@ def test_eventlet_is_not_in_the_process(running) -> None:
     process, url, _ = running
     answered(f"{url}/readyz", process)
     mapped = Path(f"/proc/{process.pid}/maps").read_text()
-    assert "sqlite" in mapped  # maps show extension modules: the look is sound
+    assert "sqlite" in mapped  # maps show extension modules, so the check works
     assert "greenlet" not in mapped
     code = (
         "import sys, lunshare.agent.main, lunshare.drivers.lvm, lunshare.drivers.fake;"
@@ -100,14 +100,14 @@ def test_eventlet_is_not_in_the_process(running) -> None:
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
 
 
-@pytest.mark.parametrize(("text", "said"), [*WRONG, UNREACHABLE])
+@pytest.mark.parametrize(("text", "sentence"), [*WRONG, UNREACHABLE])
 def test_a_wrong_configuration_is_refused_in_one_sentence(
-    text: str, said: str, tmp_path: Path
+    text: str, sentence: str, tmp_path: Path
 ) -> None:
     config = tmp_path / "lunshare.conf"
     config.write_text(f"[DEFAULT]\n{text}\n")
     line = refused("--config-file", config, "--state-path", tmp_path / "state")
-    assert said in line
+    assert sentence in line
 
 
 def test_a_state_path_that_cannot_be_written_is_refused(tmp_path: Path) -> None:

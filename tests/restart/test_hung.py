@@ -117,13 +117,13 @@ def create(url: str) -> tuple[int, str | None, str]:
 
 
 def ready(url: str) -> tuple[bool, str]:
-    """What /readyz says, and its problems."""
+    """Return whether /readyz is ready, and its problems."""
     try:
         with urlopen(f"{url}/readyz", timeout=30) as answer:
-            told = json.loads(answer.read())
+            state = json.loads(answer.read())
     except HTTPError as error:
-        told = json.loads(error.read())
-    return told["ready"], " ".join(told["problems"])
+        state = json.loads(error.read())
+    return state["ready"], " ".join(state["problems"])
 
 
 def until(what: Callable[[], bool], seconds: float = 20) -> None:

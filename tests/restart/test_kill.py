@@ -3,7 +3,7 @@
 """Kill the node at every step of every operation; the next life sets it right.
 
 A step is a commit to the database or a point in a driver. ``Killed`` is no
-Exception, so no code of ours gets to tidy up, as with kill -9.
+Exception, so no code of lunshare can clean up, as with kill -9.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Killed(BaseException):
 
 
 class Scene:
-    """A volume with two hosts that keep it, and one more for the operation."""
+    """A volume with two attached hosts, and one more for the operation."""
 
     def __init__(self, node: Node) -> None:
         _choose_from_both(node, False)
@@ -65,7 +65,9 @@ class Scene:
         held.foreign_disks["somebodys"] = fake_storage.FakeDisk(GIB // 2)
         held.foreign = GIB // 2
         held.foreign_disks["somebodys"].write(0, BYTES)
-        self.kept = node.services.snapshots.create(CTX, NewSnapshot(self.idle.id)).id
+        self.snapshot = node.services.snapshots.create(
+            CTX, NewSnapshot(self.idle.id)
+        ).id
 
 
 def _attach(volume_id: str, host: str, mode: str) -> NewAttachment:
@@ -122,7 +124,7 @@ def _delete_and_wipe(node: Node, scene: Scene) -> None:
 
 
 def _delete_snapshot(node: Node, scene: Scene) -> None:
-    node.services.snapshots.delete(CTX, scene.kept)
+    node.services.snapshots.delete(CTX, scene.snapshot)
     _let_end(node)
 
 
@@ -132,7 +134,7 @@ def _manage(node: Node, scene: Scene) -> None:
 
 
 def _gives_back(node: Node, scene: Scene) -> None:
-    """A disk that is taken over, and cannot grow to whole GiB."""
+    """A disk that is managed, and cannot be extended to full GiB."""
     error = NoSpace("fake", "because of the test")
     with (
         node.driver().failures.fail("extend.before", error),
@@ -159,7 +161,7 @@ OPERATIONS: dict[str, Operation] = {
     ),
     "delete a snapshot": _delete_snapshot,
     "from a snapshot": lambda n, s: n.services.volumes.create(
-        CTX, NewVolume(2, snapshot_id=s.kept)
+        CTX, NewVolume(2, snapshot_id=s.snapshot)
     ),
     "clone": lambda n, s: n.services.volumes.create(
         CTX, NewVolume(2, source_volid=s.idle.id)
@@ -167,7 +169,7 @@ OPERATIONS: dict[str, Operation] = {
     "failed clone": _fails_halfway,
     "extend": lambda n, s: n.services.extender.extend(CTX, s.idle.id, 2, True),
     "extend in use": lambda n, s: n.services.extender.extend(CTX, s.volume.id, 2, True),
-    "revert": lambda n, s: n.services.reverter.revert(CTX, s.idle.id, s.kept),
+    "revert": lambda n, s: n.services.reverter.revert(CTX, s.idle.id, s.snapshot),
     "delete and wipe": _delete_and_wipe,
     "manage": _manage,
     "manage and give back": _gives_back,
@@ -260,19 +262,19 @@ def _assert_right(node: Node) -> None:
             assert fake_storage.storage("fake").read(volume.id, 0, len(BYTES)) == BYTES
     assert node.driver().wipes() == ()
     _assert_nobodys_bytes_are_lost(volumes)
-    kept = node.services.snapshots.list(CTX, MANY)
-    assert {k.status for k in kept} <= {SnapshotStatus.AVAILABLE}
-    assert set(node.driver().snapshots()) == {k.id for k in kept}
+    snapshots = node.services.snapshots.list(CTX, MANY)
+    assert {k.status for k in snapshots} <= {SnapshotStatus.AVAILABLE}
+    assert set(node.driver().snapshots()) == {k.id for k in snapshots}
     going = {AttachStatus.DETACHING, AttachStatus.ERROR_DETACHING}
     assert not going & {row.status for row in rows}
 
 
 def _assert_nobodys_bytes_are_lost(volumes: list[Volume]) -> None:
-    """What somebody else made is a volume, or is somebody else's."""
+    """A foreign disk is a volume, or is still foreign."""
     held = fake_storage.storage("fake")
-    theirs = [disk for disk in held.foreign_disks.values() if disk.blocks]
-    ours = [fake_storage.storage(v.backend).disks[v.id] for v in volumes]
-    assert BYTES in [disk.read(0, len(BYTES)) for disk in theirs + ours]
+    foreign = [disk for disk in held.foreign_disks.values() if disk.blocks]
+    own = [fake_storage.storage(v.backend).disks[v.id] for v in volumes]
+    assert BYTES in [disk.read(0, len(BYTES)) for disk in foreign + own]
     assert held.foreign == sum(disk.size for disk in held.foreign_disks.values())
 
 
@@ -327,7 +329,7 @@ def _asked_again(path: Path, new: Callable[[str], NewAttachment], step: int) -> 
     assert [each.id for each in second.services.attachments.list(CTX, MANY)] == [row.id]
     wanted = {} if row.initiator is None else {row.initiator: "rw"}
     assert second.live(volume.id) == wanted
-    # Whoever has its answer has the volume: nobody gets it by the same words.
+    # A client that has its answer has the volume: the same request gets no other.
     with pytest.raises(Invalid):
         second.services.attachments.create(CTX, new(volume.id))
     _let_end(second)

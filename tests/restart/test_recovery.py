@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the next life goes on with, when something has changed in between."""
+"""What a start continues with after something has changed."""
 
 from __future__ import annotations
 
@@ -63,18 +63,18 @@ def test_a_clone_has_the_bytes_of_its_start_though_its_source_changes(
 def test_a_refused_step_is_not_proof_that_an_earlier_run_did_nothing(
     first: Node,
 ) -> None:
-    """A revert that was begun by a life that died may be half-done."""
+    """A revert that a killed daemon started may be incomplete."""
     volume = first.plain_volume()
-    kept = first.services.snapshots.create(CTX, NewSnapshot(volume.id))
+    snapshot = first.services.snapshots.create(CTX, NewSnapshot(volume.id))
     revert = first.services.reverter.revert
-    killed_at(first, "revert.after", lambda: revert(CTX, volume.id, kept.id))
+    killed_at(first, "revert.after", lambda: revert(CTX, volume.id, snapshot.id))
     second = Node(first.path)
     busy = DiskBusy(volume.id, "it is open")
     with second.driver().failures.fail("revert.before", busy):
         assert len(second.start().outcome.failed) == 1
     found = second.services.volumes.get(CTX, volume.id)
     assert found.status is VolumeStatus.ERROR
-    second.services.reverter.revert(CTX, volume.id, kept.id)
+    second.services.reverter.revert(CTX, volume.id, snapshot.id)
     found = second.services.volumes.get(CTX, volume.id)
     assert found.status is VolumeStatus.AVAILABLE
     second.close()
@@ -82,16 +82,16 @@ def test_a_refused_step_is_not_proof_that_an_earlier_run_did_nothing(
 
 def test_a_snapshot_without_a_row_is_reported_and_not_deleted(first: Node) -> None:
     volume = first.plain_volume()
-    kept = first.services.snapshots.create(CTX, NewSnapshot(volume.id))
+    snapshot = first.services.snapshots.create(CTX, NewSnapshot(volume.id))
     first.assembly.reconcile.run()
     assert first.services.node.health().unknown == ()
     with first.assembly.database.writing() as connection:
         connection.exec_driver_sql("UPDATE snapshots SET deleted = 1")
     first.assembly.reconcile.run()
     assert first.services.node.health().unknown == (
-        f"snapshot {kept.id} on backend fake has no row",
+        f"snapshot {snapshot.id} on backend fake has no row",
     )
-    assert first.driver().snapshots() == (kept.id,)
+    assert first.driver().snapshots() == (snapshot.id,)
 
 
 def test_the_temporary_snapshot_of_a_clone_in_progress_is_not_an_orphan(

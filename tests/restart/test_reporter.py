@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""The process that tells a scheduler of us: fed, started again, ended with us."""
+"""The process that reports to a scheduler: its input, its restart and its end."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from lunshare.agent.reporter import Reporter
 from tests.api.calls import until
 from tests.daemon import DAEMON, FAKE, ROOT, answered, free_port, refused
 
-# Says that it has begun, then keeps what it is told.
+# Writes its pid, then every line it reads.
 CHILD = """
 import os, sys
-with open(sys.argv[1], "a", buffering=1) as kept:
-    kept.write(f"pid {os.getpid()}\\n")
+with open(sys.argv[1], "a", buffering=1) as received:
+    received.write(f"pid {os.getpid()}\\n")
     for line in sys.stdin:
-        kept.write(line)
+        received.write(line)
         if len(sys.argv) > 2:
             sys.exit(7)
 """
@@ -43,16 +43,16 @@ def reports() -> dict[str, dict[str, Any]]:
 
 
 @pytest.fixture
-def kept(tmp_path: Path) -> Path:
-    return tmp_path / "kept"
+def received(tmp_path: Path) -> Path:
+    return tmp_path / "received"
 
 
 @pytest.fixture
-def make(kept: Path) -> Iterator[Any]:
+def make(received: Path) -> Iterator[Any]:
     made: list[Reporter] = []
 
     def make(seconds: float, collect: Any = reports, program: str = CHILD, *more: str):
-        command = [sys.executable, "-c", program, str(kept), *more]
+        command = [sys.executable, "-c", program, str(received), *more]
         made.append(Reporter(command, seconds, collect))
         made[-1].start()
         return made[-1]
@@ -62,35 +62,37 @@ def make(kept: Path) -> Iterator[Any]:
         each.stop()
 
 
-def lines(kept: Path) -> list[dict[str, Any]]:
+def lines(received: Path) -> list[dict[str, Any]]:
     """The reports that a child was given."""
-    text = kept.read_text() if kept.exists() else ""
-    whole = [line for line in text.splitlines(keepends=True) if line.endswith("\n")]
-    return [json.loads(line) for line in whole if not line.startswith("pid")]
+    text = received.read_text() if received.exists() else ""
+    complete = [line for line in text.splitlines(keepends=True) if line.endswith("\n")]
+    return [json.loads(line) for line in complete if not line.startswith("pid")]
 
 
-def pids(kept: Path) -> list[int]:
+def pids(received: Path) -> list[int]:
     """The children that there were."""
-    found = re.findall(r"^pid (\d+)\n", kept.read_text() if kept.exists() else "", re.M)
+    found = re.findall(
+        r"^pid (\d+)\n", received.read_text() if received.exists() else "", re.M
+    )
     return [int(pid) for pid in found]
 
 
-def test_each_backend_is_reported_at_once_and_then_periodically(make, kept: Path):
+def test_each_backend_is_reported_at_once_and_then_periodically(make, received: Path):
     make(0.05)
-    until(lambda: len(lines(kept)) >= 6)
-    first, second, third, *_ = lines(kept)
+    until(lambda: len(lines(received)) >= 6)
+    first, second, third, *_ = lines(received)
     assert [first["host"], second["host"]] == ["node@one", "node@two"]
     assert first["capabilities"] == {"free": 1}
     # As cinder/scheduler/manager.py reads it.
     form = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}"
     assert re.fullmatch(form, first["timestamp"])
     assert third["timestamp"] > first["timestamp"]
-    assert len(pids(kept)) == 1
+    assert len(pids(received)) == 1
 
 
 def test_a_child_that_dies_is_started_again_later_each_time(
     make,
-    kept: Path,
+    received: Path,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ):
@@ -106,10 +108,10 @@ def test_a_child_that_dies_is_started_again_later_each_time(
     until(lambda: len(waits()) >= 4)
     made.stop()
     assert all(later == 2 * sooner for sooner, later in itertools.pairwise(waits()))
-    assert len(set(pids(kept))) >= 4
+    assert len(set(pids(received))) >= 4
 
 
-def test_reports_continue_after_a_failed_collection(make, kept: Path):
+def test_reports_continue_after_a_failed_collection(make, received: Path):
     tries: list[int] = []
 
     def fails_once() -> dict[str, dict[str, Any]]:
@@ -119,24 +121,24 @@ def test_reports_continue_after_a_failed_collection(make, kept: Path):
         return reports()
 
     make(0.05, fails_once)
-    until(lambda: len(lines(kept)) >= 2)
-    assert len(pids(kept)) == 1
+    until(lambda: len(lines(received)) >= 2)
+    assert len(pids(received)) == 1
 
 
-def test_the_child_ends_with_its_input(make, kept: Path):
+def test_the_child_ends_with_its_input(make, received: Path):
     made = make(3600)
-    until(lambda: len(lines(kept)) == 2)
+    until(lambda: len(lines(received)) == 2)
     made.stop()
-    (pid,) = pids(kept)
+    (pid,) = pids(received)
     assert not Path(f"/proc/{pid}").exists()
 
 
 def test_a_child_that_does_not_end_is_killed(
-    make, kept: Path, monkeypatch: pytest.MonkeyPatch
+    make, received: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(reporter, "_END_SECONDS", 0.1)
     made = make(3600, reports, DEAF)
-    until(kept.exists)
+    until(received.exists)
     made.stop()
     assert made._process.returncode == -signal.SIGKILL
 
@@ -163,7 +165,7 @@ def test_an_unavailable_bus_is_retried_with_the_newest_report(
         came.append(sent["number"])
         if len(came) < 4:
             outbox.put(report("a", len(came) + 1))
-            raise OSError("nobody listens")
+            raise OSError("no listener")
         raise Enough
 
     with pytest.raises(Enough):
@@ -211,7 +213,7 @@ def test_a_scheduler_that_requests_reports_gets_the_newest_of_each_backend():
 
 
 @pytest.fixture
-def told(tmp_path: Path) -> Path:
+def config(tmp_path: Path) -> Path:
     """A configuration with a scheduler that cannot be reached."""
     more = tmp_path / "more.conf"
     url = f"rabbit://user:secret@127.0.0.1:{free_port()}/"
@@ -219,13 +221,13 @@ def told(tmp_path: Path) -> Path:
     return more
 
 
-def test_the_daemon_loads_nothing_of_the_message_bus(told: Path, tmp_path: Path):
+def test_the_daemon_loads_nothing_of_the_message_bus(config: Path, tmp_path: Path):
     log, port = tmp_path / "log", free_port()
-    words = [f"--config-file={FAKE}", f"--config-file={told}"]
-    words += [f"--state-path={tmp_path}/state", f"--listen=127.0.0.1:{port}"]
+    arguments = [f"--config-file={FAKE}", f"--config-file={config}"]
+    arguments += [f"--state-path={tmp_path}/state", f"--listen=127.0.0.1:{port}"]
     with log.open("w") as out:
         process = subprocess.Popen(
-            [*DAEMON, *words], cwd=ROOT, stdout=out, stderr=out, text=True
+            [*DAEMON, *arguments], cwd=ROOT, stdout=out, stderr=out, text=True
         )
     try:
         answered(f"http://127.0.0.1:{port}/readyz", process)
@@ -238,8 +240,8 @@ def test_the_daemon_loads_nothing_of_the_message_bus(told: Path, tmp_path: Path)
         assert "greenlet" in loaded[child]
         assert "greenlet" not in loaded[process.pid]
         assert "sqlite" not in loaded[child]
-        arguments = Path(f"/proc/{child}/cmdline").read_text()
-        assert "secret" not in arguments + log.read_text()
+        command_line = Path(f"/proc/{child}/cmdline").read_text()
+        assert "secret" not in command_line + log.read_text()
     finally:
         process.send_signal(signal.SIGKILL)
         process.wait()
@@ -257,9 +259,9 @@ def _alive(pid: int) -> bool:
 
 def test_without_a_scheduler_there_is_no_other_process(tmp_path: Path):
     port = free_port()
-    words = [f"--config-file={FAKE}", f"--state-path={tmp_path}/state"]
+    arguments = [f"--config-file={FAKE}", f"--state-path={tmp_path}/state"]
     process = subprocess.Popen(
-        [*DAEMON, *words, f"--listen=127.0.0.1:{port}"],
+        [*DAEMON, *arguments, f"--listen=127.0.0.1:{port}"],
         cwd=ROOT,
         stderr=subprocess.PIPE,
         text=True,
@@ -280,18 +282,18 @@ def test_an_invalid_transport_url_is_refused(tmp_path: Path):
     assert "[scheduler] transport_url is not a URL" in said
 
 
-def test_missing_oslo_messaging_is_reported_at_the_start(told: Path, tmp_path: Path):
+def test_missing_oslo_messaging_is_reported_at_the_start(config: Path, tmp_path: Path):
     program = (
         "import sys; sys.modules['oslo_messaging'] = None;"
         "from lunshare.agent.main import main; sys.exit(main(sys.argv[1:]))"
     )
-    words = [
+    arguments = [
         f"--config-file={FAKE}",
-        f"--config-file={told}",
+        f"--config-file={config}",
         f"--state-path={tmp_path}",
     ]
     done = subprocess.run(
-        [sys.executable, "-c", program, *words],
+        [sys.executable, "-c", program, *arguments],
         cwd=ROOT,
         text=True,
         stderr=subprocess.PIPE,

@@ -51,7 +51,7 @@ def names(path: Path) -> set[str]:
 def together(
     database: Database, given: Sequence[Callable[[], None]]
 ) -> list[BaseException | None]:
-    """Do all of these while one writer is under way; what each raised, it last."""
+    """Run all of these while one writer works; return what each raised, it last."""
     calls = list(given)
     raised: list[BaseException | None] = [None] * len(calls)
 
@@ -136,8 +136,8 @@ def test_a_failed_commit_fails_each_of_its_transactions(
             )
 
     raised = together(database, [dangling, lambda: put(database, "b")])
-    told = [error is not None for error in raised]
-    assert all(told)
+    failed = [error is not None for error in raised]
+    assert all(failed)
     assert names(path) == set()
     put(database, "after")
     assert names(path) == {"after"}

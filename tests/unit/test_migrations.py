@@ -76,7 +76,7 @@ def test_indexes_cover_only_rows_that_are_not_deleted(database: Database) -> Non
         query = "SELECT sql FROM sqlite_master WHERE type='index' AND sql NOT NULL"
         made = list(connection.execute(sa.text(query)).scalars())
     assert len(made) == 17
-    # All but what a foreign key looks up, and the few that nobody was told of.
+    # All but those for a foreign key, and for the few unanswered attachments.
     rest = [sql for sql in made if "WHERE deleted = " not in sql]
     wholly = ["(volume_id, deleted, sequence)", "(volume_id, deleted, attach_status)"]
     for end in (*wholly, "WHERE answered = 0"):

@@ -29,11 +29,11 @@ def create(call: Call) -> Answer:
         bootable=query.boolean("volume.bootable", bootable),
         metadata=asked.get("metadata") or {},
     )
-    made = call.services.foreign_disks.manage(call.ctx, new)
+    volume = call.services.foreign_disks.manage(call.ctx, new)
     context = views.ViewContext(
         call.version, call.root, call.project, call.services.node.host_of
     )
-    return Answer(202, {"volume": views.written_volume(made, context)})
+    return Answer(202, {"volume": views.written_volume(volume, context)})
 
 
 def index(call: Call) -> Answer:

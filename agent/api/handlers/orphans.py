@@ -24,11 +24,11 @@ def recover(call: Call) -> Answer:
     new = RecoverRequest(
         asked["id"], asked.get("name"), asked.get("volume_type") or None
     )
-    made = call.services.orphans.recover(call.ctx, new)
+    volume = call.services.orphans.recover(call.ctx, new)
     context = views.ViewContext(
         call.version, call.root, call.project, call.services.node.host_of
     )
-    return Answer(202, {"volume": views.written_volume(made, context)})
+    return Answer(202, {"volume": views.written_volume(volume, context)})
 
 
 def delete(call: Call) -> Answer:
