@@ -308,9 +308,10 @@ def _load_one(conf: cfg.ConfigOpts, name: str, root: Root, share: int) -> NodeBa
     opts.register_backend(conf, name)
     chosen = conf[name].volume_driver
     if not chosen:
+        choice = ", ".join(registry.driver_names(registry.VOLUMES))
         raise StartupError(
             f"backend section [{name}] is missing or has no volume_driver: add"
-            f" volume_driver, one of {', '.join(registry.known(registry.VOLUMES))}"
+            f" volume_driver, one of {choice}"
         )
     try:
         volumes = registry.volume_driver(chosen)

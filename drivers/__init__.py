@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Storage drivers: disks, exports, and the small border to root.
+"""Volume drivers, target drivers, and the root helper that works for them.
 
-This package stands alone. It knows nothing of the daemon, its database or
-its configuration files, so the same drivers can serve another control plane.
+This package imports nothing of the daemon, its database or its configuration files,
+so another control plane can use the same drivers.
 """

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""From the name in a backend's section to a driver's class.
+"""Find a driver's class by its name in a backend section.
 
 Drivers are entry points of installed packages, so anybody can add one;
-docs/adding-a-driver.md shows how. Only the driver asked for is imported.
+docs/adding-a-driver.md shows how. Only that driver is imported.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ def target_driver(name: str) -> type[TargetDriver]:
     return found
 
 
-def known(group: str) -> tuple[str, ...]:
-    """The names in ``VOLUMES`` or ``TARGETS``, sorted; imports none of them."""
+def driver_names(group: str) -> tuple[str, ...]:
+    """Return the names in ``VOLUMES`` or ``TARGETS``, sorted; imports no driver."""
     return tuple(sorted(metadata.entry_points(group=group).names))
 
 
@@ -66,16 +66,16 @@ def _load(group: str, name: str) -> Any:
         return DriverManager(
             group,
             name,
-            on_load_failure_callback=_explain,
+            on_load_failure_callback=_raise_import_error,
         ).driver
     except NoMatches as error:
-        choice = ", ".join(known(group)) or "none; is lunshare installed?"
+        choice = ", ".join(driver_names(group)) or "none; is lunshare installed?"
         raise Misconfigured(
             f"driver {name!r} of {group} is unknown", f"choose one of: {choice}"
         ) from error
 
 
-def _explain(
+def _raise_import_error(
     manager: Any, entry_point: metadata.EntryPoint, error: BaseException
 ) -> None:
     raise Misconfigured(

@@ -1,3 +1,3 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Target drivers: each turns a wanted export into a live one."""
+"""Target drivers: each makes the live exports equal to the wanted ones."""

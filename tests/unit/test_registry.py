@@ -43,8 +43,8 @@ def test_built_in_drivers_are_known():
     assert registry.volume_driver("fake") is FakeVolumes
     assert registry.volume_driver("lvm") is LvmVolumes
     assert registry.target_driver("fake") is FakeTarget
-    assert {"fake", "lvm"} <= set(registry.known(registry.VOLUMES))
-    assert {"fake", "lio"} <= set(registry.known(registry.TARGETS))
+    assert {"fake", "lvm"} <= set(registry.driver_names(registry.VOLUMES))
+    assert {"fake", "lio"} <= set(registry.driver_names(registry.TARGETS))
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_error_for_an_unknown_driver_lists_the_known_ones(find):
 def test_driver_of_another_package_is_found(install):
     install("foreign", "lunshare.drivers.fake:FakeVolumes")
     assert registry.volume_driver("foreign") is FakeVolumes
-    assert "foreign" in registry.known(registry.VOLUMES)
+    assert "foreign" in registry.driver_names(registry.VOLUMES)
 
 
 def test_error_for_a_failed_driver_import_gives_the_reason(install):
