@@ -1,14 +1,14 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""The kit that a driver proves itself with; needs pytest.
+"""The conformance kit: the tests that every driver must pass. Needs pytest.
 
 A driver binds it with one fixtures class and one empty test class::
 
     class TestMine(MyFixtures, VolumeContract):
         pass
 
-``fixtures`` says what to override, ``fakes`` is a complete example,
-docs/adding-a-driver.md tells the way. Call
+``fixtures`` lists what to override. ``fakes`` is a complete example.
+docs/adding-a-driver.md has all the steps. Call
 ``pytest.register_assert_rewrite("lunshare.drivers.conformance")`` in conftest.py,
-otherwise failures show no values.
+otherwise failures do not show values.
 """

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Who may do what with an exported volume, and who notices a change, as tests."""
+"""Tests: each host has exactly its own access to an exported volume."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ RO, RW = Mode.RO, Mode.RW
 
 
 class AccessContract(TargetFixtures):
-    """A behaviour a test; part of ``TargetContract``."""
+    """One test for each behaviour; part of ``TargetContract``."""
 
     @pytest.fixture
     def share(
@@ -40,7 +40,7 @@ class AccessContract(TargetFixtures):
         target: TargetDriver,
         host: HostFactory,
     ) -> Iterator[Share]:
-        """Make a volume to share; everything is gone afterwards."""
+        """A function that creates a volume to share; it is deleted after the test."""
         made: list[SharedVolume] = []
 
         def make() -> SharedVolume:
@@ -58,7 +58,7 @@ class AccessContract(TargetFixtures):
         """A volume to share."""
         return share()
 
-    # who gets in
+    # login
 
     @enforced_by("restricts_access")
     def test_a_host_without_an_attachment_cannot_log_in(
@@ -155,7 +155,7 @@ class AccessContract(TargetFixtures):
         b.write(PAGE, data("b"))
         assert a.read(0, 2 * PAGE) == b.read(0, 2 * PAGE) == data("a") + data("b")
 
-    # changes, and whom they reach
+    # changes of access
 
     @requires("enforces_read_only")
     def test_a_retried_apply_changes_nothing(self, shared: SharedVolume) -> None:
@@ -256,7 +256,7 @@ class AccessContract(TargetFixtures):
         assert not can_write(shared.login("a"), "a")
         assert can_write(shared.login("b"), "b")
 
-    # only=
+    # apply with only
 
     @requires("enforces_read_only")
     @enforced_by("observes")

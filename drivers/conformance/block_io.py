@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""What Python has no word for, on an open block device or regular file of Linux."""
+"""Linux calls for block devices and files that Python does not offer."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _KEEP_SIZE, _PUNCH_HOLE = 0x01, 0x02
 
 
 def discard(file: int, offset: int, length: int) -> None:
-    """Say that nobody needs these bytes any longer.
+    """Discard a range of bytes.
 
-    :raises OSError: it is not supported there.
+    :raises OSError: the device or the file system does not support it.
     """
     if stat.S_ISBLK(os.fstat(file).st_mode):
         fcntl.ioctl(file, _BLKDISCARD, struct.pack("=QQ", offset, length))
@@ -33,10 +33,10 @@ def discard(file: int, offset: int, length: int) -> None:
 def mount_small(path: str, size: int) -> None:
     """Mount a file system of that many bytes, in memory, over an empty directory.
 
-    It is how a pool without a device of its own meets real ENOSPC.
+    A pool without its own device gets real ENOSPC in it.
 
-    :raises PermissionError: that is root's to do, and we are not; see
-        ``unshare -Urm`` for a way to be root of mounts of our own.
+    :raises PermissionError: only root can mount. ``unshare -Urm`` makes a user the
+        root of its own mounts.
     """
     call = ctypes.CDLL(None, use_errno=True).mount
     options = f"size={size},mode=0755".encode()
@@ -46,12 +46,12 @@ def mount_small(path: str, size: int) -> None:
 
 
 def unmount_small(path: str) -> None:
-    """Take it away again."""
+    """Unmount what ``mount_small`` mounted."""
     ctypes.CDLL(None, use_errno=True).umount2(path.encode(), 2)  # MNT_DETACH
 
 
 def block_sizes(file: int) -> tuple[int, int]:
-    """The logical and the physical block size, in bytes; a file has any."""
+    """The logical and the physical block size, in bytes."""
     found = os.fstat(file)
     if not stat.S_ISBLK(found.st_mode):
         return 512, found.st_blksize

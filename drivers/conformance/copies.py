@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""What every volume driver that keeps snapshots does, as tests."""
+"""Tests of snapshots, clones and volumes that are created from a snapshot."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ _OTHER = b"-other-bytes-than-before-" * 400
 
 
 class CopyContract(ManageContract):
-    """Snapshots, volumes made of them and of other volumes, and the way back."""
+    """One test for each behaviour."""
 
     @pytest.fixture
     def new_snapshot(
         self, driver: VolumeDriver, create_volume: Create
     ) -> Iterator[Snap]:
-        """Take a snapshot; all of them are gone before the volumes go."""
+        """A function that creates a snapshot; it is deleted before its volume."""
         kept: list[Snapshot] = []
 
         def take(volume: Volume) -> Snapshot:
@@ -54,20 +54,20 @@ class CopyContract(ManageContract):
     def volume_difference(
         self, driver: VolumeDriver, volume: Volume, data: bytes
     ) -> str:
-        """What is wrong with a volume that was filled with ``data``; all is read."""
+        """How a volume differs from one with the pattern ``data``; empty if equal."""
         return self.difference(driver, driver.disk(volume.id), data)
 
     def volume_with_bytes(
         self, driver: VolumeDriver, create_volume: Create
     ) -> tuple[Volume, bytes]:
-        """A volume with bytes of its own."""
+        """Create a volume with its own pattern, and return both."""
         volume = create_volume()
         data = self.pattern(volume)
         self.write_pattern(driver, driver.disk(volume.id), data)
         return volume, data
 
     def clone(self, driver: VolumeDriver, volume: Volume, source: Volume) -> Disk:
-        """What lunshare.drivers.base.Backend does."""
+        """Clone as lunshare.drivers.backend.Backend does."""
         moment = Snapshot(volume.id, source.id, source.size)
         driver.create_snapshot(moment)
         disk = driver.create_from(volume, moment)
@@ -75,7 +75,7 @@ class CopyContract(ManageContract):
         return disk
 
     def overwrite(self, driver: VolumeDriver, volume: Volume) -> bytes:
-        """Put other bytes over both ends."""
+        """Write another pattern, and return it."""
         other = _OTHER[: 2 * PAGE]
         self.write_pattern(driver, driver.disk(volume.id), other)
         return other
@@ -226,7 +226,7 @@ class CopyContract(ManageContract):
             assert not self.volume_difference(driver, origin, data)
         assert driver.snapshots() == ()
 
-    # volumes made of another's bytes
+    # volumes from snapshots and clones
 
     @requires("supports_snapshots")
     def test_a_volume_from_a_snapshot_is_independent(

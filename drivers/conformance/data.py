@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""That a volume is a disk: what was written is there, and nothing else, as tests."""
+"""Tests: a disk has the bytes that were written, and zeros."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from lunshare.drivers.conformance.volume_bytes import PAGE, Create, VolumeBytes
 from lunshare.drivers.values import Disk
 
 _SECTOR = 512
-_LARGEST_BLOCK = 64 * 1024**2  # of the kernel, with large pages of any processor
+_LARGEST_BLOCK = 64 * 1024**2  # the kernel's limit, with the largest page size
 
 
 class DataContract(VolumeBytes):
-    """A behaviour a test."""
+    """One test for each behaviour."""
 
     def all_bytes(self, driver: VolumeDriver, disk: Disk) -> bytes:
         """All bytes of a disk of the usual size."""
@@ -97,7 +97,7 @@ class DataContract(VolumeBytes):
     def try_discard(
         self, driver: VolumeDriver, disk: Disk, offset: int, length: int
     ) -> None:
-        """Discard, or see it refused where the fixtures class says so."""
+        """Discard; without the ability ``discards`` it must fail with OSError."""
         if self.can.discards:
             self.discard(driver, disk, offset, length)
             return

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""What becomes of a write that is under way when its host loses access, as tests."""
+"""Tests: a write in progress lands before its host loses access."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from lunshare.drivers.conformance.shared_volume import (
 from lunshare.drivers.errors import DeadlineExceeded
 from lunshare.drivers.fake_storage import Gate
 
-#: Seconds in which a closing that does not wait for a write would have returned.
+#: Seconds. A driver that does not wait for the write has returned by then.
 _AT_ONCE = 0.2
 
 
 class DetachContract(AccessContract):
-    """A behaviour a test."""
+    """One test for each behaviour."""
 
     @contextmanager
     def write_in_progress(
         self, shared: SharedVolume, session: Session
     ) -> Iterator[tuple[Gate, Future[str]] | None]:
-        """A time in which a write of this session stands still at the storage."""
-        assert self.can.fences, "nothing waits for it"
+        """A context in which the storage holds back a write of this session."""
+        assert self.can.fences, "the driver does not wait for writes"
         slow_writes = self.slow_writes(shared.disk)
         if slow_writes is None:
             self.not_tried(
@@ -53,7 +53,7 @@ class DetachContract(AccessContract):
     def write_lands_first(
         self, shared: SharedVolume, close: Callable[[], object]
     ) -> None:
-        """Host a's write under way lands before ``close`` has closed it."""
+        """The write in progress of host a lands before ``close`` returns."""
         a, b = shared.login("a"), shared.login("b")
         a.write(0, data("-"))
         with self.write_in_progress(shared, a) as going, ThreadPoolExecutor(1) as pool:
@@ -62,7 +62,7 @@ class DetachContract(AccessContract):
             gate, writing = going
             closing = pool.submit(close)
             assert wait([closing], _AT_ONCE).not_done, (
-                "it has returned while the host's write was under way"
+                "it returned while the host's write was in progress"
             )
             gate.open.set()
             closing.result(60)
@@ -74,7 +74,7 @@ class DetachContract(AccessContract):
         assert not a.alive
 
     def page(self, shared: SharedVolume, other: Session) -> bytes:
-        """The first page as another host reads it, who may have to come anew."""
+        """Read the first page as host b; log it in again if its session ended."""
         if not other.alive:
             shared.apply(b=RW)
             other = shared.login("b")
@@ -106,7 +106,7 @@ class DetachContract(AccessContract):
     def test_a_close_that_hangs_fails_and_is_finished_by_a_retry(
         self, shared: SharedVolume, share: Share
     ) -> None:
-        """It hangs for one volume, lets nothing new in, and is no success."""
+        """The call fails, new logins are refused, and other volumes still work."""
         shared.apply(a=RW, b=RW)
         session, other = shared.login("a"), share()
         with self.write_in_progress(shared, session) as going:
@@ -130,7 +130,7 @@ class DetachContract(AccessContract):
 
 
 def _outcome(session: Session) -> str:
-    """How a write of host a ends, as its program sees it."""
+    """Write as host a. Return "landed", or the error that its program gets."""
     try:
         session.write(0, data("a"))
     except OSError as error:

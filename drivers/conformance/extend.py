@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""A disk that grows, as tests."""
+"""Tests of extend."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lunshare.drivers.values import Volume
 
 
 class ExtendContract(FailureContract):
-    """A behaviour a test."""
+    """One test for each behaviour."""
 
     def test_extend_preserves_bytes_and_adds_zeros(
         self, driver: VolumeDriver, create_volume: Create

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Trouble in the middle of a verb, as tests.
+"""Tests of failures in the middle of a verb.
 
-At its first step, its second, and so on, somebody fills the pool, a deadline passes,
-or the driver's life ends while the step still runs and the next life begins.
+At its first step, its second step, and so on, the pool fills up, a deadline passes, or
+the verb is retried while the first call still runs.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ FullPool = Callable[[], AbstractContextManager[None]]
 Steps = DriverSteps[VolumeDriver]
 Verb = Callable[[VolumeDriver], object]
 
-#: Seconds in which a repeat is given the chance to end before its twin.
+#: Seconds in which the retry can end before the first call.
 _AHEAD = 0.2
 
 
 class FailureContract(KilledVolumeContract):
-    """A behaviour a test."""
+    """One test for each behaviour."""
 
-    # the storage is full in the middle of it
+    # the pool fills up
 
     def while_pool_fills_up(
         self,
@@ -55,10 +55,10 @@ class FailureContract(KilledVolumeContract):
         verb: Verb,
         needed: bool = True,
     ) -> Iterator[bool]:
-        """Whether ``verb`` was done, for each step at which somebody fills the pool.
+        """Fill the pool at each step of ``verb``; yield whether the verb succeeded.
 
-        What comes out of it other than success and NoSpace ends the test. ``needed``:
-        the verb takes room, so that it must have been refused somewhere.
+        An error other than NoSpace ends the test. ``needed``: the verb needs space, so
+        at least one step must have failed.
         """
         refused = 0
         for step in itertools.count(1):
@@ -134,12 +134,12 @@ class FailureContract(KilledVolumeContract):
             self.wipe_deleted(driver)
             targets.append(create_volume())
 
-    # a deadline that passes
+    # a missed deadline
 
     def after_missed_deadline(self, steps: Steps, verb: Verb) -> Iterator[VolumeDriver]:
-        """The driver, when it has repeated a verb whose nth step was too slow.
+        """Miss the deadline of each step of ``verb``, retry it, and yield the driver.
 
-        A verb that reports success in spite of it has to have its effect.
+        If the verb reports success all the same, it must have done its work.
         """
         if steps.by_lines:
             remedy = "override `watch_steps`: the driver runs nothing as root"
@@ -190,15 +190,16 @@ class FailureContract(KilledVolumeContract):
                 assert not self.volume_difference(again, volume, data)
                 self.overwrite(again, volume)
 
-    # a verb that is repeated while its twin still runs
+    # a retry while the first call runs
 
     def retried_while_running(
         self, build: Build, steps: Steps, verb: Verb, written: Callable[[], None]
     ) -> Iterator[None]:
-        """Comes back when a verb and its twin have ended, for each step of the twin.
+        """Retry ``verb`` while its first call is at each of its steps.
 
-        ``written`` is called as soon as the repeat has succeeded: a host writes. What
-        works in this process has no twin: its steps end with its life.
+        Yields when both calls have ended. ``written`` is called as soon as the retry
+        has succeeded, as a host writes then. A driver that works in this process is
+        not tried: its steps end when it is killed.
         """
         if steps.by_lines:
             return
@@ -301,11 +302,11 @@ class FailureContract(KilledVolumeContract):
                 assert not self.volume_difference(driver, volume, self.rewritten())
 
     def rewrite(self, driver: VolumeDriver, volume: Volume) -> None:
-        """What a host writes that has the volume after the verb."""
+        """Write as a host that gets the volume after the verb."""
         self.write_pattern(driver, driver.disk(volume.id), self.rewritten())
 
     def rewritten(self) -> bytes:
-        """The bytes of ``rewrite``."""
+        """The pattern of ``rewrite``."""
         return self.pattern(Volume(str(uuid.UUID(int=0)), 0)).swapcase()
 
     # a power cut
@@ -346,7 +347,7 @@ class FailureContract(KilledVolumeContract):
         whole: list[Volume],
         data: bytes,
     ) -> None:
-        """The volumes have these bytes after the power was cut."""
+        """Cut the power; the volumes must still have these bytes."""
         if not self.power_cut(driver):
             return self.not_tried(f"a power cut after {verb}", "override `power_cut`")
         again = build()
@@ -364,12 +365,14 @@ def _has_space(verb: Verb, driver: VolumeDriver) -> bool:
 
 
 def _run_to_the_end(verb: Verb, driver: VolumeDriver) -> None:
-    with contextlib.suppress(Killed, DriverError):  # of a life that nobody asks
+    with contextlib.suppress(
+        Killed, DriverError
+    ):  # the client of the first call is gone
         verb(driver)
 
 
 def _is_success(verb: Verb, driver: VolumeDriver) -> bool:
-    """Whether the repeat succeeded. It may say that it has to be repeated again."""
+    """Whether the retry succeeded. It may fail and be retried again."""
     try:
         verb(driver)
     except NoSpace:

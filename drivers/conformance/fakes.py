@@ -1,9 +1,8 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""The kit bound to the fakes: what a driver's author writes, complete.
+"""The kit bound to the fake drivers: a complete example for a driver's author.
 
-``volume_class`` and ``target_class`` are there for the tests of the kit, which
-put broken fakes in their place.
+The tests of the kit replace ``volume_class`` and ``target_class`` by broken fakes.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ class FakeVolumeFixtures(VolumeFixtures):
 
     @pytest.fixture
     def name(self) -> str:
-        """Every test has a storage of its own."""
+        """The name of the backend; each test has its own storage."""
         return f"kit-{uuid.uuid4()}"
 
     @pytest.fixture
@@ -183,7 +182,7 @@ class FakeTargetFixtures(TargetFixtures):
 
     @pytest.fixture
     def name(self) -> str:
-        """Every test has a storage of its own."""
+        """The name of the backend; each test has its own storage."""
         self.backend = f"kit-{uuid.uuid4()}"
         return self.backend
 

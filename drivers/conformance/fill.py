@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""A disk that gets the bytes of another, for a volume that moves."""
+"""Tests of fill: the destination of a migration gets the bytes of the source."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lunshare.drivers.values import Disk, DiskKind, Volume
 
 
 class FillContract(DataContract):
-    """What a move between two backends asks of the one it goes to."""
+    """One test for each behaviour."""
 
     def test_fill_copies_all_bytes(
         self, driver: VolumeDriver, create_volume: Create
@@ -47,7 +47,7 @@ class FillContract(DataContract):
     def test_fill_refuses_a_source_with_a_wrong_kind(
         self, driver: VolumeDriver, create_volume: Create
     ) -> None:
-        """A file that says it is a block device, or a block device that says file."""
+        """A file given as a block device, or a block device given as a file."""
         source, target = create_volume(), create_volume()
         self.write_pattern(driver, driver.disk(source.id), self.pattern(source))
         disk = driver.disk(source.id)
@@ -63,12 +63,12 @@ class FillContract(DataContract):
             driver.fill(volume, disk)
 
     def is_refused(self, driver: VolumeDriver, target: Volume, source: Disk) -> None:
-        """The driver refuses to fill the target, and it has zeros still."""
+        """The driver must refuse to fill the target, which still reads as zeros."""
         with pytest.raises(Unsupported) as raised:
             driver.fill(target, source)
         assert raised.value.remedy
         assert not self.difference(driver, driver.disk(target.id), b"")
 
     def still_has(self, driver: VolumeDriver, volume: Volume, data: bytes) -> None:
-        """The volume has these bytes still."""
+        """The volume must still have these bytes."""
         assert not self.difference(driver, driver.disk(volume.id), data)

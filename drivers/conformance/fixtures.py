@@ -1,11 +1,11 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""What a driver gives to the kit: how to build it, and how to reach its bytes.
+"""The fixtures of a driver: how to build it, and how to read and write its disks.
 
-Fixtures that raise must be overridden; the others may be. What the driver can do is
-asked of the driver (lunshare.drivers.abilities): a "no" makes the kit expect the
-opposite, it leaves no test out. What a binding does not let the kit try is
-printed at the end of the run, in capitals.
+You must override the fixtures that raise NotImplementedError; the others have defaults.
+The kit reads what the driver can do from its ABILITIES. A "no" leaves no test out: the
+kit expects the driver to refuse. The summary at the end of a run names what the kit
+could not try, and what to override.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ class Session(Protocol):
 
     @property
     def size(self) -> int:
-        """The LUN's size in bytes, asked anew."""
+        """The LUN's size in bytes, read from the target each time."""
 
     @property
     def alive(self) -> bool:
-        """Whether the target still answers on this very session."""
+        """Whether the target still answers on this session."""
 
     def read(self, offset: int, length: int) -> bytes:
         """Read; offset and length are multiples of 4096."""
@@ -63,7 +63,7 @@ class Session(Protocol):
         """Write; offset and length are multiples of 4096."""
 
     def close(self) -> None:
-        """Log out. Closing what has ended is fine."""
+        """Log out. If the session has ended, do nothing."""
 
 
 class Host(Protocol):
@@ -72,7 +72,7 @@ class Host(Protocol):
     initiator: str
 
     def login(self, connection: Mapping[str, Any]) -> Session:
-        """Log in with what ``TargetDriver.connection`` returned.
+        """Log in with what ``TargetDriver.connection_info`` returned.
 
         :raises PermissionError: the target refused.
         """
@@ -81,22 +81,22 @@ class Host(Protocol):
 class VolumeFixtures(KitFixtures):
     """Bind ``VolumeContract`` with a subclass of this."""
 
-    #: A size that is cheap to make, in bytes.
+    #: The size of most volumes, in bytes. Small volumes make the run faster.
     size = 8 * MIB
 
-    #: Bytes that the pool may take and give back for tables of its own.
+    #: Bytes by which the free space may change for metadata of the pool.
     metadata_size = 0
 
-    #: Commands and verbs of root that change nothing: a driver that is killed
-    #: after one is where it was. Naming them saves time, and no more.
+    #: Commands and verbs of the root helper that change nothing. The kit does not
+    #: kill the driver after them, which saves time.
     read_only_steps: Collection[str] = ("lvs", "vgs", "pvs", "stat")
 
     @pytest.fixture
     def build(self) -> Callable[[], VolumeDriver]:
         """A function returning a new instance of the driver, always on the same pool.
 
-        The pool holds no volume of ours when a test starts. Calling it twice
-        is a restart of the daemon.
+        The pool has no volume of this driver when a test starts. A second call
+        stands for a restart of the daemon.
         """
         raise NotImplementedError(
             "override `build`: return a function that"
@@ -113,9 +113,9 @@ class VolumeFixtures(KitFixtures):
 
     @pytest.fixture
     def full_pool(self) -> Callable[[], AbstractContextManager[None]]:
-        """A function whose ``with`` block is a time in which the pool is full.
+        """A function that returns a context in which the pool is full.
 
-        Somebody else filled it, so that volumes there are keep their bytes.
+        Foreign data fills it; existing volumes keep their bytes.
         """
         raise NotImplementedError(
             "override `full_pool`: return a context manager"
@@ -124,23 +124,22 @@ class VolumeFixtures(KitFixtures):
 
     @pytest.fixture
     def foreign_state(self) -> Callable[[], object]:
-        """A disk that is not ours lies in the pool; call this to see its state.
+        """Put a foreign disk into the pool; return a function that reads its state.
 
-        The state is whatever compares equal while the disk is untouched: at
-        least its presence, its size and its bytes.
+        The state is equal as long as nothing changes the disk. It has at least its
+        presence, its size and its bytes.
         """
         raise NotImplementedError(
-            "override `foreign_state`: put a disk into the pool that"
-            " does not carry our name; return its state"
+            "override `foreign_state`: put a disk with a foreign name"
+            " into the pool; return a function that reads its state"
         )
 
     @pytest.fixture
     def foreign_disk(self) -> Callable[[bytes], str]:
-        """A function that puts a disk into the pool which is not ours.
+        """A function that puts a foreign disk with the given bytes into the pool.
 
-        It has the usual size and the bytes that are given, and ``manage`` takes what
-        the function returns as its reference. Whatever is left of it afterwards is
-        yours to remove. Not called where ``manages`` is no.
+        The disk has ``size`` bytes. The function returns its reference for ``manage``.
+        Remove what is left of it after the test. Not used if ``manages`` is no.
         """
         return lambda data: "nothing"
 
@@ -148,7 +147,7 @@ class VolumeFixtures(KitFixtures):
     def other_backend(self) -> Callable[[], VolumeDriver] | None:
         """A function that builds another backend's driver on the same pool.
 
-        None where two backends cannot share one.
+        None if two backends cannot share a pool.
         """
         return None
 
@@ -158,19 +157,19 @@ class VolumeFixtures(KitFixtures):
 
     @pytest.fixture
     def driver(self, build: Callable[[], VolumeDriver]) -> VolumeDriver:
-        """The driver, checked as a daemon does at start."""
+        """The driver, checked as the daemon does when it starts."""
         driver = build()
         driver.check()
         return driver
 
     def read(self, driver: VolumeDriver, disk: Disk, offset: int, length: int) -> bytes:
-        """Read bytes of a disk; past caches if there are any."""
+        """Read bytes of a disk, not from a cache."""
         with open_disk(disk, os.O_RDONLY) as file:
             os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
             return os.pread(file, length, offset)
 
     def write(self, driver: VolumeDriver, disk: Disk, offset: int, data: bytes) -> None:
-        """Write bytes to a disk, down to the medium."""
+        """Write bytes to a disk, and flush them to the medium."""
         with open_disk(disk, os.O_WRONLY) as file:
             os.pwrite(file, data, offset)
             os.fsync(file)
@@ -178,71 +177,70 @@ class VolumeFixtures(KitFixtures):
     def discard(
         self, driver: VolumeDriver, disk: Disk, offset: int, length: int
     ) -> None:
-        """Discard bytes of a disk; OSError "not supported" where that cannot be."""
+        """Discard bytes of a disk; OSError "not supported" if it cannot."""
         with open_disk(disk, os.O_RDWR) as file:
             block_io.discard(file, offset, length)
 
     def block_sizes(self, driver: VolumeDriver, disk: Disk) -> tuple[int, int]:
-        """The smallest unit of I/O, and the one that is written at once, in bytes."""
+        """The logical and the physical block size, in bytes."""
         with open_disk(disk, os.O_RDONLY) as file:
             return block_io.block_sizes(file)
 
     def held_open(
         self, driver: VolumeDriver, disk: Disk
     ) -> AbstractContextManager[object]:
-        """A time in which somebody has the disk open."""
+        """A context in which another process has the disk open."""
         return open_disk(disk, os.O_RDONLY)
 
     def leave_incomplete_disk(self, driver: VolumeDriver, volume: Volume) -> None:
-        """Leave what a create that was killed half-way leaves.
+        """Leave what a killed ``create`` can leave.
 
-        Override it if a kill can leave anything at all between nothing and a
-        complete disk.
+        Override it if that can be something else than nothing or a complete disk.
         """
 
     def leave_incomplete_copy(
         self, driver: VolumeDriver, volume: Volume, snapshot: Snapshot
     ) -> None:
-        """Leave what a ``create_from`` that was killed half-way leaves."""
+        """Leave what a killed ``create_from`` can leave."""
 
     def reboot(self, driver: VolumeDriver) -> None:
-        """Bring disks to where a reboot leaves them: there, but perhaps not active."""
+        """Do to the disks what a reboot does: deactivate them."""
 
     def power_cut(self, driver: VolumeDriver) -> bool:
-        """Lose what was not flushed, and come back; False if that cannot be done."""
+        """Lose what was not flushed; return False if you cannot do that."""
         return False
 
     def held_open_reference(
         self, driver: VolumeDriver, reference: str
     ) -> AbstractContextManager[object] | None:
-        """A time in which another process has a foreign disk open; None: unsupported.
+        """A context in which another process has a foreign disk open.
 
-        Needed where ``manages`` is yes.
+        Override it if ``manages`` is yes. None: not tried.
         """
         return None
 
     def lose_snapshot(self, driver: VolumeDriver, snapshot: Snapshot) -> None:
-        """Let a snapshot lose its bytes. Needed where ``loses_snapshots`` is yes."""
+        """Make a snapshot lose its bytes. Needed if ``loses_snapshots`` is yes."""
         raise NotImplementedError(
-            "override `lose_snapshot`: let that snapshot lose its bytes"
+            "override `lose_snapshot`: make the snapshot lose its bytes"
         )
 
     def allocated(self, driver: VolumeDriver, disk: Disk) -> int | None:
-        """The bytes that the storage has allocated for a disk; None: cannot be told."""
+        """The bytes that the storage has allocated for a disk; None: unknown."""
         if disk.kind is DiskKind.FILE:
             return os.stat(disk.path).st_blocks * 512
         return None
 
     def path_rejection(self, disk: Disk) -> str:
-        """Why the target's side would not export what the driver shows, or nothing."""
+        """Why the target cannot export the path of the disk; empty if it can."""
         return export_paths.rejection(disk)
 
     def watch_steps(self, driver: VolumeDriver, on_step: OnStep) -> VolumeDriver:
-        """The same driver, which calls ``on_step`` right after each of its steps.
+        """Return the same driver, which calls ``on_step`` right after each step.
 
-        A step is what it asks of root. One that asks nothing of root works in this
-        process, and the kit counts the lines of its code. Override it where the work
-        is done by other means; ``fakes`` is an example.
+        A step is one call of the root helper. If the driver does not use the root
+        helper, the kit counts the lines of its code. Override this if the driver works
+        by other means; ``fakes`` is an example.
         """
         return interruption.watch_steps(driver, on_step, self.read_only_steps)
 
@@ -263,11 +261,11 @@ class TargetFixtures(KitFixtures):
     #: Size of the volumes that are exported, in bytes.
     size = 8 * MIB
 
-    #: Commands and verbs of root that change nothing.
+    #: Commands and verbs of the root helper that change nothing.
     read_only_steps: Collection[str] = ("lio.check", "lio.observe", "lio.live")
 
     #: What ``connection_info`` must have: its driver_volume_type, and further keys.
-    #: Needed where the target's PROTOCOL is not in ``target.WORDS``.
+    #: Needed if the target's PROTOCOL is not in ``target.CONNECTION_KEYS``.
     connection_keys: tuple[str, ...] = ()
 
     @pytest.fixture(autouse=True)
@@ -283,7 +281,7 @@ class TargetFixtures(KitFixtures):
     def build(self) -> Callable[[], TargetDriver]:
         """A function returning a new instance, always on the same live target.
 
-        Nothing of ours is exported when a test starts. Calling it twice is a
+        This driver exports nothing when a test starts. A second call stands for a
         restart of the daemon.
         """
         raise NotImplementedError(
@@ -301,32 +299,32 @@ class TargetFixtures(KitFixtures):
 
     @pytest.fixture
     def foreign_state(self) -> Callable[[], object]:
-        """Somebody else's export is live on the target; call this to see its state."""
+        """Create a foreign export; return a function that reads its state."""
         raise NotImplementedError(
-            "override `foreign_state`: export something under a name"
-            " that is not ours; return its live state"
+            "override `foreign_state`: export something under a foreign name;"
+            " return a function that reads its live state"
         )
 
     @pytest.fixture
     def target(self, build: Callable[[], TargetDriver]) -> TargetDriver:
-        """The target driver, checked as a daemon does at start."""
+        """The target driver, checked as the daemon does when it starts."""
         target = build()
         target.check()
         return target
 
     def watch_steps(self, target: TargetDriver, on_step: OnStep) -> TargetDriver:
-        """As ``VolumeFixtures.watched``."""
+        """See ``VolumeFixtures.watch_steps``."""
         return interruption.watch_steps(target, on_step, self.read_only_steps)
 
     def slow_writes(self, disk: Disk) -> AbstractContextManager[Gate] | None:
-        """A time in which writes to the disk stand still until the gate is opened.
+        """A context in which writes to the disk wait until the gate is opened.
 
-        ``reached`` of the gate is set when one does. None: cannot be done. Give the
-        driver a deadline of a few seconds then: one closing is left to pass it.
+        ``reached`` of the gate is set when a write waits. Give the driver a deadline of
+        a few seconds: the kit lets one call miss it. None: not tried.
         """
         return None
 
 
 def new_volume(size: int) -> Volume:
-    """A volume that was never there."""
+    """A volume with a new id."""
     return Volume(str(uuid.uuid4()), size)

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""A driver's steps, and a driver that is killed between two, as kill -9 kills a daemon.
+"""Kill a driver between two of its steps, as kill -9 kills a daemon.
 
-A step is what the driver asks of root. A driver that asks nothing of root works in
-this process: its steps are the lines of its own code (``conformance/line_steps``).
+A step is one call of the root helper. If a driver does not use the root helper, its
+steps are the lines of its own code (``conformance/line_steps``).
 """
 
 from __future__ import annotations
@@ -16,29 +16,29 @@ from typing import Any, Generic, TypeVar
 from lunshare.drivers.base import Root, TargetDriver, VolumeDriver
 from lunshare.drivers.errors import DeadlineExceeded, DriverError
 
-#: More steps than any verb of a driver has.
+#: No verb of a driver has as many steps.
 MOST_STEPS = 100
 
-#: Called with a step's name right after that step was done.
+#: Called with the name of a step right after the step.
 OnStep = Callable[[str], None]
 
 Driver = TypeVar("Driver", bound=VolumeDriver | TargetDriver)
 
 
 class Killed(BaseException):
-    """The end of a life. No driver may catch it."""
+    """The driver is killed here. No driver may catch this."""
 
 
 class Countdown:
-    """Calls that may be made as often as there are steps; the last one kills."""
+    """Counts steps, and kills the driver after the last one."""
 
     def __init__(self, steps: int) -> None:
         self.left = steps
 
     def __call__(self, step: str = "") -> None:
-        """One step was done.
+        """Count one step.
 
-        :raises Killed: it was the last.
+        :raises Killed: it was the last step.
         """
         self.left -= 1
         if self.left <= 0:
@@ -46,7 +46,7 @@ class Countdown:
 
 
 class ActOnce:
-    """Does something after one step, the first time that it is passed."""
+    """Calls ``act`` once, after the given step."""
 
     def __init__(self, step: int, act: Callable[[], object]) -> None:
         self._left, self._act = step, act
@@ -59,22 +59,22 @@ class ActOnce:
             self._act()
 
     def stop(self) -> bool:
-        """Do nothing from here on; whether it was done."""
+        """Do nothing from now on; return whether ``act`` was called."""
         self._left = 0
         return self.acted
 
 
 class ActBefore(ActOnce):
-    """As that, but right before the step where the step is one of root's."""
+    """Calls ``act`` right before the step, if the step is a call of the root helper."""
 
     def perform(self, name: str, work: Callable[[], Any]) -> Any:
-        """A step of root's; see ``WatchedRoot``."""
+        """Do a step of the root helper; see ``WatchedRoot``."""
         self(name)
         return work()
 
 
 class MissDeadline(ActBefore):
-    """The nth step is not done within its deadline. What asks root does it never."""
+    """The given step misses its deadline. A call of the root helper is not done."""
 
     def __init__(self, step: int) -> None:
         super().__init__(step, self._late)
@@ -84,10 +84,10 @@ class MissDeadline(ActBefore):
 
 
 class UnfinishedCall:
-    """A life that ends in its nth step, while that step is still under way.
+    """A call whose driver is killed in the given step, while the step still runs.
 
-    ``started`` is set when it is. What asks root has a thread that goes on with it;
-    other drivers stand still there until ``finish``, and do that one step then.
+    ``started`` is set when the step has started. A call of the root helper continues in
+    a thread. Another driver waits in the step until ``finish``, and then does it.
     """
 
     def __init__(self, step: int) -> None:
@@ -104,7 +104,7 @@ class UnfinishedCall:
             raise Killed(step)
 
     def perform(self, name: str, work: Callable[[], Any]) -> Any:
-        """A step of root's; see ``WatchedRoot``."""
+        """Do a step of the root helper; see ``WatchedRoot``."""
         self._left -= 1
         if self._left > 0:
             return work()
@@ -115,23 +115,23 @@ class UnfinishedCall:
         raise Killed(name)
 
     def finish(self) -> None:
-        """Let the step end; back when it has."""
+        """Let the step end, and wait until it has ended."""
         self._gate.set()
         if self._working:
             self._working.join(60)
 
 
 def _ignore_errors(work: Callable[[], Any]) -> None:
-    with contextlib.suppress(DriverError):  # nobody is there to see it
+    with contextlib.suppress(DriverError):  # the driver is killed and gets no error
         work()
 
 
 class WatchedRoot:
-    """A door to root that tells after each step, and stays shut to a killed driver.
+    """A root helper that calls ``on_step`` after each step.
 
-    Programs in ``read_only_steps`` change nothing, so they are no steps. A command that
-    fails is one: a killed driver does not live to see the error. A watcher that has
-    ``perform`` is given the step to do.
+    It refuses every call of a killed driver. Commands in ``read_only_steps`` change
+    nothing, so they are not steps. A command that fails is a step: a killed driver does
+    not get the error. If ``on_step`` has a method ``perform``, it does the step itself.
     """
 
     def __init__(
@@ -169,7 +169,7 @@ class WatchedRoot:
             return perform(name, work)
         try:
             answer = work()
-        except Exception:  # what ends the test itself, such as ^C, is no step
+        except Exception:  # ^C and the like end the test: not a step
             self._passed(name)
             raise
         self._passed(name)
@@ -179,33 +179,33 @@ class WatchedRoot:
 def watch_steps(
     driver: Driver, on_step: OnStep, read_only_steps: Collection[str] = ()
 ) -> Driver:
-    """The same driver, which says when it has passed a step of root's."""
+    """Return the same driver, which calls ``on_step`` after each root helper call."""
     root = WatchedRoot(driver.root, on_step, read_only_steps)
     return type(driver)(driver.name, driver.options, root)
 
 
 class Kill(Generic[Driver]):
-    """One life that is killed at some step, and the next one, which is not."""
+    """A driver that is killed at a step, and the driver after the restart."""
 
     def __init__(self, killable: Driver, build: Callable[[], Driver]) -> None:
         self._killable, self._build = killable, build
         self.killed = False
 
     def call(self, verb: str, *given: object, **named: object) -> None:
-        """Begin to do what the verb says; the life ends in it, or right after it."""
+        """Call the verb; the driver is killed in it, or the verb ends before."""
         try:
             getattr(self._killable, verb)(*given, **named)
         except Killed:
             self.killed = True
 
     def restart(self) -> Driver:
-        """The driver as the next life builds and checks it."""
+        """Build and check the driver again, as the daemon does after a restart."""
         again = self._build()
         again.check()
         return again
 
     def call_and_retry(self, verb: str, *given: object, **named: object) -> Driver:
-        """End in a verb, then do all of it in the next life; return its driver."""
+        """Call the verb, restart, and retry it; return the new driver."""
         self.call(verb, *given, **named)
         again = self.restart()
         getattr(again, verb)(*given, **named)
@@ -217,10 +217,9 @@ def kills(
     build: Callable[[], Driver],
     most: int = MOST_STEPS,
 ) -> Iterator[Kill[Driver]]:
-    """Lives that end with their first step, their second, and so on.
+    """Kills at the first step, at the second step, and so on.
 
-    The last is the first one that gets through: so a verb of ``n`` steps
-    is tried ``n + 1`` times.
+    The last one is not killed: a verb of ``n`` steps is tried ``n + 1`` times.
     """
     for steps in range(1, most):
         kill = Kill(killable(steps), build)

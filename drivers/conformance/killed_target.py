@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""What every target driver does when it is killed at any of its steps, as tests."""
+"""Tests of a target driver that is killed at each of its steps."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ Kills = Callable[[], Iterator[Kill[TargetDriver]]]
 
 
 class KilledTargetContract(DetachContract):
-    """Each life is killed one step later than the one before it."""
+    """Each kill is one step later than the kill before."""
 
     @pytest.fixture
     def kills(self, build: Build, share: Share) -> Kills:
-        """Lives to change an access in."""
+        """A function that yields kills of a driver that changes access."""
         overridden = type(self).watch_steps is not TargetFixtures.watch_steps
         steps = DriverSteps(build, self.watch_steps, self.counted, overridden)
         shared = share()

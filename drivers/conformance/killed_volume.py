@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""What every volume driver does when it is killed at any of its steps, as tests.
+"""Tests of a volume driver that is killed at each of its steps.
 
-Each life is killed one step later than the one before it; the next one is
-built and checked anew, and does all of the work again.
+Each kill is one step later than the kill before. After a kill the driver is built and
+checked again, and the call is retried.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Kills = Callable[..., Iterator[Kill[VolumeDriver]]]
 
 
 class KilledVolumeContract(RevertContract):
-    """A verb a test; what others have in the pool is looked at in each."""
+    """One test for each verb. No verb may change a foreign disk."""
 
     _how: tuple[bool, bool]
 
@@ -42,24 +42,24 @@ class KilledVolumeContract(RevertContract):
         foreign_state: ForeignState,
         steps: DriverSteps[VolumeDriver],
     ) -> Iterator[Kills]:
-        """Lives to try a verb in; the pool is then as it was when they were called."""
+        """A function that yields kills; the pool must not have changed after them."""
 
         def kills_of(
-            theirs: object, room: Capacity, may_do_nothing: bool
+            foreign: object, space: Capacity, may_do_nothing: bool
         ) -> Iterator[Kill[VolumeDriver]]:
             yield from steps.kills(may_do_nothing=may_do_nothing)
             self.wipe_deleted(driver)
-            # Not the driver of the test, which was not there when others worked.
+            # A new driver: the driver of the test may have cached the capacity.
             after = build().capacity()
-            assert after.provisioned == room.provisioned
-            assert abs(after.free - room.free) <= self.metadata_size
-            assert foreign_state() == theirs
+            assert after.provisioned == space.provisioned
+            assert abs(after.free - space.free) <= self.metadata_size
+            assert foreign_state() == foreign
 
-        def begin(may_do_nothing: bool = False) -> Iterator[Kill[VolumeDriver]]:
+        def start(may_do_nothing: bool = False) -> Iterator[Kill[VolumeDriver]]:
             self.wipe_deleted(driver)  # deleted disks take space until then
             return kills_of(foreign_state(), build().capacity(), may_do_nothing)
 
-        yield begin
+        yield start
         for snapshot_id in driver.snapshots():
             driver.delete_snapshot(snapshot_id)
         for disk in driver.disks():
@@ -68,10 +68,10 @@ class KilledVolumeContract(RevertContract):
 
     @pytest.fixture
     def steps(self, build: Build) -> DriverSteps[VolumeDriver]:
-        """How this driver's steps are counted; found out once for a binding."""
+        """How the steps of this driver are counted; probed once for a binding."""
         known = type(self).__dict__.get("_how")
         overridden = type(self).watch_steps is not VolumeFixtures.watch_steps
-        made = DriverSteps(build, self.watch_steps, self.counted, overridden)
+        steps = DriverSteps(build, self.watch_steps, self.counted, overridden)
         if known is None:
             volume = new_volume(self.size)
 
@@ -81,13 +81,13 @@ class KilledVolumeContract(RevertContract):
                 self.wipe_deleted(build())
                 return there
 
-            made.probe(lambda driver: driver.create(volume), undo)
-            type(self)._how = known = (made.by_lines, made.in_child)
-        made.by_lines, made.in_child = known
-        return made
+            steps.probe(lambda driver: driver.create(volume), undo)
+            type(self)._how = known = (steps.by_lines, steps.in_child)
+        steps.by_lines, steps.in_child = known
+        return steps
 
     def new_volume_with_bytes(self, driver: VolumeDriver) -> tuple[Volume, bytes]:
-        """A volume with bytes of its own."""
+        """Create a volume with its own pattern, and return both."""
         volume = new_volume(self.size)
         data = self.pattern(volume)
         self.write_pattern(driver, driver.create(volume), data)
@@ -97,7 +97,7 @@ class KilledVolumeContract(RevertContract):
     def volume_with_snapshot(
         self, driver: VolumeDriver
     ) -> Iterator[tuple[Volume, bytes, Snapshot]]:
-        """A volume, its bytes, and the snapshot that has them; gone afterwards."""
+        """Create a volume with a pattern and a snapshot; delete them afterwards."""
         volume, data = self.new_volume_with_bytes(driver)
         snapshot = Snapshot(str(uuid.uuid4()), volume.id, self.size)
         driver.create_snapshot(snapshot)

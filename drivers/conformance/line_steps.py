@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The steps of a driver that works in this process: the lines of its own code.
 
-Python says before each line that it is about to run (sys.settrace). A driver whose
-storage is outside this process is killed in a child of it, by SIGKILL. One whose
-storage is this process gets an exception instead; its ``finally`` blocks still run,
-which is as near as a life that shares its storage's process comes to a kill.
+Python reports each line before it runs (sys.settrace). If the storage of a driver is
+outside this process, the driver runs in a child process and is killed by SIGKILL. If
+the storage is in this process, the driver gets an exception instead. Its ``finally``
+blocks run then; a kill without them is not possible in the process of the storage.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from typing import Any, Generic
 
 from lunshare.drivers.conformance.interruption import Countdown, Driver, Killed, OnStep
 
-#: More lines than any verb of a driver runs.
+#: No verb of a driver runs as many lines.
 MOST_LINES = 2000
 
 _CONTRACT = "lunshare.drivers"
 
 
 def own_code(driver: type) -> tuple[str, ...]:
-    """Where the code of a driver is: the package of each of its classes."""
+    """The paths of a driver's code: the package of each of its classes."""
     found = set()
     for each in driver.__mro__:
         module = sys.modules[each.__module__]
@@ -42,7 +42,7 @@ def own_code(driver: type) -> tuple[str, ...]:
 
 
 class Lines:
-    """A time in which ``on_step`` is called before each line of a driver's own code."""
+    """A context in which ``on_step`` is called before each line of a driver's code."""
 
     def __init__(self, driver: object, on_step: OnStep) -> None:
         self._own, self._passed = own_code(type(driver)), on_step
@@ -65,7 +65,7 @@ class Lines:
 
 
 class _Proxy(Generic[Driver]):
-    """A driver whose every verb is run otherwise."""
+    """A driver whose verbs run in another way."""
 
     def __init__(self, driver: Driver, on_step: OnStep) -> None:
         self._driver, self._passed = driver, on_step
@@ -81,7 +81,7 @@ class _Proxy(Generic[Driver]):
 
 
 class InProcess(_Proxy[Driver]):
-    """Run in this process."""
+    """The verbs run in this process."""
 
     def _run(self, verb: Callable[[], Any]) -> Any:
         with Lines(self._driver, self._passed):
@@ -89,11 +89,11 @@ class InProcess(_Proxy[Driver]):
 
 
 class InChild(_Proxy[Driver]):
-    """Run in a child, which is killed when ``on_step`` raises Killed."""
+    """The verbs run in a child, which is killed when ``on_step`` raises Killed."""
 
     def _run(self, verb: Callable[[], Any]) -> Any:
         with warnings.catch_warnings():
-            # Python 3.12 warns that other threads are not in the child. None is needed.
+            # Python 3.12 warns that the child has no other threads. It needs none.
             warnings.simplefilter("ignore", DeprecationWarning)
             child = os.fork()
         if child == 0:
@@ -122,12 +122,12 @@ class InChild(_Proxy[Driver]):
 def child_is_visible(
     driver: Driver, verb: Callable[[Driver], object], undo: Callable[[], bool]
 ) -> bool:
-    """Whether what a child of this process does with the driver is seen from here."""
+    """Whether this process sees what its child does with the driver."""
     child: Any = InChild(driver, lambda step: None)
     verb(child)
     return undo()
 
 
 def killable(driver: Driver, steps: int, in_child: bool) -> Any:
-    """The same driver in a life that ends before its ``steps``-th line."""
+    """The same driver, which is killed before its ``steps``-th line."""
     return (InChild if in_child else InProcess)(driver, Countdown(steps))

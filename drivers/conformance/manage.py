@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Disks that become volumes, volumes that are given away, and what deletion leaves."""
+"""Tests of manage and unmanage, and of the wipe of deleted disks."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ ForeignState = Callable[[], object]
 
 
 class ManageContract(FillContract):
-    """How disks come and go by other ways than create."""
+    """One test for each behaviour."""
 
     def unmanaged_reference(self, driver: VolumeDriver, volume: Volume) -> str:
-        """What a volume that was given away is called: its id is in the name."""
+        """The reference of an unmanaged volume: its name contains the volume's id."""
         names = [found.reference for found in driver.manageable()]
         found = [name for name in names if volume.id in name]
         assert len(found) == 1
         return found[0]
 
-    # taking over
+    # manage
 
     @requires("manages")
     def test_manage_preserves_the_bytes_of_a_disk(
@@ -111,7 +111,7 @@ class ManageContract(FillContract):
             driver.manage(volume, reference)
         assert driver.disks() == ()
 
-    # giving away
+    # unmanage
 
     @requires("manages")
     def test_an_unmanaged_volume_can_be_managed_again(
@@ -150,7 +150,7 @@ class ManageContract(FillContract):
         assert reference in {found.reference for found in driver.manageable()}
         driver.manage(volume, reference)
 
-    # what deletion leaves
+    # wipe
 
     @requires("manages")
     def test_wipe_by_name_does_not_change_a_foreign_disk(

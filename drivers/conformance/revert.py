@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""A volume that gets the bytes of its snapshot back, as tests."""
+"""Tests of revert: a volume gets the bytes of its snapshot again."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from lunshare.drivers.values import Snapshot, Volume
 
 
 class RevertContract(CopyContract):
-    """A behaviour a test."""
+    """One test for each behaviour."""
 
     @requires("supports_snapshots")
     def test_revert_restores_the_bytes_and_preserves_the_snapshot(

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Doors to root for tests, without a helper beside them."""
+"""Root helpers for tests: they need no helper process."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ _EXEC_DIRS = ("/usr/sbin", "/usr/bin", "/sbin", "/bin")
 
 
 class NoRoot:
-    """A door that stays shut: for drivers that need nothing of root."""
+    """Refuses every call, for drivers that do not use the root helper."""
 
     def run(self, *argv: str, timeout: float = 60.0) -> str:
-        raise HelperRefused(" ".join(argv), "this door to root runs no commands")
+        raise HelperRefused(" ".join(argv), "NoRoot runs no commands")
 
     def call(self, verb: str, *, timeout: float = 30.0, **arguments: Any) -> Any:
-        raise HelperRefused(verb, "this door to root has no helper")
+        raise HelperRefused(verb, "NoRoot has no verbs")
 
 
 class OwnRoot(NoRoot):
-    """Commands by whoever runs the tests, if the filters in a directory allow them.
+    """Runs commands as the user who runs the tests, if the filters allow them.
 
-    The rules are read and asked as the root helper does, so that a driver and its
-    filters are tested together.
+    It reads and applies the filters of a directory as the root helper does, so that a
+    driver and its filters are tested together.
     """
 
     def __init__(self, filters: str) -> None:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Two backends whose disks lie in one pool, as tests: neither touches the other's."""
+"""Tests of two backends in one pool: neither changes the disks of the other."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ OtherBackend = Callable[[], VolumeDriver] | None
 
 
 class SharedPoolContract(ExtendContract):
-    """A behaviour a test. What is the neighbour's is unknown here."""
+    """One test for each behaviour. A driver does not know the other's volumes."""
 
     @contextlib.contextmanager
     def volume_of_other_backend(
         self, other_backend: OtherBackend
     ) -> Iterator[tuple[Volume, Snapshot | None] | None]:
-        """The neighbour's volume, with bytes and a snapshot; it is whole afterwards."""
+        """Create a volume of the other backend; it must be unchanged afterwards."""
         if other_backend is None:
             self.not_tried("two backends in one pool", "override `other_backend`")
             yield None

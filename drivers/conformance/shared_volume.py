@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""A volume that hosts share, as the tests of targets see it."""
+"""A volume that hosts share, for the tests of targets."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ HostFactory = Callable[[str], Host]
 
 
 class SharedVolume:
-    """One volume, and what the tests do with it. Hosts are known by one letter."""
+    """One volume and its target. A host is named by one letter."""
 
     def __init__(
         self,
@@ -50,12 +50,12 @@ class SharedVolume:
         return Export(self.volume.id, self.disk, tuple(connectors))
 
     def apply(self, only: str | None = None, **modes: Mode) -> tuple[str, ...]:
-        """Apply that state, for the hosts of the letters in ``only`` if given."""
+        """Apply the wanted state. ``only``: letters of the hosts to consider."""
         scope = None if only is None else {name(letter) for letter in only}
         return self.target.apply(self.export(**modes), only=scope)
 
     def login(self, letter: str, auth: Auth | None = None) -> Session:
-        """Log that host in; its mode plays no part in where the target is."""
+        """Log the host in. The address of the target does not depend on its mode."""
         connection = self.target.connection_info(
             self.volume, self.connector(letter, Mode.RO, auth)
         )
@@ -64,7 +64,7 @@ class SharedVolume:
         return session
 
     def live(self) -> dict[str, Mode | None]:
-        """Modes by letter as the target has them; empty without an export."""
+        """From the letter of a host to its live mode; empty without an export."""
         return {
             connector.initiator[-1]: connector.mode
             for export in self.target.observe()
@@ -73,19 +73,19 @@ class SharedVolume:
         }
 
     def close(self) -> None:
-        """Log every host out and take the export away."""
+        """Log every host out and remove the export."""
         for session in self._sessions:
             session.close()
         self.target.remove(self.volume.id)
 
 
 def name(letter: str) -> str:
-    """An initiator's name that LIO and rtslib take."""
+    """The initiator name of a host, in a form that LIO and rtslib accept."""
     return f"iqn.1994-05.com.example:kit-{letter}"
 
 
 def data(letter: str) -> bytes:
-    """A page that tells who wrote it."""
+    """A page with the letter of the host that writes it."""
     return letter.encode() * PAGE
 
 
@@ -101,7 +101,7 @@ def login_is_refused(
 
 
 def can_write(session: Session, letter: str) -> bool:
-    """Whether a write goes through; a refused one must not change a byte."""
+    """Whether a write succeeds; a refused write must not change a byte."""
     before = session.read(0, PAGE)
     try:
         session.write(0, data(letter))
@@ -113,7 +113,7 @@ def can_write(session: Session, letter: str) -> bool:
 
 
 def write_until(over: threading.Event, session: Session) -> int:
-    """Write the second page again and again; how often, once more when it is over."""
+    """Write the second page until ``over`` is set, then once more; return how often."""
     count = 0
     while True:
         last = over.is_set()
@@ -124,5 +124,5 @@ def write_until(over: threading.Event, session: Session) -> int:
 
 
 def grants(export: LiveExport) -> set[tuple[str, Mode | None, str]]:
-    """Who may do what, and why, without who is logged in."""
+    """Initiator, mode and attachment of each connector, without its sessions."""
     return {(c.initiator, c.mode, c.attachment_id) for c in export.connectors}

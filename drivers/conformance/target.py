@@ -1,10 +1,9 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""What every target driver does, as tests. The promises are in lunshare.drivers.base.
+"""The tests of every target driver. Its promises are in lunshare.drivers.base.
 
-Hosts are real where the target is: they log in, read and write, and see what
-a compute host would see. Who may do what is in ``access``,
-what a kill leaves in ``killed_access``.
+If the target is real, the hosts are real too: they log in, read and write as a compute
+host does. ``access`` tests what each host can do, ``killed_target`` tests kills.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ Build = Callable[[], TargetDriver]
 ForeignState = Callable[[], object]
 
 
-#: What ``connection_info`` says, by PROTOCOL: the type, and keys that must have a value
+#: From PROTOCOL to the type in ``connection_info`` and the keys that it must have
 #: (os-brick 6.7, initiator/connectors).
 CONNECTION_KEYS: Mapping[str, tuple[str, ...]] = {
     "iSCSI": ("iscsi", "target_iqn", "target_portal", "target_lun"),
@@ -45,7 +44,7 @@ CONNECTION_KEYS: Mapping[str, tuple[str, ...]] = {
 
 
 class TargetContract(KilledTargetContract):
-    """A behaviour a test; bind them with a subclass named ``Test...``."""
+    """One test for each behaviour; bind them with a subclass named ``Test...``."""
 
     # remove
 
@@ -178,7 +177,7 @@ class TargetContract(KilledTargetContract):
         assert login_is_refused(shared, "a", old)
         assert shared.login("a", new).alive
 
-    # what a host is told
+    # connection_info
 
     def test_connection_info_has_the_keys_of_os_brick(
         self, shared: SharedVolume
@@ -251,7 +250,7 @@ class TargetContract(KilledTargetContract):
         assert b.read(last, PAGE) == data("z")
         assert b.read(0, PAGE) == data("a")
 
-    # trouble
+    # failures
 
     def test_apply_with_a_missing_disk_opens_nothing(
         self, target: TargetDriver, host: HostFactory

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""What every volume driver does, as tests of the promises in lunshare.drivers.base."""
+"""The tests of every volume driver. Its promises are in lunshare.drivers.base."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ForeignState = Callable[[], object]
 
 
 class VolumeContract(SharedPoolContract):
-    """A behaviour a test; bind them with a subclass named ``Test...``."""
+    """One test for each behaviour; bind them with a subclass named ``Test...``."""
 
     # check
 
@@ -281,7 +281,7 @@ class VolumeContract(SharedPoolContract):
     def test_disks_does_not_list_incomplete_disks(
         self, driver: VolumeDriver, volume: Volume
     ) -> None:
-        """A disk is listed when it is whole, and from then on only."""
+        """A disk is listed if ``disk`` finds it, and then it is complete."""
         self.leave_incomplete_disk(driver, volume)
         listed = driver.disks()
         try:
@@ -343,7 +343,7 @@ class VolumeContract(SharedPoolContract):
             assert driver.create(volume).size >= volume.size
             driver.delete(volume.id)
 
-    # what is not ours
+    # foreign disks
 
     def test_foreign_disks_are_not_listed_or_changed(
         self,

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of volumes share: volumes that go away again, and all their bytes."""
+"""Fixtures of the volume tests: volumes that are deleted again, and their bytes."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ PAGE = 4096
 
 
 def offsets(size: int, length: int) -> list[int]:
-    """Where a disk of that size gets bytes: both ends, and islands among holes.
+    """The offsets of a pattern on a disk of that size, with holes between them.
 
-    At both sides of each 64 KiB from the ends, of each whole MiB, and of the middle:
-    what copies by pieces, or only what it thinks of, misses one of them.
+    They are at both ends, 64 KiB from both ends, before each MiB and in the middle. A
+    copy that loses a piece of the disk loses one of them.
     """
     inside = [64 * 1024, size // 2 - length // 2, size - 64 * 1024 - length]
     inside += [at - PAGE for at in range(MIB, size - MIB, MIB)]
@@ -30,7 +30,7 @@ def offsets(size: int, length: int) -> list[int]:
 
 
 def image(size: int, data: bytes, used: int) -> bytearray:
-    """All bytes of a disk of which ``fill`` has filled the first ``used``."""
+    """All bytes of a disk after ``write_pattern`` on its first ``used`` bytes."""
     wanted = bytearray(size)
     for at in offsets(used, len(data)):
         wanted[at : at + len(data)] = data
@@ -38,7 +38,7 @@ def image(size: int, data: bytes, used: int) -> bytearray:
 
 
 def first_difference(found: bytes | bytearray, wanted: bytes | bytearray) -> str:
-    """Where bytes differ first, as a sentence; empty where none does."""
+    """A sentence about the first bytes that differ; empty if they are equal."""
     if found == wanted:
         return ""
     if len(found) != len(wanted):
@@ -53,11 +53,11 @@ def _starts(data: bytes | bytearray) -> range:
 
 
 class VolumeBytes(VolumeFixtures):
-    """Volumes to try things on."""
+    """Fixtures and methods for volumes with a pattern."""
 
     @pytest.fixture
     def create_volume(self, driver: VolumeDriver) -> Iterator[Create]:
-        """Make a volume of the usual size; all of them are gone afterwards."""
+        """A function that creates a volume; all volumes are deleted afterwards."""
         volumes: list[Volume] = []
 
         def make() -> Volume:
@@ -72,20 +72,20 @@ class VolumeBytes(VolumeFixtures):
 
     @pytest.fixture
     def volume(self, driver: VolumeDriver) -> Iterator[Volume]:
-        """A volume that is not there yet; it is gone afterwards."""
+        """A volume that does not exist yet; it is deleted afterwards."""
         volume = new_volume(self.size)
         yield volume
         driver.delete(volume.id)
         self.wipe_deleted(driver)
 
     def wipe_deleted(self, driver: VolumeDriver) -> None:
-        """Wipe what was deleted, as the caller does in the background."""
+        """Wipe deleted disks, as the daemon does in the background."""
         for left in driver.wipes():
             while driver.wipe(left.name, left.size):
                 pass
 
     def has_same_space(self, one: Capacity, other: Capacity) -> bool:
-        """Whether the pool holds as much as it did, but for its own tables."""
+        """Whether the capacity is equal, except for ``metadata_size``."""
         near = abs(one.free - other.free) <= self.metadata_size
         return near and replace(one, free=0) == replace(other, free=0)
 
@@ -94,14 +94,14 @@ class VolumeBytes(VolumeFixtures):
         return (volume.id.encode() + b"!").ljust(64, b"+") * (2 * PAGE // 64)
 
     def write_pattern(self, driver: VolumeDriver, disk: Disk, data: bytes) -> None:
-        """Write at both ends of a disk, and here and there between."""
+        """Write ``data`` at all ``offsets`` of a disk."""
         for at in offsets(self.size, len(data)):
             self.write(driver, disk, at, data)
 
     def difference(self, driver: VolumeDriver, disk: Disk, data: bytes) -> str:
-        """What is wrong with a disk that was filled with ``data``; all of it is read.
+        """How a disk differs from one with the pattern ``data``; empty if equal.
 
-        Without ``data``, with a disk that reads as zeros.
+        Reads the complete disk. Empty ``data`` means a disk of zeros.
         """
         found = self.read(driver, disk, 0, disk.size)
         return first_difference(found, image(disk.size, data, self.size))

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""A plain directory in the place of an NFS share: everything but NFS is real.
+"""A plain directory in the place of an NFS share. Everything but NFS is real.
 
-The helper's own verbs work on it, behind its own socket. What stands in is the
-kernel's table of mounts, and the size of the filesystem: a directory has none.
+The verbs of the root helper work on it, behind the helper's socket. Only the kernel's
+table of mounts and the size of the file system are simulated.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ _BLOCK = 512
 
 
 class Directories(Mounts):
-    """Directories as shares: ``mounted`` says what is where."""
+    """Directories as shares. ``mounted`` is from a mount point to its source."""
 
     def __init__(self, total: int) -> None:
         super().__init__()
         self.total, self.taken = total, 0
         self.mounted: dict[str, str] = {}
-        #: Called with the source before a share is entered: what its server does.
+        #: Called with the source before a share is entered, as the server's part.
         self.server: Callable[[str], None] = lambda source: None
 
     def table(self) -> Iterable[Mount]:
@@ -52,13 +52,13 @@ class Directories(Mounts):
         used = self.taken
         with os.scandir(share) as entries:
             for entry in entries:
-                with contextlib.suppress(FileNotFoundError):  # it went meanwhile
+                with contextlib.suppress(FileNotFoundError):  # removed meanwhile
                     used += entry.stat(follow_symlinks=False).st_blocks * _BLOCK
         return Space(self.total, max(0, self.total - used))
 
 
 class Node:
-    """A node's door to root: mounting is a line in the table."""
+    """The root helper of a node. A mount is a line in the table."""
 
     def __init__(self, helper: Root, mounts: Directories) -> None:
         self._helper, self._mounts = helper, mounts
@@ -82,7 +82,7 @@ class Node:
 
 
 class ShareHelper:
-    """A root helper that knows the verbs on files and no others."""
+    """A root helper with the verbs on files only."""
 
     def __init__(self, path: Path, mounts: Mounts) -> None:
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)

@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Real initiators for the kit: libiscsi sessions, each a host of its own.
+"""Real initiators for the kit: each host is a libiscsi session.
 
-Every call has libiscsi's time limit; nothing logs in again by itself.
+Every call has libiscsi's time limit. No session logs in again by itself.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _READ_CAPACITY_10 = bytes([0x25, *bytes(9)])
 
 
 class RealSession:
-    """One login, in the kit's words."""
+    """One session, as the kit needs it."""
 
     def __init__(self, wire: Wire) -> None:
         self._wire = wire
@@ -41,20 +41,20 @@ class RealSession:
         try:
             return self._wire.read(offset // BLOCK, length // BLOCK)
         except Refused as refused:
-            raise _as_a_program_sees(refused) from refused
+            raise _as_os_error(refused) from refused
 
     def write(self, offset: int, data: bytes) -> None:
         try:
             self._wire.write(offset // BLOCK, data)
         except Refused as refused:
-            raise _as_a_program_sees(refused) from refused
+            raise _as_os_error(refused) from refused
 
     def close(self) -> None:
         self._wire.close()
 
 
 class RealHost:
-    """One initiator, reaching the target over TCP."""
+    """One initiator that connects to the target over TCP."""
 
     def __init__(self, initiator: str) -> None:
         self.initiator = initiator
@@ -70,13 +70,13 @@ class RealHost:
             raise PermissionError(str(refused)) from refused
 
 
-# libiscsi's own statuses begin here (scsi-lowlevel.h, SCSI_STATUS_CANCELLED):
+# libiscsi's own statuses start here (scsi-lowlevel.h, SCSI_STATUS_CANCELLED):
 # the command had no answer because its session ended.
 _CANCELLED = 0x0F000000
 
 
-def _as_a_program_sees(refused: Refused) -> OSError:
-    """DATA PROTECT is EPERM to a program; no answer at all is a lost connection."""
+def _as_os_error(refused: Refused) -> OSError:
+    """DATA PROTECT is PermissionError; a command without an answer ConnectionError."""
     if refused.key == DATA_PROTECT:
         return PermissionError(str(refused))
     if refused.status < 0 or refused.status >= _CANCELLED:

@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Hosts that reach a volume as ``target_driver = nfs`` tells them: as a file.
+"""Hosts that use a volume of ``target_driver = nfs``: as a file of a share.
 
-Where the share is mounted on a compute host, here is the node's own mount of it.
+A compute host mounts the share; these hosts use the mount of the node.
 """
 
 from __future__ import annotations

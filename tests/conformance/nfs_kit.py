@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""The kit bound to NFS volumes, whatever their share is."""
+"""The kit bound to NFS volumes, for any share."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _WHOLE = struct.pack("hhqqi4x", fcntl.F_RDLCK, os.SEEK_SET, 0, 0, 0)
 
 
 class ShareFixtures(VolumeFixtures):
-    """One share; ``point`` is where it is mounted, ``root`` the door to root."""
+    """One share. ``point`` is its mount point, ``root`` the root helper."""
 
     options: dict[str, Any] = {}
     share: Share
@@ -74,7 +74,7 @@ class ShareFixtures(VolumeFixtures):
 
     @contextlib.contextmanager
     def held_open(self, driver: VolumeDriver, disk: Disk) -> Iterator[None]:
-        """As QEMU holds a disk: with a lock that every client of the server sees."""
+        """Hold the lock that QEMU holds, which every client of the server sees."""
         with open_disk(disk, os.O_RDWR) as file:
             fcntl.fcntl(file, fcntl.F_OFD_SETLK, _WHOLE)
             yield
@@ -87,7 +87,7 @@ class ShareFixtures(VolumeFixtures):
         return self.held_open(driver, Disk("", path, self.size, DiskKind.FILE))
 
     def leave_incomplete_disk(self, driver: VolumeDriver, volume: Volume) -> None:
-        """Killed while it was filled: it has bytes, and another name."""
+        """Killed while the file was filled: it has bytes and its temporary name."""
         self._half(driver, volume).write_bytes(b"half" * 1000)
 
     def leave_incomplete_copy(
@@ -102,7 +102,7 @@ class ShareFixtures(VolumeFixtures):
 
 
 class DirectoryFixtures(ShareFixtures):
-    """A plain directory that clones nothing and is 64 MiB large."""
+    """A plain directory of 64 MiB that cannot clone files."""
 
     share = Share("nas", "/srv/kit")
     size = 4 * MIB

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""The fakes keep the promises of real drivers."""
+"""The fake drivers pass the kit."""
 
 from lunshare.drivers.conformance.fakes import FakeTargetFixtures, FakeVolumeFixtures
 from lunshare.drivers.conformance.target import TargetContract

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""NFS volumes keep the promises, on a directory; tests/system has a real server."""
+"""The NFS drivers pass the kit on a directory; tests/system has a real server."""
 
 from lunshare.drivers.conformance.target import TargetContract
 from lunshare.drivers.conformance.volume import VolumeContract
@@ -17,4 +17,4 @@ class TestPreallocated(DirectoryFixtures, VolumeContract):
 
 
 class TestShareTarget(ShareTargetFixtures, TargetContract):
-    """It enforces nothing, and says so."""
+    """It enforces nothing, and claims no ability."""

@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Fakes that each break one promise. The kit must notice every one of them.
+"""Broken fakes: each breaks one promise, and the kit must notice it.
 
-A table has the mutant, and the behaviour of the kit at which it must be noticed.
+A table has each mutant with the behaviour that must fail.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tests.conformance.mutants.targets import TARGETS
 
 Mutant = type[FakeVolumes] | type[FakeTarget]
 
-#: By what they break; each table is a test of its own.
+#: From what the mutants break to the mutants; each table is one test.
 TABLES: dict[str, list[tuple[Mutant, str]]] = {
     "disks": [*DISKS],
     "copies": [*COPIES],

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Volume drivers that do other than they say: abilities, paths, sizes, listings."""
+"""Volume drivers that report wrong abilities, paths, sizes or disks."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class PathsAreRelative(FakeVolumes):
 
 
 class FilesHaveForeignNames(FakeVolumes):
-    """What the root helper does not export, and only there it is refused."""
+    """The root helper refuses to export such a path."""
 
     def _as_disk(self, volume_id, disk):
         path = f"/srv/images/{volume_id}.img"
@@ -74,7 +74,7 @@ class ManageAcceptsAnOpenDisk(FakeVolumes):
 
 
 class FillAcceptsAnyKind(FakeVolumes):
-    """A kind that it cannot read, it does not read, and says that it has."""
+    """If it cannot read the kind, it copies nothing and reports success."""
 
     def fill(self, volume, source):
         if source.kind in self.abilities.fills:

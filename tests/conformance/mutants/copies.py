@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Volume drivers that break a promise about snapshots, copies and the way back."""
+"""Volume drivers that break a promise about snapshots, copies and reverts."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Target drivers that close an access over a write under way, or say what is not."""
+"""Target drivers that close access too early, or report wrong abilities."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class ClosesBeforeTheWriteLands(FakeTarget):
 
 
 class ChangesToReadOnlyBeforeTheWriteLands(FakeTarget):
-    """Read-only is set, and what was under way lands later."""
+    """Read-only is set, and the write in progress lands later."""
 
     def apply(self, export, only=None):
         for connector in export.connectors:
@@ -45,7 +45,7 @@ class HangingCloseIsReportedAsSuccess(FakeTarget):
 
 
 class RetryOfAHangingCloseDoesNotWait(FakeTarget):
-    """The repeat sees that nothing is open, and says that all is done."""
+    """The retry finds nothing open, and reports success."""
 
     def _wait_for_writes(self, acl):
         try:
@@ -75,13 +75,13 @@ class DeniesReadOnlyAndEnforcesIt(FakeTarget):
 
 
 class ReportsAWrongProtocol(FakeTarget):
-    """Its hosts are told to log in by iSCSI, and its reports say NVMe."""
+    """Its connection_info is for iSCSI, and its PROTOCOL is NVMe."""
 
     PROTOCOL = "NVMe-oF"
 
 
 class ReadOnlyHostsCanWriteUnreported(FakeTarget):
-    """Nothing is enforced, and a read-only host is let in to write."""
+    """It enforces nothing, and does not refuse a read-only host."""
 
     bound = {"options": {"fake_enforces": False}}
 

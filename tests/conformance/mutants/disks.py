@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Volume drivers that break a promise about disks, their bytes and their room."""
+"""Volume drivers that break a promise about disks, their bytes and their space."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ class SizesAreNotRounded(FakeVolumes):
 
 
 class _RoundsWritesToBlocks(FakeDisk):
-    """Writes whole blocks only, and rounds the others out with zeros."""
+    """Writes complete blocks only, and pads the others with zeros."""
 
     __slots__ = ()
 
@@ -204,7 +204,7 @@ class AnyIdIsAccepted(FakeVolumes):
 
 
 class DisksAreLostAtRestart(FakeVolumes):
-    """As a driver that forgets its disks at a restart."""
+    """It does not activate its disks after a restart."""
 
     def __init__(self, *given):
         super().__init__(*given)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Volume drivers that work well until there is trouble in the middle of a verb."""
+"""Volume drivers that do not handle a failure in the middle of a verb."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _THIN = {"options": {"fake_thin": True, "fake_capacity_gb": 1}}
 
 
 class NoSpaceOfTheStorageIsNotTranslated(FakeVolumes):
-    """Room is counted first; what the storage says later is passed on as it is."""
+    """It checks the free space first, and does not translate a later ENOSPC."""
 
     def create(self, volume):
         disk = super().create(volume)
@@ -44,7 +44,7 @@ class CreateLeavesADiskWhenThePoolFillsUp(FakeVolumes):
 
 
 class FillIgnoresShortWrites(FakeVolumes):
-    """What a full pool did not take is not looked at: write(2) may write less."""
+    """It ignores that write(2) wrote less than it was given."""
 
     bound = _THIN
 
@@ -81,7 +81,7 @@ class TwoFillsRunTogether(FakeVolumes):
 
 
 class TwoRevertsRunTogether(FakeVolumes):
-    """The snapshot's bytes are put over the volume's in two steps, without a lock."""
+    """It overwrites the volume in two steps, without a lock."""
 
     def revert(self, snapshot):
         kept = self._intact_snapshot(snapshot)
@@ -93,7 +93,7 @@ class TwoRevertsRunTogether(FakeVolumes):
 
 
 class FirstCreateWipesTheUsedDisk(FakeVolumes):
-    """It is wiped by its name, after the repeat has finished it."""
+    """The first call wipes the disk by name, after the retry has created it."""
 
     def create(self, volume):
         new = volume.id not in self.storage.disks
@@ -143,7 +143,7 @@ class RevertIsNotFlushed(_Unflushed):
 
 
 class CreatesInPlaceWithoutSteps(FakeVolumes):
-    """Its steps are announced nowhere: the kit counts the lines of its code."""
+    """It reports no steps: the kit counts the lines of its code."""
 
     bound = {"watch_steps": VolumeFixtures.watch_steps}
 
@@ -170,7 +170,7 @@ class ExtendsInPlaceWithoutSteps(FakeVolumes):
 
 
 class StepsAreHidden(FakeVolumes):
-    """A binding that shows no step of a verb has not tried it."""
+    """A verb without any step was not tried."""
 
     def delete(self, volume_id):
         watcher, self.failures._watcher = self.failures._watcher, None

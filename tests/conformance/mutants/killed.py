@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Volume drivers that keep every promise, until they are killed half-way."""
+"""Volume drivers that break a promise only when they are killed."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Volume drivers that keep the ends of a disk, and lose what is between them."""
+"""Volume drivers that preserve the ends of a disk, and lose its middle."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _ENDS = 64 * 1024
 
 
 def hollow(disk: FakeDisk) -> None:
-    """Forget everything between the first and the last 64 KiB."""
+    """Erase everything between the first and the last 64 KiB."""
     first, last = _ENDS // BLOCK, (disk.size - _ENDS) // BLOCK
     for number in [n for n in disk.blocks or {} if first <= n < last]:
         del (disk.blocks or {})[number]
@@ -61,7 +61,7 @@ class ExtendLosesTheMiddle(FakeVolumes):
 
 
 class CopyHasOldBytesInHoles(FakeVolumes):
-    """A hole of the snapshot shows what the room had before."""
+    """A hole of the snapshot shows old bytes of the pool."""
 
     def create_from(self, volume, snapshot):
         disk = super().create_from(volume, snapshot)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Volume drivers that break a promise about disks that come, go, or are wiped."""
+"""Volume drivers that break a promise about manage, unmanage or wipe."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class UnmanageOfAnUnknownVolumeFails(FakeVolumes):
 
 
 class Wiping(FakeVolumes):
-    """Not broken; what is made of it is."""
+    """A correct driver that wipes; its subclasses are broken."""
 
     bound = {
         "options": {"fake_thin": False, "fake_capacity_gb": 1, "fake_wipe": True},
@@ -77,7 +77,7 @@ class WipeDoesNotFreeTheSpace(Wiping):
 
 
 class WipeProgressIsLostAtRestart(Wiping):
-    """What was wiped is forgotten at a restart."""
+    """It forgets at a restart how much was wiped."""
 
     def __init__(self, *given):
         super().__init__(*given)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Volume drivers that take what is a neighbour's in their pool for their own."""
+"""Volume drivers that use volumes of another backend in the same pool."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Target drivers that break a promise about who may do what, and who notices."""
+"""Target drivers that break a promise about access and sessions."""
 
 from __future__ import annotations
 
@@ -230,7 +230,7 @@ class NewAccessIsReadWriteFirst(FakeTarget):
 
 
 class KilledApplyIsReportedAsDone(FakeTarget):
-    """The mark is set before the work."""
+    """It marks the work as done before it does it."""
 
     marks: dict[str, Export] = {}
 

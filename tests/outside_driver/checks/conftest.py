@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Before the kit is imported: its failures show values, its runs end with totals."""
+"""Load the kit's summary, and make its failures show values."""
 
 import pytest
 

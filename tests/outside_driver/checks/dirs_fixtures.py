@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the kit needs to know of this driver."""
+"""The fixtures that bind the kit to this driver."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ POOL_PATH = "/var/lib/lunshare-dirs"
 
 
 def filters_for(pool: Path | str, directory: Path) -> str:
-    """The filters that are shipped, for files in that pool, as a node has them."""
+    """Install the shipped filters for files in that pool, as on a node."""
     directory.mkdir(mode=0o755)
     filters = directory / FILTERS.name
     filters.write_text(FILTERS.read_text().replace(POOL_PATH, str(pool)))
@@ -41,10 +41,10 @@ class DirsFixtures(VolumeFixtures):
 
     @pytest.fixture
     def pool(self, tmp_path: Path) -> Iterator[Path]:
-        """The directory; only we can change it. A file system of its own where we may.
+        """The directory: its own file system, if this user can mount one.
 
-        Then a full pool is one that the kernel says is full. Else it is one by the
-        driver's own count, and the kit says at its end what was not tried.
+        The kernel reports ENOSPC then. Otherwise only the driver's own count fills the
+        pool, and the summary names what was not tried.
         """
         pool = tmp_path / "pool"
         pool.mkdir(mode=0o755)
@@ -92,7 +92,7 @@ class DirsFixtures(VolumeFixtures):
         return lambda: (theirs.stat(follow_symlinks=False)[:7], theirs.read_bytes())
 
     def leave_incomplete_disk(self, driver: VolumeDriver, volume: Volume) -> None:
-        """Killed before the file had its name, and its bytes are not zeros."""
+        """Killed before the file was renamed; its bytes are not zeros."""
         assert isinstance(driver, DirsVolumes)
         path = Path(driver.options["dirs_path"]) / f"{volume.name}.new"
         path.write_bytes(b"half" * 10000)

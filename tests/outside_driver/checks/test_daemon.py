@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""lunshared finds the driver by its entry point, and makes volumes with it."""
+"""lunshared finds the driver by its entry point, and creates volumes with it."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_a_volume_of_the_api_is_a_file(url: str, pool: Path) -> None:
 
 
 def answer(url: str, body: object = None, method: str | None = None) -> Any:
-    """What the API says; None while nobody listens."""
+    """The answer of the API; None while the daemon does not listen."""
     data = None if body is None else json.dumps(body).encode()
     headers = {"Content-Type": "application/json", "X-Auth-Token": "outside"}
     try:
@@ -103,7 +103,7 @@ def answer(url: str, body: object = None, method: str | None = None) -> Any:
 
 
 def until(ready: Callable[[], object], seconds: float = 60.0) -> None:
-    """Poll; neither process tells its parent."""
+    """Poll until the condition holds."""
     deadline = time.monotonic() + seconds
     while not ready():
         assert time.monotonic() < deadline, "it did not come to that"

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""What runs as root is this driver's work, and nothing near it."""
+"""The filters allow the commands of this driver, and nothing similar."""
 
 from __future__ import annotations
 
