@@ -75,12 +75,12 @@ class OperationLimit:
     def acquire(self) -> bool:
         """Return whether the calling thread may work."""
         oldest = min(list(self._since.values()), default=None)
-        if not self._acquired(seconds_to_wait(oldest)):
+        if not self._acquire(seconds_to_wait(oldest)):
             return False
         self._since[threading.get_ident()] = time.monotonic()
         return True
 
-    def _acquired(self, wait: float) -> bool:
+    def _acquire(self, wait: float) -> bool:
         if self._free.acquire(blocking=False):
             return True
         with waiting():

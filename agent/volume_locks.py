@@ -50,8 +50,8 @@ class VolumeLocks:
         """
         lock: threading.Semaphore = self._semaphores.get(volume_id)
         wait = self._timeout if timeout is None else timeout
-        if not self._acquired(lock, volume_id, wait):
-            raise self._busy(volume_id)
+        if not self._acquire(lock, volume_id, wait):
+            raise self._busy_error(volume_id)
         self._holders[volume_id] = _Holder(purpose, time.monotonic())
         try:
             yield
@@ -59,14 +59,16 @@ class VolumeLocks:
             del self._holders[volume_id]
             lock.release()
 
-    def _acquired(self, lock: threading.Semaphore, volume_id: str, wait: float) -> bool:
+    def _acquire(self, lock: threading.Semaphore, volume_id: str, wait: float) -> bool:
         """All wait for MOMENT, which is enough if nothing hangs; a few wait longer."""
         if lock.acquire(blocking=False):
             return True
         with waiting():
-            return self._waited(lock, volume_id, wait)
+            return self._wait_for_lock(lock, volume_id, wait)
 
-    def _waited(self, lock: threading.Semaphore, volume_id: str, wait: float) -> bool:
+    def _wait_for_lock(
+        self, lock: threading.Semaphore, volume_id: str, wait: float
+    ) -> bool:
         holder = self._holders.get(volume_id)
         since = holder.since if holder else None
         moment = min(wait, seconds_to_wait(since, self._moment))
@@ -79,7 +81,7 @@ class VolumeLocks:
         finally:
             self._patient.release()
 
-    def _busy(self, volume_id: str) -> Busy:
+    def _busy_error(self, volume_id: str) -> Busy:
         holder = self._holders.get(volume_id, _Holder("another request", 0.0))
         seconds = time.monotonic() - holder.since if holder.since else 0.0
         return Busy(

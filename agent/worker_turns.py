@@ -59,14 +59,14 @@ class TurnQueue(Generic[Item]):
         """Add an item for one of the threads. None ends the thread that gets it."""
         with self._mutex:
             self._items.append(item)
-            self._start()
+            self._start_items()
 
     def get(self) -> Item | None:
         """Return the next item for the calling thread, which is done with its last."""
-        me = _me(self)
+        me = _current_thread(self)
         with self._mutex:
             self._running.pop(me.ident, None)
-            self._return()
+            self._resume_waiting()
             if self._items and self._free():
                 self._running[me.ident] = time.monotonic()
                 return self._items.popleft()
@@ -78,12 +78,12 @@ class TurnQueue(Generic[Item]):
         """Give the calling thread's turn back: it waits, and another one may run."""
         with self._mutex:
             if self._running.pop(threading.get_ident(), None) is not None:
-                self._return()
-                self._start()
+                self._resume_waiting()
+                self._start_items()
 
     def take_again(self) -> None:
         """Wait for a turn after ``give_back``, for up to MAX_TURN seconds."""
-        me = _me(self)
+        me = _current_thread(self)
         with self._mutex:
             if self._free():
                 self._running[me.ident] = time.monotonic()
@@ -99,8 +99,8 @@ class TurnQueue(Generic[Item]):
             for ident, since in list(self._running.items()):
                 if since < late:
                     del self._running[ident]
-            self._return()
-            self._start()
+            self._resume_waiting()
+            self._start_items()
 
     def _run_without_turn(self, me: _Thread) -> None:
         """Run although no thread has given its turn back."""
@@ -114,14 +114,14 @@ class TurnQueue(Generic[Item]):
     def _free(self) -> bool:
         return len(self._running) < self._at_once
 
-    def _return(self) -> None:
+    def _resume_waiting(self) -> None:
         """Give free turns to threads that have stopped waiting."""
         while self._back and self._free():
             thread = self._back.popleft()
             self._running[thread.ident] = time.monotonic()
             thread.wake.release()
 
-    def _start(self) -> None:
+    def _start_items(self) -> None:
         """Give waiting items to idle threads, the last idle one first."""
         while self._items and self._idle and self._free() and not self._back:
             thread = self._idle.pop()
@@ -140,7 +140,7 @@ class _Mine(threading.local):
 _MINE = _Mine()
 
 
-def _me(turns: TurnQueue[Item]) -> _Thread:
+def _current_thread(turns: TurnQueue[Item]) -> _Thread:
     if _MINE.thread is None:
         _MINE.thread, _MINE.turns = _Thread(), turns  # type: ignore[assignment]
     return _MINE.thread

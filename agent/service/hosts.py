@@ -38,15 +38,15 @@ class Hosts:
 
         :raises NotFound: the volume.
         """
-        rows, names = self._rows(volume_id)
-        live, unread = self._live(names, volume_id)
+        rows, names = self._read_rows(volume_id)
+        live, unread = self._read_live(names, volume_id)
         found: Lines = []
-        for volume in self._volumes(rows.keys() | live.keys()):
+        for volume in self._read_volumes(rows.keys() | live.keys()):
             export, why = live.get(volume.id), unread.get(volume.backend)
-            found += compared(volume, rows.get(volume.id, ()), export, why)
+            found += compare(volume, rows.get(volume.id, ()), export, why)
         return found
 
-    def _rows(self, volume_id: str | None) -> tuple[ByVolume, Names]:
+    def _read_rows(self, volume_id: str | None) -> tuple[ByVolume, Names]:
         """Return attachments by volume, and the backends to read."""
         with self._db.reading() as connection:
             if volume_id is None:
@@ -62,25 +62,25 @@ class Hosts:
             found.setdefault(row.volume_id, []).append(row)
         return found, names
 
-    def _volumes(self, ids: Iterable[str]) -> Volumes:
+    def _read_volumes(self, ids: Iterable[str]) -> Volumes:
         """Return the volumes that have a row; orphans have a list of their own."""
         with self._db.reading() as connection:
             known = volumes.get_many(connection, [*ids])
         return sorted(known, key=lambda volume: volume.id)
 
-    def _live(self, names: Iterable[str], volume_id: str | None) -> Live:
+    def _read_live(self, names: Iterable[str], volume_id: str | None) -> Live:
         live: dict[str, LiveExport] = {}
         unread: dict[str, str] = {}
         for name in names:
             try:
-                for export in _observed(self._backends[name], volume_id):
+                for export in _observe(self._backends[name], volume_id):
                     live[export.volume_id] = export
             except AgentError as error:
                 unread[name] = f"backend {name} does not answer: {error}"
         return live, unread
 
 
-def _observed(backend: NodeBackend, volume_id: str | None) -> tuple[LiveExport, ...]:
+def _observe(backend: NodeBackend, volume_id: str | None) -> tuple[LiveExport, ...]:
     if backend.problem is not None:
         raise BackendUnavailable(backend.problem)
     with backend.for_request() as driver:
@@ -90,7 +90,7 @@ def _observed(backend: NodeBackend, volume_id: str | None) -> tuple[LiveExport, 
         return (one,) if one else ()
 
 
-def compared(
+def compare(
     volume: Volume,
     rows: Iterable[Attachment],
     export: LiveExport | None,

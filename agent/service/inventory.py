@@ -47,14 +47,14 @@ def read(db: Database, backends: Backends) -> Inventory:
     Rows are read before and after the storage: what is created or deleted meanwhile
     is not an orphan and not missing.
     """
-    found, before = Inventory(), _rows(db)
+    found, before = Inventory(), _read_rows(db)
     orphans: dict[tuple[str, str], Orphan] = {}
     disks: dict[str, tuple[Disk, ...]] = {}
     for backend in (each for each in backends.values() if each.up):
-        for orphan in _held(backend, found, disks):
+        for orphan in _list_backend(backend, found, disks):
             # Two backends of one target see the same exports.
             orphans.setdefault((orphan.kind, orphan.id), orphan)
-    after = _rows(db)
+    after = _read_rows(db)
     known = {
         "export": before.volumes | after.volumes,
         "disk": before.volumes | after.volumes,
@@ -65,11 +65,11 @@ def read(db: Database, backends: Backends) -> Inventory:
             found.orphans.append(orphans[key])
     placed = before.placed & after.placed
     for name, listed in disks.items():
-        found.missing += _missing(name, placed, listed)
+        found.missing += _missing_disks(name, placed, listed)
     return found
 
 
-def _rows(db: Database) -> _Rows:
+def _read_rows(db: Database) -> _Rows:
     with db.reading() as connection:
         return _Rows(
             volumes.ids(connection),
@@ -78,7 +78,7 @@ def _rows(db: Database) -> _Rows:
         )
 
 
-def _held(
+def _list_backend(
     backend: NodeBackend, found: Inventory, disks: dict[str, tuple[Disk, ...]]
 ) -> Iterator[Orphan]:
     """Return everything that lunshare created on a backend, as if it had no row."""
@@ -98,11 +98,11 @@ def _held(
         for each in its_snapshots:
             yield Orphan("snapshot", each, name, f"snapshot {each} on backend {name}")
 
-    yield from _readable(name, exports, found)
-    yield from _readable(name, disks_and_snapshots, found)
+    yield from _read_part(name, exports, found)
+    yield from _read_part(name, disks_and_snapshots, found)
 
 
-def _readable(
+def _read_part(
     name: str, part: Callable[[], Iterator[Orphan]], found: Inventory
 ) -> list[Orphan]:
     """Return one part of a backend; note the error where it cannot be read."""
@@ -114,7 +114,7 @@ def _readable(
         return []
 
 
-def _missing(
+def _missing_disks(
     name: str, placed: Iterable[tuple[str, str, int]], disks: Iterable[Disk]
 ) -> Iterator[str]:
     """Return a sentence for each volume whose disk is missing or too small."""

@@ -42,7 +42,7 @@ class Messages:
             id=str(uuid.uuid4()),
             project_id=ctx.project_id,
             event_id=event_id,
-            user_message=_cut(text),
+            user_message=_shorten(text),
             message_level="ERROR",
             resource_type="VOLUME",
             resource_uuid=resource_uuid,
@@ -83,5 +83,5 @@ class Messages:
             messages.delete(connection, message_id)
 
 
-def _cut(text: str) -> str:
+def _shorten(text: str) -> str:
     return text if len(text) <= _TEXT_MAX else f"{text[: _TEXT_MAX - 3]}..."

@@ -70,8 +70,8 @@ class Node:
         """
         with self._db.reading() as connection:
             disabled = services.disabled(connection)
-        lines = [self._scheduler(disabled)]
-        lines += [self._line(b, disabled) for b in self._backends.values()]
+        lines = [self._scheduler_line(disabled)]
+        lines += [self._service_line(b, disabled) for b in self._backends.values()]
         return [
             line
             for line in lines
@@ -91,10 +91,10 @@ class Node:
 
         :raises NotFound: the service does not exist.
         """
-        self._service(ctx, host, binary)
+        self._require_service(ctx, host, binary)
         with self._db.writing() as connection:
             services.put(connection, host, binary, enabled, reason)
-        return self._service(ctx, host, binary)
+        return self._require_service(ctx, host, binary)
 
     def pools(self, ctx: RequestContext) -> list[Pool]:
         """Return the pools that a scheduler may choose from."""
@@ -144,13 +144,13 @@ class Node:
         after a boot.
         """
         checks = [backend.start_check() for backend in self._backends.values()]
-        self._count()
+        self._count_volumes()
         usual = MOMENT if self._reconciled else _FIRST
         end = time.monotonic() + (usual if wait is None else wait)
         for check in checks:
             check.wait(max(0.0, end - time.monotonic()))
 
-    def _count(self) -> None:
+    def _count_volumes(self) -> None:
         """Count in SQL what volumes there are on each backend."""
         with self._db.reading() as connection:
             used = volumes.backends(connection)
@@ -183,10 +183,10 @@ class Node:
             problems.append(self._db.write_check.problem)
         if not self._reconciled:
             problems.append("the live targets are not reconciled with the database yet")
-        failed = (*self._failed, *self._closed())
+        failed = (*self._failed, *self._closed_pools())
         return Health(not problems, tuple(problems), failed, self._unknown)
 
-    def _closed(self) -> list[str]:
+    def _closed_pools(self) -> list[str]:
         """Return the closed pools, with the reason and when it was found."""
         return [
             f"pool of backend {b.name} is closed: {b.capacity.closed}; seen"
@@ -201,7 +201,9 @@ class Node:
         """Remember what failed in the last reconcile, and what has no row."""
         self._reconciled, self._failed, self._unknown = True, failed, unknown
 
-    def _service(self, ctx: RequestContext, host: str, binary: str) -> ServiceState:
+    def _require_service(
+        self, ctx: RequestContext, host: str, binary: str
+    ) -> ServiceState:
         for line in self.services(ctx, host, binary):
             if line.host == host:
                 return line
@@ -210,7 +212,9 @@ class Node:
     def _service_host(self, backend: NodeBackend) -> str:
         return f"{self._host}@{backend.name}"
 
-    def _scheduler(self, disabled: dict[tuple[str, str], str | None]) -> ServiceState:
+    def _scheduler_line(
+        self, disabled: dict[tuple[str, str], str | None]
+    ) -> ServiceState:
         key = (self._host, _SCHEDULER)
         moment = datetime.now(UTC).replace(tzinfo=None)
         return ServiceState(
@@ -223,7 +227,7 @@ class Node:
             disabled_reason=disabled.get(key),
         )
 
-    def _line(
+    def _service_line(
         self, backend: NodeBackend, disabled: dict[tuple[str, str], str | None]
     ) -> ServiceState:
         key = (self._service_host(backend), _VOLUME)

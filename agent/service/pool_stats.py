@@ -60,13 +60,13 @@ def capabilities(
         "total_volumes": volumes_here,
         "multiattach": driver.volumes.abilities.multiattach,
         "online_extend_support": driver.extends_open,
-        **_target(driver.target.abilities),
+        **_target_stats(driver.target.abilities),
         "QoS_support": False,
         "replication_enabled": False,
         "shared_targets": False,
         "sparse_copy_volume": checked.thin,
         "location_info": f"lunshare:{backend.name}",
-        **_state(backend, checked),
+        **_state_stats(backend, checked),
         "timestamp": datetime.fromtimestamp(backend.checked_at, UTC)
         .replace(tzinfo=None)
         .isoformat(),
@@ -83,17 +83,17 @@ def for_scheduler(pool: Pool) -> dict[str, Any]:
     caps = dict(pool.capabilities)
     # Cinder puts the time of the message here, and compares it with its own.
     del caps["timestamp"]
-    if pool.problem or pool.closed or not pool.enabled or _full(caps):
-        caps |= _nothing(caps)
+    if pool.problem or pool.closed or not pool.enabled or _is_full(caps):
+        caps |= _without_space(caps)
     return {**{key: caps[key] for key in _OF_BACKEND}, "pools": [caps]}
 
 
-def _target(can: TargetAbilities) -> dict[str, bool]:
+def _target_stats(can: TargetAbilities) -> dict[str, bool]:
     """Return what extra specs may ask of the target, such as capabilities:fences."""
     return {"fences": can.fences, "enforces_read_only": can.enforces_read_only}
 
 
-def _nothing(caps: Mapping[str, Any]) -> dict[str, Any]:
+def _without_space(caps: Mapping[str, Any]) -> dict[str, Any]:
     """Return the stats of a pool without any space.
 
     Not 100 % reserved: CapacityFilter of Cinder 29.0.0 divides by what is not
@@ -107,7 +107,7 @@ def _nothing(caps: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _state(backend: NodeBackend, checked: Capacity) -> dict[str, Any]:
+def _state_stats(backend: NodeBackend, checked: Capacity) -> dict[str, Any]:
     wipes = backend.wipes
     return {
         "backend_state": "up" if backend.up else "down",
@@ -119,7 +119,7 @@ def _state(backend: NodeBackend, checked: Capacity) -> dict[str, Any]:
     }
 
 
-def _full(caps: Mapping[str, Any]) -> bool:
+def _is_full(caps: Mapping[str, Any]) -> bool:
     reserve = caps["total_capacity_gb"] * caps["reserved_percentage"] / 100
     return bool(caps["free_capacity_gb"] <= reserve)
 

@@ -43,7 +43,7 @@ class Snapshots:
         :raises NotFound: the snapshot does not exist, or is deleted.
         """
         with self._db.reading() as connection:
-            return _found(connection, snapshot_id)
+            return _require(connection, snapshot_id)
 
     def list(self, ctx: RequestContext, page: Page) -> list[Snapshot]:
         """Return a page of snapshots."""
@@ -69,9 +69,9 @@ class Snapshots:
         with self._db.writing() as connection:
             held = volumes.lock_available(connection, new.volume_id)
             volume = rows.require(connection, new.volume_id)
-            if not held or not (new.in_use or _idle(volume)):
+            if not held or not (new.in_use or _is_available(volume)):
                 raise _wrong_status(volume, held)
-            snapshot = _row(ctx, new, volume)
+            snapshot = _new_row(ctx, new, volume)
             snapshots.insert(connection, snapshot)
         try:
             self._jobs.run_and_wait(self.finish_create, snapshot.id, volume.backend)
@@ -96,7 +96,7 @@ class Snapshots:
             its status does not allow it.
         """
         with self._db.writing() as connection:
-            found = _found(connection, snapshot_id)
+            found = _require(connection, snapshot_id)
             backend = rows.require(connection, found.volume_id).backend
             if not snapshots.change_status(
                 connection,
@@ -105,7 +105,7 @@ class Snapshots:
                 SnapshotStatus.DELETING,
                 unread=True,
             ):
-                raise _undeletable(found)
+                raise _delete_error(found)
         self._jobs.run_later(self.finish_delete, snapshot_id, backend)
 
     @property
@@ -206,14 +206,14 @@ class Snapshots:
             snapshots.change_status(connection, row.id, old, SnapshotStatus.DELETING)
 
 
-def _found(connection: Any, snapshot_id: str) -> Snapshot:
+def _require(connection: Any, snapshot_id: str) -> Snapshot:
     found = snapshots.get(connection, snapshot_id)
     if found is None:
         raise NotFound("snapshot", snapshot_id)
     return found
 
 
-def _row(ctx: RequestContext, new: NewSnapshot, volume: Volume) -> Snapshot:
+def _new_row(ctx: RequestContext, new: NewSnapshot, volume: Volume) -> Snapshot:
     return Snapshot(
         id=str(uuid.uuid4()),
         volume_id=volume.id,
@@ -229,7 +229,7 @@ def _row(ctx: RequestContext, new: NewSnapshot, volume: Volume) -> Snapshot:
     )
 
 
-def _idle(volume: Volume) -> bool:
+def _is_available(volume: Volume) -> bool:
     return volume.status is VolumeStatus.AVAILABLE
 
 
@@ -245,7 +245,7 @@ def _wrong_status(volume: Volume, held: bool) -> Invalid:
     )
 
 
-def _undeletable(found: Snapshot) -> Invalid:
+def _delete_error(found: Snapshot) -> Invalid:
     if found.status in DELETABLE_SNAPSHOT:
         return Invalid(
             f"Invalid snapshot: a volume is being created from snapshot {found.id}, or"

@@ -76,7 +76,7 @@ class Types:
             name=name,
             description=description,
             is_public=is_public,
-            extra_specs=_checked(extra_specs or {}),
+            extra_specs=_check_specs(extra_specs or {}),
         )
         with self._db.writing() as connection:
             types.insert(connection, kind)
@@ -100,13 +100,13 @@ class Types:
         :raises Invalid: it is in use, or it is the default.
         """
         with self._db.writing() as connection:
-            kind = _found(connection, type_id, by_name=False)
+            kind = _require(connection, type_id, by_name=False)
             if kind.name == self._default_name:
                 raise Invalid(
                     f"volume_type {kind.name} is default_volume_type: change that"
                     " option first"
                 )
-            self._unused(connection, kind)
+            self._check_unused(connection, kind)
             types.delete(connection, type_id)
 
     def set_specs(
@@ -117,9 +117,9 @@ class Types:
         :raises Invalid: it is in use: the specs would not be true for its volumes.
         """
         with self._db.writing() as connection:
-            kind = _found(connection, type_id, by_name=False)
-            _checked({**kind.extra_specs, **specs})
-            self._unused(connection, kind)
+            kind = _require(connection, type_id, by_name=False)
+            _check_specs({**kind.extra_specs, **specs})
+            self._check_unused(connection, kind)
             types.set_specs(connection, type_id, specs)
         return self.get(ctx, type_id)
 
@@ -130,16 +130,16 @@ class Types:
         :raises Invalid: the type is in use.
         """
         with self._db.writing() as connection:
-            kind = _found(connection, type_id, by_name=False)
-            self._unused(connection, kind)
+            kind = _require(connection, type_id, by_name=False)
+            self._check_unused(connection, kind)
             if not types.delete_spec(connection, type_id, key):
                 raise NotFound(f"extra spec of volume_type {kind.name}:", key)
 
     def _find(self, ident: str, by_name: bool) -> VolumeType:
         with self._db.reading() as connection:
-            return _found(connection, ident, by_name)
+            return _require(connection, ident, by_name)
 
-    def _unused(self, connection: Any, kind: VolumeType) -> None:
+    def _check_unused(self, connection: Any, kind: VolumeType) -> None:
         if volumes.uses_type(connection, kind.id):
             raise Invalid(
                 f"volume_type {kind.name} is in use by volumes: delete them first, or"
@@ -147,14 +147,14 @@ class Types:
             )
 
 
-def _found(connection: Any, ident: str, by_name: bool) -> VolumeType:
+def _require(connection: Any, ident: str, by_name: bool) -> VolumeType:
     found = types.find(connection, ident, by_name)
     if found is None:
         raise NotFound("volume_type", ident)
     return found
 
 
-def _checked(specs: Mapping[str, str]) -> Mapping[str, str]:
+def _check_specs(specs: Mapping[str, str]) -> Mapping[str, str]:
     if specs.get("multiattach") == "<is> True" and specs.get("cacheable"):
         raise Invalid(
             "extra_specs may not hold both multiattach and cacheable: a host's cache"

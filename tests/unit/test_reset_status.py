@@ -175,4 +175,4 @@ def test_a_row_without_its_disk_is_reported(node: Node) -> None:
     assert any(f"volume {small.id} has 2 GiB" in s for s in failed)
     assert set(node.services.node.health().failed) == set(failed)
     with pytest.raises(Conflict):
-        node.services.status_resetter._size(lost)
+        node.services.status_resetter._disk_size(lost)

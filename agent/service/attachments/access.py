@@ -53,7 +53,7 @@ class Access:
         :raises BackendUnavailable: the access is unknown. What should close gets
             no new I/O.
         """
-        wanted = self._wanted(volume, only)
+        wanted = self._read_wanted(volume, only)
         with self._backends[volume.backend].for_request() as backend:
             changed = backend.apply(
                 driver_volume(volume), wanted.connectors, wanted.only
@@ -130,7 +130,7 @@ class Access:
             old, new = AttachStatus.DETACHING, AttachStatus.ERROR_DETACHING
             self._record_failure(row, old, new, str(error))
             if isinstance(error, BackendFailed):
-                raise _still_open(row, error) from error
+                raise _still_open_error(row, error) from error
             raise
         if not self._backends[volume.backend].driver.target.abilities.fences:
             LOG.warning(
@@ -148,20 +148,20 @@ class Access:
             attachments.change_status(
                 connection, row.id, _RELEASABLE, AttachStatus.DETACHING
             )
-            return _volume(connection, row)
+            return _require_volume(connection, row)
 
     def close_failed(self, row: Attachment) -> None:
         """Close what a failed attach may have left open. Can be repeated."""
         if not _initiators(row):
             return
         with self._db.reading() as connection:
-            volume = _volume(connection, row)
+            volume = _require_volume(connection, row)
         for initiator in _initiators(row):
             self.apply(volume, only=initiator)
         with self._db.writing() as connection:
             attachments.set_values(connection, row.id, initiator=None, leaving=None)
 
-    def _wanted(self, volume: Volume, only: str | None) -> Wanted:
+    def _read_wanted(self, volume: Volume, only: str | None) -> Wanted:
         with self._db.reading() as connection:
             if only is None:
                 return wanted_state.of_volume(
@@ -249,7 +249,7 @@ def with_secrets(row: Attachment) -> Attachment:
     return replace(row, connection_info={**info, **secrets})
 
 
-def _volume(connection: Any, row: Attachment) -> Volume:
+def _require_volume(connection: Any, row: Attachment) -> Volume:
     volume = volumes.get_row(connection, row.volume_id)
     if volume is None:
         raise NotFound("volume", row.volume_id)
@@ -269,7 +269,7 @@ def _common_info(row: Attachment) -> dict[str, Any]:
     }
 
 
-def _still_open(row: Attachment, error: BackendFailed) -> BackendFailed:
+def _still_open_error(row: Attachment, error: BackendFailed) -> BackendFailed:
     """Return the error of a failed detach, with what an operator must know."""
     return type(error)(
         f"attachment {row.id} of volume {row.volume_id} is error_detaching, and host"

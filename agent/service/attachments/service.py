@@ -62,7 +62,7 @@ class Attachments:
 
         :raises NotFound: the attachment does not exist, or is deleted.
         """
-        return with_secrets(self._row(attachment_id))
+        return with_secrets(self._require(attachment_id))
 
     def list(self, ctx: RequestContext, page: Page) -> Rows:
         """Return a page of attachments, without credentials."""
@@ -102,16 +102,16 @@ class Attachments:
             status of the attachment or of its volume does not allow it.
         :raises BackendFailed: nothing is open; connect again, or delete.
         """
-        volume_id = self._row(attachment_id).volume_id
+        volume_id = self._require(attachment_id).volume_id
         with self._locks.volume(volume_id, f"the attach of host {connector.host}"):
-            row = self._row(attachment_id)
+            row = self._require(attachment_id)
             if connectors.is_open(row, connector):
-                return with_secrets(self._refreshed(row, connector))
+                return with_secrets(self._refresh_connector(row, connector))
             if row.leaving is not None:
                 self._access.close_failed(row)
-                row = self._row(attachment_id)
+                row = self._require(attachment_id)
             with self._db.writing() as connection:
-                volume = self._healthy(connection, row)
+                volume = self._available_volume(connection, row)
                 self._check_single(connection, volume, row)
                 # A client that names the attachment knows its id.
                 known = replace(row, answered=True)
@@ -126,7 +126,7 @@ class Attachments:
 
         :raises Conflict: the attachment is detaching, or in an error.
         """
-        row = self._row(attachment_id)
+        row = self._require(attachment_id)
         with (
             self._locks.volume(row.volume_id, f"the completion of {attachment_id}"),
             self._db.writing() as connection,
@@ -139,7 +139,7 @@ class Attachments:
                 answered=True,
             )
         if not done:
-            row = self._row(attachment_id)
+            row = self._require(attachment_id)
             raise Conflict(
                 f"attachment {row.id} is {row.status} and cannot be completed:"
                 " connect it first"
@@ -156,9 +156,9 @@ class Attachments:
         :raises BackendFailed: the access may still be open. The attachment is
             error_detaching. A retry and the next reconcile try again.
         """
-        volume_id = self._row(attachment_id).volume_id
+        volume_id = self._require(attachment_id).volume_id
         with self._locks.volume(volume_id, f"the detach of {attachment_id}"):
-            self._access.release(self._row(attachment_id))
+            self._access.release(self._require(attachment_id))
         with self._db.reading() as connection:
             return attachments.brief_of_volume(connection, volume_id, _MAX_LEFT)
 
@@ -175,7 +175,7 @@ class Attachments:
                 self._discard(row)
                 raise
 
-    def _row(self, attachment_id: str) -> Attachment:
+    def _require(self, attachment_id: str) -> Attachment:
         with self._db.reading() as connection:
             row = attachments.get(connection, attachment_id)
         if row is None:
@@ -191,7 +191,7 @@ class Attachments:
         if volume is None:
             raise NotFound("volume", new.volume_id)
         if not reserved:
-            raise _not_attachable(volumes.get(connection, new.volume_id) or volume)
+            raise _attach_error(volumes.get(connection, new.volume_id) or volume)
         self._access.check_support(volume, new.mode)
         if known is not None:
             return volume, known
@@ -247,7 +247,7 @@ class Attachments:
             )
         return replace(row, status=attaching, **values)
 
-    def _healthy(self, connection: Any, row: Attachment) -> Volume:
+    def _available_volume(self, connection: Any, row: Attachment) -> Volume:
         volume = volumes.get_row(connection, row.volume_id)
         if volume is None:
             raise NotFound("volume", row.volume_id)
@@ -268,9 +268,11 @@ class Attachments:
         ]
         instances = {other.instance_uuid for other in others} - {None}
         if others and row.instance_uuid not in instances:
-            raise _not_attachable(volume)
+            raise _attach_error(volume)
 
-    def _refreshed(self, row: Attachment, connector: HostConnector) -> Attachment:
+    def _refresh_connector(
+        self, row: Attachment, connector: HostConnector
+    ) -> Attachment:
         """Store what else the same initiator sent; do not touch the target."""
         if connector.sent == row.connector:
             return row
@@ -291,7 +293,7 @@ class Attachments:
         """Delete a row whose id no client knows, when nothing is open."""
         self.unanswered.discard(row)
         try:
-            left = self._row(row.id)
+            left = self._require(row.id)
             if left.initiator is None:
                 self._access.release(left)
             else:
@@ -314,7 +316,7 @@ def reserves(row: Attachment) -> bool:
     return not failed or row.initiator is not None or row.leaving is not None
 
 
-def _not_attachable(volume: Volume) -> Invalid:
+def _attach_error(volume: Volume) -> Invalid:
     """Return why a volume cannot be reserved."""
     if volume.own_status is not VolumeStatus.AVAILABLE:
         return Invalid(

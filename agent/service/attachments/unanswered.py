@@ -51,7 +51,7 @@ class UnansweredRequests:
         found = attachments.unanswered(connection, new.volume_id)
         with self._mutex:
             earlier = [row for row in found if row.id not in self._created_here]
-        return next((row for row in earlier if _is_of(row, new)), None)
+        return next((row for row in earlier if _is_duplicate(row, new)), None)
 
     def mark_answered(self) -> None:
         """Mark in their rows those whose answer was sent before the last call."""
@@ -65,7 +65,7 @@ class UnansweredRequests:
             self._created_here.difference_update(due)
 
 
-def _is_of(row: Attachment, new: NewAttachment) -> bool:
+def _is_duplicate(row: Attachment, new: NewAttachment) -> bool:
     """Whether the row is what this request creates, and no client has changed it."""
     if row.instance_uuid != new.instance_uuid:
         return False

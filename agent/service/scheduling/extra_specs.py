@@ -76,31 +76,31 @@ def _spellings(path: list[str], has: Any) -> list[Any]:
     return values
 
 
-def _numbers(compare: Callable[[float, float], bool]) -> Test:
+def _compare_numbers(compare: Callable[[float, float], bool]) -> Test:
     return lambda has, wanted: compare(float(has), float(wanted))
 
 
-def _texts(compare: Callable[[str, str], bool]) -> Test:
+def _compare_texts(compare: Callable[[str, str], bool]) -> Test:
     return lambda has, wanted: compare(str(has), wanted)
 
 
-def _truth(value: object) -> bool:
+def _is_true(value: object) -> bool:
     return str(value).strip().lower() in _TRUE
 
 
 _TESTS: Mapping[str, Test] = {
-    "<is>": lambda has, wanted: _truth(has) is _truth(wanted),
+    "<is>": lambda has, wanted: _is_true(has) is _is_true(wanted),
     "<in>": lambda has, wanted: wanted in str(has),
     # "=" means at least, as in Cinder.
-    "=": _numbers(operator.ge),
-    "==": _numbers(operator.eq),
-    "!=": _numbers(operator.ne),
-    ">=": _numbers(operator.ge),
-    "<=": _numbers(operator.le),
-    "s==": _texts(operator.eq),
-    "s!=": _texts(operator.ne),
-    "s<": _texts(operator.lt),
-    "s<=": _texts(operator.le),
-    "s>": _texts(operator.gt),
-    "s>=": _texts(operator.ge),
+    "=": _compare_numbers(operator.ge),
+    "==": _compare_numbers(operator.eq),
+    "!=": _compare_numbers(operator.ne),
+    ">=": _compare_numbers(operator.ge),
+    "<=": _compare_numbers(operator.le),
+    "s==": _compare_texts(operator.eq),
+    "s!=": _compare_texts(operator.ne),
+    "s<": _compare_texts(operator.lt),
+    "s<=": _compare_texts(operator.le),
+    "s>": _compare_texts(operator.gt),
+    "s>=": _compare_texts(operator.ge),
 }

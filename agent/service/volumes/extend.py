@@ -73,7 +73,7 @@ class VolumeExtender:
         """
         volume = self._rows.get(volume_id)
         while_open = self._backends[volume.backend].driver.extends_open
-        _check(volume, size)
+        _check_size(volume, size)
         _check_hosts(volume, in_use, while_open)
         self._check_space(volume, size)
         with self._db.writing() as connection:
@@ -118,7 +118,7 @@ class VolumeExtender:
             )
 
 
-def _check(volume: Volume, size: int) -> None:
+def _check_size(volume: Volume, size: int) -> None:
     failed = volume.own_status is VolumeStatus.ERROR_EXTENDING
     least = (volume.intent or {})["size"] if failed else volume.size + 1
     if size < least:

@@ -98,7 +98,9 @@ class ForeignDisks:
         """
         self._pools.check_zone(new.availability_zone)
         volume_type = self._types.resolve(new.volume_type)
-        volume = self._row(ctx, new, volume_type, self._manageable(ctx, new))
+        volume = self._new_row(
+            ctx, new, volume_type, self._require_manageable(ctx, new)
+        )
         why = self._pools.unmet_specs(volume.backend, volume_type)
         if why is not None:
             raise Invalid(f"volume.volume_type: host {new.host}: {why}.")
@@ -173,7 +175,9 @@ class ForeignDisks:
         self._node.count_volume(volume.backend, -1, -volume.size)
         LOG.info("[%s] volume unmanaged: volume=%s", volume.backend, volume_id)
 
-    def _manageable(self, ctx: RequestContext, new: ManageRequest) -> ForeignDisk:
+    def _require_manageable(
+        self, ctx: RequestContext, new: ManageRequest
+    ) -> ForeignDisk:
         for disk in self.list(ctx, new.host):
             if disk.reference == new.reference:
                 if disk.why_not:
@@ -187,7 +191,7 @@ class ForeignDisks:
             " give one that GET /manageable_volumes lists."
         )
 
-    def _row(
+    def _new_row(
         self,
         ctx: RequestContext,
         new: ManageRequest,

@@ -83,7 +83,7 @@ class VolumeMigrator:
         :raises Exhausted: no other backend has space.
         :raises BackendFailed: it could not be migrated, and is as it was.
         """
-        kind = self._named(new_type)
+        kind = self._require_type(new_type)
         volume = self._rows.get(volume_id)
         if kind.id == volume.volume_type_id:
             raise Invalid(
@@ -190,7 +190,7 @@ class VolumeMigrator:
             self._rows.update(volume_id, leaving=None)
         self._wiper.wake(volume.leaving)
 
-    def _named(self, ident: str) -> VolumeType:
+    def _require_type(self, ident: str) -> VolumeType:
         kind = self._types.resolve(ident)
         if kind is None:
             raise NotFound("volume_type", ident)

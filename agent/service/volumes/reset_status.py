@@ -39,8 +39,8 @@ class StatusResetter:
         """
         with self._locks.volume(volume_id, "the reset of its status"):
             volume = self._rows.get(volume_id)
-            _check(volume)
-            size = self._size(volume)
+            _check_status(volume)
+            size = self._disk_size(volume)
             available = VolumeStatus.AVAILABLE
             if not self._rows.change_status(volume, available, size=size, intent=None):
                 raise changed_meanwhile(volume_id)
@@ -77,7 +77,7 @@ class StatusResetter:
             row.id,
         )
 
-    def _size(self, volume: Volume) -> int:
+    def _disk_size(self, volume: Volume) -> int:
         """Return the size of the disk in GiB."""
         with self._backends[volume.backend].for_request() as backend:
             try:
@@ -105,7 +105,7 @@ class StatusResetter:
             )
 
 
-def _check(volume: Volume) -> None:
+def _check_status(volume: Volume) -> None:
     reverter = "snapshot_id" in (volume.intent or {})
     failed = volume.own_status in RESETTABLE
     if not failed or (volume.own_status is VolumeStatus.ERROR and not reverter):

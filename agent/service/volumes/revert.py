@@ -48,7 +48,9 @@ class VolumeReverter:
         """
         with self._db.writing() as connection:
             volume = rows.require(connection, volume_id)
-            _check(volume, snapshots.of_volume(connection, volume_id), snapshot_id)
+            _check_latest(
+                volume, snapshots.of_volume(connection, volume_id), snapshot_id
+            )
             _check_unread(
                 snapshots.volume_being_created(connection, snapshot_id), snapshot_id
             )
@@ -87,7 +89,7 @@ class VolumeReverter:
             backend.volumes.revert(driver_snapshot(snapshot))
 
 
-def _check(volume: Volume, all_of_it: list[Snapshot], snapshot_id: str) -> None:
+def _check_latest(volume: Volume, all_of_it: list[Snapshot], snapshot_id: str) -> None:
     """Check that this is the snapshot to which the volume can be reverted."""
     if not any(snapshot.id == snapshot_id for snapshot in all_of_it):
         raise NotFound(f"snapshot of volume {volume.id}:", snapshot_id)

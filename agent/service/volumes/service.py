@@ -87,7 +87,7 @@ class Volumes:
         :raises BackendFailed: the disk could not be created; nothing is left.
         """
         plan = self._planner.plan(ctx, new)
-        volume = self._row(ctx, new, plan)
+        volume = self._new_row(ctx, new, plan)
         with self._db.writing() as connection:
             self._types.check_unchanged(connection, plan.volume_type)
             self._planner.lock_source(connection, new, plan)
@@ -131,7 +131,7 @@ class Volumes:
         with self._db.writing() as connection:
             volume = require(connection, volume_id)
             if volume.own_status not in allowed:
-                raise _undeletable(connection, volume)
+                raise _delete_error(connection, volume)
             if cascade:
                 _start_snapshot_deletes(connection, volume_id)
             if not status_changes.change_status(
@@ -142,12 +142,12 @@ class Volumes:
                 unsnapped=not cascade,
                 uncloned=True,
             ):
-                raise _undeletable(connection, volume)
+                raise _delete_error(connection, volume)
         self._jobs.run_later(
             self._volume_disks.finish_delete, volume_id, volume.backend
         )
 
-    def _row(self, ctx: RequestContext, new: NewVolume, plan: CreatePlan) -> Volume:
+    def _new_row(self, ctx: RequestContext, new: NewVolume, plan: CreatePlan) -> Volume:
         return Volume(
             id=str(uuid.uuid4()),
             size=plan.size,
@@ -185,7 +185,7 @@ def _start_snapshot_deletes(connection: Any, volume_id: str) -> None:
             )
 
 
-def _undeletable(connection: Any, volume: Volume) -> AgentError:
+def _delete_error(connection: Any, volume: Volume) -> AgentError:
     if volume.attachments:
         return Invalid(
             f"Invalid volume: volume {volume.id} has {len(volume.attachments)}"

@@ -61,11 +61,11 @@ class CreatePlanner:
             backend meets the type's extra specs.
         :raises Exhausted: no backend has space.
         """
-        origin, least = self._origin(new)
+        origin, least = self._find_source(new)
         if origin is None:
-            return self._plain(ctx, new)
+            return self._plan_without_source(ctx, new)
         volume_type = self._types.resolve(new.volume_type) if new.volume_type else None
-        size = _size(new, least)
+        size = _checked_size(new, least)
         return CreatePlan(
             size=size,
             backend=self._pools.choose(
@@ -85,15 +85,17 @@ class CreatePlanner:
         :raises Busy: it has changed since it was planned.
         """
         if new.snapshot_id:
-            _available(snapshots.get(connection, new.snapshot_id), new.snapshot_id)
+            _require_available(
+                snapshots.get(connection, new.snapshot_id), new.snapshot_id
+            )
         elif new.source_volid and not volumes.lock_available(
             connection, new.source_volid
         ):
-            raise _unready(rows.require(connection, new.source_volid))
+            raise _source_error(rows.require(connection, new.source_volid))
         if plan.origin is not None:
             _check_unchanged(plan.origin, rows.require(connection, plan.origin.id))
 
-    def _plain(self, ctx: RequestContext, new: NewVolume) -> CreatePlan:
+    def _plan_without_source(self, ctx: RequestContext, new: NewVolume) -> CreatePlan:
         if new.size is None:
             raise Invalid("volume.size: give it, or a source whose size it then has.")
         volume_type = self._types.resolve(new.volume_type)
@@ -107,19 +109,19 @@ class CreatePlanner:
             multiattach=volume_type.multiattach if volume_type else False,
         )
 
-    def _origin(self, new: NewVolume) -> tuple[Volume | None, int]:
+    def _find_source(self, new: NewVolume) -> tuple[Volume | None, int]:
         """Return the volume whose bytes it gets, and how many GiB they are."""
         if new.snapshot_id and new.source_volid:
             raise Invalid("volume.source_volid: leave it out, or snapshot_id.")
         with self._db.reading() as connection:
             if new.snapshot_id:
                 found = snapshots.get(connection, new.snapshot_id)
-                snapshot = _available(found, new.snapshot_id)
+                snapshot = _require_available(found, new.snapshot_id)
                 return rows.require(connection, snapshot.volume_id), snapshot.size
             if new.source_volid:
                 origin = rows.require(connection, new.source_volid)
                 if origin.own_status is not VolumeStatus.AVAILABLE:
-                    raise _unready(origin)
+                    raise _source_error(origin)
                 return origin, origin.size
         return None, 0
 
@@ -135,7 +137,7 @@ def _check_unchanged(seen: Volume, found: Volume) -> None:
         raise rows.changed_meanwhile(found.id)
 
 
-def _size(new: NewVolume, least: int) -> int:
+def _checked_size(new: NewVolume, least: int) -> int:
     if new.size is None:
         return least
     if new.size < least:
@@ -146,7 +148,7 @@ def _size(new: NewVolume, least: int) -> int:
     return new.size
 
 
-def _available(snapshot: Snapshot | None, snapshot_id: str) -> Snapshot:
+def _require_available(snapshot: Snapshot | None, snapshot_id: str) -> Snapshot:
     if snapshot is None:
         raise NotFound("snapshot", snapshot_id)
     if snapshot.status is not SnapshotStatus.AVAILABLE:
@@ -157,7 +159,7 @@ def _available(snapshot: Snapshot | None, snapshot_id: str) -> Snapshot:
     return snapshot
 
 
-def _unready(origin: Volume) -> Invalid:
+def _source_error(origin: Volume) -> Invalid:
     return Invalid(
         f"volume.source_volid: volume {origin.id} is {origin.status}; it must be"
         " available or in-use."
