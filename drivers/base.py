@@ -169,7 +169,8 @@ class VolumeDriver(Driver):
     def disk(self, volume_id: str) -> Disk:
         """Return the disk, active: its ``path`` exists when this returns.
 
-        The path has a form that targets export (``lunshare.drivers.export_paths``).
+        The path has a form that targets export
+        (``lunshare.drivers.protocol.export_paths``).
         Each attach calls this, so it starts no process if the disk is active.
 
         :raises UnknownDisk: the disk does not exist.

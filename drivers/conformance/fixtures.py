@@ -20,12 +20,12 @@ from typing import Any, Protocol
 
 import pytest
 
-from lunshare.drivers import export_paths
 from lunshare.drivers.base import TargetDriver, VolumeDriver
 from lunshare.drivers.conformance import block_io, interruption
 from lunshare.drivers.conformance.coverage import KitFixtures
 from lunshare.drivers.conformance.interruption import OnStep
 from lunshare.drivers.fake_storage import Gate
+from lunshare.drivers.protocol import export_paths
 from lunshare.drivers.values import Disk, DiskKind, Snapshot, Volume
 
 MIB = 1024**2

@@ -15,6 +15,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from lunshare.drivers.errors import HelperRefused, TargetFailed
+from lunshare.drivers.protocol import export_paths
+from lunshare.drivers.protocol.export_paths import double_hyphens
 from lunshare.drivers.values import Disk, DiskKind
 
 #: The default of --config.
@@ -95,10 +97,9 @@ class Served:
         }
 
     def _need_group(self, disk: Disk) -> None:
-        name = f"volume-{disk.volume_id}"
-        group = group_of(disk.path, name)
+        group = export_paths.group_of(disk)
         if group is None:
-            raise _foreign(disk, f"a volume's disk is /dev/GROUP/{name}")
+            raise _foreign(disk, export_paths.rejection(disk))
         if not self.serves_group(group):
             raise _foreign(disk, self._named("volume_groups", self.groups))
 
@@ -119,26 +120,6 @@ class Served:
 
 #: A helper that serves nothing of the node.
 NOTHING = Served()
-
-
-def group_of(path: str, name: str) -> str | None:
-    """Return the volume group in the path of the logical volume ``name``, or None.
-
-    In ``/dev/mapper`` the group's own hyphens are doubled, and a single hyphen
-    separates it from the volume. So no name of another volume can end in this one.
-    """
-    plain = re.fullmatch(f"/dev/({_GROUP})/{re.escape(name)}", path)
-    if plain:
-        return plain[1]
-    mapped = re.fullmatch(
-        f"/dev/mapper/({_MAPPED_NAME}+)-{re.escape(double_hyphens(name))}", path
-    )
-    return mapped[1].replace("--", "-") if mapped else None
-
-
-def double_hyphens(name: str) -> str:
-    """Double hyphens as device-mapper does; a single one joins group and volume."""
-    return name.replace("-", "--")
 
 
 def _covers(given: str, name: str) -> bool:

@@ -15,7 +15,7 @@ import pytest
 
 from lunshare.drivers.base import Root
 from lunshare.drivers.errors import DiskBusy, HelperRefused, TargetFailed
-from lunshare.drivers.helper.served import double_hyphens
+from lunshare.drivers.protocol.export_paths import double_hyphens
 from tests.system.lio_node import run
 from tests.system.lvm_kit import GROUP, group, root
 from tests.system.units import systemctl

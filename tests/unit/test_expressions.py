@@ -24,7 +24,11 @@ from lunshare.drivers.helper.rules import Rules
 from tests.unit.test_filters import FILTERS, SERVED
 
 ROOT = Path(__file__).parents[2]
-SOURCES = [*ROOT.glob("drivers/helper/*.py"), ROOT / "drivers" / "values.py"]
+SOURCES = [
+    *ROOT.glob("drivers/helper/**/*.py"),
+    *ROOT.glob("drivers/protocol/*.py"),
+    ROOT / "drivers" / "values.py",
+]
 _FUNCTIONS = {"compile", "match", "fullmatch", "search", "sub", "split", "findall"}
 _FUNCTIONS |= {"finditer", "subn"}
 # Names in an f-string stand for text; the expressions among them are looked at alone.

@@ -126,6 +126,31 @@ def test_anything_else_is_refused_and_shows_no_secret(changed: dict[str, Any]) -
     assert SECRET not in repr(vars(caught.value))
 
 
+def test_lists_are_refused_beyond_their_limits() -> None:
+    portals = [portal(f"192.0.2.{number}", 3260) for number in range(1, 18)]
+    hosts = [
+        one(f"iqn.1994-05.com.example:h{number}", "ro", "a", None)["connectors"][0]
+        for number in range(target_requests.MAX_CONNECTORS + 1)
+    ]
+    most = target_requests.apply(document(portals=portals[:16], connectors=hosts[:-1]))
+    assert (len(most.portals), len(most.export.connectors)) == (16, 10_000)
+    with pytest.raises(InvalidValue, match=r"portals '17 values' .* at most 16"):
+        target_requests.apply(document(portals=portals))
+    with pytest.raises(InvalidValue, match=r"connectors '10001 values' .* most 10000"):
+        target_requests.apply(document(connectors=hosts))
+
+
+def test_a_refusal_names_the_field_with_its_path() -> None:
+    hosts = (
+        document()["connectors"]
+        + one("iqn.1994-05.com.example:h", 5, "", None)["connectors"]
+    )
+    with pytest.raises(InvalidValue, match=r"connectors\[1\].mode 'int' .* ro, rw"):
+        target_requests.apply(document(connectors=hosts))
+    with pytest.raises(InvalidValue, match=r"disk .* give exactly: path, size, kind"):
+        target_requests.apply(document(disk={"path": "/dev/vg/x"}))
+
+
 def test_a_request_does_not_print_its_secrets() -> None:
     message = messages.request("lio.apply", 1, document())
     assert SECRET not in repr(target_requests.request(message))

@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 
 from lunshare.drivers import errors
-from lunshare.drivers.helper import config_file, served
+from lunshare.drivers.helper import config_file
 from lunshare.drivers.helper.served import Served
 from lunshare.drivers.helper_client import Helper
+from lunshare.drivers.protocol import export_paths
 from lunshare.drivers.values import Disk, DiskKind
 from tests.unit.helper_process import HelperProcess
 
@@ -119,10 +120,10 @@ def _file(place: Path, identity: str) -> dict[str, Any]:
     [
         f"/dev/rootvg/{NAME}",
         f"/dev/lunshare2/{NAME}",
-        f"/dev/mapper/rootvg-{served.double_hyphens(NAME)}",
+        f"/dev/mapper/rootvg-{export_paths.double_hyphens(NAME)}",
         # the logical volume x-volume-ID of the group lunshare, and of x
-        f"/dev/mapper/lunshare-x--{served.double_hyphens(NAME)}",
-        f"/dev/mapper/x-lunshare-{served.double_hyphens(NAME)}",
+        f"/dev/mapper/lunshare-x--{export_paths.double_hyphens(NAME)}",
+        f"/dev/mapper/x-lunshare-{export_paths.double_hyphens(NAME)}",
         f"/dev/mapper/lunshare-{NAME}",
         f"/dev/shm/{NAME}",
         f"/dev/../lunshare/{NAME}",
@@ -139,7 +140,9 @@ def test_a_disk_of_another_group_is_neither_exported_nor_copied(
     }
     asked: dict[str, Any] = {"portals": [], "only": None, "connectors": [host]}
     disk = {"path": path, "size": 8, "kind": "block"}
-    with pytest.raises(errors.TargetFailed, match=r"volume_groups|is /dev/GROUP"):
+    with pytest.raises(
+        errors.TargetFailed, match=r"volume_groups|is /dev/GROUP|is absolute"
+    ):
         helper.call("lio.apply", volume_id=ID, disk=disk, **asked)
     own = f"/dev/lunshare/volume-{OTHER}"
     disks = [
@@ -147,7 +150,9 @@ def test_a_disk_of_another_group_is_neither_exported_nor_copied(
         {"volume_id": OTHER, "path": own, "size": 8, "kind": "block"},
     ]
     for source, target in (disks, disks[::-1]):
-        with pytest.raises(errors.TargetFailed, match=r"volume_groups|is /dev/GROUP"):
+        with pytest.raises(
+            errors.TargetFailed, match=r"volume_groups|is /dev/GROUP|is absolute"
+        ):
             helper.call("disk.copy", source=source, target=target)
 
 
@@ -155,8 +160,8 @@ def test_a_disk_of_another_group_is_neither_exported_nor_copied(
     ("path", "kind"),
     [
         (f"/dev/lunshare/{NAME}", DiskKind.BLOCK),
-        (f"/dev/mapper/lunshare-{served.double_hyphens(NAME)}", DiskKind.BLOCK),
-        (f"/dev/mapper/lun--share-{served.double_hyphens(NAME)}", DiskKind.BLOCK),
+        (f"/dev/mapper/lunshare-{export_paths.double_hyphens(NAME)}", DiskKind.BLOCK),
+        (f"/dev/mapper/lun--share-{export_paths.double_hyphens(NAME)}", DiskKind.BLOCK),
         (f"/run/lunshare/mnt/{POINT}/{NAME}", DiskKind.FILE),
         (f"/srv/pool/{NAME}", DiskKind.FILE),
         (f"/srv/pool/below/{NAME}", DiskKind.FILE),

@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from lunshare.drivers.errors import TargetFailed
 from lunshare.drivers.helper.nfs import mounts
 from lunshare.drivers.helper.nfs.mounts import KERNEL, Mount, Mounts
-from lunshare.drivers.helper.served import POINT, double_hyphens, group_of
+from lunshare.drivers.helper.served import POINT
+from lunshare.drivers.protocol import export_paths
 from lunshare.drivers.values import Disk, DiskKind
 
 
@@ -43,6 +44,8 @@ def open_disk(disk: Disk, mounts: Mounts = KERNEL) -> Iterator[Found]:
     :raises TargetFailed: the path has another form, or is another volume's, or is
         missing, or is not the expected block device or regular file.
     """
+    if why := export_paths.rejection(disk):
+        raise _refused(disk, why)
     if disk.kind is DiskKind.BLOCK:
         yield Found(disk.path, _block(disk))
         return
@@ -71,15 +74,11 @@ def supports_discard(found: os.stat_result) -> bool:
 
 
 def _block(disk: Disk) -> os.stat_result:
-    name = f"volume-{disk.volume_id}"
-    group = group_of(disk.path, name)
-    if group is None:
-        raise _refused(disk, f"a block device is /dev/GROUP/{name}")
     found = _stat(disk)
     if not stat.S_ISBLK(found.st_mode):
         raise _refused(disk, "it is not a block device")
     kernel = device_mapper_name(found)
-    wanted = f"{double_hyphens(group)}-{double_hyphens(name)}"
+    wanted = export_paths.device_mapper_name(disk)
     if kernel != wanted:
         raise _refused(disk, f"device-mapper calls it {kernel!r}, not {wanted!r}")
     return found
@@ -87,10 +86,7 @@ def _block(disk: Disk) -> os.stat_result:
 
 def _file(disk: Disk, kernel: Mounts) -> int:
     """Open a file by its name in its directory, without following links."""
-    form = rf"volume-{disk.volume_id}(\.[A-Za-z0-9_.-]+)?"
     above, name = os.path.split(disk.path)
-    if not re.fullmatch(form, name):
-        raise _refused(disk, f"a file's name is volume-{disk.volume_id}")
     try:
         directory = mounts.open_directory(above)
         try:

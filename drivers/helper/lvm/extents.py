@@ -24,6 +24,7 @@ from lunshare.drivers.helper import forms, served
 from lunshare.drivers.helper.lio import disk_paths
 from lunshare.drivers.helper.named_locks import Hold
 from lunshare.drivers.helper.served import Served
+from lunshare.drivers.protocol.export_paths import double_hyphens
 
 _UUID = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _GROUP = r"/dev/(?P<group>(?!shm/|mqueue/)[A-Za-z0-9_+][A-Za-z0-9_+.-]{0,126})"
@@ -112,7 +113,7 @@ def _need_its_name(path: str, found: os.stat_result) -> None:
     """Check the device-mapper name: a link below /dev may be stale or forged."""
     match = _NEW.fullmatch(path) or _OLD.fullmatch(path) or _SNAPSHOT.fullmatch(path)
     wanted = (
-        "-".join(served.double_hyphens(match[each]) for each in ("group", "name"))
+        "-".join(double_hyphens(match[each]) for each in ("group", "name"))
         if match
         else ""
     )
