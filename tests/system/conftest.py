@@ -84,7 +84,7 @@ def host(borrow: BorrowVolume) -> Iterator[MakeHost]:
 def foreign() -> Iterator[Foreign]:
     """A foreign target with a session, which the test must not disturb."""
     target = Foreign()
-    other = Host("other")
+    other = Host("foreign")
     traffic = Traffic(other.login(target.info), "rw", at=8)
     before = target.tree()
     yield target

@@ -64,7 +64,7 @@ def disk(identity: str, path: str) -> dict[str, Any]:
 def test_disk_of_another_group_is_not_reported(root: Root, elsewhere: str) -> None:
     own = run("vgs", "--noheadings", "-o", "pv_name", GROUP).strip()
     assert root.call("lvm.commit", device=own)
-    with pytest.raises(HelperRefused, match=f"of volume group {ELSEWHERE}"):
+    with pytest.raises(HelperRefused, match=f"its volume group is {ELSEWHERE}"):
         root.call("lvm.commit", device=elsewhere)
 
 

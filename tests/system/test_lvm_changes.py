@@ -227,7 +227,26 @@ def test_volume_suspended_by_a_killed_change_is_resumed(
     assert f"{on_slow.name} is suspended: resumed" in caplog.text
     _write(slow, on_slow)
     driver.create_snapshot(snapshot)
+    _record_last_message(driver, slow.name)
     driver.delete_snapshot(snapshot.id)
+
+
+def _record_last_message(driver: LvmVolumes, group: str) -> None:
+    """Do what docs/operations.md says where LVM asks for manual intervention.
+
+    LVM 2.03.16 creates the thin device of a snapshot before it records that. Killed
+    between the two, it fails at each later change of the pool.
+    """
+    try:
+        driver.create(new_volume(MIB))
+    except CommandFailed as error:
+        assert "Manual intervention may be required" in error.stderr  # noqa: PT017
+        pool, name = f"{group}/{group}-pool", group.replace("-", "--")
+        wanted = run("lvs", "--noheadings", "-o", "transaction_id", pool).strip()
+        live = f"{name}-{name}--pool-tpool"
+        kernel = run("dmsetup", "status", "--target", "thin-pool", live).split()[3]
+        message = f"set_transaction_id {kernel} {wanted}"
+        run("dmsetup", "message", live, "0", message)
 
 
 def _write(slow: Slow, volume: Volume) -> None:
