@@ -205,7 +205,7 @@ class CopyContract(ManageContract):
         new_snapshot: Snap,
     ) -> None:
         origin, _ = self.volume_with_bytes(driver, create_volume)
-        before = driver.capacity()
+        before = self.capacity_after_wipes(driver)
         driver.delete_snapshot(new_snapshot(origin).id)
         self.wipe_deleted(driver)
         assert self.has_same_space(driver.capacity(), before)
@@ -332,7 +332,8 @@ class CopyContract(ManageContract):
         volume: Volume,
     ) -> None:
         origin, _ = self.volume_with_bytes(driver, create_volume)
-        snapshot, before = new_snapshot(origin), driver.capacity()
+        snapshot = new_snapshot(origin)
+        before = self.capacity_after_wipes(driver)
         self.leave_incomplete_copy(driver, volume, snapshot)
         driver.delete(volume.id)
         driver.create_from(volume, snapshot)

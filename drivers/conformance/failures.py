@@ -77,7 +77,7 @@ class FailureContract(KilledVolumeContract):
     def test_create_leaves_nothing_if_the_pool_fills_up(
         self, driver: VolumeDriver, steps: Steps, full_pool: FullPool, volume: Volume
     ) -> None:
-        before = driver.capacity()
+        before = self.capacity_after_wipes(driver)
         for done in self.while_pool_fills_up(
             steps, full_pool, "create", lambda driver: driver.create(volume)
         ):
@@ -235,7 +235,7 @@ class FailureContract(KilledVolumeContract):
             disk = driver.disk(volumes[-1].id)
             self.write_pattern(driver, disk, self.pattern(volumes[-1]))
 
-        before = driver.capacity()
+        before = self.capacity_after_wipes(driver)
         for _ in self.retried_while_running(
             build, steps, lambda driver: driver.create(volumes[-1]), written
         ):

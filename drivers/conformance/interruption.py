@@ -109,10 +109,15 @@ class UnfinishedCall:
         if self._left > 0:
             return work()
         if self._left == 0:
-            self._working = threading.Thread(target=_ignore_errors, args=(work,))
+            self._working = threading.Thread(target=self._work, args=(work,))
             self._working.start()
-            self.started.set()
         raise Killed(name)
+
+    def _work(self, work: Callable[[], Any]) -> None:
+        # Only now: a request that is sent after its repeat is another case, in which
+        # its client is gone, and the helper does not start it.
+        self.started.set()
+        _ignore_errors(work)
 
     def finish(self) -> None:
         """Let the step end, and wait until it has ended."""

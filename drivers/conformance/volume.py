@@ -124,7 +124,7 @@ class VolumeContract(SharedPoolContract):
     def test_delete_of_an_incomplete_disk_frees_its_space(
         self, driver: VolumeDriver, volume: Volume
     ) -> None:
-        before = driver.capacity()
+        before = self.capacity_after_wipes(driver)
         self.leave_incomplete_disk(driver, volume)
         driver.delete(volume.id)
         self.wipe_deleted(driver)

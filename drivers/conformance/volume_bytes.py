@@ -84,6 +84,11 @@ class VolumeBytes(VolumeFixtures):
             while driver.wipe(left.name, left.size):
                 pass
 
+    def capacity_after_wipes(self, driver: VolumeDriver) -> Capacity:
+        """The capacity to compare with later: earlier tests leave nothing to wipe."""
+        self.wipe_deleted(driver)
+        return driver.capacity()
+
     def has_same_space(self, one: Capacity, other: Capacity) -> bool:
         """Whether the capacity is equal, except for ``metadata_size``."""
         near = abs(one.free - other.free) <= self.metadata_size
