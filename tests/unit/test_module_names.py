@@ -31,6 +31,7 @@ SHARED = {
     "errors": _SAME_PART,
     "extend": _OPERATION,
     "fake": _HALVES,
+    "forms": _SAME_PART,
     "helper": _OPTIONS,
     "hosts": _RESOURCE,
     "lio": _HALVES,
