@@ -22,6 +22,12 @@ _ANSWER = re.compile(r"(?:4\d\d|503|answered)\s+`([^`]+)`")
 _VALUE = re.compile(r"\.\.\.|\b(?:[A-Z]|ID|[1-9]\d*)\b")
 _NAME = re.compile(r"[a-z]+(?:_[a-z]+)+")
 
+#: Sections whose tables start with a sentence or a log line.
+_TABLES = (
+    "It does not start",
+    "NFS backends",
+    "Reports to the scheduler of a Cinder",
+)
 #: Sentences of oslo.config, which reads the configuration.
 _OTHER_SENTENCES = ("Failed to find", "open some config files:", "Value for option")
 #: Names of the kernel, LVM, NFS and open-iscsi.
@@ -62,7 +68,7 @@ def texts() -> str:
 
 def sentences() -> Iterator[str]:
     """The error sentences of the page: first cells of tables, and quoted answers."""
-    for heading in ("It does not start", "NFS backends"):
+    for heading in _TABLES:
         section = PAGE.partition(f"## {heading}\n")[2].partition("\n## ")[0]
         for line in section.splitlines():
             if line.startswith("| `"):
