@@ -75,12 +75,12 @@ class Helper:
     def _exchange(self, message: dict[str, Any], timeout: float) -> dict[str, Any]:
         connection = self._take()
         if connection is not None:
-            with contextlib.suppress(_NotBegun):
+            with contextlib.suppress(_NotStarted):
                 return self._ask(connection, message, timeout)
             self.close()  # the helper was restarted: all of them are dead
         try:
             return self._ask(self._connect(), message, timeout)
-        except _NotBegun as error:
+        except _NotStarted as error:
             raise ConnectionError(str(error)) from None
 
     def _ask(
@@ -104,10 +104,10 @@ class Helper:
         except (BrokenPipeError, ConnectionResetError) as error:
             # The request was not sent completely, or not read completely (af_unix.c,
             # unix_release_sock: the client sees a reset only then).
-            raise _NotBegun(str(error)) from None
+            raise _NotStarted(str(error)) from None
         except frames.Closed as error:
             if _is_idempotent(message):
-                raise _NotBegun(str(error)) from None
+                raise _NotStarted(str(error)) from None
             raise errors.Interrupted(self._path, "it ended meanwhile") from None
 
     def _take(self) -> socket.socket | None:
@@ -135,7 +135,7 @@ class Helper:
         return connection
 
 
-class _NotBegun(Exception):
+class _NotStarted(Exception):
     """The helper did not start the request, or the request is idempotent."""
 
 

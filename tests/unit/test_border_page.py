@@ -30,7 +30,7 @@ def test_the_page_has_every_verb(commands: Commands) -> None:
     )
 
 
-def test_each_test_that_it_names_is_there_and_names_the_verb() -> None:
+def test_every_named_test_exists_and_calls_the_verb() -> None:
     for verb, _, named in _ROW.findall(PAGE):
         tests = re.findall(r"`(test_\w+\.py)`", named)
         assert tests, verb

@@ -121,7 +121,7 @@ def test_a_nested_quantifier_is_found(pattern: str, wrong: bool) -> None:
 
 
 @pytest.mark.parametrize("source", SOURCES, ids=lambda each: each.name)
-def test_no_expression_of_the_helper_repeats_what_repeats(source: Path) -> None:
+def test_expressions_of_the_helper_have_no_nested_quantifier(source: Path) -> None:
     for line, text in literals(source):
         try:
             assert not nested(text), f"{source.name}:{line}: {text!r}"
@@ -141,7 +141,7 @@ def patterns(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     return sorted({each for rule in rules._filters for each in rule.args})
 
 
-def test_no_filter_repeats_what_repeats(patterns: list[str]) -> None:
+def test_filters_have_no_nested_quantifier(patterns: list[str]) -> None:
     assert len(patterns) > 30
     for pattern in patterns:
         assert not nested(pattern), pattern
@@ -150,7 +150,7 @@ def test_no_filter_repeats_what_repeats(patterns: list[str]) -> None:
 @pytest.mark.parametrize(
     "unit", ["a", "a-", "0", "/", "a/", "-", "x=4,", "hard,", "volume-"]
 )
-def test_the_longest_text_is_matched_at_once(patterns: list[str], unit: str) -> None:
+def test_longest_text_is_matched_quickly(patterns: list[str], unit: str) -> None:
     long = (unit * forms.MAX_TEXT)[: forms.MAX_TEXT - 1] + "!"
     compiled = [re.compile(pattern + "$") for pattern in patterns]
     started = time.process_time()

@@ -304,7 +304,7 @@ class Asking:
 
 
 @pytest.mark.parametrize(("method", "arguments"), CALLS)
-def test_what_the_driver_runs_is_allowed(commands, method, arguments):
+def test_commands_of_the_lvm_driver_are_allowed(commands, method, arguments):
     root = Asking(commands)
     getattr(Lvm(root, "lun-share.1", 60), method)(*arguments)
     assert root.allowed
@@ -312,7 +312,7 @@ def test_what_the_driver_runs_is_allowed(commands, method, arguments):
 
 @pytest.mark.parametrize("method", MOUNTING)
 @pytest.mark.parametrize("share", SHARES)
-def test_what_mounts_a_share_is_allowed(commands, method, share):
+def test_commands_of_the_nfs_driver_are_allowed(commands, method, share):
     root = Asking(commands)
     getattr(MountCommands(root, "/run/lunshare/mnt", 60), method)(share)
     assert root.allowed
@@ -321,13 +321,13 @@ def test_what_mounts_a_share_is_allowed(commands, method, share):
 @pytest.mark.parametrize(
     "option", [*FLAGS.split("|"), *(f"{name}=4.x_1-2:3" for name in VALUED.split("|"))]
 )
-def test_every_option_that_a_share_may_have_is_allowed(commands, option):
+def test_every_mount_option_of_a_share_is_allowed(commands, option):
     root = Asking(commands)
     MountCommands(root, "/run/lunshare/mnt", 60).mount(Share("nas", "/srv", option))
     assert root.allowed
 
 
-def test_every_command_of_the_drivers_is_tried():
+def test_every_command_of_the_drivers_is_tested():
     assert _methods(Lvm) - {"path", "metadata_commit", "copy", "wipe"} == {
         method for method, _ in CALLS
     }
@@ -339,17 +339,17 @@ def _methods(kind: type) -> set[str]:
     return {name for name, _ in found if not name.startswith("_")}
 
 
-def test_a_size_that_is_no_multiple_of_a_sector_is_rounded_up(commands):
+def test_size_is_rounded_up_to_a_sector(commands):
     root = Asking(commands)
     Lvm(root, "lunshare", 60).create_thick(f"{NAME}.new", 8193)
     assert "8704b" in root.allowed[0]
 
 
 @pytest.mark.parametrize("line", REFUSED)
-def test_everything_else_is_refused(commands, line):
+def test_other_commands_are_refused(commands, line):
     with pytest.raises(HelperRefused):
         commands.command(shlex.split(line))
 
 
-def test_what_is_refused_is_near_to_what_is_allowed(commands):
+def test_refused_commands_differ_little_from_an_allowed_one(commands):
     assert commands.command(shlex.split(f"lvremove --yes lunshare/{NAME}"))

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""What lvm.commit opens and tells, and which files share.take makes volumes of."""
+"""What lvm.commit opens and returns, and which files share.manage accepts."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ def opened(path: Path) -> Iterator[list[bytes]]:
             os.close(watch)
 
 
-def test_a_watch_sees_an_opening(tmp_path: Path) -> None:
+def test_watch_notices_an_open(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with opened(tmp_path / "file") as events:
         os.close(os.open(tmp_path / "file", os.O_RDONLY))
     assert events
 
 
-def test_what_is_no_block_device_is_not_opened(tmp_path: Path) -> None:
+def test_only_block_devices_are_opened(tmp_path: Path) -> None:
     """Opening /dev/watchdog starts it, and closing a tape winds it back."""
     os.mkfifo(tmp_path / "fifo")
     (tmp_path / "file").touch()
@@ -62,7 +62,7 @@ def test_what_is_no_block_device_is_not_opened(tmp_path: Path) -> None:
         assert not events, name
 
 
-def test_the_header_of_another_group_is_not_told(tmp_path: Path) -> None:
+def test_header_of_another_group_is_not_returned(tmp_path: Path) -> None:
     file = disk(tmp_path / "disk", [8192], (512, 1000, 7))
     found = HeaderVerbs(Served(groups=("a-group",))).commit_of("sda", file)
     assert found == {"offset": 512, "size": 1000, "checksum": 7}
@@ -71,7 +71,7 @@ def test_the_header_of_another_group_is_not_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("area", [2**63, 2**64 - 4096, 2**63 - 8192])
-def test_a_header_that_leads_beyond_every_disk_is_none(
+def test_header_with_an_offset_beyond_the_disk_is_ignored(
     tmp_path: Path, area: int
 ) -> None:
     file = disk(tmp_path / "disk", [8192])
@@ -82,7 +82,7 @@ def test_a_header_that_leads_beyond_every_disk_is_none(
     assert headers.commit(file) is None
 
 
-def test_a_mount_path_that_is_not_utf8_breaks_no_share(tmp_path: Path) -> None:
+def test_mount_path_that_is_not_utf8_is_accepted(tmp_path: Path) -> None:
     table = tmp_path / "mountinfo"
     theirs = b"90 28 0:55 / /mnt/\\377\xff rw - nfs4 nas:/\xfe rw\n"
     ours = b"91 28 0:56 / /run/lunshare/mnt/x rw shared:1 - nfs4 nas:/srv rw\n"
@@ -94,7 +94,9 @@ def test_a_mount_path_that_is_not_utf8_breaks_no_share(tmp_path: Path) -> None:
     assert [mount.source for mount in mounts.table()] == ["nas:/\ufffd", "nas:/srv"]
 
 
-def test_share_take_of_a_foreign_file_is_roots_to_allow(tmp_path: Path) -> None:
+def test_share_manage_needs_permission_of_root_for_a_foreign_file(
+    tmp_path: Path,
+) -> None:
     point, name = tmp_path / POINT, f"volume-{uuid.uuid4()}"
     point.mkdir()
     mounts = Directories(2**30)

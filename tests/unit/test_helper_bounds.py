@@ -50,7 +50,7 @@ def answered(connection: socket.socket) -> bool:
 # connections
 
 
-def test_more_than_all_connections_idle_keep_nobody_out(process: HelperProcess) -> None:
+def test_idle_connections_do_not_block_a_new_one(process: HelperProcess) -> None:
     with contextlib.ExitStack() as stack:
         idle = [stack.enter_context(process.knock()) for _ in range(MAX_CONNECTIONS)]
         idle += [stack.enter_context(process.knock()) for _ in range(40)]
@@ -71,7 +71,7 @@ def pairs() -> Iterator[list[tuple[socket.socket, socket.socket]]]:
             each.close()
 
 
-def test_the_last_connections_are_roots(pairs) -> None:
+def test_last_connections_are_reserved_for_root(pairs) -> None:
     """The daemon's user has all of its own at work, and root is let in."""
     known = Connections()
     mine = MAX_CONNECTIONS - FOR_ROOT
@@ -90,7 +90,7 @@ def test_the_last_connections_are_roots(pairs) -> None:
     assert not known.start(peer)
 
 
-def test_a_client_that_reads_no_answer_is_idle(process: HelperProcess) -> None:
+def test_client_that_does_not_read_its_answer_is_idle(process: HelperProcess) -> None:
     """Its answer does not fit into the socket: the next ones need its place."""
     with contextlib.ExitStack() as stack:
         deaf = [stack.enter_context(process.knock()) for _ in range(MAX_CONNECTIONS)]
@@ -105,7 +105,7 @@ def test_a_client_that_reads_no_answer_is_idle(process: HelperProcess) -> None:
 # frames
 
 
-def test_small_pieces_cost_no_more_than_one_buffer() -> None:
+def test_frame_in_small_pieces_uses_one_buffer() -> None:
     """Kept as a list of pieces, 4 MiB that dripped cost 234 MiB."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     pieces = 20_000
@@ -143,7 +143,7 @@ def test_a_frame_has_a_deadline(
 
 
 @pytest.mark.parametrize("mark", [b"[", b",", b"{"])
-def test_a_frame_of_too_many_values_is_not_read(mark: bytes) -> None:
+def test_frame_with_too_many_values_is_refused(mark: bytes) -> None:
     """Four MiB of brackets would be ninety in memory."""
     ours, theirs = socket.socketpair()
     body = mark * (frames.MAX_VALUES + 1)
@@ -188,7 +188,7 @@ def hanging(tmp_path: Path) -> Iterator[tuple[Helper, threading.Event]]:
     _until(lambda: not thread_limits.THREADS._waiting)
 
 
-def test_a_thousand_requests_on_what_hangs_leave_a_few_threads(hanging) -> None:
+def test_a_thousand_hanging_requests_use_a_limited_number_of_threads(hanging) -> None:
     helper, let_go = hanging
     said: Counter[str] = Counter()
 
@@ -222,7 +222,7 @@ def test_a_thousand_requests_on_what_hangs_leave_a_few_threads(hanging) -> None:
     assert helper.call("hang", timeout=5, **again) == "done"
 
 
-def test_no_thread_left_is_an_answer_and_no_end(tmp_path: Path) -> None:
+def test_helper_answers_and_continues_when_threads_run_out(tmp_path: Path) -> None:
     """With a low pids limit the helper died of it; here its memory is what ends."""
     made = HelperProcess(tmp_path, "lvs")
     made.start("", "sh", "-c", 'ulimit -v 500000 && MALLOC_ARENA_MAX=1 exec "$@"', "sh")
@@ -264,7 +264,7 @@ def _share(directory: Path, clock) -> Share:
     return Share(os.open(directory, os.O_DIRECTORY), mount, KERNEL, clock)
 
 
-def test_an_endless_directory_has_an_end(
+def test_endless_directory_is_refused_at_the_limit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(files, "MAX_FILES", 10)
@@ -290,7 +290,7 @@ def test_a_slow_directory_ends_at_the_deadline(tmp_path: Path) -> None:
 # the log
 
 
-def test_what_is_refused_is_in_the_log(process: HelperProcess) -> None:
+def test_refused_requests_are_logged(process: HelperProcess) -> None:
     asked: list[tuple[str, dict[str, Any]]] = [
         ("no.such\nverb", {}),
         ("run", {"argv": ["sh", "-c", "id"]}),

@@ -193,14 +193,14 @@ class Call:
         return self.outcome
 
 
-def test_a_change_goes_on_beyond_its_deadline(node: Node) -> None:
+def test_change_continues_after_its_deadline(node: Node) -> None:
     with pytest.raises(errors.DeadlineExceeded, match="lvextend"):
         node.client.run("lvextend", "-L", "8b", DISK, timeout=0.2)
     node.let_end()
     until(lambda: node.done() == ["begin lvextend", "end lvextend"])
 
 
-def test_while_one_is_overdue_no_other_of_its_group_begins(node: Node) -> None:
+def test_overdue_change_blocks_other_changes_of_its_group(node: Node) -> None:
     with pytest.raises(errors.DeadlineExceeded):
         node.client.run("lvextend", "-L", "8b", DISK, timeout=0.2)
     with pytest.raises(errors.DeadlineExceeded, match=f"earlier change.*{DISK}"):
@@ -214,7 +214,7 @@ def test_while_one_is_overdue_no_other_of_its_group_begins(node: Node) -> None:
     until(lambda: node.done().count("end lvremove") == 2)
 
 
-def test_a_question_about_a_disk_is_answered_after_its_change(node: Node) -> None:
+def test_query_about_a_disk_waits_for_its_change(node: Node) -> None:
     changing = Call(node, "lvextend", "-L", "8b", DISK)
     until(lambda: node.done() == ["begin lvextend"])
     asking = Call(node, "lvs", DISK)
@@ -229,7 +229,7 @@ def test_a_question_about_a_disk_is_answered_after_its_change(node: Node) -> Non
     "argv",
     [("lvextend", "-L", "8b", DISK), ("lvremove", f"{DISK}.new")],
 )
-def test_a_program_that_outlives_the_helper_has_no_twin(
+def test_command_that_outlives_the_helper_does_not_run_twice(
     killable: Killable, argv: tuple[str, ...]
 ) -> None:
     node = killable
@@ -299,7 +299,7 @@ def dying(path: Path) -> Iterator[list[list[str]]]:
         thread.join(10)
 
 
-def test_what_may_have_begun_is_not_sent_again(tmp_path: Path) -> None:
+def test_request_that_may_have_started_is_not_sent_again(tmp_path: Path) -> None:
     with dying(tmp_path / "sock") as asked:
         client = Helper(str(tmp_path / "sock"))
         client.run("lvs")
@@ -311,7 +311,7 @@ def test_what_may_have_begun_is_not_sent_again(tmp_path: Path) -> None:
         client.close()
 
 
-def test_a_verb_is_repeated_once() -> None:
+def test_interrupted_verb_is_retried_once() -> None:
     calls = []
 
     @retried_once
@@ -350,7 +350,7 @@ def test_a_verb_is_repeated_once() -> None:
         ("lvchange -ay -K --select 'lv_name=~\"^v/\"' lunshare", "lunshare"),
     ],
 )
-def test_every_command_is_a_unit_of_its_disk(line: str, unit: str | None) -> None:
+def test_every_command_has_the_lock_of_its_disk(line: str, unit: str | None) -> None:
     argv = shlex.split(line)
     wanted = f"lunshare/_snapshot-{OTHER}" if unit is None else unit
     assert changes.disk_of(argv) == wanted

@@ -41,14 +41,14 @@ def test_a_command_without_a_filter_is_refused(helper: Helper) -> None:
         ("/usr/bin/privsep-helper",),
     ],
 )
-def test_a_command_of_another_shape_is_refused(
+def test_command_with_other_arguments_is_refused(
     helper: Helper, argv: tuple[str, ...]
 ) -> None:
     with pytest.raises(errors.HelperRefused):
         helper.run(*argv)
 
 
-def test_privsep_helper_is_refused_where_it_could_be_executed(
+def test_privsep_helper_is_refused_although_it_is_executable(
     filters: Path, tmp_path: Path
 ) -> None:
     """oslo.rootwrap allows it in every set of filters; we do not."""
@@ -59,7 +59,7 @@ def test_privsep_helper_is_refused_where_it_could_be_executed(
         Commands(str(filters), [str(tmp_path)]).command(["privsep-helper"])
 
 
-def test_a_failed_command_tells_how(helper: Helper) -> None:
+def test_failed_command_returns_exit_code_and_stderr(helper: Helper) -> None:
     with pytest.raises(errors.CommandFailed) as caught:
         helper.run("sh", "-c", "echo why >&2; exit 5")
     assert caught.value.exit_code == 5
@@ -119,12 +119,12 @@ def test_filters_that_others_can_change_are_refused(filters: Path) -> None:
         Commands(str(filters), EXEC_DIRS)
 
 
-def test_filters_for_another_user_are_not_used(filters: Path) -> None:
+def test_filters_for_another_user_are_refused(filters: Path) -> None:
     (filters / "test.filters").write_text("[Filters]\nx: CommandFilter, ls, nobody\n")
     with pytest.raises(errors.Misconfigured, match="as root"):
         Commands(str(filters), EXEC_DIRS)
 
 
-def test_missing_filters_are_told(tmp_path: Path) -> None:
+def test_missing_filters_are_an_error(tmp_path: Path) -> None:
     with pytest.raises(errors.Misconfigured, match="--filters"):
         Commands(str(tmp_path / "none"), EXEC_DIRS)

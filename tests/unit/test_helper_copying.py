@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""One volume's bytes onto another: only disks of ours, whole, thin, in time."""
+"""Copy a volume's bytes: only volumes' disks, complete, thin, in time."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def disk(tmp_path: Path, data: bytes = b"", size: int = 4 * MIB) -> Disk:
 
 
 @pytest.mark.parametrize("size", [4 * MIB, 4 * MIB - 512, MIB + 4096, 512])
-def test_all_bytes_arrive_also_where_a_size_is_odd(tmp_path, size):
+def test_all_bytes_are_copied_for_every_size(tmp_path, size):
     data = os.urandom(size)
     source, target = disk(tmp_path, data, size), disk(tmp_path)
     for _ in range(2):
@@ -65,7 +65,7 @@ def test_all_bytes_arrive_also_where_a_size_is_odd(tmp_path, size):
     assert Path(source.path).read_bytes() == data
 
 
-def test_zeros_take_no_room(tmp_path):
+def test_zeros_use_no_space(tmp_path):
     source, target = disk(tmp_path, bytes(4 * MIB)), disk(tmp_path)
     with open(source.path, "r+b") as file:
         file.seek(3 * MIB + 4096)
@@ -103,7 +103,7 @@ def test_only_a_volumes_own_disk_is_opened(tmp_path, which, path, kind):
     assert isinstance(refused.value.__cause__, TargetFailed)
 
 
-def test_it_ends_at_its_deadline(tmp_path):
+def test_copy_ends_at_its_deadline(tmp_path):
     source, target = disk(tmp_path, b"late"), disk(tmp_path)
     arguments = {
         name: asdict(each)
@@ -113,7 +113,7 @@ def test_it_ends_at_its_deadline(tmp_path):
         CopyVerbs(SERVED).copy(arguments, 0)
 
 
-def test_a_copy_that_is_not_one_is_no_success(tmp_path):
+def test_copy_with_wrong_bytes_fails(tmp_path):
     """Where the source has zeros nothing is written: what is there must be zeros."""
     source, target = disk(tmp_path, b"some".ljust(MIB, b".")), disk(tmp_path)
     with open(target.path, "r+b") as file:
@@ -123,7 +123,7 @@ def test_a_copy_that_is_not_one_is_no_success(tmp_path):
         migration.fill(Root(), target, source, 10)
 
 
-def test_bytes_behind_the_source_are_none_of_it(tmp_path):
+def test_bytes_after_the_end_of_the_source_must_be_zeros(tmp_path):
     source, target = disk(tmp_path, b"some", MIB), disk(tmp_path)
     with open(target.path, "r+b") as file:
         file.seek(4 * MIB - 1)
@@ -132,7 +132,7 @@ def test_bytes_behind_the_source_are_none_of_it(tmp_path):
         migration.fill(Root(), target, source, 10)
 
 
-def test_a_source_that_is_shorter_than_it_was_is_no_source(tmp_path):
+def test_source_that_became_shorter_is_refused(tmp_path):
     source, target = disk(tmp_path, b"some"), disk(tmp_path)
     os.truncate(source.path, 2 * MIB)
     with pytest.raises(DriverError, match="has 2097152 bytes and not 4194304"):
@@ -140,7 +140,7 @@ def test_a_source_that_is_shorter_than_it_was_is_no_source(tmp_path):
 
 
 @pytest.mark.parametrize("proof", [None, {}, {"size": 4 * MIB - 1, "checksum": "0"}])
-def test_without_a_proof_there_is_no_success(tmp_path, proof):
+def test_copy_without_verification_fails(tmp_path, proof):
     class Forgetful(Root):
         def call(self, verb: str, *, timeout: float = 30.0, **arguments: Any) -> Any:
             super().call(verb, timeout=timeout, **arguments)
@@ -151,7 +151,7 @@ def test_without_a_proof_there_is_no_success(tmp_path, proof):
         migration.fill(Forgetful(), target, source, 10)
 
 
-def test_the_proof_is_of_the_bytes_and_of_their_places(tmp_path):
+def test_checksum_covers_bytes_and_offsets(tmp_path):
     """However they are stored: as holes, zeros, or in a file that goes on with them."""
 
     def proof(data: bytes, size: int = 4 * MIB) -> Any:
@@ -191,7 +191,7 @@ PART = f"volume-{UUID}.new"
         3,
     ],
 )
-def test_nothing_but_a_part_of_a_volume_is_zeroed(device):
+def test_only_parts_of_volumes_are_zeroed(device):
     given = {"device": device, "start": 0, "length": None}
     with pytest.raises(InvalidValue):
         CopyVerbs(SERVED).zero(given, 1)
@@ -202,20 +202,20 @@ def test_nothing_but_a_part_of_a_volume_is_zeroed(device):
         )
 
 
-def test_no_part_of_a_group_that_is_not_served_is_zeroed():
+def test_part_in_a_group_that_is_not_served_is_not_zeroed():
     given = {"device": f"/dev/other/{PART}", "start": 0, "length": None}
     with pytest.raises(HelperRefused, match="does not name its volume group"):
         CopyVerbs(SERVED).zero(given, 1)
 
 
 @pytest.mark.parametrize("start", [-512, 1, 2**63, "0", True, None])
-def test_only_whole_blocks_are_zeroed(start):
+def test_only_complete_sectors_are_zeroed(start):
     given = {"device": f"/dev/vg/{PART}", "start": start, "length": 512}
     with pytest.raises(InvalidValue, match="start"):
         CopyVerbs(SERVED).zero(given, 1)
 
 
-def test_a_part_that_is_not_there_is_an_error(tmp_path):
+def test_missing_part_is_an_error(tmp_path):
     given = {"device": f"/dev/no-such-group/{PART}", "start": 0, "length": None}
     with pytest.raises(DriverError, match="No such file"):
         CopyVerbs(SERVED).zero(given, 1)

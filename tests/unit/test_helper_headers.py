@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""What lvm.commit reads off an LVM disk: tests/system shows that LVM says the same."""
+"""What lvm.commit reads from an LVM disk; tests/system compares it with LVM."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def disk(
     return os.open(path, os.O_RDONLY)
 
 
-def test_a_commit_is_where_its_text_lies_how_long_it_is_and_its_checksum(tmp_path):
+def test_commit_has_offset_size_and_checksum_of_its_text(tmp_path):
     file = disk(tmp_path / "disk", [8192], (512, 1000, 0xDEADBEEF))
     assert headers.commit(file) == ("a-group", 512, 1000, 0xDEADBEEF)
 
@@ -83,12 +83,12 @@ def test_an_empty_disk_has_none(tmp_path):
         *("/dev/sda\n", "/dev//sda", "/dev/a/./b", "/dev/mqueue/x"),
     ],
 )
-def test_only_what_may_be_a_disk_is_looked_at(device):
+def test_only_paths_below_dev_are_opened(device):
     with pytest.raises(InvalidValue, match="device"):
         headers.HeaderVerbs(Served(groups=("vg",))).commit({"device": device}, 1)
 
 
-def test_what_is_no_disk_is_told():
+def test_device_that_is_not_a_disk_is_an_error():
     with pytest.raises(DriverError, match="/dev/null: "):
         headers.HeaderVerbs(Served(groups=("vg",))).commit({"device": "/dev/null"}, 10)
     with pytest.raises(DriverError, match="/dev/nowhere: No such file"):

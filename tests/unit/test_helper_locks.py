@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""A target whose change hangs in the kernel holds up itself and nobody else."""
+"""A target whose change hangs in the kernel does not delay other targets."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lunshare.drivers.errors import DeadlineExceeded
 from lunshare.drivers.helper.named_locks import Locks
 
 
-def test_a_stuck_step_keeps_its_target_locked_until_it_ends() -> None:
+def test_hanging_step_holds_its_lock_until_it_ends() -> None:
     locks, kernel = Locks(), threading.Event()
     with pytest.raises(DeadlineExceeded, match="ending"), locks.hold("a", 0.1) as hold:
         hold.run_step("ending", kernel.wait)
@@ -26,7 +26,7 @@ def test_a_stuck_step_keeps_its_target_locked_until_it_ends() -> None:
     assert locks._held == {}
 
 
-def test_the_next_caller_goes_on_when_the_step_ends() -> None:
+def test_next_caller_continues_when_the_step_ends() -> None:
     locks, kernel, entered = Locks(), threading.Event(), threading.Event()
     with pytest.raises(DeadlineExceeded), locks.hold("a", 0.05) as hold:
         hold.run_step("ending", kernel.wait)
@@ -43,7 +43,7 @@ def test_the_next_caller_goes_on_when_the_step_ends() -> None:
     thread.join()
 
 
-def test_a_steps_error_is_the_callers() -> None:
+def test_error_of_a_step_is_raised_in_the_caller() -> None:
     locks = Locks()
     with pytest.raises(OSError, match="refused"), locks.hold("a", 10) as hold:
         hold.run_step("step", _refuse)
@@ -54,7 +54,7 @@ def _refuse() -> None:
     raise OSError("refused")
 
 
-def test_until_asks_again_and_gives_up_at_the_deadline() -> None:
+def test_wait_until_polls_and_ends_at_the_deadline() -> None:
     locks, answers = Locks(), [False, False, True]
     with locks.hold("a", 10) as hold:
         hold.wait_until("ready", lambda: answers.pop(0))

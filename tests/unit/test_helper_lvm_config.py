@@ -35,7 +35,7 @@ PINS = (
         f"lvcreate --config report/binary_values_as_numeric=1 -n {NAME} lunshare",
     ],
 )
-def test_a_command_of_lvm_gets_its_pins(tmp_path: Path, line: str) -> None:
+def test_lvm_command_gets_the_settings(tmp_path: Path, line: str) -> None:
     argv = shlex.split(line)
     program = tmp_path / "bin" / argv[0]
     program.parent.mkdir()
@@ -56,12 +56,12 @@ def test_a_command_of_lvm_gets_its_pins(tmp_path: Path, line: str) -> None:
 @pytest.mark.parametrize(
     ("name", "told"), [(f"{NAME}.tail", True), (NAME, False), (f"{NAME}.new", False)]
 )
-def test_wiped_extents_that_a_volume_is_about_to_get_are_not_discarded(name, told):
+def test_wiped_extents_for_a_volume_are_not_discarded(name, told):
     config = pinned(["lvremove", "--yes", f"lunshare/{name}"])[2].split()
     assert ("devices/issue_discards=0" in config) is told
 
 
-def test_a_pin_is_named_once():
+def test_each_setting_is_named_once():
     config = pinned(["lvs", "lunshare"])[2].split()
     keys = [pin.partition("=")[0] for pin in config]
     assert len(keys) == len(set(keys))

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""What lio.apply takes: every name in it becomes a path that root writes."""
+"""The arguments of lio.apply: every name in them becomes a path that root writes."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_a_wanted_export_becomes_values() -> None:
     assert wanted.only == (HOST,)
 
 
-def test_a_closing_needs_no_disk() -> None:
+def test_close_needs_no_disk() -> None:
     wanted = target_requests.apply(document(disk=None, connectors=[], only=None))
     assert wanted.export == Export(ID)
     assert wanted.only is None
@@ -119,7 +119,7 @@ def test_a_closing_needs_no_disk() -> None:
         {"more": 1},
     ],
 )
-def test_anything_else_is_refused_and_shows_no_secret(changed: dict[str, Any]) -> None:
+def test_wrong_request_is_refused_and_shows_no_secret(changed: dict[str, Any]) -> None:
     with pytest.raises(InvalidValue) as caught:
         target_requests.apply(document(**changed))
     assert SECRET not in str(caught.value)
@@ -181,7 +181,7 @@ def test_a_path_that_is_not_the_volumes_is_refused(kind: DiskKind, path: str) ->
         disk_paths.check(Disk(ID, path, 1024, kind))
 
 
-def test_what_was_looked_at_is_what_the_kernel_gets(tmp_path: Path) -> None:
+def test_kernel_gets_the_file_that_was_checked(tmp_path: Path) -> None:
     """Others may change a share's directory; the descriptor stays where it was."""
     path = tmp_path / f"volume-{ID}"
     path.write_bytes(b"the volume's")
@@ -193,7 +193,7 @@ def test_what_was_looked_at_is_what_the_kernel_gets(tmp_path: Path) -> None:
     assert not Path(found.path).exists()
 
 
-def test_no_link_on_the_way_to_a_file_is_followed(tmp_path: Path) -> None:
+def test_links_in_the_path_of_a_file_are_not_followed(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "real" / f"volume-{ID}").write_bytes(bytes(1024))
     (tmp_path / "link").symlink_to(tmp_path / "real")
@@ -206,7 +206,7 @@ def test_no_link_on_the_way_to_a_file_is_followed(tmp_path: Path) -> None:
             assert disk_paths.check(disk).st_size == 1024
 
 
-def test_a_file_is_the_volumes_own_and_no_link(tmp_path: Any) -> None:
+def test_file_must_be_regular_with_one_name(tmp_path: Any) -> None:
     path = tmp_path / f"volume-{ID}"
     disk = Disk(ID, str(path), 1024, DiskKind.FILE)
     path.write_bytes(bytes(1024))

@@ -48,7 +48,7 @@ def test_another_user_is_not_served(serve: Serve, path: Path) -> None:
         Helper(str(path)).run("echo", "hello")
 
 
-def test_no_server_is_told_with_what_to_do(path: Path) -> None:
+def test_error_without_a_server_names_what_to_do(path: Path) -> None:
     with pytest.raises(errors.HelperUnreachable, match="start lunshare-helper"):
         Helper(str(path)).run("echo", "hello")
 
@@ -64,7 +64,7 @@ def test_no_server_is_told_with_what_to_do(path: Path) -> None:
         b"GET / HTTP/1.1\r\n\r\n",
     ],
 )
-def test_a_bad_frame_ends_its_connection_only(
+def test_bad_frame_closes_only_its_connection(
     helper: Helper, path: Path, sent: bytes
 ) -> None:
     with knock(path) as bad, knock(path) as good:
@@ -108,7 +108,7 @@ def test_an_answer_may_be_larger_than_a_request(helper: Helper) -> None:
         messages.request("lio.remove", 1, {"volume_id": "../x"}),
     ],
 )
-def test_a_malformed_request_is_an_answer(
+def test_malformed_request_is_answered(
     helper: Helper, path: Path, message: Any
 ) -> None:
     with knock(path) as connection:
@@ -121,7 +121,7 @@ def test_a_malformed_request_is_an_answer(
 # the client
 
 
-def test_a_restarted_helper_is_found_again(serve: Serve, path: Path) -> None:
+def test_client_reconnects_to_a_restarted_helper(serve: Serve, path: Path) -> None:
     first = serve()
     helper = Helper(str(path))
     with contextlib.ExitStack() as stack:
@@ -151,7 +151,7 @@ def test_many_threads_share_a_client(helper: Helper) -> None:
     assert found == {word: {word + "\n"} for word in words}
 
 
-def test_a_helper_that_hangs_is_given_up(path: Path) -> None:
+def test_client_gives_up_when_the_helper_hangs(path: Path) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as silent:
         silent.bind(str(path))
         silent.listen()
@@ -197,7 +197,7 @@ def test_an_error_arrives_as_it_was_raised(
 # the process
 
 
-def test_the_process_says_when_it_is_ready_and_stops_on_sigterm(
+def test_process_notifies_systemd_and_stops_on_sigterm(
     tmp_path: Path, path: Path, filters: Path, served: Path
 ) -> None:
     user = pwd.getpwuid(os.getuid()).pw_name
@@ -223,9 +223,7 @@ def test_the_process_says_when_it_is_ready_and_stops_on_sigterm(
             process.wait()
 
 
-def test_an_unknown_user_ends_the_start_with_a_sentence(
-    path: Path, filters: Path
-) -> None:
+def test_unknown_user_is_an_error_at_the_start(path: Path, filters: Path) -> None:
     line = [
         sys.executable,
         "-m",

@@ -27,7 +27,7 @@ def installed() -> dict[Path, Path]:
     return found
 
 
-def test_a_link_of_an_installed_page_leads_to_an_installed_page() -> None:
+def test_links_of_installed_pages_lead_to_installed_pages() -> None:
     files = installed()
     directories = {directory for file in files for directory in file.parents}
     for page, source in files.items():
@@ -40,7 +40,7 @@ def test_a_link_of_an_installed_page_leads_to_an_installed_page() -> None:
             assert there in files or there in directories, f"{page} links to {link}"
 
 
-def test_the_page_that_a_unit_names_is_installed() -> None:
+def test_pages_named_by_units_are_installed() -> None:
     files = installed()
     for source in files.values():
         named = re.findall(r"file:/opt/lunshare/(\S+)", source.read_text())

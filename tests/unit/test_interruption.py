@@ -47,7 +47,7 @@ def root() -> Recording:
     return Recording()
 
 
-def test_the_step_is_done_and_then_the_life_ends(root):
+def test_kill_comes_after_the_step(root):
     dying = WatchedRoot(root, Countdown(2))
     assert dying.run("one") == "one"
     with pytest.raises(Killed):
@@ -55,7 +55,7 @@ def test_the_step_is_done_and_then_the_life_ends(root):
     assert root.asked == ["one", "two"]
 
 
-def test_the_dead_do_nothing(root):
+def test_killed_driver_does_nothing(root):
     dying = WatchedRoot(root, Countdown(1))
     for _ in range(3):
         with pytest.raises(Killed):
@@ -63,19 +63,19 @@ def test_the_dead_do_nothing(root):
     assert root.asked == ["one"]
 
 
-def test_a_step_that_fails_is_one(root):
+def test_failed_step_counts_as_a_step(root):
     with pytest.raises(Killed):
         WatchedRoot(root, Countdown(1)).run("false")
     with pytest.raises(CommandFailed):
         WatchedRoot(root, Countdown(2)).run("false")
 
 
-def test_what_ends_the_run_is_not_hidden(root):
+def test_error_that_ends_the_run_is_not_hidden(root):
     with pytest.raises(KeyboardInterrupt):
         WatchedRoot(root, Countdown(1)).run("stop")
 
 
-def test_questions_are_no_steps(root):
+def test_queries_are_not_steps(root):
     dying = WatchedRoot(root, Countdown(1), read_only_steps=("lvs", "lio.observe"))
     assert [dying.run("lvs"), dying.call("lio.observe")] == ["lvs", "lio.observe"]
     with pytest.raises(Killed):
@@ -108,17 +108,17 @@ def tried(root: Recording, steps: int) -> list[bool]:
     return killed
 
 
-def test_there_is_a_life_for_each_step_and_one_that_gets_through(root):
+def test_each_step_has_one_run_and_the_last_run_completes(root):
     assert tried(root, 3) == [True, True, True, False]
     assert len(root.asked) == (1 + 2 + 3 + 3) + 4 * 3
 
 
-def test_work_without_an_end_is_told(root):
+def test_endless_work_is_reported(root):
     with pytest.raises(AssertionError, match="no end"):
         tried(root, MOST_STEPS)
 
 
-def test_a_driver_that_is_killed_is_of_the_same_class_and_options():
+def test_killed_driver_has_the_same_class_and_options():
     options = defaults(FakeVolumes)
     driver = watch_steps(FakeVolumes("one", options, NoRoot()), Countdown(1))
     assert type(driver) is FakeVolumes

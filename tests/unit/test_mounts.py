@@ -40,7 +40,7 @@ def test_a_line_of_the_kernels_table() -> None:
         ("rw,vers=3,lock,local_lock=none", False),
     ],
 )
-def test_a_mount_that_hides_others_locks_is_told(options: str, hides: bool) -> None:
+def test_mount_that_hides_locks_is_recognized(options: str, hides: bool) -> None:
     assert Mount("/mnt", 1, "nfs", "nas:/a", options).hides_locks is hides
 
 
@@ -51,7 +51,7 @@ def test_only_nfs_is_a_share() -> None:
         assert mounts.parse_line(line).point.startswith("/")
 
 
-def test_what_is_not_the_mounts_own_device_is_not_entered(tmp_path: Path) -> None:
+def test_directory_on_another_device_is_not_opened(tmp_path: Path) -> None:
     """The share was unmounted meanwhile: what is below it is not written to."""
     device = tmp_path.stat().st_dev
     with Mounts().enter(Mount(str(tmp_path), device, "nfs4", "nas:/a")) as share:
@@ -62,12 +62,12 @@ def test_what_is_not_the_mounts_own_device_is_not_entered(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("path", ["mnt", "/tmp/../etc", "/tmp//x", "/tmp/", ""])
-def test_a_path_that_is_not_plain_is_not_entered(path: str) -> None:
+def test_path_that_is_not_plain_is_not_opened(path: str) -> None:
     with pytest.raises(OSError):
         os.close(mounts.open_directory(path))
 
 
-def test_a_link_is_not_entered(tmp_path: Path) -> None:
+def test_link_to_a_directory_is_not_opened(tmp_path: Path) -> None:
     (tmp_path / "real" / "in").mkdir(parents=True)
     (tmp_path / "link").symlink_to(tmp_path / "real")
     os.close(mounts.open_directory(str(tmp_path / "real" / "in")))

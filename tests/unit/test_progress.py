@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Long work is bounded by its progress: it may take for ever, but not stand still."""
+"""Work on bytes is limited by its progress: it may take long, but not stop."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def working(path: Path, work: Callable[[Clock], object]) -> Iterator[Working]:
         made.end()
 
 
-def test_work_that_goes_on_is_waited_for_beyond_its_timeout(tmp_path: Path) -> None:
+def test_work_with_progress_may_exceed_its_timeout(tmp_path: Path) -> None:
     """Its client would have given up one second behind the timeout."""
 
     until = time.monotonic() + LIMIT + 1.5
@@ -95,7 +95,7 @@ def test_work_that_goes_on_is_waited_for_beyond_its_timeout(tmp_path: Path) -> N
         client.close()
 
 
-def test_work_that_stands_still_is_given_up_and_told_how_far_it_was(
+def test_work_without_progress_fails_and_reports_its_bytes(
     tmp_path: Path,
 ) -> None:
     hung = threading.Event()
@@ -118,7 +118,7 @@ def test_work_that_stands_still_is_given_up_and_told_how_far_it_was(
     assert str(Stalled("it", 0.2, 4096)).endswith("for 0.2 seconds, after 4096 bytes")
 
 
-def test_work_whose_client_is_gone_ends_and_gives_its_disk_back(tmp_path: Path) -> None:
+def test_work_ends_and_unlocks_its_disk_when_the_client_is_gone(tmp_path: Path) -> None:
     steps: list[int] = []
 
     def work(clock: Clock) -> None:
@@ -143,7 +143,7 @@ def test_work_whose_client_is_gone_ends_and_gives_its_disk_back(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("clone", [True, False])
-def test_a_volume_of_4_tib_is_made_kept_copied_reverted_and_moved(
+def test_volume_of_4_tib_is_created_copied_reverted_and_migrated(
     build, driver, mounts, node, clone
 ) -> None:
     """Only some of it holds bytes: the last one among them."""
@@ -198,7 +198,7 @@ def test_a_copy_of_an_unlimited_size_is_accepted(driver, node) -> None:
     assert told == [7]
 
 
-def test_a_copy_that_takes_long_is_not_given_up(tmp_path: Path) -> None:
+def test_long_copy_is_not_stopped(tmp_path: Path) -> None:
     """It tells how far it is, so that its client waits on."""
     identity = str(uuid.uuid4())
     source, target = (

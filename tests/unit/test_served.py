@@ -59,7 +59,7 @@ def test_a_command_on_another_volume_group_is_refused(helper: Helper) -> None:
             helper.run(*rename(group, f"{NAME}.new"))
 
 
-def test_a_foreign_volume_is_taken_over_only_when_root_allows_it(
+def test_foreign_volume_is_managed_only_when_root_allows_it(
     process: HelperProcess,
 ) -> None:
     """Renamed to a volume's name, the node's root disk could be read and written."""
@@ -77,7 +77,7 @@ def test_a_foreign_volume_is_taken_over_only_when_root_allows_it(
             client.run(*rename(group, old))
 
 
-def test_another_share_is_not_mounted_and_not_elsewhere(helper: Helper) -> None:
+def test_only_served_shares_are_mounted_at_their_mount_points(helper: Helper) -> None:
     always, point = "nosuid,nodev,noexec", f"/run/lunshare/mnt/{POINT}"
     for source in ("nas:/srv", "nas:/srv/below", "nas:/srv/a b"):
         helper.run("mount", "-t", "nfs", "-o", always, source, point)
@@ -167,7 +167,9 @@ def test_a_disk_of_another_group_is_neither_exported_nor_copied(
         (f"/srv/pool/below/{NAME}", DiskKind.FILE),
     ],
 )
-def test_what_is_named_is_served(path: str, kind: DiskKind) -> None:
+def test_disk_in_a_named_group_or_directory_is_served(
+    path: str, kind: DiskKind
+) -> None:
     named = Served(groups=("lunshare", "lun-*"), directories=("/srv/pool",))
     disk = Disk(ID, path, 8, kind)
     assert named.need_disk(disk) is disk
@@ -178,7 +180,7 @@ def test_what_is_named_is_served(path: str, kind: DiskKind) -> None:
 # the file
 
 
-def test_the_sample_is_what_a_node_begins_with(tmp_path: Path) -> None:
+def test_sample_file_has_the_defaults(tmp_path: Path) -> None:
     file = tmp_path / "helper.conf"
     shutil.copyfile(ROOT / "etc" / "helper.conf.sample", file)
     file.chmod(0o644)
@@ -204,7 +206,9 @@ def test_the_sample_is_what_a_node_begins_with(tmp_path: Path) -> None:
         ("volume_groups = a", "no section headers"),
     ],
 )
-def test_a_mistake_in_it_is_one_sentence(tmp_path: Path, text: str, said: str) -> None:
+def test_mistake_in_the_file_is_one_sentence(
+    tmp_path: Path, text: str, said: str
+) -> None:
     file = tmp_path / "helper.conf"
     file.write_text(text)
     file.chmod(0o644)

@@ -41,7 +41,7 @@ def files_end_at(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-def test_a_move_whose_last_write_is_cut_short_is_an_error(tmp_path: Path) -> None:
+def test_migration_with_a_short_last_write_fails(tmp_path: Path) -> None:
     """512 KiB were lost so, success was said, and the source was then deleted."""
     data = os.urandom(3 * MIB)
     source, target = disk(tmp_path, data, 3 * MIB), disk(tmp_path, size=3 * MIB)
@@ -52,7 +52,7 @@ def test_a_move_whose_last_write_is_cut_short_is_an_error(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("preallocate", [False, True])
-def test_a_snapshot_whose_last_write_is_cut_short_leaves_nothing(
+def test_snapshot_with_a_short_last_write_leaves_nothing(
     build, driver, files, preallocate: bool
 ) -> None:
     thick = build(nfs_sparsed_volumes=not preallocate)
