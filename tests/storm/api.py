@@ -37,9 +37,9 @@ class Answer:
         if self.status is None:
             return self.why
         if not self.good and isinstance(self.body, dict):
-            for told in self.body.values():
-                if isinstance(told, dict):
-                    return str(told.get("message", ""))
+            for fault in self.body.values():
+                if isinstance(fault, dict):
+                    return str(fault.get("message", ""))
         return ""
 
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""What makes a storm of the clients' work: duels, faults of the storage, kills."""
+"""Duels of clients, faults of the storage, and kills of the daemon."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tests.storm import asking, hosts, volumes
+from tests.storm import hosts, queries, volumes
 from tests.storm.client import Client, Duel
 from tests.storm.world import BACKENDS, World
 
@@ -48,10 +48,10 @@ OPERATIONS: list[tuple[Callable[[Client], None], int]] = [
     (hosts.complete, 6),
     (hosts.detach, 12),
     (hosts.write, 18),
-    (asking.lists, 5),
-    (asking.types, 1),
-    (asking.health, 1),
-    (asking.manageable, 1),
+    (queries.lists, 5),
+    (queries.types, 1),
+    (queries.health, 1),
+    (queries.manageable, 1),
 ]
 
 #: Several migrations to the same backend.
@@ -142,6 +142,8 @@ class Chaos:
         backend = self._chance.choice(BACKENDS)
         point = self._chance.choice(_POINTS)
         times, seconds = self._chance.randint(1, 2), self._chance.uniform(0.3, 2.5)
-        door = self._director.door
-        door.call("machine", None, "arm", kind, backend, point, times, seconds)
+        storage_client = self._director.storage_client
+        storage_client.call(
+            "machine", None, "arm", kind, backend, point, times, seconds
+        )
         return f"{kind} {backend} {point}"

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""The invariants, one function each: a sentence for everything that contradicts it.
+"""The invariants, one function each: it yields a sentence for each violation.
 
-All of them compare what clients were answered, what the API shows and what the
-storage holds, at a time when nothing is under way.
+Each one compares the answers to clients, the rows in the API and the content of the
+storage, at a time when nothing is in progress.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from lunshare.drivers.values import GIB
 from tests.storm import marks, model
 from tests.storm.journal import Journal
 from tests.storm.model import Model, Register
-from tests.storm.seen import Seen
+from tests.storm.observation import Observation
 
 Found = Iterator[tuple[str, tuple[str, ...]]]
 _NEW = ("create", "clone", "from-snapshot", "manage")
@@ -22,25 +22,27 @@ _HALF = frozenset({"error", "error_managing", "error_deleting"})
 _WANTED = frozenset({"attaching", "attached"})
 
 
-def each_row_has_its_disk(seen: Seen, journal: Journal) -> Found:
-    """Exactly once, on the backend of the row, whole, and of its size."""
+def each_row_has_its_disk(seen: Observation, journal: Journal) -> Found:
+    """A volume has one disk: on its backend, complete, and of its size."""
     for ident, row in seen.volumes.items():
         disks = seen.disks(ident)
         if row["status"] in _HALF:
             continue
         if list(disks) != [seen.backend(ident)]:
-            said = f"its row says {seen.backend(ident)}, its disks are on {list(disks)}"
+            said = (
+                f"its row is on {seen.backend(ident)}, its disks are on {list(disks)}"
+            )
             yield said, (ident,)
             continue
         [(size, whole, _)] = disks.values()
         if size != row["size"] * GIB and row["status"] != "error_extending":
             yield f"it has {row['size']} GiB, its disk {size / GIB:g}", (ident,)
         if not whole:
-            yield "its disk is half-made", (ident,)
+            yield "its disk is incomplete", (ident,)
 
 
-def each_disk_has_its_row(seen: Seen, journal: Journal) -> Found:
-    """Nothing is left of what is gone, or never came to be."""
+def each_disk_has_its_row(seen: Observation, journal: Journal) -> Found:
+    """No disk or snapshot exists without a row."""
     for name, held in seen.storage.items():
         for ident in held["disks"].keys() - seen.volumes.keys():
             yield f"a disk on {name} has no row", (ident,)
@@ -48,19 +50,19 @@ def each_disk_has_its_row(seen: Seen, journal: Journal) -> Found:
             yield f"a snapshot on {name} has no row", (ident,)
 
 
-def each_snapshot_is_kept(seen: Seen, journal: Journal) -> Found:
-    """Where its volume is."""
+def each_snapshot_has_its_bytes(seen: Observation, journal: Journal) -> Found:
+    """An available snapshot is on the backend of its volume."""
     for ident, row in seen.snapshots.items():
         if row["status"] == "available":
             volume_id = row["volume_id"]
             if volume_id not in seen.volumes:
                 yield f"its volume {volume_id} has no row", (ident, volume_id)
             elif ident not in seen.storage[seen.backend(volume_id)]["snapshots"]:
-                yield "its bytes are not kept", (ident, volume_id)
+                yield "its bytes are lost", (ident, volume_id)
 
 
-def a_plain_volume_has_one_host(seen: Seen, journal: Journal) -> Found:
-    """One attachment, unless those of one instance; and one access at the target."""
+def a_plain_volume_has_one_host(seen: Observation, journal: Journal) -> Found:
+    """A volume without multiattach has the attachments of one instance only."""
     for ident, row in seen.volumes.items():
         rows = seen.of_volume(ident)
         held = {
@@ -72,7 +74,7 @@ def a_plain_volume_has_one_host(seen: Seen, journal: Journal) -> Found:
             yield f"it has {len(held)} attachments", (ident, *rows)
 
 
-def the_live_target_equals_the_rows(seen: Seen, journal: Journal) -> Found:
+def the_live_target_equals_the_rows(seen: Observation, journal: Journal) -> Found:
     """Every access that a row wants is open in its mode, and no other."""
     wanted: dict[tuple[str, str], dict[str, str]] = {}
     for ident, row in seen.attachments.items():
@@ -98,22 +100,22 @@ def _initiator(journal: Journal, attachment_id: str) -> str:
         for op in journal.of(attachment_id, "attach", "connect")
         if op.accepted
     ]
-    return given[-1] if given else f"nobody was told of {attachment_id}"
+    return given[-1] if given else f"no client got {attachment_id}"
 
 
-def somebody_knows_each_attachment(seen: Seen, journal: Journal) -> Found:
-    """A client was told of it, and has not been told of its end."""
+def a_client_knows_each_attachment(seen: Observation, journal: Journal) -> Found:
+    """An answer created each attachment, and no answer deleted it."""
     for ident, row in seen.attachments.items():
         if not any(op.given.get("id") == ident for op in journal.of(ident, "attach")):
-            said = f"it is {row['status']}, and nobody was told of it"
+            said = f"it is {row['status']}, and no client got it"
             yield said, (ident, row["volume_id"])
         for op in journal.of(ident, "detach"):
             if op.accepted:
                 yield "its end was acknowledged", (ident, row["volume_id"])
 
 
-def what_was_acknowledged_is_there(seen: Seen, journal: Journal) -> Found:
-    """Until somebody asks for its end."""
+def acknowledged_objects_exist(seen: Observation, journal: Journal) -> Found:
+    """They exist until a client deletes them."""
     yield from _volumes_are_there(seen, journal)
     yield from _snapshots_are_there(seen, journal)
     for op in journal.every("attach"):
@@ -127,7 +129,7 @@ def what_was_acknowledged_is_there(seen: Seen, journal: Journal) -> Found:
             yield "this type is gone", (ident,)
 
 
-def _volumes_are_there(seen: Seen, journal: Journal) -> Found:
+def _volumes_are_there(seen: Observation, journal: Journal) -> Found:
     for op in journal.every(*_NEW):
         ident = op.given.get("id", "")
         ends = journal.of(ident, "delete", "unmanage")
@@ -140,7 +142,7 @@ def _volumes_are_there(seen: Seen, journal: Journal) -> Found:
                 yield f"its {end.what} was acknowledged", (ident,)
 
 
-def _snapshots_are_there(seen: Seen, journal: Journal) -> Found:
+def _snapshots_are_there(seen: Observation, journal: Journal) -> Found:
     for op in journal.every("snapshot"):
         ident = op.given.get("id")
         if ident is None or ident in seen.snapshots:
@@ -151,8 +153,8 @@ def _snapshots_are_there(seen: Seen, journal: Journal) -> Found:
             yield "this snapshot is gone", (ident, op.given["volume"])
 
 
-def what_was_refused_left_nothing(seen: Seen, journal: Journal) -> Found:
-    """A request that has failed has made nothing."""
+def refused_requests_left_nothing(seen: Observation, journal: Journal) -> Found:
+    """A request that failed created nothing."""
     names = {row["name"]: ident for ident, row in seen.volumes.items()}
     names |= {row["name"]: ident for ident, row in seen.snapshots.items()}
     for op in journal.every(*_NEW, "snapshot"):
@@ -161,8 +163,8 @@ def what_was_refused_left_nothing(seen: Seen, journal: Journal) -> Found:
             yield f"its {op.what} was answered {op.status}: {op.said}", (ident,)
 
 
-def volumes_grow_as_acknowledged(seen: Seen, journal: Journal) -> Found:
-    """An extend that was seen to end well is not lost."""
+def acknowledged_extends_hold(seen: Observation, journal: Journal) -> Found:
+    """The size of an extend that succeeded is not lost."""
     for op in journal.every("extend"):
         [ident] = op.objects
         row = seen.volumes.get(ident)
@@ -171,8 +173,8 @@ def volumes_grow_as_acknowledged(seen: Seen, journal: Journal) -> Found:
             yield f"it was extended to {op.given['size']}, has {row['size']}", (ident,)
 
 
-def bytes_are_those_that_were_written(seen: Seen, journal: Journal) -> Found:
-    """Through snapshots, clones, reverts, moves, and hands of others."""
+def bytes_are_the_written_ones(seen: Observation, journal: Journal) -> Found:
+    """Also after snapshots, clones, reverts, migrations and manage."""
     known, registers = Model(journal), list(every_register(journal))
     for ident, row in seen.volumes.items():
         disks = seen.disks(ident)
@@ -207,7 +209,7 @@ def _differs(
 
 
 def every_register(journal: Journal) -> Iterator[Register]:
-    """Those that were written at all."""
+    """The registers that were written."""
     ops = journal.every("write", "put")
     clients = {op.given["client"] for op in ops}
     for client in sorted(clients):
@@ -215,8 +217,10 @@ def every_register(journal: Journal) -> Iterator[Register]:
             yield Register(client, place)
 
 
-def descriptions_are_those_written_last(seen: Seen, journal: Journal) -> Found:
-    """And metadata is of the same request."""
+def descriptions_are_the_last_written_ones(
+    seen: Observation, journal: Journal
+) -> Found:
+    """The metadata is from the same request."""
     for ident, row in seen.volumes.items():
         may = model.descriptions(journal, ident, seen.at)
         text = row["description"] or ""
@@ -226,8 +230,8 @@ def descriptions_are_those_written_last(seen: Seen, journal: Journal) -> Found:
             yield f"description {text!r}, metadata {row['metadata']}", (ident,)
 
 
-def what_is_given_away_is_there(seen: Seen, journal: Journal) -> Found:
-    """A disk of which the end as a volume was acknowledged is somebody's again."""
+def unmanaged_disks_exist(seen: Observation, journal: Journal) -> Found:
+    """The disk of an unmanaged volume exists as a foreign disk."""
     foreign = {name for held in seen.storage.values() for name in held["foreign"]}
     for op in journal.every("unmanage"):
         [ident] = op.objects
@@ -236,32 +240,32 @@ def what_is_given_away_is_there(seen: Seen, journal: Journal) -> Found:
             yield f"{name} is nowhere", (ident,)
 
 
-INVARIANTS: dict[str, Callable[[Seen, Journal], Found]] = {
+INVARIANTS: dict[str, Callable[[Observation, Journal], Found]] = {
     "each row has its disk exactly once": each_row_has_its_disk,
     "each disk has its row": each_disk_has_its_row,
-    "each snapshot is kept": each_snapshot_is_kept,
+    "each snapshot has its bytes": each_snapshot_has_its_bytes,
     "a plain volume has one host": a_plain_volume_has_one_host,
     "the live target equals the rows": the_live_target_equals_the_rows,
-    "somebody knows each attachment": somebody_knows_each_attachment,
-    "what was acknowledged is there": what_was_acknowledged_is_there,
-    "what was refused left nothing": what_was_refused_left_nothing,
-    "volumes grow as acknowledged": volumes_grow_as_acknowledged,
-    "bytes are those that were written": bytes_are_those_that_were_written,
-    "descriptions are those written last": descriptions_are_those_written_last,
-    "what is given away is there": what_is_given_away_is_there,
+    "a client knows each attachment": a_client_knows_each_attachment,
+    "acknowledged objects exist": acknowledged_objects_exist,
+    "refused requests left nothing": refused_requests_left_nothing,
+    "acknowledged extends hold": acknowledged_extends_hold,
+    "bytes are the written ones": bytes_are_the_written_ones,
+    "descriptions are the last written ones": descriptions_are_the_last_written_ones,
+    "unmanaged disks exist": unmanaged_disks_exist,
 }
 
 
-def check(seen: Seen, journal: Journal) -> int:
-    """Note whatever contradicts an invariant; how many were checked."""
+def check(seen: Observation, journal: Journal) -> int:
+    """Record each violation; return how many invariants were checked."""
     for name, holds in INVARIANTS.items():
         for said, objects in holds(seen, journal):
             journal.find(name, f"{objects[0]}: {said}", *objects)
     return len(INVARIANTS)
 
 
-def remember(seen: Seen, journal: Journal) -> None:
-    """From here on the bytes are what was seen: what came before no longer counts."""
+def remember(seen: Observation, journal: Journal) -> None:
+    """Take the observed bytes as written; earlier writes no longer count."""
     registers = list(every_register(journal))
     for ident in seen.volumes:
         for _, _, blocks in seen.disks(ident).values():

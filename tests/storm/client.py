@@ -18,7 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from storm_storage.door import Door
+from storm_storage.storage_client import StorageClient
 from tests.storm.api import Answer, Api
 from tests.storm.journal import Journal, Op
 from tests.storm.world import BACKENDS, WORKING, World
@@ -58,7 +58,7 @@ class Client:
         self.chance = random.Random(f"{shared.seed}/{number}")
         self.journal, self.world = shared.journal, shared.world
         self.api = Api(shared.listen, shared.journal)
-        self.door = Door(shared.socket)
+        self.storage_client = StorageClient(shared.socket)
         self.duels: queue.SimpleQueue[Duel] = queue.SimpleQueue()
         self.debts: list[Callable[[], bool]] = []
         self.attached: list[Any] = []
@@ -91,7 +91,7 @@ class Client:
         return self.api.ask(None, "GET", f"/v3/{path}")
 
     def volume(self, volume_id: str) -> dict[str, Any] | None:
-        """The volume as it is now; what every look at one must show is checked."""
+        """The volume as it is now; checks what every such answer must show."""
         asked = time.monotonic()
         answer = self.get(f"volumes/{volume_id}")
         if answer.status == 404:
@@ -136,7 +136,7 @@ class Client:
 
     def where(self, volume_id: str) -> list[str]:
         """The backends that have a disk of that volume now."""
-        found = self.door.call("machine", None, "where", volume_id, BACKENDS)
+        found = self.storage_client.call("machine", None, "where", volume_id, BACKENDS)
         return list(found)
 
     def run(self, stop: threading.Event, table: Any, pause: float, alone: Any) -> None:

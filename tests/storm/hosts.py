@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What clients do as hosts: attach, log in, write, read, detach.
 
-A host needs the storage alone to do I/O, so what it was given must work at any
-moment until it asks for the end of it: also while the daemon is dead.
+A host needs only the storage for I/O. So its access must work until it asks to detach,
+also while the daemon does not run.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def _login(client: Client, row: Attached) -> int:
     for backend in BACKENDS:
         try:
             return int(
-                client.door.call(
+                client.storage_client.call(
                     "machine",
                     None,
                     "login",
@@ -188,7 +188,7 @@ def _check_closed(client: Client, row: Attached) -> None:
     others = {(other.volume_id, other.initiator) for other in client.attached}
     if row.info is None or same in others | client.unsure:
         return
-    if row.session is not None and client.door.call(
+    if row.session is not None and client.storage_client.call(
         "machine", None, "session", row.session, "alive"
     ):
         said = f"attachment {row.id} is detached, and its session goes on"
@@ -207,7 +207,9 @@ def write(client: Client) -> None:
     given = {"number": client.writes, "place": place, "client": client.number}
     op = client.begin("write", row.volume_id, **given)
     try:
-        client.door.call("machine", None, "session", row.session, "write", offset, mark)
+        client.storage_client.call(
+            "machine", None, "session", row.session, "write", offset, mark
+        )
     except (PermissionError, ConnectionError, OSError) as error:
         op.answered, op.status, op.said = client.now(), 403, str(error)
         if row.mode == "rw":

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""What every client asked for and was answered, kept on the clients' side."""
+"""The requests of all clients and their answers, stored by the clients."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""The command: one storm, its seed, and what it found."""
+"""The command: run one storm, and print its seed and its findings."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def report(storm: Storm, seconds: float) -> None:
-    """What was done, then what was found, with what led to it."""
+    """Print what was done and what was found, with the operations before it."""
     journal = storm.journal
     asked = [op for op in journal.ops if op.who != "storm"]
     said = Counter(str(op.status or "no answer") for op in asked)

@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""A storm, epoch by epoch: work, stillness, the invariants, and work again.
+"""A storm in epochs: work, wait until nothing is in progress, check the invariants.
 
-A calm epoch has neither faults nor kills, and no reconcile on a timer: what stays in
-the middle of something then was forgotten by whoever began it. The others have all
-of them.
+A calm epoch has no faults, no kills and no reconcile on a timer. An operation that does
+not end in it was lost by the request that started it. The other epochs have all of
+them.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from tests.storm.chaos import OPERATIONS, Chaos
 from tests.storm.client import Client, Shared
 from tests.storm.journal import Journal
 from tests.storm.model import Register
+from tests.storm.observation import Observation, observe
 from tests.storm.processes import Daemon, Failed, Storage
-from tests.storm.seen import Seen, look
 from tests.storm.world import BACKENDS, BOUND, TYPES, World
 
 CONFIG = """\
@@ -120,7 +120,7 @@ class Storm:
                 self.daemon.stop(self.bound)
             except Failed as error:
                 self.journal.find("SIGTERM ends the daemon", str(error))
-        for said in self.director.door.call("machine", None, "twins"):
+        for said in self.director.storage_client.call("machine", None, "overlaps"):
             self.journal.find("one verb at a time on a volume", said)
 
     def _begin_life(self, calm: bool) -> None:
@@ -168,7 +168,7 @@ class Storm:
         client, places = self.director.number, range(len(marks.PLACES))
         blocks = {marks.block(client, p): marks.made(client, number) for p in places}
         size = 3 * GIB // 2 if number == 1 else 2 * GIB
-        self.director.door.call(
+        self.director.storage_client.call(
             "machine", None, "put_foreign", backend, reference, size, blocks
         )
         with self.journal.mark("storm", "put", reference) as op:
@@ -214,7 +214,7 @@ class Storm:
             self._stir(calm, time.monotonic() + _LENGTH)
         finally:
             stop.set()
-            self.director.door.call("machine", None, "clear")
+            self.director.storage_client.call("machine", None, "clear")
             for thread in threads:
                 thread.join()
 
@@ -231,7 +231,7 @@ class Storm:
                 self._kill(calm)
             time.sleep(self.chance.uniform(0.1, 0.4))
 
-    def _still(self, calm: bool) -> Seen | None:
+    def _still(self, calm: bool) -> Observation | None:
         """See the end of all that was begun; what does not end is a finding."""
         if not calm and self.chance.random() < 0.5:
             self._kill(calm=True)
@@ -240,7 +240,7 @@ class Storm:
         while time.monotonic() < deadline:
             for client in self.clients:
                 client.pay()
-            seen = look(self.director.api, self.director.door)
+            seen = observe(self.director.api, self.director.storage_client)
             debts = any(client.debts for client in self.clients)
             if seen and not debts and not seen.going and not seen.broken:
                 return seen
@@ -251,7 +251,7 @@ class Storm:
         self._stuck(seen)
         return None
 
-    def _mend(self, seen: Seen) -> None:
+    def _mend(self, seen: Observation) -> None:
         """What an operator does with what is in error: have it gone."""
         for ident, status in seen.broken.items():
             if ident in seen.volumes:
@@ -269,7 +269,7 @@ class Storm:
                 if not row.ending:
                     hosts.end(client, row)
 
-    def _stuck(self, seen: Seen | None) -> None:
+    def _stuck(self, seen: Observation | None) -> None:
         name = f"nothing is in between for longer than {self.bound:.0f} s"
         if seen is None:
             self.journal.find(name, "the daemon does not show its rows")
@@ -277,9 +277,9 @@ class Storm:
         for ident, status in {**seen.going, **seen.broken}.items():
             row = seen.attachments.get(ident)
             if row and not self.journal.of(ident):
-                said = f"{ident} is {status}, and nobody was told of it"
+                said = f"{ident} is {status}, and no client got it"
                 volume_id = row["volume_id"]
-                self.journal.find("somebody knows each attachment", said, volume_id)
+                self.journal.find("a client knows each attachment", said, volume_id)
             else:
                 self.journal.find(name, f"{ident} is {status}", ident)
         for client in self.clients:
@@ -289,7 +289,7 @@ class Storm:
                     name, said, *(r.id for r in client.attached if r.ending)
                 )
 
-    def _adopt(self, seen: Seen) -> None:
+    def _adopt(self, seen: Observation) -> None:
         """Volumes whose creation was not answered are like any other from here on."""
         for ident, row in seen.volumes.items():
             for op in self.journal.every("create", "clone", "from-snapshot", "manage"):

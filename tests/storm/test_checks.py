@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Every invariant of the storm holds in a small world, and fails in a broken one."""
+"""Each invariant of the storm holds in a correct world and fails in a broken one."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from tests.storm.api import Answer, undocumented
 from tests.storm.client import Client
 from tests.storm.journal import Journal, Op
 from tests.storm.model import Effect, Model, Register, last
-from tests.storm.seen import Seen
+from tests.storm.observation import Observation
 from tests.storm.world import World
 
 VOLUME, COPY, SNAPSHOT, ATTACHED = "volume", "copy", "snapshot", "attached"
 HOST = "storm@thin#thin"
 
 
-def told(journal: Journal, what: str, *objects: str, **given: Any) -> Op:
+def answered(journal: Journal, what: str, *objects: str, **given: Any) -> Op:
     """An operation with an answer, whose effect was seen."""
     op = journal.begin("client-0", what, *objects, **given)
     op.status, op.certain = 200, True
@@ -34,20 +34,22 @@ def told(journal: Journal, what: str, *objects: str, **given: Any) -> Op:
 
 def wrote(journal: Journal, volume_id: str, number: int) -> Op:
     given = {"client": 0, "place": 0, "number": number}
-    return told(journal, "write", volume_id, **given)
+    return answered(journal, "write", volume_id, **given)
 
 
 @pytest.fixture
 def journal() -> Journal:
     made = Journal()
-    told(made, "create", VOLUME, id=VOLUME, name="first")
+    answered(made, "create", VOLUME, id=VOLUME, name="first")
     wrote(made, VOLUME, 1)
-    told(made, "snapshot", VOLUME, SNAPSHOT, id=SNAPSHOT, volume=VOLUME, name="kept")
+    answered(
+        made, "snapshot", VOLUME, SNAPSHOT, id=SNAPSHOT, volume=VOLUME, name="kept"
+    )
     wrote(made, VOLUME, 2)
     given = {"id": COPY, "name": "second", "snapshot_id": SNAPSHOT}
-    told(made, "from-snapshot", SNAPSHOT, COPY, **given)
+    answered(made, "from-snapshot", SNAPSHOT, COPY, **given)
     given = {"id": ATTACHED, "initiator": "iqn.a"}
-    told(made, "attach", VOLUME, ATTACHED, **given)
+    answered(made, "attach", VOLUME, ATTACHED, **given)
     return made
 
 
@@ -69,7 +71,7 @@ def disk(number: int, size: int = GIB) -> tuple[int, bool, dict[int, bytes]]:
 
 
 @pytest.fixture
-def seen(journal: Journal) -> Seen:
+def seen(journal: Journal) -> Observation:
     attached = {"volume_id": VOLUME, "status": "attached", "attach_mode": "rw"}
     attached |= {"connection_info": {"a": 1}, "instance": None}  # type: ignore[dict-item]
     storage = {
@@ -80,7 +82,7 @@ def seen(journal: Journal) -> Seen:
         "exports": {VOLUME: {"iqn.a": ("rw", ATTACHED)}},
     }
     empty: dict[str, Any] = {key: {} for key in storage}
-    return Seen(
+    return Observation(
         {VOLUME: row("first"), COPY: row("second")},
         {SNAPSHOT: {"volume_id": VOLUME, "status": "available", "name": "kept"}},
         {ATTACHED: attached},
@@ -89,148 +91,148 @@ def seen(journal: Journal) -> Seen:
     )
 
 
-def broken(seen: Seen, journal: Journal) -> set[str]:
+def broken(seen: Observation, journal: Journal) -> set[str]:
     """The invariants that do not hold now."""
     seen.at = time.monotonic()
     assert checks.check(seen, journal) == len(checks.INVARIANTS)
     return {finding.invariant for finding in journal.findings}
 
 
-def test_a_whole_world_has_no_findings(seen: Seen, journal: Journal) -> None:
+def test_a_correct_world_has_no_findings(seen: Observation, journal: Journal) -> None:
     assert broken(seen, journal) == set()
 
 
-def _lose_a_disk(seen: Seen, journal: Journal) -> None:
+def _lose_a_disk(seen: Observation, journal: Journal) -> None:
     del seen.storage["thin"]["disks"][VOLUME]
 
 
-def _have_a_disk_twice(seen: Seen, journal: Journal) -> None:
+def _have_a_disk_twice(seen: Observation, journal: Journal) -> None:
     seen.storage["thick"]["disks"][VOLUME] = disk(2)
 
 
-def _shrink(seen: Seen, journal: Journal) -> None:
+def _shrink(seen: Observation, journal: Journal) -> None:
     seen.storage["thin"]["disks"][VOLUME] = disk(2, GIB // 2)
 
 
-def _forget_a_row(seen: Seen, journal: Journal) -> None:
+def _delete_a_row(seen: Observation, journal: Journal) -> None:
     del seen.volumes[COPY]
-    told(journal, "delete", COPY)
+    answered(journal, "delete", COPY)
 
 
-def _lose_a_snapshot(seen: Seen, journal: Journal) -> None:
+def _lose_a_snapshot(seen: Observation, journal: Journal) -> None:
     del seen.storage["thin"]["snapshots"][SNAPSHOT]
 
 
-def _attach_a_second(seen: Seen, journal: Journal) -> None:
+def _attach_a_second(seen: Observation, journal: Journal) -> None:
     seen.attachments["other"] = {**seen.attachments[ATTACHED], "status": "reserved"}
     seen.attachments["other"]["connection_info"] = {}
-    told(journal, "attach", VOLUME, "other", id="other", initiator="iqn.b")
+    answered(journal, "attach", VOLUME, "other", id="other", initiator="iqn.b")
 
 
-def _leave_an_access(seen: Seen, journal: Journal) -> None:
+def _leave_an_access(seen: Observation, journal: Journal) -> None:
     seen.storage["thin"]["exports"][COPY] = {"iqn.b": ("ro", "x")}
 
 
-def _let_a_reader_write(seen: Seen, journal: Journal) -> None:
+def _give_a_reader_write_access(seen: Observation, journal: Journal) -> None:
     seen.attachments[ATTACHED]["attach_mode"] = "ro"
 
 
-def _tell_nobody(seen: Seen, journal: Journal) -> None:
+def _add_an_unknown_attachment(seen: Observation, journal: Journal) -> None:
     seen.attachments["other"] = {**seen.attachments[ATTACHED], "connection_info": {}}
     seen.volumes[VOLUME]["multiattach"] = True
 
 
-def _keep_what_was_detached(seen: Seen, journal: Journal) -> None:
-    told(journal, "detach", ATTACHED, VOLUME)
+def _keep_a_detached_attachment(seen: Observation, journal: Journal) -> None:
+    answered(journal, "detach", ATTACHED, VOLUME)
 
 
-def _lose_an_attachment(seen: Seen, journal: Journal) -> None:
+def _lose_an_attachment(seen: Observation, journal: Journal) -> None:
     del seen.attachments[ATTACHED]
     del seen.storage["thin"]["exports"][VOLUME]
 
 
-def _lose_a_volume(seen: Seen, journal: Journal) -> None:
+def _lose_a_volume(seen: Observation, journal: Journal) -> None:
     del seen.volumes[COPY], seen.storage["thin"]["disks"][COPY]
 
 
-def _lose_a_type(seen: Seen, journal: Journal) -> None:
-    told(journal, "type", "type", id="type")
+def _lose_a_type(seen: Observation, journal: Journal) -> None:
+    answered(journal, "type", "type", id="type")
 
 
-def _keep_what_was_deleted(seen: Seen, journal: Journal) -> None:
-    told(journal, "delete", COPY)
+def _keep_a_deleted_volume(seen: Observation, journal: Journal) -> None:
+    answered(journal, "delete", COPY)
 
 
-def _leave_what_failed(seen: Seen, journal: Journal) -> None:
-    told(journal, "create", name="third").status = 503
+def _keep_a_failed_create(seen: Observation, journal: Journal) -> None:
+    answered(journal, "create", name="third").status = 503
     seen.volumes[COPY]["name"] = "third"
 
 
-def _grow_too_little(seen: Seen, journal: Journal) -> None:
-    told(journal, "extend", VOLUME, size=3, calm=True).result = "available"
+def _lose_an_extend(seen: Observation, journal: Journal) -> None:
+    answered(journal, "extend", VOLUME, size=3, calm=True).result = "available"
 
 
-def _lose_a_write(seen: Seen, journal: Journal) -> None:
+def _lose_a_write(seen: Observation, journal: Journal) -> None:
     seen.storage["thin"]["disks"][VOLUME] = disk(1)
 
 
-def _copy_another_moment(seen: Seen, journal: Journal) -> None:
+def _copy_later_bytes(seen: Observation, journal: Journal) -> None:
     seen.storage["thin"]["disks"][COPY] = disk(2)
 
 
-def _move_a_snapshot(seen: Seen, journal: Journal) -> None:
+def _change_a_snapshot(seen: Observation, journal: Journal) -> None:
     seen.storage["thin"]["snapshots"][SNAPSHOT] = disk(2)
 
 
-def _revert_nothing(seen: Seen, journal: Journal) -> None:
-    told(journal, "revert", VOLUME, SNAPSHOT, snapshot=SNAPSHOT)
+def _lose_a_revert(seen: Observation, journal: Journal) -> None:
+    answered(journal, "revert", VOLUME, SNAPSHOT, snapshot=SNAPSHOT)
 
 
-def _lose_a_description(seen: Seen, journal: Journal) -> None:
-    told(journal, "rename", VOLUME, text="new")
+def _lose_a_description(seen: Observation, journal: Journal) -> None:
+    answered(journal, "rename", VOLUME, text="new")
 
 
-def _mix_metadata(seen: Seen, journal: Journal) -> None:
+def _mix_metadata(seen: Observation, journal: Journal) -> None:
     seen.volumes[VOLUME]["metadata"] = {"by": "somebody"}
 
 
-def _lose_what_was_given_away(seen: Seen, journal: Journal) -> None:
+def _lose_an_unmanaged_disk(seen: Observation, journal: Journal) -> None:
     _lose_a_volume(seen, journal)
-    told(journal, "unmanage", COPY)
+    answered(journal, "unmanage", COPY)
 
 
-BROKEN: list[tuple[Callable[[Seen, Journal], None], str]] = [
+BROKEN: list[tuple[Callable[[Observation, Journal], None], str]] = [
     (_lose_a_disk, "each row has its disk exactly once"),
     (_have_a_disk_twice, "each row has its disk exactly once"),
     (_shrink, "each row has its disk exactly once"),
-    (_forget_a_row, "each disk has its row"),
-    (_lose_a_snapshot, "each snapshot is kept"),
+    (_delete_a_row, "each disk has its row"),
+    (_lose_a_snapshot, "each snapshot has its bytes"),
     (_attach_a_second, "a plain volume has one host"),
     (_leave_an_access, "the live target equals the rows"),
-    (_let_a_reader_write, "the live target equals the rows"),
-    (_tell_nobody, "somebody knows each attachment"),
-    (_keep_what_was_detached, "somebody knows each attachment"),
-    (_lose_an_attachment, "what was acknowledged is there"),
-    (_lose_a_volume, "what was acknowledged is there"),
-    (_lose_a_type, "what was acknowledged is there"),
-    (_keep_what_was_deleted, "what was acknowledged is there"),
-    (_leave_what_failed, "what was refused left nothing"),
-    (_grow_too_little, "volumes grow as acknowledged"),
-    (_lose_a_write, "bytes are those that were written"),
-    (_copy_another_moment, "bytes are those that were written"),
-    (_move_a_snapshot, "bytes are those that were written"),
-    (_revert_nothing, "bytes are those that were written"),
-    (_lose_a_description, "descriptions are those written last"),
-    (_mix_metadata, "descriptions are those written last"),
-    (_lose_what_was_given_away, "what is given away is there"),
+    (_give_a_reader_write_access, "the live target equals the rows"),
+    (_add_an_unknown_attachment, "a client knows each attachment"),
+    (_keep_a_detached_attachment, "a client knows each attachment"),
+    (_lose_an_attachment, "acknowledged objects exist"),
+    (_lose_a_volume, "acknowledged objects exist"),
+    (_lose_a_type, "acknowledged objects exist"),
+    (_keep_a_deleted_volume, "acknowledged objects exist"),
+    (_keep_a_failed_create, "refused requests left nothing"),
+    (_lose_an_extend, "acknowledged extends hold"),
+    (_lose_a_write, "bytes are the written ones"),
+    (_copy_later_bytes, "bytes are the written ones"),
+    (_change_a_snapshot, "bytes are the written ones"),
+    (_lose_a_revert, "bytes are the written ones"),
+    (_lose_a_description, "descriptions are the last written ones"),
+    (_mix_metadata, "descriptions are the last written ones"),
+    (_lose_an_unmanaged_disk, "unmanaged disks exist"),
 ]
 
 
 @pytest.mark.parametrize(("breaks", "invariant"), BROKEN)
-def test_an_invariant_notices(
-    breaks: Callable[[Seen, Journal], None],
+def test_an_invariant_finds_what_breaks_it(
+    breaks: Callable[[Observation, Journal], None],
     invariant: str,
-    seen: Seen,
+    seen: Observation,
     journal: Journal,
 ) -> None:
     breaks(seen, journal)
@@ -241,8 +243,8 @@ def test_every_invariant_can_fail() -> None:
     assert {invariant for _, invariant in BROKEN} == set(checks.INVARIANTS)
 
 
-def test_what_was_seen_is_what_counts_from_then_on(
-    seen: Seen, journal: Journal
+def test_remembered_bytes_replace_the_journal(
+    seen: Observation, journal: Journal
 ) -> None:
     checks.remember(seen, journal)
     op = wrote(journal, VOLUME, 3)
@@ -252,7 +254,7 @@ def test_what_was_seen_is_what_counts_from_then_on(
     assert known.volume(COPY, Register(0, 0), now, now) == {1}
 
 
-def test_of_two_at_once_either_may_be_last() -> None:
+def test_either_of_two_concurrent_writes_may_be_last() -> None:
     first = Effect(1.0, 3.0, True, frozenset({"a"}))
     second = Effect(2.0, 4.0, True, frozenset({"b"}))
     third = Effect(5.0, 6.0, False, frozenset({"c"}))
@@ -278,18 +280,18 @@ def test_of_two_at_once_either_may_be_last() -> None:
         (Answer(418, {"teapot": {"message": "no"}}), False),
     ],
 )
-def test_answers_that_are_documented(answer: Answer, fine: bool) -> None:
+def test_only_documented_answers_are_accepted(answer: Answer, fine: bool) -> None:
     assert (undocumented(answer) is None) is fine
 
 
-def test_a_size_that_shrinks_is_seen(journal: Journal) -> None:
+def test_a_smaller_size_is_found(journal: Journal) -> None:
     world = World("storm")
     assert world.shrunk({"id": VOLUME, "size": 3}, 1.0, 2.0) is None
     assert world.shrunk({"id": VOLUME, "size": 2}, 1.5, 3.0) is None
     assert world.shrunk({"id": VOLUME, "size": 2}, 2.5, 3.0) == 3
 
 
-def test_a_plain_volume_with_two_hosts_is_seen_at_once(journal: Journal) -> None:
+def test_a_plain_volume_with_two_hosts_is_found_at_once(journal: Journal) -> None:
     client = Client.__new__(Client)
     client.journal, client.world = journal, World("storm")
     host = {"server_id": None}

@@ -1,9 +1,8 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""The storage in a process of its own keeps the promises of drivers, as the kit asks.
+"""The drivers of the storm pass the kit, with their storage in a separate process.
 
-What the kit does to the fakes' storage in its own process is done here by asking
-the other one.
+The fixtures change that storage by calls to its process.
 """
 
 from __future__ import annotations
@@ -31,8 +30,8 @@ from lunshare.drivers.conformance.target import TargetContract
 from lunshare.drivers.conformance.volume import VolumeContract
 from lunshare.drivers.fake_storage import FakeAcl
 from lunshare.drivers.values import GIB, Auth, Disk, Mode, Snapshot, Volume
-from storm_storage.door import Door
 from storm_storage.driver import StormTarget, StormVolumes
+from storm_storage.storage_client import StorageClient
 from tests.storm.processes import ROOT, Storage
 
 
@@ -45,21 +44,21 @@ def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Storage]:
 
 @pytest.fixture
 def machine(process: Storage) -> Machine:
-    return Machine(Door(process.socket))
+    return Machine(StorageClient(process.socket))
 
 
 class Machine:
-    """What others than the daemon do at the storage."""
+    """What hosts and administrators do to the storage."""
 
-    def __init__(self, door: Door) -> None:
-        self.door = door
+    def __init__(self, storage_client: StorageClient) -> None:
+        self.storage_client = storage_client
 
     def __call__(self, verb: str, *given: object) -> Any:
-        return self.door.call("machine", None, verb, *given)
+        return self.storage_client.call("machine", None, verb, *given)
 
 
 def at(driver: Any) -> Machine:
-    return Machine(driver.door)
+    return Machine(driver.storage_client)
 
 
 def killed_after(driver: Any, steps: int) -> Any:
@@ -144,7 +143,7 @@ class StormVolumeFixtures(FakeVolumeFixtures):
         at(driver)("hold", driver.name, disk.volume_id, False)
 
     def watch_steps(self, driver: VolumeDriver, on_step: OnStep) -> VolumeDriver:
-        """The storage's process counts the steps, so it can end a life, and no more."""
+        """The storage process counts the steps, so only kills are possible."""
         if isinstance(on_step, Countdown):
             driver = killed_after(driver, on_step.left)
         return driver
@@ -161,7 +160,7 @@ class StormVolumeFixtures(FakeVolumeFixtures):
 
 
 class StormSession:
-    """A session that is kept in the storage's process."""
+    """A session in the storage process."""
 
     def __init__(self, machine: Machine, number: int, serial: str) -> None:
         self._machine, self._number, self.serial = machine, number, serial

@@ -15,7 +15,7 @@ from oslo_config import cfg
 from lunshare.drivers.base import Root, TargetDriver, VolumeDriver
 from lunshare.drivers.fake import FakeVolumes
 from lunshare.drivers.targets.fake import FakeTarget
-from storm_storage.door import Door
+from storm_storage.storage_client import StorageClient
 
 if TYPE_CHECKING:  # a tree before these were there can be stormed too
     from lunshare.drivers.abilities import VolumeAbilities
@@ -35,7 +35,7 @@ CLOSED = cfg.BoolOpt(
 
 def _remote(verb: str) -> Callable[..., Any]:
     def call(self: Any, *given: object, **named: object) -> Any:
-        return self.door.call(self.ROLE, self.key, verb, *given, **named)
+        return self.storage_client.call(self.ROLE, self.key, verb, *given, **named)
 
     call.__name__ = verb
     return call
@@ -64,7 +64,9 @@ class StormVolumes(FakeVolumes):
 
     def __init__(self, name: str, options: Mapping[str, Any], root: Root) -> None:
         VolumeDriver.__init__(self, name, options, root)
-        self.door = Door(options["storm_socket"], options["storm_patience"])
+        self.storage_client = StorageClient(
+            options["storm_socket"], options["storm_patience"]
+        )
         self.key = _key(name, options, FakeVolumes.OPTIONS)
 
     @property
@@ -87,7 +89,9 @@ class StormTarget(FakeTarget):
 
     def __init__(self, name: str, options: Mapping[str, Any], root: Root) -> None:
         super().__init__(name, options, root)
-        self.door = Door(options["storm_socket"], options["storm_patience"])
+        self.storage_client = StorageClient(
+            options["storm_socket"], options["storm_patience"]
+        )
         self.key = _key(name, options, FakeTarget.OPTIONS)
 
 

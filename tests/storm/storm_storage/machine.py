@@ -15,7 +15,7 @@ from lunshare.drivers.fake_storage import BLOCK, FakeDisk, storage
 from lunshare.drivers.targets.fake import FakeSession, FakeTarget
 from lunshare.drivers.values import Auth
 from storm_storage.faults import Fault, Faults
-from storm_storage.twins import Twins
+from storm_storage.overlaps import Overlaps
 
 _TARGET_OPTIONS = {option.dest: option.default for option in FakeTarget.OPTIONS}
 
@@ -23,8 +23,8 @@ _TARGET_OPTIONS = {option.dest: option.default for option in FakeTarget.OPTIONS}
 class Machine:
     """Verbs for tests; a backend is given by its name."""
 
-    def __init__(self, faults: Faults, twins: Twins) -> None:
-        self._faults, self._twins = faults, twins
+    def __init__(self, faults: Faults, overlaps: Overlaps) -> None:
+        self._faults, self._overlaps = faults, overlaps
         self._numbers = itertools.count(1)
         self._sessions: dict[int, FakeSession] = {}
         self._dying: dict[str, Countdown] = {}
@@ -72,7 +72,7 @@ class Machine:
     def put_foreign(
         self, backend: str, reference: str, size: int, blocks: dict[int, bytes]
     ) -> None:
-        """Put somebody's disk into the pool; ``blocks`` by their number."""
+        """Put a foreign disk into the pool; ``blocks`` by their number."""
         disk, held = FakeDisk(size), storage(backend)
         for number, data in blocks.items():
             disk.write(number * BLOCK, data)
@@ -81,11 +81,11 @@ class Machine:
             held.foreign += size
 
     def put_foreign_export(self, backend: str, name: str, acls: dict[str, Any]) -> None:
-        """Export something under a name that is not ours."""
+        """Create an export with a foreign name."""
         storage(backend).foreign_exports[name] = acls
 
     def foreign_exports(self, backend: str) -> Any:
-        """What others export."""
+        """All foreign exports."""
         return [
             (name, initiator, acl.mode, len(acl.sessions))
             for name, acls in storage(backend).foreign_exports.items()
@@ -117,16 +117,16 @@ class Machine:
         return [name for name in backends if volume_id in storage(name).disks]
 
     def arm(self, kind: str, backend: str, point: str, times: int, sec: float) -> None:
-        """Have something go wrong; see ``Fault``."""
+        """Arm a fault; see ``Fault``."""
         self._faults.arm(Fault(kind, backend, point, times, sec))
 
     def clear(self) -> None:
-        """Nothing goes wrong any more."""
+        """Clear all faults."""
         self._faults.clear()
 
-    def twins(self) -> list[str]:
-        """What was done twice at once to one volume."""
-        return list(self._twins.seen)
+    def overlaps(self) -> list[str]:
+        """The verbs that ran at the same time on one volume."""
+        return list(self._overlaps.seen)
 
     def die_after(self, ident: str, steps: int) -> None:
         """The driver of that key dies at this many points from now."""

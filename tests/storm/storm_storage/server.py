@@ -21,10 +21,10 @@ from lunshare.drivers.conformance.interruption import Killed
 from lunshare.drivers.conformance.root import NoRoot
 from lunshare.drivers.fake import FakeVolumes
 from lunshare.drivers.targets.fake import FakeTarget
-from storm_storage.door import parts
 from storm_storage.faults import Faults
 from storm_storage.machine import Machine
-from storm_storage.twins import Twins
+from storm_storage.overlaps import Overlaps
+from storm_storage.storage_client import parts
 
 _CLASSES: dict[str, type[FakeVolumes] | type[FakeTarget]] = {
     "volumes": FakeVolumes,
@@ -39,8 +39,8 @@ class Server:
 
     def __init__(self, seed: int, delay: float) -> None:
         self.faults = Faults(seed, delay)
-        self.twins = Twins()
-        self.machine = Machine(self.faults, self.twins)
+        self.overlaps = Overlaps()
+        self.machine = Machine(self.faults, self.overlaps)
         self._drivers: dict[object, VolumeDriver | TargetDriver] = {}
         self._mutex, self._caller = threading.Lock(), threading.local()
 
@@ -84,7 +84,7 @@ class Server:
     ) -> Any:
         """A verb of a driver."""
         method, caller = getattr(self._driver(role, key), verb), self._caller.connection
-        with self.twins.working(key[0], verb, given, lambda: not _ended(caller)):
+        with self.overlaps.working(key[0], verb, given, lambda: not _ended(caller)):
             return method(*given, **named)
 
     def _driver(self, role: str, key: Any) -> VolumeDriver | TargetDriver:

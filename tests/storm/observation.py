@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""One look at both sides when nothing is under way: the API's rows, the storage."""
+"""Read the rows of the API and the storage, when nothing is in progress."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
-from storm_storage.door import Door
+from storm_storage.storage_client import StorageClient
 from tests.storm.api import Api
 from tests.storm.marks import WIDTH
 from tests.storm.world import BACKENDS, GOING
 
 Rows = dict[str, dict[str, Any]]
-#: Size in bytes, whether it is whole, and what each block begins with.
+#: Size in bytes, whether it is complete, and what each block begins with.
 Disk = tuple[int, bool, dict[int, bytes]]
 
 
 @dataclass
-class Seen:
+class Observation:
     """Rows by id, and the storage by backend."""
 
     volumes: Rows
@@ -32,7 +32,7 @@ class Seen:
 
     @property
     def going(self) -> dict[str, str]:
-        """What is in the middle of something, and in what."""
+        """The objects with an operation in progress, and their status."""
         rows = [*self.volumes.items(), *self.snapshots.items()]
         rows += self.attachments.items()
         return {
@@ -43,7 +43,7 @@ class Seen:
 
     @property
     def broken(self) -> dict[str, str]:
-        """What waits for somebody."""
+        """The objects that need an operator."""
         rows = [*self.volumes.items(), *self.snapshots.items()]
         rows += self.attachments.items()
         return {k: row["status"] for k, row in rows if "error" in row["status"]}
@@ -80,8 +80,8 @@ def opened(row: dict[str, Any]) -> bool:
     return row["status"] == "attaching" and "os-vol-host-attr:host" in row
 
 
-def look(api: Api, door: Door) -> Seen | None:
-    """See everything; None when the daemon does not answer."""
+def observe(api: Api, storage_client: StorageClient) -> Observation | None:
+    """Read everything; None if the daemon does not answer."""
     found = []
     for path, key in (
         ("volumes/detail", "volumes"),
@@ -94,8 +94,11 @@ def look(api: Api, door: Door) -> Seen | None:
             return None
         found.append({row["id"]: row for row in answer.body[key]})
     storage = {
-        name: door.call("machine", None, "state", name, WIDTH) for name in BACKENDS
+        name: storage_client.call("machine", None, "state", name, WIDTH)
+        for name in BACKENDS
     }
     ready = api.ask(None, "GET", "/readyz")
     volumes, snapshots, attachments, types = found
-    return Seen(volumes, snapshots, attachments, types, storage, ready.body or {})
+    return Observation(
+        volumes, snapshots, attachments, types, storage, ready.body or {}
+    )

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Calls to the storage's process: one connection for each thread that calls.
+"""Calls of the storage process: one connection for each thread.
 
 A request is ``(role, key, verb, arguments, named)``, an answer ``(True, value)`` or
 ``(False, error)``; both are pickled, since the processes trust each other.
@@ -17,11 +17,11 @@ from typing import Any
 from lunshare.drivers.errors import DeadlineExceeded, HelperUnreachable
 
 
-class Door:
-    """The storage's process behind one socket. For any number of threads."""
+class StorageClient:
+    """A client of the storage process, for any number of threads."""
 
     def __init__(self, path: str, patience: float | None = None) -> None:
-        """``patience``: seconds after which a call is given up; None waits."""
+        """``patience``: seconds after which a call fails; None waits for ever."""
         self._path, self._patience = path, patience
         self._local = threading.local()
 
@@ -31,7 +31,7 @@ class Door:
         """Call a verb; raises the error that it raised there.
 
         :raises DeadlineExceeded: it took too long; it may still be done.
-        :raises HelperUnreachable: nobody listens.
+        :raises HelperUnreachable: the storage process does not listen.
         """
         try:
             worked, value = self._exchange((role, key, verb, given, named))

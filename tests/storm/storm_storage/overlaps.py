@@ -1,9 +1,10 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""No two changing verbs at once on one volume: the promise of drivers' callers.
+"""Find changing verbs that run at the same time on one volume.
 
-A verb that outlives its caller is waited for, as a helper does. Two of one driver
-at once are a fault of the daemon, and are noted.
+The callers of drivers promise that this does not happen. If a verb outlives its caller,
+the next verb waits for it, as in the root helper. Two verbs of one driver at the same
+time are a bug of the daemon and are recorded.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ _BY_VOLUME = frozenset({"create", "extend", "create_from", "fill", "manage"})
 _BY_SNAPSHOT = frozenset({"create_snapshot", "revert"})
 
 
-class Twins:
-    """Who works on which volume; ``seen`` are sentences about what must not be."""
+class Overlaps:
+    """The verb that runs on each volume. ``seen`` has a sentence for each overlap."""
 
     def __init__(self) -> None:
         self.seen: list[str] = []
@@ -35,9 +36,9 @@ class Twins:
         given: tuple[Any, ...],
         awaited: Callable[[], bool],
     ) -> Iterator[None]:
-        """Do a verb of that driver; ``awaited`` says whether the caller waits for it.
+        """Run a verb of that driver. ``awaited``: does the caller wait?
 
-        A verb that was given up may go on beside its repetition.
+        A verb without a waiting caller may run beside its retry.
         """
         volume_id = _volume_of(verb, given)
         if volume_id is None:
@@ -48,8 +49,8 @@ class Twins:
             before = self._at_work.get(volume_id)
             if before and before[0] == driver and before[2]():
                 self.seen.append(
-                    f"{verb} of volume {volume_id} began while {before[1]} of it was"
-                    " under way in the same driver"
+                    f"{verb} of volume {volume_id} started while {before[1]} of it"
+                    " was running in the same driver"
                 )
         with lock:
             self._at_work[volume_id] = (driver, verb, awaited)
