@@ -132,6 +132,7 @@ class Hold:
         self.file = self._locks.acquire(self._name, self.seconds, self._what)
         if self._report:
             self._step(0)  # the deadline counts from now, not from before the lock
+            self._need_client(self._report)
         return self
 
     def __exit__(
@@ -212,6 +213,18 @@ class Hold:
         if self._report:
             return Stalled(what, self.seconds, self._done)
         return DeadlineExceeded(what, self.seconds)
+
+    def _need_client(self, report: Report) -> None:
+        """Start nothing for a client that ended while it waited for the lock.
+
+        Its next life has repeated the request, may have its answer already, and a host
+        may have written to the disk since.
+        """
+        try:
+            report(0)
+        except OSError:
+            self._locks.release(self._name, self.file)
+            raise self._over(self._what or self._name) from None
 
     def _client_is_gone(self) -> bool:
         """Report the progress since the last report; True if the client is gone."""

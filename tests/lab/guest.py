@@ -5,6 +5,7 @@
 It boots or resumes from a saved state, runs commands, reboots, and loses its power.
 """
 
+import contextlib
 import re
 import shlex
 import shutil
@@ -190,8 +191,13 @@ class Guest:
                 start_new_session=True,  # Ctrl-C is for this process only
                 close_fds=False,  # with cache.py's locks
             )
-        self._wait("start", control.exists)
-        self._monitor = Monitor(control)
+        self._wait("start", lambda: self._connect(control))
+
+    def _connect(self, control: Path) -> Monitor | None:
+        """Connect to QEMU, unless its socket is missing, or bound and not listening."""
+        with contextlib.suppress(FileNotFoundError, ConnectionRefusedError):
+            self._monitor = Monitor(control)
+        return self._monitor
 
     def _wait(self, what: str, done: Callable[[], object]) -> None:
         deadline = time.monotonic() + BOOT_SECONDS

@@ -17,7 +17,11 @@ class Monitor:
 
     def __init__(self, path: Path) -> None:
         self._socket = socket.socket(socket.AF_UNIX)
-        self._socket.connect(str(path))
+        try:
+            self._socket.connect(str(path))
+        except OSError:
+            self._socket.close()
+            raise
         self._lines = self._socket.makefile("r", encoding="utf-8")
         self._answer("greeting")
         self.ask("qmp_capabilities")

@@ -132,11 +132,36 @@ def test_work_ends_and_unlocks_its_disk_when_the_client_is_gone(tmp_path: Path) 
             client.connect(str(helper.path))
             asked = messages.request("work", 60, {})
             frames.send(client, asked)
+            assert frames.receive(client)["progress"] == 0
             assert frames.receive(client)["progress"] > 0
         assert helper.ended.wait(10)
         assert len(steps) < 10_000
         with helper._locks.hold("disk", 10):
             pass
+
+
+def test_work_whose_client_ended_in_the_queue_does_not_start(tmp_path: Path) -> None:
+    """Its retry has finished, and a host has written to the disk since."""
+    started: list[None] = []
+    with working(tmp_path / "socket", lambda _: started.append(None)) as helper:
+        client = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        with helper._locks.hold("disk", 10), client:
+            client.connect(str(helper.path))
+            frames.send(client, messages.request("work", 60, {}))
+            wait_for(lambda: helper._locks._held["disk"][1] == 2)
+        wait_for(lambda: not helper._locks._held)
+        assert started == []
+        retry = Helper(str(helper.path))
+        assert retry.call("work", timeout=LIMIT) == "done"
+        assert started == [None]
+        retry.close()
+
+
+def wait_for(true: Callable[[], object]) -> None:
+    until = time.monotonic() + 10
+    while not true():
+        assert time.monotonic() < until
+        time.sleep(0.005)
 
 
 # 4 TiB
