@@ -77,7 +77,7 @@ def receive(
 class _Frame:
     """One buffer, filled as the bytes come.
 
-    Client and helper take turns, so no bytes of a next frame can follow.
+    No byte of the next frame is read: an answer may follow a progress frame at once.
     """
 
     def __init__(self, connection: socket.socket, seconds: float | None) -> None:
@@ -101,7 +101,7 @@ class _Frame:
             self.buffer = complete
         with memoryview(self.buffer) as free:
             while self._held < wanted:
-                self._held += self._piece(free[self._held :])
+                self._held += self._piece(free[self._held : wanted])
 
     def _piece(self, free: memoryview) -> int:
         while True:

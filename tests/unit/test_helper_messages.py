@@ -128,3 +128,14 @@ def test_daemon_reports_a_helper_of_another_protocol_in_one_sentence(
 @pytest.mark.parametrize("given", [True, "2", 2.0, None, [2]])
 def test_a_protocol_that_is_not_a_number_is_refused(given: object) -> None:
     assert messages.protocol_of({"protocol": given}) != PROTOCOL
+
+
+def test_two_frames_received_at_once_are_both_read() -> None:
+    """A progress frame and the answer may arrive together."""
+    client, helper = socket.socketpair()
+    with client, helper:
+        client.settimeout(5)
+        frames.send(helper, {"progress": 0})
+        frames.send(helper, {"value": "done"})
+        assert frames.receive(client) == {"progress": 0}
+        assert frames.receive(client) == {"value": "done"}

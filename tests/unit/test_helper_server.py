@@ -69,7 +69,9 @@ def test_bad_frame_closes_only_its_connection(
 ) -> None:
     with knock(path) as bad, knock(path) as good:
         bad.sendall(sent)
-        assert bad.recv(1) == b""
+        # A reset if the helper closes it with bytes that it has not read.
+        with contextlib.suppress(ConnectionResetError):
+            assert bad.recv(1) == b""
         frames.send(good, messages.request("run", 5, {"argv": ["x"]}))
         assert frames.receive(good)["error"] == "helper-refused"
     assert helper.run("echo", "still") == "still\n"
