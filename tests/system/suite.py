@@ -3,9 +3,9 @@
 """Run the system tests in parallel lanes; then print how many there were.
 
 ``python -m tests.system.suite DIRECTORY [LANE...]`` writes a report (JUnit XML) for
-each lane to the directory. LVM's tests take longest. They have their own disks, helpers
-and names, so they can run beside the tests of the installed node. Every run repeats the
-lane ``judged`` on Debian's own kernel (tests/system/run).
+each lane to the directory. The conformance kit on LVM takes longest. It has its own
+disks, helpers and names, so it can run beside the tests of the installed node. Every
+run repeats the lane ``judged`` on Debian's own kernel (tests/system/run).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ JUDGED = (
 STOCK_ONLY = ("test_costs",)
 _PYTEST = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
 _AFTER = "test_after_"  # of a reboot and of a power cut: tests/system/run
-_LVM = "test_lvm_"
+_LVM = "test_lvm_driver"
 _OUTCOMES = ("failure", "error", "skipped")
 
 
