@@ -86,7 +86,7 @@ class UmlGuest:
     def _command(self) -> list[str]:
         root = [] if os.geteuid() == 0 else ["--map-root-user"]
         disks = (
-            f"ubd{number}s={self._directory}/written{number},{disk}"
+            f"ubd{number}={self._directory}/written{number},{disk}"
             for number, disk in enumerate(self._disks)
         )
         return [
