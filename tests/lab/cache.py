@@ -35,7 +35,7 @@ def entry(kind: str, inputs: Iterable[str], build: Callable[[Path], None]) -> Pa
     It is locked as long as this process and the QEMU that it starts live.
     """
     path = directory() / f"{kind}-{_key(inputs)}"
-    with _locked(path.with_name(path.name + ".lock")):
+    with locked(path.name):
         if not path.exists():
             _build(path, build)
             _prune(path)
@@ -87,7 +87,8 @@ def _remove(path: Path) -> None:
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    with open(path, "w", encoding="utf-8") as lock:
+def locked(name: str) -> Iterator[None]:
+    """Hold the lock of this name against every other lab run of this user."""
+    with open(directory() / f"{name}.lock", "w", encoding="utf-8") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from tests.lab import cache
 from tests.lab.steps import LabError, sh, step
 
 PROGRAMS = {
@@ -45,19 +46,28 @@ def need_root(what: str) -> None:
 
 
 def need_programs() -> None:
-    """Install missing programs with apt."""
+    """Install missing programs with apt, which runs once at a time (dpkg's lock)."""
     os.environ["PATH"] = PATH
-    missing = sorted({PROGRAMS[each] for each in PROGRAMS if not shutil.which(each)})
-    if not missing and not _can_make_environments():
-        missing = ["python3.11-venv"]
-    if not missing:
-        return
-    need_root(f"installing {' '.join(missing)}")
+    with cache.locked("programs"):
+        if missing := _missing():
+            _install(missing)
+
+
+def _missing() -> list[str]:
+    packages = {PROGRAMS[each] for each in PROGRAMS if not shutil.which(each)}
+    if not packages and not _can_make_environments():
+        packages = {"python3.11-venv"}
+    return sorted(packages)
+
+
+def _install(packages: list[str]) -> None:
+    named = " ".join(packages)
+    need_root(f"installing {named}")
     quietly = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     install = ["apt-get", "-qq", "-y", "--no-install-recommends", "install"]
-    with step(f"install {' '.join(missing)} on this machine"):
+    with step(f"install {named} on this machine"):
         sh(["apt-get", "-qq", "update"])
-        sh([*install, *" ".join(missing).split()], env=quietly)
+        sh([*install, *named.split()], env=quietly)
 
 
 def _can_make_environments() -> bool:

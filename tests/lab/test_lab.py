@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The parts of the lab that need no guest."""
 
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -108,3 +109,18 @@ http://other.example/apt bookworm main Packages Somebody else
         "deb http://mirror.example/debian/ bookworm main",
         "deb http://mirror.example/debian-security/ bookworm-security main",
     ]
+
+
+def test_parallel_runs_install_missing_programs_once(monkeypatch):
+    installed: list[str] = []
+
+    def install(packages):
+        assert not installed, "apt is already running, or has run"
+        time.sleep(0.05)
+        installed.extend(packages)
+
+    monkeypatch.setattr(host, "_missing", lambda: [] if installed else ["gcc"])
+    monkeypatch.setattr(host, "_install", install)
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda _: host.need_programs(), range(4)))
+    assert installed == ["gcc"]
