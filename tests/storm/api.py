@@ -33,10 +33,12 @@ class Answer:
 
     @property
     def message(self) -> str:
-        """The sentence of an error."""
+        """The sentence of an error; of a node that is not ready, its problems."""
         if self.status is None:
             return self.why
         if not self.good and isinstance(self.body, dict):
+            if self.body.get("ready") is False:
+                return "; ".join(self.body["problems"])
             for fault in self.body.values():
                 if isinstance(fault, dict):
                     return str(fault.get("message", ""))

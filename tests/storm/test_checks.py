@@ -275,6 +275,8 @@ def test_either_of_two_concurrent_writes_may_be_last() -> None:
         (Answer(400, {"badRequest": {}}), False),
         (Answer(200, b"<html>"), False),
         (Answer(503, {"serviceUnavailable": {"message": "later"}}), True),
+        (Answer(503, {"ready": False, "problems": ["backend thin is down"]}), True),
+        (Answer(503, {"ready": False, "problems": []}), False),
         (Answer(500, {"computeFault": {"message": "made by the storm"}}), True),
         (Answer(500, {"computeFault": {"message": "unexpected"}}), False),
         (Answer(418, {"teapot": {"message": "no"}}), False),
