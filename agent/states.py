@@ -180,12 +180,11 @@ UNFINISHED = frozenset(
 #: The target should have an access for an attachment in one of these.
 WANTED = frozenset({AttachStatus.ATTACHING, AttachStatus.ATTACHED})
 
+#: A detach was accepted, and the row is deleted at its end.
+ENDING = frozenset({AttachStatus.DETACHING, AttachStatus.ERROR_DETACHING})
+
 #: The target may have an access for an attachment in one of these.
-POSSIBLE = WANTED | {
-    AttachStatus.DETACHING,
-    AttachStatus.ERROR_ATTACHING,
-    AttachStatus.ERROR_DETACHING,
-}
+POSSIBLE = WANTED | ENDING | {AttachStatus.ERROR_ATTACHING}
 
 #: Which attachment decides the status of the volume: the first match. An attached
 #: host comes before any change in progress elsewhere.

@@ -18,7 +18,13 @@ from lunshare.agent.db import paging
 from lunshare.agent.db.engine import now
 from lunshare.agent.db.schema import VOLUME_ATTACHMENT, VOLUMES
 from lunshare.agent.records import Attachment, Mode, Page
-from lunshare.agent.states import POSSIBLE, WANTED, AttachStatus, attachment_may_change
+from lunshare.agent.states import (
+    ENDING,
+    POSSIBLE,
+    WANTED,
+    AttachStatus,
+    attachment_may_change,
+)
 
 _A = VOLUME_ATTACHMENT.c
 _MODES: Mapping[str | None, Mode | None] = {None: None, "ro": Mode.RO, "rw": Mode.RW}
@@ -196,14 +202,21 @@ def any_wanted(connection: sa.Connection, volume_id: str) -> bool:
     return found.first() is not None
 
 
-def volumes_with_access(connection: sa.Connection) -> list[str]:
-    """Return the ids of volumes to which a host has or may have access."""
+def volumes_to_reconcile(connection: sa.Connection) -> list[str]:
+    """Return the ids of volumes to which a host has or may have access.
+
+    And those with an attachment that has no access any more and is not deleted yet.
+    """
+    access = sa.or_(_A.initiator.is_not(None), _A.leaving.is_not(None))
+    ends = _A.attach_status.in_(ENDING)
+    unknown = _A.answered == sa.false()
+    failed = _A.attach_status == AttachStatus.ERROR_ATTACHING
     query = (
         sa.select(_A.volume_id)
         .where(
             _HERE,
-            sa.or_(_A.initiator.is_not(None), _A.leaving.is_not(None)),
             _A.attach_status.in_(POSSIBLE),
+            sa.or_(access, ends, sa.and_(failed, unknown)),
         )
         .distinct()
         .order_by(_A.volume_id)

@@ -26,13 +26,12 @@ from lunshare.agent.service import inventory
 from lunshare.agent.service.attachments.access import Access
 from lunshare.agent.service.node import Node
 from lunshare.agent.service.recovery import Recovery
-from lunshare.agent.states import AttachStatus
+from lunshare.agent.states import ENDING, AttachStatus
 from lunshare.agent.volume_locks import VolumeLocks
 
 LOG = log.getLogger(__name__)
 
 _RECOVERY_SECONDS = 3.0
-_DETACHING = (AttachStatus.DETACHING, AttachStatus.ERROR_DETACHING)
 
 Progress = Callable[[int, int], None]
 
@@ -99,7 +98,7 @@ class Reconciler:
     def _volumes_to_apply(self, result: ReconcileResult) -> list[str]:
         """Return the volumes that have hosts in the database, or a live export."""
         with self._db.reading() as connection:
-            wanted = set(attachments.volumes_with_access(connection))
+            wanted = set(attachments.volumes_to_reconcile(connection))
         found = inventory.read(self._db, self._backends)
         result.unknown += [str(orphan) for orphan in found.orphans]
         result.failed += [*found.failed, *found.missing]
@@ -126,7 +125,7 @@ class Reconciler:
         _, changed = self._access.apply(volume)
         result.changed += [f"volume {volume.id}: {what}" for what in changed]
         for row in rows:
-            if row.status in _DETACHING or _is_unanswered(row):
+            if row.status in ENDING or _is_unanswered(row):
                 self._access.release(row)
             elif row.status is AttachStatus.ERROR_ATTACHING:
                 self._access.close_failed(row)
@@ -166,7 +165,9 @@ def _is_unanswered(row: Attachment) -> bool:
     """Whether the daemon was killed while it created this attachment.
 
     The caller has the volume's lock, which this process holds from the row to the
-    end of its opening. No client knows its id. A client that wants it asks again.
+    end of its opening, and of its cleanup when the target refused. No client knows
+    its id. A client that wants it asks again.
     """
     opening = row.status is AttachStatus.ATTACHING and row.connection_info is None
-    return opening and not row.answered
+    failed = row.status is AttachStatus.ERROR_ATTACHING
+    return (opening or failed) and not row.answered

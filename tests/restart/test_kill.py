@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from lunshare.agent.errors import Exhausted, Invalid
+from lunshare.agent.errors import BackendFailed, Exhausted, Invalid
 from lunshare.agent.records import (
     ManageRequest,
     Mode,
@@ -28,7 +28,7 @@ from lunshare.agent.records import (
 from lunshare.agent.service.attachments import wanted_state
 from lunshare.agent.states import AttachStatus, SnapshotStatus, VolumeStatus
 from lunshare.drivers import fake_storage
-from lunshare.drivers.errors import NoSpace
+from lunshare.drivers.errors import NoSpace, TargetFailed
 from lunshare.drivers.values import GIB
 from tests.node import CTX, Node, host_connector, initiator
 
@@ -153,6 +153,16 @@ def _fails_halfway(node: Node, scene: Scene) -> None:
         node.services.volumes.create(CTX, NewVolume(1, source_volid=scene.idle.id))
 
 
+def _attach_fails(node: Node, scene: Scene) -> None:
+    """An attach that the target refuses: no client learns the attachment's id."""
+    error = TargetFailed(scene.volume.id, "because of the test")
+    with (
+        node.target().failures.fail("apply.opened", error),
+        contextlib.suppress(BackendFailed),
+    ):
+        node.services.attachments.create(CTX, _attach(scene.volume.id, "third", "rw"))
+
+
 OPERATIONS: dict[str, Operation] = {
     "create": lambda n, s: n.services.volumes.create(CTX, NewVolume(1, "made")),
     "delete": _delete,
@@ -183,6 +193,7 @@ OPERATIONS: dict[str, Operation] = {
     "attach": lambda n, s: n.services.attachments.create(
         CTX, _attach(s.volume.id, "third", "ro")
     ),
+    "failed attach": _attach_fails,
     "first attach": lambda n, s: n.services.attachments.create(
         CTX, _attach(s.idle.id, "first", "rw")
     ),
@@ -267,6 +278,8 @@ def _assert_right(node: Node) -> None:
     assert set(node.driver().snapshots()) == {k.id for k in snapshots}
     going = {AttachStatus.DETACHING, AttachStatus.ERROR_DETACHING}
     assert not going & {row.status for row in rows}
+    failed = [row for row in rows if row.status is AttachStatus.ERROR_ATTACHING]
+    assert [row for row in failed if not row.answered] == []
 
 
 def _assert_nobodys_bytes_are_lost(volumes: list[Volume]) -> None:

@@ -121,7 +121,8 @@ class Access:
         :raises BackendFailed: it may still be open; the row says error_detaching.
         """
         if not _initiators(row) and row.status in _NOT_OPEN:
-            return self._delete_row(row, _NOT_OPEN)
+            # Detaching: reconcile has committed that before it calls.
+            return self._delete_row(row, _NOT_OPEN | {AttachStatus.DETACHING})
         volume = self.start_release(row)
         try:
             for initiator in _initiators(row):
