@@ -66,6 +66,9 @@ def build_lvm(root: Root, **given: Any) -> LvmVolumes:
 class LvmFixtures(VolumeFixtures):
     """What thin and thick have in common."""
 
+    #: lvm.commit reads the header of a disk; of dmsetup only "status" is used.
+    read_only_steps = (*VolumeFixtures.read_only_steps, "lvm.commit", "dmsetup")
+
     @pytest.fixture
     def misconfigured(self, root: Root) -> VolumeDriver:
         return build_lvm(root, volume_group="lunshare-nowhere")
