@@ -24,7 +24,7 @@ from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
-from tests.bench import stats
+from tests.bench import deleted_rows, stats
 from tests.bench.daemon import HERE, ROOT, Daemon
 from tests.bench.figures import Figure, median_ms, say, timed, write
 from tests.bench.filling import fill, hosts
@@ -66,6 +66,8 @@ def main() -> int:
                 figures.append(say(figure))
     with tempfile.TemporaryDirectory(dir=build) as directory:
         figures += [say(figure) for figure in stats.figures(Path(directory))]
+    with tempfile.TemporaryDirectory(dir=build) as directory:
+        figures += [say(figure) for figure in deleted_rows.figures(Path(directory))]
     write(build / "bench-host.json", figures)
     return 0
 

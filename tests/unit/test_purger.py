@@ -15,14 +15,14 @@ import sqlalchemy as sa
 
 from lunshare.agent.db import snapshots, volumes
 from lunshare.agent.db.engine import now
-from lunshare.agent.db.schema import SNAPSHOTS, VOLUME_ATTACHMENT, VOLUMES
+from lunshare.agent.db.schema import SNAPSHOTS, VOLUME_ATTACHMENT
 from lunshare.agent.records import NewAttachment, NewSnapshot, Page
 from lunshare.agent.service.purger import Purger
 from lunshare.drivers import fake_storage
+from tests import dead_rows
 from tests.api.calls import until
 from tests.node import CTX, Node, attach
 
-TABLES = (VOLUME_ATTACHMENT, SNAPSHOTS, VOLUMES)
 DAY = 86400
 
 
@@ -32,21 +32,6 @@ def node(tmp_path: Path) -> Iterator[Node]:
     made = Node(tmp_path).start()
     yield made
     made.close()
-
-
-def counts(node: Node) -> list[int]:
-    with node.assembly.database.reading() as connection:
-        query = [sa.select(sa.func.count()).select_from(table) for table in TABLES]
-        return [connection.execute(each).scalar_one() for each in query]
-
-
-def age(node: Node, seconds: float) -> None:
-    """Set every deletion to an earlier time."""
-    with node.assembly.database.writing() as connection:
-        for table in TABLES:
-            gone = sa.update(table).where(table.c.deleted == sa.true())
-            before = now() - timedelta(seconds=seconds)
-            connection.execute(gone.values(deleted_at=before))
 
 
 def test_old_rows_are_purged_and_others_stay(node: Node) -> None:
@@ -61,12 +46,12 @@ def test_old_rows_are_purged_and_others_stay(node: Node) -> None:
     until(lambda: len(service.snapshots.list(CTX, Page(None, 9))) == 1)
     service.volumes.delete(CTX, dead.id)
     until(lambda: len(service.volumes.list(CTX, Page(None, 9))) == 1)
-    assert counts(node) == [3, 2, 2]
+    assert dead_rows.counts(node) == [3, 2, 2]
     purging = Purger(node.assembly.database, DAY)
     assert purging.purge() == 0
-    age(node, DAY + 1)
+    dead_rows.age(node, DAY + 1)
     assert purging.purge() == 4
-    assert counts(node) == [1, 1, 1]
+    assert dead_rows.counts(node) == [1, 1, 1]
     assert service.volumes.get(CTX, alive.id).attachments
 
 
@@ -76,24 +61,16 @@ def test_a_volume_stays_while_one_of_its_rows_is_younger(node: Node) -> None:
     node.services.attachments.delete(CTX, attach(node, volume, "a").id)
     node.services.volumes.delete(CTX, volume.id)
     until(lambda: not node.services.volumes.list(CTX, Page(None, 9)))
-    age(node, DAY + 1)
+    dead_rows.age(node, DAY + 1)
     with node.assembly.database.writing() as connection:
         connection.execute(sa.update(VOLUME_ATTACHMENT).values(deleted_at=now()))
     assert Purger(node.assembly.database, DAY).purge() == 0
-    assert counts(node) == [1, 0, 1]
+    assert dead_rows.counts(node) == [1, 0, 1]
 
 
 def test_ten_thousand_rows_are_purged_without_delaying_a_writer(node: Node) -> None:
     """Each is a volume with an attachment and a snapshot."""
-    first = node.plain_volume()
-    node.services.attachments.delete(CTX, attach(node, first, "a").id)
-    kept = node.services.snapshots.create(CTX, NewSnapshot(first.id))
-    node.services.snapshots.delete(CTX, kept.id)
-    until(lambda: not node.services.snapshots.list(CTX, Page(None, 9)))
-    node.services.volumes.delete(CTX, first.id)
-    until(lambda: not node.services.volumes.list(CTX, Page(None, 9)))
-    _multiply(node, 3_333)
-    age(node, DAY + 1)
+    dead_rows.add(node, 3_334, DAY + 1)
     alive = node.plain_volume()
     purging, waits = Purger(node.assembly.database, DAY), []
     done = threading.Event()
@@ -110,7 +87,7 @@ def test_ten_thousand_rows_are_purged_without_delaying_a_writer(node: Node) -> N
         node.services.volumes.update(CTX, alive.id, {"name": "still here"})
         waits.append(time.monotonic() - began)
     thread.join()
-    assert counts(node) == [0, 0, 1]
+    assert dead_rows.counts(node) == [0, 0, 1]
     waits.sort()
     print(
         f"{len(waits)} writes beside it: {waits[len(waits) // 2] * 1000:.1f} ms, "
@@ -118,24 +95,6 @@ def test_ten_thousand_rows_are_purged_without_delaying_a_writer(node: Node) -> N
     )
     # One transaction of it, on a machine that does something else as well.
     assert waits[len(waits) * 99 // 100] < 0.25
-
-
-def _multiply(node: Node, times: int) -> None:
-    """As many rows like those that are there, with ids of their own."""
-    copy = "printf('%s-%d', {}, n)"
-    with node.assembly.database.writing() as connection:
-        for table, ids in (
-            (VOLUMES, ("id",)),
-            (SNAPSHOTS, ("id", "volume_id")),
-            (VOLUME_ATTACHMENT, ("id", "volume_id")),
-        ):
-            names = [column.name for column in table.columns]
-            values = [copy.format(n) if n in ids else n for n in names]
-            connection.exec_driver_sql(
-                f"INSERT INTO {table.name} ({', '.join(names)}) WITH RECURSIVE"
-                f" numbers(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n"
-                f" < {times}) SELECT {', '.join(values)} FROM {table.name}, numbers"
-            )
 
 
 def test_the_latest_snapshot_does_not_depend_on_the_clock(
