@@ -43,10 +43,24 @@ class Observation:
 
     @property
     def broken(self) -> dict[str, str]:
-        """The objects that need an operator."""
+        """The objects that need an operator, or the next reconcile."""
         rows = [*self.volumes.items(), *self.snapshots.items()]
         rows += self.attachments.items()
-        return {k: row["status"] for k, row in rows if "error" in row["status"]}
+        failed = {k: row["status"] for k, row in rows if "error" in row["status"]}
+        return {k: "migrated, with its old disk" for k in self.migrated} | failed
+
+    @property
+    def migrated(self) -> list[str]:
+        """The volumes whose migration has ended, and whose other disk still exists.
+
+        It is deleted after the answer. If that fails, the next reconcile repeats it.
+        """
+        return [
+            ident
+            for ident, row in self.volumes.items()
+            if row["migration_status"] in ("success", "error")
+            and len(self.disks(ident)) > 1
+        ]
 
     def backend(self, volume_id: str) -> str:
         """Where the volume's row says that it is."""

@@ -53,6 +53,7 @@ DIFFERENT = {
 _NEVER = 100_000
 _START = 300.0  # seconds in which a daemon must answer, on the busiest machine
 _STARTS = 5  # a bound is never less than the longest start, so many times
+_FINISHED = 5.0  # after so many seconds a restart finishes what a fault has stopped
 _LENGTH = 6.0  # seconds of work in an epoch
 _PAUSE = 0.02  # the longest that a client rests
 _DELAY = 1.0  # the longest that the storage takes for a step
@@ -236,7 +237,7 @@ class Storm:
         if not calm and self.chance.random() < 0.5:
             self._kill(calm=True)
         deadline, seen = time.monotonic() + self.bound, None
-        mend = time.monotonic() + 1.0
+        mend, restart = time.monotonic() + 1.0, time.monotonic() + _FINISHED
         while time.monotonic() < deadline:
             for client in self.clients:
                 client.pay()
@@ -244,7 +245,10 @@ class Storm:
             debts = any(client.debts for client in self.clients)
             if seen and not debts and not seen.going and not seen.broken:
                 return seen
-            if seen and not seen.going and time.monotonic() > mend:
+            if _waits_for_reconcile(seen) and not calm and time.monotonic() > restart:
+                self._kill(calm=True)
+                restart = deadline
+            elif seen and not seen.going and time.monotonic() > mend:
                 self._mend(seen)
                 mend = time.monotonic() + 5.0
             time.sleep(0.05)
@@ -254,6 +258,8 @@ class Storm:
     def _mend(self, seen: Observation) -> None:
         """What an operator does with what is in error: have it gone."""
         for ident, status in seen.broken.items():
+            if ident in seen.migrated:
+                continue  # its status is not an error: a reconcile finishes it
             if ident in seen.volumes:
                 op = self.director.begin("delete", ident, was=status)
                 self.director.delete(op, f"volumes/{ident}?cascade=true")
@@ -297,3 +303,8 @@ class Storm:
                     op.given["id"] = ident
                     self.journal.about(op, ident)
             self.world.add(ident)
+
+
+def _waits_for_reconcile(seen: Observation | None) -> bool:
+    """Whether a fault of the storm may have stopped what only a reconcile finishes."""
+    return seen is not None and bool(seen.going or seen.migrated)

@@ -62,6 +62,7 @@ def row(name: str, size: int = 1) -> dict[str, Any]:
         "os-vol-host-attr:host": HOST,
         "description": "",
         "metadata": {},
+        "migration_status": None,
         "attachments": [],
     }
 
@@ -284,6 +285,16 @@ def test_either_of_two_concurrent_writes_may_be_last() -> None:
 )
 def test_only_documented_answers_are_accepted(answer: Answer, fine: bool) -> None:
     assert (undocumented(answer) is None) is fine
+
+
+@pytest.mark.parametrize("status", ["success", "error", None])
+def test_the_old_disk_of_a_migration_waits_for_a_reconcile(
+    seen: Observation, status: str | None
+) -> None:
+    assert seen.broken == {}
+    seen.volumes[VOLUME]["migration_status"] = status
+    _have_a_disk_twice(seen, Journal())
+    assert list(seen.broken) == ([VOLUME] if status else [])
 
 
 def test_a_smaller_size_is_found(journal: Journal) -> None:
