@@ -47,7 +47,7 @@ class Observation:
         rows = [*self.volumes.items(), *self.snapshots.items()]
         rows += self.attachments.items()
         failed = {k: row["status"] for k, row in rows if "error" in row["status"]}
-        return {k: "migrated, with its old disk" for k in self.migrated} | failed
+        return dict.fromkeys(self.migrated, "migrated, with its old disk") | failed
 
     @property
     def migrated(self) -> list[str]:
