@@ -164,12 +164,16 @@ def refused_requests_left_nothing(seen: Observation, journal: Journal) -> Found:
 
 
 def acknowledged_extends_hold(seen: Observation, journal: Journal) -> Found:
-    """The size of an extend that succeeded is not lost."""
+    """The size of an extend that succeeded is not lost.
+
+    One that goes on after its answer may still be refused; its row shows why.
+    """
     for op in journal.every("extend"):
         [ident] = op.objects
         row = seen.volumes.get(ident)
         grown = op.accepted and op.result in ("available", "in-use", "attaching")
-        if row and grown and op.given["calm"] and row["size"] < op.given["size"]:
+        calm = op.given["calm"] and not op.reason
+        if row and grown and calm and row["size"] < op.given["size"]:
             yield f"it was extended to {op.given['size']}, has {row['size']}", (ident,)
 
 

@@ -122,6 +122,7 @@ class Client:
                 return
             if found["status"] not in WORKING:
                 op.done, op.result = time.monotonic(), found["status"]
+                op.reason = found.get("status_reason") or ""
                 return self._check_disk(volume_id, found["status"])
             time.sleep(_POLL)
 

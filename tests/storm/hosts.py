@@ -32,6 +32,7 @@ class Attached:
     mode: str
     info: dict[str, Any] | None
     instance: str | None
+    life: int
     session: int | None = None
     ending: bool = False
 
@@ -48,7 +49,8 @@ def attach(client: Client, volume_id: str) -> None:
         body["instance_uuid"] = instance
     if client.chance.random() < 0.75:
         body["connector"] = connector(initiator)
-    row = Attached("", volume_id, initiator, mode, None, instance)
+    life = client.world.lives
+    row = Attached("", volume_id, initiator, mode, None, instance, life)
     _attach(client, row, {"attachment": body})
 
 
@@ -70,6 +72,7 @@ def _attach(client: Client, row: Attached, body: dict[str, Any]) -> None:
         row.id, row.info = shown["id"], shown["connection_info"] or None
         op.given["id"], op.done = row.id, op.answered
         client.journal.about(op, row.id)
+        _no_second(client, row)
         client.attached.append(row)
         if row.info:
             log_in(client, row)
@@ -77,6 +80,20 @@ def _attach(client: Client, row: Attached, body: dict[str, Any]) -> None:
 
     if not asked():
         client.debts.append(asked)
+
+
+def _no_second(client: Client, row: Attached) -> None:
+    """Forget an earlier attach that has the same attachment.
+
+    If the daemon is killed right after an answer, it does not know that the answer
+    was sent: the same request to the next life gets the same attachment.
+    """
+    for same in [other for other in client.attached if other.id == row.id]:
+        client.attached.remove(same)
+        if same.life == row.life:
+            said = f"attachment {row.id} was given to two requests"
+            name = "an attachment is created for one request"
+            client.journal.find(name, said, row.id, row.volume_id)
 
 
 def _doubt(client: Client, volume_id: str, initiator: str, answer: Answer) -> None:

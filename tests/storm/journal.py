@@ -37,6 +37,8 @@ class Op:
     said: str = ""
     certain: bool = False
     result: str = ""
+    #: Why the work failed after the answer, as the row shows it.
+    reason: str = ""
 
     @property
     def accepted(self) -> bool:

@@ -153,6 +153,7 @@ class Storm:
             time.sleep(0.05)
         # Where a start takes a minute, everything takes longer.
         self.bound = max(self.bound, _STARTS * (time.monotonic() - began))
+        self.world.lives += 1
         self.world.alive.set()
 
     def _prepare(self) -> None:

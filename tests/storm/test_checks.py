@@ -173,6 +173,15 @@ def _lose_an_extend(seen: Observation, journal: Journal) -> None:
     answered(journal, "extend", VOLUME, size=3, calm=True).result = "available"
 
 
+@pytest.mark.parametrize("reason", ["", "the pool has no free space"])
+def test_an_extend_may_be_refused_after_its_answer(
+    seen: Observation, journal: Journal, reason: str
+) -> None:
+    _lose_an_extend(seen, journal)
+    journal.every("extend")[0].reason = reason
+    assert broken(seen, journal) == (set() if reason else {"acknowledged extends hold"})
+
+
 def _lose_a_write(seen: Observation, journal: Journal) -> None:
     seen.storage["thin"]["disks"][VOLUME] = disk(1)
 

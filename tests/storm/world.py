@@ -47,6 +47,7 @@ class World:
     def __init__(self, host: str) -> None:
         self.host, self.calm = host, True
         self.alive = threading.Event()  # the daemon is
+        self.lives = 0  # of the daemon so far
         self._mutex = threading.Lock()
         self._volumes: dict[str, Known] = {}
         self._sizes: dict[str, tuple[int, float]] = {}
