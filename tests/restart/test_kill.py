@@ -381,6 +381,22 @@ def test_an_answered_attach_is_not_reused(tmp_path: Path) -> None:
     second.close()
 
 
+def test_an_attach_whose_client_knows_the_id_is_not_reused(tmp_path: Path) -> None:
+    """The daemon died right after its answer; then the client connects again."""
+    fake_storage.reset()
+    first = Node(tmp_path, backends="fake,other", section=WIPES).start()
+    volume = first.plain_volume()
+    asked = _attach(volume.id, "first", "rw")
+    known = first.services.attachments.create(CTX, asked).id
+    _let_end(first)
+    second = Node(tmp_path, backends="fake,other", section=WIPES).start()
+    second.services.attachments.connect(CTX, known, host_connector("first"))
+    with pytest.raises(Invalid):
+        second.services.attachments.create(CTX, asked)
+    assert second.live(volume.id) == {initiator("first"): "rw"}
+    second.close()
+
+
 def _auth(node: Node, attachment_id: str):
     row = node.services.attachments.get(CTX, attachment_id)
     return wanted_state.connectors([row])[0].auth

@@ -113,8 +113,7 @@ class Attachments:
             with self._db.writing() as connection:
                 volume = self._available_volume(connection, row)
                 self._check_single(connection, volume, row)
-                # A client that names the attachment knows its id.
-                known = replace(row, answered=True)
+                known = replace(row, answered=True)  # its client names it
                 intent = self._start_attach(connection, volume, known, connector)
             if intent.leaving is not None:
                 self._access.close_replaced(volume, intent)
@@ -274,12 +273,13 @@ class Attachments:
         self, row: Attachment, connector: HostConnector
     ) -> Attachment:
         """Store what else the same initiator sent; do not touch the target."""
-        if connector.sent == row.connector:
+        if connector.sent == row.connector and row.answered:
             return row
         values: dict[str, Any] = {
             "connector": connector.sent,
             "attached_host": connector.host,
             "mountpoint": connector.mountpoint,
+            "answered": True,  # its client names it
         }
         if row.connection_info is not None:
             multipath = bool(connector.sent.get("enforce_multipath", False))
