@@ -4,7 +4,7 @@ PYTHON := $(VENV)/bin/python
 PYTEST := $(PYTHON) -m pytest
 SOURCES := agent drivers tests
 
-.PHONY: help demo check lint unit test restart storm fuzz scheduler test-kernels outside test-loopback bench run sample api-reference states walks clean
+.PHONY: help demo check lint unit test test-full restart storm fuzz scheduler test-kernels outside test-loopback bench run sample api-reference states walks clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -32,6 +32,9 @@ unit: $(VENV)/.ready ## unit, API, conformance and lab tests, which need nothing
 
 test: check restart storm outside scheduler ## everything: check, restart, storm, outside driver, scheduler, then the system tests on a real kernel
 	tests/system/run
+
+test-full: test test-kernels fuzz ## hours: everything, every system test on both stock kernels, longer fuzzing and storm
+	tests/storm/run --seconds 600
 
 restart: $(VENV)/.ready ## the daemon as a process: start, refused starts, kill -9 at every step; fake backend
 	$(PYTEST) -q -n 2 tests/restart
