@@ -8,6 +8,10 @@ docs/adding-a-driver.md shows how. Only that driver is imported.
 
 from __future__ import annotations
 
+import ast
+import linecache
+import traceback
+from collections.abc import Iterator
 from importlib import metadata
 from typing import Any
 
@@ -21,11 +25,15 @@ from lunshare.drivers.errors import Misconfigured
 VOLUMES = "lunshare.drivers"
 TARGETS = "lunshare.targets"
 
+#: The section of CHANGELOG.md with the changes of our contract.
+CHANGES = f"Contract {base.CONTRACT} of drivers"
+_BASES = {VolumeDriver.__name__, TargetDriver.__name__}
+
 
 def volume_driver(name: str) -> type[VolumeDriver]:
     """Return the volume driver of that name.
 
-    :raises Misconfigured: it is unknown, or cannot be imported.
+    :raises Misconfigured: it is unknown, cannot be imported, or has another contract.
     """
     found: type[VolumeDriver] = _driver(VOLUMES, name, VolumeDriver)
     return found
@@ -34,7 +42,7 @@ def volume_driver(name: str) -> type[VolumeDriver]:
 def target_driver(name: str) -> type[TargetDriver]:
     """Return the target driver of that name.
 
-    :raises Misconfigured: it is unknown, or cannot be imported.
+    :raises Misconfigured: it is unknown, cannot be imported, or has another contract.
     """
     found: type[TargetDriver] = _driver(TARGETS, name, TargetDriver)
     return found
@@ -47,18 +55,27 @@ def driver_names(group: str) -> tuple[str, ...]:
 
 def _driver(group: str, name: str, contract: type) -> Any:
     found = _load(group, name)
+    number = getattr(found, "CONTRACT", base.CONTRACT)
+    if number != base.CONTRACT:
+        raise _other_contract(group, name, number)
     if not (isinstance(found, type) and issubclass(found, contract)):
         raise Misconfigured(
             f"driver {name!r} of {group} is not a {contract.__name__}",
             "ask the package that installed it",
         )
-    if found.CONTRACT != base.CONTRACT:  # type: ignore[attr-defined]
-        raise Misconfigured(
-            f"driver {name!r} of {group} was written for contract {found.CONTRACT},"  # type: ignore[attr-defined]
-            f" and this lunshare has contract {base.CONTRACT}",
-            "install a version of its package for this lunshare, or upgrade lunshare",
-        )
     return found
+
+
+def _other_contract(group: str, name: str, number: int) -> Misconfigured:
+    newer = number > base.CONTRACT
+    return Misconfigured(
+        f"driver {name!r} of {group} was written for contract {number},"
+        f" and this lunshare has contract {base.CONTRACT}",
+        "upgrade lunshare, or install an older version of its package"
+        if newer
+        else f"install a version of its package for contract {base.CONTRACT};"
+        f" CHANGELOG.md has what changed, under {CHANGES!r}",
+    )
 
 
 def _load(group: str, name: str) -> Any:
@@ -78,8 +95,41 @@ def _load(group: str, name: str) -> Any:
 def _raise_import_error(
     manager: Any, entry_point: metadata.EntryPoint, error: BaseException
 ) -> None:
+    group, name = manager.namespace, entry_point.name
+    numbers = set(_contracts_in_source(error))
+    if numbers and base.CONTRACT not in numbers:
+        raise _other_contract(group, name, min(numbers)) from error
     raise Misconfigured(
-        f"driver {entry_point.name!r} of {manager.namespace} cannot be imported"
+        f"driver {name!r} of {group} cannot be imported"
         f" from {entry_point.value}: {error}",
         "install what is missing, or choose another driver",
     ) from error
+
+
+def _contracts_in_source(error: BaseException) -> Iterator[int]:
+    """Yield the contracts of the drivers in the files whose import failed.
+
+    A driver of another contract can fail before its class exists: contract 2 has
+    other abilities than 1, and an unknown ability is a TypeError.
+    """
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        if str(frame.f_globals.get("__name__")).startswith("lunshare."):
+            continue
+        lines = linecache.getlines(frame.f_code.co_filename, frame.f_globals)
+        for each in ast.walk(ast.parse("".join(lines))):
+            if isinstance(each, ast.ClassDef) and (number := _contract_of(each)):
+                yield number
+
+
+def _contract_of(driver: ast.ClassDef) -> int | None:
+    """Return the contract in the source of a class; None if that does not show it."""
+    for line in driver.body:
+        match line:
+            case (
+                ast.Assign(targets=[ast.Name("CONTRACT")], value=value)
+                | ast.AnnAssign(target=ast.Name("CONTRACT"), value=value)
+            ):
+                number = value.value if isinstance(value, ast.Constant) else None
+                return number if isinstance(number, int) else None
+    bases = {ast.unparse(each).rpartition(".")[2] for each in driver.bases}
+    return base.Driver.CONTRACT if bases & _BASES else None

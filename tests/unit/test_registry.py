@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from configparser import ConfigParser
 from importlib import metadata
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 from stevedore import ExtensionManager
 
-from lunshare.drivers import registry
+from lunshare.drivers import base, registry
 from lunshare.drivers.base import TargetDriver, VolumeDriver
 from lunshare.drivers.errors import Misconfigured
 from lunshare.drivers.fake import FakeVolumes
@@ -84,3 +85,110 @@ def test_class_that_is_not_a_driver_is_refused(install):
     install("wrong", "lunshare.drivers.targets.fake:FakeTarget")
     with pytest.raises(Misconfigured, match="is not a VolumeDriver"):
         registry.volume_driver("wrong")
+
+
+_BASE = "from lunshare.drivers.base import VolumeDriver\n"
+_ABILITIES = "from lunshare.drivers.abilities import VolumeAbilities\n"
+#: Drivers of contract 1, which fail at different lines of their import.
+_OLD = {
+    "ability": f"""{_BASE}{_ABILITIES}
+class Old(VolumeDriver):
+    CONTRACT = 1
+    ABILITIES = VolumeAbilities(shares=True)
+""",
+    "ability_before_the_number": f"""{_BASE}{_ABILITIES}
+class Old(VolumeDriver):
+    ABILITIES = VolumeAbilities(shares=True)
+    CONTRACT: int = 1
+""",
+    "no_number": f"""{_BASE}{_ABILITIES}
+class Old(VolumeDriver):
+    ABILITIES = VolumeAbilities(shares=True)
+""",
+    "base_class": f"""{_BASE}{_ABILITIES}
+class Base(VolumeDriver):
+    CONTRACT = 1
+    ABILITIES = VolumeAbilities(shares=True)
+class Old(Base):
+    pass
+""",
+    "import_name": """from drivers.base import VolumeDriver
+class Old(VolumeDriver):
+    pass
+""",
+    "module": """import lunshare.drivers.execute
+from lunshare.drivers import base
+class Old(base.VolumeDriver):
+    pass
+""",
+    "no_failure": f"""{_BASE}
+class Old(VolumeDriver):
+    pass
+""",
+}
+
+
+@pytest.mark.parametrize("fails_at", _OLD)
+def test_driver_of_an_older_contract_is_refused_in_one_sentence(
+    install, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails_at: str
+):
+    monkeypatch.setitem(sys.modules, "drivers", None)
+    tmp_path.joinpath(f"old_{fails_at}.py").write_text(_OLD[fails_at])
+    install("old", f"old_{fails_at}:Old")
+    with pytest.raises(Misconfigured) as caught:
+        registry.volume_driver("old")
+    assert str(caught.value) == (
+        "driver 'old' of lunshare.drivers was written for contract 1, and this lunshare"
+        f" has contract {base.CONTRACT}: install a version of its package for contract"
+        f" {base.CONTRACT}; CHANGELOG.md has what changed, under"
+        f" 'Contract {base.CONTRACT} of drivers'"
+    )
+
+
+def test_older_driver_that_a_package_imports_is_refused_in_one_sentence(
+    install, tmp_path: Path
+):
+    package = tmp_path / "old_package"
+    package.mkdir()
+    package.joinpath("driver.py").write_text(_OLD["ability"])
+    package.joinpath("__init__.py").write_text("from old_package.driver import Old\n")
+    install("old", "old_package:Old")
+    with pytest.raises(Misconfigured, match=r"written for contract 1, .* contract 2"):
+        registry.volume_driver("old")
+
+
+def test_error_for_a_driver_of_a_newer_contract_asks_for_a_newer_lunshare(
+    install, tmp_path: Path
+):
+    tmp_path.joinpath("newer.py").write_text(
+        f"{_BASE}{_ABILITIES}\nclass Newer(VolumeDriver):\n    CONTRACT = 3\n"
+        "    ABILITIES = VolumeAbilities(flies=True)\n"
+    )
+    install("newer", "newer:Newer")
+    with pytest.raises(Misconfigured, match=r"contract 3, .*: upgrade lunshare"):
+        registry.volume_driver("newer")
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["CONTRACT = 2", "CONTRACT = 2; import not_installed_anywhere", "CONTRACT = int()"],
+)
+def test_error_for_a_failed_import_of_a_current_driver_gives_the_reason(
+    install, tmp_path: Path, line: str
+):
+    name = f"current_{len(line)}"
+    tmp_path.joinpath(f"{name}.py").write_text(
+        "from lunshare.drivers.abilities import VolumeAbilities\n"
+        f"{_BASE}class Current(VolumeDriver):\n    {line}\n"
+        "    ABILITIES = VolumeAbilities(flies=True)\n"
+    )
+    install("current", f"{name}:Current")
+    with pytest.raises(
+        Misconfigured, match=r"cannot be imported .*(flies|not_install)"
+    ):
+        registry.volume_driver("current")
+
+
+def test_changelog_has_the_section_that_the_refusal_names():
+    text = Path(__file__).parents[2].joinpath("CHANGELOG.md").read_text()
+    assert f"#### {registry.CHANGES}\n" in text
