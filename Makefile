@@ -69,7 +69,7 @@ run: $(VENV)/.ready ## the daemon on the fake backend, as your user, on 127.0.0.
 sample: $(VENV)/.ready ## write etc/lunshare.conf.sample from the options
 	$(PYTHON) -m lunshare.agent.conf.sample >etc/lunshare.conf.sample
 
-api-reference: $(VENV)/.ready ## write docs/api-reference.md from the routes and schemas
+api-reference: $(VENV)/.ready ## write docs/api-reference.md from the routes, schemas and handlers
 	$(PYTHON) -m lunshare.agent.api.reference >docs/api-reference.md
 
 walks: $(VENV)/.ready ## write the files of a request into ARCHITECTURE.md

@@ -40,8 +40,11 @@ KEYS = {
     503: "serviceUnavailable",
 }
 
+#: The key of every other status.
+OTHER_KEY = "computeFault"
+
 # The most specific class of the error decides. Retry-After is in seconds.
-_FAMILIES: Mapping[type, tuple[int, str | None]] = {
+FAMILIES: Mapping[type, tuple[int, str | None]] = {
     Invalid: (400, None),
     NotFound: (404, None),
     Busy: (409, "1"),
@@ -69,6 +72,11 @@ def no_such_path() -> Fault:
     return Fault(404, "The resource could not be found.")
 
 
+def family_of(error: type) -> type | None:
+    """Return the class in ``FAMILIES`` that an error belongs to."""
+    return next((each for each in error.__mro__ if each in FAMILIES), None)
+
+
 def answer(error: Exception, request_id: str) -> Answer:
     """Return the answer to a request that ended in ``error``.
 
@@ -76,13 +84,13 @@ def answer(error: Exception, request_id: str) -> Answer:
     """
     if isinstance(error, Fault):
         return _rendered(error.status, error.message, error.headers)
-    for family in type(error).__mro__:
-        if family in _FAMILIES and isinstance(error, AgentError):
-            status, retry = _FAMILIES[family]
-            if status >= 500:
-                LOG.error("[%s] FAILED %s: %s", request_id, error.code, error.message)
-            headers = {} if retry is None else {"Retry-After": retry}
-            return _rendered(status, error.message, headers)
+    family = family_of(type(error))
+    if family and isinstance(error, AgentError):
+        status, retry = FAMILIES[family]
+        if status >= 500:
+            LOG.error("[%s] FAILED %s: %s", request_id, error.code, error.message)
+        headers = {} if retry is None else {"Retry-After": retry}
+        return _rendered(status, error.message, headers)
     LOG.error("[%s] CRASHED", request_id, exc_info=error)
     return _rendered(
         500, f"The request failed in an unexpected way; the log has it as {request_id}."
@@ -97,4 +105,4 @@ def _rendered(
     body: dict[str, object] = {"code": status, "message": message}
     if status == 413 and headers and "Retry-After" in headers:
         body["retryAfter"] = headers["Retry-After"]
-    return Answer(status, {KEYS.get(status, "computeFault"): body}, headers or {})
+    return Answer(status, {KEYS.get(status, OTHER_KEY): body}, headers or {})

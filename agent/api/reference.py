@@ -1,15 +1,19 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Print docs/api-reference.md from routes and schemas: ``make api-reference``."""
+"""Print docs/api-reference.md: ``make api-reference``.
+
+Routes, schemas and docstrings are imported. Status codes and the fields of answers are
+read from the source of the handlers (lunshare.agent.api.reference_answers).
+"""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any
 
-from lunshare.agent.api import faults, microversions, schemas
+from lunshare.agent.api import faults, microversions, reference_answers, schemas
 from lunshare.agent.api.exchange import Handler
 from lunshare.agent.api.forms import Form
 from lunshare.agent.api.handlers import volume_actions
@@ -19,7 +23,7 @@ from lunshare.agent.api.routes import ROUTES, Route
 _HEAD = f"""\
 # HTTP API reference
 
-Generated from the routes and schemas by `make api-reference`; do not edit it.
+Generated from routes, schemas and handlers by `make api-reference`; do not edit it.
 
 The API is the Block Storage API v3, microversions {text(MIN)} to {text(MAX)}
 (header `{microversions.HEADER}: volume X.Y`, without it {text(MIN)}). Answers have the
@@ -32,15 +36,24 @@ Lists take `limit`, `marker`, `offset`, `sort`, `sort_key`, `sort_dir`, `all_ten
 `with_count` (since {text(microversions.LIST_COUNT)}) and filters by field:
 `status=error`, `name~=part` (since {text(microversions.LIKE_FILTERS)}),
 `created_at=gt:2026-01-31T12:00:00` (since {text(microversions.TIME_FILTERS)}).
+
+*Status* is that of a success. *Refused* are the statuses of the errors that the handler
+raises, and that the functions it calls promise in their docstrings. Every route below
+`/v3/` can also answer EVERY, which come before its handler runs;
+409 while another operation has the resource; 500 and 503 if storage or database fail.
+
+Not on this page, because the source of a handler does not show it: the microversion
+since which an answer has a field, and fields that are named after what the client sent.
 """
 
-_ERRORS = """\
+_ERRORS = f"""\
 ## Errors
 
-The body of an error is `{"KEY": {"code": STATUS, "message": "SENTENCE"}}`.
+The body of an error is `{{"KEY": {{"code": STATUS, "message": "SENTENCE"}}}}`. A status
+that is not in this table has the key `{faults.OTHER_KEY}`.
 
-| status | key |
-|---|---|
+| status | key | what it means |
+|---|---|---|
 """
 
 
@@ -50,7 +63,8 @@ def page() -> str:
     for route in ROUTES:
         groups.setdefault(_module(route.handler), []).append(route)
     sections = [_section(module, routes) for module, routes in groups.items()]
-    return "\n".join([_HEAD, _ERRORS + "".join(_error_lines()), *sections])
+    head = _HEAD.replace("EVERY", _codes(reference_answers.of_every_route()))
+    return "\n".join([head, _ERRORS + "".join(_error_lines()), *sections])
 
 
 def forms(handler: Handler) -> list[Form]:
@@ -64,15 +78,22 @@ def _module(handler: Handler) -> ModuleType:
 
 
 def _error_lines() -> Iterator[str]:
-    for status, key in sorted(faults.KEYS.items()):
-        yield f"| {status} | `{key}` |\n"
+    for status, key in sorted((faults.KEYS | {500: faults.OTHER_KEY}).items()):
+        means = [
+            (error.__doc__ or "").partition("\n")[0]
+            for error, (code, _) in faults.FAMILIES.items()
+            if code == status
+        ]
+        yield f"| {status} | `{key}` | {' Or: '.join(means)} |\n"
 
 
 def _section(module: ModuleType, routes: list[Route]) -> str:
     title = module.__name__.rpartition(".")[2].replace("_", " ").capitalize()
     lines = [f"## {title}", "", (module.__doc__ or "").partition("\n")[0], ""]
-    lines += ["| route | since | what it does |", "|---|---|---|"]
+    lines += ["| route | since | status | refused | what it does |"]
+    lines += ["|---|---|---|---|---|"]
     lines += [_route_line(route) for route in routes]
+    lines += _answers(routes)
     for route in routes:
         lines += _bodies(route)
     return "\n".join(lines) + "\n"
@@ -81,14 +102,51 @@ def _section(module: ModuleType, routes: list[Route]) -> str:
 def _route_line(route: Route) -> str:
     what = (route.handler.__doc__ or "").partition("\n")[0].partition(": ")[2]
     since = text(route.since) if route.path.startswith("/v3/") else ""
-    return f"| `{route.method} {route.path}` | {since} | {what} |"
+    status, refused = set[int](), reference_answers.refusals(route.handler)
+    for handler in handlers(route):
+        status |= reference_answers.successes(handler)
+        refused |= reference_answers.refusals(handler)
+    return (
+        f"| `{route.method} {route.path}` | {since} | {_codes(status)}"
+        f" | {_codes(refused)} | {what} |"
+    )
+
+
+def handlers(route: Route) -> list[Callable[..., Any]]:
+    """Return the functions that answer: the handler, or one for each action."""
+    if route.handler is volume_actions.action:
+        return [action.run for action in volume_actions.ACTIONS.values()]
+    return [route.handler]
+
+
+def _codes(statuses: set[int]) -> str:
+    return ", ".join(str(each) for each in sorted(statuses))
+
+
+def _answers(routes: list[Route]) -> Iterator[str]:
+    """Yield a table of the fields of answers. Routes with the same share a line."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for route in routes:
+        for name, below in reference_answers.fields(route.handler).items():
+            shown = ", ".join(f"`{each}`" for each in below)
+            named = f"`{route.method} {route.path}`"
+            found.setdefault((name, shown), []).append(named)
+    if found:
+        yield from ["", "| field of the answer | of | its fields |", "|---|---|---|"]
+    for (name, shown), of in found.items():
+        yield f"| `{name}` | {', '.join(of)} | {shown} |"
 
 
 def _bodies(route: Route) -> Iterator[str]:
     """Yield the lines about the bodies that a route takes."""
     if route.handler is volume_actions.action:
         for name, action in volume_actions.ACTIONS.items():
-            yield from ["", f"Body of action `{name}` (since {text(action.since)}):"]
+            refused = _codes(reference_answers.refusals(action.run))
+            since = text(action.since)
+            yield from [
+                "",
+                f"Body of action `{name}` (since {since}; refused {refused}):",
+            ]
             yield from _fields(action.form)
     else:
         for form in forms(route.handler):

@@ -3,7 +3,7 @@
 """Records as the API shows them: dictionaries, one function per resource.
 
 Keys and microversions are those of the Block Storage API v3. A page has up to a
-thousand volumes, so what they have in common is computed once, in ``ViewContext``.
+thousand volumes, so what they have in common is computed once (``ViewContext``).
 """
 
 from __future__ import annotations
@@ -75,13 +75,7 @@ class ViewContext:
     root: str
     project: str
     host_of: Callable[[str], str]
-    constants: View = field(init=False)
     _hosts: dict[str, tuple[str, str]] = field(init=False, default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self.constants = {
-            key: value for since, key, value in _CONSTANTS if self.version >= since
-        }
 
     def links(self, volume_id: str) -> list[View]:
         """Return the URLs of the volume, with and without the version."""
@@ -97,6 +91,11 @@ class ViewContext:
             host = self.host_of(backend)
             self._hosts[backend] = (host, _service(host.partition("#")[0]))
         return self._hosts[backend]
+
+
+@functools.cache
+def _constants(version: Version) -> View:
+    return {key: value for since, key, value in _CONSTANTS if version >= since}
 
 
 @functools.cache
@@ -135,7 +134,7 @@ def volume(shown: Volume, context: ViewContext) -> View:
         "os-vol-tenant-attr:tenant_id": shown.project_id,
         "os-vol-host-attr:host": host,
     }
-    view.update(context.constants)
+    view.update(_constants(context.version))
     if shown.status_reason is not None:
         view["status_reason"] = shown.status_reason
     if context.version >= _SERVICE_UUID:

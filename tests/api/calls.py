@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import time
 import uuid
@@ -11,6 +12,9 @@ from collections.abc import Callable
 from typing import Any
 
 from falcon import testing
+
+from lunshare.agent.api import reference, reference_answers
+from lunshare.agent.api.routes import ROUTES, Route
 
 LATEST = "3.71"
 
@@ -21,6 +25,52 @@ def until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
     while not condition():
         assert time.monotonic() < end, "the condition did not become true in time"
         time.sleep(0.01)
+
+
+def require_documented(method: str, path: str, answer: Any) -> None:
+    """Fail if docs/api-reference.md lacks the status or a field of an answer."""
+    route = documented_route(method, path)
+    if route is None:
+        return
+    assert answer.status_code in documented_statuses(route), f"{method} {route.path}"
+    fields = documented_fields(route)
+    if answer.status_code >= 400 or not answer.content or not fields:
+        return
+    for name, value in answer.json.items():
+        assert name in fields, f"{method} {route.path} has no field {name}"
+        for each in value if isinstance(value, list) else [value]:
+            if isinstance(each, dict) and fields[name]:
+                unknown = each.keys() - set(fields[name])
+                assert not unknown, f"{method} {route.path}: {name} has {unknown}"
+
+
+def documented_route(method: str, path: str) -> Route | None:
+    """The route that a path below the project belongs to."""
+    parts = f"/v3{path}".partition("?")[0].rstrip("/").split("/")
+    for route in ROUTES:
+        if route.method == method and len(wanted := route.path.split("/")) == len(
+            parts
+        ):
+            pairs = zip(wanted, parts, strict=True)
+            if all(one.startswith("{") or one == other for one, other in pairs):
+                return route
+    return None
+
+
+@functools.cache
+def documented_statuses(route: Route) -> set[int]:
+    """The statuses of the route, and those that every route can answer."""
+    found = reference_answers.of_every_route() | {409, 500, 503}
+    for handler in (route.handler, *reference.handlers(route)):
+        found |= reference_answers.successes(handler)
+        found |= reference_answers.refusals(handler)
+    return found
+
+
+@functools.cache
+def documented_fields(route: Route) -> dict[str, list[str]]:
+    """The fields of a successful answer."""
+    return reference_answers.fields(route.handler)
 
 
 class Api:
@@ -46,13 +96,15 @@ class Api:
             **more.pop("headers", {}),
         }
         raw = body if isinstance(body, bytes) else json.dumps(body).encode()
-        return self.client.simulate_request(
+        answer = self.client.simulate_request(
             method,
             f"/v3/{self.project}{path}",
             headers={key: value for key, value in headers.items() if value},
             body=None if body is None else raw,
             **more,
         )
+        require_documented(method, path, answer)
+        return answer
 
     def __call__(
         self, method: str, path: str, body: Any = None, status: int = 200, **more: Any
@@ -104,7 +156,7 @@ class Api:
         return found
 
     def gone(self, path: str) -> None:
-        """Wait until it is no more: a delete is answered before."""
+        """Wait until it is deleted. A delete is answered before that."""
         until(lambda: self.send("GET", path).status_code == 404)
 
     def act(self, volume_id: str, action: dict[str, Any], **more: Any) -> Any:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from lunshare.agent.api import reference, schemas
-from lunshare.agent.api.handlers import volume_actions
+from lunshare.agent.api import reference, reference_answers, schemas
+from lunshare.agent.api.handlers import volume_actions, volumes
 from lunshare.agent.api.routes import ROUTES, Route
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -53,3 +53,30 @@ def test_every_action_shows_its_fields():
 
 def test_a_field_shows_the_microversion_that_added_it():
     assert "| `attachment.mode` |  | 3.54 | rw or ro |" in reference.page()
+
+
+@pytest.mark.parametrize("route", ROUTES, ids=lambda r: f"{r.method} {r.path}")
+def test_every_route_shows_the_status_of_a_success(route: Route):
+    for handler in reference.handlers(route):
+        assert reference_answers.successes(handler) <= {200, 202, 204, 300, 503}
+        assert reference_answers.successes(handler) - {503}
+
+
+def test_status_and_refusals_are_read_from_the_source():
+    found = reference.page()
+    assert "| `DELETE /v3/messages/{id}` | 3.3 | 204 | 404 |" in found
+    assert "| `GET /readyz` |  | 200, 503 |  |" in found
+    assert "can also answer 400, 404, 405, 406, which" in found
+    assert reference_answers.refusals(volumes.create) == {400, 404, 413, 415, 500}
+
+
+def test_fields_of_answers_are_read_from_the_views():
+    shown = reference_answers.fields(volumes.show)["volume"]
+    written = reference_answers.fields(volumes.create)["volume"]
+    assert {"id", "shared_targets", "service_uuid", "status_reason"} <= set(written)
+    assert set(shown) - set(written) >= {"os-vol-host-attr:host"}
+    assert set(reference_answers.fields(volumes.index)) == {
+        "volumes",
+        "volumes_links",
+        "count",
+    }
