@@ -4,12 +4,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
 
 from lunshare.agent.errors import BackendFailed, Invalid
-from lunshare.agent.records import NewAttachment
+from lunshare.agent.records import NewAttachment, Volume
 from lunshare.drivers import fake_storage
 from lunshare.drivers.errors import TargetFailed
 from tests.node import CTX, Node, attach, failing_once, host_connector, initiator, rows
@@ -18,54 +20,52 @@ REFUSED = TargetFailed("v", "because of the test")
 
 
 @pytest.fixture
-def node(tmp_path: Path):
+def node(tmp_path: Path) -> Iterator[Node]:
     fake_storage.reset()
     made = Node(tmp_path).start()
     yield made
     made.close()
 
 
-def test_a_replaced_connector_that_stays_open_is_remembered(node: Node) -> None:
-    volume = node.shared_volume()
-    attach(node, volume, "other")
-    row = attach(node, volume, "a")
-    with (
-        failing_once(node.target().failures, "apply.before"),
-        pytest.raises(BackendFailed),
-    ):
+@pytest.fixture
+def volume(node: Node) -> Volume:
+    """A volume with the hosts "other" and "a"."""
+    made = node.shared_volume()
+    attach(node, made, "other")
+    attach(node, made, "a")
+    return made
+
+
+def change_to_b(node: Node, failure: AbstractContextManager[object]) -> str:
+    """Give the attachment of "a" the connector of "b", which fails; return its id."""
+    (row,) = [each for each in rows(node) if each.initiator == initiator("a")]
+    with failure, pytest.raises(BackendFailed):
         node.services.attachments.connect(CTX, row.id, host_connector("b"))
-    node.services.attachments.delete(CTX, row.id)
+    return row.id
+
+
+def test_a_replaced_connector_that_stays_open_is_remembered(
+    node: Node, volume: Volume
+) -> None:
+    row = change_to_b(node, failing_once(node.target().failures, "apply.before"))
+    node.services.attachments.delete(CTX, row)
     assert node.live(volume.id) == {initiator("other"): "rw"}
 
 
 def test_a_failed_change_of_connector_can_be_retried_with_a_third_one(
-    node: Node,
+    node: Node, volume: Volume
 ) -> None:
-    volume = node.shared_volume()
-    attach(node, volume, "other")
-    row = attach(node, volume, "a")
-    with (
-        node.target().failures.fail("apply.before", REFUSED),
-        pytest.raises(BackendFailed),
-    ):
-        node.services.attachments.connect(CTX, row.id, host_connector("b"))
+    row = change_to_b(node, node.target().failures.fail("apply.before", REFUSED))
     assert node.live(volume.id) == {initiator("other"): "rw", initiator("a"): "rw"}
-    node.services.attachments.connect(CTX, row.id, host_connector("c"))
+    node.services.attachments.connect(CTX, row, host_connector("c"))
     assert node.live(volume.id) == {initiator("other"): "rw", initiator("c"): "rw"}
 
 
 def test_reconcile_closes_a_change_of_connector_whose_cleanup_failed(
-    node: Node,
+    node: Node, volume: Volume
 ) -> None:
-    volume = node.shared_volume()
-    attach(node, volume, "other")
-    row = attach(node, volume, "a")
-    with (
-        node.target().failures.fail("apply.before", REFUSED),
-        pytest.raises(BackendFailed),
-    ):
-        node.services.attachments.connect(CTX, row.id, host_connector("b"))
-    assert node.services.attachments.get(CTX, row.id).leaving == initiator("a")
+    row = change_to_b(node, node.target().failures.fail("apply.before", REFUSED))
+    assert node.services.attachments.get(CTX, row).leaving == initiator("a")
     node.assembly.reconcile.run()
     assert node.live(volume.id) == {initiator("other"): "rw"}
     assert [each.leaving for each in rows(node)] == [None, None]
