@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""The daemon as a process of its own, on the fake backend or another file's."""
+"""The daemon as a separate process, on the fake backend or another file's."""
 
 from __future__ import annotations
 

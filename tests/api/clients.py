@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""A daemon in a process of its own, and the clients that operators type."""
+"""A daemon in a separate process, and the commands that operators type."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""One node for all journeys; each test is a project of its own on it."""
+"""One node for all tests; each test is a separate project on it."""
 
 from __future__ import annotations
 

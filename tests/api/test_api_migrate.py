@@ -26,13 +26,13 @@ SHARED = "<is> True"
 @pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
     """A node with two backends."""
-    made = Node(tmp_path_factory.mktemp("moving"), backends="here,there").start()
+    made = Node(tmp_path_factory.mktemp("migrate"), backends="here,there").start()
     yield made
     made.close()
 
 
 def place(api: Api, node: Node, backend: str = "here", **fields: Any) -> dict[str, Any]:
-    """A new volume on this backend, with bytes of its own."""
+    """A new volume on this backend, with different bytes each time."""
     kind = api.type(volume_backend_name=backend, **fields.pop("specs", {}))
     made = api.volume(volume_type=kind["name"], **fields)
     fake_storage.storage(backend).write(made["id"], 0, made["id"].encode())
@@ -154,7 +154,7 @@ def test_a_failed_retype_changes_nothing(api: Api, node: Node, point: str):
     api.act(made["id"], retype(kind, "on-demand"))
 
 
-FULL, UNABLE = NoSpace("there", "full"), Unsupported("moving", "use another")
+FULL, UNABLE = NoSpace("there", "full"), Unsupported("migration", "use another")
 
 
 @pytest.mark.parametrize(("error", "status"), [(FULL, 413), (UNABLE, 400)], ids=repr)

@@ -20,7 +20,7 @@ NO_BACKEND = "VOLUME_VOLUME_001_003"
 
 
 def explained(api: Api, **fields: Any) -> dict[str, Any]:
-    """What would be chosen for such a volume."""
+    """The choice for a volume of these values."""
     asked = {"volume": {"size": 1, **fields}}
     answer: dict[str, Any] = api("POST", "/scheduler-stats/explain", asked)
     return answer["explanation"]  # type: ignore[no-any-return]

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Snapshots, the volumes that are made of them, and the way back."""
+"""Snapshots, volumes from snapshots, and revert."""
 
 from __future__ import annotations
 
@@ -211,7 +211,7 @@ def test_a_clone_is_created_from_an_attached_volume(api: Api):
 
 
 def test_a_source_is_not_locked_while_it_is_copied(api: Api, node: Node):
-    """Hosts come and go, and the source grows, while a clone of it is made."""
+    """The source is attached, detached and extended while a clone is created."""
     source = api.shared_volume()
     asked = {"volume": {"source_volid": source["id"]}}
     with (

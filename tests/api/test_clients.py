@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """python-cinderclient and python-openstackclient, unmodified, against the daemon.
 
-The daemon is a process of its own, and so are the commands.
+The daemon and the commands are separate processes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SERVER = "11111111-2222-3333-4444-555555555555"
 
 @pytest.fixture(scope="module")
 def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A daemon in a process of its own, ready."""
+    """A daemon in a separate process, ready."""
     with clients.daemon(tmp_path_factory.mktemp("daemon"), ["fake"]) as url:
         yield url
 

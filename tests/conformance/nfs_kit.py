@@ -52,7 +52,7 @@ class ShareFixtures(VolumeFixtures):
 
     @pytest.fixture
     def foreign_state(self, point: Path) -> Iterator[Callable[[], object]]:
-        theirs = point / "volume-of-somebody-else"
+        theirs = point / "volume-of-another-owner"
         theirs.write_bytes(b"somebody's" * 1000)
         yield lambda: (theirs.read_bytes(), theirs.stat().st_mtime_ns)
         theirs.unlink()

@@ -49,7 +49,7 @@ WRONG = [
         "[database]\nconnection = nonsense",
         "[database] connection is not usable",
     ),
-    (  # in memory: each thread would have a database of its own
+    (  # in memory: each thread would have a separate database
         "enabled_backends = a\n[a]\nvolume_driver = fake\ntarget_driver = fake\n"
         "[database]\nconnection = sqlite://",
         "[database] connection is not usable",

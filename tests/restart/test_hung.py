@@ -163,7 +163,7 @@ def test_an_unwritable_database_is_reported_until_it_recovers(
         other.close()
         assert create(url)[0] == 202
         assert ready(url) == (True, "")
-        # No file may grow: what a full disk is to a program.
+        # No file can grow, as on a full disk.
         resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (0, -1))
         assert create(url)[0] == 503
         assert ready(url)[0] is False

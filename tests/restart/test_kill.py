@@ -371,7 +371,7 @@ def test_an_answered_attach_is_not_reused(tmp_path: Path) -> None:
     volume = first.plain_volume()
     asked = _attach(volume.id, "first", "rw")
     first.services.attachments.create(CTX, asked)
-    for _ in range(2):  # a moment has passed, and one more
+    for _ in range(2):  # the second call marks what was sent before the first
         first.services.attachments.unanswered.mark_answered()
     _let_end(first)
     second = Node(tmp_path, backends="fake,other", section=WIPES).start()

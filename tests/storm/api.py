@@ -17,7 +17,7 @@ PATIENCE = 120.0
 _SUCCESS = frozenset({200, 202, 204})
 _REFUSALS = frozenset({400, 404, 409, 413})
 _UNAVAILABLE = 503
-#: Errors of the storage that the storm has made itself say so.
+#: A word in the errors of the storage that the storm caused.
 PROVOKED = "storm"
 
 
@@ -46,7 +46,7 @@ class Answer:
 
 
 class Api:
-    """Requests over one connection, which is made anew when it breaks."""
+    """Requests over one connection, which is opened again when it breaks."""
 
     def __init__(self, listen: str, journal: Journal) -> None:
         self._listen, self._journal = listen, journal
@@ -96,7 +96,7 @@ class Api:
 
 
 def undocumented(answer: Answer) -> str | None:
-    """Why no such answer is documented, or None."""
+    """Why the answer is not a documented one; None if it is."""
     if answer.status is None:
         return answer.why if "timed out" in answer.why else None
     if isinstance(answer.body, bytes):

@@ -27,7 +27,7 @@ def on_any(work: Work) -> Callable[[Client], None]:
     return done
 
 
-#: What a client does of its own accord, and how often.
+#: The operations that a client chooses from, each with its weight.
 OPERATIONS: list[tuple[Callable[[Client], None], int]] = [
     (volumes.create, 8),
     (on_any(volumes.delete), 4),
@@ -56,8 +56,8 @@ OPERATIONS: list[tuple[Callable[[Client], None], int]] = [
 
 #: Several migrations to the same backend.
 _MOVE = "move"
-#: What several clients do to one volume at one moment. The first word: whether it
-#: must be free of hosts and snapshots, or most of it is refused.
+#: What several clients do to one volume at the same time. The first value: whether
+#: the volume must have no hosts and no snapshots, because else most of it is refused.
 DUELS: list[tuple[bool, Sequence[Work | str]]] = [
     (True, (_MOVE, _MOVE)),
     (True, (_MOVE, _MOVE)),
@@ -94,14 +94,14 @@ _POINTS = (
 
 
 class Chaos:
-    """Chances of its own, so that clients stay as the seed has them."""
+    """Has its own random numbers, so those of the clients depend only on the seed."""
 
     def __init__(self, seed: int, director: Client, clients: Sequence[Client]) -> None:
         self._chance = random.Random(f"{seed}/chaos")
         self._director, self._clients = director, clients
 
     def duels(self) -> None:
-        """Have clients do something to one volume at one moment, several to each."""
+        """Let several clients work on one volume at once, for several volumes."""
         answer = self._director.get("volumes/detail")
         rows = answer.body["volumes"] if answer.status == 200 else []
         self._chance.shuffle(rows)
@@ -127,7 +127,7 @@ class Chaos:
             client.duels.put(Duel(chosen, row["id"], barrier))
 
     def _one(self, rows: list[dict[str, Any]], free: bool) -> dict[str, Any] | None:
-        """Take a volume out of the list, one that nobody has where it must be free."""
+        """Take a volume out of ``rows``; if ``free``, one without hosts."""
         world: World = self._director.world
         for row in rows:
             idle = row["status"] == "available" and not world.snapshots(row["id"])
@@ -137,7 +137,7 @@ class Chaos:
         return None
 
     def fault(self) -> str:
-        """Have something fail, or hang for a moment; says what."""
+        """Let one step of the storage fail, or hang for a while; return its name."""
         kind = self._chance.choice(["fail", "fail", "hang"])
         backend = self._chance.choice(BACKENDS)
         point = self._chance.choice(_POINTS)

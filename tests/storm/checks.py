@@ -166,7 +166,7 @@ def refused_requests_left_nothing(seen: Observation, journal: Journal) -> Found:
 def acknowledged_extends_hold(seen: Observation, journal: Journal) -> Found:
     """The size of an extend that succeeded is not lost.
 
-    One that goes on after its answer may still be refused; its row shows why.
+    One that continues after its answer may still be refused; its row shows why.
     """
     for op in journal.every("extend"):
         [ident] = op.objects
@@ -269,7 +269,7 @@ def check(seen: Observation, journal: Journal) -> int:
 
 
 def remember(seen: Observation, journal: Journal) -> None:
-    """Take the observed bytes as written; earlier writes no longer count."""
+    """Use the observed bytes as the written ones; forget earlier writes."""
     registers = list(every_register(journal))
     for ident in seen.volumes:
         for _, _, blocks in seen.disks(ident).values():
@@ -284,7 +284,7 @@ def _remember(
 ) -> None:
     class Marks(dict[Register, int]):
         def __missing__(self, key: Register) -> int:
-            return 0  # of a client that had not written by then
+            return 0  # a client without a write so far
 
     found = {r: marks.number_in(blocks, r.client, r.place) or 0 for r in of}
     with journal.mark("storm", "seen", ident) as op:

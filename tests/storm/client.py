@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""One client: a thread that does one operation after another, all by chance.
+"""One client: a thread that does one random operation after another.
 
-Its chances come from the seed and its number alone. What it was not answered it
-asks again until it is, as clients are to do.
+Its random numbers depend only on the seed and its number. A request without an answer
+is sent again until it has one, as clients should do.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tests.storm.api import Answer, Api
 from tests.storm.journal import Journal, Op
 from tests.storm.world import BACKENDS, WORKING, World
 
-#: Seconds for which a client watches what it has asked for come to be.
+#: Seconds for which a client waits for the end of its operation.
 _WATCHED = 1.5
 _POLL = 0.03
 _REST = 0.2
@@ -43,7 +43,7 @@ class Shared:
 
 @dataclass
 class Duel:
-    """One operation on one volume, begun by several clients at one moment."""
+    """One operation on one volume, started by several clients at the same time."""
 
     work: Callable[[Client, str], None]
     volume_id: str
@@ -91,7 +91,7 @@ class Client:
         return self.api.ask(None, "GET", f"/v3/{path}")
 
     def volume(self, volume_id: str) -> dict[str, Any] | None:
-        """The volume as it is now; checks what every such answer must show."""
+        """The volume as it is now. Each such answer is checked."""
         asked = time.monotonic()
         answer = self.get(f"volumes/{volume_id}")
         if answer.status == 404:
@@ -103,7 +103,7 @@ class Client:
         return volume
 
     def check(self, volume: dict[str, Any], asked: float) -> None:
-        """A volume in an answer to a request of that moment."""
+        """Check a volume in the answer to a request that was sent at ``asked``."""
         if larger := self.world.shrunk(volume, asked, time.monotonic()):
             said = f"{volume['id']} has {volume['size']} GiB and had {larger}"
             self.journal.find("the size of a volume never shrinks", said, volume["id"])
@@ -114,7 +114,7 @@ class Client:
             self.journal.find("a plain volume has one host", said, volume["id"])
 
     def watch(self, op: Op, volume_id: str) -> None:
-        """Wait until nothing is under way with it; note in ``op`` how it ended."""
+        """Wait until it has no operation in progress; note in ``op`` how that ended."""
         deadline = time.monotonic() + _WATCHED
         while time.monotonic() < deadline:
             found = self.volume(volume_id)
@@ -127,7 +127,7 @@ class Client:
             time.sleep(_POLL)
 
     def _check_disk(self, volume_id: str, status: str) -> None:
-        """A volume that is there and well has a disk somewhere, at any moment."""
+        """A volume without an error has a disk on some backend at any time."""
         if "error" in status or self.where(volume_id):
             return
         again = self.volume(volume_id)

@@ -103,7 +103,7 @@ def _doubt(client: Client, volume_id: str, initiator: str, answer: Answer) -> No
 
 
 def log_in(client: Client, row: Attached) -> None:
-    """The storage must let in whom the daemon says that it has let in."""
+    """Log in. The storage must accept a host whose attachment was acknowledged."""
     try:
         row.session = _login(client, row)
     except PermissionError as error:
@@ -208,12 +208,12 @@ def _check_closed(client: Client, row: Attached) -> None:
     if row.session is not None and client.storage_client.call(
         "machine", None, "session", row.session, "alive"
     ):
-        said = f"attachment {row.id} is detached, and its session goes on"
+        said = f"attachment {row.id} is detached, and its session continues"
         client.journal.find("a detached host is out", said, row.id, row.volume_id)
 
 
 def write(client: Client) -> None:
-    """A mark of its own in a block of its own: who wrote it, and its number."""
+    """Write a mark in the client's own block: the client, and a number."""
     row = _open(client)
     if row is None:
         return
@@ -249,7 +249,7 @@ def _open(client: Client) -> Attached | None:
     if not ready:
         return None
     row = client.chance.choice(ready)
-    # Most of what a read-only host is asked to write tells nothing new.
+    # Few writes of read-only hosts are enough: each of them fails.
     return row if row.mode == "rw" or client.chance.random() < 0.2 else None
 
 

@@ -19,10 +19,10 @@ FOREVER = math.inf
 
 @dataclass(slots=True)
 class Op:
-    """One request. ``status`` is None while, or when, there is no answer.
+    """One request. ``status`` is None until it has an answer.
 
-    ``done`` is when its effect was seen to be there: later than the answer where
-    work goes on after it. ``certain`` says that its effect was seen.
+    ``done`` is the time when its effect was seen. That is later than the answer if the
+    work continues after it. ``certain`` is whether its effect was seen.
     """
 
     number: int
@@ -47,7 +47,7 @@ class Op:
 
     @property
     def refused(self) -> bool:
-        """Whether the answer says that nothing was done."""
+        """Whether the answer means that nothing was done."""
         return self.status is not None and 400 <= self.status < 500
 
 
@@ -105,7 +105,7 @@ class Journal:
 
     @contextmanager
     def mark(self, who: str, what: str, *objects: str) -> Iterator[Op]:
-        """Something that is no request: a kill, a fault, a check."""
+        """Record what is not a request: a kill, a fault, a check."""
         op = self.begin(who, what, *objects)
         yield op
         op.answered = op.done = time.monotonic()
@@ -121,9 +121,9 @@ class Journal:
         )
 
     def last(self, idents: Iterable[str], at: float, count: int = 24) -> list[str]:
-        """The last operations on any of these objects that had begun by then.
+        """The last operations on any of these objects that started before ``at``.
 
-        Without those that were refused: they have changed nothing.
+        Refused ones are left out: they changed nothing.
         """
         found = {op.number: op for ident in idents for op in self.of(ident)}
         every = [found[number] for number in sorted(found)]

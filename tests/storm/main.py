@@ -55,7 +55,7 @@ def main(argv: list[str]) -> int:
 
 
 def _memory() -> str | None:
-    """Where an fsync costs nothing, if there is such a place.
+    """A directory where an fsync costs nothing, if there is one.
 
     A killed process loses nothing that it has written, and power is not cut here.
     """

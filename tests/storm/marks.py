@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from lunshare.drivers.fake_storage import BLOCK
 
-#: Blocks at which the places begin: far apart, so that a copy cut short shows.
+#: The first block of each place. They are far apart, so an incomplete copy shows.
 PLACES = (0, 200_000)
 WIDTH = 32
 
@@ -17,7 +17,7 @@ def block(client: int, place: int) -> int:
 
 
 def made(client: int, number: int) -> bytes:
-    """A whole block; numbers begin with 1, and grow with every write of the client."""
+    """A complete block; numbers start with 1 and grow with each write of the client."""
     return f"{client}/{number}".encode().ljust(WIDTH, b".").ljust(BLOCK, b"s")
 
 
@@ -34,7 +34,7 @@ def number_in(blocks: dict[int, bytes], client: int, place: int) -> int | None:
 
 
 def strange(blocks: dict[int, bytes], clients: int) -> list[int]:
-    """Blocks with bytes where nobody writes."""
+    """Blocks with bytes that no client writes."""
     ours = {block(c, p) for c in range(clients) for p in range(len(PLACES))}
     return sorted(
         n for n, data in blocks.items() if n not in ours and data.strip(b"\0")

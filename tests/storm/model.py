@@ -1,11 +1,10 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""What there may be, as a function of the journal alone.
+"""The values that may exist, as a function of only the journal.
 
-The bytes of a volume are registers: a block that one client writes, at each place.
-So is a description. What a register may hold at a time is what was written last, or
-may have been: an effect is out of the question once another one has certainly come
-behind it.
+The bytes of a volume are registers: one block for each client at each place. A
+description is a register too. A register has one of the values that may have been
+written last: an effect is impossible if another one certainly came after it.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ _BIRTHS = ("create", "clone", "from-snapshot", "manage")
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """Something that gave a register one of these values, between two moments."""
+    """What gave a register one of these values, between ``began`` and ``done``."""
 
     began: float
     done: float
@@ -30,7 +29,7 @@ class Effect:
 
 
 def last(effects: Iterable[Effect], since: float, until: float) -> frozenset[Any]:
-    """The values that may be there at a moment between these two."""
+    """The values that a register may have between these two times."""
     begun = [effect for effect in effects if effect.began <= until]
     over = [effect for effect in begun if effect.certain and effect.done <= since]
     found: set[Any] = set()
@@ -58,16 +57,16 @@ class Model:
     def volume(
         self, ident: str, register: Register, since: float, until: float
     ) -> frozenset[int]:
-        """The numbers of marks that may be there; 0 is none."""
+        """The numbers of the marks that it may have; 0 is no mark."""
         key = (ident, register, since, until)
         if key not in self._known:
-            self._known[key] = frozenset()  # a volume is no copy of itself
+            self._known[key] = frozenset()  # a volume is not a copy of itself
             effects = self._effects(ident, register)
             self._known[key] = last(effects, since, until)
         return self._known[key]
 
     def snapshot(self, ident: str, register: Register) -> frozenset[int]:
-        """The same, of the moment that a snapshot keeps."""
+        """The same for a snapshot: at the time when it was created."""
         for seen in self._journal.of(ident, "seen"):
             return frozenset({seen.given["marks"][register]})
         for op in self._journal.of(ident, "snapshot"):
@@ -127,9 +126,9 @@ def elsewhere(op: Op, ident: str) -> bool:
 
 
 def over(op: Op, ops: Iterable[Op]) -> float:
-    """When the effect was there at the latest.
+    """The latest time at which the effect existed.
 
-    A volume takes an attachment, and with it writes, when nothing else is under way.
+    A volume can be attached, and written, only when it has no operation in progress.
     """
     if op.done < FOREVER or op.what == "write":
         return op.done

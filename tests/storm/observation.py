@@ -63,7 +63,7 @@ class Observation:
         ]
 
     def backend(self, volume_id: str) -> str:
-        """Where the volume's row says that it is."""
+        """The backend in the volume's row."""
         host: str = self.volumes[volume_id]["os-vol-host-attr:host"]
         return host.partition("@")[2].partition("#")[0]
 
@@ -85,7 +85,7 @@ class Observation:
 
 
 def opened(row: dict[str, Any]) -> bool:
-    """Whether it is attaching only because its host has not said that it is ready.
+    """Whether its access is open, and only the host's confirmation is missing.
 
     A volume is attaching as long as one of its attachments is.
     """

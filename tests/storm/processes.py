@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""The processes of a storm: the storage, and one life of the daemon after another."""
+"""The processes of a storm: the storage, and the daemon, which is started often."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""What clients ask without doing anything to a volume: lists, types, the node."""
+"""Requests that change no volume: lists, types, the node."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ _STARTS = 5  # a bound is never less than the longest start, so many times
 _FINISHED = 5.0  # after so many seconds a restart finishes what a fault has stopped
 _LENGTH = 6.0  # seconds of work in an epoch
 _PAUSE = 0.02  # the longest that a client rests
-_DELAY = 1.0  # the longest that the storage takes for a step
+_DELAY = 1.0  # the longest duration of a step of the storage
 
 
 @dataclass(frozen=True)
@@ -151,20 +151,20 @@ class Storm:
             if time.monotonic() > deadline:
                 raise Failed(f"the daemon did not answer within {_START:g} s")
             time.sleep(0.05)
-        # Where a start takes a minute, everything takes longer.
+        # If a start takes a minute on this machine, all else takes longer too.
         self.bound = max(self.bound, _STARTS * (time.monotonic() - began))
         self.world.lives += 1
         self.world.alive.set()
 
     def _prepare(self) -> None:
-        """The types, and disks that are not ours yet."""
+        """Create the types, and foreign disks that can be managed."""
         for name, specs in TYPES.items():
             op = self.director.begin("type", name=name)
             asked = {"volume_type": {"name": name, "extra_specs": specs}}
             answer = self.director.post(op, "types", asked)
             op.given["id"] = answer.body["volume_type"]["id"]
         for number, backend in enumerate(BACKENDS, 1):
-            self._put(f"somebodys-{number}", backend, number)
+            self._put(f"foreign-{number}", backend, number)
 
     def _put(self, reference: str, backend: str, number: int) -> None:
         client, places = self.director.number, range(len(marks.PLACES))
@@ -234,7 +234,7 @@ class Storm:
             time.sleep(self.chance.uniform(0.1, 0.4))
 
     def _still(self, calm: bool) -> Observation | None:
-        """See the end of all that was begun; what does not end is a finding."""
+        """Wait until all operations have ended; one that does not end is a finding."""
         if not calm and self.chance.random() < 0.5:
             self._kill(calm=True)
         deadline, seen = time.monotonic() + self.bound, None

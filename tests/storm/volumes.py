@@ -31,7 +31,7 @@ def create(client: Client) -> None:
 
 
 def make(client: Client, what: str, asked: dict[str, object], *of: str) -> None:
-    """A new volume, whatever it is made of; its name is found again without an id."""
+    """Create a volume, empty or from a source. Its name finds it without an id."""
     name = client.uuid()
     op = client.begin(what, *of, name=name, **asked)
     body = {"volume": {"name": name, "description": "", **asked}}
@@ -160,7 +160,7 @@ def migrate_to(backend: str) -> Work:
 
 
 def rename(client: Client, volume_id: str) -> None:
-    """Write a description and metadata: the last one written is to stay."""
+    """Write a description and metadata. The last ones written must remain."""
     text = client.uuid()
     op = client.begin("rename", volume_id, text=text)
     asked = {"volume": {"description": text, "metadata": {"by": text}}}
@@ -177,7 +177,7 @@ def unmanage(client: Client, volume_id: str) -> None:
         if shown.status == 404:
             op.done, op.certain = client.now(), True
     if op.status is None or op.status in (202, 500, 503):
-        for backend in BACKENDS:  # it is not said where it was
+        for backend in BACKENDS:  # the answer does not name its backend
             client.world.offer(backend, f"unmanaged-{volume_id}")
 
 

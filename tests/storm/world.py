@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the clients share: which volumes and snapshots there are to do something to."""
+"""What the clients share: the volumes and snapshots that they can use."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 BACKENDS = ("thin", "thick", "plain")
-#: What a type's volumes may be: name, backend, and whether several hosts may have it.
+#: The types by name, with extra specs: backend, and whether it can have many hosts.
 TYPES: dict[str, dict[str, str]] = {
     "shared": {"multiattach": "<is> True"},
     "single": {},
@@ -19,30 +19,30 @@ TYPES: dict[str, dict[str, str]] = {
     "shared-thick": {"volume_backend_name": "thick", "multiattach": "<is> True"},
     "single-plain": {"volume_backend_name": "plain"},
 }
-#: Seconds within which work that nothing keeps from it is done.
+#: Seconds within which an operation must end if nothing stops it.
 BOUND = 30.0
 
-#: Statuses of a volume's own in which something is under way.
+#: Statuses of a volume with an operation in progress.
 WORKING = frozenset(
     {
         "creating", "deleting", "extending", "reverting", "managing", "unmanaging",
         "retyping", "maintenance",
     }
 )  # fmt: skip
-#: And those of attachments, which a volume shows as its own.
+#: The same with those that a volume has because of its attachments.
 GOING = WORKING | {"attaching", "detaching"}
 
 
 @dataclass(slots=True)
 class Known:
-    """One volume as clients have heard of it."""
+    """One volume, as answers to clients showed it."""
 
     id: str
     snapshots: list[str] = field(default_factory=list)
 
 
 class World:
-    """For any number of threads. It may be behind: that is what races are."""
+    """Used by all threads. It may be out of date, which makes races."""
 
     def __init__(self, host: str) -> None:
         self.host, self.calm = host, True
@@ -54,7 +54,7 @@ class World:
         self._references: set[tuple[str, str]] = set()
 
     def place(self, backend: str) -> str:
-        """host@backend#pool, as the API has it."""
+        """host@backend#pool, as the API shows it."""
         return f"{self.host}@{backend}#{backend}"
 
     def add(self, volume_id: str) -> None:
@@ -70,7 +70,7 @@ class World:
             return list(self._volumes)
 
     def pick(self, chance: random.Random) -> str | None:
-        """Any volume; the oldest are taken more often, so that clients meet."""
+        """Any volume; older ones more often, so that clients choose the same one."""
         found = self.volumes()
         return found[int(chance.random() ** 2 * len(found))] if found else None
 
@@ -92,12 +92,12 @@ class World:
             return [snapshot for known in found for snapshot in known.snapshots]
 
     def offer(self, backend: str, reference: str) -> None:
-        """A disk that could be taken over."""
+        """Add a foreign disk that can be managed."""
         with self._mutex:
             self._references.add((backend, reference))
 
     def take_reference(self, chance: random.Random) -> tuple[str, str] | None:
-        """One of them; it stays on offer, for somebody else may try as well."""
+        """Return a foreign disk. It stays listed, so another client may try too."""
         with self._mutex:
             found = sorted(self._references)
         return chance.choice(found) if found else None

@@ -30,7 +30,7 @@ class Api:
         self._address = address
 
     def call(self, method: str, path: str, body: object = None) -> Answer:
-        """One request on a connection of its own."""
+        """One request on a separate connection."""
         answer, content = self._send(method, path, body)
         return answer.status, json.loads(content or b"{}")
 

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A compute host: os-brick and the kernel's own initiator, as Nova uses them.
 
-Runs as a process of its own (``python -m tests.system.compute_host``), because
+Runs as a separate process (``python -m tests.system.compute_host``), because
 os-brick loads many modules and a login may hang. It reads one JSON list per line,
 ``[verb, argument]``, and answers each with one line of JSON.
 """

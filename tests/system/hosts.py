@@ -34,7 +34,7 @@ class Host:
 
     @property
     def connector(self) -> dict[str, object]:
-        """Its connector, as it is sent to the API."""
+        """Its connector, in the form of the API."""
         return {"initiator": self.initiator, "host": self.name, "ip": "127.0.0.1"}
 
     def login(self, info: Info, auth: Auth | None = None) -> Session:

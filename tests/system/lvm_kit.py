@@ -26,11 +26,11 @@ from lunshare.drivers.lvm import LvmVolumes
 from lunshare.drivers.values import Disk, Snapshot, Volume
 from tests.system.lio_node import HelperProcess, run
 
-# Not the daemon's: what a node keeps there meanwhile is no part of these tests. And
-# by process, for another may work with the kit at the same time.
+# A separate group: the volumes of the node's daemon are not part of these tests. With
+# the process id, because two runs of the kit may work at the same time.
 GROUP, GROUP_SIZE = f"lunshare-kit-{os.getpid()}", 1024 * MIB
 POOL, POOL_SIZE = f"{GROUP}-pool", 64 * MIB
-FOREIGN = "volume-of-somebody-else"
+FOREIGN = "volume-of-another-owner"
 
 
 @pytest.fixture(scope="module")
@@ -48,8 +48,8 @@ def group(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with store.open("wb") as file:
         file.truncate(GROUP_SIZE)
     loop = run("losetup", "--find", "--show", str(store)).strip()
-    # Debian's 69-lvm.rules activates a group seconds after its disk appeared: with
-    # the tests of the node beside these, between a test's "lvchange -an" and its look.
+    # Debian's 69-lvm.rules activates a group seconds after its disk appeared. That
+    # could be between a test's "lvchange -an" and its check.
     run("vgcreate", "-qq", "--setautoactivation", "n", GROUP, loop)
     run("lvcreate", "-y", "--type", "thin-pool", "-L64m", "-n", POOL, GROUP)
     yield GROUP
@@ -88,8 +88,8 @@ class LvmFixtures(VolumeFixtures):
         return open_disk(Disk("", f"/dev/{GROUP}/{reference}", self.size), os.O_RDONLY)
 
     def foreign_name(self) -> str:
-        """A name that is not ours."""
-        return f"kit-stranger-{uuid.uuid4().hex[:8]}"
+        """A name that lunshare does not give."""
+        return f"kit-foreign-{uuid.uuid4().hex[:8]}"
 
 
 class ThinFixtures(LvmFixtures):
@@ -114,7 +114,7 @@ class ThinFixtures(LvmFixtures):
 
     @pytest.fixture
     def foreign_state(self) -> Iterator[Callable[[], object]]:
-        with thin_volume(FOREIGN, 4 * MIB, b"somebody's" * 1000):
+        with thin_volume(FOREIGN, 4 * MIB, b"foreign" * 1000):
             yield lambda: state(FOREIGN)
 
     @pytest.fixture
@@ -128,14 +128,14 @@ class ThinFixtures(LvmFixtures):
         return put
 
     def leave_incomplete_disk(self, driver: VolumeDriver, volume: Volume) -> None:
-        """lvcreate has committed its metadata and died before the node was made."""
+        """lvcreate committed its metadata and died before it created the node."""
         driver.create(volume)
         run("lvchange", "-an", f"{GROUP}/{volume.name}")
 
     def leave_incomplete_copy(
         self, driver: VolumeDriver, volume: Volume, snapshot: Snapshot
     ) -> None:
-        """As that, of a snapshot, and smaller than it is to become."""
+        """The same for a copy of a snapshot, which has not been extended yet."""
         of = f"{GROUP}/{snapshot.name}"
         run("lvcreate", "-y", "-s", "-ky", "-n", volume.name, of)
 
@@ -160,7 +160,7 @@ class ThickFixtures(LvmFixtures):
     @pytest.fixture
     def foreign_state(self) -> Iterator[Callable[[], object]]:
         run("lvcreate", "-y", "-Wn", "-L4m", "-n", FOREIGN, GROUP)
-        fill(FOREIGN, b"somebody's" * 1000)
+        fill(FOREIGN, b"foreign" * 1000)
         yield lambda: state(FOREIGN)
         run("lvremove", "-y", f"{GROUP}/{FOREIGN}")
 
@@ -175,13 +175,13 @@ class ThickFixtures(LvmFixtures):
         return put
 
     def leave_incomplete_disk(self, driver: VolumeDriver, volume: Volume) -> None:
-        """Killed in the wipe: the extents still hold somebody's bytes."""
+        """Killed during the wipe: the extents still have bytes of another owner."""
         size = f"-L{volume.size}b"
         run("lvcreate", "-y", "-Wn", size, "-n", f"{volume.name}.new", GROUP)
         fill(f"{volume.name}.new", b"an earlier owner's" * 1000)
 
     def allocated(self, driver: VolumeDriver, disk: Disk) -> int:
-        """What device-mapper maps to extents of disks, one to one."""
+        """The bytes that device-mapper maps directly to extents of disks."""
         rows = [
             line.split() for line in run("dmsetup", "table", disk.path).splitlines()
         ]
@@ -190,7 +190,7 @@ class ThickFixtures(LvmFixtures):
         )
 
     def lose_snapshot(self, driver: VolumeDriver, snapshot: Snapshot) -> None:
-        """More is written to its origin than the snapshot has room for."""
+        """Write more to its origin than the snapshot has space for."""
         run("lvreduce", "-y", "-qq", "-f", "-L4m", f"{GROUP}/{snapshot.name}")
         disk = driver.disk(snapshot.volume_id)
         self.write(driver, disk, MIB, b"x" * (self.size - MIB))
@@ -198,13 +198,13 @@ class ThickFixtures(LvmFixtures):
     def leave_incomplete_copy(
         self, driver: VolumeDriver, volume: Volume, snapshot: Snapshot
     ) -> None:
-        """Killed in the copy."""
+        """Killed during the copy."""
         self.leave_incomplete_disk(driver, volume)
 
 
 @contextlib.contextmanager
 def thin_volume(name: str, size: int, data: bytes) -> Iterator[None]:
-    """Somebody's thin volume, with these bytes."""
+    """A foreign thin volume with these bytes."""
     run("lvcreate", "-y", f"-V{size}b", "--thin", "-n", name, f"{GROUP}/{POOL}")
     fill(name, data)
     yield
@@ -220,7 +220,7 @@ def fill(name: str, data: bytes) -> None:
 
 def state(name: str) -> tuple[str, str]:
     """LVM's row and the bytes of a logical volume."""
-    # Not lv_attr: it tells also whether udev has it open at this moment.
+    # Not lv_attr: it also shows whether udev has it open now.
     fields = "lv_uuid,lv_size,lv_layout,lv_permissions,lv_active,lv_tags"
     row = run("lvs", "--noheadings", "-o", fields, f"{GROUP}/{name}")
     data = Path(f"/dev/{GROUP}/{name}").read_bytes()

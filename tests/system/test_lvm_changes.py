@@ -184,12 +184,12 @@ def test_next_change_waits_for_one_stopped_before_resume(
     hasty = build_lvm(root, volume_group=slow.name, command_timeout=8.0)
     snapshot = _snapshot(on_slow)
     stopper = Stopper(slow, on_slow)
-    making = Later(hasty.create_snapshot, snapshot)
+    creating = Later(hasty.create_snapshot, snapshot)
     stopper.caught()
     try:
         write = Later(_write, slow, on_slow)
         with pytest.raises(DeadlineExceeded, match="lvcreate"):
-            making.value()
+            creating.value()
         assert _state(stopper.pid) == "T"
         assert stopper.suspended()
         impatient = build_lvm(root, volume_group=slow.name, command_timeout=3.0)
@@ -216,11 +216,11 @@ def test_volume_suspended_by_a_killed_change_is_resumed(
     driver.check()
     snapshot = _snapshot(on_slow)
     stopper = Stopper(slow, on_slow)
-    making = Later(driver.create_snapshot, snapshot)
+    creating = Later(driver.create_snapshot, snapshot)
     stopper.caught()
     stopper.kill()
     with pytest.raises(CommandFailed):
-        making.value()
+        creating.value()
     assert stopper.suspended()
     driver.check()
     assert sysfs.suspended(slow.name) == ()

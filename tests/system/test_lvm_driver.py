@@ -130,21 +130,21 @@ def test_pool_stats_of_an_unchanged_group_run_no_lvm_command(
     root: Root, thin: LvmVolumes, volume: Volume
 ) -> None:
     counting = Counting(root)
-    looking = build_lvm(counting)
+    observer = build_lvm(counting)
     for _ in range(3):
         counting.commands.clear()
-        looking.check()
-        known = looking.capacity()
+        observer.check()
+        known = observer.capacity()
     assert [argv[0] for argv in counting.commands] == ["dmsetup"]
     # None of these is a commit.
     run("lvchange", "-an", f"{GROUP}/{volume.name}")
-    looking.check()
+    observer.check()
     assert Path(f"/dev/{GROUP}/{volume.name}").exists()
     more = new_volume(8 * MIB)
     thin.create(more)
-    assert looking.capacity().provisioned == known.provisioned + more.size
+    assert observer.capacity().provisioned == known.provisioned + more.size
     thin.delete(more.id)
-    assert looking.capacity() == known
+    assert observer.capacity() == known
 
 
 def test_commit_read_from_a_disk_is_the_one_lvm_shows(root: Root) -> None:
@@ -196,12 +196,12 @@ def test_create_waits_for_a_running_wipe_of_its_extents(root: Root) -> None:
     part = f"{volume.name}.new"
     run("lvcreate", "-y", "-Wn", "-L4m", "-n", part, GROUP)
     wipe = os.open(f"/dev/{GROUP}/{part}", os.O_RDONLY)
-    making = threading.Thread(target=thick.create, args=(volume,))
-    making.start()
+    creating = threading.Thread(target=thick.create, args=(volume,))
+    creating.start()
     # The second attempt comes after the first was refused.
     wait_until(lambda: [words[0] for words in asked.commands].count("lvremove") > 1)
     os.close(wipe)
-    making.join(60)
+    creating.join(60)
     assert Path(thick.disk(volume.id).path).read_bytes() == bytes(4 * MIB)
     thick.delete(volume.id)
 

@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Somebody changes the live target by hand; the next reconcile repairs it.
+"""An administrator changes the live target; the next reconcile repairs it.
 
-The daemon is started by the tests and reconciles every other second.
+The daemon is started by the tests and reconciles every two seconds.
 """
 
 from __future__ import annotations

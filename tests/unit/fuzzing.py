@@ -19,7 +19,7 @@ Fuzz = Callable[..., None]
 def fuzz(
     request: pytest.FixtureRequest, record_property: Callable[[str, object], None]
 ) -> Fuzz:
-    """Runs a check with so many examples, and says how many and from which seed."""
+    """Runs a check with so many examples, and prints their number and the seed."""
     wanted: int = request.config.getoption("--fuzz-examples")
     number = request.config.getoption("--fuzz-seed")
     number = int.from_bytes(os.urandom(4), "big") if number is None else number

@@ -26,7 +26,7 @@ def filters(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def served(tmp_path: Path) -> Path:
-    """The file that says what is served."""
+    """The file that names what the helper serves."""
     file = tmp_path / "helper.conf"
     file.write_text("[helper]\nvolume_groups = vg\n")
     file.chmod(0o644)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""The helper as a process of its own, with the tree's filters, under our own uid."""
+"""The helper as a separate process, with the tree's filters, under our own uid."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""The rules of attaching, on a whole node with the fake backend."""
+"""The rules of attaching, on a complete node with the fake backend."""
 
 from __future__ import annotations
 

@@ -125,7 +125,7 @@ def test_disks_newer_than_a_restored_database_are_recovered(tmp_path: Path) -> N
 
 
 def test_root_does_not_open_a_database_of_another_user(tmp_path: Path, capsys) -> None:
-    """A journal that its owner planted made root's sqlite3 delete a file."""
+    """A journal created by the directory's owner let root's sqlite3 delete a file."""
     (tmp_path / "state").mkdir()
     node = Node(tmp_path / "state", backends="backup").start()
     node.close()

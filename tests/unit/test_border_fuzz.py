@@ -73,7 +73,7 @@ def state(place: Path) -> str:
 
 
 def is_well(process: HelperProcess) -> None:
-    """It answers a good request, and met no fault of its own."""
+    """It answers a correct request, and logged no fault of itself."""
     with process.knock() as connection:
         frames.send(connection, messages.request("lio.check", 5, {}))
         assert "value" in frames.receive(connection)

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""No expression that root's helper matches takes much longer than its text is long.
+"""The time of each regular expression of the root helper is linear in its text.
 
-A quantifier in what another one repeats can backtrack for ever, and it holds the
-interpreter meanwhile: one frame of 70 bytes kept the helper from everybody.
+A quantifier inside a repeated part can backtrack for ever, and it holds the
+interpreter: one frame of 70 bytes stopped the helper for all its clients.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ SOURCES = [
 ]
 _FUNCTIONS = {"compile", "match", "fullmatch", "search", "sub", "split", "findall"}
 _FUNCTIONS |= {"finditer", "subn"}
-# Names in an f-string stand for text; the expressions among them are looked at alone.
+# The text of a name in an f-string. Its expression is checked by itself.
 _HOLE = "x"
 
 
 def nested(pattern: str | bytes) -> bool:
-    """Whether something that repeats, in a way that can vary, repeats again.
+    """Whether a part that repeats a variable number of times is inside another one.
 
-    What never backtracks (*+, (?>...)) is no repetition inside another one.
+    A part that never backtracks (*+, (?>...)) does not count.
     """
     return _nested(parser.parse(pattern), inside=False)
 
@@ -57,7 +57,7 @@ def _nested(parsed: Any, inside: bool) -> bool:
 
 def _inner(op: Any, given: Any) -> Iterator[Any]:
     if op is ops.POSSESSIVE_REPEAT:
-        # It gives nothing back; what it repeats must be well by itself.
+        # It never backtracks; the part that it repeats is checked by itself.
         yield given[2]
     elif op is ops.SUBPATTERN:
         yield given[3]
@@ -70,9 +70,9 @@ def _inner(op: Any, given: Any) -> Iterator[Any]:
 
 
 def literals(source: Path) -> Iterator[tuple[int, str | bytes]]:
-    """Every text of a module that goes into an expression, by itself and in its place.
+    """Every text of a module that can be part of an expression: all but docstrings.
 
-    Also those that are kept in a name first: all texts of modules that import re.
+    A text can be in a variable first, so all texts of modules that import re count.
     """
     tree = ast.parse(source.read_text())
     docs = {id(text) for node in ast.walk(tree) for text in _docstring(node)}

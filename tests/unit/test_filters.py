@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""rootwrap.d lets the drivers do their work, and nobody anything else.
+"""rootwrap.d allows the commands of the drivers, and no others.
 
-The rules are asked as the root helper asks them, with oslo.rootwrap's matcher.
+The rules are matched as in the root helper, with oslo.rootwrap's matcher.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ REFUSED = [
     # volumes that are not ours
     "lvremove --yes lunshare/root",
     "lvremove --yes lunshare",
-    "lvremove --yes lunshare/volume-of-somebody-else",
+    "lvremove --yes lunshare/volume-of-another-owner",
     f"lvremove --yes lunshare/{NAME}.old",
     f"lvremove --yes lunshare/x{NAME}",
     f"lvremove --yes lunshare/{NAME} lunshare/root",
@@ -156,7 +156,7 @@ REFUSED = [
     f"lvconvert --yes --splitsnapshot lunshare/{SNAPSHOT}",
     f"lvremove --yes lunshare/{SNAPSHOT}.new",
     f"lvremove --yes lunshare/deleted-{OTHER}",
-    "lvremove --yes lunshare/_snapshot-of-somebody-else",
+    "lvremove --yes lunshare/_snapshot-of-another-owner",
     'lvremove --yes --select lv_name="root" lunshare',
     f"lvremove --yes --select 'lv_name=\"{NAME}\"' lunshare",
     f'lvremove --yes --select \'lv_name="{NAME}" || lv_name="root"\' lunshare',
@@ -289,7 +289,7 @@ def commands(tmp_path: Path, served: Served) -> Commands:
 
 
 class Asking:
-    """A door to root that asks the filters instead of running anything."""
+    """A root helper that only checks the filters and runs nothing."""
 
     def __init__(self, commands: Commands) -> None:
         self._commands = commands

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Whoever holds the daemon's user keeps root out of nothing: every queue has an end."""
+"""A process with the daemon's user cannot lock root out: every queue is limited."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def pairs() -> Iterator[list[tuple[socket.socket, socket.socket]]]:
 
 
 def test_last_connections_are_reserved_for_root(pairs) -> None:
-    """The daemon's user has all of its own at work, and root is let in."""
+    """The daemon's user has all its connections in use, and root is admitted."""
     known = Connections()
     mine = MAX_CONNECTIONS - FOR_ROOT
     busy = [known.admit(ours, 1000) for ours, _ in pairs[:mine]]
@@ -82,7 +82,7 @@ def test_last_connections_are_reserved_for_root(pairs) -> None:
     assert known.admit(pairs[mine][0], 1000) is None
     roots = [known.admit(ours, 0) for ours, _ in pairs[mine:MAX_CONNECTIONS]]
     assert all(roots)
-    # One that has its answer makes room for its own user; its client sees an end.
+    # A connection with its answer is closed for another one of the same user.
     assert known.admit(pairs[-1][0], 1000) is None
     known.finish(peer)
     assert known.admit(pairs[-1][0], 1000)
@@ -106,7 +106,7 @@ def test_client_that_does_not_read_its_answer_is_idle(process: HelperProcess) ->
 
 
 def test_frame_in_small_pieces_uses_one_buffer() -> None:
-    """Kept as a list of pieces, 4 MiB that dripped cost 234 MiB."""
+    """A list of small pieces would need 234 MiB for a frame of 4 MiB."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     pieces = 20_000
 
@@ -214,7 +214,7 @@ def test_a_thousand_hanging_requests_use_a_limited_number_of_threads(hanging) ->
     }
     left = threading.active_count() - before
     assert left <= thread_limits.MAX_EACH + MAX_CONNECTIONS
-    # What does not hang goes on, and so does the share when its server is back.
+    # Other work continues, and so does the share when its server is back.
     well = {"name": "w", "medium": "other", "well": True}
     assert helper.call("hang", timeout=5, **well) == "done"
     let_go.set()

@@ -29,7 +29,7 @@ from lunshare.drivers.retry import retried_once
 UUID = "11111111-2222-4333-8444-555555555555"
 OTHER = "11111111-2222-4333-8444-666666666666"
 DISK = f"lunshare/volume-{UUID}"
-# Each says when it begins and ends, and goes on while there is no gate that is open.
+# Each program logs its start and its end, and runs until the file GATE exists.
 PROGRAM = """#!/bin/sh
 echo "begin $0 $*" >>{log}
 while [ ! -e {gate} ]; do sleep 0.01; done
@@ -37,7 +37,7 @@ while [ ! -e {gate} ]; do sleep 0.01; done
 echo "end $0 $*" >>{log}
 echo "said by $0"
 """
-# LVM tells of what it does while it does it; the others do not.
+# LVM prints output while it works; the other programs do not.
 NOISE = "echo half; echo way >&2"
 FILTERS = "\n".join(
     ["[Filters]"]
@@ -108,7 +108,7 @@ class Node:
 
 
 class Killable(Node):
-    """A helper in a process of its own."""
+    """A helper in a separate process."""
 
     def _begin(self) -> None:
         self._process = self._start()
@@ -136,7 +136,7 @@ class Killable(Node):
             return knock.connect_ex(str(self.socket)) == 0
 
     def kill(self) -> None:
-        """As kill -9 does; its programs go on, as its unit has it."""
+        """As kill -9 does; its programs continue, as KillMode of its unit says."""
         self._process.kill()
         self._process.wait()
 
@@ -172,7 +172,7 @@ def until(true: Callable[[], object]) -> None:
 
 
 class Call:
-    """A request in a thread of its own."""
+    """A request in a separate thread."""
 
     def __init__(self, node: Node, *argv: str, timeout: float = WAIT) -> None:
         self.outcome: object = None

@@ -114,7 +114,7 @@ def test_copy_ends_at_its_deadline(tmp_path):
 
 
 def test_copy_with_wrong_bytes_fails(tmp_path):
-    """Where the source has zeros nothing is written: what is there must be zeros."""
+    """Zeros of the source are not written, so the target must have zeros there."""
     source, target = disk(tmp_path, b"some".ljust(MIB, b".")), disk(tmp_path)
     with open(target.path, "r+b") as file:
         file.seek(3 * MIB)
@@ -152,7 +152,7 @@ def test_copy_without_verification_fails(tmp_path, proof):
 
 
 def test_checksum_covers_bytes_and_offsets(tmp_path):
-    """However they are stored: as holes, zeros, or in a file that goes on with them."""
+    """Zeros are holes, written zeros, or behind the end of a shorter file."""
 
     def proof(data: bytes, size: int = 4 * MIB) -> Any:
         return checksum(disk(tmp_path, data, size))

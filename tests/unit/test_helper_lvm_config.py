@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Every command of LVM runs with what the drivers depend on, whoever asks for it."""
+"""Every LVM command runs with the settings that the drivers depend on."""
 
 from __future__ import annotations
 
@@ -54,11 +54,12 @@ def test_lvm_command_gets_the_settings(tmp_path: Path, line: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "told"), [(f"{NAME}.tail", True), (NAME, False), (f"{NAME}.new", False)]
+    ("name", "disabled"),
+    [(f"{NAME}.tail", True), (NAME, False), (f"{NAME}.new", False)],
 )
-def test_wiped_extents_for_a_volume_are_not_discarded(name, told):
+def test_wiped_extents_for_a_volume_are_not_discarded(name, disabled):
     config = pinned(["lvremove", "--yes", f"lunshare/{name}"])[2].split()
-    assert ("devices/issue_discards=0" in config) is told
+    assert ("devices/issue_discards=0" in config) is disabled
 
 
 def test_each_setting_is_named_once():

@@ -25,7 +25,7 @@ from lunshare.drivers.fake import FakeVolumes
 
 
 class Recording(NoRoot):
-    """A door to root that notes what was asked; "false" fails, "stop" is ^C."""
+    """A root helper that records the calls; "false" fails, "stop" is ^C."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []

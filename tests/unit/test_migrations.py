@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""The schema: made from nothing, equal to the tables, never guessed."""
+"""The schema: created from nothing, equal to the tables, never guessed."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_a_new_database_gets_the_schema(database: Database) -> None:
 
 
 def test_all_upgrades_give_the_same_schema(database: Database, tmp_path: Path) -> None:
-    """A new database skips the steps; whoever comes from an old one must not differ."""
+    """A new database skips the steps. An upgraded one must be equal to it."""
     migrations.upgrade(database)
     stepped = Database(f"sqlite:///{tmp_path}/stepped.sqlite", connections=2)
     migrations.run(stepped, None)
@@ -52,7 +52,7 @@ def test_all_upgrades_give_the_same_schema(database: Database, tmp_path: Path) -
 
 
 def _shape(database: Database) -> dict[str, object]:
-    """Tables with columns and keys, the version, and every index as it is written."""
+    """Tables with columns and keys, the version, and the SQL of every index."""
     with database.reading() as connection:
         found = sa.inspect(connection)
         shape: dict[str, object] = {

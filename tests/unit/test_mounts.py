@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Which shares the kernel says are mounted, and into what root may be led."""
+"""Which shares are mounted according to the kernel, and which paths root may enter."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_only_nfs_is_a_share() -> None:
 
 
 def test_directory_on_another_device_is_not_opened(tmp_path: Path) -> None:
-    """The share was unmounted meanwhile: what is below it is not written to."""
+    """The share was unmounted meanwhile. Nothing is written below its mount point."""
     device = tmp_path.stat().st_dev
     with Mounts().enter(Mount(str(tmp_path), device, "nfs4", "nas:/a")) as share:
         assert os.fstat(share).st_ino == tmp_path.stat().st_ino

@@ -18,7 +18,7 @@ PAGE = (ROOT / "docs" / "operations.md").read_text()
 
 _CODE = re.compile(r"`([^`\n]+)`")
 _ANSWER = re.compile(r"(?:4\d\d|503|answered)\s+`([^`]+)`")
-# What stands for a value on the page: a capital letter or word, N, or "...".
+# A placeholder of a value on the page: a capital letter or word, N, or "...".
 _VALUE = re.compile(r"\.\.\.|\b(?:[A-Z]|ID|[1-9]\d*)\b")
 _NAME = re.compile(r"[a-z]+(?:_[a-z]+)+")
 

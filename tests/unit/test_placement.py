@@ -240,10 +240,10 @@ def test_operators_have_the_meaning_of_cinder(has: Any, wanted: str, met: bool) 
     ],
 )
 def test_a_protocol_matches_all_its_spellings(wanted: str, met: bool) -> None:
-    told = list(
+    unmet = list(
         extra_specs.unmet({"storage_protocol": wanted}, {"storage_protocol": "iSCSI"})
     )
-    assert (told == []) is met
+    assert (unmet == []) is met
 
 
 def test_a_capability_can_be_a_list_or_nested() -> None:

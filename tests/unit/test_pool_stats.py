@@ -182,9 +182,9 @@ def test_pools_that_must_not_be_chosen_report_no_space_to_cinder(
     """Cinder's filters read neither the state of a pool nor its physical space."""
     node = Node(path).start()
     (pool,) = pools(node)
-    told = pool_stats.for_scheduler(pool)
-    (inside,) = told["pools"]
-    assert told["storage_protocol"] == "iSCSI"
+    report = pool_stats.for_scheduler(pool)
+    (inside,) = report["pools"]
+    assert report["storage_protocol"] == "iSCSI"
     assert inside["pool_name"] == "fake"
     assert inside["multiattach"] is True
     assert inside["reserved_percentage"] == 0

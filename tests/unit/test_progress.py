@@ -114,7 +114,7 @@ def test_work_without_progress_fails_and_reports_its_bytes(
         }
         assert not helper.ended.is_set()
         hung.set()
-        assert helper.ended.wait(10)  # it does not go on when nobody waits
+        assert helper.ended.wait(10)  # it ends when no client waits for it
     assert str(Stalled("it", 0.2, 4096)).endswith("for 0.2 seconds, after 4096 bytes")
 
 
@@ -206,25 +206,25 @@ def _read(disk: Disk, marks: Mapping[int, bytes]) -> dict[int, bytes]:
 
 
 def test_a_copy_of_an_unlimited_size_is_accepted(driver, node) -> None:
-    """The old deadline followed from the size, and a day was the most (86485 s)."""
-    told: list[float] = []
+    """The old deadline depended on the size, and was at most a day (86485 s)."""
+    timeouts: list[float] = []
 
     class Root:
         def run(self, *argv: str, timeout: float = 60.0) -> str:
             raise AssertionError(argv)
 
         def call(self, verb: str, *, timeout: float = 30.0, **given: Any) -> Any:
-            told.append(timeout)
+            timeouts.append(timeout)
             return node.call(verb, timeout=timeout, **given)
 
     large = Disk(str(uuid.uuid4()), "/nowhere/x", 4 * TIB, DiskKind.FILE)
     with pytest.raises(DriverError):
         migration.fill(Root(), large, large, 7)
-    assert told == [7]
+    assert timeouts == [7]
 
 
 def test_long_copy_is_not_stopped(tmp_path: Path) -> None:
-    """It tells how far it is, so that its client waits on."""
+    """It reports its progress, so its client continues to wait."""
     identity = str(uuid.uuid4())
     source, target = (
         tmp_path / f"volume-{identity}",

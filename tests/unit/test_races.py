@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Two clients at once on one volume, with every interleaving forced.
 
-The first client is stopped at each place where it has read something and holds
-neither a transaction nor a lock of the database; the second runs to its end
-there; then the first goes on. What it read is old by then.
+The first client is stopped at each place where it has read something and has
+neither a transaction nor a lock of the database. The second client runs to its end
+there. Then the first continues with values that are out of date.
 """
 
 from __future__ import annotations

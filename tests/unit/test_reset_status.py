@@ -154,9 +154,9 @@ def test_a_failing_detach_can_be_forced_when_nothing_is_open(
     with node.target().failures.fail("remove.before", refused):
         with pytest.raises(BackendFailed):
             node.services.attachments.delete(CTX, row.id)
-        told = api("GET", f"/attachments/{row.id}")["attachment"]
-        assert told["status"] == "error_detaching"
-        assert "because of the test" in told["status_reason"]
+        shown = api("GET", f"/attachments/{row.id}")["attachment"]
+        assert shown["status"] == "error_detaching"
+        assert "because of the test" in shown["status_reason"]
         assert initiator("a") in api.fault(409, "POST", path, force)
         fake_storage.storage("fake").exports.clear()
         api("POST", path, force, 202)

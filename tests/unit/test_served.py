@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""What helper.conf does not name, the helper does not touch, whoever asks."""
+"""The helper does not touch what helper.conf does not name."""
 
 from __future__ import annotations
 

@@ -1,7 +1,9 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""The files that somebody reads to follow a request are few, and ARCHITECTURE.md
-lists them. ``make walks`` writes the list."""
+"""The files to read to follow a request are few, and ARCHITECTURE.md lists them.
+
+``make walks`` writes the list.
+"""
 
 from __future__ import annotations
 

@@ -124,10 +124,10 @@ def test_the_log_shows_the_progress_of_a_wipe(
     deleted(node)
     node.services.wiper.wipe_disks("one")
     node.services.wiper.wipe_disks("two")
-    told = [r.getMessage() for r in caplog.records if "wip" in r.getMessage()]
-    assert told[0].endswith(f"size={GIB} left={GIB}")
-    assert [line.rpartition("=")[2] for line in told[1:-1]] == ["25", "50", "75"]
-    assert "disk wiped: disk=" in told[-1]
+    lines = [r.getMessage() for r in caplog.records if "wip" in r.getMessage()]
+    assert lines[0].endswith(f"size={GIB} left={GIB}")
+    assert [line.rpartition("=")[2] for line in lines[1:-1]] == ["25", "50", "75"]
+    assert "disk wiped: disk=" in lines[-1]
 
 
 def test_clients_see_the_progress_of_a_wipe(tmp_path: Path) -> None:

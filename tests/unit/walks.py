@@ -43,7 +43,7 @@ class Walk:
 
     @property
     def spine(self) -> list[str]:
-        """What somebody reads to follow the request, up to the driver's verb."""
+        """The files to read to follow the request, up to the driver's verb."""
         return [
             file
             for file in self.passed
@@ -97,7 +97,7 @@ def traced(walk: Walk, *verbs: CodeType) -> Iterator[None]:
 
 
 def walk_all() -> list[Walk]:
-    """A create, an attach and a detach on a node of their own."""
+    """A create, an attach and a detach on a separate node."""
     attachments, volumes = "agent/service/attachments/", "agent/service/volumes/"
     walks = [
         Walk("Attach", attachments),

@@ -13,7 +13,7 @@ from lunshare.drivers.values import DiskKind, Manageable
 
 class ClaimsFillAndRefuses(FakeVolumes):
     def fill(self, volume, source):
-        raise self._unsupported("moving a volume")
+        raise self._unsupported("migrating a volume")
 
 
 class DeniesSnapshotsAndCreatesThem(FakeVolumes):

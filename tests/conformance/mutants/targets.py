@@ -66,7 +66,7 @@ class EveryChangeEndsAllSessions(FakeTarget):
 
 class ApplyAlwaysReportsAChange(FakeTarget):
     def apply(self, export, only=None):
-        return (*super().apply(export, only), "looked at it")
+        return (*super().apply(export, only), "read it")
 
 
 class OnlyIsIgnored(FakeTarget):

@@ -87,7 +87,7 @@ class DirsFixtures(VolumeFixtures):
 
     @pytest.fixture
     def foreign_state(self, pool: Path) -> Callable[[], object]:
-        theirs = pool / "volume-of-somebody-else"
+        theirs = pool / "volume-of-another-owner"
         theirs.write_bytes(b"somebody's" * 1000)
         return lambda: (theirs.stat(follow_symlinks=False)[:7], theirs.read_bytes())
 

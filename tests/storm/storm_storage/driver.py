@@ -51,7 +51,7 @@ def _verbs(contract: type, *local: str) -> dict[str, Callable[..., Any]]:
 
 
 def _key(name: str, options: Mapping[str, Any], known: list[cfg.Opt]) -> object:
-    """What the storage's process makes the same driver from, once for each of ours."""
+    """What the storage's process creates its driver from."""
     kept = {option.dest: options[option.dest] for option in known}
     return str(uuid.uuid4()), name, tuple(sorted(kept.items()))
 
@@ -71,7 +71,7 @@ class StormVolumes(FakeVolumes):
 
     @property
     def abilities(self) -> VolumeAbilities:
-        # Nobody can take a snapshot's bytes in the storage's process.
+        # A snapshot in the storage's process never loses its bytes.
         can = replace(super().abilities, loses_snapshots=False)
         return replace(can, extends_open=self.extends_open)
 

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What goes wrong in the storage: calls that take longer, hang, fail or die.
 
-A driver of the fakes passes named points; at each of them the first armed fault
-that fits is done. Every error says ``storm``, so that an answer of the API tells
-whether it was provoked.
+The fake drivers pass named points. At each point the first armed fault that fits
+happens. Every error contains ``storm``, so an answer of the API shows that the storm
+caused it.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from dataclasses import dataclass
 
 from lunshare.drivers import errors
 
-#: Where an error may be raised that promises that nothing was done.
+#: Points where an error may be raised that promises that nothing was done.
 _BEFORE = ".before"
-#: Verbs that are slow at times; what moves depend on is so more often.
+#: Verbs that are slow at times; those that a migration needs are slow more often.
 _SLOW = (
     *("disk",) * 6,
     *("create", "create_snapshot", "create_from", "fill", "extend", "revert"),
@@ -44,19 +44,19 @@ class Faults:
     """The faults that are armed now."""
 
     def __init__(self, seed: int, delay: float) -> None:
-        """``delay``: the longest time in seconds that any point may take."""
+        """``delay``: the longest duration of a point, in seconds."""
         self._random, self.delay = random.Random(seed), delay
         self._mutex, self._armed = threading.Lock(), list[Fault]()
         self._released = threading.Event()
         self._slow, self._slow_until = "", 0.0
 
     def arm(self, fault: Fault) -> None:
-        """Have it happen."""
+        """Add a fault."""
         with self._mutex:
             self._armed.append(fault)
 
     def clear(self) -> None:
-        """Nothing goes wrong any more; what hangs goes on."""
+        """Remove all faults; what hangs continues."""
         with self._mutex:
             self._armed.clear()
             self._released.set()
@@ -74,9 +74,9 @@ class Faults:
             raise _error(backend, point)
 
     def pause(self, verb: str) -> None:
-        """Take a moment; a long one for the verb that is slow these days.
+        """Wait a short time; a long time if the verb is the slow one of these seconds.
 
-        It is so four times of ten: what was begun earlier is overtaken by the next.
+        It is slow in four of ten calls, so that a later call can overtake it.
         """
         with self._mutex:
             if time.monotonic() > self._slow_until:

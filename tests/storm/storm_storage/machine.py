@@ -61,12 +61,12 @@ class Machine:
         storage(backend).discard(volume_id, offset, length)
 
     def hold(self, backend: str, volume_id: str, is_open: bool) -> None:
-        """Have a disk open, or not any more."""
+        """Open a disk, or close it."""
         held = storage(backend).open
         (held.add if is_open else held.discard)(volume_id)
 
     def occupy(self, backend: str, size: int) -> None:
-        """Take so many bytes of the pool, or give them back."""
+        """Use so many bytes of the pool; a negative number frees them."""
         storage(backend).foreign += size
 
     def put_foreign(
@@ -95,7 +95,7 @@ class Machine:
     # the storm
 
     def state(self, backend: str, width: int) -> dict[str, Any]:
-        """All there is: the first ``width`` bytes of each block that was written."""
+        """Everything; of each block that was written the first ``width`` bytes."""
         held = storage(backend)
         with held.lock:
             return {

@@ -30,12 +30,12 @@ _CLASSES: dict[str, type[FakeVolumes] | type[FakeTarget]] = {
     "volumes": FakeVolumes,
     "target": FakeTarget,
 }
-#: A verb that has lost its caller ends at its next point as often as this.
+#: How likely a verb ends at its next point if its caller has died.
 _DIES = 0.5
 
 
 class Server:
-    """Every connection has a thread; a driver of the daemon has its twin here."""
+    """Each connection has a thread; each driver of the daemon has a driver here."""
 
     def __init__(self, seed: int, delay: float) -> None:
         self.faults = Faults(seed, delay)
@@ -45,7 +45,7 @@ class Server:
         self._mutex, self._caller = threading.Lock(), threading.local()
 
     def serve(self, path: str) -> None:
-        """Answer whoever connects; never returns."""
+        """Answer every connection; never returns."""
         with Listener(path, "AF_UNIX", backlog=128) as listener:
             while True:
                 connection = listener.accept()
@@ -68,7 +68,7 @@ class Server:
         named: dict[str, Any],
     ) -> tuple[bool, Any]:
         answer: tuple[bool, Any]
-        # A verb whose caller has died goes on, as in a helper, or dies with it.
+        # A verb whose caller has died continues, as in a helper, or ends too.
         self._caller.mortal = self.faults.chance() < _DIES
         try:
             if role == "machine":
