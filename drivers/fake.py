@@ -37,7 +37,7 @@ from lunshare.drivers.values import (
     Snapshot,
     Volume,
     Wipe,
-    volume_uuid,
+    require_uuid,
 )
 
 _OPTIONS = [
@@ -142,7 +142,7 @@ class FakeVolumes(VolumeDriver):
 
     def delete(self, volume_id: str) -> None:
         self.failures.at("delete.before")
-        volume_uuid(volume_id)
+        require_uuid(volume_id)
         with self.storage.lock:
             self._require_closed(volume_id)
             disk = self.storage.disks.get(volume_id)
@@ -190,7 +190,7 @@ class FakeVolumes(VolumeDriver):
 
     def delete_snapshot(self, snapshot_id: str) -> None:
         self.failures.at("delete_snapshot.before")
-        volume_uuid(snapshot_id, "snapshot id")
+        require_uuid(snapshot_id, "snapshot id")
         with self.storage.lock:
             self.storage.remove(self.storage.snapshots, snapshot_id)
         self.failures.at("delete_snapshot.after")
@@ -275,7 +275,7 @@ class FakeVolumes(VolumeDriver):
 
     def unmanage(self, volume_id: str) -> None:
         self.failures.at("unmanage.before")
-        volume_uuid(volume_id)
+        require_uuid(volume_id)
         with self.storage.lock:
             self._require_closed(volume_id)
             disk = self.storage.disks.get(volume_id)
@@ -326,7 +326,8 @@ class FakeVolumes(VolumeDriver):
         """Compare every byte with the source, and what was never written."""
         with self.storage.lock:
             disk = self._complete_disk(volume_id)
-            if disk.size < source.size or _bytes(disk) != _bytes(source):
+            same = _nonzero_blocks(disk) == _nonzero_blocks(source)
+            if disk.size < source.size or not same:
                 raise CommandFailed(
                     ("fill", volume_id),
                     1,
@@ -350,7 +351,7 @@ class FakeVolumes(VolumeDriver):
         return Disk(volume_id, path, disk.size, DiskKind.BLOCK)
 
     def _complete_disk(self, volume_id: str) -> FakeDisk:
-        disk = self.storage.disks.get(volume_uuid(volume_id))
+        disk = self.storage.disks.get(require_uuid(volume_id))
         if disk is None or not disk.complete:
             raise UnknownDisk(volume_id)
         return disk
@@ -366,8 +367,8 @@ class FakeVolumes(VolumeDriver):
         return self._total - self.storage.foreign - used
 
 
-def _bytes(disk: FakeDisk) -> dict[int, bytes]:
-    """The blocks that are not all zero."""
+def _nonzero_blocks(disk: FakeDisk) -> dict[int, bytes]:
+    """Return the blocks that are not all zero, by number."""
     empty = bytes(BLOCK)
     blocks = {number: bytes(block) for number, block in (disk.blocks or {}).items()}
     return {number: block for number, block in blocks.items() if block != empty}

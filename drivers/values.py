@@ -78,7 +78,7 @@ class Volume:
     size: int
 
     def __post_init__(self) -> None:
-        volume_uuid(self.id)
+        require_uuid(self.id)
 
     @property
     def name(self) -> str:
@@ -95,8 +95,8 @@ class Snapshot:
     size: int
 
     def __post_init__(self) -> None:
-        volume_uuid(self.id, "snapshot id")
-        volume_uuid(self.volume_id)
+        require_uuid(self.id, "snapshot id")
+        require_uuid(self.volume_id)
 
     @property
     def name(self) -> str:
@@ -104,7 +104,7 @@ class Snapshot:
         return f"_snapshot-{self.id}"
 
 
-def volume_uuid(text: str, name: str = "volume id") -> str:
+def require_uuid(text: str, name: str = "volume id") -> str:
     """Return ``text`` if it is a canonical UUID, else raise InvalidValue."""
     if isinstance(text, str) and _UUID.fullmatch(text):
         return text
@@ -159,7 +159,7 @@ class Export:
     connectors: tuple[Connector, ...] = ()
 
     def __post_init__(self) -> None:
-        volume_uuid(self.volume_id)
+        require_uuid(self.volume_id)
         if self.connectors and self.disk is None:
             raise InvalidValue("disk", None, "an export to hosts needs a disk")
 

@@ -25,7 +25,7 @@ from lunshare.drivers.conformance.shared_volume import (
 )
 from lunshare.drivers.values import Export, Mode
 
-Share = Callable[[], SharedVolume]
+CreateShared = Callable[[], SharedVolume]
 
 RO, RW = Mode.RO, Mode.RW
 
@@ -34,55 +34,55 @@ class AccessContract(TargetFixtures):
     """One test for each behaviour; part of ``TargetContract``."""
 
     @pytest.fixture
-    def share(
+    def create_shared(
         self,
         volumes: VolumeDriver,
         target: TargetDriver,
         host: HostFactory,
-    ) -> Iterator[Share]:
+    ) -> Iterator[CreateShared]:
         """A function that creates a volume to share; it is deleted after the test."""
         made: list[SharedVolume] = []
 
-        def make() -> SharedVolume:
+        def create() -> SharedVolume:
             volume = new_volume(self.size)
             made.append(SharedVolume(volume, volumes.create(volume), target, host))
             return made[-1]
 
-        yield make
-        for shared in made:
-            shared.close()
-            volumes.delete(shared.volume.id)
+        yield create
+        for shared_volume in made:
+            shared_volume.close()
+            volumes.delete(shared_volume.volume.id)
 
     @pytest.fixture
-    def shared(self, share: Share) -> SharedVolume:
+    def shared_volume(self, create_shared: CreateShared) -> SharedVolume:
         """A volume to share."""
-        return share()
+        return create_shared()
 
     # login
 
     @enforced_by("restricts_access")
     def test_a_host_without_an_attachment_cannot_log_in(
-        self, shared: SharedVolume
+        self, shared_volume: SharedVolume
     ) -> None:
-        shared.apply(a=RW)
-        assert login_is_refused(shared, "b")
-        assert shared.login("a").alive
+        shared_volume.apply(a=RW)
+        assert login_is_refused(shared_volume, "b")
+        assert shared_volume.login("a").alive
 
     @enforced_by("restricts_access")
     def test_access_to_one_volume_gives_no_access_to_another(
-        self, share: Share
+        self, create_shared: CreateShared
     ) -> None:
-        first, second = share(), share()
+        first, second = create_shared(), create_shared()
         first.apply(a=RW)
         second.apply(b=RW)
         assert login_is_refused(second, "a")
         assert login_is_refused(first, "b")
 
-    def test_volumes_do_not_share_bytes(self, share: Share) -> None:
-        first, second = share(), share()
-        for shared, letter in ((first, "a"), (second, "b")):
-            shared.apply(a=RW)
-            shared.login("a").write(0, data(letter))
+    def test_volumes_do_not_share_bytes(self, create_shared: CreateShared) -> None:
+        first, second = create_shared(), create_shared()
+        for shared_volume, letter in ((first, "a"), (second, "b")):
+            shared_volume.apply(a=RW)
+            shared_volume.login("a").write(0, data(letter))
         assert first.login("a").read(0, PAGE) == data("a")
         assert second.login("a").read(0, PAGE) == data("b")
 
@@ -90,38 +90,42 @@ class AccessContract(TargetFixtures):
 
     @requires("enforces_read_only")
     def test_a_read_only_host_can_read_and_cannot_write(
-        self, shared: SharedVolume
+        self, shared_volume: SharedVolume
     ) -> None:
-        shared.apply(a=RO)
-        session = shared.login("a")
+        shared_volume.apply(a=RO)
+        session = shared_volume.login("a")
         assert session.read(0, PAGE) == bytes(PAGE)
         assert not can_write(session, "a")
         assert session.alive
 
-    def test_a_read_write_host_can_write(self, shared: SharedVolume) -> None:
-        shared.apply(a=RW)
-        assert can_write(shared.login("a"), "a")
+    def test_a_read_write_host_can_write(self, shared_volume: SharedVolume) -> None:
+        shared_volume.apply(a=RW)
+        assert can_write(shared_volume.login("a"), "a")
 
     @requires("enforces_read_only")
-    def test_hosts_read_what_other_hosts_wrote(self, shared: SharedVolume) -> None:
-        shared.apply(a=RW, b=RO, c=RW)
-        a, b, c = (shared.login(letter) for letter in "abc")
+    def test_hosts_read_what_other_hosts_wrote(
+        self, shared_volume: SharedVolume
+    ) -> None:
+        shared_volume.apply(a=RW, b=RO, c=RW)
+        a, b, c = (shared_volume.login(letter) for letter in "abc")
         a.write(0, data("a"))
         assert b.read(0, PAGE) == c.read(0, PAGE) == data("a")
         c.write(PAGE, data("c"))
         assert a.read(0, 2 * PAGE) == b.read(0, 2 * PAGE) == data("a") + data("c")
 
     @requires("enforces_read_only")
-    def test_many_hosts_have_their_own_modes(self, shared: SharedVolume) -> None:
+    def test_many_hosts_have_their_own_modes(self, shared_volume: SharedVolume) -> None:
         modes = {letter: RW if n % 3 else RO for n, letter in enumerate("abcdefghij")}
-        shared.apply(**modes)
-        sessions = {letter: shared.login(letter) for letter in modes}
+        shared_volume.apply(**modes)
+        sessions = {letter: shared_volume.login(letter) for letter in modes}
         writers = {k for k, session in sessions.items() if can_write(session, k)}
         assert writers == {letter for letter, mode in modes.items() if mode is RW}
 
     @requires("enforces_read_only")
-    def test_a_host_has_a_separate_mode_for_each_volume(self, share: Share) -> None:
-        first, second = share(), share()
+    def test_a_host_has_a_separate_mode_for_each_volume(
+        self, create_shared: CreateShared
+    ) -> None:
+        first, second = create_shared(), create_shared()
         first.apply(a=RW, b=RO)
         second.apply(a=RO, b=RW)
         assert can_write(first.login("a"), "a")
@@ -131,26 +135,34 @@ class AccessContract(TargetFixtures):
 
     @requires("enforces_read_only")
     def test_a_host_that_is_attached_again_has_its_new_mode(
-        self, shared: SharedVolume
+        self, shared_volume: SharedVolume
     ) -> None:
-        shared.apply(a=RW, b=RW)
-        shared.login("a")
-        shared.apply(b=RW)
-        shared.apply(a=RO, b=RW)
-        assert not can_write(shared.login("a"), "a")
+        shared_volume.apply(a=RW, b=RW)
+        shared_volume.login("a")
+        shared_volume.apply(b=RW)
+        shared_volume.apply(a=RO, b=RW)
+        assert not can_write(shared_volume.login("a"), "a")
 
     @requires("enforces_read_only")
-    def test_a_host_can_end_one_of_two_sessions(self, shared: SharedVolume) -> None:
-        shared.apply(a=RW, b=RO)
-        first, second, other = shared.login("a"), shared.login("a"), shared.login("b")
+    def test_a_host_can_end_one_of_two_sessions(
+        self, shared_volume: SharedVolume
+    ) -> None:
+        shared_volume.apply(a=RW, b=RO)
+        first, second, other = (
+            shared_volume.login("a"),
+            shared_volume.login("a"),
+            shared_volume.login("b"),
+        )
         first.close()
         assert second.alive
         assert other.alive
         assert can_write(second, "a")
 
-    def test_writers_read_what_other_writers_wrote(self, shared: SharedVolume) -> None:
-        shared.apply(a=RW, b=RW)
-        a, b = shared.login("a"), shared.login("b")
+    def test_writers_read_what_other_writers_wrote(
+        self, shared_volume: SharedVolume
+    ) -> None:
+        shared_volume.apply(a=RW, b=RW)
+        a, b = shared_volume.login("a"), shared_volume.login("b")
         a.write(0, data("a"))
         b.write(PAGE, data("b"))
         assert a.read(0, 2 * PAGE) == b.read(0, 2 * PAGE) == data("a") + data("b")
@@ -158,67 +170,79 @@ class AccessContract(TargetFixtures):
     # changes of access
 
     @requires("enforces_read_only")
-    def test_a_retried_apply_changes_nothing(self, shared: SharedVolume) -> None:
-        assert shared.apply(a=RW, b=RO)
-        a, b = shared.login("a"), shared.login("b")
-        assert shared.apply(a=RW, b=RO) == ()
-        assert shared.apply("a", a=RW, b=RO) == ()
+    def test_a_retried_apply_changes_nothing(self, shared_volume: SharedVolume) -> None:
+        assert shared_volume.apply(a=RW, b=RO)
+        a, b = shared_volume.login("a"), shared_volume.login("b")
+        assert shared_volume.apply(a=RW, b=RO) == ()
+        assert shared_volume.apply("a", a=RW, b=RO) == ()
         assert a.alive
         assert b.alive
 
     @requires("enforces_read_only")
     def test_adding_a_host_leaves_other_sessions_alive(
-        self, shared: SharedVolume
+        self, shared_volume: SharedVolume
     ) -> None:
-        shared.apply(a=RW, b=RO)
-        a, b = shared.login("a"), shared.login("b")
-        shared.apply(a=RW, b=RO, c=RW)
+        shared_volume.apply(a=RW, b=RO)
+        a, b = shared_volume.login("a"), shared_volume.login("b")
+        shared_volume.apply(a=RW, b=RO, c=RW)
         assert a.alive
         assert b.alive
-        assert can_write(shared.login("c"), "c")
+        assert can_write(shared_volume.login("c"), "c")
 
     @requires("enforces_read_only")
     @enforced_by("fences")
-    def test_a_removed_host_loses_access_at_once(self, shared: SharedVolume) -> None:
-        shared.apply(a=RW, b=RW, c=RO)
-        a, b, c = (shared.login(letter) for letter in "abc")
-        shared.apply(a=RW, c=RO)
+    def test_a_removed_host_loses_access_at_once(
+        self, shared_volume: SharedVolume
+    ) -> None:
+        shared_volume.apply(a=RW, b=RW, c=RO)
+        a, b, c = (shared_volume.login(letter) for letter in "abc")
+        shared_volume.apply(a=RW, c=RO)
         assert not b.alive
-        assert login_is_refused(shared, "b")
+        assert login_is_refused(shared_volume, "b")
         assert a.alive
         assert c.alive
         assert can_write(a, "a")
 
     @requires("enforces_read_only")
     @enforced_by("fences")
-    def test_a_removed_host_cannot_write(self, shared: SharedVolume) -> None:
-        shared.apply(a=RW, b=RO)
-        a, b = shared.login("a"), shared.login("b")
+    def test_a_removed_host_cannot_write(self, shared_volume: SharedVolume) -> None:
+        shared_volume.apply(a=RW, b=RO)
+        a, b = shared_volume.login("a"), shared_volume.login("b")
         a.write(0, data("a"))
-        shared.apply(b=RO)
+        shared_volume.apply(b=RO)
         with pytest.raises(ConnectionError):
             a.write(0, data("x"))
         assert b.read(0, PAGE) == data("a")
 
     @enforced_by("fences")
     def test_other_hosts_can_write_while_a_host_is_removed(
-        self, shared: SharedVolume
+        self, shared_volume: SharedVolume
     ) -> None:
-        shared.apply(a=RW, b=RW)
-        a, b, removed = shared.login("a"), shared.login("b"), threading.Event()
+        shared_volume.apply(a=RW, b=RW)
+        a, b, removed = (
+            shared_volume.login("a"),
+            shared_volume.login("b"),
+            threading.Event(),
+        )
         with ThreadPoolExecutor(1) as pool:
             writing = pool.submit(write_until, removed, b)
-            shared.apply(b=RW)
+            shared_volume.apply(b=RW)
             removed.set()
             assert writing.result() > 0
         assert not a.alive
         assert b.read(PAGE, PAGE) == data("b")
 
     @enforced_by("fences")
-    def test_all_sessions_of_a_removed_host_end(self, shared: SharedVolume) -> None:
-        shared.apply(a=RW, b=RW)
-        first, second, other = shared.login("a"), shared.login("a"), shared.login("b")
-        shared.apply(b=RW)
+    def test_all_sessions_of_a_removed_host_end(
+        self, shared_volume: SharedVolume
+    ) -> None:
+        shared_volume.apply(a=RW, b=RW)
+        first, second, other = (
+            shared_volume.login("a"),
+            shared_volume.login("a"),
+            shared_volume.login("b"),
+        )
+        shared_volume.apply(b=RW)
         assert not first.alive
         assert not second.alive
         assert other.alive
@@ -226,87 +250,96 @@ class AccessContract(TargetFixtures):
     @requires("enforces_read_only")
     @enforced_by("fences")
     def test_a_host_changed_to_read_only_loses_write_and_session(
-        self, shared: SharedVolume
+        self, shared_volume: SharedVolume
     ) -> None:
-        shared.apply(a=RW, b=RW, c=RO)
-        a, b, c = (shared.login(letter) for letter in "abc")
-        shared.apply(a=RO, b=RW, c=RO)
+        shared_volume.apply(a=RW, b=RW, c=RO)
+        a, b, c = (shared_volume.login(letter) for letter in "abc")
+        shared_volume.apply(a=RO, b=RW, c=RO)
         assert not a.alive
-        assert not can_write(shared.login("a"), "a")
+        assert not can_write(shared_volume.login("a"), "a")
         assert b.alive
         assert c.alive
         assert can_write(b, "b")
 
     @requires("enforces_read_only")
     def test_changing_a_host_to_read_write_leaves_other_sessions_alive(
-        self, shared: SharedVolume
+        self, shared_volume: SharedVolume
     ) -> None:
-        shared.apply(a=RO, b=RO)
-        b = shared.login("b")
-        shared.apply(a=RW, b=RO)
-        assert can_write(shared.login("a"), "a")
+        shared_volume.apply(a=RO, b=RO)
+        b = shared_volume.login("b")
+        shared_volume.apply(a=RW, b=RO)
+        assert can_write(shared_volume.login("a"), "a")
         assert b.alive
         assert not can_write(b, "b")
 
     @requires("enforces_read_only")
-    def test_two_hosts_can_swap_their_modes(self, shared: SharedVolume) -> None:
-        shared.apply(a=RW, b=RO)
-        shared.login("a").write(0, data("a"))
-        shared.apply(a=RO, b=RW)
-        assert not can_write(shared.login("a"), "a")
-        assert can_write(shared.login("b"), "b")
+    def test_two_hosts_can_swap_their_modes(self, shared_volume: SharedVolume) -> None:
+        shared_volume.apply(a=RW, b=RO)
+        shared_volume.login("a").write(0, data("a"))
+        shared_volume.apply(a=RO, b=RW)
+        assert not can_write(shared_volume.login("a"), "a")
+        assert can_write(shared_volume.login("b"), "b")
 
     # apply with only
 
     @requires("enforces_read_only")
     @enforced_by("observes")
     def test_apply_with_only_opens_one_host_and_leaves_the_others(
-        self, shared: SharedVolume
+        self, shared_volume: SharedVolume
     ) -> None:
-        shared.apply(a=RW)
-        a = shared.login("a")
-        shared.apply("b", b=RO)
-        assert shared.live() == {"a": RW, "b": RO}
+        shared_volume.apply(a=RW)
+        a = shared_volume.login("a")
+        shared_volume.apply("b", b=RO)
+        assert shared_volume.live() == {"a": RW, "b": RO}
         assert a.alive
 
     @requires("enforces_read_only")
     @enforced_by("fences")
     def test_apply_with_only_closes_one_host_and_leaves_the_others(
-        self, shared: SharedVolume
+        self, shared_volume: SharedVolume
     ) -> None:
-        shared.apply(a=RW, b=RO)
-        a, b = shared.login("a"), shared.login("b")
-        shared.target.apply(Export(shared.volume.id), only={name("b")})
-        assert shared.live() == {"a": RW}
+        shared_volume.apply(a=RW, b=RO)
+        a, b = shared_volume.login("a"), shared_volume.login("b")
+        shared_volume.target.apply(Export(shared_volume.volume.id), only={name("b")})
+        assert shared_volume.live() == {"a": RW}
         assert not b.alive
         assert a.alive
 
     @requires("enforces_read_only")
     def test_apply_with_only_does_not_open_other_hosts(
-        self, shared: SharedVolume
+        self, shared_volume: SharedVolume
     ) -> None:
-        shared.apply("a", a=RO, b=RW)
-        assert shared.live() == {"a": RO}
-        assert login_is_refused(shared, "b")
+        shared_volume.apply("a", a=RO, b=RW)
+        assert shared_volume.live() == {"a": RO}
+        assert login_is_refused(shared_volume, "b")
 
-    def test_apply_with_only_ignores_upper_case(self, shared: SharedVolume) -> None:
-        shared.apply(a=RW)
-        shared.target.apply(Export(shared.volume.id), only={name("a").upper()})
-        assert shared.live() == {}
+    def test_apply_with_only_ignores_upper_case(
+        self, shared_volume: SharedVolume
+    ) -> None:
+        shared_volume.apply(a=RW)
+        shared_volume.target.apply(
+            Export(shared_volume.volume.id), only={name("a").upper()}
+        )
+        assert shared_volume.live() == {}
 
     @requires("enforces_read_only")
     @enforced_by("restricts_access")
     def test_apply_without_only_closes_every_unwanted_host(
-        self, shared: SharedVolume
+        self, shared_volume: SharedVolume
     ) -> None:
-        shared.apply(a=RW, b=RO)
-        shared.target.apply(Export(shared.volume.id))
-        assert shared.live() == {}
-        assert login_is_refused(shared, "a")
-        assert login_is_refused(shared, "b")
+        shared_volume.apply(a=RW, b=RO)
+        shared_volume.target.apply(Export(shared_volume.volume.id))
+        assert shared_volume.live() == {}
+        assert login_is_refused(shared_volume, "a")
+        assert login_is_refused(shared_volume, "b")
 
     def test_closing_a_volume_that_is_not_exported_succeeds(
-        self, shared: SharedVolume
+        self, shared_volume: SharedVolume
     ) -> None:
-        assert shared.target.apply(Export(shared.volume.id), only={name("a")}) == ()
-        assert shared.target.apply(Export(shared.volume.id)) == ()
+        assert (
+            shared_volume.target.apply(
+                Export(shared_volume.volume.id), only={name("a")}
+            )
+            == ()
+        )
+        assert shared_volume.target.apply(Export(shared_volume.volume.id)) == ()

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 import pytest
 
 from lunshare.drivers.conformance.ability_claims import enforced_by, requires
-from lunshare.drivers.conformance.access import RO, RW, AccessContract, Share
+from lunshare.drivers.conformance.access import RO, RW, AccessContract, CreateShared
 from lunshare.drivers.conformance.fixtures import Session
 from lunshare.drivers.conformance.shared_volume import (
     PAGE,
@@ -31,11 +31,11 @@ class DetachContract(AccessContract):
 
     @contextmanager
     def write_in_progress(
-        self, shared: SharedVolume, session: Session
+        self, shared_volume: SharedVolume, session: Session
     ) -> Iterator[tuple[Gate, Future[str]] | None]:
         """A context in which the storage holds back a write of this session."""
         assert self.can.fences, "the driver does not wait for writes"
-        slow_writes = self.slow_writes(shared.disk)
+        slow_writes = self.slow_writes(shared_volume.disk)
         if slow_writes is None:
             self.not_tried(
                 "a write in progress while access is closed", "override `slow_writes`"
@@ -51,12 +51,15 @@ class DetachContract(AccessContract):
                 gate.open.set()
 
     def write_lands_first(
-        self, shared: SharedVolume, close: Callable[[], object]
+        self, shared_volume: SharedVolume, close: Callable[[], object]
     ) -> None:
         """The write in progress of host a lands before ``close`` returns."""
-        a, b = shared.login("a"), shared.login("b")
+        a, b = shared_volume.login("a"), shared_volume.login("b")
         a.write(0, data("-"))
-        with self.write_in_progress(shared, a) as going, ThreadPoolExecutor(1) as pool:
+        with (
+            self.write_in_progress(shared_volume, a) as going,
+            ThreadPoolExecutor(1) as pool,
+        ):
             if going is None:
                 return
             gate, writing = going
@@ -66,67 +69,70 @@ class DetachContract(AccessContract):
             )
             gate.open.set()
             closing.result(60)
-            found = self.page(shared, b)
+            found = self.page(shared_volume, b)
             answer = writing.result(60)
         assert found in (data("a"), data("-"))
         assert answer != "landed" or found == data("a")
-        assert self.page(shared, b) == found
+        assert self.page(shared_volume, b) == found
         assert not a.alive
 
-    def page(self, shared: SharedVolume, other: Session) -> bytes:
+    def page(self, shared_volume: SharedVolume, other: Session) -> bytes:
         """Read the first page as host b; log it in again if its session ended."""
         if not other.alive:
-            shared.apply(b=RW)
-            other = shared.login("b")
+            shared_volume.apply(b=RW)
+            other = shared_volume.login("b")
         return other.read(0, PAGE)
 
     @enforced_by("fences")
     def test_a_write_in_progress_lands_before_its_host_is_removed(
-        self, shared: SharedVolume
+        self, shared_volume: SharedVolume
     ) -> None:
-        shared.apply(a=RW, b=RW)
-        self.write_lands_first(shared, lambda: shared.apply(b=RW))
+        shared_volume.apply(a=RW, b=RW)
+        self.write_lands_first(shared_volume, lambda: shared_volume.apply(b=RW))
 
     @requires("enforces_read_only")
     @enforced_by("fences")
     def test_a_write_in_progress_lands_before_its_host_is_read_only(
-        self, shared: SharedVolume
+        self, shared_volume: SharedVolume
     ) -> None:
-        shared.apply(a=RW, b=RO)
-        self.write_lands_first(shared, lambda: shared.apply(a=RO, b=RO))
+        shared_volume.apply(a=RW, b=RO)
+        self.write_lands_first(shared_volume, lambda: shared_volume.apply(a=RO, b=RO))
 
     @enforced_by("fences")
     def test_a_write_in_progress_lands_before_the_export_is_removed(
-        self, shared: SharedVolume
+        self, shared_volume: SharedVolume
     ) -> None:
-        shared.apply(a=RW, b=RW)
-        self.write_lands_first(shared, lambda: shared.target.remove(shared.volume.id))
+        shared_volume.apply(a=RW, b=RW)
+        self.write_lands_first(
+            shared_volume, lambda: shared_volume.target.remove(shared_volume.volume.id)
+        )
 
     @enforced_by("fences")
     def test_a_close_that_hangs_fails_and_is_finished_by_a_retry(
-        self, shared: SharedVolume, share: Share
+        self, shared_volume: SharedVolume, create_shared: CreateShared
     ) -> None:
         """The call fails, new logins are refused, and other volumes still work."""
-        shared.apply(a=RW, b=RW)
-        session, other = shared.login("a"), share()
-        with self.write_in_progress(shared, session) as going:
+        shared_volume.apply(a=RW, b=RW)
+        session, other = shared_volume.login("a"), create_shared()
+        with self.write_in_progress(shared_volume, session) as going:
             if going is None:
                 return
             gate, writing = going
             for _ in range(2):
                 with pytest.raises(DeadlineExceeded):
-                    shared.apply(b=RW)
-            assert RW is not shared.live().get("a")
+                    shared_volume.apply(b=RW)
+            assert RW is not shared_volume.live().get("a")
             assert (
-                login_is_refused(shared, "a") or _outcome(shared.login("a")) != "landed"
+                login_is_refused(shared_volume, "a")
+                or _outcome(shared_volume.login("a")) != "landed"
             )
             other.apply(a=RW)
             assert other.login("a").read(0, PAGE) == bytes(PAGE)
             gate.open.set()
             writing.result(60)
-        shared.apply(b=RW)
-        assert shared.live() == {"b": RW}
-        assert login_is_refused(shared, "a")
+        shared_volume.apply(b=RW)
+        assert shared_volume.live() == {"b": RW}
+        assert login_is_refused(shared_volume, "a")
 
 
 def _outcome(session: Session) -> str:

@@ -142,18 +142,19 @@ class WatchedRoot:
     def __init__(
         self, root: Root, on_step: OnStep, read_only_steps: Collection[str] = ()
     ) -> None:
-        self._root, self._asking, self._passed = root, read_only_steps, on_step
+        self._root, self._on_step = root, on_step
+        self._read_only_steps = read_only_steps
         self._end: Killed | None = None
 
     def run(self, *argv: str, timeout: float = 60.0) -> str:
         """See lunshare.drivers.base.Root."""
-        if argv[0] in self._asking:
+        if argv[0] in self._read_only_steps:
             return self._root.run(*argv, timeout=timeout)
         return str(self._step(argv[0], lambda: self._root.run(*argv, timeout=timeout)))
 
     def call(self, verb: str, *, timeout: float = 30.0, **arguments: Any) -> Any:
         """See lunshare.drivers.base.Root."""
-        if verb in self._asking:
+        if verb in self._read_only_steps:
             return self._root.call(verb, timeout=timeout, **arguments)
         return self._step(
             verb, lambda: self._root.call(verb, timeout=timeout, **arguments)
@@ -170,14 +171,14 @@ class WatchedRoot:
         return answer
 
     def _done(self, name: str, work: Callable[[], Any]) -> Any:
-        if perform := getattr(self._passed, "perform", None):
+        if perform := getattr(self._on_step, "perform", None):
             return perform(name, work)
         try:
             answer = work()
         except Exception:  # ^C and the like end the test: not a step
-            self._passed(name)
+            self._on_step(name)
             raise
-        self._passed(name)
+        self._on_step(name)
         return answer
 
 

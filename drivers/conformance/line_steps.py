@@ -45,7 +45,7 @@ class Lines:
     """A context in which ``on_step`` is called before each line of a driver's code."""
 
     def __init__(self, driver: object, on_step: OnStep) -> None:
-        self._own, self._passed = own_code(type(driver)), on_step
+        self._own, self._on_step = own_code(type(driver)), on_step
 
     def __enter__(self) -> None:
         self._before = sys.gettrace()
@@ -60,7 +60,7 @@ class Lines:
 
     def _line(self, frame: FrameType, event: str, arg: object) -> Any:
         if event == "line":
-            self._passed(f"line {frame.f_lineno}")
+            self._on_step(f"line {frame.f_lineno}")
         return self._line
 
 
@@ -68,7 +68,7 @@ class _Proxy(Generic[Driver]):
     """A driver whose verbs run in another way."""
 
     def __init__(self, driver: Driver, on_step: OnStep) -> None:
-        self._driver, self._passed = driver, on_step
+        self._driver, self._on_step = driver, on_step
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._driver, name)
@@ -84,7 +84,7 @@ class InProcess(_Proxy[Driver]):
     """The verbs run in this process."""
 
     def _run(self, verb: Callable[[], Any]) -> Any:
-        with Lines(self._driver, self._passed):
+        with Lines(self._driver, self._on_step):
             return verb()
 
 
@@ -106,7 +106,7 @@ class InChild(_Proxy[Driver]):
     def _live(self, verb: Callable[[], Any]) -> None:
         def on_step(step: str) -> None:
             try:
-                self._passed(step)
+                self._on_step(step)
             except Killed:
                 os.kill(os.getpid(), signal.SIGKILL)
 

@@ -14,7 +14,7 @@ import pytest
 
 from lunshare.drivers.base import TargetDriver, VolumeDriver
 from lunshare.drivers.conformance.ability_claims import enforced_by, requires
-from lunshare.drivers.conformance.access import RO, RW, Share
+from lunshare.drivers.conformance.access import RO, RW, CreateShared
 from lunshare.drivers.conformance.fixtures import new_volume
 from lunshare.drivers.conformance.killed_target import KilledTargetContract
 from lunshare.drivers.conformance.shared_volume import (
@@ -50,19 +50,19 @@ class TargetContract(KilledTargetContract):
 
     @requires("enforces_read_only")
     @enforced_by("fences")
-    def test_remove_ends_all_access(self, shared: SharedVolume) -> None:
-        shared.apply(a=RW, b=RO)
-        a, b = shared.login("a"), shared.login("b")
-        assert shared.target.remove(shared.volume.id)
+    def test_remove_ends_all_access(self, shared_volume: SharedVolume) -> None:
+        shared_volume.apply(a=RW, b=RO)
+        a, b = shared_volume.login("a"), shared_volume.login("b")
+        assert shared_volume.target.remove(shared_volume.volume.id)
         assert not a.alive
         assert not b.alive
-        assert login_is_refused(shared, "a")
-        assert shared.live() == {}
+        assert login_is_refused(shared_volume, "a")
+        assert shared_volume.live() == {}
 
-    def test_a_retried_remove_succeeds(self, shared: SharedVolume) -> None:
-        shared.apply(a=RW)
-        shared.target.remove(shared.volume.id)
-        assert shared.target.remove(shared.volume.id) == ()
+    def test_a_retried_remove_succeeds(self, shared_volume: SharedVolume) -> None:
+        shared_volume.apply(a=RW)
+        shared_volume.target.remove(shared_volume.volume.id)
+        assert shared_volume.target.remove(shared_volume.volume.id) == ()
 
     def test_remove_of_an_unknown_volume_succeeds(self, target: TargetDriver) -> None:
         assert target.remove(new_volume(self.size).id) == ()
@@ -74,31 +74,35 @@ class TargetContract(KilledTargetContract):
             target.remove("../other")
 
     @enforced_by("observes")
-    def test_remove_leaves_other_volumes_exported(self, share: Share) -> None:
-        gone, kept = share(), share()
-        for shared in (gone, kept):
-            shared.apply(a=RW)
+    def test_remove_leaves_other_volumes_exported(
+        self, create_shared: CreateShared
+    ) -> None:
+        gone, kept = create_shared(), create_shared()
+        for shared_volume in (gone, kept):
+            shared_volume.apply(a=RW)
         session = kept.login("a")
         gone.target.remove(gone.volume.id)
         assert session.alive
         assert kept.live() == {"a": RW}
 
     def test_a_disk_can_be_deleted_after_remove(
-        self, volumes: VolumeDriver, shared: SharedVolume
+        self, volumes: VolumeDriver, shared_volume: SharedVolume
     ) -> None:
-        shared.apply(a=RW)
-        shared.login("a")
-        shared.target.remove(shared.volume.id)
-        volumes.delete(shared.volume.id)
+        shared_volume.apply(a=RW)
+        shared_volume.login("a")
+        shared_volume.target.remove(shared_volume.volume.id)
+        volumes.delete(shared_volume.volume.id)
         with pytest.raises(UnknownDisk):
-            volumes.disk(shared.volume.id)
+            volumes.disk(shared_volume.volume.id)
 
     # observe
 
     @requires("enforces_read_only")
     @enforced_by("observes")
-    def test_observe_returns_what_was_applied(self, share: Share) -> None:
-        first, second = share(), share()
+    def test_observe_returns_what_was_applied(
+        self, create_shared: CreateShared
+    ) -> None:
+        first, second = create_shared(), create_shared()
         first.apply(a=RW, b=RO)
         second.apply(c=RO)
         found = {export.volume_id: export for export in first.target.observe()}
@@ -115,88 +119,103 @@ class TargetContract(KilledTargetContract):
 
     @requires("enforces_read_only")
     @enforced_by("observes")
-    def test_observe_counts_sessions(self, shared: SharedVolume) -> None:
-        shared.apply(a=RW, b=RO)
-        shared.login("a")
-        (export,) = shared.target.observe()
+    def test_observe_counts_sessions(self, shared_volume: SharedVolume) -> None:
+        shared_volume.apply(a=RW, b=RO)
+        shared_volume.login("a")
+        (export,) = shared_volume.target.observe()
         counted = {found.initiator[-1]: found.sessions for found in export.connectors}
         assert counted == {"a": 1, "b": 0}
 
     @enforced_by("observes")
     def test_an_access_gets_the_id_of_a_new_attachment(
-        self, shared: SharedVolume
+        self, shared_volume: SharedVolume
     ) -> None:
-        shared.apply(a=RW)
-        session = shared.login("a")
-        shared.target.apply(
-            shared.export_to([Connector(name("a"), RW, "attachment-z")])
+        shared_volume.apply(a=RW)
+        session = shared_volume.login("a")
+        shared_volume.target.apply(
+            shared_volume.export_to([Connector(name("a"), RW, "attachment-z")])
         )
-        (export,) = shared.target.observe()
+        (export,) = shared_volume.target.observe()
         assert grants(export) == {(name("a"), RW, "attachment-z")}
         assert session.alive
 
     # credentials
 
     @enforced_by("checks_credentials")
-    def test_each_host_has_its_own_credentials(self, shared: SharedVolume) -> None:
+    def test_each_host_has_its_own_credentials(
+        self, shared_volume: SharedVolume
+    ) -> None:
         keys = {
             letter: Auth(f"user-{letter}", f"secret-of-{letter}") for letter in "ab"
         }
-        shared.target.apply(
-            shared.export_to(shared.connector(k, RW, auth) for k, auth in keys.items())
+        shared_volume.target.apply(
+            shared_volume.export_to(
+                shared_volume.connector(k, RW, auth) for k, auth in keys.items()
+            )
         )
-        assert shared.login("a", keys["a"]).alive
-        assert shared.login("b", keys["b"]).alive
-        assert login_is_refused(shared, "a")
-        assert login_is_refused(shared, "a", keys["b"])
-        assert login_is_refused(shared, "a", Auth("user-a", "another-secret"))
+        assert shared_volume.login("a", keys["a"]).alive
+        assert shared_volume.login("b", keys["b"]).alive
+        assert login_is_refused(shared_volume, "a")
+        assert login_is_refused(shared_volume, "a", keys["b"])
+        assert login_is_refused(shared_volume, "a", Auth("user-a", "another-secret"))
 
     @requires("enforces_read_only")
     @enforced_by("checks_credentials")
     def test_hosts_with_and_without_credentials_can_share_a_volume(
-        self, shared: SharedVolume
+        self, shared_volume: SharedVolume
     ) -> None:
         key = Auth("user-a", "secret-of-a1")
-        shared.target.apply(
-            shared.export_to(
-                [shared.connector("a", RW, key), shared.connector("b", RO)]
+        shared_volume.target.apply(
+            shared_volume.export_to(
+                [
+                    shared_volume.connector("a", RW, key),
+                    shared_volume.connector("b", RO),
+                ]
             )
         )
-        assert shared.login("b").alive
-        assert shared.login("a", key).alive
+        assert shared_volume.login("b").alive
+        assert shared_volume.login("a", key).alive
 
     @enforced_by("checks_credentials")
     def test_new_credentials_apply_at_the_next_login(
-        self, shared: SharedVolume
+        self, shared_volume: SharedVolume
     ) -> None:
         old, new = Auth("user-a", "secret-of-a1"), Auth("user-a", "secret-of-a2")
-        shared.target.apply(shared.export_to([shared.connector("a", RW, old)]))
-        session = shared.login("a", old)
-        shared.target.apply(shared.export_to([shared.connector("a", RW, new)]))
+        shared_volume.target.apply(
+            shared_volume.export_to([shared_volume.connector("a", RW, old)])
+        )
+        session = shared_volume.login("a", old)
+        shared_volume.target.apply(
+            shared_volume.export_to([shared_volume.connector("a", RW, new)])
+        )
         assert session.alive
-        assert login_is_refused(shared, "a", old)
-        assert shared.login("a", new).alive
+        assert login_is_refused(shared_volume, "a", old)
+        assert shared_volume.login("a", new).alive
 
     # connection_info
 
     def test_connection_info_has_the_keys_of_os_brick(
-        self, shared: SharedVolume
+        self, shared_volume: SharedVolume
     ) -> None:
-        shared.apply(a=RW)
-        info = shared.target.connection_info(shared.volume, shared.connector("a", RW))
-        kind, *keys = self.connection_keys or CONNECTION_KEYS[shared.target.PROTOCOL]
+        shared_volume.apply(a=RW)
+        info = shared_volume.target.connection_info(
+            shared_volume.volume, shared_volume.connector("a", RW)
+        )
+        kind, *keys = (
+            self.connection_keys or CONNECTION_KEYS[shared_volume.target.PROTOCOL]
+        )
         assert info["driver_volume_type"] == kind
         assert not [key for key in keys if info.get(key) in (None, "")]
         assert not any(key.startswith("auth_") for key in info)
 
     @enforced_by("checks_credentials")
     def test_connection_info_has_the_credentials_of_the_host(
-        self, shared: SharedVolume
+        self, shared_volume: SharedVolume
     ) -> None:
         key = Auth("user-a", "secret-of-a1")
-        shared.apply(a=RW)
-        info = shared.target.connection_info(
-            shared.volume, shared.connector("a", RW, key)
+        shared_volume.apply(a=RW)
+        info = shared_volume.target.connection_info(
+            shared_volume.volume, shared_volume.connector("a", RW, key)
         )
         assert info.get("auth_method") == "CHAP"
         assert (info["auth_username"], info["auth_password"]) == (
@@ -205,46 +224,58 @@ class TargetContract(KilledTargetContract):
         )
 
     def test_identity_does_not_change_after_remove_and_apply(
-        self, build: Build, shared: SharedVolume
+        self, build: Build, shared_volume: SharedVolume
     ) -> None:
-        asked = (shared.volume, shared.connector("a", RW))
-        shared.apply(a=RW)
-        before = shared.target.connection_info(*asked), shared.login("a").serial
-        shared.target.remove(shared.volume.id)
-        shared.apply(a=RW)
+        asked = (shared_volume.volume, shared_volume.connector("a", RW))
+        shared_volume.apply(a=RW)
+        before = (
+            shared_volume.target.connection_info(*asked),
+            shared_volume.login("a").serial,
+        )
+        shared_volume.target.remove(shared_volume.volume.id)
+        shared_volume.apply(a=RW)
         again = build()
-        again.apply(shared.export(a=RW))
-        assert (again.connection_info(*asked), shared.login("a").serial) == before
+        again.apply(shared_volume.export(a=RW))
+        assert (
+            again.connection_info(*asked),
+            shared_volume.login("a").serial,
+        ) == before
 
-    def test_each_volume_has_its_own_identity(self, share: Share) -> None:
-        pair = share(), share()
-        for shared in pair:
-            shared.apply(a=RW)
-        assert len({shared.login("a").serial for shared in pair}) == 2
+    def test_each_volume_has_its_own_identity(
+        self, create_shared: CreateShared
+    ) -> None:
+        pair = create_shared(), create_shared()
+        for shared_volume in pair:
+            shared_volume.apply(a=RW)
+        assert len({shared_volume.login("a").serial for shared_volume in pair}) == 2
 
     @requires("enforces_read_only")
     @enforced_by("shows_growth")
     def test_hosts_see_an_extended_disk_and_their_sessions_stay_alive(
-        self, volumes: VolumeDriver, shared: SharedVolume
+        self, volumes: VolumeDriver, shared_volume: SharedVolume
     ) -> None:
-        shared.apply(a=RW, b=RO, c=RW)
-        sessions = [shared.login(letter) for letter in "abc"]
-        assert {session.size for session in sessions} == {shared.disk.size}
-        shared.disk = volumes.extend(Volume(shared.volume.id, 2 * self.size))
-        shared.apply(a=RW, b=RO, c=RW)
-        assert {session.size for session in sessions} == {shared.disk.size}
+        shared_volume.apply(a=RW, b=RO, c=RW)
+        sessions = [shared_volume.login(letter) for letter in "abc"]
+        assert {session.size for session in sessions} == {shared_volume.disk.size}
+        shared_volume.disk = volumes.extend(
+            Volume(shared_volume.volume.id, 2 * self.size)
+        )
+        shared_volume.apply(a=RW, b=RO, c=RW)
+        assert {session.size for session in sessions} == {shared_volume.disk.size}
         assert all(session.alive for session in sessions)
 
     @requires("enforces_read_only")
     def test_hosts_share_the_extended_part_of_a_disk(
-        self, volumes: VolumeDriver, shared: SharedVolume
+        self, volumes: VolumeDriver, shared_volume: SharedVolume
     ) -> None:
-        shared.apply(a=RW, b=RO)
-        a, b = shared.login("a"), shared.login("b")
+        shared_volume.apply(a=RW, b=RO)
+        a, b = shared_volume.login("a"), shared_volume.login("b")
         a.write(0, data("a"))
-        shared.disk = volumes.extend(Volume(shared.volume.id, 2 * self.size))
-        shared.apply(a=RW, b=RO)
-        last = shared.disk.size - PAGE
+        shared_volume.disk = volumes.extend(
+            Volume(shared_volume.volume.id, 2 * self.size)
+        )
+        shared_volume.apply(a=RW, b=RO)
+        last = shared_volume.disk.size - PAGE
         assert b.read(last, PAGE) == bytes(PAGE)
         a.write(last, data("z"))
         assert b.read(last, PAGE) == data("z")
@@ -257,49 +288,51 @@ class TargetContract(KilledTargetContract):
     ) -> None:
         volume = new_volume(self.size)
         missing = Disk(volume.id, "/dev/lunshare-kit/missing", volume.size)
-        shared = SharedVolume(volume, missing, target, host)
+        shared_volume = SharedVolume(volume, missing, target, host)
         try:
             with pytest.raises(TargetFailed):
-                shared.apply(a=RW)
-            assert RW not in shared.live().values()
-            assert login_is_refused(shared, "a")
+                shared_volume.apply(a=RW)
+            assert RW not in shared_volume.live().values()
+            assert login_is_refused(shared_volume, "a")
         finally:
-            shared.close()
+            shared_volume.close()
 
     @enforced_by("fences")
-    def test_access_can_be_closed_without_a_disk(self, shared: SharedVolume) -> None:
-        shared.apply(a=RW)
-        session = shared.login("a")
-        shared.target.apply(Export(shared.volume.id))
+    def test_access_can_be_closed_without_a_disk(
+        self, shared_volume: SharedVolume
+    ) -> None:
+        shared_volume.apply(a=RW)
+        session = shared_volume.login("a")
+        shared_volume.target.apply(Export(shared_volume.volume.id))
         assert not session.alive
 
     @requires("enforces_read_only")
     @enforced_by("observes")
     def test_a_restart_changes_no_export(
-        self, build: Build, shared: SharedVolume
+        self, build: Build, shared_volume: SharedVolume
     ) -> None:
-        shared.apply(a=RW, b=RO)
-        a, b = shared.login("a"), shared.login("b")
+        shared_volume.apply(a=RW, b=RO)
+        a, b = shared_volume.login("a"), shared_volume.login("b")
         again = build()
         again.check()
         assert sorted(map(grants, again.observe()), key=str) == sorted(
-            map(grants, shared.target.observe()), key=str
+            map(grants, shared_volume.target.observe()), key=str
         )
-        assert again.apply(shared.export(a=RW, b=RO)) == ()
+        assert again.apply(shared_volume.export(a=RW, b=RO)) == ()
         assert a.alive
         assert b.alive
 
     @requires("enforces_read_only")
     @enforced_by("observes")
     def test_foreign_exports_are_not_listed_or_changed(
-        self, foreign_state: ForeignState, shared: SharedVolume
+        self, foreign_state: ForeignState, shared_volume: SharedVolume
     ) -> None:
         before = foreign_state()
-        shared.apply(a=RW, b=RO)
-        assert [found.volume_id for found in shared.target.observe()] == [
-            shared.volume.id
+        shared_volume.apply(a=RW, b=RO)
+        assert [found.volume_id for found in shared_volume.target.observe()] == [
+            shared_volume.volume.id
         ]
-        shared.apply(b=RO)
-        shared.target.remove(shared.volume.id)
-        assert shared.target.observe() == ()
+        shared_volume.apply(b=RO)
+        shared_volume.target.remove(shared_volume.volume.id)
+        assert shared_volume.target.observe() == ()
         assert foreign_state() == before

@@ -60,12 +60,12 @@ class VolumeBytes(VolumeFixtures):
         """A function that creates a volume; all volumes are deleted afterwards."""
         volumes: list[Volume] = []
 
-        def make() -> Volume:
+        def create() -> Volume:
             volumes.append(new_volume(self.size))
             driver.create(volumes[-1])
             return volumes[-1]
 
-        yield make
+        yield create
         for volume in volumes:
             driver.delete(volume.id)
         self.wipe_deleted(driver)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from lunshare.drivers.errors import InvalidValue
-from lunshare.drivers.values import volume_uuid
+from lunshare.drivers.values import require_uuid
 
 _T = TypeVar("_T")
 _E = TypeVar("_E", bound=enum.StrEnum)
@@ -69,7 +69,7 @@ def flag(name: str, given: object) -> bool:
 
 def uuid(name: str, given: object) -> str:
     """A UUID in its canonical form."""
-    return volume_uuid(typed(name, given, str), name)
+    return require_uuid(typed(name, given, str), name)
 
 
 def choice(choices: Mapping[str, _T]) -> Form[_T]:

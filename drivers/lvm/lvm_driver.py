@@ -35,7 +35,7 @@ from lunshare.drivers.values import (
     Snapshot,
     Volume,
     Wipe,
-    volume_uuid,
+    require_uuid,
 )
 
 LOG = logging.getLogger(__name__)
@@ -115,7 +115,7 @@ class LvmVolumes(VolumeDriver):
 
     @retried_once
     def delete(self, volume_id: str) -> None:
-        volume_uuid(volume_id)
+        require_uuid(volume_id)
         try:
             with self._volume_errors(volume_id):
                 self._kind.delete(volume_id)
@@ -198,7 +198,7 @@ class LvmVolumes(VolumeDriver):
 
     @retried_once
     def unmanage(self, volume_id: str) -> None:
-        volume_uuid(volume_id)
+        require_uuid(volume_id)
         with self._volume_errors(volume_id):
             self._foreign.unmanage(volume_id)
 
@@ -283,7 +283,7 @@ class LvmVolumes(VolumeDriver):
 
     def _activate(self, volume_id: str, path: str) -> int:
         with self._volume_errors(volume_id):
-            self._lvm.activate(f"volume-{volume_uuid(volume_id)}")
+            self._lvm.activate(f"volume-{require_uuid(volume_id)}")
         devices.wait_for_path(path, self._timeout)
         return devices.block_size(path)
 

@@ -18,7 +18,7 @@ import re
 import uuid
 
 from lunshare.drivers.errors import Unsupported
-from lunshare.drivers.values import Volume, volume_uuid
+from lunshare.drivers.values import Volume, require_uuid
 
 NEW, TAIL, REVERT = PARTS = ".new", ".tail", ".revert"
 
@@ -44,7 +44,7 @@ def snapshot_name(snapshot_id: str) -> str:
 
     :raises InvalidValue: the id is not a UUID.
     """
-    return f"_snapshot-{volume_uuid(snapshot_id, 'snapshot id')}"
+    return f"_snapshot-{require_uuid(snapshot_id, 'snapshot id')}"
 
 
 def snapshot_id(name: str) -> str | None:

@@ -40,7 +40,7 @@ from lunshare.drivers.values import (
     Manageable,
     Snapshot,
     Volume,
-    volume_uuid,
+    require_uuid,
 )
 
 _OPTIONS = [
@@ -371,7 +371,7 @@ def _disk(volume_id: str, files: ShareFiles, size: int) -> Disk:
 
 
 def _snapshot_name(snapshot_id: str) -> str:
-    return f"_snapshot-{volume_uuid(snapshot_id, 'snapshot id')}"
+    return f"_snapshot-{require_uuid(snapshot_id, 'snapshot id')}"
 
 
 def _is_managed(entry: Entry, kind: str) -> bool:

@@ -28,7 +28,7 @@ from lunshare.drivers.values import (
     Portal,
     Volume,
     iscsi_name,
-    volume_uuid,
+    require_uuid,
 )
 
 _OPTIONS = [
@@ -189,7 +189,7 @@ class FakeTarget(TargetDriver):
     def remove(self, volume_id: str) -> tuple[str, ...]:
         self.failures.at("remove.before")
         with self.storage.lock:
-            acls = self.storage.exports.get(volume_uuid(volume_id))
+            acls = self.storage.exports.get(require_uuid(volume_id))
             for acl in (acls or {}).values():
                 acl.mode, acl.sessions = Mode.RO, ()
             for acl in (acls or {}).values():

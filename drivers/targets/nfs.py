@@ -29,7 +29,7 @@ from lunshare.drivers.values import (
     LiveExport,
     Mode,
     Volume,
-    volume_uuid,
+    require_uuid,
 )
 
 
@@ -77,7 +77,7 @@ class NfsTarget(TargetDriver):
 
     def remove(self, volume_id: str) -> tuple[str, ...]:
         with self._mutex:
-            self._share_of.pop(volume_uuid(volume_id), None)
+            self._share_of.pop(require_uuid(volume_id), None)
         return ()
 
     def observe(self) -> tuple[LiveExport, ...]:

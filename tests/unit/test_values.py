@@ -14,7 +14,7 @@ from lunshare.drivers.values import (
     Portal,
     Volume,
     iscsi_name,
-    volume_uuid,
+    require_uuid,
 )
 
 UUID = "11111111-2222-4333-8444-555555555555"
@@ -85,7 +85,7 @@ def test_other_names_are_refused(name):
     ],
 )
 def test_volume_id_must_be_a_canonical_uuid(text):
-    for refuse in (volume_uuid, lambda t: Volume(t, 1), Export):
+    for refuse in (require_uuid, lambda t: Volume(t, 1), Export):
         with pytest.raises(InvalidValue, match="canonical"):
             refuse(text)
 

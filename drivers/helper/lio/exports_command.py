@@ -17,7 +17,7 @@ from typing import Any
 
 from lunshare.drivers.errors import DriverError, InvalidValue
 from lunshare.drivers.protocol import frames, messages
-from lunshare.drivers.values import volume_uuid
+from lunshare.drivers.values import require_uuid
 
 # The default of the daemon's lio_deadline: the writes of a session have to land.
 _SECONDS = 30.0
@@ -123,6 +123,6 @@ def _parser() -> argparse.ArgumentParser:
 
 def _volume_id(text: str) -> str:
     try:
-        return volume_uuid(text)
+        return require_uuid(text)
     except InvalidValue as error:
         raise argparse.ArgumentTypeError(str(error)) from None
