@@ -2,27 +2,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """Kill the node at every step of every operation; the next life sets it right.
 
-A step is a commit to the database or a point in a driver. ``Killed`` is no
-Exception, so no code of lunshare can clean up, as with kill -9.
+A step is a commit to the database or a point in a driver (tests/restart/killing).
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import sqlalchemy as sa
 
-from lunshare.agent.errors import BackendFailed, Exhausted, Invalid
+from lunshare.agent.errors import BackendFailed, Exhausted
 from lunshare.agent.records import (
     ManageRequest,
     Mode,
     NewAttachment,
     NewSnapshot,
     NewVolume,
-    Page,
     Volume,
 )
 from lunshare.agent.service.attachments import wanted_state
@@ -31,14 +28,16 @@ from lunshare.drivers import fake_storage
 from lunshare.drivers.errors import NoSpace, TargetFailed
 from lunshare.drivers.values import GIB
 from tests.node import CTX, Node, host_connector, initiator
+from tests.restart.killing import (
+    MANY,
+    WIPES,
+    Killed,
+    Killer,
+    attach_request,
+    let_end,
+)
 
-MANY = Page(None, 1000)
-WIPES = "fake_wipe = true\nwipe_step = 256\nwipe_rate = 0"
 BYTES = b"what the copies are to have"
-
-
-class Killed(BaseException):
-    """The process is gone."""
 
 
 class Scene:
@@ -48,13 +47,13 @@ class Scene:
         _choose_from_both(node, False)
         self.volume = node.shared_volume()
         take = node.services.attachments.create
-        self.writer = take(CTX, _attach(self.volume.id, "writer", "rw")).id
-        self.reader = take(CTX, _attach(self.volume.id, "reader", "ro")).id
+        self.writer = take(CTX, attach_request(self.volume.id, "writer", "rw")).id
+        self.reader = take(CTX, attach_request(self.volume.id, "reader", "ro")).id
         for attachment in (self.writer, self.reader):
             node.services.attachments.complete(CTX, attachment)
         self.reserved = take(CTX, NewAttachment(self.volume.id, mode=Mode.RW)).id
         self.lonely = node.plain_volume()
-        self.only = take(CTX, _attach(self.lonely.id, "lonely", "rw")).id
+        self.only = take(CTX, attach_request(self.lonely.id, "lonely", "rw")).id
         self.idle = node.plain_volume()
         fake_storage.storage("fake").write(self.idle.id, 0, BYTES)
         self.free = node.plain_volume()
@@ -70,15 +69,11 @@ class Scene:
         ).id
 
 
-def _attach(volume_id: str, host: str, mode: str) -> NewAttachment:
-    return NewAttachment(volume_id, mode=Mode(mode), connector=host_connector(host))
-
-
 def _migrate(node: Node, scene: Scene) -> None:
     _choose_from_both(node, True)
     host = node.services.node.host_of("other")
     node.services.migrator.migrate(CTX, scene.written.id, host)
-    _let_end(node)
+    let_end(node)
 
 
 def _retype(node: Node, scene: Scene) -> None:
@@ -87,7 +82,7 @@ def _retype(node: Node, scene: Scene) -> None:
     node.services.types.create(CTX, "other", extra_specs=specs)
     _choose_from_both(node, True)
     node.services.migrator.retype(CTX, scene.written.id, "other", True)
-    _let_end(node)
+    let_end(node)
 
 
 def _fails_to_move(node: Node, scene: Scene) -> None:
@@ -97,7 +92,7 @@ def _fails_to_move(node: Node, scene: Scene) -> None:
         contextlib.suppress(Exhausted),
     ):
         _migrate(node, scene)
-    _let_end(node)
+    let_end(node)
 
 
 def _choose_from_both(node: Node, both: bool) -> None:
@@ -105,17 +100,12 @@ def _choose_from_both(node: Node, both: bool) -> None:
     node.services.node.set_service(CTX, host, "cinder-volume", both, None)
 
 
-def _let_end(node: Node) -> None:
-    """Work that has outlived its request ends, or dies."""
-    node.assembly.jobs.stop()
-
-
 Operation = Callable[[Node, Scene], object]
 
 
 def _delete(node: Node, scene: Scene) -> None:
     node.services.volumes.delete(CTX, scene.idle.id, cascade=True)
-    _let_end(node)
+    let_end(node)
 
 
 def _delete_and_wipe(node: Node, scene: Scene) -> None:
@@ -125,7 +115,7 @@ def _delete_and_wipe(node: Node, scene: Scene) -> None:
 
 def _delete_snapshot(node: Node, scene: Scene) -> None:
     node.services.snapshots.delete(CTX, scene.snapshot)
-    _let_end(node)
+    let_end(node)
 
 
 def _manage(node: Node, scene: Scene) -> None:
@@ -160,7 +150,9 @@ def _attach_fails(node: Node, scene: Scene) -> None:
         node.target().failures.fail("apply.opened", error),
         contextlib.suppress(BackendFailed),
     ):
-        node.services.attachments.create(CTX, _attach(scene.volume.id, "third", "rw"))
+        node.services.attachments.create(
+            CTX, attach_request(scene.volume.id, "third", "rw")
+        )
 
 
 OPERATIONS: dict[str, Operation] = {
@@ -191,11 +183,11 @@ OPERATIONS: dict[str, Operation] = {
         CTX, NewAttachment(s.volume.id)
     ),
     "attach": lambda n, s: n.services.attachments.create(
-        CTX, _attach(s.volume.id, "third", "ro")
+        CTX, attach_request(s.volume.id, "third", "ro")
     ),
     "failed attach": _attach_fails,
     "first attach": lambda n, s: n.services.attachments.create(
-        CTX, _attach(s.idle.id, "first", "rw")
+        CTX, attach_request(s.idle.id, "first", "rw")
     ),
     "connect": lambda n, s: n.services.attachments.connect(
         CTX, s.reserved, host_connector("third")
@@ -209,39 +201,12 @@ OPERATIONS: dict[str, Operation] = {
 }
 
 
-class Killer:
-    """Raises Killed at the n-th step, counted over commits and driver points."""
-
-    def __init__(self, node: Node, at: int) -> None:
-        self.left, self.fired = at, False
-        database = node.assembly.database
-        writing = database.writing
-
-        @contextlib.contextmanager
-        def dying() -> Iterator[sa.Connection]:
-            with writing() as connection:
-                yield connection
-                self.step("commit")
-
-        database.writing = dying  # type: ignore[method-assign]
-        for name in ("fake", "other"):
-            for driver in (node.driver(name), node.target(name)):
-                driver.failures.watch(self.step)
-
-    def step(self, _where: object) -> None:
-        self.left -= 1
-        if self.left <= 0:
-            # Dead is dead: nothing that runs later does anything either.
-            self.fired = True
-            raise Killed
-
-
 def _delete_failed(node: Node) -> None:
     """A creation that failed before the kill shows as error, and can be deleted."""
     for volume in node.services.volumes.list(CTX, MANY):
         if volume.own_status in (VolumeStatus.ERROR, VolumeStatus.ERROR_MANAGING):
             node.services.volumes.delete(CTX, volume.id)
-    _let_end(node)
+    let_end(node)
 
 
 def _assert_right(node: Node) -> None:
@@ -313,7 +278,7 @@ def _killed_at(path: Path, operation: Operation, step: int) -> bool:
     killer = Killer(first, step)
     with contextlib.suppress(Killed):
         operation(first, scene)
-    _let_end(first)
+    let_end(first)
     second = Node(path, backends="fake,other", section=WIPES).start()
     assert second.outcome.failed == []
     _delete_failed(second)
@@ -325,76 +290,6 @@ def _killed_at(path: Path, operation: Operation, step: int) -> bool:
     assert session.alive
     second.close()
     return killer.fired
-
-
-def _asked_again(path: Path, new: Callable[[str], NewAttachment], step: int) -> bool:
-    """A creation that dies at ``step``, and the same request to the next life."""
-    fake_storage.reset()
-    path.mkdir()
-    first = Node(path, backends="fake,other", section=WIPES).start()
-    volume = first.plain_volume()
-    killer = Killer(first, step)
-    with contextlib.suppress(Killed):
-        first.services.attachments.create(CTX, new(volume.id))
-    _let_end(first)
-    second = Node(path, backends="fake,other", section=WIPES).start()
-    row = second.services.attachments.create(CTX, new(volume.id))
-    assert [each.id for each in second.services.attachments.list(CTX, MANY)] == [row.id]
-    wanted = {} if row.initiator is None else {row.initiator: "rw"}
-    assert second.live(volume.id) == wanted
-    # A client that has its answer has the volume: the same request gets no other.
-    with pytest.raises(Invalid):
-        second.services.attachments.create(CTX, new(volume.id))
-    _let_end(second)
-    second.close()
-    return killer.fired
-
-
-@pytest.mark.parametrize("connects", [True, False])
-def test_an_unanswered_attach_can_be_repeated(connects: bool, tmp_path: Path) -> None:
-    """Of a volume that takes one host: the first request must not hold it."""
-
-    def new(volume_id: str) -> NewAttachment:
-        if connects:
-            return _attach(volume_id, "first", "rw")
-        return NewAttachment(volume_id, mode=Mode.RW)
-
-    steps = 1
-    while _asked_again(tmp_path / str(steps), new, steps):
-        steps += 1
-    assert steps > (3 if connects else 1)
-
-
-def test_an_answered_attach_is_not_reused(tmp_path: Path) -> None:
-    fake_storage.reset()
-    first = Node(tmp_path, backends="fake,other", section=WIPES).start()
-    volume = first.plain_volume()
-    asked = _attach(volume.id, "first", "rw")
-    first.services.attachments.create(CTX, asked)
-    for _ in range(2):  # the second call marks what was sent before the first
-        first.services.attachments.unanswered.mark_answered()
-    _let_end(first)
-    second = Node(tmp_path, backends="fake,other", section=WIPES).start()
-    with pytest.raises(Invalid):
-        second.services.attachments.create(CTX, asked)
-    assert second.live(volume.id) == {initiator("first"): "rw"}
-    second.close()
-
-
-def test_an_attach_whose_client_knows_the_id_is_not_reused(tmp_path: Path) -> None:
-    """The daemon died right after its answer; then the client connects again."""
-    fake_storage.reset()
-    first = Node(tmp_path, backends="fake,other", section=WIPES).start()
-    volume = first.plain_volume()
-    asked = _attach(volume.id, "first", "rw")
-    known = first.services.attachments.create(CTX, asked).id
-    _let_end(first)
-    second = Node(tmp_path, backends="fake,other", section=WIPES).start()
-    second.services.attachments.connect(CTX, known, host_connector("first"))
-    with pytest.raises(Invalid):
-        second.services.attachments.create(CTX, asked)
-    assert second.live(volume.id) == {initiator("first"): "rw"}
-    second.close()
 
 
 def _auth(node: Node, attachment_id: str):

@@ -1,0 +1,97 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""The daemon is killed before or right after its answer to an attach.
+
+A client that got no answer sends the same request again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from lunshare.agent.errors import Invalid
+from lunshare.agent.records import Mode, NewAttachment
+from lunshare.drivers import fake_storage
+from tests.node import CTX, Node, host_connector, initiator
+from tests.restart.killing import (
+    MANY,
+    WIPES,
+    Killed,
+    Killer,
+    attach_request,
+    let_end,
+)
+
+
+def _asked_again(path: Path, new: Callable[[str], NewAttachment], step: int) -> bool:
+    """A creation that dies at ``step``, and the same request to the next life."""
+    fake_storage.reset()
+    path.mkdir()
+    first = Node(path, backends="fake,other", section=WIPES).start()
+    volume = first.plain_volume()
+    killer = Killer(first, step)
+    with contextlib.suppress(Killed):
+        first.services.attachments.create(CTX, new(volume.id))
+    let_end(first)
+    second = Node(path, backends="fake,other", section=WIPES).start()
+    row = second.services.attachments.create(CTX, new(volume.id))
+    assert [each.id for each in second.services.attachments.list(CTX, MANY)] == [row.id]
+    wanted = {} if row.initiator is None else {row.initiator: "rw"}
+    assert second.live(volume.id) == wanted
+    # A client that has its answer has the volume: the same request gets no other.
+    with pytest.raises(Invalid):
+        second.services.attachments.create(CTX, new(volume.id))
+    let_end(second)
+    second.close()
+    return killer.fired
+
+
+@pytest.mark.parametrize("connects", [True, False])
+def test_an_unanswered_attach_can_be_repeated(connects: bool, tmp_path: Path) -> None:
+    """Of a volume that takes one host: the first request must not hold it."""
+
+    def new(volume_id: str) -> NewAttachment:
+        if connects:
+            return attach_request(volume_id, "first", "rw")
+        return NewAttachment(volume_id, mode=Mode.RW)
+
+    steps = 1
+    while _asked_again(tmp_path / str(steps), new, steps):
+        steps += 1
+    assert steps > (3 if connects else 1)
+
+
+def test_an_answered_attach_is_not_reused(tmp_path: Path) -> None:
+    fake_storage.reset()
+    first = Node(tmp_path, backends="fake,other", section=WIPES).start()
+    volume = first.plain_volume()
+    asked = attach_request(volume.id, "first", "rw")
+    first.services.attachments.create(CTX, asked)
+    for _ in range(2):  # the second call marks what was sent before the first
+        first.services.attachments.unanswered.mark_answered()
+    let_end(first)
+    second = Node(tmp_path, backends="fake,other", section=WIPES).start()
+    with pytest.raises(Invalid):
+        second.services.attachments.create(CTX, asked)
+    assert second.live(volume.id) == {initiator("first"): "rw"}
+    second.close()
+
+
+def test_an_attach_whose_client_knows_the_id_is_not_reused(tmp_path: Path) -> None:
+    """The daemon died right after its answer; then the client connects again."""
+    fake_storage.reset()
+    first = Node(tmp_path, backends="fake,other", section=WIPES).start()
+    volume = first.plain_volume()
+    asked = attach_request(volume.id, "first", "rw")
+    known = first.services.attachments.create(CTX, asked).id
+    let_end(first)
+    second = Node(tmp_path, backends="fake,other", section=WIPES).start()
+    second.services.attachments.connect(CTX, known, host_connector("first"))
+    with pytest.raises(Invalid):
+        second.services.attachments.create(CTX, asked)
+    assert second.live(volume.id) == {initiator("first"): "rw"}
+    second.close()
