@@ -19,6 +19,7 @@ import time
 from collections.abc import Sequence
 
 from lunshare.drivers.errors import CommandFailed, DeadlineExceeded
+from lunshare.drivers.helper.data.progress import Gone, waits
 from lunshare.drivers.helper.disk_locks import DiskLocks
 from lunshare.drivers.helper.lvm import changes, lvm_config
 from lunshare.drivers.helper.rules import Rules
@@ -71,14 +72,14 @@ class Commands:
         """
         return self._rules.command(argv)
 
-    def run(self, argv: Sequence[str], timeout: float) -> str:
+    def run(self, argv: Sequence[str], timeout: float, gone: Gone = waits) -> str:
         """Run it for at most ``timeout`` seconds and return its stdout.
 
         :raises HelperRefused: see ``command``.
         :raises CommandFailed: its exit code is not 0.
         :raises DeadlineExceeded: it was killed, or it hangs in the kernel; or it
             changes a volume group, and continues; or an earlier command on its disk
-            still runs, and this one was not started.
+            still runs, or the client is ``gone``, and this one was not started.
         """
         command = self.command(argv)
         if changes.is_change(argv) or changes.is_query(argv):
@@ -86,7 +87,7 @@ class Commands:
         started = time.monotonic()
         code: int | None = None
         try:
-            outcome = self._outcome(command, argv, timeout)
+            outcome = self._outcome(command, argv, timeout, gone)
             code = outcome.code
         finally:
             LOG.info(
@@ -100,13 +101,15 @@ class Commands:
         return outcome.out
 
     def _outcome(
-        self, command: list[str], argv: Sequence[str], timeout: float
+        self, command: list[str], argv: Sequence[str], timeout: float, gone: Gone
     ) -> changes.Outcome:
         if changes.is_change(argv):
-            return self._changes.run(command, argv, timeout)
+            return self._changes.run(command, argv, timeout, gone)
         deadline = time.monotonic() + timeout
         if changes.is_query(argv):
             self._changes.wait(argv, timeout)
+        if gone():
+            raise DeadlineExceeded(shlex.join(argv), timeout)
         return self._finish(self._start(command), argv, timeout, deadline)
 
     def _start(self, command: Sequence[str]) -> subprocess.Popen[bytes]:

@@ -10,6 +10,7 @@ that is idle for the longest time is closed.
 from __future__ import annotations
 
 import contextlib
+import select
 import socket
 import struct
 import threading
@@ -58,6 +59,16 @@ class Peer:
         if self._has_large:
             self._has_large = False
             self._large.release()
+
+    def is_gone(self) -> bool:
+        """Whether the client has closed the connection, or has ended.
+
+        Also with bytes of it that are not read yet: the kernel reports the hang-up of
+        a unix socket (poll(2)) as soon as its other end is closed.
+        """
+        poll = select.poll()
+        poll.register(self.socket, 0)
+        return bool(poll.poll(0))
 
     def end(self) -> None:
         """Close both directions, so that the thread of this connection ends."""

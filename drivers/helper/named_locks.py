@@ -8,7 +8,9 @@ the deadline passes first, the caller gets DeadlineExceeded, and the thread hold
 lock until the kernel returns. Other names are not delayed.
 
 For work on bytes the deadline is extended with each step. It ends when its client has
-disconnected.
+disconnected. No other work starts when its client has disconnected while it waited for
+the lock: locks are not given in the order of the requests, and a later one, of the next
+daemon, may be done already.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from types import TracebackType
 from typing import Any
 
 from lunshare.drivers.errors import DeadlineExceeded, HelperBusy, Stalled
-from lunshare.drivers.helper.data.progress import Clock, Report
+from lunshare.drivers.helper.data.progress import Clock, Gone, Report, waits
 from lunshare.drivers.helper.disk_locks import DiskLocks
 from lunshare.drivers.helper.thread_limits import THREADS
 
@@ -51,14 +53,17 @@ class Locks:
         medium: str = "",
         report: Report | None = None,
         what: str = "",
+        *,
+        gone: Gone = waits,
     ) -> Hold:
         """Return a Hold on ``name``; ``with`` acquires and releases it.
 
         ``medium`` is the share or volume group that a step may wait for, if it is
         known (thread_limits). With ``report`` the seconds count from the last progress.
-        ``what`` is the work, for the log of the next helper process.
+        ``what`` is the work, for the log of the next helper process. ``with`` raises
+        DeadlineExceeded when the client is ``gone``, after it has acquired the lock.
         """
-        return Hold(self, (name, what), (seconds, report), medium)
+        return Hold(self, (name, what), (seconds, report), medium, gone)
 
     def wait(self, name: str, seconds: float) -> None:
         """Return once ``name`` is not locked.
@@ -116,9 +121,10 @@ class Hold:
         locks: Locks,
         named: tuple[str, str],
         time_: tuple[float, Report | None],
-        medium: str = "",
+        medium: str,
+        gone: Gone,
     ) -> None:
-        self._locks, self._medium = locks, medium
+        self._locks, self._medium, self._gone = locks, medium, gone
         self._name, self._what = named
         self.seconds, self._report = time_
         self._done, self._steps, self._seen = 0, 0, 0
@@ -132,7 +138,7 @@ class Hold:
         self.file = self._locks.acquire(self._name, self.seconds, self._what)
         if self._report:
             self._step(0)  # the deadline counts from now, not from before the lock
-            self._need_client(self._report)
+        self._need_client()
         return self
 
     def __exit__(
@@ -214,27 +220,29 @@ class Hold:
             return Stalled(what, self.seconds, self._done)
         return DeadlineExceeded(what, self.seconds)
 
-    def _need_client(self, report: Report) -> None:
+    def _need_client(self) -> None:
         """Start nothing for a client that ended while it waited for the lock.
 
         Its next life has repeated the request, may have its answer already, and a host
-        may have written to the disk since.
+        may have written to the disk since, or was detached from it.
         """
-        try:
-            report(0)
-        except OSError:
+        if self._gone() or (self._report and not self._reported(self._report)):
             self._locks.release(self._name, self.file)
-            raise self._over(self._what or self._name) from None
+            raise self._over(self._what or self._name)
 
     def _client_is_gone(self) -> bool:
         """Report the progress since the last report; True if the client is gone."""
         if self._report and self._seen != self._steps:
             self._seen = self._steps
-            try:
-                self._report(self._done)
-            except OSError:
-                return True
+            return not self._reported(self._report)
         return False
+
+    def _reported(self, report: Report) -> bool:
+        try:
+            report(self._done)
+        except OSError:
+            return False
+        return True
 
     def _hand_over(self, waiting: _Waiting, alone: bool) -> bool:
         """Pass the lock to the step's thread at the deadline, if it still runs."""

@@ -35,7 +35,13 @@ from lunshare.drivers.helper import config_file
 from lunshare.drivers.helper.commands import Commands
 from lunshare.drivers.helper.connections import MAX_CONNECTIONS, Connections, Peer
 from lunshare.drivers.helper.data.copying import CopyVerbs
-from lunshare.drivers.helper.data.progress import LongVerb, Report
+from lunshare.drivers.helper.data.progress import (
+    ChangeVerb,
+    Gone,
+    LongVerb,
+    Report,
+    waits,
+)
 from lunshare.drivers.helper.disk_locks import DiskLocks
 from lunshare.drivers.helper.lio import exports_command, target_requests
 from lunshare.drivers.helper.lio.target_verbs import TargetVerbs
@@ -64,7 +70,7 @@ _FIRST_PASSED = 3  # sd_listen_fds(3)
 #: Beside the socket, in a directory that only root can change.
 _LOCKS = "work"
 
-Verb = Callable[[Mapping[str, Any], float], Any] | LongVerb
+Verb = Callable[[Mapping[str, Any], float], Any] | ChangeVerb | LongVerb
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -113,19 +119,25 @@ def verbs(
         target_requests.nothing(given)
         return verb()
 
-    def apply(given: Mapping[str, Any], left: float) -> Any:
+    def apply(given: Mapping[str, Any], left: float, gone: Gone) -> Any:
         wanted = target_requests.apply(given)
         if wanted.export.disk is not None:
             served.need_disk(wanted.export.disk)
-        return lio.apply(wanted, left)
+        return lio.apply(wanted, left, gone)
 
     return {
         "lvm.commit": headers.commit,
-        "run": lambda given, left: commands.run(target_requests.argv(given), left),
+        "run": ChangeVerb(
+            lambda given, left, gone: commands.run(
+                target_requests.argv(given), left, gone
+            )
+        ),
         "lio.check": lambda given, _: bare(given, lio.check),
-        "lio.apply": apply,
-        "lio.remove": lambda given, left: lio.remove(
-            target_requests.volume_id(given), left
+        "lio.apply": ChangeVerb(apply),
+        "lio.remove": ChangeVerb(
+            lambda given, left, gone: lio.remove(
+                target_requests.volume_id(given), left, gone
+            )
         ),
         "lio.observe": lambda given, _: bare(given, lio.observe),
         "lio.live": lambda given, _: lio.live(target_requests.volume_id(given)),
@@ -200,14 +212,17 @@ class Server:
         if not self._connections.start(peer):
             return False
         try:
-            answer = self.answer(message, _report(peer.socket))
+            answer = self.answer(message, _report(peer.socket), peer.is_gone)
         finally:
             self._connections.finish(peer)
         _answer(peer.socket, answer)
         return True
 
     def answer(
-        self, message: object, report: Report = lambda done: None
+        self,
+        message: object,
+        report: Report = lambda done: None,
+        gone: Gone = waits,
     ) -> dict[str, Any]:
         """Carry out a request. Every outcome is an answer; nothing is raised."""
         name = ""
@@ -222,8 +237,7 @@ class Server:
             verb = self._table.get(name)
             if verb is None:
                 raise HelperRefused(name, f"verbs are {', '.join(self._table)}")
-            more = (report,) if isinstance(verb, LongVerb) else ()
-            return {"value": verb(asked.arguments, asked.timeout, *more)}
+            return {"value": _carried_out(verb, asked, report, gone)}
         except DriverError as error:
             if isinstance(error, _REFUSALS):
                 LOG.warning("REFUSED %s: %s", _shown(name), _shown(str(error)))
@@ -231,6 +245,18 @@ class Server:
         except Exception:
             LOG.exception("a fault in the helper")
             return messages.error_answer(_FAULT)
+
+
+def _carried_out(
+    verb: Verb, asked: target_requests.Request, report: Report, gone: Gone
+) -> Any:
+    match verb:
+        case LongVerb():
+            return verb(asked.arguments, asked.timeout, report)
+        case ChangeVerb():
+            return verb(asked.arguments, asked.timeout, gone)
+        case _:
+            return verb(asked.arguments, asked.timeout)
 
 
 def _report(connection: socket.socket) -> Report:

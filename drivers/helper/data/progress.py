@@ -1,9 +1,14 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Work on bytes may take hours. Its time limit is for the time without progress.
+"""Verbs that have to know their client: whether it still waits, and how far they are.
 
-Such a verb sends its progress in frames before its answer, so its client waits as long
-as there is progress. When the client has disconnected, the work ends.
+Work on bytes may take hours, and its time limit is for the time without progress. Such
+a verb sends its progress in frames before its answer, so its client waits as long as
+there is progress. When the client has disconnected, the work ends.
+
+A change that is short runs to its end, but it does not start when its client has
+disconnected while it waited. Its daemon has given up or was killed, and a later request
+may have another intent.
 """
 
 from __future__ import annotations
@@ -17,6 +22,29 @@ Clock = Callable[[int], None]
 
 #: Sends the bytes done so far to the client. OSError when it has disconnected.
 Report = Callable[[int], None]
+
+#: Whether the client has disconnected.
+Gone = Callable[[], bool]
+
+
+def waits() -> bool:
+    """The Gone of a caller that waits for its answer in any case."""
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeVerb:
+    """A verb that changes something within its timeout; it asks Gone before it starts.
+
+    :raises DeadlineExceeded: its client has disconnected; nothing was started.
+    """
+
+    verb: Callable[..., Any]
+
+    def __call__(
+        self, given: Mapping[str, Any], seconds: float, gone: Gone = waits
+    ) -> Any:
+        return self.verb(given, seconds, gone=gone)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from collections.abc import Collection
 from typing import Any
 
 from lunshare.drivers.errors import TargetFailed
+from lunshare.drivers.helper.data.progress import Gone, waits
 from lunshare.drivers.helper.lio import (
     acls,
     backstores,
@@ -42,7 +43,8 @@ class TargetVerbs:
     """Works on targets named ``prefix`` plus ``volume-UUID``, and on no others.
 
     :raises TargetFailed: the kernel refused; access is at most what is wanted.
-    :raises DeadlineExceeded: see lunshare.drivers.base.TargetDriver.apply.
+    :raises DeadlineExceeded: see lunshare.drivers.base.TargetDriver.apply; or the
+        client is ``gone``, and nothing was started.
     """
 
     def __init__(self, prefix: str) -> None:
@@ -60,18 +62,18 @@ class TargetVerbs:
             return [f"{ISCSI} cannot be created ({error.strerror}): {_REMEDY}"]
         return _prepare(read(ROOT + "/dbroot"))
 
-    def apply(self, wanted: Apply, seconds: float) -> list[str]:
+    def apply(self, wanted: Apply, seconds: float, gone: Gone = waits) -> list[str]:
         """Make the live export equal to the wanted one; return the changes."""
         target = Target(self._prefix, wanted.export.volume_id)
         disk = wanted.export.disk
         medium = os.path.dirname(disk.path) if disk else ""
-        with self._locks.hold(target.name, seconds, medium) as hold:
+        with self._locks.hold(target.name, seconds, medium, gone=gone) as hold:
             return _as_target_failed(target, lambda: _apply(target, wanted, hold))
 
-    def remove(self, volume_id: str, seconds: float) -> list[str]:
+    def remove(self, volume_id: str, seconds: float, gone: Gone = waits) -> list[str]:
         """Remove the volume's export; return the changes."""
         target = Target(self._prefix, volume_id)
-        with self._locks.hold(target.name, seconds) as hold:
+        with self._locks.hold(target.name, seconds, gone=gone) as hold:
             return _as_target_failed(target, lambda: _remove(target, hold))
 
     def observe(self) -> list[dict[str, Any]]:

@@ -23,6 +23,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from lunshare.drivers.errors import CommandFailed, DeadlineExceeded
+from lunshare.drivers.helper.data.progress import Gone, waits
 from lunshare.drivers.helper.disk_locks import DiskLocks
 from lunshare.drivers.helper.named_locks import Locks
 
@@ -106,13 +107,19 @@ class ChangeRunner:
             if is_change(what.split()):
                 self._add(locked_group(what.split()), what)
 
-    def run(self, command: list[str], argv: Sequence[str], seconds: float) -> Outcome:
+    def run(
+        self,
+        command: list[str],
+        argv: Sequence[str],
+        seconds: float,
+        gone: Gone = waits,
+    ) -> Outcome:
         """Run it to its end, and return its outcome.
 
-        :raises DeadlineExceeded: it still runs, or an earlier one still runs and this
-            one was not started.
+        :raises DeadlineExceeded: it still runs; or it was not started, because an
+            earlier one still runs or the client is ``gone``.
         """
-        change = _Change(self, command, argv, seconds)
+        change = _Change(self, command, argv, seconds, gone)
         threading.Thread(target=change.run, daemon=True).start()
         if not change.done.wait(seconds) and not change.give_up():
             self._hand_over(change)
@@ -186,8 +193,9 @@ class _Change:
         command: list[str],
         argv: Sequence[str],
         seconds: float,
+        gone: Gone,
     ) -> None:
-        self._all, self._command = all_, command
+        self._all, self._command, self._gone = all_, command, gone
         self._deadline = time.monotonic() + seconds
         self.group, self.disk, self.locks = (
             volume_group(argv),
@@ -204,10 +212,10 @@ class _Change:
     def start(self) -> None:
         """Mark it as started.
 
-        :raises DeadlineExceeded: its client has given up.
+        :raises DeadlineExceeded: its client has given up or disconnected.
         """
         with self._mutex:
-            if self._given_up:
+            if self._given_up or self._gone():
                 raise DeadlineExceeded(
                     f"an earlier change of {self.disk}", self.seconds
                 )

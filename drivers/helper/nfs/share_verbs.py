@@ -26,7 +26,13 @@ from lunshare.drivers.errors import (
     Unsupported,
 )
 from lunshare.drivers.helper.data import verification
-from lunshare.drivers.helper.data.progress import LongVerb, Report
+from lunshare.drivers.helper.data.progress import (
+    ChangeVerb,
+    Gone,
+    LongVerb,
+    Report,
+    waits,
+)
 from lunshare.drivers.helper.disk_locks import DiskLocks
 from lunshare.drivers.helper.named_locks import Hold, Locks
 from lunshare.drivers.helper.nfs import files, share_requests
@@ -59,7 +65,7 @@ _REMEDY = {
     " umount it; the next check mounts it again",
 }
 
-Verb = Callable[[Mapping[str, Any], float], Any] | LongVerb
+Verb = Callable[[Mapping[str, Any], float], Any] | ChangeVerb | LongVerb
 Step = Callable[[Share, Any], Any]
 
 
@@ -84,8 +90,8 @@ class ShareVerbs:
             "share.capacity": (share_requests.SHARE, files.capacity),
             "share.list": (share_requests.SHARE, files.list_files),
             "share.find": (share_requests.NAMED, files.find),
-            "share.unmanage": (share_requests.NAMED, files.unmanage),
         }
+        unmanage = self._verb("share.unmanage", share_requests.NAMED, files.unmanage)
         long: dict[str, tuple[Callable[..., Any], Step]] = {
             "share.create": (share_requests.CREATE, files.create),
             "share.extend": (share_requests.EXTEND, files.extend),
@@ -95,6 +101,7 @@ class ShareVerbs:
         }
         return {
             "share.check": self._check,
+            "share.unmanage": ChangeVerb(unmanage),
             **{name: self._verb(name, *each) for name, each in table.items()},
             **{name: LongVerb(self._verb(name, *each)) for name, each in long.items()},
         }
@@ -103,7 +110,10 @@ class ShareVerbs:
         self, verb: str, form: Callable[..., Any], step: Step
     ) -> Callable[..., Any]:
         def ask(
-            given: Mapping[str, Any], seconds: float, report: Report | None = None
+            given: Mapping[str, Any],
+            seconds: float,
+            report: Report | None = None,
+            gone: Gone = waits,
         ) -> Any:
             asked = form("", given)
             self._need_served(asked)
@@ -116,7 +126,9 @@ class ShareVerbs:
             what = f"{verb} {asked.name}".strip()
             name, todo = asked.name or verb, _step(step, asked)
             with _translated_errors(mount, asked.name):
-                return self._patiently(mount, name, what, (seconds, report), todo)
+                return self._patiently(
+                    mount, name, what, (seconds, report), todo, gone=gone
+                )
 
         return ask
 
@@ -161,6 +173,8 @@ class ShareVerbs:
         what: str,
         time: tuple[float, Report | None],
         step: Callable[[Share], Any],
+        *,
+        gone: Gone = waits,
     ) -> Any:
         """Run the step in a thread of its own, for at most so many seconds.
 
@@ -177,7 +191,9 @@ class ShareVerbs:
                 self._count(mount, -1)
 
         (seconds, report), where = time, f"{mount.point}/{name}"
-        with self._locks.hold(where, seconds, mount.point, report, what) as hold:
+        with self._locks.hold(
+            where, seconds, mount.point, report, what, gone=gone
+        ) as hold:
             self._admit(mount, what, seconds)
             try:
                 hold.run_step(f"{what} on {mount.source}", run, hold)
