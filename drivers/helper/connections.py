@@ -33,12 +33,50 @@ _RECEIVE_TIMEOUT = struct.pack("ll", 1, 0)
 _SEND_TIMEOUT = struct.pack("ll", int(FRAME_SECONDS), 0)
 
 
+class LargeFrames:
+    """Counts the large frames in memory. A closed connection does not wait for one.
+
+    Its thread would be one beyond the limit of connections. Only a thread that may
+    continue is woken: a hundred of them may wait.
+    """
+
+    def __init__(self) -> None:
+        self._free = MAX_LARGE
+        self._mutex = threading.Lock()
+        self._turns: dict[Peer, threading.Condition] = {}
+
+    def take(self, peer: Peer, seconds: float) -> bool:
+        """Wait for so long to count one more; False if there is none, or it ended."""
+        with self._mutex:
+            turn = self._turns[peer] = threading.Condition(self._mutex)
+            turn.wait_for(lambda: self._free or peer.ended, seconds)
+            del self._turns[peer]
+            taken = self._free > 0 and not peer.ended
+            self._free -= taken
+            self._wake_next()
+            return taken
+
+    def release(self) -> None:
+        """Count one less."""
+        with self._mutex:
+            self._free += 1
+            self._wake_next()
+
+    def wake(self, peer: Peer) -> None:
+        """Let the thread of a connection that has ended continue."""
+        with self._mutex:
+            if turn := self._turns.get(peer):
+                turn.notify()
+
+    def _wake_next(self) -> None:
+        if self._free and self._turns:
+            next(iter(self._turns.values())).notify()
+
+
 class Peer:
     """One connection, with the uid of its client."""
 
-    def __init__(
-        self, connection: socket.socket, uid: int, large: threading.Semaphore
-    ) -> None:
+    def __init__(self, connection: socket.socket, uid: int, large: LargeFrames) -> None:
         self.socket, self.uid = connection, uid
         self.idle_since, self.ended = time.monotonic(), False
         self._large, self._has_large = large, False
@@ -75,11 +113,14 @@ class Peer:
         self.ended = True
         with contextlib.suppress(OSError):
             self.socket.shutdown(socket.SHUT_RDWR)
+        self._large.wake(self)
 
     def _take_large(self, seconds: float) -> None:
-        if not self._large.acquire(timeout=seconds):
+        self._has_large = self._large.take(self, seconds)
+        if self.ended:
+            raise frames.Closed(clean=False)
+        if not self._has_large:
             raise frames.BadFrame(f"{MAX_LARGE} large frames are in progress")
-        self._has_large = True
 
 
 class Connections:
@@ -89,7 +130,7 @@ class Connections:
         self._mutex = threading.Lock()
         self._idle: set[Peer] = set()
         self._busy: set[Peer] = set()
-        self._large = threading.Semaphore(MAX_LARGE)
+        self._large = LargeFrames()
 
     def admit(self, connection: socket.socket, uid: int) -> Peer | None:
         """Add a connection, closing an idle one at the limit; None if all are busy."""

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 
 from lunshare.drivers import errors
@@ -158,6 +159,36 @@ def test_frame_with_too_many_values_is_refused(mark: bytes) -> None:
 
 
 # threads
+
+
+def test_connections_that_wait_for_a_large_frame_end_with_their_client(
+    hanging, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each that was closed kept its thread for the time of a frame."""
+    _, let_go = hanging
+    padding, path = b" " * frames.LARGE, str(tmp_path / "helper.sock")
+    monkeypatch.setattr(connections, "FRAME_SECONDS", 60.0)
+    with contextlib.ExitStack() as stack:
+
+        def connect() -> socket.socket:
+            made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            made.connect(path)
+            return stack.enter_context(made)
+
+        for number in range(connections.MAX_LARGE):
+            given = {"name": f"large{number}", "medium": "share", "well": False}
+            body = orjson.dumps(messages.request("hang", 60, given)) + padding
+            connect().sendall(struct.pack(">I", len(body)) + body)
+        _until(lambda: thread_limits.THREADS._waiting["share"] == connections.MAX_LARGE)
+        before = threading.active_count()
+        for _ in range(3 * MAX_CONNECTIONS):
+            connect().sendall(struct.pack(">I", frames.LARGE + 1))
+        # Those that were idle for the longest were closed; the others wait.
+        last = connect()
+        frames.send(last, messages.request("none", 1, {}))
+        assert frames.receive(last)["error"] == "helper-refused"
+        _until(lambda: threading.active_count() - before <= MAX_CONNECTIONS)
+        let_go.set()
 
 
 @pytest.fixture

@@ -232,9 +232,13 @@ def test_file_is_not_renamed_for_a_client_that_is_gone(
     point, answers = tmp_path / "mnt" / ("0" * 32), threading.Event()
     point.mkdir(parents=True)
     (point / f"volume-{ID}").touch()
+
+    def late(_source: str) -> None:
+        assert answers.wait(20)
+
     mounts = Directories(MIB)
     mounts.mounted[str(point)] = "nas:/srv"
-    mounts.server = lambda source: print(source, answers.wait(20))
+    mounts.server = late
     given = {"point": str(point), "name": f"volume-{ID}"}
     with helper(tmp_path, mounts=mounts) as root:
         find = root.send("share.find", **given)
