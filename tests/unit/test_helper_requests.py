@@ -140,6 +140,19 @@ def test_lists_are_refused_beyond_their_limits() -> None:
         target_requests.apply(document(connectors=hosts))
 
 
+def nested(depth: int) -> list[Any]:
+    return [nested(depth - 1)] if depth else []
+
+
+@pytest.mark.parametrize("given", [nested(300), "x" * 5000, {"x": "y" * 5000}, 5])
+def test_a_refusal_does_not_repeat_what_was_sent(given: object) -> None:
+    """Deep lists exceeded the recursion limit of the answer, a fault of the helper."""
+    for changed in (one(given, "rw", "a", None), {"only": [given]}):
+        with pytest.raises(InvalidValue) as caught:
+            target_requests.apply(document(**changed))
+        assert len(str(caught.value)) < 100
+
+
 def test_a_refusal_names_the_field_with_its_path() -> None:
     hosts = (
         document()["connectors"]

@@ -103,7 +103,7 @@ def _apply(
 
 
 def _initiator(name: str, given: object) -> str:
-    return iscsi_name(given, name)
+    return iscsi_name(forms.typed(name, given, str), name)
 
 
 _DISK: dict[str, forms.Form[Any]] = {
