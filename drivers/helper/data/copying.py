@@ -181,15 +181,20 @@ def _zeroed(asked: extents.Zero, hold: Hold, clock: Clock) -> int:
         end = size if asked.length is None else asked.start + asked.length
         if not asked.start <= end <= size:
             raise InvalidValue("length", asked.length, f"the device has {size} bytes")
-        at, step = asked.start, _ZEROED
-        while at < end:
-            length, began = min(step, end - at), time.monotonic()
-            fcntl.ioctl(file, _BLKZEROOUT, struct.pack("QQ", at, length))
-            clock(length)
-            quick = time.monotonic() - began < _QUICK_SECONDS
-            at, step = at + length, min(2 * step, _MOST_ZEROED) if quick else _ZEROED
-        os.fsync(file)  # the ioctl does not flush
+        _zero(file, asked.start, end, clock)
         return end - asked.start
+
+
+def _zero(file: int, at: int, end: int, clock: Clock) -> None:
+    """Zero these bytes. The zeros are on the medium when it returns."""
+    step = _ZEROED
+    while at < end:
+        length, began = min(step, end - at), time.monotonic()
+        fcntl.ioctl(file, _BLKZEROOUT, struct.pack("QQ", at, length))
+        clock(length)
+        quick = time.monotonic() - began < _QUICK_SECONDS
+        at, step = at + length, min(2 * step, _MOST_ZEROED) if quick else _ZEROED
+    os.fsync(file)  # the ioctl does not flush
 
 
 @contextlib.contextmanager
