@@ -10,7 +10,7 @@ from pathlib import Path
 from lunshare.drivers.helper import connections, forms, thread_limits
 from lunshare.drivers.helper.commands import MAX_HUNG, Commands
 from lunshare.drivers.helper.lio import target_requests
-from lunshare.drivers.helper.nfs import files
+from lunshare.drivers.helper.nfs import answering, files
 from lunshare.drivers.helper.nfs.mounts import Mounts
 from lunshare.drivers.helper.server import verbs
 from lunshare.drivers.protocol import frames
@@ -60,6 +60,7 @@ def test_the_bounds_are_those_of_the_code() -> None:
         thread_limits.MAX_WAITING,
         thread_limits.MAX_EACH,
         files.MAX_FILES,
+        answering.ANSWERING_SECONDS,
         MAX_HUNG,
     ):
         assert re.search(rf"\b{int(number):,}\b", PAGE), number

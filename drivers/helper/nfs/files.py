@@ -12,14 +12,12 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from lunshare.drivers.errors import (
     CopyDiffers,
-    DeadlineExceeded,
     DiskBusy,
     DriverError,
     NoSpace,
@@ -28,6 +26,7 @@ from lunshare.drivers.errors import (
 from lunshare.drivers.helper.data import verification
 from lunshare.drivers.helper.data.progress import Clock
 from lunshare.drivers.helper.nfs import contents, open_files
+from lunshare.drivers.helper.nfs.answering import answering
 from lunshare.drivers.helper.nfs.mounts import Mount, Mounts
 from lunshare.drivers.helper.nfs.share_requests import (
     FileCopy,
@@ -43,9 +42,6 @@ MAX_FILES = 100_000
 
 # Hosts see blocks of 512 bytes, and page caches 4096.
 _UNIT = 4096
-
-# How often a share is checked while its server works on one long request.
-_CHECK_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,26 +62,12 @@ class Share:
             why = f"{more} bytes are wanted and {space.free} are free"
             raise NoSpace(self.mount.source, why)
 
-    @contextlib.contextmanager
-    def answering(self) -> Iterator[None]:
+    def answering(self) -> contextlib.AbstractContextManager[None]:
         """Count it as progress that the server answers, while it works on one request.
 
-        For requests such as a clone, whose bytes cannot be counted.
+        For a while, and for requests such as a clone, whose bytes cannot be counted.
         """
-        ended, share = threading.Event(), os.dup(self.directory)
-
-        def check() -> None:
-            with contextlib.suppress(OSError, DeadlineExceeded):
-                while not ended.wait(_CHECK_SECONDS):
-                    os.fstatvfs(share)  # NFS sends a request each time
-                    self.clock(0)
-            os.close(share)
-
-        threading.Thread(target=check, name="server check", daemon=True).start()
-        try:
-            yield
-        finally:
-            ended.set()
+        return answering(self.directory, self.mount.point, self.clock)
 
 
 def capacity(share: Share, _asked: FileName) -> dict[str, int]:
@@ -222,7 +204,7 @@ def manage(share: Share, asked: ForeignFile) -> int:
             contents.grow(file, old, size, False, share.clock)
         os.fchmod(file, asked.mode)
         os.fsync(file)
-        _rename(share, asked.reference, asked.name)
+        _rename(share, file, asked.reference, asked.name)
     return size
 
 
@@ -236,7 +218,7 @@ def unmanage(share: Share, asked: FileName) -> None:
             raise DiskBusy(
                 nfs_names.id_of(asked.name), f"{UNMANAGED}{asked.name} already exists"
             )
-        _rename(share, asked.name, UNMANAGED + asked.name)
+        _rename(share, file, asked.name, UNMANAGED + asked.name)
 
 
 def delete(share: Share, asked: FileName) -> None:
@@ -289,11 +271,9 @@ def _new_file(
     try:
         yield file
         os.fsync(file)
-        if not _is_still(share, new, file):
-            raise OSError(errno.EBUSY, f"another process has replaced {new}")
         if not replace and exists(share, name):
             raise OSError(errno.EEXIST, "another process has created it meanwhile")
-        _rename(share, new, name)
+        _rename(share, file, new, name)
     except BaseException:
         with contextlib.suppress(OSError):
             if _is_still(share, new, file):
@@ -312,7 +292,14 @@ def _is_still(share: Share, name: str, file: int) -> bool:
     return os.path.samestat(found, os.fstat(file))
 
 
-def _rename(share: Share, old: str, new: str) -> None:
+def _rename(share: Share, file: int, old: str, new: str) -> None:
+    """Rename an open file, if that is still its name and its client still waits.
+
+    A client that has given up may have exported the volume since, with its old file.
+    """
+    share.clock(0)
+    if not _is_still(share, old, file):
+        raise OSError(errno.EBUSY, f"another process has replaced {old}")
     here = share.directory
     os.rename(old, new, src_dir_fd=here, dst_dir_fd=here)
     os.fsync(here)
