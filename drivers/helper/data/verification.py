@@ -100,9 +100,14 @@ def write(file: int, data: memoryview, at: int) -> None:
 
 
 def data(file: int, size: int) -> Iterator[tuple[int, int]]:
-    """Yield start and end of the parts of ``size`` bytes that are not holes."""
+    """Yield start and end of the parts of ``size`` bytes that are not holes.
+
+    :raises OSError: EIO when the answers do not advance. The client of NFS returns any
+        offset that its server sends (SEEK), and a loop without a step has no end.
+    """
     end = 0
     while end < size:
+        before = end
         try:
             start = os.lseek(file, end, os.SEEK_DATA)
         except OSError as error:
@@ -112,6 +117,8 @@ def data(file: int, size: int) -> Iterator[tuple[int, int]]:
         if start >= size:
             return
         end = min(os.lseek(file, start, os.SEEK_HOLE), size)
+        if not before <= start < end:
+            raise OSError(errno.EIO, f"its data at {before} is from {start} to {end}")
         yield start, end
 
 

@@ -84,7 +84,29 @@ def create_file(share: int, name: str, mode: int) -> int:
     """Create a new file of that name and mode."""
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | _OPEN
     file = os.open(name, flags, 0o600, dir_fd=share)
-    os.fchmod(file, mode)
+    try:
+        os.fchmod(file, mode)
+    except BaseException:
+        os.close(file)
+        raise
+    return file
+
+
+def open_probe(share: int, name: str) -> int:
+    """Open a file of that name to write to it, or create it.
+
+    :raises DriverError: it is a link, a pipe or the like, or has a second name, such as
+        a volume's.
+    """
+    size(share, name)
+    file = os.open(name, os.O_RDWR | os.O_CREAT | _OPEN, 0o600, dir_fd=share)
+    try:
+        found = os.fstat(file)
+        if found.st_nlink:  # else another node has removed it already
+            _need_plain(found, name)
+    except BaseException:
+        os.close(file)
+        raise
     return file
 
 

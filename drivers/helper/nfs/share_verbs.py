@@ -35,7 +35,7 @@ from lunshare.drivers.helper.data.progress import (
 )
 from lunshare.drivers.helper.disk_locks import DiskLocks
 from lunshare.drivers.helper.named_locks import Hold, Locks
-from lunshare.drivers.helper.nfs import files, share_requests
+from lunshare.drivers.helper.nfs import files, open_files, share_requests
 from lunshare.drivers.helper.nfs.files import Share
 from lunshare.drivers.helper.nfs.mounts import Mount, Mounts
 from lunshare.drivers.helper.nfs.share_requests import ForeignFile
@@ -220,8 +220,7 @@ def _step(step: Step, asked: Any) -> Callable[[Share], Any]:
 
 def _probe(share: Share) -> None:
     """Write a file and remove it: only a write shows that a share is read-only."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-    file = os.open(_PROBE, flags, 0o600, dir_fd=share.directory)
+    file = open_files.open_probe(share.directory, _PROBE)
     try:
         verification.write(file, memoryview(b"lunshare"), 0)
         os.fsync(file)
