@@ -99,6 +99,13 @@ class Target:
         return f"{CORE}/{hba}/{name}" if name == wanted else None
 
 
+def disk_path(target: Target) -> str:
+    """Return the path of the disk that the target exports; empty when unknown."""
+    links_ = (target.backstore_link(role) for role in Role)
+    found = (read_or_empty(f"{link}/udev_path") for link in links_)
+    return next(filter(None, found), "")
+
+
 def stat_disk(disk: Disk, hold: Hold) -> os.stat_result | None:
     """Return the stat of what is at the disk's path; None when a device is missing.
 

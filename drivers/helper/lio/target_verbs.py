@@ -38,6 +38,9 @@ from lunshare.drivers.values import Connector, Disk, Export, Mode
 
 _UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 
+# They have a part of the threads, like any other medium.
+_UNKNOWN = "unknown disks"
+
 
 class TargetVerbs:
     """Works on targets named ``prefix`` plus ``volume-UUID``, and on no others.
@@ -66,14 +69,15 @@ class TargetVerbs:
         """Make the live export equal to the wanted one; return the changes."""
         target = Target(self._prefix, wanted.export.volume_id)
         disk = wanted.export.disk
-        medium = os.path.dirname(disk.path) if disk else ""
+        medium = _medium(target, disk)
         with self._locks.hold(target.name, seconds, medium, gone=gone) as hold:
             return _as_target_failed(target, lambda: _apply(target, wanted, hold))
 
     def remove(self, volume_id: str, seconds: float, gone: Gone = waits) -> list[str]:
         """Remove the volume's export; return the changes."""
         target = Target(self._prefix, volume_id)
-        with self._locks.hold(target.name, seconds, gone=gone) as hold:
+        medium = _medium(target, None)
+        with self._locks.hold(target.name, seconds, medium, gone=gone) as hold:
             return _as_target_failed(target, lambda: _remove(target, hold))
 
     def observe(self) -> list[dict[str, Any]]:
@@ -94,6 +98,15 @@ class TargetVerbs:
             "enabled": target.enabled(),
             "connectors": [connector for connector in seen if connector],
         }
+
+
+def _medium(target: Target, disk: Disk | None) -> str:
+    """Return the volume group or share that a change may wait for (thread_limits).
+
+    To close an access, no disk is named. Then it is that of the live target.
+    """
+    path = disk.path if disk else iscsi_target.disk_path(target)
+    return os.path.dirname(path) or _UNKNOWN
 
 
 def _apply(target: Target, wanted: Apply, hold: Hold) -> list[str]:
