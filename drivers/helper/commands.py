@@ -30,8 +30,10 @@ LOG = logging.getLogger(__name__)
 #: After SIGKILL a process ends well within this, unless it is stuck in the kernel.
 _KILL_SECONDS = 0.5
 
-#: When this many commands hang in the kernel, no further one is started.
-MAX_HUNG = 64
+#: When this many commands hang in the kernel, no further one is started; or when that
+#: many do on one volume group or mount point, none on that one. The kernel may not let
+#: them end for hours, and each health check of a backend leaves one.
+MAX_HUNG, MAX_HUNG_EACH = 64, 16
 
 
 class Commands:
@@ -58,7 +60,7 @@ class Commands:
             "LVM_SUPPRESS_FD_WARNINGS": "1",
         }
         self._changes = changes.ChangeRunner(disk_locks, self._environment)
-        self._unreaped: list[subprocess.Popen[bytes]] = []
+        self._unreaped: list[tuple[str, subprocess.Popen[bytes]]] = []
         self._mutex = threading.Lock()
 
     def __len__(self) -> int:
@@ -110,13 +112,21 @@ class Commands:
             self._changes.wait(argv, timeout)
         if gone():
             raise DeadlineExceeded(shlex.join(argv), timeout)
+        self._need_few_hung(argv)
         return self._finish(self._start(command), argv, timeout, deadline)
 
+    def _need_few_hung(self, argv: Sequence[str]) -> None:
+        """:raises CommandFailed: too many hang, in total or on what this is about."""
+        about = _about(argv)
+        with self._mutex:
+            self._unreaped = [each for each in self._unreaped if each[1].poll() is None]
+            hung = [where for where, _ in self._unreaped]
+        if len(hung) >= MAX_HUNG:
+            raise _too_many(argv, f"{len(hung)} commands")
+        if (many := hung.count(about)) >= MAX_HUNG_EACH:
+            raise _too_many(argv, f"{many} commands on {about}")
+
     def _start(self, command: Sequence[str]) -> subprocess.Popen[bytes]:
-        self._reap()
-        if len(self._unreaped) >= MAX_HUNG:
-            why = f"{MAX_HUNG} commands hang in the kernel; see dmesg"
-            raise CommandFailed(tuple(command), 126, why)
         try:
             return subprocess.Popen(
                 command,
@@ -143,11 +153,11 @@ class Commands:
         try:
             out, err = process.communicate(timeout=left)
         except subprocess.TimeoutExpired:
-            self._kill(process)
+            self._kill(process, _about(argv))
             raise DeadlineExceeded(shlex.join(argv), timeout) from None
         return changes.Outcome(process.returncode, _text(out), _text(err))
 
-    def _kill(self, process: subprocess.Popen[bytes]) -> None:
+    def _kill(self, process: subprocess.Popen[bytes], about: str) -> None:
         """Kill the process group. One that hangs is reaped later."""
         os.killpg(process.pid, signal.SIGKILL)
         for pipe in (process.stdout, process.stderr):
@@ -158,11 +168,16 @@ class Commands:
         except subprocess.TimeoutExpired:
             LOG.error("pid %d cannot be killed: it hangs in the kernel", process.pid)
             with self._mutex:
-                self._unreaped.append(process)
+                self._unreaped.append((about, process))
 
-    def _reap(self) -> None:
-        with self._mutex:
-            self._unreaped = [p for p in self._unreaped if p.poll() is None]
+
+def _too_many(argv: Sequence[str], which: str) -> CommandFailed:
+    return CommandFailed(tuple(argv), 126, f"{which} hang in the kernel; see dmesg")
+
+
+def _about(argv: Sequence[str]) -> str:
+    """Return the volume group or the mount point that a command is about."""
+    return changes.volume_group(argv) if changes.is_query(argv) else argv[-1]
 
 
 def _text(data: bytes) -> str:

@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 
 from lunshare.drivers.helper import connections, forms, thread_limits
-from lunshare.drivers.helper.commands import MAX_HUNG, Commands
+from lunshare.drivers.helper.commands import MAX_HUNG, MAX_HUNG_EACH, Commands
 from lunshare.drivers.helper.lio import target_requests
 from lunshare.drivers.helper.nfs import answering, files
 from lunshare.drivers.helper.nfs.mounts import Mounts
@@ -62,6 +62,7 @@ def test_the_bounds_are_those_of_the_code() -> None:
         files.MAX_FILES,
         answering.ANSWERING_SECONDS,
         MAX_HUNG,
+        MAX_HUNG_EACH,
     ):
         assert re.search(rf"\b{int(number):,}\b", PAGE), number
     assert f"{frames.MAX_REQUEST // 1024**2} MiB" in PAGE

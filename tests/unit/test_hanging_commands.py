@@ -1,0 +1,130 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""Commands that cannot be killed, because the kernel waits for a disk or a server."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from lunshare.drivers.errors import CommandFailed, DeadlineExceeded
+from lunshare.drivers.helper import commands
+from lunshare.drivers.helper.commands import MAX_HUNG_EACH, Commands
+
+# A process that is traced is gone only when its tracer has waited for it. So after
+# SIGKILL it is there for its parent, as one that waits in the kernel.
+HUNG = """#!{python} -IS
+import ctypes, os, pathlib, sys, time
+if sys.argv[-1] != "hung" or not os.path.exists({tracers!r}):
+    sys.exit(print("well"))
+libc, me = ctypes.CDLL(None), os.getpid()
+libc.prctl(0x59616D61, ctypes.c_ulong(-1), 0, 0, 0)  # PR_SET_PTRACER, any
+read, write = os.pipe()
+if not os.fork():
+    os.setsid()
+    for each in (0, 1, 2):
+        os.dup2(os.open("/dev/null", os.O_RDWR), each)
+    assert libc.ptrace(0x4206, me, None, None) == 0  # PTRACE_SEIZE
+    pathlib.Path({tracers!r}, str(os.getpid())).touch()
+    os.write(write, b"x")
+    time.sleep(600)
+os.read(read, 1)
+pathlib.Path({traced!r}, str(me)).touch()
+time.sleep(600)
+"""
+
+
+def until(true: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 30
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+class Node:
+    """Programs that hang when they are about the group ``hung``."""
+
+    def __init__(self, directory: Path) -> None:
+        rules, programs = directory / "rootwrap.d", directory / "bin"
+        self._tracers, self._traced = directory / "tracers", directory / "traced"
+        for each in (rules, programs, self._tracers, self._traced):
+            each.mkdir(mode=0o755)
+        text = HUNG.format(
+            python=sys.executable, tracers=str(self._tracers), traced=str(self._traced)
+        )
+        lines = ["[Filters]"]
+        for name in ("lvs", "umount"):
+            (programs / name).write_text(text)
+            (programs / name).chmod(0o755)
+            lines.append(f"{name}: CommandFilter, {name}, root")
+        (rules / "test.filters").write_text("\n".join(lines))
+        (rules / "test.filters").chmod(0o644)
+        self.ended = False
+        self.commands = Commands(str(rules), (str(programs),))
+
+    def run(self, *words: str, seconds: float = 20) -> str:
+        return self.commands.run(words, seconds)
+
+    def hang(self, *words: str) -> None:
+        """Run it until it hangs, and give it up."""
+        before = len(list(self._traced.iterdir()))
+        with pytest.raises(DeadlineExceeded):
+            self.run(*words, seconds=4)
+        assert len(list(self._traced.iterdir())) == before + 1
+
+    def end(self) -> None:
+        """The disk answers again."""
+        self.ended = True
+        for each in self._tracers.iterdir():
+            os.kill(int(each.name), signal.SIGKILL)
+            each.unlink()
+        self._tracers.rmdir()
+        for name in ("lvs", "umount"):
+            until(lambda name=name: self._runs(name))
+
+    def _runs(self, name: str) -> bool:
+        try:
+            return self.run(name, "hung") == "well\n"
+        except CommandFailed:
+            return False
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[Node]:
+    made = Node(tmp_path)
+    yield made
+    if not made.ended:
+        made.end()
+
+
+def test_hung_commands_of_one_group_are_limited(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each health check of its backend leaves one; they used up those of all others."""
+    monkeypatch.setattr(commands, "MAX_HUNG_EACH", 1)
+    node.hang("lvs", "hung")
+    with pytest.raises(CommandFailed, match="1 commands on hung hang in the kernel"):
+        node.run("lvs", "hung")
+    assert node.run("lvs", "other") == "well\n"
+    assert node.run("umount", "/mnt") == "well\n"
+    node.end()
+
+
+def test_hung_commands_are_limited_in_total(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(commands, "MAX_HUNG", 1)
+    node.hang("umount", "hung")
+    with pytest.raises(CommandFailed, match="1 commands hang in the kernel"):
+        node.run("lvs", "other")
+    node.end()
+
+
+def test_one_group_has_a_part_of_all() -> None:
+    assert MAX_HUNG_EACH * 2 < commands.MAX_HUNG
