@@ -78,8 +78,9 @@ class Helper:
             with contextlib.suppress(_NotStarted):
                 return self._ask(connection, message, timeout)
             self.close()  # the helper was restarted: all of them are dead
+        connection = frames.connect(self._path, _CONNECT_SECONDS)
         try:
-            return self._ask(self._connect(), message, timeout)
+            return self._ask(connection, message, timeout)
         except _NotStarted as error:
             raise ConnectionError(str(error)) from None
 
@@ -120,19 +121,6 @@ class Helper:
                 self._idle.append(connection)
                 return
         connection.close()
-
-    def _connect(self) -> socket.socket:
-        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        connection.settimeout(_CONNECT_SECONDS)
-        try:
-            connection.connect(self._path)
-        except TimeoutError:
-            connection.close()
-            raise ConnectionError("it accepts no connections") from None
-        except OSError:
-            connection.close()
-            raise
-        return connection
 
 
 class _NotStarted(Exception):

@@ -36,6 +36,29 @@ class Closed(Exception):
         self.clean = clean
 
 
+def connect(path: str, seconds: float) -> socket.socket:
+    """Connect to the unix socket at ``path``; wait so long while its queue is full.
+
+    A timeout of Python's would make the connect non-blocking, and that fails at once
+    when the queue is full (unix(7), EAGAIN).
+
+    :raises OSError: nobody listens, or the queue is full for so long.
+    """
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        whole = int(seconds)
+        timeval = struct.pack("ll", whole, int((seconds - whole) * 1e6))
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, timeval)
+        connection.connect(path)
+    except BlockingIOError:
+        connection.close()
+        raise ConnectionError("it accepts no connections") from None
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
 def send(connection: socket.socket, message: object) -> None:
     """Send one frame."""
     body = orjson.dumps(message)

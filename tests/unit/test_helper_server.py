@@ -24,6 +24,7 @@ from typing import Any
 import pytest
 
 from lunshare.drivers import errors
+from lunshare.drivers.helper.lio import exports_command
 from lunshare.drivers.helper.server import Server
 from lunshare.drivers.helper_client import Helper
 from lunshare.drivers.protocol import frames, messages
@@ -151,6 +152,42 @@ def test_many_threads_share_a_client(helper: Helper) -> None:
     for thread in threads:
         thread.join(30)
     assert found == {word: {word + "\n"} for word in words}
+
+
+def ask_by_client(path: Path) -> object:
+    client = Helper(str(path))
+    with contextlib.closing(client):
+        return client.call("lio.observe", timeout=20)
+
+
+def ask_by_command(path: Path) -> object:
+    return exports_command.main(["--socket", str(path)]) or []
+
+
+@pytest.mark.parametrize("ask", [ask_by_client, ask_by_command])
+def test_a_full_queue_of_connections_is_waited_for(path: Path, ask) -> None:
+    """Whoever holds the daemon's user can fill it; then root's command failed."""
+    answers: list[object] = []
+    with contextlib.ExitStack() as stack:
+        listener = stack.enter_context(socket.socket(socket.AF_UNIX))
+        listener.bind(str(path))
+        listener.listen(1)
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                with socket.socket(socket.AF_UNIX) as filler:
+                    filler.setblocking(False)
+                    filler.connect(str(path))
+        client = threading.Thread(target=lambda: answers.append(ask(path)))
+        client.start()
+        client.join(0.3)
+        assert client.is_alive()
+        while client.is_alive():
+            accepted, _ = listener.accept()
+            with accepted, contextlib.suppress(frames.Closed):
+                frames.receive(accepted)
+                frames.send(accepted, {"value": []})
+                client.join(20)
+    assert answers == [[]]
 
 
 def test_client_gives_up_when_the_helper_hangs(path: Path) -> None:

@@ -87,9 +87,8 @@ def _ask(helper: socket.socket, verb: str, **arguments: Any) -> Any:
 
 @contextlib.contextmanager
 def _connected(path: str) -> Iterator[socket.socket]:
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as helper:
+    with frames.connect(path, _SECONDS) as helper:
         helper.settimeout(_SECONDS + 5.0)
-        helper.connect(path)
         yield helper
 
 
