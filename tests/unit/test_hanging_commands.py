@@ -7,13 +7,14 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from lunshare.drivers.errors import CommandFailed, DeadlineExceeded
+from lunshare.drivers.errors import CommandFailed, DeadlineExceeded, HelperBusy
 from lunshare.drivers.helper import commands
 from lunshare.drivers.helper.commands import MAX_HUNG_EACH, Commands
 
@@ -59,7 +60,7 @@ class Node:
             python=sys.executable, tracers=str(self._tracers), traced=str(self._traced)
         )
         lines = ["[Filters]"]
-        for name in ("lvs", "umount"):
+        for name in ("lvs", "umount", "lvremove"):
             (programs / name).write_text(text)
             (programs / name).chmod(0o755)
             lines.append(f"{name}: CommandFilter, {name}, root")
@@ -124,6 +125,19 @@ def test_hung_commands_are_limited_in_total(
     with pytest.raises(CommandFailed, match="1 commands hang in the kernel"):
         node.run("lvs", "other")
     node.end()
+
+
+def test_change_without_a_thread_is_not_started(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the kernel says when pids or memory are used up was a fault."""
+
+    def refuse(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    with pytest.raises(HelperBusy, match="further thread"):
+        node.run("lvremove", "vg/volume")
 
 
 def test_one_group_has_a_part_of_all() -> None:

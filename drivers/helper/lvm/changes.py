@@ -22,7 +22,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from lunshare.drivers.errors import CommandFailed, DeadlineExceeded
+from lunshare.drivers.errors import CommandFailed, DeadlineExceeded, HelperBusy
 from lunshare.drivers.helper.data.progress import Gone, waits
 from lunshare.drivers.helper.disk_locks import DiskLocks
 from lunshare.drivers.helper.named_locks import Locks
@@ -118,9 +118,13 @@ class ChangeRunner:
 
         :raises DeadlineExceeded: it still runs; or it was not started, because an
             earlier one still runs or the client is ``gone``.
+        :raises HelperBusy: the system refuses it a thread; it was not started.
         """
         change = _Change(self, command, argv, seconds, gone)
-        threading.Thread(target=change.run, daemon=True).start()
+        try:
+            threading.Thread(target=change.run, daemon=True).start()
+        except RuntimeError:  # "can't start new thread": pids or memory are used up
+            raise HelperBusy("the system refuses it a further thread") from None
         if not change.done.wait(seconds) and not change.give_up():
             self._hand_over(change)
         change.done.wait()
