@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -87,7 +88,7 @@ class Node:
             each.unlink()
         self._tracers.rmdir()
         for name in ("lvs", "umount"):
-            until(lambda name=name: self._runs(name))
+            until(partial(self._runs, name))
 
     def _runs(self, name: str) -> bool:
         try:

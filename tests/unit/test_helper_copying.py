@@ -4,7 +4,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import struct
 import uuid
 from dataclasses import asdict
 from pathlib import Path
@@ -16,6 +18,7 @@ from lunshare.drivers import migration
 from lunshare.drivers.errors import (
     CopyDiffers,
     DeadlineExceeded,
+    DiskBusy,
     DriverError,
     HelperRefused,
     InvalidValue,
@@ -74,6 +77,22 @@ def test_zeros_use_no_space(tmp_path):
     assert Path(source.path).stat().st_blocks * 512 >= 4 * MIB
     assert Path(target.path).stat().st_blocks * 512 <= MIB
     assert Path(target.path).read_bytes() == Path(source.path).read_bytes()
+
+
+@pytest.mark.parametrize("which", ["source", "target"])
+@pytest.mark.parametrize("kind", [fcntl.F_RDLCK, fcntl.F_WRLCK])
+def test_file_that_a_host_has_locked_is_not_copied(tmp_path, which, kind):
+    """QEMU on a host locks its disks (NFS). What it writes next would be lost."""
+    source, target = disk(tmp_path, b"some"), disk(tmp_path)
+    held = source if which == "source" else target
+    with open(held.path, "r+b") as file:
+        wanted = struct.pack("hhqqi4x", kind, os.SEEK_SET, 100, 1, 0)
+        fcntl.fcntl(file, fcntl.F_OFD_SETLK, wanted)
+        with pytest.raises(DiskBusy, match="its file is locked") as raised:
+            migration.fill(Root(), target, source, 10)
+        assert raised.value.volume_id == held.volume_id
+        assert Path(target.path).read_bytes() == bytes(4 * MIB)
+    migration.fill(Root(), target, source, 10)
 
 
 def test_a_smaller_disk_is_refused(tmp_path):

@@ -29,6 +29,7 @@ from lunshare.drivers.helper.disk_locks import DiskLocks
 from lunshare.drivers.helper.lio import disk_paths, target_requests
 from lunshare.drivers.helper.lvm import extents
 from lunshare.drivers.helper.named_locks import Hold, Locks
+from lunshare.drivers.helper.nfs import open_files
 from lunshare.drivers.helper.nfs.mounts import KERNEL, Mounts
 from lunshare.drivers.helper.served import Served
 from lunshare.drivers.values import Disk, DiskKind
@@ -82,7 +83,8 @@ class CopyVerbs:
 
         :raises TargetFailed: a disk has a wrong form or type, or is not served.
         :raises InvalidValue: ``target`` is smaller.
-        :raises DiskBusy: one of the disks is open elsewhere.
+        :raises DiskBusy: one of the disks is open elsewhere; a file is locked, or
+            exported by this node.
         :raises NoSpace: the pool is full; ``target`` has some of the bytes.
         :raises CopyDiffers: ``target`` does not read back as ``source``.
         """
@@ -204,9 +206,18 @@ def _open(disk: Disk, path: str, flags: int, hold: Hold) -> Iterator[int]:
     block = os.O_DIRECT | os.O_EXCL if disk.kind is DiskKind.BLOCK else 0
     file = extents.open_patiently(path, flags | block, hold)
     try:
+        _need_unused(disk, file)
         yield file
     finally:
         os.close(file)
+
+
+def _need_unused(disk: Disk, file: int) -> None:
+    """Check that no host has locked a file, as O_EXCL does for a block device."""
+    if disk.kind is DiskKind.BLOCK:
+        return
+    if why := open_files.in_use(file, f"volume-{disk.volume_id}"):
+        raise DiskBusy(disk.volume_id, why)
 
 
 def _used(source: Disk, file: int, size: int) -> Iterator[tuple[int, int]]:
