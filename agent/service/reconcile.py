@@ -20,7 +20,12 @@ from oslo_log import log
 from lunshare.agent.backends import Backends
 from lunshare.agent.db import attachments, volumes
 from lunshare.agent.db.engine import Database
-from lunshare.agent.errors import AgentError, Busy
+from lunshare.agent.errors import (
+    AgentError,
+    BackendFailed,
+    BackendUnavailable,
+    Busy,
+)
 from lunshare.agent.records import Attachment, Volume
 from lunshare.agent.service import inventory
 from lunshare.agent.service.attachments.access import Access
@@ -119,18 +124,28 @@ class Reconciler:
     def _apply_locked(
         self, volume: Volume, rows: Iterable[Attachment], result: ReconcileResult
     ) -> None:
+        """Close what is not wanted, then apply the rest.
+
+        A close needs no disk, and no other host. One that fails does not stop the
+        others, but each of them would wait for a target that hangs.
+        """
         for row in rows:
-            if _is_unanswered(row):
-                self._access.start_release(row)
+            try:
+                self._close_unwanted(row)
+            except BackendUnavailable:
+                raise
+            except BackendFailed as error:
+                result.failed.append(f"attachment {row.id}: {error}")
         _, changed = self._access.apply(volume)
         result.changed += [f"volume {volume.id}: {what}" for what in changed]
-        for row in rows:
-            if row.status in ENDING or _is_unanswered(row):
-                self._access.release(row)
-            elif row.status is AttachStatus.ERROR_ATTACHING:
-                self._access.close_failed(row)
-            elif row.leaving is not None:
-                self._access.forget_replaced(row)
+
+    def _close_unwanted(self, row: Attachment) -> None:
+        if row.status in ENDING or _is_unanswered(row):
+            self._access.release(row)
+        elif row.status is AttachStatus.ERROR_ATTACHING:
+            self._access.close_failed(row)
+        else:
+            self._access.close_replaced(row)
 
     def _try(
         self, result: ReconcileResult, name: str, step: Callable[[], None]

@@ -5,18 +5,20 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from lunshare.agent.errors import NotFound
 from lunshare.agent.records import NewSnapshot, NewVolume, Page
 from lunshare.agent.states import VolumeStatus
 from lunshare.drivers import fake_storage
-from lunshare.drivers.errors import DiskBusy
+from lunshare.drivers.errors import DiskBusy, UnknownDisk
+from lunshare.drivers.fake_storage import Failures
 from lunshare.drivers.values import GIB
-from tests.node import CTX, Node
+from tests.node import CTX, Node, attach, host_connector, initiator
 
 EVERY = Page(None, 100)
 
@@ -33,9 +35,8 @@ def first(tmp_path: Path) -> Iterator[Node]:
     made.close()
 
 
-def killed_at(node: Node, point: str, operation: object) -> None:
-    with node.driver().failures.fail(point, Killed()), contextlib.suppress(Killed):
-        assert callable(operation)
+def killed_at(failures: Failures, point: str, operation: Callable[[], object]) -> None:
+    with failures.fail(point, Killed()), contextlib.suppress(Killed):
         operation()
 
 
@@ -47,7 +48,7 @@ def test_a_clone_has_the_bytes_of_its_start_though_its_source_changes(
     held.write(source.id, 0, b"then")
     new = NewVolume(None, source_volid=source.id)
     create = first.services.volumes.create
-    killed_at(first, "create_from.before", lambda: create(CTX, new))
+    killed_at(first.driver().failures, "create_from.before", lambda: create(CTX, new))
     second = Node(first.path)  # it has not reconciled yet
     held.write(source.id, 0, b"now!")
     second.services.extender.extend(CTX, source.id, 2, in_use=True)
@@ -67,7 +68,11 @@ def test_a_refused_step_is_not_proof_that_an_earlier_run_did_nothing(
     volume = first.plain_volume()
     snapshot = first.services.snapshots.create(CTX, NewSnapshot(volume.id))
     revert = first.services.reverter.revert
-    killed_at(first, "revert.after", lambda: revert(CTX, volume.id, snapshot.id))
+    killed_at(
+        first.driver().failures,
+        "revert.after",
+        lambda: revert(CTX, volume.id, snapshot.id),
+    )
     second = Node(first.path)
     busy = DiskBusy(volume.id, "it is open")
     with second.driver().failures.fail("revert.before", busy):
@@ -109,3 +114,42 @@ def test_the_temporary_snapshot_of_a_clone_in_progress_is_not_an_orphan(
         first.assembly.reconcile.run()
         assert first.services.node.health().unknown == ()
         gate.open.set()
+
+
+@pytest.mark.parametrize("completed", [False, True])
+def test_a_third_connector_closes_the_two_of_an_interrupted_change(
+    first: Node, completed: bool
+) -> None:
+    """Before the first reconcile, which may be late: the row names two initiators."""
+    volume = first.shared_volume()
+    attach(first, volume, "other")
+    row = attach(first, volume, "a")
+    connect = first.services.attachments.connect
+    killed_at(
+        first.target().failures,
+        "apply.before",
+        lambda: connect(CTX, row.id, host_connector("b")),
+    )
+    second = Node(first.path)  # it has not reconciled yet
+    if completed:
+        second.services.attachments.complete(CTX, row.id)
+    second.services.attachments.connect(CTX, row.id, host_connector("c"))
+    assert second.live(volume.id) == {initiator("other"): "rw", initiator("c"): "rw"}
+    second.close()
+
+
+def test_a_start_finishes_a_detach_though_another_host_cannot_be_opened(
+    first: Node,
+) -> None:
+    volume = first.shared_volume()
+    attach(first, volume, "stays")
+    row = attach(first, volume, "goes")
+    detach = first.services.attachments.delete
+    killed_at(first.target().failures, "apply.before", lambda: detach(CTX, row.id))
+    second = Node(first.path)
+    with second.driver().failures.fail("disk", UnknownDisk(volume.id)):
+        assert len(second.start().outcome.failed) == 1
+    assert second.live(volume.id) == {initiator("stays"): "rw"}
+    with pytest.raises(NotFound):
+        second.services.attachments.get(CTX, row.id)
+    second.close()

@@ -76,10 +76,11 @@ class Access:
     def open(self, volume: Volume, row: Attachment) -> Attachment:
         """Open an attachment whose row is attaching; store its connection_info.
 
-        When this raises, the access is closed again, or the row says that it may
-        be open.
+        The initiator that its connector replaced is closed before. When this
+        raises, the access is closed again, or the row says that it may be open.
         """
         try:
+            row = self.close_replaced(row)
             wanted, _ = self.apply(volume, only=row.initiator)
             stored: dict[str, Any] = {
                 "connection_info": self._connection_info(volume, row, wanted),
@@ -100,20 +101,21 @@ class Access:
         )
         return replace(row, **stored)
 
-    def close_replaced(self, volume: Volume, row: Attachment) -> None:
-        """Close the initiator that the row's new connector replaces."""
-        try:
-            if row.leaving is not None:
-                self.apply(volume, only=row.leaving)
-            self.forget_replaced(row)
-        except Exception as error:
-            self._record_failed_open(row, error)
-            raise
+    def close_replaced(self, row: Attachment) -> Attachment:
+        """Close the initiator that the row's connector replaced, if any.
 
-    def forget_replaced(self, row: Attachment) -> None:
-        """Note in the row that the replaced initiator is closed."""
+        Return the row without it. Can be repeated.
+
+        :raises BackendFailed: it may still be open, and the row still names it.
+        """
+        if row.leaving is None:
+            return row
+        with self._db.reading() as connection:
+            volume = _require_volume(connection, row)
+        self.apply(volume, only=row.leaving)
         with self._db.writing() as connection:
             attachments.set_values(connection, row.id, leaving=None)
+        return replace(row, leaving=None)
 
     def release(self, row: Attachment) -> None:
         """Close the access and delete the row. Can be repeated.
@@ -121,8 +123,7 @@ class Access:
         :raises BackendFailed: it may still be open; the row says error_detaching.
         """
         if not _initiators(row) and row.status in _NOT_OPEN:
-            # Detaching: reconcile has committed that before it calls.
-            return self._delete_row(row, _NOT_OPEN | {AttachStatus.DETACHING})
+            return self._delete_row(row, _NOT_OPEN)
         volume = self.start_release(row)
         try:
             for initiator in _initiators(row):

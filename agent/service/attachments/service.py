@@ -107,17 +107,13 @@ class Attachments:
             row = self._require(attachment_id)
             if connectors.is_open(row, connector):
                 return with_secrets(self._refresh_connector(row, connector))
-            if row.leaving is not None:
-                self._access.close_failed(row)
-                row = self._require(attachment_id)
+            # Its row can name two initiators, and the new connector is a third.
+            row = self._access.close_replaced(row)
             with self._db.writing() as connection:
                 volume = self._available_volume(connection, row)
                 self._check_single(connection, volume, row)
                 known = replace(row, answered=True)  # its client names it
                 intent = self._start_attach(connection, volume, known, connector)
-            if intent.leaving is not None:
-                self._access.close_replaced(volume, intent)
-                intent = replace(intent, leaving=None)
             return with_secrets(self._access.open(volume, intent))
 
     def complete(self, ctx: RequestContext, attachment_id: str) -> None:
