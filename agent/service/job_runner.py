@@ -12,7 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 
 from oslo_log import log
 
-from lunshare.agent.errors import AgentError
+from lunshare.agent.errors import AgentError, Busy
 from lunshare.agent.worker_turns import waiting
 
 LOG = log.getLogger(__name__)
@@ -119,12 +119,13 @@ class JobRunner:
     ) -> None:
         """Run the step, and wait a little; an error within that time is raised.
 
-        A later failure is logged.
+        A later failure is logged. So is Busy, which means later and not never: the
+        row still shows the operation, and the next reconcile runs the step again.
         """
         job = self.submit(step, ident, backend, copies)
         with waiting():
             done = wait([job], self._create_wait).done
-        if done:
+        if done and not isinstance(job.exception(), Busy):
             job.result()
         else:
             job.add_done_callback(_log_failure(step, ident, backend))

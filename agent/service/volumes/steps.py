@@ -90,27 +90,17 @@ class VolumeSteps:
     def _finish(self, step: Step, operation: Operation) -> None:
         if operation.done is None:
             self._rows.mark_deleted(step.volume.id)
-        else:
-            values = {"intent": None, **step.done_values}
-            self._write(step.volume, operation.done, None, values)
+            return
+        values = {"intent": None, **step.done_values}
+        if not self._rows.change_status(step.volume, operation.done, **values):
+            # A create that hangs can be cancelled without its lock.
+            raise changed_meanwhile(step.volume.id)
 
     def _fail(self, step: Step, operation: Operation, error: Exception) -> None:
         status, values = operation.failed, dict(step.failed_values)
         if step.refused is not None and is_refusal(error):
             status, values = step.refused, {"intent": None, **values}
-        self._write(step.volume, status, str(error), values)
-
-    def _write(
-        self,
-        volume: Volume,
-        status: VolumeStatus,
-        reason: str | None,
-        values: dict[str, Any],
-    ) -> None:
-        written = self._rows.change_status(volume, status, reason, **values)
-        if "leaving" in values and not written:
-            # A disk is deleted only where a row that was written says so.
-            raise changed_meanwhile(volume.id)
+        self._rows.change_status(step.volume, status, str(error), **values)
 
 
 @contextmanager

@@ -1,0 +1,114 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""How the work of an operation ends where something else has, or had, the volume."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from lunshare.agent.records import NewSnapshot, NewVolume, Page, Volume
+from lunshare.agent.states import VolumeStatus
+from lunshare.drivers import fake_storage
+from tests.api.calls import until
+from tests.node import CTX, Node
+
+EVERY = Page(None, 100)
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[Node]:
+    fake_storage.reset()
+    made = Node(tmp_path, "volume_lock_timeout = 0.1", "fake,other").start()
+    choose_other(made, False)
+    yield made
+    made.close()
+
+
+def choose_other(node: Node, enabled: bool) -> str:
+    """Return host@backend#pool of the other backend, which may be chosen or not."""
+    host = node.services.node.host_of("other")
+    service = host.partition("#")[0]
+    node.services.node.set_service(CTX, service, "cinder-volume", enabled, None)
+    return host
+
+
+def snapshot_of(node: Node, volume: Volume) -> str:
+    return node.services.snapshots.create(CTX, NewSnapshot(volume.id)).id
+
+
+def start_extend(node: Node, volume: Volume) -> None:
+    node.services.extender.extend(CTX, volume.id, 2, in_use=True)
+
+
+def start_unmanage(node: Node, volume: Volume) -> None:
+    node.services.foreign_disks.unmanage(CTX, volume.id)
+
+
+def start_migration(node: Node, volume: Volume) -> None:
+    node.services.migrator.migrate(CTX, volume.id, choose_other(node, True))
+
+
+RUNNING: dict[VolumeStatus, Callable[[Node, Volume], None]] = {
+    VolumeStatus.EXTENDING: start_extend,
+    VolumeStatus.UNMANAGING: start_unmanage,
+    VolumeStatus.MAINTENANCE: start_migration,
+}
+
+
+def own_status(node: Node, volume: Volume) -> VolumeStatus:
+    return node.services.volumes.get(CTX, volume.id).own_status
+
+
+@pytest.mark.parametrize("running", RUNNING)
+def test_an_accepted_operation_on_a_busy_volume_is_not_refused(
+    node: Node, running: VolumeStatus
+) -> None:
+    """A 409 would mean that nothing happens, but the next reconcile does it."""
+    volume = node.plain_volume()
+    with node.assembly.reconcile._locks.volume(volume.id, "the test"):
+        RUNNING[running](node, volume)
+        assert own_status(node, volume) is running
+    node.assembly.reconcile.run()
+    until(lambda: is_finished(node, volume))
+
+
+def is_finished(node: Node, volume: Volume) -> bool:
+    left = node.services.volumes.list(CTX, EVERY)
+    return [v.own_status for v in left if v.id == volume.id] in ([], ["available"])
+
+
+def test_an_accepted_revert_of_a_busy_volume_is_not_refused(node: Node) -> None:
+    volume = node.plain_volume()
+    snapshot = snapshot_of(node, volume)
+    fake_storage.storage("fake").write(volume.id, 0, b"later bytes")
+    with node.assembly.reconcile._locks.volume(volume.id, "the test"):
+        node.services.reverter.revert(CTX, volume.id, snapshot)
+        assert own_status(node, volume) is VolumeStatus.REVERTING
+    node.assembly.reconcile.run()
+    until(lambda: is_finished(node, volume))
+    assert fake_storage.storage("fake").read(volume.id, 0, 5) == bytes(5)
+
+
+def test_a_cancelled_create_does_not_say_that_it_created_the_volume(
+    node: Node, caplog: pytest.LogCaptureFixture
+) -> None:
+    with (
+        caplog.at_level("INFO"),
+        ThreadPoolExecutor(1) as client,
+        node.driver().failures.hold("create.after") as gate,
+    ):
+        client.submit(node.services.volumes.create, CTX, NewVolume(1))
+        assert gate.reached.wait(10)
+        (volume,) = node.services.volumes.list(CTX, EVERY)
+        node.services.volumes.delete(CTX, volume.id, force=True)
+        gate.open.set()
+    node.assembly.reconcile.run()
+    until(lambda: not node.services.volumes.list(CTX, EVERY))
+    until(lambda: f"volume deleted: volume={volume.id}" in caplog.text)
+    assert "volume created" not in caplog.text
+    assert node.driver().disks() == ()
+    assert node.services.node._provisioned.of("fake") == (0, 0)
