@@ -4,15 +4,20 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 
+from lunshare.agent.errors import Conflict
 from lunshare.agent.records import NewSnapshot, NewVolume, Page, Volume
 from lunshare.agent.states import VolumeStatus
 from lunshare.drivers import fake_storage
+from lunshare.drivers.errors import CommandFailed, DiskBusy
 from tests.api.calls import until
 from tests.node import CTX, Node
 
@@ -112,3 +117,32 @@ def test_a_cancelled_create_does_not_say_that_it_created_the_volume(
     assert "volume created" not in caplog.text
     assert node.driver().disks() == ()
     assert node.services.node._provisioned.of("fake") == (0, 0)
+
+
+def test_a_refused_revert_is_no_proof_when_a_reconcile_ran_the_first_attempt(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The reconcile starts the job right after the commit, before the request does."""
+    volume = node.plain_volume()
+    snapshot = snapshot_of(node, volume)
+    failures, revert = node.driver().failures, node.services.reverter.revert
+    broken = CommandFailed(("lvconvert",), 5, "because of the test")
+    database = node.assembly.database
+    writing, commits = database.writing, itertools.count(1)
+
+    @contextlib.contextmanager
+    def reconcile_after_first_commit() -> Iterator[sa.Connection]:
+        with writing() as connection:
+            yield connection
+        if next(commits) == 1:
+            with failures.fail("revert.after", broken):
+                node.assembly.reconcile.run()
+                until(lambda: own_status(node, volume) is VolumeStatus.ERROR)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(database, "writing", reconcile_after_first_commit)
+        revert(CTX, volume.id, snapshot)
+    busy = DiskBusy(volume.id, "because of the test")
+    with failures.fail("revert.before", busy), pytest.raises(Conflict):
+        revert(CTX, volume.id, snapshot)
+    assert own_status(node, volume) is VolumeStatus.ERROR

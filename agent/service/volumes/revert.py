@@ -63,8 +63,11 @@ class VolumeReverter:
                 intent={"snapshot_id": snapshot_id},
             ):
                 raise _wrong_status(volume)
-        if old is VolumeStatus.AVAILABLE:
-            self._untouched.add(volume_id)
+            # Before the commit, because a reconcile may start the job right after it.
+            if old is VolumeStatus.AVAILABLE:
+                self._untouched.add(volume_id)
+            else:
+                self._untouched.discard(volume_id)
         self._jobs.run_and_wait(self.finish_revert, volume_id, volume.backend)
 
     def finish_revert(self, volume_id: str) -> None:
