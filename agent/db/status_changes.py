@@ -49,11 +49,15 @@ _HAS_SNAPSHOTS = (
     .exists()
 )
 
-# Other volumes than that of the row: its clones.
+# Other volumes than that of the row: its clones that still need its bytes. A complete
+# one has no moment, whatever else is being done to it.
 OTHERS = VOLUMES.alias("others")
 CLONES = (
     sa.select(OTHERS.c.id)
-    .where(OTHERS.c.deleted == sa.false(), OTHERS.c.intent.is_not(None))
+    .where(
+        OTHERS.c.deleted == sa.false(),
+        OTHERS.c.intent["moment"].as_integer().is_not(None),
+    )
     .limit(1)
 )
 _HAS_CLONES = CLONES.where(OTHERS.c.source_volid == _V.id).correlate(VOLUMES).exists()

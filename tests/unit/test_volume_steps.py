@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from lunshare.agent.errors import Conflict
+from lunshare.agent.errors import BackendFailed, Conflict
 from lunshare.agent.records import NewSnapshot, NewVolume, Page, Volume
 from lunshare.agent.states import VolumeStatus
 from lunshare.drivers import fake_storage
@@ -22,6 +22,7 @@ from tests.api.calls import until
 from tests.node import CTX, Node
 
 EVERY = Page(None, 100)
+BROKEN = CommandFailed(("lvconvert",), 5, "because of the test")
 
 
 @pytest.fixture
@@ -126,7 +127,6 @@ def test_a_refused_revert_is_no_proof_when_a_reconcile_ran_the_first_attempt(
     volume = node.plain_volume()
     snapshot = snapshot_of(node, volume)
     failures, revert = node.driver().failures, node.services.reverter.revert
-    broken = CommandFailed(("lvconvert",), 5, "because of the test")
     database = node.assembly.database
     writing, commits = database.writing, itertools.count(1)
 
@@ -135,7 +135,7 @@ def test_a_refused_revert_is_no_proof_when_a_reconcile_ran_the_first_attempt(
         with writing() as connection:
             yield connection
         if next(commits) == 1:
-            with failures.fail("revert.after", broken):
+            with failures.fail("revert.after", BROKEN):
                 node.assembly.reconcile.run()
                 until(lambda: own_status(node, volume) is VolumeStatus.ERROR)
 
@@ -146,3 +146,26 @@ def test_a_refused_revert_is_no_proof_when_a_reconcile_ran_the_first_attempt(
     with failures.fail("revert.before", busy), pytest.raises(Conflict):
         revert(CTX, volume.id, snapshot)
     assert own_status(node, volume) is VolumeStatus.ERROR
+
+
+@pytest.mark.parametrize("goes", ["source", "clone"])
+def test_a_complete_clone_and_its_source_do_not_need_each_other(
+    node: Node, goes: str
+) -> None:
+    """Whatever else failed: the extend of a clone is no part of its creation."""
+    source = node.plain_volume()
+    new = NewVolume(None, source_volid=source.id)
+    clone = node.services.volumes.create(CTX, new)
+    with (
+        node.driver().failures.fail("extend.before", BROKEN),
+        pytest.raises(BackendFailed),
+    ):
+        start_extend(node, clone)
+    gone, other = (source, clone) if goes == "source" else (clone, source)
+    with node.assembly.reconcile._locks.volume(other.id, "the test"):
+        node.services.volumes.delete(CTX, gone.id)
+        until(lambda: is_deleted(node, gone))
+
+
+def is_deleted(node: Node, volume: Volume) -> bool:
+    return volume.id not in {v.id for v in node.services.volumes.list(CTX, EVERY)}

@@ -158,7 +158,7 @@ class VolumeDisks:
         if volume.leaving:
             with self._backends[volume.leaving].for_job() as left:
                 left.volumes.delete(volume.id)
-        if volume.source_volid and volume.intent:
+        if volume.source_volid and "moment" in (volume.intent or {}):
             # A driver without snapshots has created none.
             with contextlib.suppress(Unsupported):
                 self._delete_clone_snapshot(backend, volume, volume.source_volid)
