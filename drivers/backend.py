@@ -4,10 +4,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Collection, Iterable
 from typing import Any
 
 from lunshare.drivers.base import TargetDriver, VolumeDriver
+from lunshare.drivers.errors import Unsupported
 from lunshare.drivers.values import Connector, Disk, Export, Snapshot, Volume
 
 
@@ -49,6 +51,11 @@ class Backend:
         """Remove the export, then delete the disk."""
         self.target.remove(volume_id)
         self.volumes.delete(volume_id)
+
+    def delete_snapshot(self, snapshot_id: str) -> None:
+        """Delete a snapshot. A driver without snapshots has created none."""
+        with contextlib.suppress(Unsupported):
+            self.volumes.delete_snapshot(snapshot_id)
 
     def apply(
         self,

@@ -150,8 +150,9 @@ class Snapshots:
                 self._failure_in_row(row, SnapshotStatus.ERROR_DELETING),
                 self._backends[name].for_job() as backend,
             ):
-                backend.volumes.delete_snapshot(row.id)
-            self._mark_deleted(snapshot_id)
+                backend.delete_snapshot(row.id)
+            with self._db.writing() as connection:
+                snapshots.remove(connection, snapshot_id)
         LOG.info(
             "[%s] snapshot deleted: snapshot=%s volume=%s", name, row.id, row.volume_id
         )
@@ -177,10 +178,6 @@ class Snapshots:
                 connection, row.id, {row.status}, new, reason=reason
             )
 
-    def _mark_deleted(self, snapshot_id: str) -> None:
-        with self._db.writing() as connection:
-            snapshots.remove(connection, snapshot_id)
-
     def _discard(self, row: Snapshot) -> None:
         """Delete a snapshot that failed; no client knows its id.
 
@@ -190,8 +187,6 @@ class Snapshots:
         self._start_delete(row, {SnapshotStatus.ERROR, SnapshotStatus.CREATING})
         try:
             self.finish_delete(row.id)
-        except Invalid:
-            self._mark_deleted(row.id)  # its driver does not support snapshots
         except Exception as error:
             LOG.error(
                 "[%s] cleanup of a failed snapshot failed: snapshot=%s: %s",

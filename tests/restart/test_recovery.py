@@ -13,11 +13,12 @@ import pytest
 
 from lunshare.agent.errors import NotFound
 from lunshare.agent.records import NewSnapshot, NewVolume, Page
-from lunshare.agent.states import VolumeStatus
+from lunshare.agent.states import SnapshotStatus, VolumeStatus
 from lunshare.drivers import fake_storage
-from lunshare.drivers.errors import DiskBusy, UnknownDisk
+from lunshare.drivers.errors import DiskBusy, UnknownDisk, Unsupported
 from lunshare.drivers.fake_storage import Failures
 from lunshare.drivers.values import GIB
+from tests.api.calls import until
 from tests.node import CTX, Node, attach, host_connector, initiator
 
 EVERY = Page(None, 100)
@@ -152,4 +153,27 @@ def test_a_start_finishes_a_detach_though_another_host_cannot_be_opened(
     assert second.live(volume.id) == {initiator("stays"): "rw"}
     with pytest.raises(NotFound):
         second.services.attachments.get(CTX, row.id)
+    second.close()
+
+
+def test_a_volume_is_deleted_with_a_snapshot_that_its_driver_could_not_create(
+    first: Node,
+) -> None:
+    """A driver without snapshots cannot delete one either."""
+    volume = first.plain_volume()
+    create = first.services.snapshots.create
+    failures = first.driver().failures
+    new = NewSnapshot(volume.id)
+    killed_at(failures, "create_snapshot.before", lambda: create(CTX, new))
+    second = Node(first.path)
+    fail, unable = second.driver().failures.fail, Unsupported("a snapshot", "none")
+    with (
+        fail("create_snapshot.before", unable),
+        fail("delete_snapshot.before", unable),
+    ):
+        second.start()
+        (row,) = second.services.snapshots.list(CTX, EVERY)
+        assert row.status is SnapshotStatus.ERROR
+        second.services.volumes.delete(CTX, volume.id, cascade=True)
+        until(lambda: not second.services.volumes.list(CTX, EVERY))
     second.close()

@@ -136,7 +136,7 @@ class VolumeDisks:
         self, backend: Backend, volume: Volume, source_id: str
     ) -> None:
         with self._locks.volume(source_id, f"the end of its clone {volume.id}"):
-            backend.volumes.delete_snapshot(volume.id)
+            backend.delete_snapshot(volume.id)
 
     def _delete_disk(self, backend: Backend, volume: Volume) -> None:
         """Delete its snapshots, which may need the disk, then the disk.
@@ -151,7 +151,7 @@ class VolumeDisks:
         with self._db.reading() as connection:
             its_snapshots = snapshots.of_volume(connection, volume.id)
         for snapshot in its_snapshots:
-            backend.volumes.delete_snapshot(snapshot.id)
+            backend.delete_snapshot(snapshot.id)
             with self._db.writing() as connection:
                 snapshots.remove(connection, snapshot.id)
         backend.delete(volume.id)
@@ -159,6 +159,4 @@ class VolumeDisks:
             with self._backends[volume.leaving].for_job() as left:
                 left.volumes.delete(volume.id)
         if volume.source_volid and "moment" in (volume.intent or {}):
-            # A driver without snapshots has created none.
-            with contextlib.suppress(Unsupported):
-                self._delete_clone_snapshot(backend, volume, volume.source_volid)
+            self._delete_clone_snapshot(backend, volume, volume.source_volid)
