@@ -165,7 +165,7 @@ def assemble(conf: cfg.ConfigOpts, root: Root | None = None) -> Assembly:
             jobs=jobs,
             pools=pools,
         ),
-        status_resetter=StatusResetter(database, backends, locks),
+        status_resetter=StatusResetter(database, backends, locks, node),
         migrator=VolumeMigrator(
             database,
             backends,

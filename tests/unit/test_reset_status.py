@@ -104,6 +104,8 @@ def test_a_failing_extend_can_be_reset_to_the_size_of_the_disk(
         api("POST", path, {"os-reset_status": {"status": "available"}}, 202)
     found = shown(api, volume)
     assert (found["status"], found["size"]) == ("available", 3)
+    (pool,) = node.services.node.pools(CTX)
+    assert pool.capabilities["provisioned_capacity_gb"] == 3
 
 
 def test_a_failed_delete_is_retried(node: Node, api: Api) -> None:

@@ -14,6 +14,7 @@ from lunshare.agent.db import attachments
 from lunshare.agent.db.engine import Database
 from lunshare.agent.errors import Conflict, Invalid, NotFound
 from lunshare.agent.records import Attachment, RequestContext, Volume
+from lunshare.agent.service.node import Node
 from lunshare.agent.service.volumes.rows import VolumeRows, changed_meanwhile
 from lunshare.agent.states import RESETTABLE, AttachStatus, VolumeStatus
 from lunshare.agent.volume_locks import VolumeLocks
@@ -26,9 +27,11 @@ LOG = log.getLogger(__name__)
 class StatusResetter:
     """Ends errors that no retry has ended."""
 
-    def __init__(self, db: Database, backends: Backends, locks: VolumeLocks) -> None:
+    def __init__(
+        self, db: Database, backends: Backends, locks: VolumeLocks, node: Node
+    ) -> None:
         self._db, self._backends, self._locks = db, backends, locks
-        self._rows = VolumeRows(db)
+        self._node, self._rows = node, VolumeRows(db)
 
     def reset(self, ctx: RequestContext, volume_id: str) -> None:
         """Make a volume in an error available again, with the size of its disk.
@@ -44,6 +47,7 @@ class StatusResetter:
             available = VolumeStatus.AVAILABLE
             if not self._rows.change_status(volume, available, size=size, intent=None):
                 raise changed_meanwhile(volume_id)
+        self._node.count_volume(volume.backend, 0, size - volume.size)
         LOG.warning(
             "[%s] status reset: volume=%s size=%s", volume.backend, volume_id, size
         )
@@ -94,10 +98,8 @@ class StatusResetter:
     def _check_closed(self, row: Attachment) -> None:
         volume = self._rows.get(row.volume_id)
         with self._backends[volume.backend].for_request() as backend:
-            live = backend.target.observe()
-        open_to = {
-            c.initiator for e in live if e.volume_id == volume.id for c in e.connectors
-        }
+            live = backend.target.observe_volume(volume.id)
+        open_to = {each.initiator for each in live.connectors} if live else set()
         for initiator in {row.initiator, row.leaving} & open_to:
             raise Conflict(
                 f"attachment {row.id}: the target still has an access of {initiator}:"
