@@ -121,7 +121,7 @@ def assemble(conf: cfg.ConfigOpts, root: Root | None = None) -> Assembly:
     wiper = Wiper(backends)
     messages = Messages(database, conf.message_ttl)
     scheduler = Scheduler(node, types, messages, _multipliers(conf))
-    pools = Pools(node, backends, scheduler, conf.storage_availability_zone)
+    pools = Pools(node, backends, conf.storage_availability_zone)
     unanswered_requests = UnansweredRequests(database)
     purger = Purger(database, conf.database.deleted_rows_ttl)
     volume_disks = VolumeDisks(database, backends, locks, node=node, wiper=wiper)
@@ -133,6 +133,7 @@ def assemble(conf: cfg.ConfigOpts, root: Root | None = None) -> Assembly:
             node=node,
             jobs=jobs,
             pools=pools,
+            scheduler=scheduler,
         ),
         attachments=Attachments(
             database,
@@ -174,6 +175,7 @@ def assemble(conf: cfg.ConfigOpts, root: Root | None = None) -> Assembly:
             node=node,
             jobs=jobs,
             pools=pools,
+            scheduler=scheduler,
             wiper=wiper,
         ),
         scheduler=scheduler,

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""The pools of this node: their names, and the choice of one."""
+"""The pools of this node: their names, and what they can hold."""
 
 from __future__ import annotations
 
@@ -8,20 +8,16 @@ import math
 
 from lunshare.agent.backends import Backends
 from lunshare.agent.errors import Invalid, NotFound
-from lunshare.agent.records import Pool, RequestContext, VolumeType
+from lunshare.agent.records import Pool, VolumeType
 from lunshare.agent.service.node import Node
 from lunshare.agent.service.scheduling import filters
-from lunshare.agent.service.scheduling.scheduler import Scheduler
 
 
 class Pools:
     """The pools of this node."""
 
-    def __init__(
-        self, node: Node, backends: Backends, scheduler: Scheduler, zone: str
-    ) -> None:
-        self._node, self._backends = node, backends
-        self._scheduler, self.zone = scheduler, zone
+    def __init__(self, node: Node, backends: Backends, zone: str) -> None:
+        self._node, self._backends, self.zone = node, backends, zone
 
     def backend_of(self, host: str) -> str:
         """Return the backend that host@backend or host@backend#pool names.
@@ -44,27 +40,6 @@ class Pools:
             raise Invalid(
                 f"availability_zone {zone!r} is unknown: this node is in {self.zone!r}"
             )
-
-    def choose(
-        self,
-        ctx: RequestContext,
-        size: int,
-        volume_type: VolumeType | None,
-        zone: str | None = None,
-        *,
-        only: str | None = None,
-        exclude: str | None = None,
-    ) -> str:
-        """Return the backend for a volume of ``size`` GiB.
-
-        ``only`` names the one possible backend, ``exclude`` an impossible one.
-
-        :raises Invalid: no backend meets the request.
-        :raises Exhausted: the backends that meet it have no space.
-        """
-        return self._scheduler.place(
-            ctx, size, volume_type, zone, only=only, exclude=exclude
-        ).backend
 
     def unmet_specs(self, backend: str, volume_type: VolumeType | None) -> str | None:
         """Return the extra specs that this backend does not meet, or None."""

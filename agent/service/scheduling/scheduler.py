@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from oslo_log import log
 
-from lunshare.agent.records import Pool, RequestContext, VolumeType
+from lunshare.agent.records import RequestContext, VolumeType
 from lunshare.agent.service.messages import NO_BACKEND, Messages
 from lunshare.agent.service.node import Node
 from lunshare.agent.service.scheduling import placement
@@ -51,11 +51,12 @@ class Scheduler:
         *,
         only: str | None = None,
         exclude: str | None = None,
-    ) -> Pool:
-        """Choose the pool of a volume that will be created or migrated.
+    ) -> str:
+        """Return the backend for a volume that will be created or migrated.
 
-        ``only`` and ``exclude`` are names of backends; see PlacementRequest. When no
-        pool is possible, the reason is also stored as a user message.
+        ``size`` is in GiB. ``only`` names the one possible backend, ``exclude`` an
+        impossible one. When no pool is possible, the reason is also stored as a
+        user message.
 
         :raises Invalid: no backend meets the request.
         :raises Exhausted: the backends that meet it have no space.
@@ -68,4 +69,4 @@ class Scheduler:
             self._messages.record(ctx, NO_BACKEND, error.message)
             raise error
         LOG.debug("[%s] pool chosen: %s", choice.chosen.backend, choice)
-        return choice.chosen
+        return choice.chosen.backend

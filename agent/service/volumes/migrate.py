@@ -21,6 +21,7 @@ from lunshare.agent.records import RequestContext, Volume, VolumeType
 from lunshare.agent.service.job_runner import JobRunner
 from lunshare.agent.service.node import Node
 from lunshare.agent.service.scheduling.pools import Pools
+from lunshare.agent.service.scheduling.scheduler import Scheduler
 from lunshare.agent.service.types import Types
 from lunshare.agent.service.volumes.rows import (
     VolumeRows,
@@ -59,12 +60,13 @@ class VolumeMigrator:
         node: Node,
         jobs: JobRunner,
         pools: Pools,
+        scheduler: Scheduler,
         wiper: Wiper,
     ) -> None:
         self._db, self._backends, self._locks = db, backends, locks
         self._types, self._node, self._jobs = types, node, jobs
-        self._wiper = wiper
-        self._pools, self._rows = pools, VolumeRows(db)
+        self._pools, self._scheduler, self._wiper = pools, scheduler, wiper
+        self._rows = VolumeRows(db)
         self._steps = VolumeSteps(db, locks)
 
     def retype(
@@ -98,7 +100,7 @@ class VolumeMigrator:
                 f"os-retype.migration_policy: backend {volume.backend}: {why}; give"
                 " on-demand, so that the volume may be migrated."
             )
-        backend = self._pools.choose(ctx, volume.size, kind, exclude=volume.backend)
+        backend = self._scheduler.place(ctx, volume.size, kind, exclude=volume.backend)
         return self._start(volume, VolumeStatus.RETYPING, backend, kind)
 
     def migrate(self, ctx: RequestContext, volume_id: str, host: str) -> None:
@@ -128,7 +130,7 @@ class VolumeMigrator:
         kind = None
         if volume.volume_type_id:
             kind = self._types.get(ctx, volume.volume_type_id)
-        self._pools.choose(ctx, volume.size, kind, only=backend)
+        self._scheduler.place(ctx, volume.size, kind, only=backend)
         self._start(volume, VolumeStatus.MAINTENANCE, backend)
 
     def finish_migration(self, volume_id: str) -> None:

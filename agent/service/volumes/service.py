@@ -15,6 +15,7 @@ from lunshare.agent.records import NewVolume, Page, RequestContext, Volume
 from lunshare.agent.service.job_runner import JobRunner
 from lunshare.agent.service.node import Node
 from lunshare.agent.service.scheduling.pools import Pools
+from lunshare.agent.service.scheduling.scheduler import Scheduler
 from lunshare.agent.service.types import Types
 from lunshare.agent.service.volumes.create import VolumeDisks
 from lunshare.agent.service.volumes.rows import (
@@ -49,11 +50,12 @@ class Volumes:
         node: Node,
         jobs: JobRunner,
         pools: Pools,
+        scheduler: Scheduler,
     ) -> None:
         self._db, self._rows = db, VolumeRows(db)
         self._volume_disks, self._jobs = volume_disks, jobs
         self._types, self._node, self._pools = types, node, pools
-        self._planner = CreatePlanner(db, types, pools)
+        self._planner = CreatePlanner(db, types, scheduler)
 
     def get(self, ctx: RequestContext, volume_id: str) -> Volume:
         """Return one volume with its attachments.

@@ -23,7 +23,7 @@ from lunshare.agent.records import (
     Volume,
     VolumeType,
 )
-from lunshare.agent.service.scheduling.pools import Pools
+from lunshare.agent.service.scheduling.scheduler import Scheduler
 from lunshare.agent.service.types import Types
 from lunshare.agent.service.volumes import rows
 from lunshare.agent.states import SnapshotStatus, VolumeStatus
@@ -50,8 +50,8 @@ class CreatePlan:
 class CreatePlanner:
     """Plans new volumes."""
 
-    def __init__(self, db: Database, types: Types, pools: Pools) -> None:
-        self._db, self._types, self._pools = db, types, pools
+    def __init__(self, db: Database, types: Types, scheduler: Scheduler) -> None:
+        self._db, self._types, self._scheduler = db, types, scheduler
 
     def plan(self, ctx: RequestContext, new: NewVolume) -> CreatePlan:
         """Decide what has to be decided before the row is written.
@@ -68,7 +68,7 @@ class CreatePlanner:
         size = _checked_size(new, least)
         return CreatePlan(
             size=size,
-            backend=self._pools.choose(
+            backend=self._scheduler.place(
                 ctx, size, volume_type, new.availability_zone, only=origin.backend
             ),
             volume_type=volume_type,
@@ -101,7 +101,7 @@ class CreatePlanner:
         volume_type = self._types.resolve(new.volume_type)
         return CreatePlan(
             size=new.size,
-            backend=self._pools.choose(
+            backend=self._scheduler.place(
                 ctx, new.size, volume_type, new.availability_zone
             ),
             volume_type=volume_type,
