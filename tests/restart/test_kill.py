@@ -8,201 +8,32 @@ A step is a commit to the database or a point in a driver (tests/restart/killing
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+import sys
 from pathlib import Path
 
 import pytest
 
-from lunshare.agent.errors import BackendFailed, Exhausted
-from lunshare.agent.records import (
-    ManageRequest,
-    Mode,
-    NewAttachment,
-    NewSnapshot,
-    NewVolume,
-    Volume,
-)
+from lunshare.agent.records import Volume
 from lunshare.agent.service.attachments import wanted_state
 from lunshare.agent.states import AttachStatus, SnapshotStatus, VolumeStatus
 from lunshare.drivers import fake_storage
-from lunshare.drivers.errors import NoSpace, TargetFailed
 from lunshare.drivers.values import GIB
-from tests.node import CTX, Node, host_connector, initiator
-from tests.restart.killing import (
-    MANY,
-    WIPES,
-    Killed,
-    Killer,
-    attach_request,
-    let_end,
+from tests.node import CTX, Node, initiator
+from tests.restart.killed_operations import (
+    BYTES,
+    OPERATIONS,
+    Operation,
+    Scene,
+    choose_from_both,
 )
-
-BYTES = b"what the copies are to have"
-
-
-class Scene:
-    """A volume with two attached hosts, and one more for the operation."""
-
-    def __init__(self, node: Node) -> None:
-        _choose_from_both(node, False)
-        self.volume = node.shared_volume()
-        take = node.services.attachments.create
-        self.writer = take(CTX, attach_request(self.volume.id, "writer", "rw")).id
-        self.reader = take(CTX, attach_request(self.volume.id, "reader", "ro")).id
-        for attachment in (self.writer, self.reader):
-            node.services.attachments.complete(CTX, attachment)
-        self.reserved = take(CTX, NewAttachment(self.volume.id, mode=Mode.RW)).id
-        self.lonely = node.plain_volume()
-        self.only = take(CTX, attach_request(self.lonely.id, "lonely", "rw")).id
-        self.idle = node.plain_volume()
-        fake_storage.storage("fake").write(self.idle.id, 0, BYTES)
-        self.free = node.plain_volume()
-        self.written = node.plain_volume()
-        held = fake_storage.storage("fake")
-        for offset in (0, GIB - 4096):
-            held.write(self.written.id, offset, BYTES)
-        held.foreign_disks["somebodys"] = fake_storage.FakeDisk(GIB // 2)
-        held.foreign = GIB // 2
-        held.foreign_disks["somebodys"].write(0, BYTES)
-        self.snapshot = node.services.snapshots.create(
-            CTX, NewSnapshot(self.idle.id)
-        ).id
-
-
-def _migrate(node: Node, scene: Scene) -> None:
-    _choose_from_both(node, True)
-    host = node.services.node.host_of("other")
-    node.services.migrator.migrate(CTX, scene.written.id, host)
-    let_end(node)
-
-
-def _retype(node: Node, scene: Scene) -> None:
-    """It takes the type's backend, and its sharing."""
-    specs = {"volume_backend_name": "other", "multiattach": "<is> True"}
-    node.services.types.create(CTX, "other", extra_specs=specs)
-    _choose_from_both(node, True)
-    node.services.migrator.retype(CTX, scene.written.id, "other", True)
-    let_end(node)
-
-
-def _fails_to_move(node: Node, scene: Scene) -> None:
-    error = NoSpace("other", "because of the test")
-    with (
-        node.driver("other").failures.fail("fill.half", error),
-        contextlib.suppress(Exhausted),
-    ):
-        _migrate(node, scene)
-    let_end(node)
-
-
-def _choose_from_both(node: Node, both: bool) -> None:
-    host = node.services.node.host_of("other").partition("#")[0]
-    node.services.node.set_service(CTX, host, "cinder-volume", both, None)
-
-
-Operation = Callable[[Node, Scene], object]
-
-
-def _delete(node: Node, scene: Scene) -> None:
-    node.services.volumes.delete(CTX, scene.idle.id, cascade=True)
-    let_end(node)
-
-
-def _delete_and_wipe(node: Node, scene: Scene) -> None:
-    _delete(node, scene)
-    node.services.wiper.wipe_disks("fake")
-
-
-def _delete_snapshot(node: Node, scene: Scene) -> None:
-    node.services.snapshots.delete(CTX, scene.snapshot)
-    let_end(node)
-
-
-def _manage(node: Node, scene: Scene) -> None:
-    host = node.services.node.host_of("fake")
-    node.services.foreign_disks.manage(CTX, ManageRequest(host, "somebodys"))
-
-
-def _gives_back(node: Node, scene: Scene) -> None:
-    """A disk that is managed, and cannot be extended to full GiB."""
-    error = NoSpace("fake", "because of the test")
-    with (
-        node.driver().failures.fail("extend.before", error),
-        contextlib.suppress(Exhausted),
-    ):
-        _manage(node, scene)
-
-
-def _fails_halfway(node: Node, scene: Scene) -> None:
-    """A clone whose undoing is killed as well."""
-    error = NoSpace("fake", "because of the test")
-    with (
-        node.driver().failures.fail("create_from.half", error),
-        contextlib.suppress(Exhausted),
-    ):
-        node.services.volumes.create(CTX, NewVolume(1, source_volid=scene.idle.id))
-
-
-def _attach_fails(node: Node, scene: Scene) -> None:
-    """An attach that the target refuses: no client learns the attachment's id."""
-    error = TargetFailed(scene.volume.id, "because of the test")
-    with (
-        node.target().failures.fail("apply.opened", error),
-        contextlib.suppress(BackendFailed),
-    ):
-        node.services.attachments.create(
-            CTX, attach_request(scene.volume.id, "third", "rw")
-        )
-
-
-OPERATIONS: dict[str, Operation] = {
-    "create": lambda n, s: n.services.volumes.create(CTX, NewVolume(1, "made")),
-    "delete": _delete,
-    "snapshot": lambda n, s: n.services.snapshots.create(
-        CTX, NewSnapshot(s.volume.id, in_use=True)
-    ),
-    "delete a snapshot": _delete_snapshot,
-    "from a snapshot": lambda n, s: n.services.volumes.create(
-        CTX, NewVolume(2, snapshot_id=s.snapshot)
-    ),
-    "clone": lambda n, s: n.services.volumes.create(
-        CTX, NewVolume(2, source_volid=s.idle.id)
-    ),
-    "failed clone": _fails_halfway,
-    "extend": lambda n, s: n.services.extender.extend(CTX, s.idle.id, 2, True),
-    "extend in use": lambda n, s: n.services.extender.extend(CTX, s.volume.id, 2, True),
-    "revert": lambda n, s: n.services.reverter.revert(CTX, s.idle.id, s.snapshot),
-    "delete and wipe": _delete_and_wipe,
-    "manage": _manage,
-    "manage and give back": _gives_back,
-    "unmanage": lambda n, s: n.services.foreign_disks.unmanage(CTX, s.free.id),
-    "migrate": _migrate,
-    "failed migration": _fails_to_move,
-    "retype": _retype,
-    "reserve": lambda n, s: n.services.attachments.create(
-        CTX, NewAttachment(s.volume.id)
-    ),
-    "attach": lambda n, s: n.services.attachments.create(
-        CTX, attach_request(s.volume.id, "third", "ro")
-    ),
-    "failed attach": _attach_fails,
-    "first attach": lambda n, s: n.services.attachments.create(
-        CTX, attach_request(s.idle.id, "first", "rw")
-    ),
-    "connect": lambda n, s: n.services.attachments.connect(
-        CTX, s.reserved, host_connector("third")
-    ),
-    "other connector": lambda n, s: n.services.attachments.connect(
-        CTX, s.reader, host_connector("fourth")
-    ),
-    "complete": lambda n, s: n.services.attachments.complete(CTX, s.only),
-    "detach": lambda n, s: n.services.attachments.delete(CTX, s.reader),
-    "last detach": lambda n, s: n.services.attachments.delete(CTX, s.only),
-}
+from tests.restart.killing import MANY, WIPES, Killed, Killer, let_end
 
 
 def _delete_failed(node: Node) -> None:
     """A creation that failed before the kill shows as error, and can be deleted."""
+    for snapshot in node.services.snapshots.list(CTX, MANY):
+        if snapshot.status is SnapshotStatus.ERROR:
+            node.services.snapshots.delete(CTX, snapshot.id)
     for volume in node.services.volumes.list(CTX, MANY):
         if volume.own_status in (VolumeStatus.ERROR, VolumeStatus.ERROR_MANAGING):
             node.services.volumes.delete(CTX, volume.id)
@@ -243,6 +74,7 @@ def _assert_right(node: Node) -> None:
     assert set(node.driver().snapshots()) == {k.id for k in snapshots}
     going = {AttachStatus.DETACHING, AttachStatus.ERROR_DETACHING}
     assert not going & {row.status for row in rows}
+    assert {row.leaving for row in rows} <= {None}
     failed = [row for row in rows if row.status is AttachStatus.ERROR_ATTACHING]
     assert [row for row in failed if not row.answered] == []
 
@@ -266,11 +98,26 @@ def _assert_written(node: Node, volume_id: str) -> None:
     assert volume.leaving is None
 
 
+def _life(path: Path) -> Node:
+    return Node(path, backends="fake,other", section=WIPES)
+
+
+def _assert_next_life_is_right(path: Path, scene: Scene) -> None:
+    node = _life(path).start()
+    assert node.outcome.failed == []
+    _delete_failed(node)
+    for name in ("fake", "other"):
+        node.services.wiper.wipe_disks(name)
+    _assert_right(node)
+    _assert_written(node, scene.written.id)
+    node.close()
+
+
 def _killed_at(path: Path, operation: Operation, step: int) -> bool:
     """Run one life that dies at ``step``, then another; False: it was not reached."""
     fake_storage.reset()
     path.mkdir()
-    first = Node(path, backends="fake,other", section=WIPES).start()
+    first = _life(path).start()
     scene = Scene(first)
     session = first.target().login(
         scene.volume.id, initiator("writer"), _auth(first, scene.writer)
@@ -279,16 +126,58 @@ def _killed_at(path: Path, operation: Operation, step: int) -> bool:
     with contextlib.suppress(Killed):
         operation(first, scene)
     let_end(first)
-    second = Node(path, backends="fake,other", section=WIPES).start()
-    assert second.outcome.failed == []
-    _delete_failed(second)
-    for name in ("fake", "other"):
-        second.services.wiper.wipe_disks(name)
-    _assert_right(second)
-    _assert_written(second, scene.written.id)
+    _assert_next_life_is_right(path, scene)
     session.write(0, b"the host that nothing was asked of")
     assert session.alive
-    second.close()
+    return killer.fired
+
+
+#: Each with the step after its intent is committed. They work on different volumes, or
+#: beside each other on one.
+_BEGUN: tuple[tuple[Operation, int], ...] = (
+    (OPERATIONS["other connector"], 2),
+    (OPERATIONS["last detach"], 2),
+    (OPERATIONS["clone"], 2),
+    (OPERATIONS["extend in use"], 2),
+    (OPERATIONS["unmanage"], 2),
+    (
+        lambda n, s: n.services.migrator.migrate(
+            CTX, s.written.id, n.services.node.host_of("other")
+        ),
+        4,
+    ),
+)
+
+
+def _begin_all(node: Node) -> Scene:
+    scene, killer = Scene(node), Killer(node, sys.maxsize)
+    choose_from_both(node, True)
+    for operation, step in _BEGUN:
+        killer.left = step
+        with contextlib.suppress(Killed):
+            operation(node, scene)
+    let_end(node)
+    assert {v.own_status for v in node.services.volumes.list(CTX, MANY)} == {
+        VolumeStatus.AVAILABLE,
+        VolumeStatus.CREATING,
+        VolumeStatus.EXTENDING,
+        VolumeStatus.UNMANAGING,
+        VolumeStatus.MAINTENANCE,
+    }
+    return scene
+
+
+def _killed_again_at(path: Path, step: int) -> bool:
+    """Whether the start after many begun operations died at ``step``."""
+    fake_storage.reset()
+    path.mkdir()
+    scene = _begin_all(_life(path).start())
+    second = _life(path)
+    killer = Killer(second, step)
+    with contextlib.suppress(Killed):
+        second.start()
+    let_end(second)
+    _assert_next_life_is_right(path, scene)
     return killer.fired
 
 
@@ -307,3 +196,11 @@ def test_a_node_killed_at_any_step_is_consistent_after_its_next_start(
     # A commit at least; what touches storage has more steps than that.
     assert steps > 1
     print(f"{name}: killed at each of {steps - 1} steps")
+
+
+def test_a_start_that_is_killed_is_finished_by_the_next_one(tmp_path: Path) -> None:
+    step = 1
+    while _killed_again_at(tmp_path / str(step), step):
+        step += 5  # its jobs run beside each other, so the steps differ in each run
+    assert step > 5 * len(_BEGUN)
+    print(f"killed at {step // 5} steps")

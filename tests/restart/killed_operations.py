@@ -1,0 +1,240 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""The operations that test_kill kills at each of their steps, and what they need."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+from lunshare.agent.errors import AgentError, BackendFailed, Exhausted
+from lunshare.agent.records import (
+    ManageRequest,
+    Mode,
+    NewAttachment,
+    NewSnapshot,
+    NewVolume,
+)
+from lunshare.agent.states import VolumeStatus
+from lunshare.drivers import fake_storage
+from lunshare.drivers.errors import CommandFailed, NoSpace, TargetFailed
+from lunshare.drivers.values import GIB
+from tests.api.calls import until
+from tests.node import CTX, Node, host_connector
+from tests.restart.killing import MANY, attach_request, let_end
+
+BYTES = b"what the copies are to have"
+
+
+class Scene:
+    """A volume with two attached hosts, and one more for the operation."""
+
+    def __init__(self, node: Node) -> None:
+        choose_from_both(node, False)
+        self.volume = node.shared_volume()
+        take = node.services.attachments.create
+        self.writer = take(CTX, attach_request(self.volume.id, "writer", "rw")).id
+        self.reader = take(CTX, attach_request(self.volume.id, "reader", "ro")).id
+        for attachment in (self.writer, self.reader):
+            node.services.attachments.complete(CTX, attachment)
+        self.reserved = take(CTX, NewAttachment(self.volume.id, mode=Mode.RW)).id
+        self.lonely = node.plain_volume()
+        self.only = take(CTX, attach_request(self.lonely.id, "lonely", "rw")).id
+        self.idle = node.plain_volume()
+        fake_storage.storage("fake").write(self.idle.id, 0, BYTES)
+        self.free = node.plain_volume()
+        self.written = node.plain_volume()
+        held = fake_storage.storage("fake")
+        for offset in (0, GIB - 4096):
+            held.write(self.written.id, offset, BYTES)
+        held.foreign_disks["somebodys"] = fake_storage.FakeDisk(GIB // 2)
+        held.foreign = GIB // 2
+        held.foreign_disks["somebodys"].write(0, BYTES)
+        self.snapshot = node.services.snapshots.create(
+            CTX, NewSnapshot(self.idle.id)
+        ).id
+
+
+def _migrate(node: Node, scene: Scene) -> None:
+    choose_from_both(node, True)
+    host = node.services.node.host_of("other")
+    node.services.migrator.migrate(CTX, scene.written.id, host)
+    let_end(node)
+
+
+def _retype(node: Node, scene: Scene) -> None:
+    """It takes the type's backend, and its sharing."""
+    specs = {"volume_backend_name": "other", "multiattach": "<is> True"}
+    node.services.types.create(CTX, "other", extra_specs=specs)
+    choose_from_both(node, True)
+    node.services.migrator.retype(CTX, scene.written.id, "other", True)
+    let_end(node)
+
+
+def _fails_to_move(node: Node, scene: Scene) -> None:
+    error = NoSpace("other", "because of the test")
+    with (
+        node.driver("other").failures.fail("fill.half", error),
+        contextlib.suppress(Exhausted),
+    ):
+        _migrate(node, scene)
+    let_end(node)
+
+
+def choose_from_both(node: Node, both: bool) -> None:
+    host = node.services.node.host_of("other").partition("#")[0]
+    node.services.node.set_service(CTX, host, "cinder-volume", both, None)
+
+
+Operation = Callable[[Node, Scene], object]
+
+
+def _delete(node: Node, scene: Scene) -> None:
+    node.services.volumes.delete(CTX, scene.idle.id, cascade=True)
+    let_end(node)
+
+
+def _delete_and_wipe(node: Node, scene: Scene) -> None:
+    _delete(node, scene)
+    node.services.wiper.wipe_disks("fake")
+
+
+def _delete_snapshot(node: Node, scene: Scene) -> None:
+    node.services.snapshots.delete(CTX, scene.snapshot)
+    let_end(node)
+
+
+def _manage(node: Node, scene: Scene) -> None:
+    host = node.services.node.host_of("fake")
+    node.services.foreign_disks.manage(CTX, ManageRequest(host, "somebodys"))
+
+
+def _gives_back(node: Node, scene: Scene) -> None:
+    """A disk that is managed, and cannot be extended to full GiB."""
+    error = NoSpace("fake", "because of the test")
+    with (
+        node.driver().failures.fail("extend.before", error),
+        contextlib.suppress(Exhausted),
+    ):
+        _manage(node, scene)
+
+
+def _fails_halfway(node: Node, scene: Scene) -> None:
+    """A clone whose undoing is killed as well."""
+    error = NoSpace("fake", "because of the test")
+    with (
+        node.driver().failures.fail("create_from.half", error),
+        contextlib.suppress(Exhausted),
+    ):
+        node.services.volumes.create(CTX, NewVolume(1, source_volid=scene.idle.id))
+
+
+def _attach_fails(node: Node, scene: Scene) -> None:
+    """An attach that the target refuses: no client learns the attachment's id."""
+    error = TargetFailed(scene.volume.id, "because of the test")
+    with (
+        node.target().failures.fail("apply.opened", error),
+        contextlib.suppress(BackendFailed),
+    ):
+        node.services.attachments.create(
+            CTX, attach_request(scene.volume.id, "third", "rw")
+        )
+
+
+def _change_of_connector_fails(node: Node, scene: Scene) -> None:
+    """The old host is closed, the new one is refused."""
+    error = TargetFailed(scene.volume.id, "because of the test")
+    with (
+        node.target().failures.fail("apply.born", error),
+        contextlib.suppress(BackendFailed),
+    ):
+        node.services.attachments.connect(CTX, scene.reader, host_connector("fourth"))
+
+
+def _force_detach(node: Node, scene: Scene) -> None:
+    """A detach that fails after it has closed the access."""
+    error = TargetFailed(scene.volume.id, "because of the test")
+    with (
+        node.target().failures.fail("apply.after", error),
+        contextlib.suppress(BackendFailed),
+    ):
+        node.services.attachments.delete(CTX, scene.reader)
+    node.services.status_resetter.force_detach(CTX, scene.volume.id, scene.reader)
+
+
+def _snapshot_fails(node: Node, scene: Scene) -> None:
+    error = CommandFailed(("lvcreate",), 5, "because of the test")
+    with (
+        node.driver().failures.fail("create_snapshot.after", error),
+        contextlib.suppress(BackendFailed),
+    ):
+        new = NewSnapshot(scene.volume.id, in_use=True)
+        node.services.snapshots.create(CTX, new)
+
+
+def _cancel_create(node: Node, scene: Scene) -> None:
+    """A clone that hangs, and is deleted by force."""
+    new = NewVolume(1, source_volid=scene.idle.id)
+    with (
+        ThreadPoolExecutor(1) as client,
+        node.driver().failures.hold("create_from.half") as gate,
+    ):
+        made = client.submit(node.services.volumes.create, CTX, new)
+        until(lambda: gate.reached.is_set() or made.done())
+        for volume in node.services.volumes.list(CTX, MANY):
+            if volume.own_status is VolumeStatus.CREATING:
+                node.services.volumes.delete(CTX, volume.id, force=True)
+    let_end(node)
+    with contextlib.suppress(AgentError):
+        made.result()
+
+
+OPERATIONS: dict[str, Operation] = {
+    "create": lambda n, s: n.services.volumes.create(CTX, NewVolume(1, "made")),
+    "delete": _delete,
+    "snapshot": lambda n, s: n.services.snapshots.create(
+        CTX, NewSnapshot(s.volume.id, in_use=True)
+    ),
+    "delete a snapshot": _delete_snapshot,
+    "from a snapshot": lambda n, s: n.services.volumes.create(
+        CTX, NewVolume(2, snapshot_id=s.snapshot)
+    ),
+    "clone": lambda n, s: n.services.volumes.create(
+        CTX, NewVolume(2, source_volid=s.idle.id)
+    ),
+    "failed clone": _fails_halfway,
+    "extend": lambda n, s: n.services.extender.extend(CTX, s.idle.id, 2, True),
+    "extend in use": lambda n, s: n.services.extender.extend(CTX, s.volume.id, 2, True),
+    "revert": lambda n, s: n.services.reverter.revert(CTX, s.idle.id, s.snapshot),
+    "delete and wipe": _delete_and_wipe,
+    "manage": _manage,
+    "manage and give back": _gives_back,
+    "unmanage": lambda n, s: n.services.foreign_disks.unmanage(CTX, s.free.id),
+    "migrate": _migrate,
+    "failed migration": _fails_to_move,
+    "retype": _retype,
+    "reserve": lambda n, s: n.services.attachments.create(
+        CTX, NewAttachment(s.volume.id)
+    ),
+    "attach": lambda n, s: n.services.attachments.create(
+        CTX, attach_request(s.volume.id, "third", "ro")
+    ),
+    "failed attach": _attach_fails,
+    "first attach": lambda n, s: n.services.attachments.create(
+        CTX, attach_request(s.idle.id, "first", "rw")
+    ),
+    "connect": lambda n, s: n.services.attachments.connect(
+        CTX, s.reserved, host_connector("third")
+    ),
+    "other connector": lambda n, s: n.services.attachments.connect(
+        CTX, s.reader, host_connector("fourth")
+    ),
+    "complete": lambda n, s: n.services.attachments.complete(CTX, s.only),
+    "detach": lambda n, s: n.services.attachments.delete(CTX, s.reader),
+    "last detach": lambda n, s: n.services.attachments.delete(CTX, s.only),
+    "failed change of connector": _change_of_connector_fails,
+    "forced detach": _force_detach,
+    "failed snapshot": _snapshot_fails,
+    "cancelled clone": _cancel_create,
+}
