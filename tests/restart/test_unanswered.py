@@ -8,12 +8,13 @@ A client that got no answer sends the same request again.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+import sqlite3
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from lunshare.agent.errors import Invalid
+from lunshare.agent.errors import DatabaseFailed, Invalid
 from lunshare.agent.records import Mode, NewAttachment
 from lunshare.drivers import fake_storage
 from tests.node import CTX, Node, host_connector, initiator
@@ -65,14 +66,27 @@ def test_an_unanswered_attach_can_be_repeated(connects: bool, tmp_path: Path) ->
     assert steps > (3 if connects else 1)
 
 
+@contextlib.contextmanager
+def broken_table(path: Path) -> Iterator[None]:
+    """No attachment can be written."""
+    rename = "ALTER TABLE {} RENAME TO {}"
+    with contextlib.closing(sqlite3.connect(path / "lunshare.sqlite")) as other:
+        other.execute(rename.format("volume_attachment", "elsewhere"))
+        yield
+        other.execute(rename.format("elsewhere", "volume_attachment"))
+
+
 def test_an_answered_attach_is_not_reused(tmp_path: Path) -> None:
     fake_storage.reset()
     first = Node(tmp_path, backends="fake,other", section=WIPES).start()
     volume = first.plain_volume()
     asked = attach_request(volume.id, "first", "rw")
     first.services.attachments.create(CTX, asked)
-    for _ in range(2):  # the second call marks what was sent before the first
-        first.services.attachments.unanswered.mark_answered()
+    mark_answered = first.services.attachments.unanswered.mark_answered
+    mark_answered()  # each later call marks what was sent before the first
+    with broken_table(tmp_path), pytest.raises(DatabaseFailed):
+        mark_answered()
+    mark_answered()
     let_end(first)
     second = Node(tmp_path, backends="fake,other", section=WIPES).start()
     with pytest.raises(Invalid):

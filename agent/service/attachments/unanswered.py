@@ -54,15 +54,17 @@ class UnansweredRequests:
         return next((row for row in earlier if _is_duplicate(row, new)), None)
 
     def mark_answered(self) -> None:
-        """Mark in their rows those whose answer was sent before the last call."""
-        with self._mutex:
-            due, self._old, self._new = self._old, self._new, []
-        if not due:
-            return
-        with self._db.writing() as connection:
-            attachments.mark_answered(connection, due)
+        """Mark in their rows those whose answer was sent before the last call.
+
+        One thread calls this. What cannot be written is marked by a later call.
+        """
+        due = self._old
+        if due:
+            with self._db.writing() as connection:
+                attachments.mark_answered(connection, due)
         with self._mutex:
             self._created_here.difference_update(due)
+            self._old, self._new = self._new, []
 
 
 def _is_duplicate(row: Attachment, new: NewAttachment) -> bool:
