@@ -48,12 +48,14 @@ def read(db: Database, backends: Backends) -> Inventory:
     is not an orphan and not missing.
     """
     found, before = Inventory(), _read_rows(db)
-    orphans: dict[tuple[str, str], Orphan] = {}
+    orphans: dict[tuple[str, str, str], Orphan] = {}
     disks: dict[str, tuple[Disk, ...]] = {}
     for backend in (each for each in backends.values() if each.up):
         for orphan in _list_backend(backend, found, disks):
-            # Two backends of one target see the same exports.
-            orphans.setdefault((orphan.kind, orphan.id), orphan)
+            # Two backends of one target see the same exports. But two disks of one
+            # id are two: an interrupted migration has left one.
+            which = orphan.where if orphan.kind == "disk" else ""
+            orphans.setdefault((orphan.kind, orphan.id, which), orphan)
     after = _read_rows(db)
     known = {
         "export": before.volumes | after.volumes,

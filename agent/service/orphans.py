@@ -8,6 +8,7 @@ access of a live node. A disk that is newer than a restored database is recovere
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from oslo_log import log
@@ -65,7 +66,7 @@ class Orphans:
         The volume is available and has no attachments.
 
         :raises NotFound: no backend has such a disk, or the type.
-        :raises Conflict: it has a row, or is still exported.
+        :raises Conflict: it has a row, is still exported, or two backends have one.
         :raises Invalid: the disk is smaller than 1 GiB, or its backend does not
             meet the type's extra specs.
         """
@@ -113,7 +114,8 @@ class Orphans:
         its bytes, and only when it is not exported.
 
         :raises NotFound: no backend that is up has such an orphan.
-        :raises Conflict: it has a row, or the disk is still exported.
+        :raises Conflict: it has a row, the disk is still exported, or two backends
+            have one.
         """
         with self._locks.volume(ident, f"the deletion of its orphaned {kind}"):
             with self._db.reading() as connection:
@@ -132,18 +134,27 @@ class Orphans:
         LOG.warning("[%s] orphan deleted: %s=%s", backend.name, kind, ident)
 
     def _disk(self, volume_id: str) -> tuple[NodeBackend, Disk]:
-        for backend in _up(self._backends):
-            with backend.for_request() as driver:
-                for disk in driver.volumes.disks():
-                    if disk.volume_id == volume_id:
-                        return backend, disk
-        raise NotFound("disk of volume", volume_id)
+        found = []
+        for backend in self._backends.values():
+            if backend.up:
+                with backend.for_request() as driver:
+                    listed = driver.volumes.disks()
+                found += [(backend, d) for d in listed if d.volume_id == volume_id]
+        if not found:
+            raise NotFound("disk of volume", volume_id)
+        _check_one(volume_id, {disk.path for _, disk in found})
+        return found[0]
 
     def _backend_of(self, kind: str, ident: str) -> NodeBackend:
-        for orphan in inventory.read(self._db, self._backends).orphans:
-            if (orphan.kind, orphan.id) == (kind, ident):
-                return self._backends[orphan.backend]
-        raise NotFound(f"orphaned {kind}", ident)
+        found = [
+            orphan
+            for orphan in inventory.read(self._db, self._backends).orphans
+            if (orphan.kind, orphan.id) == (kind, ident)
+        ]
+        if not found:
+            raise NotFound(f"orphaned {kind}", ident)
+        _check_one(ident, {orphan.where for orphan in found})
+        return self._backends[found[0].backend]
 
     def _check_not_exported(self, backend: NodeBackend, volume_id: str) -> None:
         with backend.for_request() as driver:
@@ -167,5 +178,10 @@ def _check_no_row(connection: Any, kind: str, ident: str) -> None:
         )
 
 
-def _up(backends: Backends) -> list[NodeBackend]:
-    return [backend for backend in backends.values() if backend.up]
+def _check_one(ident: str, places: Collection[str]) -> None:
+    """Check that an id names one thing only, so that no wrong one is used."""
+    if len(places) > 1:
+        raise Conflict(
+            f"{ident} is the id of {' and of '.join(sorted(places))}: check which of"
+            " them is complete, and remove the other one by hand"
+        )

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import uuid
+from pathlib import Path
 from typing import Any
 
 from lunshare.drivers.values import GIB, Connector, Export, Mode, Snapshot, Volume
@@ -100,3 +101,23 @@ def test_a_disk_with_a_row_cannot_be_deleted_as_an_orphan(api: Api, node: Node) 
         assert "has a row" in api.fault(409, "DELETE", path)
     api.fault(404, "DELETE", f"/lunshare/orphans/pool/{volume['id']}")
     assert node.driver("api").disk(volume["id"]).size == GIB
+
+
+def test_two_disks_of_one_id_are_listed_and_none_is_chosen(tmp_path: Path) -> None:
+    """An old database was restored during a migration: one of them is half a copy."""
+    node = Node(tmp_path, backends="left,right").start()
+    api, lost = Api(node.assembly.app), Volume(str(uuid.uuid4()), GIB)
+    paths = {node.driver(name).create(lost).path for name in ("left", "right")}
+    assert {each["backend"] for each in orphans(api, lost.id)} == {"left", "right"}
+    asked = {"volume": {"id": lost.id}}
+    disk = f"/lunshare/orphans/disk/{lost.id}"
+    for fault in (
+        api.fault(409, "POST", "/lunshare/orphans", asked),
+        api.fault(409, "DELETE", disk),
+    ):
+        assert all(path in fault for path in paths)
+    assert [len(node.driver(name).disks()) for name in ("left", "right")] == [1, 1]
+    node.driver("right").delete(lost.id)
+    api("POST", "/lunshare/orphans", asked, 202)
+    assert api.shown(lost.id)["status"] == "available"
+    node.close()
