@@ -197,7 +197,17 @@ def assemble(conf: cfg.ConfigOpts, root: Root | None = None) -> Assembly:
         locks,
         access=access,
         node=node,
-        recovery=Recovery(database, backends, jobs, volume_disks, services),
+        recovery=Recovery(
+            database,
+            backends,
+            jobs,
+            volume_disks=volume_disks,
+            snapshots=services.snapshots,
+            extender=services.extender,
+            reverter=services.reverter,
+            foreign_disks=services.foreign_disks,
+            migrator=services.migrator,
+        ),
     )
     reports = reporter.create(conf, node.reports)
     timer = Timer("reconcile", conf.reconcile_interval, reconcile.run)

@@ -13,12 +13,17 @@ from concurrent.futures import Future
 from typing import NamedTuple
 
 from lunshare.agent.backends import Backends
-from lunshare.agent.db import snapshots, volumes
+from lunshare.agent.db import snapshots as snapshot_rows
+from lunshare.agent.db import volumes
 from lunshare.agent.db.engine import Database
 from lunshare.agent.records import Volume
 from lunshare.agent.service.job_runner import JobRunner, Step
-from lunshare.agent.service.services import Services
+from lunshare.agent.service.snapshots import Snapshots
 from lunshare.agent.service.volumes.create import VolumeDisks
+from lunshare.agent.service.volumes.extend import VolumeExtender
+from lunshare.agent.service.volumes.manage import ForeignDisks
+from lunshare.agent.service.volumes.migrate import VolumeMigrator
+from lunshare.agent.service.volumes.revert import VolumeReverter
 from lunshare.agent.states import FAILED, UNFINISHED, VolumeStatus
 
 
@@ -62,26 +67,31 @@ class Recovery:
         db: Database,
         backends: Backends,
         jobs: JobRunner,
+        *,
         volume_disks: VolumeDisks,
-        services: Services,
+        snapshots: Snapshots,
+        extender: VolumeExtender,
+        reverter: VolumeReverter,
+        foreign_disks: ForeignDisks,
+        migrator: VolumeMigrator,
     ) -> None:
         self._db, self._backends, self._jobs = db, backends, jobs
-        self._snapshots = services.snapshots
+        self._snapshots = snapshots
         self._steps: Mapping[VolumeStatus, Step] = {
             VolumeStatus.CREATING: volume_disks.finish_create,
             VolumeStatus.DELETING: volume_disks.finish_delete,
             VolumeStatus.ERROR_DELETING: volume_disks.finish_delete,
-            VolumeStatus.EXTENDING: services.extender.finish_extend,
-            VolumeStatus.ERROR_EXTENDING: services.extender.finish_extend,
-            VolumeStatus.REVERTING: services.reverter.finish_revert,
-            VolumeStatus.MANAGING: services.foreign_disks.finish_manage,
-            VolumeStatus.UNMANAGING: services.foreign_disks.finish_unmanage,
-            VolumeStatus.ERROR_UNMANAGING: services.foreign_disks.finish_unmanage,
-            VolumeStatus.RETYPING: services.migrator.finish_migration,
-            VolumeStatus.MAINTENANCE: services.migrator.finish_migration,
+            VolumeStatus.EXTENDING: extender.finish_extend,
+            VolumeStatus.ERROR_EXTENDING: extender.finish_extend,
+            VolumeStatus.REVERTING: reverter.finish_revert,
+            VolumeStatus.MANAGING: foreign_disks.finish_manage,
+            VolumeStatus.UNMANAGING: foreign_disks.finish_unmanage,
+            VolumeStatus.ERROR_UNMANAGING: foreign_disks.finish_unmanage,
+            VolumeStatus.RETYPING: migrator.finish_migration,
+            VolumeStatus.MAINTENANCE: migrator.finish_migration,
         }
         self._retry_pace = RetryPace()
-        self._delete_old_disk: Step = services.migrator.delete_old_disk
+        self._delete_old_disk: Step = migrator.delete_old_disk
 
     def start_steps(self) -> dict[str, Future[None]]:
         """Start a job for each row; return the jobs by resource and id, for a log.
@@ -116,7 +126,7 @@ class Recovery:
 
     def _unfinished_snapshots(self) -> Iterator[UnfinishedRow]:
         with self._db.reading() as connection:
-            found = snapshots.unfinished(connection)
+            found = snapshot_rows.unfinished(connection)
         for row, backend in found:
             step = self._snapshots.steps[row.status]
             failed = row.status in FAILED

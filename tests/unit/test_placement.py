@@ -13,7 +13,8 @@ from lunshare.agent.errors import AgentError, Exhausted, Invalid
 from lunshare.agent.records import Pool, VolumeType
 from lunshare.agent.service.scheduling import extra_specs, weighers
 from lunshare.agent.service.scheduling.explanation import Choice, PlacementRequest
-from lunshare.agent.service.scheduling.filters import FILTERS, free_space
+from lunshare.agent.service.scheduling.filters import FILTERS
+from lunshare.agent.service.scheduling.free_space import provisionable
 from lunshare.agent.service.scheduling.placement import choose, refusal
 
 SHARED = VolumeType("t", "shared", extra_specs={"multiattach": "<is> True"})
@@ -75,14 +76,14 @@ def test_multipliers_decide_which_weigher_counts() -> None:
 
 def test_a_thin_pool_provisions_its_ratio() -> None:
     thin = pool("a", thin_provisioning_support=True, provisioned_capacity_gb=150.0)
-    assert free_space(thin) == 50.0
+    assert provisionable(thin) == 50.0
     assert chosen([thin], request(50)) == "a"
     assert isinstance(refused([thin], request(51)), Exhausted)
 
 
 def test_a_thick_pool_provisions_what_is_free_and_not_provisioned() -> None:
-    assert free_space(pool("a", provisioned_capacity_gb=70.0)) == 30.0
-    assert free_space(pool("a", free_capacity_gb=20.0)) == 20.0
+    assert provisionable(pool("a", provisioned_capacity_gb=70.0)) == 30.0
+    assert provisionable(pool("a", free_capacity_gb=20.0)) == 20.0
 
 
 def test_a_thick_volume_needs_physical_space() -> None:
@@ -94,7 +95,7 @@ def test_a_thick_volume_needs_physical_space() -> None:
 
 def test_a_physically_full_pool_gets_no_volumes() -> None:
     full = pool("a", thin_provisioning_support=True, free_capacity_gb=0.0)
-    assert free_space(full) == 0.0
+    assert provisionable(full) == 0.0
     assert "physically full" in str(refused([full], request(1)))
 
 
@@ -108,17 +109,17 @@ def test_a_closed_pool_gets_no_volumes_and_the_error_has_its_reason() -> None:
 
 
 def test_the_reserve_is_not_provisioned() -> None:
-    assert free_space(pool("a", reserved_percentage=40)) == 60.0
+    assert provisionable(pool("a", reserved_percentage=40)) == 60.0
     nearly = pool(
         "a",
         reserved_percentage=40,
         thin_provisioning_support=True,
         free_capacity_gb=39.0,
     )
-    assert free_space(nearly) == 0.0
+    assert provisionable(nearly) == 0.0
 
 
-def test_the_error_of_a_too_large_request_names_the_free_space() -> None:
+def test_the_error_of_a_too_large_request_names_the_provisionable() -> None:
     error = refused([pool("a")], request(500))
     assert isinstance(error, Exhausted)
     assert "size 500 GiB (a: it has space for 100 GiB, not 500)" in str(error)

@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable, Mapping
 
 from lunshare.agent.records import Pool, VolumeType
-from lunshare.agent.service.scheduling import extra_specs
+from lunshare.agent.service.scheduling import extra_specs, free_space
 from lunshare.agent.service.scheduling.explanation import FilterResult, PlacementRequest
 
 Result = tuple[bool, str]
@@ -70,48 +70,13 @@ def _capabilities(pool: Pool, request: PlacementRequest) -> Result:
 def _capacity(pool: Pool, request: PlacementRequest) -> Result:
     if pool.closed:
         return False, f"it is closed for new volumes: {pool.closed}"
-    left = free_space(pool, request)
+    left = free_space.provisionable(pool, request.specs)
     if request.size <= left:
         return True, f"it has space for {_gib(left)}"
-    if _free(pool) <= 0:
-        return (
-            False,
-            f"it is physically full except for the reserve, {_reserve(pool)} GiB",
-        )
+    if free_space.physical(pool) <= 0:
+        reserve = free_space.reserve(pool)
+        return False, f"it is physically full except for the reserve, {reserve} GiB"
     return False, f"it has space for {_gib(max(0.0, left))}, not {request.size}"
-
-
-def free_space(pool: Pool, request: PlacementRequest | None = None) -> float:
-    """Return how many GiB may still be provisioned; 0 when it is physically full.
-
-    A thin pool provisions its total times max_over_subscription_ratio. A thick pool,
-    or a thick volume in a thin one, gets what is free and not provisioned.
-    """
-    caps = pool.capabilities
-    available = caps["total_capacity_gb"] - _reserve(pool)
-    provisioned = caps["provisioned_capacity_gb"]
-    if _free(pool) <= 0:
-        return 0.0
-    if is_thin(pool, request):
-        return float(available * caps["max_over_subscription_ratio"] - provisioned)
-    return float(min(_free(pool), available - provisioned))
-
-
-def is_thin(pool: Pool, request: PlacementRequest | None) -> bool:
-    """Whether the volume uses space only as it is written."""
-    thick = request is not None and request.specs.get("provisioning:type") == "thick"
-    return bool(pool.capabilities["thin_provisioning_support"]) and not thick
-
-
-def _reserve(pool: Pool) -> int:
-    caps = pool.capabilities
-    part: float = caps["total_capacity_gb"] * caps["reserved_percentage"] / 100
-    return math.floor(part)
-
-
-def _free(pool: Pool) -> float:
-    """Return the physical free space in GiB without the reserve."""
-    return float(pool.capabilities["free_capacity_gb"] - _reserve(pool))
 
 
 def _gib(left: float) -> str:

@@ -10,7 +10,7 @@ from lunshare.agent.backends import Backends
 from lunshare.agent.errors import Invalid, NotFound
 from lunshare.agent.records import Pool, VolumeType
 from lunshare.agent.service.node import Node
-from lunshare.agent.service.scheduling import filters
+from lunshare.agent.service.scheduling import filters, free_space
 
 
 class Pools:
@@ -49,7 +49,7 @@ class Pools:
     def free_space(self, backend: str) -> float:
         """Return how many GiB may still be provisioned; inf where that is unknown."""
         pool = self._pool(backend)
-        return filters.free_space(pool) if pool and pool.up else math.inf
+        return free_space.provisionable(pool) if pool and pool.up else math.inf
 
     def _pool(self, backend: str) -> Pool | None:
         pools = self._node.current_pools()

@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from lunshare.agent.records import Pool
+from lunshare.agent.service.scheduling import free_space
 from lunshare.agent.service.scheduling.explanation import (
     PlacementRequest,
     WeigherResult,
 )
-from lunshare.agent.service.scheduling.filters import free_space
 
 Weigher = Callable[[Pool, PlacementRequest], float]
 
@@ -53,11 +53,15 @@ def _column(
     ]
 
 
+def _provisionable(pool: Pool, request: PlacementRequest) -> float:
+    return free_space.provisionable(pool, request.specs)
+
+
 def _allocated(pool: Pool, request: PlacementRequest) -> float:
     return float(pool.capabilities["allocated_capacity_gb"])
 
 
 WEIGHERS: Mapping[str, Weigher] = {
-    CAPACITY: free_space,  # GiB that may still be provisioned
+    CAPACITY: _provisionable,  # GiB that may still be provisioned
     ALLOCATED: _allocated,  # GiB that volumes already have
 }
