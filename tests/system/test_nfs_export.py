@@ -12,6 +12,7 @@ import pytest
 
 from lunshare.drivers.base import Root, TargetDriver, VolumeDriver
 from lunshare.drivers.conformance.fixtures import MIB, Host, TargetFixtures, defaults
+from lunshare.drivers.conformance.shared_volume import SharedVolume
 from lunshare.drivers.conformance.target import TargetContract
 from lunshare.drivers.nfs import NfsVolumes
 from lunshare.drivers.targets.lio import LioTarget
@@ -69,15 +70,18 @@ class FileFixtures(TargetFixtures):
 
 class TestFiles(FileFixtures, TargetContract):
     def test_restart_of_the_helper_changes_nothing(
-        self, helper: HelperProcess, build: Callable[[], TargetDriver], one
+        self,
+        helper: HelperProcess,
+        build: Callable[[], TargetDriver],
+        shared_volume: SharedVolume,
     ) -> None:
         """The kernel got a descriptor of the helper process that has ended."""
-        assert one.disk.kind is DiskKind.FILE
-        one.apply(a=Mode.RW, b=Mode.RO)
-        session = one.login("a")
+        assert shared_volume.disk.kind is DiskKind.FILE
+        shared_volume.apply(a=Mode.RW, b=Mode.RO)
+        session = shared_volume.login("a")
         helper.stop()
         helper.start()
-        assert build().apply(one.export(a=Mode.RW, b=Mode.RO)) == ()
+        assert build().apply(shared_volume.export(a=Mode.RW, b=Mode.RO)) == ()
         session.write(0, block("after") * 8)
         assert session.alive
 

@@ -76,7 +76,7 @@ def test_wiped_target_is_rebuilt_with_the_same_names_and_secrets(
     assert session.serial == serial
     assert session.read(0) == block("before")
     assert write_protected(reader.login(infos["reader"]))
-    assert _logged(eager, "reconcile changed", shared, "target", "made")
+    assert _logged(eager, "reconcile changed", shared, "target", "created")
     assert foreign.path.exists()
 
 
