@@ -121,7 +121,9 @@ def test_queries_need_the_same_commands_with_more_volumes(
     before, more = commands(), [new_volume(MIB) for _ in range(3)]
     for each in more:
         thin.create(each)
-    assert commands() == before == ["vgs", "lvs", "lvs", "dmsetup", "lvs"]
+    # The first listing does not know yet which disk shows the commit: it is read again.
+    listing = ["vgs", "lvs"]
+    assert commands() == before == [*listing, "lvs", "dmsetup", *listing]
     for each in more:
         thin.delete(each.id)
 
