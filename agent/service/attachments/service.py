@@ -100,7 +100,7 @@ class Attachments:
         :raises NotFound: the attachment.
         :raises Conflict: the initiator has the volume in the other mode, or the
             status of the attachment or of its volume does not allow it.
-        :raises BackendFailed: nothing is open; connect again, or delete.
+        :raises BackendFailed: the row names what may be open; repeat, or delete.
         """
         volume_id = self._require(attachment_id).volume_id
         with self._locks.volume(volume_id, f"the attach of host {connector.host}"):
