@@ -18,6 +18,7 @@ PROGRAMS = {
     "git": "git",
     "mke2fs": "e2fsprogs",
     "mmdebstrap": "mmdebstrap",
+    "patchelf": "patchelf",
     "python3.11": "python3.11-venv",
     "qemu-img": "qemu-utils",
     "qemu-system-x86_64": "qemu-system-x86",
@@ -85,11 +86,16 @@ def debian_sources() -> list[str]:
 
 
 def backports() -> str | None:
-    """The line of sources.list for bookworm-backports, from the mirror of bookworm."""
+    """The line of sources.list for bookworm-backports."""
+    return suite("bookworm-backports")
+
+
+def suite(name: str) -> str | None:
+    """The line of sources.list for a suite of Debian, from the mirror of bookworm."""
     for line in debian_sources():
         kind, uri, codename, component = line.split()
         if codename == "bookworm":
-            return f"{kind} {uri} {codename}-backports {component}"
+            return f"{kind} {uri} {name} {component}"
     return None
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from tests.lab import node
-from tests.lab.steps import LabError, last
+from tests.lab.steps import LabError, last, sh
 
 HERE = Path(__file__).resolve().parent
 BOOT_SECONDS = 240  # 4 on an idle machine; it may be busy
@@ -45,6 +45,7 @@ class UmlGuest:
         (self._directory / "build").mkdir()
         (self._directory / "out").touch()
         shutil.copy(HERE.parent / "prepare", self._directory)
+        self._link()
 
     def run(self) -> int:
         """Boot it, print its output, and return the command's exit code."""
@@ -83,6 +84,21 @@ class UmlGuest:
             raise LabError(f"the quick guest ended\n{last(text)}")
         return int(code.read_text())
 
+    def _link(self) -> None:
+        """Let the kernel use the libc that it needs.
+
+        Started by its loader ("ld.so linux"), it ends with "Too few physical memory":
+        it takes the end of the loader for the end of itself.
+        """
+        libraries = self._kernel / "lib"
+        sh(
+            [
+                *("patchelf", "--output", self._directory / "linux"),
+                *("--set-interpreter", libraries / "ld-linux-x86-64.so.2"),
+                *("--set-rpath", libraries, self._kernel / "linux"),
+            ]
+        )
+
     def _command(self) -> list[str]:
         root = [] if os.geteuid() == 0 else ["--map-root-user"]
         disks = (
@@ -91,7 +107,7 @@ class UmlGuest:
         )
         return [
             *("setpriv", "--pdeathsig", "KILL", "--", *ALONE, *root, "--"),
-            *(str(self._kernel / "linux"), f"mem={MEMORY}", *disks),
+            *(str(self._directory / "linux"), f"mem={MEMORY}", *disks),
             *("root=/dev/ubda", "rw", "net.ifnames=0", f"lab={self._directory}"),
             *("quiet", "systemd.show_status=no", f"uml_dir={self._directory}"),
             *("con=null", "con0=null,fd:1", "con1=null", "ssl=null"),

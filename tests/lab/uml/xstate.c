@@ -1,7 +1,7 @@
 /* SPDX-FileCopyrightText: The lunshare authors
  * SPDX-License-Identifier: Apache-2.0
  *
- * For LD_PRELOAD with User-mode Linux 6.1 on processors with AMX. It sets the floating
+ * For LD_PRELOAD with User-mode Linux on processors with AMX. It sets the floating
  * point registers of its processes from a buffer of 2,696 bytes; Linux refuses a
  * PTRACE_SETREGSET of NT_X86_XSTATE that is smaller than the processor's whole state
  * ("ptrace set fp regs failed, errno = 14"). So the whole state is read, what UML gives
