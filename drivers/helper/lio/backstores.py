@@ -111,8 +111,11 @@ def live_identity(path: str) -> str:
 def has_disk(path: str, wanted: str) -> bool:
     """Whether a backstore has the disk of that identity open.
 
-    True for a file whose backstore was created by a version that wrote no identity.
+    ``create`` has compared the alias with what the kernel shows. True for a file whose
+    backstore was created by a version that wrote no identity.
     """
+    if read_or_empty(path + "/alias") == wanted:
+        return True
     live = live_identity(path)
     return live == wanted or (not live and read_or_empty(path + "/udev_path") != "")
 
@@ -158,6 +161,8 @@ def create(disk: Disk, role: Role) -> str:
         # The path to show from now on; the kernel only stores this text.
         write(path + "/udev_path", disk.path)
         write(path + "/enable", "1")
+        if _PLUGINS[disk.kind, role] == "fileio":
+            _show_path(path, disk)
         if live_identity(path) != disk_identity(found.stat):
             raise OSError(errno.ESTALE, os.strerror(errno.ESTALE), disk.path)
     _identify(disk.volume_id, path)
@@ -169,6 +174,18 @@ def create(disk: Disk, role: Role) -> str:
         write(path + "/attrib/emulate_tpu", "1")
     repair(path, disk, role)
     return path
+
+
+def _show_path(path: str, disk: Disk) -> None:
+    """Show the disk's path in fileio's info, not the one that the kernel has opened.
+
+    rtslib takes the size of a device from that path: with /proc/self/fd/7, which is
+    another file in each process, ``targetcli saveconfig`` failed for the whole node.
+    fd_set_configfs_dev_params stores the text and opens nothing (6.1 and 6.12). It
+    ends a value at a comma.
+    """
+    if "," not in disk.path:
+        write(path + "/control", f"fd_dev_name={disk.path}")
 
 
 def reported_size(path: str) -> int:
