@@ -4,7 +4,9 @@
 
 The client is not trusted. A form takes the name of a field and what was sent, and
 returns a checked value, or raises InvalidValue with the name, such as
-``connectors[3].mode``, and what to send instead.
+``connectors[3].mode``, and what to send instead. A form knows the name of its own field
+only. What contains it adds the rest when something is refused: names cost nothing in a
+request without a mistake.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from __future__ import annotations
 import enum
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from lunshare.drivers.errors import InvalidValue
 from lunshare.drivers.values import require_uuid
@@ -29,7 +31,8 @@ _MAX_SHOWN = 20  # names of fields in an error
 
 def typed(name: str, given: object, kind: type[_T]) -> _T:
     """Return the value, if it is of that type; a bool is not an int."""
-    if not isinstance(given, kind) or (kind is int and isinstance(given, bool)):
+    # Not isinstance: orjson makes values of exactly these types, and a bool is an int.
+    if type(given) is not kind:
         raise InvalidValue(name, type(given).__name__, f"give a {kind.__name__}")
     if isinstance(given, str) and len(given) > MAX_TEXT:
         much = f"{len(given)} characters"
@@ -101,7 +104,14 @@ def many(form: Form[_T], most: int) -> Form[tuple[_T, ...]]:
         items = typed(name, given, list)
         if len(items) > most:
             raise InvalidValue(name, f"{len(items)} values", f"give at most {most}")
-        return tuple(form(f"{name}[{at}]", item) for at, item in enumerate(items))
+        checked: list[_T] = []
+        try:
+            for item in items:
+                checked.append(form(name, item))
+        except InvalidValue as error:
+            field = error.name.removeprefix(name)
+            _refuse(f"{name}[{len(checked)}]{field}", error)
+        return tuple(checked)
 
     return read
 
@@ -117,7 +127,17 @@ def record(kind: Callable[..., _T], /, **forms: Form[Any]) -> Form[_T]:
             shown = [each[:MAX_TEXT] for each in sorted(found)[:_MAX_SHOWN]]
             names = ", ".join(forms) or "none"
             raise InvalidValue(name or "arguments", shown, f"give exactly: {names}")
-        before = f"{name}." if name else ""
-        return kind(**{each: form(before + each, found[each]) for each, form in fields})
+        checked = {}
+        try:
+            for each, form in fields:
+                checked[each] = form(each, found[each])
+        except InvalidValue as error:
+            _refuse(f"{name}.{error.name}" if name else error.name, error)
+        return kind(**checked)
 
     return read
+
+
+def _refuse(name: str, error: InvalidValue) -> NoReturn:
+    """Raise the error with the complete name of its field."""
+    raise InvalidValue(name, error.value, error.remedy) from None
