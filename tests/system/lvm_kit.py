@@ -7,6 +7,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import re
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -29,6 +30,8 @@ from tests.system.lio_node import HelperProcess, run
 # A separate group: the volumes of the node's daemon are not part of these tests. With
 # the process id, because two runs of the kit may work at the same time.
 GROUP, GROUP_SIZE = f"lunshare-kit-{os.getpid()}", 1024 * MIB
+DISK = f"{GROUP}-disk"
+START = 2048  # sectors
 POOL, POOL_SIZE = f"{GROUP}-pool", 64 * MIB
 FOREIGN = "volume-of-another-owner"
 
@@ -43,18 +46,32 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Root]:
 
 @pytest.fixture(scope="module", autouse=True)
 def group(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A volume group on a loop device, with a thin pool that is quickly filled."""
+    """A volume group on a disk that can lose writes, with a thin pool."""
     store = tmp_path_factory.mktemp("group") / "store"
     with store.open("wb") as file:
         file.truncate(GROUP_SIZE)
     loop = run("losetup", "--find", "--show", str(store)).strip()
+    run("dmsetup", "create", DISK, "--table", disk_table(loop))
     # Debian's 69-lvm.rules activates a group seconds after its disk appeared. That
     # could be between a test's "lvchange -an" and its check.
-    run("vgcreate", "-qq", "--setautoactivation", "n", GROUP, loop)
+    disk = f"/dev/mapper/{DISK}"
+    run("vgcreate", "-qq", "--setautoactivation", "n", GROUP, disk)
     run("lvcreate", "-y", "--type", "thin-pool", "-L64m", "-n", POOL, GROUP)
     yield GROUP
     run("vgremove", "-qq", "--force", "--yes", GROUP)
+    run("dmsetup", "remove", "--retry", DISK)
     run("losetup", "--detach", loop)
+
+
+def disk_table(loop: str, drops_writes: bool = False) -> str:
+    """The device-mapper table of the group's disk; see dm-flakey in the kernel.
+
+    It is behind the first MiB: LVM must not see its label on the loop device too.
+    """
+    sectors = int(run("blockdev", "--getsz", loop)) - START
+    if drops_writes:
+        return f"0 {sectors} flakey {loop} {START} 0 3600 1 drop_writes"
+    return f"0 {sectors} linear {loop} {START}"
 
 
 def build_lvm(root: Root, **given: Any) -> LvmVolumes:
@@ -82,6 +99,27 @@ class LvmFixtures(VolumeFixtures):
         for disk in driver.disks():
             run("lvchange", "-an", disk.path)
 
+    def power_cut(self, driver: VolumeDriver) -> bool:
+        """Lose what is only in caches."""
+        loop = self.lose_writes()
+        run("vgchange", "-an", GROUP)
+        run("blockdev", "--flushbufs", f"/dev/mapper/{DISK}")
+        self._replace_disk(disk_table(loop))
+        return True
+
+    def lose_writes(self) -> str:
+        """Let the group's disk lose every write; returns the device below it."""
+        below = run("dmsetup", "deps", "-o", "blkdevname", DISK)
+        (name,) = re.findall(r"\((loop\d+)\)", below)
+        self._replace_disk(disk_table(f"/dev/{name}", drops_writes=True))
+        return f"/dev/{name}"
+
+    def _replace_disk(self, table: str) -> None:
+        # With --noflush, because a flush would write what is to be lost.
+        run("dmsetup", "suspend", "--noflush", "--nolockfs", DISK)
+        run("dmsetup", "load", DISK, "--table", table)
+        run("dmsetup", "resume", DISK)
+
     def held_open_reference(
         self, driver: VolumeDriver, reference: str
     ) -> AbstractContextManager[object]:
@@ -98,6 +136,10 @@ class ThinFixtures(LvmFixtures):
     @pytest.fixture
     def build(self, root: Root) -> Callable[[], VolumeDriver]:
         return lambda: build_lvm(root)
+
+    @pytest.fixture
+    def other_backend(self, root: Root) -> Callable[[], VolumeDriver]:
+        return lambda: build_lvm(root, lvm_type="default")
 
     @pytest.fixture
     def full_pool(
@@ -146,6 +188,10 @@ class ThickFixtures(LvmFixtures):
     @pytest.fixture
     def build(self, root: Root) -> Callable[[], VolumeDriver]:
         return lambda: build_lvm(root, lvm_type="default")
+
+    @pytest.fixture
+    def other_backend(self, root: Root) -> Callable[[], VolumeDriver]:
+        return lambda: build_lvm(root)
 
     @pytest.fixture
     def full_pool(self) -> Callable[[], AbstractContextManager[None]]:

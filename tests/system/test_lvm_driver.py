@@ -16,7 +16,7 @@ import pytest
 
 from lunshare.drivers import devices
 from lunshare.drivers.base import Root
-from lunshare.drivers.conformance.fixtures import MIB, new_volume
+from lunshare.drivers.conformance.fixtures import MIB, new_volume, open_disk
 from lunshare.drivers.conformance.root import NoRoot
 from lunshare.drivers.conformance.volume import VolumeContract
 from lunshare.drivers.errors import Misconfigured
@@ -218,6 +218,23 @@ def test_wait_ends_when_udev_creates_the_node(thin: LvmVolumes, volume: Volume) 
     waiting.join(30)
     assert not waiting.is_alive()
     assert Path(path).exists()
+
+
+def test_power_cut_of_the_kit_loses_what_was_not_flushed(
+    root: Root, thin: LvmVolumes, volume: Volume
+) -> None:
+    kit = TestThin()
+    with open_disk(thin.disk(volume.id), os.O_WRONLY) as file:
+        os.pwrite(file, b"flushed", 0)
+        os.fsync(file)
+        os.pwrite(file, b"only in the cache", MIB)
+        kit.lose_writes()
+    kit.power_cut(thin)
+    again = build_lvm(root)
+    again.check()
+    found = Path(again.disk(volume.id).path).read_bytes()
+    assert found[:8] == b"flushed\0"
+    assert not any(found[MIB:])
 
 
 def test_two_backends_of_one_group_are_separate(
