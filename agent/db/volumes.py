@@ -16,6 +16,7 @@ import sqlalchemy as sa
 
 from lunshare.agent.db import attachments, paging, status_changes
 from lunshare.agent.db.engine import now
+from lunshare.agent.db.prepared import Prepared, Row
 from lunshare.agent.db.schema import VOLUME_ATTACHMENT, VOLUME_TYPES, VOLUMES
 from lunshare.agent.records import Attachment, Page, Volume
 from lunshare.agent.states import (
@@ -59,7 +60,7 @@ _ROWS = sa.select(
 # Built once: to build a statement costs more than to run it. For the same reason one
 # statement reads a volume with its hosts: a row per host, or one row.
 _WIDTH = len(_ROWS.selected_columns)
-_ONE = (
+_ONE = Prepared(
     _ROWS.add_columns(*attachments.BRIEF)
     .outerjoin(
         VOLUME_ATTACHMENT, sa.and_(_A.volume_id == _V.id, _A.deleted == sa.false())
@@ -68,7 +69,7 @@ _ONE = (
     .order_by(_A.created_at, _A.id)
 )
 
-_WITHOUT_HOSTS = _ROWS.where(_V.id == sa.bindparam("volume_id"), _HERE)
+_WITHOUT_HOSTS = Prepared(_ROWS.where(_V.id == sa.bindparam("volume_id"), _HERE))
 
 _FIELDS = {
     "name": "display_name",
@@ -115,7 +116,7 @@ _IN_USE = sa.or_(
     _A.leaving.is_not(None),
 )
 
-_CLAIM = (
+_CLAIM = Prepared(
     sa.update(VOLUMES)
     .where(
         _V.id == sa.bindparam("_id"),
@@ -163,7 +164,7 @@ def insert(connection: sa.Connection, volume: Volume) -> None:
 
 def get(connection: sa.Connection, volume_id: str) -> Volume | None:
     """Return one volume with its attachments, or None."""
-    rows = connection.execute(_ONE, {"volume_id": volume_id}).all()
+    rows = _ONE.rows(connection, {"volume_id": volume_id})
     if not rows:
         return None
     hosts = [row[_WIDTH:] for row in rows]
@@ -177,7 +178,7 @@ def get_row(connection: sa.Connection, volume_id: str) -> Volume | None:
     It reads one row, however many hosts the volume has. ``status`` is that of the
     row, which does not show attachments.
     """
-    row = connection.execute(_WITHOUT_HOSTS, {"volume_id": volume_id}).first()
+    row = _WITHOUT_HOSTS.first(connection, {"volume_id": volume_id})
     return None if row is None else _record(row)
 
 
@@ -188,9 +189,7 @@ def page(connection: sa.Connection, page: Page, detail: bool = True) -> list[Vol
 
     :raises NotFound: the marker does not exist.
     """
-    query = _filtered(_listed(page.sort, page.project_id is None), page)
-    query = paging.after_marker(connection, query, page, COLUMNS, "volume")
-    rows = connection.execute(query, paging.values(page)).all()
+    rows = _page_rows(connection, page)
     return _filled(connection, rows) if detail else [_record(row) for row in rows]
 
 
@@ -251,7 +250,7 @@ def claim(connection: sa.Connection, volume_id: str, instance_uuid: str | None) 
     a live migration does for its new host (Launchpad bug 1694530).
     """
     which = {"_id": volume_id, "_now": now(), "_instance": instance_uuid}
-    return connection.execute(_CLAIM, which).rowcount == 1
+    return _CLAIM.write(connection, which) == 1
 
 
 def remove(connection: sa.Connection, volume_id: str) -> None:
@@ -314,6 +313,22 @@ def uses_type(connection: sa.Connection, type_id: str) -> bool:
     return connection.execute(query).first() is not None
 
 
+def _page_rows(connection: sa.Connection, page: Page) -> Sequence[Row]:
+    every_project = page.project_id is None
+    if page.marker is None and not page.filters:
+        plain = _first_page(page.sort, every_project)
+        return plain.rows(connection, paging.values(page))
+    query = _filtered(_listed(page.sort, every_project), page)
+    query = paging.after_marker(connection, query, page, COLUMNS, "volume")
+    return connection.execute(query, paging.values(page)).all()
+
+
+@functools.lru_cache(maxsize=paging.SORTS)
+def _first_page(sort: paging.Sort, every_project: bool) -> Prepared:
+    """Return the statement for this order, without filters and marker."""
+    return Prepared(_listed(sort, every_project))
+
+
 @functools.lru_cache(maxsize=paging.SORTS)
 def _listed(sort: paging.Sort, every_project: bool) -> sa.Select[Any]:
     """Return the statement for this order; built once for each order."""
@@ -329,11 +344,11 @@ def _filtered(query: sa.Select[Any], page: Page) -> sa.Select[Any]:
     return paging.filtered(query, filters, COLUMNS)
 
 
-def _filled(connection: sa.Connection, rows: Sequence[Any]) -> list[Volume]:
+def _filled(connection: sa.Connection, rows: Sequence[Row]) -> list[Volume]:
     attached = attachments.of_volumes(connection, [row[0] for row in rows])
     return [_record(row, attached.get(row[0], ())) for row in rows]
 
 
-def _record(row: Any, attached: Iterable[Attachment] = ()) -> Volume:
+def _record(row: Row, attached: Iterable[Attachment] = ()) -> Volume:
     known = (row[0], row[1], VolumeStatus(row[2]), *row[3:], tuple(attached))
     return Volume(*known)

@@ -1,0 +1,123 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""Statements that SQLite's driver runs directly give what SQLAlchemy gives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from lunshare.agent.db import attachments, volumes
+from lunshare.agent.db.engine import Database
+from lunshare.agent.db.prepared import Prepared
+from lunshare.agent.db.schema import METADATA
+from lunshare.agent.records import Attachment, Mode, Page, Volume
+from lunshare.agent.states import AttachStatus, VolumeStatus
+
+MOMENT = datetime(2026, 11, 22, 12, 30, 0, 5)
+VOLUME = Volume(
+    id="11111111-1111-1111-1111-111111111111",
+    size=3,
+    own_status=VolumeStatus.AVAILABLE,
+    backend="fake",
+    project_id="default",
+    user_id="admin",
+    multiattach=True,
+    metadata={"a": "b"},
+    created_at=MOMENT,
+    updated_at=MOMENT,
+    intent={"size": 4},
+)
+ROW = Attachment(
+    id="22222222-2222-2222-2222-222222222222",
+    volume_id=VOLUME.id,
+    status=AttachStatus.ATTACHING,
+    mode=Mode.RO,
+    attached_host="h",
+    attach_time=MOMENT,
+    connector={"initiator": "iqn.1994-05.com.example:h"},
+    initiator="iqn.1994-05.com.example:h",
+    created_at=MOMENT,
+    updated_at=MOMENT,
+    answered=False,
+)
+PAGE = Page(project_id=None, limit=10)
+
+_TABLE = sa.Table(
+    "things",
+    sa.MetaData(),
+    sa.Column("id", sa.Integer, primary_key=True),
+    sa.Column("flag", sa.Boolean),
+    sa.Column("time", sa.DateTime),
+    sa.Column("document", sa.JSON(none_as_null=True)),
+    sa.Column("text", sa.String(9)),
+)
+_VALUES: tuple[dict[str, Any], ...] = (
+    {"id": 1, "flag": True, "time": MOMENT, "document": {"a": [1]}, "text": "é"},
+    {"id": 2, "flag": False, "time": None, "document": None, "text": None},
+)
+_INSERT = sa.insert(_TABLE).values({c.name: sa.bindparam(c.name) for c in _TABLE.c})
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Iterator[Database]:
+    database = Database(f"sqlite:///{tmp_path}/x.sqlite", connections=1)
+    METADATA.create_all(database.engine)
+    _TABLE.metadata.create_all(database.engine)
+    yield database
+    database.close()
+
+
+def test_values_of_each_type_are_written_and_read_as_by_sqlalchemy(database: Database):
+    select = sa.select(_TABLE).where(_TABLE.c.id > sa.bindparam("least"))
+    with database.writing() as connection:
+        for values in _VALUES:
+            assert Prepared(_INSERT).write(connection, values) == 1
+        found = Prepared(select).rows(connection, {"least": 0})
+        assert [tuple(row) for row in found] == [tuple(v.values()) for v in _VALUES]
+        same = connection.execute(select, {"least": 0}).all()
+        assert [tuple(row) for row in same] == [tuple(row) for row in found]
+
+
+@pytest.mark.parametrize("name", ["sqlite", "another"])
+def test_a_row_is_read_as_it_was_written_on_any_database(
+    database: Database, monkeypatch: pytest.MonkeyPatch, name: str
+):
+    # Only the name decides whether SQLAlchemy runs the statements.
+    monkeypatch.setattr(database.engine.dialect, "name", name)
+    with database.writing() as connection:
+        volumes.insert(connection, VOLUME)
+        assert volumes.claim(connection, VOLUME.id, None)
+        attachments.insert(connection, ROW)
+        assert attachments.get(connection, ROW.id) == ROW
+        assert attachments.of_initiator(connection, VOLUME.id, "x") == []
+        (page,) = volumes.page(connection, PAGE)
+        assert volumes.get(connection, VOLUME.id) == page
+        assert [each.id for each in page.attachments] == [ROW.id]
+        assert (page.metadata, page.intent) == (VOLUME.metadata, VOLUME.intent)
+        old = {AttachStatus.ATTACHING}
+        assert not attachments.remove(connection, ROW.id, {AttachStatus.DETACHING})
+        attached = AttachStatus.ATTACHED
+        assert attachments.change_status(connection, ROW.id, old, attached)
+
+
+def test_a_parameter_that_is_missing_is_an_error_and_not_null(database: Database):
+    values = {key: value for key, value in _VALUES[0].items() if key != "text"}
+    with database.writing() as connection, pytest.raises(KeyError, match="text"):
+        Prepared(_INSERT).write(connection, values)
+
+
+def test_a_value_that_would_not_be_written_is_an_error(database: Database):
+    with database.writing() as connection, pytest.raises(KeyError, match="more"):
+        Prepared(_INSERT).write(connection, {**_VALUES[0], "more": 1})
+
+
+def test_a_list_of_any_length_is_refused(database: Database):
+    query = Prepared(sa.select(_TABLE).where(_TABLE.c.id.in_([1, 2])))
+    with database.reading() as connection, pytest.raises(AssertionError):
+        query.rows(connection, {})
