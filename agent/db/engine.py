@@ -79,12 +79,16 @@ class Database:
             self._readers = Readers(self.engine, connections)
 
     @contextmanager
-    def reading(self) -> Iterator[sa.Connection]:
-        """Read one snapshot of the data; nothing may be written."""
+    def reading(self, one_statement: bool = False) -> Iterator[sa.Connection]:
+        """Read one snapshot of the data; nothing may be written.
+
+        With ``one_statement`` the caller runs one only. That is a snapshot by itself,
+        so no transaction is begun and ended, which would be two more statements.
+        """
         with self._explained():
             if self._readers is not None:
-                with self._readers.snapshot() as connection:
-                    yield connection
+                with self._readers.connection(in_transaction=not one_statement) as used:
+                    yield used
             else:
                 with self.engine.connect() as connection:
                     yield connection

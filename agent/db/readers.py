@@ -22,19 +22,24 @@ class Readers:
         self._idle: list[sa.Connection] = []
 
     @contextmanager
-    def snapshot(self) -> Iterator[sa.Connection]:
-        """Read one snapshot of the data; nothing may be written."""
+    def connection(self, in_transaction: bool) -> Iterator[sa.Connection]:
+        """Read; nothing may be written. A transaction reads one snapshot of the data.
+
+        Without one, each statement must be read to its end.
+        """
         connection = self._acquire()
         driver: Any = connection.connection.dbapi_connection
-        driver.execute("BEGIN")
         try:
+            if in_transaction:
+                driver.execute("BEGIN")
             yield connection
         finally:
             self._release(connection, driver)
 
     def _release(self, connection: sa.Connection, driver: Any) -> None:
         try:
-            driver.execute("ROLLBACK")
+            if driver.in_transaction:
+                driver.execute("ROLLBACK")
         except BaseException:
             connection.invalidate()
             connection.close()

@@ -145,8 +145,8 @@ class Stop:
         reading, writing = database.reading, database.writing
 
         @contextlib.contextmanager
-        def stop_behind() -> Iterator[sa.Connection]:
-            with reading() as connection:
+        def stop_behind(one_statement: bool = False) -> Iterator[sa.Connection]:
+            with reading(one_statement) as connection:
                 yield connection
             self._passed()
 

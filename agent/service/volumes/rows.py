@@ -36,7 +36,7 @@ class VolumeRows:
 
         :raises NotFound: the volume does not exist, or is deleted.
         """
-        with self._db.reading() as connection:
+        with self._db.reading(one_statement=True) as connection:
             return require(connection, volume_id)
 
     def get_if(self, volume_id: str, states: Collection[VolumeStatus]) -> Volume | None:
