@@ -208,9 +208,12 @@ def snapshot_may_change(old: SnapshotStatus, new: SnapshotStatus) -> bool:
     return any((old, new) == change[:2] for change in SNAPSHOT_TRANSITIONS)
 
 
+_ATTACHMENT_CHANGES = frozenset(change[:2] for change in ATTACHMENT_TRANSITIONS)
+
+
 def attachment_may_change(old: AttachStatus, new: AttachStatus) -> bool:
     """Whether the table has this change."""
-    return any((old, new) == change[:2] for change in ATTACHMENT_TRANSITIONS)
+    return (old, new) in _ATTACHMENT_CHANGES
 
 
 def volume_status(

@@ -141,7 +141,7 @@ class Reconciler:
 
     def _close_unwanted(self, row: Attachment) -> None:
         if row.status in ENDING or _is_unanswered(row):
-            self._access.release(row)
+            self._access.release(row.id)
         elif row.status is AttachStatus.ERROR_ATTACHING:
             self._access.close_failed(row)
         else:

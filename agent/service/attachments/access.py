@@ -32,6 +32,8 @@ _MAX_REASON = 1024  # characters
 _NOT_OPEN = frozenset({AttachStatus.RESERVED, AttachStatus.ERROR_ATTACHING})
 _RELEASABLE = frozenset(AttachStatus) - {AttachStatus.RESERVED, AttachStatus.DETACHED}
 
+_MAX_LEFT = 100  # attachments in the answer to a detach
+
 
 class Access:
     """Opens and closes the access of hosts to volumes."""
@@ -40,20 +42,23 @@ class Access:
         self._db, self._backends = db, backends
 
     def apply(
-        self, volume: Volume, only: str | None = None
+        self, volume: Volume, only: str | None = None, wanted: Wanted | None = None
     ) -> tuple[Wanted, tuple[str, ...]]:
         """Make the live export what the volume's rows ask for. Can be repeated.
 
         ``only`` is an initiator name: no other initiator is read or changed, so an
         attach costs the same however many hosts the volume has. A volume without
-        wanted access is not exported any more. Returns what was wanted, and what
-        changed as sentences for a log.
+        wanted access is not exported any more. ``wanted`` is what ``read_wanted`` gave
+        in the transaction that committed the intent; else it is read here. Returns
+        what was wanted, and what changed as sentences for a log.
 
         :raises BackendFailed: access is at most what the rows ask for.
         :raises BackendUnavailable: the access is unknown. What should close gets
             no new I/O.
         """
-        wanted = self._read_wanted(volume, only)
+        if wanted is None:
+            with self._db.reading() as connection:
+                wanted = read_wanted(connection, volume.id, only)
         with self._backends[volume.backend].for_request() as backend:
             changed = backend.apply(
                 driver_volume(volume), wanted.connectors, wanted.only
@@ -73,15 +78,16 @@ class Access:
         if leaving is not None:
             target_support.check_fence(backend, leaving)
 
-    def open(self, volume: Volume, row: Attachment) -> Attachment:
+    def open(self, volume: Volume, row: Attachment, wanted: Wanted) -> Attachment:
         """Open an attachment whose row is attaching; store its connection_info.
 
-        The initiator that its connector replaced is closed before. When this
-        raises, the access is closed again, or the row says that it may be open.
+        ``wanted``: that of its initiator, as for ``apply``. The initiator that its
+        connector replaced is closed before. When this raises, the access is closed
+        again, or the row says that it may be open.
         """
         try:
             row = self.close_replaced(row)
-            wanted, _ = self.apply(volume, only=row.initiator)
+            self.apply(volume, row.initiator, wanted)
             stored: dict[str, Any] = {
                 "connection_info": self._connection_info(volume, row, wanted),
                 "attach_time": now(),
@@ -117,17 +123,46 @@ class Access:
             attachments.set_values(connection, row.id, leaving=None)
         return replace(row, leaving=None)
 
-    def release(self, row: Attachment) -> None:
+    def release(self, attachment_id: str) -> list[Attachment]:
         """Close the access and delete the row. Can be repeated.
 
+        Returns up to a hundred attachments that the volume still has, in brief.
+
+        :raises NotFound: the attachment does not exist, or is deleted.
         :raises BackendFailed: it may still be open; the row says error_detaching.
         """
-        if not _initiators(row) and row.status in _NOT_OPEN:
-            return self._delete_row(row, _NOT_OPEN)
-        volume = self.start_release(row)
+        with self._db.writing() as connection:
+            row = require(connection, attachment_id)
+            if not _initiators(row) and row.status in _NOT_OPEN:
+                left = _remove(connection, row, _NOT_OPEN)
+            else:
+                left = None
+                volume, wanted = _start_release(connection, row)
+        if left is None:
+            self._close(volume, row, wanted)
+            with self._db.writing() as connection:
+                left = _remove(connection, row, frozenset({AttachStatus.DETACHING}))
+        LOG.info(
+            "[%s] attachment detached: attachment=%s volume=%s",
+            row.attached_host,
+            row.id,
+            row.volume_id,
+        )
+        return left
+
+    def start_release(self, attachment_id: str) -> None:
+        """Commit that the access is not wanted; the next reconcile finishes it.
+
+        :raises NotFound: the attachment does not exist, or is deleted.
+        """
+        with self._db.writing() as connection:
+            _start_release(connection, require(connection, attachment_id))
+
+    def _close(self, volume: Volume, row: Attachment, wanted: list[Wanted]) -> None:
+        """Close what the row may have open; what fails is in the row."""
         try:
-            for initiator in _initiators(row):
-                self.apply(volume, only=initiator)
+            for initiator, rest in zip(_initiators(row), wanted, strict=True):
+                self.apply(volume, initiator, rest)
         except Exception as error:
             old, new = AttachStatus.DETACHING, AttachStatus.ERROR_DETACHING
             self._record_failure(row, old, new, str(error))
@@ -142,15 +177,6 @@ class Access:
                 row.id,
                 row.volume_id,
             )
-        return self._delete_row(row, frozenset({AttachStatus.DETACHING}))
-
-    def start_release(self, row: Attachment) -> Volume:
-        """Commit that the access is not wanted; the next reconcile finishes it."""
-        with self._db.writing() as connection:
-            attachments.change_status(
-                connection, row.id, _RELEASABLE, AttachStatus.DETACHING
-            )
-            return _require_volume(connection, row)
 
     def close_failed(self, row: Attachment) -> None:
         """Close what a failed attach may have left open. Can be repeated."""
@@ -162,18 +188,6 @@ class Access:
             self.apply(volume, only=initiator)
         with self._db.writing() as connection:
             attachments.set_values(connection, row.id, initiator=None, leaving=None)
-
-    def _read_wanted(self, volume: Volume, only: str | None) -> Wanted:
-        with self._db.reading() as connection:
-            if only is None:
-                return wanted_state.of_volume(
-                    attachments.of_volume(connection, volume.id)
-                )
-            return wanted_state.of_initiator(
-                only,
-                attachments.of_initiator(connection, volume.id, only),
-                others=lambda: attachments.any_wanted(connection, volume.id),
-            )
 
     def _connection_info(
         self, volume: Volume, row: Attachment, wanted: Wanted
@@ -216,15 +230,33 @@ class Access:
                 connection, row.id, {old}, new, status_reason=reason
             )
 
-    def _delete_row(self, row: Attachment, old: frozenset[AttachStatus]) -> None:
-        with self._db.writing() as connection:
-            attachments.remove(connection, row.id, old)
-        LOG.info(
-            "[%s] attachment detached: attachment=%s volume=%s",
-            row.attached_host,
-            row.id,
-            row.volume_id,
-        )
+
+def read_wanted(connection: Any, volume_id: str, only: str | None) -> Wanted:
+    """Return the access that the volume's rows ask for, of one initiator or of all."""
+    if only is None:
+        return wanted_state.of_volume(attachments.of_volume(connection, volume_id))
+    return wanted_state.of_initiator(
+        only,
+        attachments.of_initiator(connection, volume_id, only),
+        others=lambda: attachments.any_wanted(connection, volume_id),
+    )
+
+
+def _start_release(connection: Any, row: Attachment) -> tuple[Volume, list[Wanted]]:
+    """Write that the access is not wanted. Return what its initiators still want."""
+    attachments.change_status(connection, row.id, _RELEASABLE, AttachStatus.DETACHING)
+    volume = _require_volume(connection, row)
+    return volume, [
+        read_wanted(connection, volume.id, initiator) for initiator in _initiators(row)
+    ]
+
+
+def _remove(
+    connection: Any, row: Attachment, old: frozenset[AttachStatus]
+) -> list[Attachment]:
+    """Delete the row; return attachments that the volume still has."""
+    attachments.remove(connection, row.id, old)
+    return attachments.brief_of_volume(connection, row.volume_id, _MAX_LEFT)
 
 
 def _initiators(row: Attachment) -> list[str]:
@@ -249,6 +281,17 @@ def with_secrets(row: Attachment) -> Attachment:
         return row
     secrets = {name: getattr(row, name) for name in _SECRETS}
     return replace(row, connection_info={**info, **secrets})
+
+
+def require(connection: Any, attachment_id: str) -> Attachment:
+    """Return one attachment.
+
+    :raises NotFound: it does not exist, or is deleted.
+    """
+    row = attachments.get(connection, attachment_id)
+    if row is None:
+        raise NotFound("attachment", attachment_id)
+    return row
 
 
 def _require_volume(connection: Any, row: Attachment) -> Volume:

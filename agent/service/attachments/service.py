@@ -17,7 +17,7 @@ from oslo_log import log
 
 from lunshare.agent.db import attachments, volumes
 from lunshare.agent.db.engine import Database, now
-from lunshare.agent.errors import AgentError, Conflict, Invalid, NotFound
+from lunshare.agent.errors import AgentError, Conflict, NotFound
 from lunshare.agent.records import (
     Attachment,
     HostConnector,
@@ -26,8 +26,13 @@ from lunshare.agent.records import (
     RequestContext,
     Volume,
 )
-from lunshare.agent.service.attachments import connectors, wanted_state
-from lunshare.agent.service.attachments.access import Access, with_secrets
+from lunshare.agent.service.attachments import connectors, plain_volumes, wanted_state
+from lunshare.agent.service.attachments.access import (
+    Access,
+    read_wanted,
+    require,
+    with_secrets,
+)
 from lunshare.agent.service.attachments.unanswered import UnansweredRequests
 from lunshare.agent.states import WANTED, AttachStatus, VolumeStatus
 from lunshare.agent.volume_locks import VolumeLocks
@@ -36,8 +41,6 @@ LOG = log.getLogger(__name__)
 
 _CONNECTABLE = WANTED | {AttachStatus.RESERVED, AttachStatus.ERROR_ATTACHING}
 _COMPLETABLE = WANTED | {AttachStatus.RESERVED}
-
-_MAX_LEFT = 100  # attachments in the answer to a detach
 
 Rows = list[Attachment]
 
@@ -82,7 +85,10 @@ class Attachments:
         """
         if new.connector is None:
             with self._db.writing() as connection:
-                row = self._reserve(connection, new)[1]
+                volume, known = self._claim(connection, new)
+                row = known or _new_row(volume, new)
+                if known is None:
+                    attachments.insert(connection, row)
                 self.unanswered.add(row)
         else:
             row = self._attach(new, new.connector)
@@ -102,7 +108,7 @@ class Attachments:
             status of the attachment or of its volume does not allow it.
         :raises BackendFailed: the row names what may be open; repeat, or delete.
         """
-        volume_id = self._require(attachment_id).volume_id
+        volume_id = self._volume_id(attachment_id)
         with self._locks.volume(volume_id, f"the attach of host {connector.host}"):
             row = self._require(attachment_id)
             if connectors.is_open(row, connector):
@@ -111,19 +117,20 @@ class Attachments:
             row = self._access.close_replaced(row)
             with self._db.writing() as connection:
                 volume = self._available_volume(connection, row)
-                self._check_single(connection, volume, row)
+                plain_volumes.check_single(connection, volume, row)
                 known = replace(row, answered=True)  # its client names it
                 intent = self._start_attach(connection, volume, known, connector)
-            return with_secrets(self._access.open(volume, intent))
+                wanted = read_wanted(connection, volume.id, intent.initiator)
+            return with_secrets(self._access.open(volume, intent, wanted))
 
     def complete(self, ctx: RequestContext, attachment_id: str) -> None:
         """Note that the host uses the volume. Can be repeated.
 
         :raises Conflict: the attachment is detaching, or in an error.
         """
-        row = self._require(attachment_id)
+        volume_id = self._volume_id(attachment_id)
         with (
-            self._locks.volume(row.volume_id, f"the completion of {attachment_id}"),
+            self._locks.volume(volume_id, f"the completion of {attachment_id}"),
             self._db.writing() as connection,
         ):
             done = attachments.change_status(
@@ -151,57 +158,52 @@ class Attachments:
         :raises BackendFailed: the access may still be open. The attachment is
             error_detaching. A retry and the next reconcile try again.
         """
-        volume_id = self._require(attachment_id).volume_id
+        volume_id = self._volume_id(attachment_id)
         with self._locks.volume(volume_id, f"the detach of {attachment_id}"):
-            self._access.release(self._require(attachment_id))
-        with self._db.reading() as connection:
-            return attachments.brief_of_volume(connection, volume_id, _MAX_LEFT)
+            return self._access.release(attachment_id)
 
     def _attach(self, new: NewAttachment, connector: HostConnector) -> Attachment:
         with self._locks.volume(new.volume_id, f"the attach of host {connector.host}"):
             with self._db.writing() as connection:
-                volume, row = self._reserve(connection, new)
-                if row.status is AttachStatus.RESERVED:
-                    row = self._start_attach(connection, volume, row, connector)
+                volume, known = self._claim(connection, new)
+                row = known or self._start_attach(
+                    connection, volume, _new_row(volume, new), connector, is_new=True
+                )
+                wanted = read_wanted(connection, volume.id, row.initiator)
             self.unanswered.add(row)
             try:
-                return self._access.open(volume, row)
+                return self._access.open(volume, row, wanted)
             except Exception:
                 self._discard(row)
                 raise
 
     def _require(self, attachment_id: str) -> Attachment:
-        with self._db.reading() as connection:
-            row = attachments.get(connection, attachment_id)
-        if row is None:
-            raise NotFound("attachment", attachment_id)
-        return row
+        with self._db.reading(one_statement=True) as connection:
+            return require(connection, attachment_id)
 
-    def _reserve(
+    def _volume_id(self, attachment_id: str) -> str:
+        """Return its volume, whose lock is needed before the row is read."""
+        with self._db.reading(one_statement=True) as connection:
+            found = attachments.volume_id(connection, attachment_id)
+        if found is None:
+            raise NotFound("attachment", attachment_id)
+        return found
+
+    def _claim(
         self, connection: Any, new: NewAttachment
-    ) -> tuple[Volume, Attachment]:
+    ) -> tuple[Volume, Attachment | None]:
+        """Reserve the volume for a row, or find the row of an earlier request."""
         known = self.unanswered.find_duplicate(connection, new)
         reserved = known or volumes.claim(connection, new.volume_id, new.instance_uuid)
         volume = volumes.get_row(connection, new.volume_id)
         if volume is None:
             raise NotFound("volume", new.volume_id)
         if not reserved:
-            raise _attach_error(volumes.get(connection, new.volume_id) or volume)
+            raise plain_volumes.attach_error(
+                volumes.get(connection, new.volume_id) or volume
+            )
         self._access.check_support(volume, new.mode)
-        if known is not None:
-            return volume, known
-        row = Attachment(
-            id=str(uuid.uuid4()),
-            volume_id=volume.id,
-            status=AttachStatus.RESERVED,
-            mode=new.mode,
-            instance_uuid=new.instance_uuid,
-            created_at=now(),
-            updated_at=now(),
-            answered=False,
-        )
-        attachments.insert(connection, row)
-        return volume, row
+        return volume, known
 
     def _start_attach(
         self,
@@ -209,6 +211,7 @@ class Attachments:
         volume: Volume,
         row: Attachment,
         connector: HostConnector,
+        is_new: bool = False,
     ) -> Attachment:
         """Commit which access is wanted, before it is opened."""
         initiator = connector.initiator
@@ -232,15 +235,17 @@ class Attachments:
             "auth_password": password,
             "answered": row.answered,
         }
-        attaching = AttachStatus.ATTACHING
-        if not attachments.change_status(
-            connection, row.id, _CONNECTABLE, attaching, **values
+        intent = replace(row, status=AttachStatus.ATTACHING, **values)
+        if is_new:
+            attachments.insert(connection, intent)
+        elif not attachments.change_status(
+            connection, row.id, _CONNECTABLE, intent.status, **values
         ):
             raise Conflict(
                 f"attachment {row.id} is {row.status} and cannot be connected:"
                 " delete it and create another one"
             )
-        return replace(row, status=attaching, **values)
+        return intent
 
     def _available_volume(self, connection: Any, row: Attachment) -> Volume:
         volume = volumes.get_row(connection, row.volume_id)
@@ -251,19 +256,6 @@ class Attachments:
                 f"volume {volume.id} is {volume.status}; it must be available"
             )
         return volume
-
-    def _check_single(self, connection: Any, volume: Volume, row: Attachment) -> None:
-        """A failed attachment does not reserve its volume: check for another one."""
-        if volume.multiattach:
-            return
-        others = [
-            other
-            for other in attachments.of_volume(connection, volume.id)
-            if other.id != row.id and reserves(other)
-        ]
-        instances = {other.instance_uuid for other in others} - {None}
-        if others and row.instance_uuid not in instances:
-            raise _attach_error(volume)
 
     def _refresh_connector(
         self, row: Attachment, connector: HostConnector
@@ -289,11 +281,10 @@ class Attachments:
         """Delete a row whose id no client knows, when nothing is open."""
         self.unanswered.discard(row)
         try:
-            left = self._require(row.id)
-            if left.initiator is None:
-                self._access.release(left)
+            if self._require(row.id).initiator is None:
+                self._access.release(row.id)
             else:
-                self._access.start_release(left)
+                self._access.start_release(row.id)
         except AgentError as error:
             LOG.error(
                 "[%s] cleanup of a failed attach failed: attachment=%s: %s",
@@ -303,24 +294,14 @@ class Attachments:
             )
 
 
-def reserves(row: Attachment) -> bool:
-    """Whether this row reserves a volume that takes one attachment.
-
-    As in lunshare.agent.db.volumes.claim: an access may be open, or will be.
-    """
-    failed = row.status is AttachStatus.ERROR_ATTACHING
-    return not failed or row.initiator is not None or row.leaving is not None
-
-
-def _attach_error(volume: Volume) -> Invalid:
-    """Return why a volume cannot be reserved."""
-    if volume.own_status is not VolumeStatus.AVAILABLE:
-        return Invalid(
-            f"Invalid volume: volume {volume.id} is {volume.status} and cannot be"
-            " attached; it must be available"
-        )
-    return Invalid(
-        f"Invalid volume: volume {volume.id} is {volume.status} and takes one"
-        " attachment only; detach it first, or use a volume whose type has the"
-        " extra spec multiattach='<is> True'"
+def _new_row(volume: Volume, new: NewAttachment) -> Attachment:
+    return Attachment(
+        id=str(uuid.uuid4()),
+        volume_id=volume.id,
+        status=AttachStatus.RESERVED,
+        mode=new.mode,
+        instance_uuid=new.instance_uuid,
+        created_at=now(),
+        updated_at=now(),
+        answered=False,
     )
