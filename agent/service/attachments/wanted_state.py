@@ -93,5 +93,10 @@ def credentials(rows: Iterable[Attachment]) -> tuple[str, str]:
 
 
 def _random(length: int) -> str:
-    rest = (secrets.choice(_ALPHABET) for _ in range(length - 1))
-    return secrets.choice(_FIRST) + "".join(rest)
+    """Return a letter, then letters and digits, of one random number."""
+    number = secrets.randbelow(len(_FIRST) * len(_ALPHABET) ** (length - 1))
+    text = ""
+    for _ in range(length - 1):
+        number, index = divmod(number, len(_ALPHABET))
+        text += _ALPHABET[index]
+    return _FIRST[number] + text
