@@ -25,8 +25,11 @@ _Convert = Callable[[Any], Any]
 class Prepared:
     """One statement. Its parameters are named; none is a list ("expanding")."""
 
-    def __init__(self, statement: sa.Select[Any] | sa.Insert | sa.Update) -> None:
-        self._statement = statement
+    def __init__(
+        self, statement: sa.Select[Any] | sa.Insert | sa.Update, index: str = ""
+    ) -> None:
+        """``index``: the one that SQLite has to use for the table of a select."""
+        self._statement, self._index = statement, index
         self._compiled: _Compiled | None = None
 
     def rows(self, connection: sa.Connection, values: Mapping[str, Any]) -> list[Row]:
@@ -53,18 +56,20 @@ class Prepared:
 
     def _plan(self, connection: sa.Connection) -> _Compiled:
         if self._compiled is None:
-            self._compiled = _Compiled(self._statement, connection.dialect)
+            self._compiled = _Compiled(self._statement, connection.dialect, self._index)
         return self._compiled
 
 
 class _Compiled:
     """The SQL text, and how to convert parameters and columns."""
 
-    def __init__(self, statement: Any, dialect: sa.Dialect) -> None:
+    def __init__(self, statement: Any, dialect: sa.Dialect, index: str) -> None:
         compiled: Any = statement.compile(dialect=dialect)
         if compiled.post_compile_params:
             raise AssertionError(f"a list is not possible here: {compiled}")
         self._sql = str(compiled)
+        if index:  # SQLAlchemy has no hints for SQLite
+            self._sql = self._sql.replace("\nWHERE", f"INDEXED BY {index}\nWHERE", 1)
         #: The values that the statement itself has.
         self._own = {
             name: bound.effective_value

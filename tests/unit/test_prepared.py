@@ -121,3 +121,21 @@ def test_a_list_of_any_length_is_refused(database: Database):
     query = Prepared(sa.select(_TABLE).where(_TABLE.c.id.in_([1, 2])))
     with database.reading() as connection, pytest.raises(AssertionError):
         query.rows(connection, {})
+
+
+@pytest.mark.parametrize("last", ["attachments_of_initiator", "attachments_of_volume"])
+def test_an_initiator_is_found_by_its_index_whichever_was_created_last(
+    database: Database, last: str
+):
+    seen: list[str] = []
+    with database.writing() as connection:
+        driver: Any = connection.connection.dbapi_connection
+        find = "SELECT sql FROM sqlite_master WHERE name = ?"
+        (text,) = driver.execute(find, (last,)).fetchone()
+        driver.execute(f"DROP INDEX {last}")
+        driver.execute(text)
+        driver.set_trace_callback(seen.append)
+        attachments.of_initiator(connection, VOLUME.id, "x")
+        driver.set_trace_callback(None)
+        (plan, *_) = driver.execute(f"EXPLAIN QUERY PLAN {seen[0]}").fetchall()
+        assert "attachments_of_initiator (volume_id=? AND initiator=?)" in plan[3]
