@@ -8,8 +8,7 @@ import os
 import signal
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -18,6 +17,7 @@ import pytest
 from lunshare.drivers.errors import CommandFailed, DeadlineExceeded, HelperBusy
 from lunshare.drivers.helper import commands
 from lunshare.drivers.helper.commands import MAX_HUNG_EACH, Commands
+from tests.unit.helper_fixtures import filters_of, until, write_filters
 
 # A process that is traced is gone only when its tracer has waited for it. So after
 # SIGKILL it is there for its parent, as one that waits in the kernel.
@@ -42,31 +42,21 @@ time.sleep(600)
 """
 
 
-def until(true: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 30
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
 class Node:
     """Programs that hang when they are about the group ``hung``."""
 
     def __init__(self, directory: Path) -> None:
-        rules, programs = directory / "rootwrap.d", directory / "bin"
+        names, programs = ("lvs", "umount", "lvremove"), directory / "bin"
         self._tracers, self._traced = directory / "tracers", directory / "traced"
-        for each in (rules, programs, self._tracers, self._traced):
+        for each in (programs, self._tracers, self._traced):
             each.mkdir(mode=0o755)
         text = HUNG.format(
             python=sys.executable, tracers=str(self._tracers), traced=str(self._traced)
         )
-        lines = ["[Filters]"]
-        for name in ("lvs", "umount", "lvremove"):
+        for name in names:
             (programs / name).write_text(text)
             (programs / name).chmod(0o755)
-            lines.append(f"{name}: CommandFilter, {name}, root")
-        (rules / "test.filters").write_text("\n".join(lines))
-        (rules / "test.filters").chmod(0o644)
+        rules = write_filters(directory, filters_of(*names))
         self.ended = False
         self.commands = Commands(str(rules), (str(programs),))
 

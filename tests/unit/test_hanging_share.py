@@ -12,7 +12,7 @@ import os
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -28,19 +28,13 @@ from lunshare.drivers.errors import (
 from lunshare.drivers.helper.nfs import answering, contents
 from lunshare.drivers.helper.thread_limits import THREADS
 from tests.conformance.directory_shares import Node
+from tests.unit.helper_fixtures import until
 from tests.unit.nfs_fixtures import build, driver, files, mounts, node
 
 __all__ = ["build", "driver", "files", "mounts", "node"]
 
 SIZE = 2 * MIB
 NEW, SNAPSHOT = f"volume-{uuid.uuid4()}", f"_snapshot-{uuid.uuid4()}"
-
-
-def until(true: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 20
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 class Asked:

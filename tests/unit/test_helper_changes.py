@@ -12,8 +12,7 @@ import socket
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -25,6 +24,7 @@ from lunshare.drivers.helper.lvm import changes
 from lunshare.drivers.helper_client import Helper
 from lunshare.drivers.protocol import frames
 from lunshare.drivers.retry import retried_once
+from tests.unit.helper_fixtures import filters_of, until, write_filters
 
 UUID = "11111111-2222-4333-8444-555555555555"
 OTHER = "11111111-2222-4333-8444-666666666666"
@@ -39,13 +39,7 @@ echo "said by $0"
 """
 # LVM prints output while it works; the other programs do not.
 NOISE = "echo half; echo way >&2"
-FILTERS = "\n".join(
-    ["[Filters]"]
-    + [
-        f"{name}: CommandFilter, {name}, root"
-        for name in ("lvs", "lvextend", "lvremove", "lvreduce")
-    ]
-)
+PROGRAMS = ("lvs", "lvextend", "lvremove", "lvreduce")
 WAIT = 60.0
 
 
@@ -69,11 +63,8 @@ class Node:
 
     def __init__(self, directory: Path) -> None:
         self.socket, self._log = directory / "helper.sock", directory / "log"
-        self._gate, self._filters = directory / "gate", directory / "rootwrap.d"
-        self._programs = directory / "bin"
-        self._filters.mkdir(mode=0o755)
-        (self._filters / "test.filters").write_text(FILTERS)
-        (self._filters / "test.filters").chmod(0o644)
+        self._gate, self._programs = directory / "gate", directory / "bin"
+        self._filters = write_filters(directory, filters_of(*PROGRAMS))
         self._programs.mkdir()
         shared = {"log": self._log, "gate": self._gate}
         for name in ("lvextend", "lvremove"):
@@ -162,13 +153,6 @@ def killable(tmp_path: Path) -> Iterator[Killable]:
     made = Killable(tmp_path)
     yield made
     made.close()
-
-
-def until(true: Callable[[], object]) -> None:
-    end = time.monotonic() + WAIT
-    while not true():
-        assert time.monotonic() < end
-        time.sleep(0.005)
 
 
 class Call:

@@ -13,9 +13,8 @@ import contextlib
 import os
 import socket
 import threading
-import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,12 @@ import pytest
 
 from lunshare.drivers.conformance.fixtures import MIB
 from lunshare.drivers.helper.commands import Commands
-from lunshare.drivers.helper.lio import backstores, iscsi_target, reservations
+from lunshare.drivers.helper.lio import (
+    backstores,
+    iscsi_target,
+    reservations,
+    target_verbs,
+)
 from lunshare.drivers.helper.lio.backstores import Role
 from lunshare.drivers.helper.lio.iscsi_target import Target
 from lunshare.drivers.helper.nfs.mounts import KERNEL, Mounts
@@ -31,6 +35,7 @@ from lunshare.drivers.helper.served import Served
 from lunshare.drivers.helper.server import Server, verbs
 from lunshare.drivers.protocol import frames, messages
 from tests.conformance.directory_shares import Directories
+from tests.unit.helper_fixtures import filters_of, until, write_filters
 
 PREFIX = "iqn.2026-11.io.test:"
 ID = str(uuid.uuid4())
@@ -40,13 +45,6 @@ echo "begin ${{0##*/}}" >>{log}
 while [ ! -e {gate} ]; do sleep 0.01; done
 echo "end ${{0##*/}}" >>{log}
 """
-
-
-def until(true: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 20
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
 
 
 class Helper:
@@ -71,12 +69,12 @@ class Helper:
     def connections(self) -> int:
         return len(self.server._connections._idle) + self.busy
 
-    def send(self, verb: str, **arguments: Any) -> socket.socket:
+    def send(self, verb: str, timeout: float = 20, **arguments: Any) -> socket.socket:
         """Send a request; return its connection when the helper works on it."""
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         before = self.busy
         connection.connect(str(self._path))
-        frames.send(connection, messages.request(verb, 20, arguments))
+        frames.send(connection, messages.request(verb, timeout, arguments))
         until(lambda: self.busy == before + 1)
         return connection
 
@@ -88,11 +86,7 @@ class Helper:
 
 @contextlib.contextmanager
 def helper(tmp_path: Path, *programs: str, mounts: Mounts = KERNEL) -> Iterator[Helper]:
-    rules = tmp_path / "rootwrap.d"
-    rules.mkdir(mode=0o755)
-    lines = [f"{name}: CommandFilter, {name}, root\n" for name in programs]
-    (rules / "test.filters").write_text("[Filters]\n" + "".join(lines))
-    (rules / "test.filters").chmod(0o644)
+    rules = write_filters(tmp_path, filters_of(*programs))
     base = str(tmp_path / "mnt")
     served = Served(PREFIX, base=base, directories=(str(tmp_path),))
     commands = Commands(str(rules), (str(tmp_path / "bin"), "/usr/bin", "/bin"), served)
@@ -112,7 +106,8 @@ def target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Target:
     root = tmp_path / "configfs"
     for module in (iscsi_target, backstores):
         monkeypatch.setattr(module, "CORE", str(root / "core"))
-    monkeypatch.setattr(iscsi_target, "ISCSI", str(root / "iscsi"))
+    for module in (iscsi_target, target_verbs):
+        monkeypatch.setattr(module, "ISCSI", str(root / "iscsi"))
     monkeypatch.setattr(reservations, "ROOT", str(root))
     made = Target(PREFIX, ID)
     disk = tmp_path / f"volume-{ID}"
@@ -239,7 +234,7 @@ def test_file_is_not_renamed_for_a_client_that_is_gone(
     mounts = Directories(MIB)
     mounts.mounted[str(point)] = "nas:/srv"
     mounts.server = late
-    given = {"point": str(point), "name": f"volume-{ID}"}
+    given: dict[str, Any] = {"point": str(point), "name": f"volume-{ID}"}
     with helper(tmp_path, mounts=mounts) as root:
         find = root.send("share.find", **given)
         unmanage = root.send("share.unmanage", **given)
