@@ -115,9 +115,11 @@ def verbs(
     """
     lio, headers = TargetVerbs(served.prefix), HeaderVerbs(served)
 
-    def bare(given: Mapping[str, Any], verb: Callable[[], Any]) -> Any:
+    def bare(
+        given: Mapping[str, Any], verb: Callable[..., Any], *seconds: float
+    ) -> Any:
         target_requests.nothing(given)
-        return verb()
+        return verb(*seconds)
 
     def apply(given: Mapping[str, Any], left: float, gone: Gone) -> Any:
         wanted = target_requests.apply(given)
@@ -139,8 +141,10 @@ def verbs(
                 target_requests.volume_id(given), left, gone
             )
         ),
-        "lio.observe": lambda given, _: bare(given, lio.observe),
-        "lio.live": lambda given, _: lio.live(target_requests.volume_id(given)),
+        "lio.observe": lambda given, left: bare(given, lio.observe, left),
+        "lio.live": lambda given, left: lio.live(
+            target_requests.volume_id(given), left
+        ),
         **CopyVerbs(served, mounts, disk_locks).verbs(),
         **ShareVerbs(mounts, served, disk_locks).verbs(),
     }

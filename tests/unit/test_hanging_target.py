@@ -18,7 +18,9 @@ import pytest
 from lunshare.drivers.helper.lio.backstores import Role
 from lunshare.drivers.helper.lio.iscsi_target import Target
 from lunshare.drivers.helper.thread_limits import THREADS
-from tests.unit.test_stale_requests import ID, OTHER, helper, target, until, wanted
+from lunshare.drivers.protocol import frames
+from tests.unit.helper_fixtures import until
+from tests.unit.test_stale_requests import ID, OTHER, helper, target, wanted
 
 __all__ = ["target"]
 
@@ -66,3 +68,29 @@ def test_thread_of_a_hung_target_is_counted_for_its_group(
         Path(target.acl(OTHER), "info").write_text("No active iSCSI Session")
         hung.set()
     assert counted == {"/dev/vg" if known else "unknown disks": 1}
+
+
+@pytest.mark.parametrize("verb", ["lio.observe", "lio.live"])
+def test_read_of_a_target_that_hangs_ends_at_its_deadline(
+    tmp_path: Path, target: Target, verb: str
+) -> None:
+    """The kernel locks an ACL's directory while it waits for the disk of its host."""
+    acl = Path(target.acl(OTHER))
+    (acl / "tag").write_text("a")
+    info = acl / "info"  # a FIFO: it is read when there is a writer
+    given = {"volume_id": ID} if verb == "lio.live" else {}
+    with helper(tmp_path) as root:
+        try:
+            for _ in range(2):  # the second read waits for the first one
+                with root.send(verb, timeout=0.3, **given) as connection:
+                    connection.settimeout(10)
+                    answer = frames.receive(connection)
+                assert answer["error"] == "deadline-exceeded"
+            counted = dict(THREADS._waiting)
+        finally:
+            with info.open("w") as fifo:
+                info.unlink()
+                info.write_text("No active iSCSI Session")
+                fifo.write("No active iSCSI Session")
+        assert counted == {"reads of targets": 1}
+        until(lambda: not THREADS._waiting)

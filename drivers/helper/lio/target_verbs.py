@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection
-from typing import Any
+from collections.abc import Callable, Collection
+from typing import Any, TypeVar
 
 from lunshare.drivers.errors import TargetFailed
 from lunshare.drivers.helper.data.progress import Gone, waits
@@ -40,6 +40,9 @@ _UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 
 # They have a part of the threads, like any other medium.
 _UNKNOWN = "unknown disks"
+_READS = "reads of targets"
+
+_Value = TypeVar("_Value")
 
 
 class TargetVerbs:
@@ -53,7 +56,7 @@ class TargetVerbs:
     def __init__(self, prefix: str) -> None:
         self._prefix = prefix
         self._ours = re.compile(re.escape(prefix) + f"volume-({_UUID})")
-        self._locks = Locks()
+        self._locks, self._reads = Locks(), Locks()
 
     def check(self) -> list[str]:
         """Prepare the node; return a sentence for each thing that is missing."""
@@ -80,15 +83,34 @@ class TargetVerbs:
         with self._locks.hold(target.name, seconds, medium, gone=gone) as hold:
             return _as_target_failed(target, lambda: _remove(target, hold))
 
-    def observe(self) -> list[dict[str, Any]]:
+    def observe(self, seconds: float) -> list[dict[str, Any]]:
         """Return every export of lunshare, with the fields of LiveExport."""
-        found = (self._ours.fullmatch(name) for name in names(ISCSI))
-        return [self._observe(match[1]) for match in found if match]
+        return self._read("every target", seconds, self._observe_all)
 
-    def live(self, volume_id: str) -> dict[str, Any] | None:
+    def live(self, volume_id: str, seconds: float) -> dict[str, Any] | None:
         """Return the export of one volume, as ``observe`` does; None if it has none."""
         target = Target(self._prefix, volume_id)
-        return self._observe(volume_id) if os.path.isdir(target.path) else None
+        return self._read(
+            target.name,
+            seconds,
+            lambda: self._observe(volume_id) if os.path.isdir(target.path) else None,
+        )
+
+    def _read(self, name: str, seconds: float, read: Callable[[], _Value]) -> _Value:
+        """Read in a thread of its own, until the deadline.
+
+        The kernel locks the directory of the ACLs while it removes one and waits for
+        its disk (see ``acls``). No lock of a change is needed, and a read of the same
+        name that hangs occupies no second thread.
+        """
+        found: list[_Value] = []
+        with self._reads.hold(name, seconds, _READS) as hold:
+            hold.run_step(f"reading {name}", lambda: found.append(read()))
+        return found[0]
+
+    def _observe_all(self) -> list[dict[str, Any]]:
+        found = (self._ours.fullmatch(name) for name in names(ISCSI))
+        return [self._observe(match[1]) for match in found if match]
 
     def _observe(self, volume_id: str) -> dict[str, Any]:
         target = Target(self._prefix, volume_id)
