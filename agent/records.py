@@ -317,7 +317,8 @@ class HostAccess:
 class Orphan:
     """Something on a backend that lunshare created and that has no row.
 
-    ``kind`` is export, disk or snapshot; ``where`` is its name for an operator.
+    ``kind`` is export, disk or snapshot; ``where`` is its name for an operator. A
+    second disk of a volume has no row either: the row is that of the other disk.
     """
 
     kind: str

@@ -269,9 +269,16 @@ def unfinished(connection: sa.Connection) -> list[Volume]:
     return [_record(row) for row in connection.execute(query)]
 
 
-def ids(connection: sa.Connection) -> set[str]:
-    """Return the id of every volume."""
-    return set(connection.execute(sa.select(_V.id).where(_HERE)).scalars())
+def disk_backends(connection: sa.Connection) -> dict[str, tuple[str, ...]]:
+    """Return by id the backends that may have a disk of a volume, its own first.
+
+    During a migration that is also the new backend, and then the old one.
+    """
+    coming = _V.intent["backend"].as_string()
+    rows = connection.execute(
+        sa.select(_V.id, _V.backend, _V.leaving, coming).where(_HERE)
+    )
+    return {row[0]: tuple(each for each in row[1:] if each) for row in rows}
 
 
 def existing_disks(connection: sa.Connection) -> set[tuple[str, str, int]]:

@@ -7,7 +7,7 @@ Nothing is changed here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from lunshare.agent.backends import Backends, NodeBackend, translated
@@ -20,9 +20,12 @@ from lunshare.drivers.values import GIB, Disk
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """Ids in the database, and the (backend, id, GiB) of volumes that have a disk."""
+    """Ids in the database, and the (backend, id, GiB) of volumes that have a disk.
 
-    volumes: set[str]
+    ``volumes`` has the backends that may have a disk of each, its own first.
+    """
+
+    volumes: Mapping[str, tuple[str, ...]]
     snapshots: set[str]
     placed: set[tuple[str, str, int]]
 
@@ -58,13 +61,14 @@ def read(db: Database, backends: Backends) -> Inventory:
             orphans.setdefault((orphan.kind, orphan.id, which), orphan)
     after = _read_rows(db)
     known = {
-        "export": before.volumes | after.volumes,
-        "disk": before.volumes | after.volumes,
+        "export": before.volumes.keys() | after.volumes.keys(),
+        "disk": before.volumes.keys() | after.volumes.keys(),
         "snapshot": before.snapshots | after.snapshots,
     }
     for key in sorted(orphans):
         if key[1] not in known[key[0]]:
             found.orphans.append(orphans[key])
+    found.orphans += _second_disks(disks, before.volumes, after.volumes)
     placed = before.placed & after.placed
     for name, listed in disks.items():
         found.missing += _missing_disks(name, placed, listed)
@@ -74,7 +78,7 @@ def read(db: Database, backends: Backends) -> Inventory:
 def _read_rows(db: Database) -> _Rows:
     with db.reading() as connection:
         return _Rows(
-            volumes.ids(connection),
+            volumes.disk_backends(connection),
             snapshots.ids(connection) | volumes.temporary_snapshot_ids(connection),
             volumes.existing_disks(connection),
         )
@@ -114,6 +118,28 @@ def _read_part(
     except AgentError as error:
         found.failed.append(f"backend {name}: {error}")
         return []
+
+
+def _second_disks(
+    disks: Mapping[str, tuple[Disk, ...]],
+    before: Mapping[str, tuple[str, ...]],
+    after: Mapping[str, tuple[str, ...]],
+) -> Iterator[Orphan]:
+    """Return the disks of volumes whose rows say that they are on another backend.
+
+    A disk that two backends list is one disk.
+    """
+    paths = {
+        (name, disk.volume_id): disk.path for name in disks for disk in disks[name]
+    }
+    for (name, volume_id), path in sorted(paths.items()):
+        if volume_id not in before or volume_id not in after:
+            continue
+        own = after[volume_id][0]
+        known = name in before[volume_id] or name in after[volume_id]
+        if not known and path != paths.get((own, volume_id)):
+            where = f"disk {path} (volume {volume_id} is on backend {own})"
+            yield Orphan("disk", volume_id, name, where)
 
 
 def _missing_disks(

@@ -69,6 +69,7 @@ class Orphans:
         :raises Conflict: it has a row, is still exported, or two backends have one.
         :raises Invalid: the disk is smaller than 1 GiB, or its backend does not
             meet the type's extra specs.
+        :raises BackendFailed: its backend does not answer; no row was created.
         """
         kind = self._types.resolve(new.volume_type)
         with self._locks.volume(new.volume_id, "its recovery"):
@@ -116,6 +117,7 @@ class Orphans:
         :raises NotFound: no backend that is up has such an orphan.
         :raises Conflict: it has a row, the disk is still exported, or two backends
             have one.
+        :raises BackendFailed: it may still exist; repeat the request.
         """
         with self._locks.volume(ident, f"the deletion of its orphaned {kind}"):
             with self._db.reading() as connection:
@@ -173,8 +175,9 @@ def _check_no_row(connection: Any, kind: str, ident: str) -> None:
         exists = volumes.get(connection, ident) is not None
     if exists:
         resource = "snapshot" if kind == "snapshot" else "volume"
+        second = ", or remove a second disk by hand" if kind == "disk" else ""
         raise Conflict(
-            f"{resource} {ident} has a row: delete it by its own API request"
+            f"{resource} {ident} has a row: delete it by its own API request{second}"
         )
 
 

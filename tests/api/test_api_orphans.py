@@ -5,11 +5,14 @@
 from __future__ import annotations
 
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from lunshare.drivers.values import GIB, Connector, Export, Mode, Snapshot, Volume
-from tests.api.calls import Api
+from tests.api.calls import Api, until
 from tests.node import Node, connector, initiator
 
 
@@ -33,6 +36,18 @@ def orphans(api: Api, ident: str) -> list[dict[str, Any]]:
     """Those of this id."""
     found = api("GET", "/lunshare/orphans")["orphans"]
     return [each for each in found if each["id"] == ident]
+
+
+def volume_on_one_of_two(path: Path) -> tuple[Node, str, str, str]:
+    """Create a node and a volume; return them, its backend, and the other backend."""
+    names = [f"b{uuid.uuid4().hex}" for _ in "ab"]  # the fakes outlive their nodes
+    node = Node(path, backends=",".join(names)).start()
+    api = Api(node.assembly.app)
+    made = api.volume()
+    host = api.shown(made["id"])["os-vol-host-attr:host"]
+    (own,) = (name for name in names if host == node.services.node.host_of(name))
+    (other,) = (name for name in names if name != own)
+    return node, made["id"], own, other
 
 
 def test_a_disk_without_a_row_is_recovered_with_its_bytes_and_id(
@@ -121,3 +136,45 @@ def test_two_disks_of_one_id_are_listed_and_none_is_chosen(tmp_path: Path) -> No
     api("POST", "/lunshare/orphans", asked, 202)
     assert api.shown(lost.id)["status"] == "available"
     node.close()
+
+
+def test_second_disk_of_a_volume_on_another_backend_is_reported(
+    tmp_path: Path,
+) -> None:
+    """A copy that a migration left behind; it has no row, but its id has one."""
+    node, ident, own, other = volume_on_one_of_two(tmp_path)
+    api = Api(node.assembly.app)
+    assert orphans(api, ident) == []
+    path = node.driver(other).create(Volume(ident, GIB)).path
+    where = f"disk {path} (volume {ident} is on backend {own})"
+    (found,) = orphans(api, ident)
+    assert (found["backend"], found["where"]) == (other, where)
+    assert node.assembly.reconcile.run().unknown == [f"{where} has no row"]
+    assert f"{where} has no row" in str(api("GET", "/lunshare/health"))
+    disk = f"/lunshare/orphans/disk/{ident}"
+    assert "remove a second disk by hand" in api.fault(409, "DELETE", disk)
+    # Nothing was changed, and the volume's own disk is not reported.
+    assert [len(node.driver(name).disks()) for name in (own, other)] == [1, 1]
+    node.driver(other).delete(ident)
+    assert orphans(api, ident) == []
+
+
+@pytest.mark.parametrize("held", [("other", "fill.after"), ("own", "delete.before")])
+def test_disks_of_a_migration_in_progress_are_not_orphans(
+    tmp_path: Path, held: tuple[str, str]
+) -> None:
+    node, ident, own, other = volume_on_one_of_two(tmp_path)
+    api = Api(node.assembly.app)
+    backend, point = {"own": own, "other": other}[held[0]], held[1]
+    migrate = {"os-migrate_volume": {"host": node.services.node.host_of(other)}}
+    with (
+        ThreadPoolExecutor(1) as client,
+        node.driver(backend).failures.hold(point) as gate,
+    ):
+        done = client.submit(api.act, ident, migrate)
+        assert gate.reached.wait(10)
+        assert [len(node.driver(name).disks()) for name in (own, other)] == [1, 1]
+        assert orphans(api, ident) == []
+        gate.open.set()
+        done.result()
+    until(lambda: not node.driver(own).disks())
