@@ -196,10 +196,11 @@ class Lvm:
         how = ("--yes", "--background", "--interval", "1", "--mergesnapshot")
         self._run_change("lvconvert", *how, f"{self.name}/{snapshot}")
 
-    def merge_progress(self, name: str) -> str:
-        """Return the progress of a merge: a text that changes with it."""
+    def merge_progress(self, name: str) -> str | None:
+        """Return the progress of a merge, a text that changes; None without a merge."""
         fields, where = "lv_merging,data_percent", f"{self.name}/{name}"
-        return self._run("lvs", *_JSON, "-o", fields, where)
+        text = self._run("lvs", *_JSON, "-o", fields, where)
+        return lvm_reports.merge_progress(text)
 
     def copy(self, source: str, target: str, size: int) -> None:
         """Copy ``size`` bytes of one volume to another, flush them, and verify them."""

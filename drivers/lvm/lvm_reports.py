@@ -138,6 +138,11 @@ def pools(text: str) -> tuple[Pool, ...]:
     return tuple(pool for pool in _read(text, "lv", _pool) if pool)
 
 
+def merge_progress(text: str) -> str | None:
+    """Read a report of lvs on one volume; return its data percent while it merges."""
+    return next(iter(_read(text, "lv", _merge_progress)), None)
+
+
 def segments(text: str) -> tuple[Segment, ...]:
     """Read a report of lvs --segments."""
     return _read(text, "seg", _segment)
@@ -176,6 +181,10 @@ def _details(row: _Row) -> VolumeDetails:
         lost=row["lv_snapshot_invalid"] == "snapshot invalid",
         merging=row["lv_merging"] == "merging",
     )
+
+
+def _merge_progress(row: _Row) -> str | None:
+    return row["data_percent"] if row["lv_merging"] == "merging" else None
 
 
 def _pool(row: _Row) -> Pool | None:

@@ -110,13 +110,16 @@ class ThickSnapshots:
             self._lvm.snapshot_thick(snapshot.name, name, size)
 
     def _recreate(self, snapshot: Snapshot, volume: VolumeDetails) -> None:
-        """Create it again; its name is free as soon as the merge is complete.
+        """Create it again when the merge is complete.
+
+        Its name may be free a little later: LVM ends the merge and removes the merged
+        snapshot in two commits. Until then lvcreate changes nothing.
 
         :raises Stalled: the merge made no progress for ``progress_timeout`` seconds.
         """
         started = since = time.monotonic()
         seen, restarted = self._lvm.merge_progress(volume.name), False
-        while not self._created(snapshot):
+        while seen is not None or not self._created(snapshot):
             time.sleep(min(_PAUSE_SECONDS, 0.2 + (time.monotonic() - started) / 20))
             now = self._lvm.merge_progress(volume.name)
             if now != seen:

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from lunshare.drivers.errors import (
@@ -188,10 +190,14 @@ def test_revert_resumes_only_its_own_merge():
     text = rows(row(f"volume-{UUID}", lv_tags="revert-x", **merging))
     with pytest.raises(DiskBusy, match="another snapshot"):
         thick(Scripted(lvs=text)).revert(SNAPSHOT)
-    text = rows(row(f"volume-{UUID}", lv_tags=f"revert-{OTHER}", **merging))
-    error = failed("lvcreate")
+    root = Merging(MERGED)
+    root._answers["lvcreate"] = failed("lvcreate")
     with pytest.raises(CommandFailed, match="lvcreate"):
-        thick(Scripted(lvs=text, lvcreate=error)).revert(SNAPSHOT)
+        thick(root).revert(SNAPSHOT)
+
+
+#: A merge that is complete, before and after LVM removes the snapshot.
+MERGED, REMOVED = "merged", "removed"
 
 
 class Merging(Scripted):
@@ -206,23 +212,42 @@ class Merging(Scripted):
         )
 
     def run(self, *argv: str, timeout: float = 60.0) -> str:
-        if argv[0] == "lvs" and "/" in argv[-1]:
-            level = self.left.pop(0) if len(self.left) > 1 else self.left[0]
-            if not level:
-                self._answers["lvcreate"] = ""
-            return level
-        return super().run(*argv, timeout=timeout)
+        if argv[0] != "lvs" or "/" not in argv[-1]:
+            return super().run(*argv, timeout=timeout)
+        self.commands.append(argv)
+        level = self.left.pop(0) if len(self.left) > 1 else self.left[0]
+        if level == REMOVED:
+            self._answers["lvcreate"] = ""
+        merging = "" if level in (MERGED, REMOVED) else "merging"
+        return rows(json.dumps({"lv_merging": merging, "data_percent": level}))
 
 
 def test_revert_waits_while_the_merge_makes_progress():
     """An earlier version waited one day at most."""
-    root = Merging(*[str(left) for left in range(8, 0, -1)], "")
+    root = Merging(*[str(left) for left in range(8, 0, -1)], REMOVED)
     # The revert is done then. No disk is ever active in this test.
     with pytest.raises(DeadlineExceeded, match="appearance"):
         thick(root, progress_timeout=1.5).revert(SNAPSHOT)
-    assert root.left == [""]
+    assert root.left == [REMOVED]
     untagged = [argv for argv in root.commands if "--deltag" in argv]
     assert len(untagged) == 1
+
+
+def test_revert_changes_nothing_while_it_waits_for_the_merge():
+    """It tried to create the snapshot at each poll: a change of the group."""
+    root = Merging("7.00", "3.50", REMOVED)
+    with pytest.raises(DeadlineExceeded, match="appearance"):
+        thick(root).revert(SNAPSHOT)
+    programs = [argv[0] for argv in root.commands]
+    assert programs[:5] == ["lvs"] * 4 + ["lvcreate"]
+    assert programs.count("lvcreate") == 1
+
+
+def test_revert_waits_until_lvm_has_removed_the_merged_snapshot():
+    root = Merging("7.00", MERGED, REMOVED)
+    with pytest.raises(DeadlineExceeded, match="appearance"):
+        thick(root).revert(SNAPSHOT)
+    assert [argv[0] for argv in root.commands].count("lvcreate") == 2
 
 
 def test_revert_fails_when_the_merge_stalls():
