@@ -57,7 +57,10 @@ class Messages:
             LOG.error("[%s] user message lost: %s", ctx.request_id, error)
 
     def list(self, ctx: RequestContext, page: Page) -> list[Message]:
-        """Return a page of messages."""
+        """Return a page of messages.
+
+        :raises NotFound: the marker of the page does not exist.
+        """
         with self._db.reading() as connection:
             return messages.page(connection, page)
 

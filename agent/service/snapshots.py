@@ -46,7 +46,10 @@ class Snapshots:
             return _require(connection, snapshot_id)
 
     def list(self, ctx: RequestContext, page: Page) -> list[Snapshot]:
-        """Return a page of snapshots."""
+        """Return a page of snapshots.
+
+        :raises NotFound: the marker of the page does not exist.
+        """
         with self._db.reading() as connection:
             return snapshots.page(connection, page)
 
@@ -83,7 +86,10 @@ class Snapshots:
     def update(
         self, ctx: RequestContext, snapshot_id: str, changes: Mapping[str, Any]
     ) -> Snapshot:
-        """Change name, description or metadata."""
+        """Change name, description or metadata.
+
+        :raises NotFound: the snapshot.
+        """
         self.get(ctx, snapshot_id)
         with self._db.writing() as connection:
             snapshots.update(connection, snapshot_id, changes)
@@ -92,6 +98,7 @@ class Snapshots:
     def delete(self, ctx: RequestContext, snapshot_id: str) -> None:
         """Accept the deletion; volumes created from it are not affected.
 
+        :raises NotFound: the snapshot.
         :raises Invalid: a volume is being created from it or reverted to it, or
             its status does not allow it.
         """

@@ -21,7 +21,10 @@ class Types:
         self._db, self._default_name = db, default_name
 
     def get(self, ctx: RequestContext, type_id: str) -> VolumeType:
-        """Return one type by its id; a name is NotFound, as clients expect."""
+        """Return one type by its id.
+
+        :raises NotFound: the type; also for the name of a type, as clients expect.
+        """
         return self._find(type_id, by_name=False)
 
     def resolve(self, ident: str | None) -> VolumeType | None:
@@ -69,6 +72,7 @@ class Types:
     ) -> VolumeType:
         """Create a type.
 
+        :raises Invalid: two of the extra specs exclude each other.
         :raises Conflict: another type has the name.
         """
         kind = VolumeType(
@@ -87,6 +91,7 @@ class Types:
     ) -> VolumeType:
         """Change name, description or is_public.
 
+        :raises NotFound: the type.
         :raises Conflict: another type has the name.
         """
         self.get(ctx, type_id)
@@ -97,6 +102,7 @@ class Types:
     def delete(self, ctx: RequestContext, type_id: str) -> None:
         """Delete a type that no volume has.
 
+        :raises NotFound: the type.
         :raises Invalid: it is in use, or it is the default.
         """
         with self._db.writing() as connection:
@@ -114,7 +120,9 @@ class Types:
     ) -> VolumeType:
         """Add or replace extra specs of a type that no volume has.
 
-        :raises Invalid: it is in use: the specs would not be true for its volumes.
+        :raises NotFound: the type.
+        :raises Invalid: it is in use, and the specs would not be true for its
+            volumes; or two of the specs exclude each other.
         """
         with self._db.writing() as connection:
             kind = _require(connection, type_id, by_name=False)
@@ -126,7 +134,7 @@ class Types:
     def delete_spec(self, ctx: RequestContext, type_id: str, key: str) -> None:
         """Delete one extra spec of a type that no volume has.
 
-        :raises NotFound: the spec.
+        :raises NotFound: the type, or the spec.
         :raises Invalid: the type is in use.
         """
         with self._db.writing() as connection:

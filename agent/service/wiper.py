@@ -70,6 +70,7 @@ class Wiper:
     def list(self, ctx: RequestContext) -> list[WipeState]:
         """Return what is left to wipe on the backends that are up.
 
+        :raises BackendFailed: one of them cannot list them.
         :raises BackendUnavailable: one of them does not answer.
         """
         found = []

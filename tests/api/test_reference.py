@@ -67,7 +67,23 @@ def test_status_and_refusals_are_read_from_the_source():
     assert "| `DELETE /v3/messages/{id}` | 3.3 | 204 | 404 |" in found
     assert "| `GET /readyz` |  | 200, 503 |  |" in found
     assert "can also answer 400, 404, 405, 406, which" in found
-    assert reference_answers.refusals(volumes.create) == {400, 404, 413, 415, 500}
+    assert reference_answers.refusals(volumes.create) == {
+        400,
+        404,
+        409,
+        413,
+        415,
+        500,
+    }
+
+
+@pytest.mark.parametrize(
+    "route",
+    [each for each in ROUTES if "{" in each.path],
+    ids=lambda r: f"{r.method} {r.path}",
+)
+def test_every_route_of_one_object_can_answer_404(route: Route):
+    assert 404 in reference_answers.refusals(route.handler)
 
 
 def test_fields_of_answers_are_read_from_the_views():

@@ -82,8 +82,10 @@ class Access:
         """Open an attachment whose row is attaching; store its connection_info.
 
         ``wanted``: that of its initiator, as for ``apply``. The initiator that its
-        connector replaced is closed before. When this raises, the access is closed
-        again, or the row says that it may be open.
+        connector replaced is closed before.
+
+        :raises BackendFailed: the access is closed again, or the row says that it
+            may be open.
         """
         try:
             row = self.close_replaced(row)
@@ -179,7 +181,10 @@ class Access:
             )
 
     def close_failed(self, row: Attachment) -> None:
-        """Close what a failed attach may have left open. Can be repeated."""
+        """Close what a failed attach may have left open. Can be repeated.
+
+        :raises BackendFailed: it may still be open, and the row still names it.
+        """
         if not _initiators(row):
             return
         with self._db.reading() as connection:

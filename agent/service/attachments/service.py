@@ -68,7 +68,10 @@ class Attachments:
         return with_secrets(self._require(attachment_id))
 
     def list(self, ctx: RequestContext, page: Page) -> Rows:
-        """Return a page of attachments, without credentials."""
+        """Return a page of attachments, without credentials.
+
+        :raises NotFound: the marker of the page does not exist.
+        """
         with self._db.reading() as connection:
             return attachments.page(connection, page)
 
@@ -104,6 +107,7 @@ class Attachments:
         new one is opened.
 
         :raises NotFound: the attachment.
+        :raises Invalid: the volume takes one host, and another one has it.
         :raises Conflict: the initiator has the volume in the other mode, or the
             status of the attachment or of its volume does not allow it.
         :raises BackendFailed: the row names what may be open; repeat, or delete.
@@ -126,6 +130,7 @@ class Attachments:
     def complete(self, ctx: RequestContext, attachment_id: str) -> None:
         """Note that the host uses the volume. Can be repeated.
 
+        :raises NotFound: the attachment.
         :raises Conflict: the attachment is detaching, or in an error.
         """
         volume_id = self._volume_id(attachment_id)

@@ -67,6 +67,7 @@ class VolumeExtender:
 
         :raises NotFound: the volume.
         :raises Invalid: the size, its status, or its driver does not allow it.
+        :raises Busy: it has just changed.
         :raises Exhausted: its pool has no space; the volume is unchanged.
         :raises BackendFailed: its size is unknown. The volume is error_extending.
             Extend it again, or wait for the next reconcile.

@@ -77,6 +77,7 @@ class ForeignDisks:
 
         :raises NotFound: the host.
         :raises Invalid: its driver does not support manage.
+        :raises BackendFailed: its storage does not answer.
         """
         with self._backends[self._pools.backend_of(host)].for_request() as backend:
             there = backend.volumes.manageable()
@@ -94,6 +95,7 @@ class ForeignDisks:
         :raises NotFound: the host, or the volume type.
         :raises Invalid: the disk does not exist, it cannot be managed, or its
             backend does not meet the type's extra specs.
+        :raises Busy: the type has just changed.
         :raises BackendFailed: it is not managed; the disk is as it was.
         """
         self._pools.check_zone(new.availability_zone)
@@ -145,6 +147,7 @@ class ForeignDisks:
         :raises NotFound: the volume.
         :raises Invalid: it has attachments or snapshots, a clone of it is not
             complete yet, its status does not allow it, or its driver cannot.
+        :raises Busy: it has just changed.
         :raises BackendFailed: it is error_unmanaging. The next reconcile tries
             again. To ask again, or to reset it to available, is allowed.
         """

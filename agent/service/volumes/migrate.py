@@ -82,6 +82,8 @@ class VolumeMigrator:
         :raises Invalid: it already has the type; its backend does not meet the
             type's extra specs and a migration is not allowed; or it has
             attachments, snapshots or clones that do not allow it.
+        :raises Conflict: it or the type has just changed, or the old disk of its
+            last migration still exists.
         :raises Exhausted: no other backend has space.
         :raises BackendFailed: it could not be migrated, and is as it was.
         """
@@ -112,6 +114,8 @@ class VolumeMigrator:
         :raises Invalid: the host is not a backend of this node, is the one where
             the volume is, or does not meet its type's extra specs; or the volume
             has attachments, snapshots or clones.
+        :raises Conflict: it has just changed, the old disk of its last migration
+            still exists, or the backend has another disk of its id.
         :raises Exhausted: the backend has no space.
         :raises BackendFailed: it could not be migrated, and is as it was.
         """

@@ -39,6 +39,7 @@ class StatusResetter:
         :raises NotFound: the volume.
         :raises Invalid: its status cannot be reset.
         :raises Conflict: its backend has no complete disk of it.
+        :raises BackendFailed: its backend does not answer.
         """
         with self._locks.volume(volume_id, "the reset of its status"):
             volume = self._rows.get(volume_id)

@@ -67,7 +67,10 @@ class Volumes:
     def list(
         self, ctx: RequestContext, page: Page, detail: bool = True
     ) -> list[Volume]:
-        """Return a page of volumes; attachments and metadata only with ``detail``."""
+        """Return a page of volumes; attachments and metadata only with ``detail``.
+
+        :raises NotFound: the marker of the page does not exist.
+        """
         with self._db.reading() as connection:
             return volumes.page(connection, page, detail)
 
@@ -85,6 +88,7 @@ class Volumes:
 
         :raises Invalid: the request, or no backend meets it.
         :raises NotFound: the volume type, or the source.
+        :raises Busy: the source or the type has just changed.
         :raises Exhausted: no backend has space.
         :raises BackendFailed: the disk could not be created; nothing is left.
         """
@@ -108,7 +112,10 @@ class Volumes:
     def update(
         self, ctx: RequestContext, volume_id: str, changes: Mapping[str, Any]
     ) -> Volume:
-        """Change name, description or metadata."""
+        """Change name, description or metadata.
+
+        :raises NotFound: the volume.
+        """
         self.get(ctx, volume_id)
         with self._db.writing() as connection:
             volumes.update(connection, volume_id, changes)
@@ -126,8 +133,10 @@ class Volumes:
         With ``cascade`` its snapshots are deleted first. A disk whose manage failed
         is unmanaged. ``force`` also deletes a volume that is still creating.
 
+        :raises NotFound: the volume.
         :raises Invalid: it has attachments or snapshots, a clone of it is not
             complete yet, or its status does not allow it.
+        :raises Busy: it has just changed.
         """
         allowed = _DELETABLE | ({VolumeStatus.CREATING} if force else set())
         with self._db.writing() as connection:
