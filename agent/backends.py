@@ -63,7 +63,7 @@ LATE = 30.0
 class OperationLimit:
     """Bounds how many requests work on a backend at once.
 
-    One more waits up to MOMENT seconds. It does not wait when running work has
+    One more waits up to HANGING_SECONDS. It does not wait when running work has
     taken longer than that: the storage hangs then, and waiting would hold threads
     that other backends need.
     """

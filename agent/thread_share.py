@@ -3,7 +3,7 @@
 """How many request threads something that hangs may hold, and when it counts so.
 
 One rule for backends (agent/backends) and volumes (agent/volume_locks): a request
-waits until running work is MOMENT seconds old. Work that is older counts as hanging,
+waits until running work is HANGING_SECONDS old. Work that is older counts as hanging,
 and only a share of the threads may be held by it.
 """
 
@@ -12,7 +12,7 @@ from __future__ import annotations
 import time
 
 #: Seconds after which running work counts as hanging.
-MOMENT = 3.0
+HANGING_SECONDS = 3.0
 
 
 def share_of(threads: int) -> int:
@@ -20,12 +20,14 @@ def share_of(threads: int) -> int:
     return int(max(2, threads // 3))
 
 
-def seconds_to_wait(since: float | None, moment: float = MOMENT) -> float:
+def seconds_to_wait(
+    since: float | None, hanging_after: float = HANGING_SECONDS
+) -> float:
     """Return how long a request waits for work that runs since then.
 
     ``since`` is a value of time.monotonic(), None if no work runs. 0 means that it
     counts as hanging.
     """
     if since is None:
-        return moment
-    return max(0.0, since + moment - time.monotonic())
+        return hanging_after
+    return max(0.0, since + hanging_after - time.monotonic())

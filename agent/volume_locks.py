@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from oslo_concurrency import lockutils
 
 from lunshare.agent.errors import Busy
-from lunshare.agent.thread_share import MOMENT, seconds_to_wait
+from lunshare.agent.thread_share import HANGING_SECONDS, seconds_to_wait
 from lunshare.agent.worker_turns import waiting
 
 
@@ -29,13 +29,15 @@ class VolumeLocks:
     There is one process a state path (lunshare.agent.main), so no lock file is needed.
     """
 
-    def __init__(self, timeout: float, patient: int, moment: float = MOMENT) -> None:
+    def __init__(
+        self, timeout: float, patient: int, hanging_after: float = HANGING_SECONDS
+    ) -> None:
         """``timeout``: seconds to wait for a lock, unless the caller gives another.
 
-        ``moment``: seconds after which a running operation counts as hanging.
+        ``hanging_after``: seconds after which a running operation counts as hanging.
         ``patient``: how many threads may wait for such operations.
         """
-        self._timeout, self._moment = timeout, moment
+        self._timeout, self._hanging_after = timeout, hanging_after
         self._patient = threading.BoundedSemaphore(patient)
         self._semaphores = lockutils.Semaphores()
         self._holders: dict[str, _Holder] = {}
@@ -60,7 +62,7 @@ class VolumeLocks:
             lock.release()
 
     def _acquire(self, lock: threading.Semaphore, volume_id: str, wait: float) -> bool:
-        """All wait for MOMENT, which is enough if nothing hangs; a few wait longer."""
+        """All wait until the running work counts as hanging; a few wait longer."""
         if lock.acquire(blocking=False):
             return True
         with waiting():
@@ -71,13 +73,13 @@ class VolumeLocks:
     ) -> bool:
         holder = self._holders.get(volume_id)
         since = holder.since if holder else None
-        moment = min(wait, seconds_to_wait(since, self._moment))
-        if lock.acquire(timeout=moment):
+        first_wait = min(wait, seconds_to_wait(since, self._hanging_after))
+        if lock.acquire(timeout=first_wait):
             return True
-        if wait <= moment or not self._patient.acquire(blocking=False):
+        if wait <= first_wait or not self._patient.acquire(blocking=False):
             return False
         try:
-            return lock.acquire(timeout=wait - moment)
+            return lock.acquire(timeout=wait - first_wait)
         finally:
             self._patient.release()
 

@@ -37,14 +37,14 @@ class Backend:
     def clone(self, volume: Volume, source: Volume) -> Disk:
         """Create the volume with the bytes that the source has at one moment.
 
-        A temporary snapshot, named with the new volume's id, holds that moment
-        until the copy is complete. The source is needed only while the snapshot is
+        A temporary snapshot, named with the new volume's id, has these bytes until
+        the copy is complete. The source is needed only while the snapshot is
         created, so a caller that locks volumes does the three steps itself.
         """
-        moment = Snapshot(volume.id, source.id, source.size)
-        self.volumes.create_snapshot(moment)
-        disk = self.volumes.create_from(volume, moment)
-        self.volumes.delete_snapshot(moment.id)
+        temporary = Snapshot(volume.id, source.id, source.size)
+        self.volumes.create_snapshot(temporary)
+        disk = self.volumes.create_from(volume, temporary)
+        self.volumes.delete_snapshot(temporary.id)
         return disk
 
     def delete(self, volume_id: str) -> None:

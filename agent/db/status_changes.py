@@ -50,7 +50,7 @@ _HAS_SNAPSHOTS = (
 )
 
 # Other volumes than that of the row: its clones that still need its bytes. A complete
-# one has no moment, whatever else is being done to it.
+# one has no ``moment`` in its intent, whatever else is being done to it.
 OTHERS = VOLUMES.alias("others")
 CLONES = (
     sa.select(OTHERS.c.id)

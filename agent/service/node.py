@@ -15,7 +15,7 @@ from lunshare.agent.db.engine import Database
 from lunshare.agent.errors import NotFound
 from lunshare.agent.records import Health, Pool, RequestContext, ServiceState
 from lunshare.agent.service import pool_stats
-from lunshare.agent.thread_share import MOMENT
+from lunshare.agent.thread_share import HANGING_SECONDS
 
 _FIRST = 20.0  # seconds; the daemon gives its own, start_wait
 _VOLUME = "cinder-volume"
@@ -139,13 +139,13 @@ class Node:
         """Check every backend again, all of them at once.
 
         A check that does not end within ``wait`` seconds continues, and the other
-        backends do not wait for it. By default that is MOMENT. Before the first
-        reconcile it is longer, since a backend may have to activate all its disks
-        after a boot.
+        backends do not wait for it. By default that is HANGING_SECONDS. Before the
+        first reconcile it is longer, since a backend may have to activate all its
+        disks after a boot.
         """
         checks = [backend.start_check() for backend in self._backends.values()]
         self._count_volumes()
-        usual = MOMENT if self._reconciled else _FIRST
+        usual = HANGING_SECONDS if self._reconciled else _FIRST
         end = time.monotonic() + (usual if wait is None else wait)
         for check in checks:
             check.wait(max(0.0, end - time.monotonic()))

@@ -40,15 +40,15 @@ class CopyContract(ManageContract):
         self, driver: VolumeDriver, create_volume: Create
     ) -> Iterator[Snap]:
         """A function that creates a snapshot; it is deleted before its volume."""
-        kept: list[Snapshot] = []
+        created: list[Snapshot] = []
 
-        def take(volume: Volume) -> Snapshot:
-            kept.append(Snapshot(str(uuid.uuid4()), volume.id, volume.size))
-            driver.create_snapshot(kept[-1])
-            return kept[-1]
+        def create(volume: Volume) -> Snapshot:
+            created.append(Snapshot(str(uuid.uuid4()), volume.id, volume.size))
+            driver.create_snapshot(created[-1])
+            return created[-1]
 
-        yield take
-        for snapshot in kept if self.can.supports_snapshots else ():
+        yield create
+        for snapshot in created if self.can.supports_snapshots else ():
             driver.delete_snapshot(snapshot.id)
 
     def volume_difference(
@@ -68,10 +68,10 @@ class CopyContract(ManageContract):
 
     def clone(self, driver: VolumeDriver, volume: Volume, source: Volume) -> Disk:
         """Clone as lunshare.drivers.backend.Backend does."""
-        moment = Snapshot(volume.id, source.id, source.size)
-        driver.create_snapshot(moment)
-        disk = driver.create_from(volume, moment)
-        driver.delete_snapshot(moment.id)
+        temporary = Snapshot(volume.id, source.id, source.size)
+        driver.create_snapshot(temporary)
+        disk = driver.create_from(volume, temporary)
+        driver.delete_snapshot(temporary.id)
         return disk
 
     def overwrite(self, driver: VolumeDriver, volume: Volume) -> bytes:

@@ -47,7 +47,7 @@ def test_another_content_type_is_415(api: Api, method: str, path: str):
     assert sentence == "Content-Type must be application/json."
 
 
-def test_no_content_type_is_json(api: Api):
+def test_body_without_a_content_type_is_read_as_json(api: Api):
     asked = {"volume": {"size": 1}}
     api("POST", "/volumes", asked, 202, headers={"Content-Type": None})
 

@@ -137,12 +137,12 @@ def test_cinderclient_reverts_to_a_snapshot(cinder: Any):
 
 
 def test_cinderclient_unmanages_and_manages_a_volume(cinder: Any):
-    source = cinder.volumes.create(1, volume_type="here", name="c-given")
+    source = cinder.volumes.create(1, volume_type="here", name="c-unmanaged")
     cinder.volumes.unmanage(source)
     place = host(cinder, "here")
     (there,) = cinder.volumes.list_manageable(place, detailed=True)
     assert (there.size, there.safe_to_manage) == (1, True)
-    again = cinder.volumes.manage(place, there.reference, name="c-taken")
+    again = cinder.volumes.manage(place, there.reference, name="c-managed")
     assert (again.status, again.size) == ("available", 1)
     assert cinder.volumes.list_manageable(place, detailed=False) == []
     cinder.volumes.retype(again, "there", "on-demand")

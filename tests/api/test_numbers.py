@@ -56,7 +56,7 @@ def test_the_longest_stored_integers_are_returned() -> None:
 
 
 @pytest.mark.parametrize("digits", _BODIES, ids=lambda d: f"{d[:3]} {len(d)}")
-def test_no_number_in_a_body_is_a_crash(api: Api, digits: str) -> None:
+def test_any_number_in_a_body_is_answered(api: Api, digits: str) -> None:
     volume = api.volume()["id"]
     stored = api.snapshot(volume)["id"]
     bodies = {
@@ -76,7 +76,7 @@ def test_no_number_in_a_body_is_a_crash(api: Api, digits: str) -> None:
 
 
 @pytest.mark.parametrize("text", _TEXTS, ids=lambda t: f"{len(t)}")
-def test_no_number_in_a_query_is_a_crash(api: Api, text: str) -> None:
+def test_any_number_in_a_query_is_answered(api: Api, text: str) -> None:
     for resource in ("volumes", "snapshots", "attachments", "messages"):
         for key in ("limit", "offset", "size", "marker", "volume_size", "with_count"):
             for where in ("", "/detail"):
@@ -100,7 +100,7 @@ def test_a_deeply_nested_body_is_refused(api: Api, opening: str) -> None:
         assert send(api, "POST", "/volumes", nested.encode()) == 400
 
 
-def test_no_number_in_a_header_is_a_crash(api: Api) -> None:
+def test_any_number_in_a_header_is_answered(api: Api) -> None:
     for text in ("3." + "1" * 5001, "1" * 5001 + ".1", "3." + "0" * 5001):
         answer = api.send(
             "GET", "/volumes", headers={"OpenStack-API-Version": f"volume {text}"}

@@ -97,7 +97,7 @@ def test_incomplete_entry_is_never_visible(own_cache):
     assert list(path.iterdir()) == []
 
 
-def test_only_debian_12_of_this_machines_sources_is_used():
+def test_only_sources_of_debian_12_are_used():
     listed = """\
 http://mirror.example/debian/ bookworm main Packages Debian
 http://mirror.example/debian/ bookworm main Translations Debian

@@ -22,7 +22,7 @@ PROVOKED = "storm"
 
 
 class Answer:
-    """Status, headers and the parsed body; ``status`` None is no answer."""
+    """Status, headers and the parsed body; ``status`` is None without an answer."""
 
     def __init__(self, status: int | None, body: Any = None, why: str = "") -> None:
         self.status, self.body, self.why = status, body, why

@@ -57,7 +57,7 @@ class Model:
     def volume(
         self, ident: str, register: Register, since: float, until: float
     ) -> frozenset[int]:
-        """The numbers of the marks that it may have; 0 is no mark."""
+        """The numbers of the marks that it may have; 0 stands for no mark."""
         key = (ident, register, since, until)
         if key not in self._known:
             self._known[key] = frozenset()  # a volume is not a copy of itself

@@ -54,9 +54,9 @@ def clone(client: Client, volume_id: str) -> None:
 
 
 def from_snapshot(client: Client, volume_id: str) -> None:
-    kept = client.world.snapshots(volume_id) or client.world.snapshots()
-    if kept and len(client.world.volumes()) < MOST + 2:
-        ident = client.chance.choice(kept)
+    snapshots = client.world.snapshots(volume_id) or client.world.snapshots()
+    if snapshots and len(client.world.volumes()) < MOST + 2:
+        ident = client.chance.choice(snapshots)
         make(client, "from-snapshot", {"snapshot_id": ident}, ident)
 
 
@@ -97,9 +97,9 @@ def snapshot(client: Client, volume_id: str) -> None:
 
 
 def delete_snapshot(client: Client, volume_id: str) -> None:
-    kept = client.world.snapshots(volume_id)
-    if kept:
-        ident = client.chance.choice(kept)
+    snapshots = client.world.snapshots(volume_id)
+    if snapshots:
+        ident = client.chance.choice(snapshots)
         op = client.begin("delete-snapshot", ident, volume_id)
         answer = client.delete(op, f"snapshots/{ident}")
         if answer.good or answer.status == 404:
@@ -107,10 +107,10 @@ def delete_snapshot(client: Client, volume_id: str) -> None:
 
 
 def revert(client: Client, volume_id: str) -> None:
-    kept = client.world.snapshots(volume_id)
-    if kept:
-        op = client.begin("revert", volume_id, kept[-1], snapshot=kept[-1])
-        asked = {"snapshot_id": kept[-1]}
+    snapshots = client.world.snapshots(volume_id)
+    if snapshots:
+        op = client.begin("revert", volume_id, snapshots[-1], snapshot=snapshots[-1])
+        asked = {"snapshot_id": snapshots[-1]}
         if client.act(op, volume_id, "revert", asked).good:
             client.watch(op, volume_id)
             op.certain = op.result == "available"

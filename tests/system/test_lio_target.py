@@ -93,7 +93,7 @@ def test_hosts_with_the_wanted_access_are_not_disturbed(node: Node) -> None:
     assert node.live() == {"a": "rw", "b": "ro"}
 
 
-def test_only_reads_no_other_host(node: Node) -> None:
+def test_apply_with_only_does_not_read_other_hosts(node: Node) -> None:
     node.apply(a="rw")
     node.apply(only="b", b="ro")
     node.apply(only="c")

@@ -27,10 +27,10 @@ def fuzz(
     def run(check: Callable[[Any], None], *strategies: Any) -> None:
         done = 0
 
-        def counted(drawn: tuple[Any, ...]) -> None:
+        def counted(example: tuple[Any, ...]) -> None:
             nonlocal done
             done += 1
-            check(*drawn)
+            check(*example)
 
         limits = settings(
             max_examples=wanted,

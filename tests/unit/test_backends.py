@@ -49,7 +49,10 @@ def test_requests_beyond_the_share_of_a_backend_wait(path: Path) -> None:
 
 
 def test_only_a_few_threads_wait_for_a_hanging_volume() -> None:
-    locks, gate = VolumeLocks(timeout=30, patient=2, moment=0.05), threading.Event()
+    locks, gate = (
+        VolumeLocks(timeout=30, patient=2, hanging_after=0.05),
+        threading.Event(),
+    )
     inside = threading.Event()
 
     def hang() -> None:

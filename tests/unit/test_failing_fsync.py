@@ -105,7 +105,7 @@ EXISTING = ("revert", "extend", "extend, preallocate")
 
 
 @pytest.mark.parametrize("which", REQUESTS)
-def test_no_file_is_complete_whose_flush_failed(
+def test_file_whose_flush_failed_is_not_complete(
     driver, files, node, flushes, which
 ) -> None:
     verb, given, least = REQUESTS[which]

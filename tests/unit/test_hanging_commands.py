@@ -131,5 +131,5 @@ def test_change_without_a_thread_is_not_started(
         node.run("lvremove", "vg/volume")
 
 
-def test_one_group_has_a_part_of_all() -> None:
+def test_one_group_has_less_than_half_of_the_hung_commands() -> None:
     assert MAX_HUNG_EACH * 2 < commands.MAX_HUNG

@@ -32,9 +32,9 @@ def test_every_source_file_has_its_license_and_a_docstring() -> None:
 
 
 def test_the_sample_file_is_generated_from_the_options() -> None:
-    drawn = io.StringIO()
-    sample.write(drawn)
-    assert (ROOT / "etc" / "lunshare.conf.sample").read_text() == drawn.getvalue()
+    written = io.StringIO()
+    sample.write(written)
+    assert (ROOT / "etc" / "lunshare.conf.sample").read_text() == written.getvalue()
 
 
 def test_every_file_that_a_node_needs_is_packaged() -> None:

@@ -109,7 +109,7 @@ def test_a_failing_backend_is_down_with_its_reason(path: Path) -> None:
 def test_a_hanging_backend_delays_neither_others_nor_requests(
     path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("lunshare.agent.service.node.MOMENT", 0.05)
+    monkeypatch.setattr("lunshare.agent.service.node.HANGING_SECONDS", 0.05)
     node = Node(path, backends=BOTH).start()
     api = Api(node.assembly.app)
     seen = caps(node, "second")["timestamp"]
@@ -154,7 +154,7 @@ def test_the_first_reconcile_waits_for_a_slow_backend(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After a boot a backend may have thousands of disks to activate."""
-    monkeypatch.setattr("lunshare.agent.service.node.MOMENT", 0.0)
+    monkeypatch.setattr("lunshare.agent.service.node.HANGING_SECONDS", 0.0)
     node = Node(path)
     node.driver().failures.watch(lambda _: time.sleep(0.02))
     node.start()

@@ -69,8 +69,8 @@ class Scene:
         held.write(self.volume.id, 0, START)
         held.write(self.volume.id, GIB - 4096, END)
         if self.snapped:
-            kept = NewSnapshot(self.volume.id)
-            self.snapshot = self.node.services.snapshots.create(CTX, kept).id
+            asked = NewSnapshot(self.volume.id)
+            self.snapshot = self.node.services.snapshots.create(CTX, asked).id
 
     @property
     def id(self) -> str:
@@ -202,10 +202,10 @@ def at_rest(node: Node) -> None:
 
     def rests() -> bool:
         volumes = node.services.volumes.list(CTX, EVERY)
-        kept = node.services.snapshots.list(CTX, EVERY)
+        snapshots = node.services.snapshots.list(CTX, EVERY)
         return all(
             v.own_status in steady and v.leaving is None for v in volumes
-        ) and all(k.status is SnapshotStatus.AVAILABLE for k in kept)
+        ) and all(k.status is SnapshotStatus.AVAILABLE for k in snapshots)
 
     until(rests, 5)
 

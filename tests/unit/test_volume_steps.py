@@ -152,7 +152,7 @@ def test_a_refused_revert_is_no_proof_when_a_reconcile_ran_the_first_attempt(
 def test_a_complete_clone_and_its_source_do_not_need_each_other(
     node: Node, goes: str
 ) -> None:
-    """Whatever else failed: the extend of a clone is no part of its creation."""
+    """Whatever else failed: the extend of a clone is not a part of its creation."""
     source = node.plain_volume()
     new = NewVolume(None, source_volid=source.id)
     clone = node.services.volumes.create(CTX, new)

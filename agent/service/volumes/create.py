@@ -122,14 +122,14 @@ class VolumeDisks:
     def _clone(self, backend: Backend, volume: Volume, source_id: str) -> None:
         """Do the steps of Backend.clone; the source is locked only briefly."""
         intent = volume.intent or {}
-        moment = Snapshot(volume.id, source_id, intent["moment"] * GIB)
+        temporary = Snapshot(volume.id, source_id, intent["moment"] * GIB)
         if not intent.get("kept"):
             with self._locks.volume(source_id, f"the start of its clone {volume.id}"):
                 self._rows.check_unchanged(source_id, intent["moment"])
-                backend.volumes.create_snapshot(moment)
+                backend.volumes.create_snapshot(temporary)
             # From here on the source may change, and even get another size.
             self._rows.update(volume.id, intent={**intent, "kept": True})
-        backend.volumes.create_from(driver_volume(volume), moment)
+        backend.volumes.create_from(driver_volume(volume), temporary)
         self._delete_clone_snapshot(backend, volume, source_id)
 
     def _delete_clone_snapshot(

@@ -108,9 +108,9 @@ class LostSnapshotIsReportedAsUnknown(FakeVolumes):
 
 class LostSnapshotIsReadAsZeros(FakeVolumes):
     def _intact_snapshot(self, snapshot):
-        kept = self.storage.snapshots.get(snapshot.id)
-        if kept and kept.lost:
-            kept.lost, kept.blocks = False, {}
+        stored = self.storage.snapshots.get(snapshot.id)
+        if stored and stored.lost:
+            stored.lost, stored.blocks = False, {}
         return super()._intact_snapshot(snapshot)
 
 

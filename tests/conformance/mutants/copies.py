@@ -68,8 +68,8 @@ class CloneSharesBytes(FakeVolumes):
 class CopySharesBytesWithItsSnapshot(FakeVolumes):
     def create_from(self, volume, snapshot):
         disk = super().create_from(volume, snapshot)
-        kept = self.storage.snapshots[snapshot.id]
-        self.storage.disks[volume.id].blocks = kept.blocks
+        stored = self.storage.snapshots[snapshot.id]
+        self.storage.disks[volume.id].blocks = stored.blocks
         return disk
 
 

@@ -84,10 +84,10 @@ class TwoRevertsRunTogether(FakeVolumes):
     """It overwrites the volume in two steps, without a lock."""
 
     def revert(self, snapshot):
-        kept = self._intact_snapshot(snapshot)
+        stored = self._intact_snapshot(snapshot)
         self.failures.at("revert.before")
         self.failures.at("reverting")
-        self.storage.disks[snapshot.volume_id].blocks = kept.copy().blocks
+        self.storage.disks[snapshot.volume_id].blocks = stored.copy().blocks
         self.failures.at("reverted")
         return super().revert(snapshot)
 

@@ -23,7 +23,7 @@ class CreateShowsADiskBeforeItIsWiped(FakeVolumes):
 class CreateReservesSpaceTwice(FakeVolumes):
     def create(self, volume):
         self.storage.provisioned += volume.size
-        self.failures.at("taken")
+        self.failures.at("reserved")
         self.storage.provisioned -= volume.size
         return super().create(volume)
 
@@ -51,17 +51,17 @@ class SnapshotIsListedBeforeItHasItsBytes(FakeVolumes):
         if snapshot.id in self.storage.snapshots:
             return
         super().create_snapshot(snapshot)
-        kept = self.storage.snapshots[snapshot.id]
-        blocks, kept.blocks = kept.blocks, None
+        stored = self.storage.snapshots[snapshot.id]
+        blocks, stored.blocks = stored.blocks, None
         self.failures.at("copied")
-        kept.blocks = blocks
+        stored.blocks = blocks
 
 
 class KilledDeleteSnapshotFreesNoSpace(FakeVolumes):
     def delete_snapshot(self, snapshot_id):
-        if kept := self.storage.snapshots.pop(snapshot_id, None):
+        if stored := self.storage.snapshots.pop(snapshot_id, None):
             self.failures.at("forgotten")
-            self.storage.provisioned -= kept.size
+            self.storage.provisioned -= stored.size
 
 
 class CopyIsListedBeforeItHasItsBytes(FakeVolumes):
@@ -87,7 +87,7 @@ class RevertDeletesTheDiskFirst(FakeVolumes):
 class ManageRemovesTheOldNameFirst(FakeVolumes):
     def _rename_foreign(self, volume, reference):
         disk = super()._rename_foreign(volume, reference)
-        self.failures.at("taken")
+        self.failures.at("renamed")
         return disk
 
 

@@ -42,7 +42,7 @@ def commands(tmp_path: Path) -> Commands:
 
 
 @pytest.mark.parametrize("line", REFUSED)
-def test_what_is_near_is_refused(commands: Commands, line: str) -> None:
+def test_similar_commands_are_refused(commands: Commands, line: str) -> None:
     with pytest.raises(HelperRefused):
         commands.command(shlex.split(line))
 
