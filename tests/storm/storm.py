@@ -90,6 +90,7 @@ class Storm:
         self.chaos = Chaos(options.seed, self.director, self.clients)
         self.checked = self.epochs = self.kills = self.faults = 0
         self.bound = BOUND
+        self.reconciles = False  # on a timer, in this life of the daemon
 
     def run(self) -> None:
         """Until the time is over, or something was found."""
@@ -126,10 +127,10 @@ class Storm:
 
     def _begin_life(self, calm: bool) -> None:
         """A configuration by chance; what was killed comes back with another one."""
-        often = not calm and self.chance.random() < 0.5
+        self.reconciles = not calm and self.chance.random() < 0.5
         text = CONFIG.format(
             backends=",".join(BACKENDS),
-            reconcile=1 if often else _NEVER,
+            reconcile=1 if self.reconciles else _NEVER,
             wait=self.chance.choice([3.0, 3.0, 0.05]),
         )
         patience = _NEVER if calm else 1.0
@@ -239,6 +240,8 @@ class Storm:
             self._kill(calm=True)
         deadline, seen = time.monotonic() + self.bound, None
         mend, restart = time.monotonic() + 1.0, time.monotonic() + _FINISHED
+        if calm or self.reconciles:
+            restart = deadline
         while time.monotonic() < deadline:
             for client in self.clients:
                 client.pay()
@@ -246,7 +249,7 @@ class Storm:
             debts = any(client.debts for client in self.clients)
             if seen and not debts and not seen.going and not seen.broken:
                 return seen
-            if _waits_for_reconcile(seen) and not calm and time.monotonic() > restart:
+            if _waits_for_reconcile(seen) and time.monotonic() > restart:
                 self._kill(calm=True)
                 restart = deadline
             elif seen and not seen.going and time.monotonic() > mend:
