@@ -18,7 +18,11 @@ from lunshare.agent.db import attachments, volumes
 from lunshare.agent.db.engine import Database, now
 from lunshare.agent.errors import BackendFailed, NotFound
 from lunshare.agent.records import Attachment, Mode, Snapshot, Volume
-from lunshare.agent.service.attachments import target_support, wanted_state
+from lunshare.agent.service.attachments import (
+    refusals,
+    target_support,
+    wanted_state,
+)
 from lunshare.agent.service.attachments.wanted_state import Wanted
 from lunshare.agent.states import AttachStatus
 from lunshare.drivers.values import GIB
@@ -169,7 +173,7 @@ class Access:
             old, new = AttachStatus.DETACHING, AttachStatus.ERROR_DETACHING
             self._record_failure(row, old, new, str(error))
             if isinstance(error, BackendFailed):
-                raise _still_open_error(row, error) from error
+                raise refusals.still_open(row, error) from error
             raise
         if not self._backends[volume.backend].driver.target.abilities.fences:
             LOG.warning(
@@ -317,13 +321,3 @@ def _common_info(row: Attachment) -> dict[str, Any]:
         "enforce_multipath": bool(connector.get("enforce_multipath", False)),
         "qos_specs": None,
     }
-
-
-def _still_open_error(row: Attachment, error: BackendFailed) -> BackendFailed:
-    """Return the error of a failed detach, with what an operator must know."""
-    return type(error)(
-        f"attachment {row.id} of volume {row.volume_id} is error_detaching, and host"
-        f" {row.attached_host} may still have access; each reconcile tries again, or"
-        f" repeat the DELETE: {error}",
-        **error.fields,
-    )

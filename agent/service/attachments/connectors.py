@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from lunshare.agent.errors import Conflict, Invalid
+from lunshare.agent.errors import Invalid
 from lunshare.agent.records import Attachment, HostConnector, Mode
 from lunshare.agent.states import WANTED
 from lunshare.drivers.errors import InvalidValue
@@ -47,17 +47,6 @@ def other_mode(
         if row.id != row_id and row.status in WANTED and row.mode != mode:
             return row
     return None
-
-
-def mixed_modes_error(other: Attachment, mode: Mode) -> Conflict:
-    """Return the 409 for an initiator that asks for both modes."""
-    return Conflict(
-        f"connector.initiator {other.initiator} has this volume {other.mode} by"
-        f" attachment {other.id} and cannot have it {mode} too: one initiator has"
-        " one write-protect bit; detach the other first, use another initiator"
-        " name, or set mixed_modes_per_host = widen",
-        attachment_id=other.id,
-    )
 
 
 def is_open(row: Attachment, connector: HostConnector) -> bool:

@@ -26,7 +26,12 @@ from lunshare.agent.records import (
     RequestContext,
     Volume,
 )
-from lunshare.agent.service.attachments import connectors, plain_volumes, wanted_state
+from lunshare.agent.service.attachments import (
+    connectors,
+    plain_volumes,
+    refusals,
+    wanted_state,
+)
 from lunshare.agent.service.attachments.access import (
     Access,
     read_wanted,
@@ -224,7 +229,7 @@ class Attachments:
         mode = connectors.resolve_mode(row.mode, connector)
         other = connectors.other_mode(same, row.id, mode)
         if other is not None and not self._widen:
-            raise connectors.mixed_modes_error(other, mode)
+            raise refusals.mixed_modes(other, mode)
         leaving = None if row.initiator == initiator else row.initiator
         self._access.check_support(volume, mode, leaving)
         username, password = wanted_state.credentials(same)
