@@ -9,6 +9,7 @@ writes them once, and the services count as alive for an hour.
 
 from __future__ import annotations
 
+import functools
 import json
 import sqlite3
 import subprocess
@@ -24,8 +25,10 @@ from tests.lab.environment import FURTHER
 from tests.lab.steps import sh, step
 from tests.scheduler.servers import Server, until
 
-_SCHEDULER = "from cinder.cmd.scheduler import main; main()"
-_MANAGE = "from cinder.cmd.manage import main; main()"
+SCHEDULER = "from cinder.cmd.scheduler import main; main()"
+MANAGE = "from cinder.cmd.manage import main; main()"
+# What the benchmark needs beside it: a WSGI server, and MariaDB's client.
+_BESIDE = ["pyuwsgi>=2.0.30", "PyMySQL>=1.1"]
 _FILTERS = "AvailabilityZoneFilter,CapacityFilter,CapabilitiesFilter"
 
 # One request per line, one answer per line. validate_host_capacity runs all
@@ -61,9 +64,10 @@ for line in sys.stdin:
 """
 
 
+@functools.cache
 def python() -> Path:
     """A Python with Cinder, installed once, in the lab's cache."""
-    wanted = FURTHER["cinder"]
+    wanted = [*FURTHER["cinder"], *_BESIDE]
 
     def build(out: Path) -> None:
         with step(f"install {' '.join(wanted)} (once)"):
@@ -74,11 +78,17 @@ def python() -> Path:
     return cache.entry("cinder-here", [sys.version, *wanted], build) / "bin/python"
 
 
+def command(program: str, config: Path, *more: str) -> list[str]:
+    """The words that start one of its programs with this configuration file."""
+    words = [str(python()), "-W", "ignore", "-c", program]
+    return [*words, "--config-file", str(config), *more]
+
+
 class Cinder:
     """A database, a scheduler and its client."""
 
     def __init__(self, directory: Path, url: str) -> None:
-        self._python, self._directory = str(python()), directory
+        self._directory = directory
         self._database = directory / "cinder.sqlite"
         self._config = directory / "cinder.conf"
         self._config.write_text(
@@ -89,12 +99,12 @@ class Cinder:
             f"[oslo_concurrency]\nlock_path = {directory}/lock\n"
         )
         self.scheduler = Server("cinder-scheduler", directory)
-        sh(self._words(_MANAGE, "db", "sync"))
+        sh(command(MANAGE, self._config, "db", "sync"))
         self._asking: subprocess.Popen[str] | None = None
 
     def start(self) -> None:
         """Start the scheduler; it listens on the bus some seconds later."""
-        self.scheduler.run(self._words(_SCHEDULER))
+        self.scheduler.run(command(SCHEDULER, self._config))
 
     def alive(self, *hosts: str) -> None:
         """Write into the ``services`` table that these volume services are alive."""
@@ -153,7 +163,7 @@ class Cinder:
         if self._asking is None:
             with (self._directory / "asking.log").open("w") as log:
                 self._asking = subprocess.Popen(
-                    self._words(_ASK),
+                    command(_ASK, self._config),
                     text=True,
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
@@ -164,10 +174,6 @@ class Cinder:
         self._asking.stdin.write(json.dumps([name, arguments]) + "\n")
         self._asking.stdin.flush()
         return json.loads(self._asking.stdout.readline())
-
-    def _words(self, program: str, *more: str) -> list[str]:
-        python = [self._python, "-W", "ignore", "-c", program]
-        return [*python, "--config-file", str(self._config), *more]
 
 
 if __name__ == "__main__":
