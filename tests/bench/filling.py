@@ -14,14 +14,15 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from lunshare.agent.db import attachments, volumes
+from lunshare.agent.db import snapshots as snapshot_rows
 from lunshare.agent.db.engine import Database, now
-from lunshare.agent.records import Attachment, Mode, Volume
-from lunshare.agent.states import AttachStatus, VolumeStatus
+from lunshare.agent.records import Attachment, Mode, Snapshot, Volume
+from lunshare.agent.states import AttachStatus, SnapshotStatus, VolumeStatus
 
 _HOSTS = 3
 
 
-def fill(state: Path, count: int) -> list[str]:
+def fill(state: Path, count: int, backend: str = "fake") -> list[str]:
     """Write ``count`` volumes, each attached to three hosts; their ids."""
     database = Database(f"sqlite:///{state}/lunshare.sqlite", connections=1)
     ids = [str(uuid.uuid4()) for _ in range(count)]
@@ -32,7 +33,7 @@ def fill(state: Path, count: int) -> list[str]:
                 id=volume_id,
                 size=1,
                 own_status=VolumeStatus.AVAILABLE,
-                backend="fake",
+                backend=backend,
                 project_id="default",
                 user_id="admin",
                 name=f"volume {number}",
@@ -47,6 +48,23 @@ def fill(state: Path, count: int) -> list[str]:
                 )
     database.close()
     return ids
+
+
+def snapshots(state: Path, volumes: list[str]) -> None:
+    """Write one snapshot of each of these volumes, in rows only."""
+    database = Database(f"sqlite:///{state}/lunshare.sqlite", connections=1)
+    with database.writing() as connection:
+        for volume_id in volumes:
+            snapshot = Snapshot(
+                id=str(uuid.uuid4()),
+                volume_id=volume_id,
+                size=1,
+                status=SnapshotStatus.AVAILABLE,
+                project_id="default",
+                user_id="admin",
+            )
+            snapshot_rows.insert(connection, snapshot)
+    database.close()
 
 
 def hosts(state: Path, volume_id: str, count: int) -> None:
