@@ -13,30 +13,58 @@ from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+RATE = "requests/s"
+
 
 @dataclass(frozen=True)
 class Figure:
-    """One number. ``most`` and ``least`` are its bounds."""
+    """One number, and the peer's beside it where the peer was measured too.
+
+    ``most`` and ``least`` are bounds of the value, ``times`` is the least ratio.
+    """
 
     name: str
     value: float
     unit: str
     most: float | None = None
     least: float | None = None
+    peer: float | None = None
+    times: float | None = None
+
+    @property
+    def ratio(self) -> float | None:
+        """How many times better than the peer: faster, or less of it."""
+        if self.peer is None:
+            return None
+        more_is_better = self.unit == RATE
+        return self.value / self.peer if more_is_better else self.peer / self.value
 
     @property
     def must(self) -> str:
-        """The bound as the table shows it."""
-        if self.most is not None:
-            return f"at most {short(self.most)}"
-        return "" if self.least is None else f"at least {short(self.least)}"
+        """The bounds as the table shows them."""
+        bounds = (
+            ("at most {}", self.most),
+            ("at least {}", self.least),
+            ("at least {} times", self.times),
+        )
+        return ", ".join(
+            words.format(short(bound)) for words, bound in bounds if bound is not None
+        )
 
     @property
     def met(self) -> bool:
-        """Whether the bound is met; True without one."""
+        """Whether each bound is met; True without one."""
         high = self.most is not None and self.value > self.most
         low = self.least is not None and self.value < self.least
-        return not high and not low
+        slow = self.times is not None and (self.ratio or 0) < self.times
+        return not high and not low and not slow
+
+    @property
+    def beside(self) -> str:
+        """The peer's number and the ratio, in words; empty without one."""
+        if self.peer is None or self.ratio is None:
+            return ""
+        return f"Cinder {short(self.peer)}, ratio {short(self.ratio)}"
 
 
 def short(value: float) -> str:
@@ -66,7 +94,9 @@ def write(path: Path, figures: Iterable[Figure], **about: object) -> None:
         "python": platform.python_version(),
         "load": round(os.getloadavg()[0], 2),
     }
-    rows = [asdict(f) | {"must": f.must, "met": f.met} for f in figures]
+    rows = [
+        asdict(f) | {"ratio": f.ratio, "must": f.must, "met": f.met} for f in figures
+    ]
     report = {"machine": machine, **about, "figures": rows}
     path.parent.mkdir(exist_ok=True)
     path.write_text(json.dumps(report, indent=1) + "\n")
@@ -76,5 +106,7 @@ def say(figure: Figure) -> Figure:
     """Print a figure and return it."""
     verdict = "" if not figure.must else ("met" if figure.met else "NOT MET")
     bound = f"({figure.must}: {verdict})" if verdict else ""
-    print(f"  {figure.name:<58}{short(figure.value):>9} {figure.unit} {bound}")
+    words = (figure.unit, figure.beside, bound)
+    shown = " ".join(filter(None, words))
+    print(f"  {figure.name:<58}{short(figure.value):>9} {shown}", flush=True)
     return figure

@@ -9,10 +9,12 @@ import json
 import time
 from typing import Any
 
-_HEADERS = {
-    "Content-Type": "application/json",
+# Cinder wants a token, also without authentication: user and project.
+HEADERS = {
     "OpenStack-API-Version": "volume 3.71",
+    "X-Auth-Token": "admin:default",
 }
+_JSON = {"Content-Type": "application/json", **HEADERS}
 _YES = "<is> True"
 
 
@@ -21,7 +23,7 @@ class Client:
 
     def __init__(self, port: int, keep: bool = True) -> None:
         self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
-        self._headers = _HEADERS if keep else {**_HEADERS, "Connection": "close"}
+        self._headers = _JSON if keep else {**_JSON, "Connection": "close"}
 
     def __call__(self, method: str, path: str, body: object = None) -> Any:
         """The answer's JSON; an error status raises."""
@@ -38,14 +40,14 @@ class Client:
         self._connection.close()
         self("GET", "/types")
 
-    def fetch(self, path: str) -> int:
-        """GET without parsing the answer; its length in bytes."""
+    def fetch(self, path: str) -> bytes:
+        """GET without parsing the answer."""
         self._connection.request("GET", f"/v3{path}", headers=self._headers)
         answer = self._connection.getresponse()
         text = answer.read()
         if answer.status != 200:
             raise RuntimeError(f"GET {path}: {answer.status} {text[:300]!r}")
-        return len(text)
+        return text
 
     def shared_volume(self) -> str:
         """Create a thin volume of 1 GiB that may be shared; returns its id."""
@@ -77,3 +79,15 @@ class Client:
     def detach(self, attachment_id: str) -> None:
         """Close it."""
         self("DELETE", f"/attachments/{attachment_id}")
+
+    def cycle(self, volume_id: str, host: str) -> tuple[float, float, float]:
+        """Attach, complete and detach; the seconds of each."""
+        moments = [time.perf_counter()]
+        attachment_id = self.attach(volume_id, host)
+        moments.append(time.perf_counter())
+        self.complete(attachment_id)
+        moments.append(time.perf_counter())
+        self.detach(attachment_id)
+        moments.append(time.perf_counter())
+        one, two, three, four = moments
+        return two - one, three - two, four - three

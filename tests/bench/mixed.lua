@@ -23,7 +23,9 @@ function init()
   math.randomseed(number)
 end
 
+-- Cinder wants a token, also without authentication.
 local json = {["Content-Type"] = "application/json",
+              ["X-Auth-Token"] = "admin:default",
               ["OpenStack-API-Version"] = "volume 3.71"}
 
 local function read()

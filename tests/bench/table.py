@@ -50,14 +50,31 @@ def _table(title: str, part: dict[str, Any]) -> str:
         f"\n### {title}\n",
         f"Linux {machine['system']}, {machine['cores']} cores,"
         f" Python {machine['python']}, load {machine['load']} at the end.\n",
-        "| what | median | must be | |",
-        "|---|---:|---|---|",
+        *rows(part["figures"]),
     ]
-    for figure in part["figures"]:
-        mark = ("met" if figure["met"] else "**not met**") if figure["must"] else ""
-        value = f"{short(figure['value'])} {figure['unit'] or 'times'}"
-        lines.append(f"| {figure['name']} | {value} | {figure['must']} | {mark} |")
     return "\n".join(lines) + "\n\n"
+
+
+def rows(figures: list[dict[str, Any]]) -> list[str]:
+    """The lines of a table; the peer's columns only where it was measured."""
+    beside = any(figure.get("peer") is not None for figure in figures)
+    head, line = ("Cinder 29.0.0 | ratio | ", "---:|---:|") if beside else ("", "")
+    return [
+        f"| what | median | {head}must be | |",
+        f"|---|---:|{line}---|---|",
+        *(f"| {' | '.join(_cells(figure, beside))} |" for figure in figures),
+    ]
+
+
+def _cells(figure: dict[str, Any], beside: bool) -> list[str]:
+    mark = ("met" if figure["met"] else "**not met**") if figure["must"] else ""
+    unit = figure["unit"] or "times"
+    cells = [figure["name"], f"{short(figure['value'])} {unit}"]
+    if beside and figure.get("peer") is None:
+        cells += ["", ""]
+    elif beside:
+        cells += [f"{short(figure['peer'])} {unit}", short(figure["ratio"])]
+    return [*cells, figure["must"], mark]
 
 
 if __name__ == "__main__":

@@ -1,0 +1,200 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""The peer of the control plane: Cinder 29.0.0 on this machine, as it is operated.
+
+All its parts listen on loopback or on a socket, on a disk of ours, and end with it:
+
+- MariaDB and RabbitMQ of Debian, with their defaults: a commit reaches the disk, as
+  ours does. SQLite has one writer at a time; oslo.messaging's fake bus works within
+  one process only.
+- cinder-api in uWSGI, as DevStack runs it, behind uWSGI's own HTTP router, which keeps
+  connections open as our daemon does: two processes, for two processors, with threads
+  for the requests that wait for cinder-volume.
+- cinder-scheduler, and cinder-volume with a driver without storage
+  (``tests.bench.cinder_driver``), as our daemon has its fake.
+
+noauth, no quotas, no debug log.
+"""
+
+from __future__ import annotations
+
+import getpass
+import os
+import re
+import subprocess
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+from tests.bench.http import Client
+from tests.lab.steps import sh, step
+from tests.scheduler.cinder import MANAGE, SCHEDULER, command, python
+from tests.scheduler.servers import ROOT, Broker, Server, free_port, until
+
+_VOLUME = "from cinder.cmd.volume import main; main()"
+_UWSGI = "import pyuwsgi; pyuwsgi.run()"
+_PROCESSES, _THREADS = 2, 8
+_HOSTS = 3
+_START = 300.0
+
+
+class MariaDB(Server):
+    """One server with its own data, reached over a socket of its owner."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__("mariadbd", directory)
+        self._socket = directory / "mariadb.sock"
+        self._data = f"--datadir={directory / 'mariadb'}"
+        self._first = directory / "first.sql"
+        directory.chmod(0o700)
+
+    @property
+    def url(self) -> str:
+        """Its URL for SQLAlchemy."""
+        return f"mysql+pymysql://root@localhost/cinder?unix_socket={self._socket}"
+
+    def start(self) -> None:
+        """Create the data, start it, and wait until it answers."""
+        user = f"--user={getpass.getuser()}"
+        normal = "--auth-root-authentication-method=normal"
+        common = ["--no-defaults", user, self._data]
+        sh(["mariadb-install-db", *common, "--skip-test-db", normal])
+        self._first.write_text("CREATE DATABASE cinder CHARACTER SET utf8mb3;\n")
+        more = ["--skip-networking", f"--socket={self._socket}"]
+        # MariaDB's default of 128 MiB is for small machines.
+        more += [f"--init-file={self._first}", "--innodb-buffer-pool-size=512M"]
+        self.run(["/usr/sbin/mariadbd", *common, *more])
+        until(self._socket.exists, "MariaDB listens")
+
+
+class CinderPeer:
+    """Cinder's three services with their database and message bus."""
+
+    def __init__(self, state: Path) -> None:
+        self.state, self.port = state, free_port()
+        self._database, self._broker = MariaDB(state), Broker(state)
+        self._config = state / "cinder.conf"
+        self._servers = {
+            name: Server(name, state)
+            for name in ("cinder-scheduler", "cinder-volume", "cinder-api")
+        }
+        self._stack = ExitStack()
+
+    def __enter__(self) -> CinderPeer:
+        python()
+        with self._stack, step("start Cinder"):
+            self._start()
+            self._stack = self._stack.pop_all()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stack.close()
+
+    def fill(self, count: int) -> list[str]:
+        """Write ``count`` volumes, each attached to three hosts; their ids."""
+        client = Client(self.port)
+        first = client.shared_volume()
+        for host in range(_HOSTS):
+            client.complete(client.attach(first, f"host-{host}"))
+        words = ["-m", "tests.bench.cinder_rows", self._database.url, first]
+        words.append(str(count))
+        return subprocess.run(
+            [str(python()), *words],
+            check=True,
+            text=True,
+            stdout=subprocess.PIPE,
+            cwd=ROOT,
+        ).stdout.split()
+
+    def memory(self) -> float:
+        """PSS of Cinder's own processes, in MiB: not of its database and its bus."""
+        return sum(map(_pss, self._processes()))
+
+    def cpu(self) -> float:
+        """Seconds of CPU that Cinder's own processes have used so far."""
+        return sum(map(_cpu, self._processes()))
+
+    def _start(self) -> None:
+        self._stack.callback(self._database.end)
+        self._database.start()
+        self._stack.callback(self._broker.close)
+        self._broker.start()
+        self._configure()
+        sh(command(MANAGE, self._config, "db", "sync"))
+        for server in self._servers.values():
+            self._stack.callback(server.end)
+        env = {"PYTHONPATH": str(ROOT)}
+        self._servers["cinder-scheduler"].run(command(SCHEDULER, self._config))
+        self._servers["cinder-volume"].run(command(_VOLUME, self._config), **env)
+        self._servers["cinder-api"].run(self._uwsgi())
+        until(self._answers, f"Cinder answers; see {self.state}", _START)
+        Client(self.port).shared_volume()
+
+    def _configure(self) -> None:
+        state = self.state
+        paste = python().parents[1] / "etc/cinder/api-paste.ini"
+        self._config.write_text(
+            f"[DEFAULT]\ntransport_url = {self._broker.url}\nstate_path = {state}\n"
+            f"host = peer\nmy_ip = 127.0.0.1\nauth_strategy = noauth\n"
+            f"api_paste_config = {paste}\nenabled_backends = fake\n"
+            "quota_volumes = -1\nquota_gigabytes = -1\n"
+            "graceful_shutdown_timeout = 5\n"
+            "[fake]\nvolume_backend_name = fake\n"
+            "volume_driver = tests.bench.cinder_driver.NoStorage\n"
+            f"[database]\nconnection = {self._database.url}\n"
+            f"[oslo_concurrency]\nlock_path = {state}/lock\n"
+            f"[coordination]\nbackend_url = file://{state}/coordination\n"
+        )
+
+    def _uwsgi(self) -> list[str]:
+        served = f"--http=127.0.0.1:{self.port}"
+        return [
+            *(str(python()), "-W", "ignore", "-c", _UWSGI, served),
+            *("--http-keepalive=600", "--http-timeout=600", "--http-auto-chunked"),
+            *("--master", "--die-on-term", "--lazy-apps", "--enable-threads"),
+            *("--need-app", "--disable-logging"),
+            *(f"--processes={_PROCESSES}", f"--threads={_THREADS}"),
+            "--module=cinder.wsgi.api:application",
+            f"--pyargv=--config-file {self._config}",
+        ]
+
+    def _answers(self) -> bool:
+        for server in self._servers.values():
+            if server.process is None or server.process.poll() is not None:
+                raise RuntimeError(f"it ended: {server.log}")
+        client = Client(self.port)
+        try:
+            services = client("GET", "/os-services")["services"]
+            up = {each["binary"] for each in services if each["state"] == "up"}
+            # The scheduler answers this one, and knows its pools some time later.
+            return {"cinder-scheduler", "cinder-volume"} <= up and bool(
+                client("GET", "/scheduler-stats/get_pools")["pools"]
+            )
+        except (OSError, RuntimeError):
+            return False
+
+    def _processes(self) -> Iterator[int]:
+        for server in self._servers.values():
+            if server.process is not None:
+                yield from _with_children(server.process.pid)
+
+
+def _with_children(process: int) -> Iterator[int]:
+    yield process
+    for thread in os.listdir(f"/proc/{process}/task"):
+        listed = Path(f"/proc/{process}/task/{thread}/children").read_text()
+        for child in listed.split():
+            yield from _with_children(int(child))
+
+
+def _pss(process: int) -> float:
+    rollup = Path(f"/proc/{process}/smaps_rollup").read_text()
+    found = re.search(r"^Pss:\s+(\d+) kB", rollup, re.MULTILINE)
+    assert found
+    return int(found[1]) / 1024
+
+
+def _cpu(process: int) -> float:
+    # The name, in brackets, may contain spaces.
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
