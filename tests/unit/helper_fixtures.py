@@ -6,37 +6,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 import pytest
 
 from lunshare.drivers.helper_client import Helper
-from tests.unit.helper_life import FILTERS, Life, Serve
-
-
-def until(true: Callable[[], object], seconds: float = 30.0) -> None:
-    """Wait for the condition, and fail after ``seconds``."""
-    deadline = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < deadline, "it did not become true in time"
-        time.sleep(0.005)
-
-
-def write_filters(parent: Path, text: str) -> Path:
-    """Create a directory of filters with one file; return the directory."""
-    directory = parent / "rootwrap.d"
-    directory.mkdir(mode=0o755)
-    (directory / "test.filters").write_text(text)
-    (directory / "test.filters").chmod(0o644)
-    return directory
-
-
-def filters_of(*programs: str) -> str:
-    """Return filters that allow these programs with any arguments."""
-    lines = [f"{name}: CommandFilter, {name}, root" for name in programs]
-    return "\n".join(["[Filters]", *lines, ""])
+from tests.unit.helper_life import FILTERS, Life, Serve, write_filters
 
 
 @pytest.fixture

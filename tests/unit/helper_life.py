@@ -7,6 +7,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
+import time
 from collections.abc import Callable, Collection
 from pathlib import Path
 
@@ -49,3 +50,26 @@ class Life:
 
 
 Serve = Callable[..., Life]
+
+
+def until(true: Callable[[], object], seconds: float = 30.0) -> None:
+    """Wait for the condition, and fail after ``seconds``."""
+    deadline = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < deadline, "it did not become true in time"
+        time.sleep(0.005)
+
+
+def write_filters(parent: Path, text: str) -> Path:
+    """Create a directory of filters with one file; return the directory."""
+    directory = parent / "rootwrap.d"
+    directory.mkdir(mode=0o755)
+    (directory / "test.filters").write_text(text)
+    (directory / "test.filters").chmod(0o644)
+    return directory
+
+
+def filters_of(*programs: str) -> str:
+    """Return filters that allow these programs with any arguments."""
+    lines = [f"{name}: CommandFilter, {name}, root" for name in programs]
+    return "\n".join(["[Filters]", *lines, ""])

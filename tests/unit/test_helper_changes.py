@@ -24,7 +24,7 @@ from lunshare.drivers.helper.lvm import changes
 from lunshare.drivers.helper_client import Helper
 from lunshare.drivers.protocol import frames
 from lunshare.drivers.retry import retried_once
-from tests.unit.helper_fixtures import filters_of, until, write_filters
+from tests.unit.helper_life import filters_of, until, write_filters
 
 UUID = "11111111-2222-4333-8444-555555555555"
 OTHER = "11111111-2222-4333-8444-666666666666"
