@@ -141,7 +141,8 @@ VOLUME_UPDATE = Form(
 
 _NEW_SNAPSHOT = {
     **_NAMING,
-    "volume_id": _UUID,
+    # Null names no volume: 404, as in Cinder.
+    "volume_id": {**_UUID, "type": ["string", "null"]},
     "force": {**_BOOLEAN, "type": ["boolean", "string", "null"]},
 }
 

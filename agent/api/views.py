@@ -59,6 +59,9 @@ _MASKED = {
     VolumeStatus.MANAGING: VolumeStatus.CREATING,
     VolumeStatus.ERROR_MANAGING: VolumeStatus.ERROR,
 }
+# Cinder has no such field. Clients of an older version may know no others than
+# Cinder's: Tempest shows volumes in error at 3.0 and 3.3, and refuses it.
+_STATUS_REASON: Version = (3, 27)
 _SERVICE_UUID: Version = (3, 48)
 _TYPE_ID: Version = (3, 63)
 
@@ -135,7 +138,7 @@ def volume(shown: Volume, context: ViewContext) -> View:
         "os-vol-host-attr:host": host,
     }
     view.update(_constants(context.version))
-    if shown.status_reason is not None:
+    if shown.status_reason is not None and context.version >= _STATUS_REASON:
         view["status_reason"] = shown.status_reason
     if context.version >= _SERVICE_UUID:
         view["service_uuid"] = service
@@ -202,7 +205,7 @@ def snapshot(shown: Snapshot, version: Version) -> View:
 def snapshot_shown(shown: Snapshot, version: Version) -> View:
     """Show a snapshot in full."""
     done = shown.status is SnapshotStatus.AVAILABLE
-    why = shown.status_reason
+    why = shown.status_reason if version >= _STATUS_REASON else None
     return {
         **({} if why is None else {"status_reason": why}),
         **snapshot(shown, version),
@@ -248,6 +251,24 @@ def volume_type(shown: VolumeType) -> View:
         "qos_specs_id": None,
         "os-volume-type-access:is_public": shown.is_public,
     }
+
+
+# What Cinder shows for GET, but not in the answers to a create and an update, where
+# Tempest's schemas refuse it.
+_NOT_CREATED = frozenset({"qos_specs_id"})
+_NOT_CHANGED = _NOT_CREATED | {"os-volume-type-access:is_public"}
+
+
+def created_type(shown: VolumeType) -> View:
+    """Show a volume type as its create returns it."""
+    view = volume_type(shown)
+    return {key: value for key, value in view.items() if key not in _NOT_CREATED}
+
+
+def changed_type(shown: VolumeType) -> View:
+    """Show a volume type as its update returns it."""
+    view = volume_type(shown)
+    return {key: value for key, value in view.items() if key not in _NOT_CHANGED}
 
 
 _VOLUME_SERVICE = "cinder-volume"

@@ -102,6 +102,7 @@ def test_an_unknown_id_is_404(api: Api):
     for method, body in (("GET", None), ("PUT", {"snapshot": {"name": "x"}})):
         assert NOWHERE in api.fault(404, method, path, body)
     assert NOWHERE in api.fault(404, "DELETE", path)
+    api.fault(404, "POST", "/snapshots", {"snapshot": {"volume_id": None}})
     asked = {"snapshot": {"volume_id": NOWHERE}}
     assert NOWHERE in api.fault(404, "POST", "/snapshots", asked)
 

@@ -16,10 +16,11 @@ from lunshare.agent.records import (
     Mode,
     Pool,
     ServiceState,
+    Snapshot,
     Volume,
     VolumeType,
 )
-from lunshare.agent.states import AttachStatus, VolumeStatus
+from lunshare.agent.states import AttachStatus, SnapshotStatus, VolumeStatus
 
 MOMENT = datetime(2026, 11, 20, 23, 49, 42)
 ID = "11111111-1111-1111-1111-111111111111"
@@ -177,6 +178,13 @@ def test_an_attachment_without_a_host_has_empty_connection_info():
         "instance",
         "volume_id",
     }
+
+
+def test_a_reason_is_shown_from_3_27_on():
+    broken = Snapshot("s", ID, 3, SnapshotStatus.ERROR, "p", "u", status_reason="why")
+    for version, reason in (((3, 26), None), ((3, 27), "why")):
+        assert shown(version, status_reason="why").get("status_reason") == reason
+        assert views.snapshot_shown(broken, version).get("status_reason") == reason
 
 
 def test_a_type_shows_is_public_under_both_keys():

@@ -18,7 +18,7 @@ def create(call: Call) -> Answer:
     """POST /snapshots: create a snapshot"""
     asked = bodies.short_names(schemas.SNAPSHOT_CREATE.read(call)["snapshot"])
     new = NewSnapshot(
-        volume_id=asked["volume_id"].lower(),
+        volume_id=(asked["volume_id"] or "").lower(),
         name=asked.get("name"),
         description=asked.get("description"),
         metadata=asked.get("metadata") or {},

@@ -17,15 +17,14 @@ _PUBLIC = "os-volume-type-access:is_public"
 def create(call: Call) -> Answer:
     """POST /types: create a volume type"""
     asked = schemas.TYPE_CREATE.read(call)["volume_type"]
-    return _one(
-        call.services.types.create(
-            call.ctx,
-            name=asked["name"].strip(),
-            description=asked.get("description"),
-            is_public=query.boolean(_PUBLIC, str(asked.get(_PUBLIC, True))),
-            extra_specs=asked.get("extra_specs") or {},
-        )
+    created = call.services.types.create(
+        call.ctx,
+        name=asked["name"].strip(),
+        description=asked.get("description"),
+        is_public=query.boolean(_PUBLIC, str(asked.get(_PUBLIC, True))),
+        extra_specs=asked.get("extra_specs") or {},
     )
+    return Answer(200, {"volume_type": views.created_type(created)})
 
 
 def index(call: Call) -> Answer:
@@ -60,7 +59,8 @@ def update(call: Call) -> Answer:
     for key in ("is_public", _PUBLIC):
         if key in asked:
             changes["is_public"] = query.boolean(key, str(asked[key]))
-    return _one(call.services.types.update(call.ctx, call.args["id"], changes))
+    changed = call.services.types.update(call.ctx, call.args["id"], changes)
+    return Answer(200, {"volume_type": views.changed_type(changed)})
 
 
 def delete(call: Call) -> Answer:
