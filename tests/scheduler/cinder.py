@@ -13,16 +13,15 @@ import functools
 import json
 import sqlite3
 import subprocess
-import sys
 import uuid
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from tests.lab import cache
+from tests import installed
 from tests.lab.environment import FURTHER
-from tests.lab.steps import sh, step
+from tests.lab.steps import sh
 from tests.scheduler.servers import Server, until
 
 SCHEDULER = "from cinder.cmd.scheduler import main; main()"
@@ -67,15 +66,7 @@ for line in sys.stdin:
 @functools.cache
 def python() -> Path:
     """A Python with Cinder, installed once, in the lab's cache."""
-    wanted = [*FURTHER["cinder"], *_BESIDE]
-
-    def build(out: Path) -> None:
-        with step(f"install {' '.join(wanted)} (once)"):
-            sh([sys.executable, "-m", "venv", out])
-            pip = [out / "bin/python", "-m", "pip", "--quiet"]
-            sh([*pip, "--disable-pip-version-check", "install", *wanted])
-
-    return cache.entry("cinder-here", [sys.version, *wanted], build) / "bin/python"
+    return installed.venv("cinder-here", [*FURTHER["cinder"], *_BESIDE]) / "bin/python"
 
 
 def command(program: str, config: Path, *more: str) -> list[str]:

@@ -1,0 +1,28 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""Other projects' programs, each set in its own venv, installed once by pip.
+
+The venvs are in the lab's cache (``tests/lab/cache.py``), so they survive
+``make clean``, and runs of several worktrees share them.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.lab import cache
+from tests.lab.steps import sh, step
+
+
+def venv(name: str, packages: Sequence[str]) -> Path:
+    """The directory of a venv with these packages; it is built if it is missing."""
+
+    def build(out: Path) -> None:
+        with step(f"install {' '.join(packages)} (once)"):
+            sh([sys.executable, "-m", "venv", out])
+            pip = [out / "bin/python", "-m", "pip", "--quiet"]
+            sh([*pip, "--disable-pip-version-check", "install", *packages])
+
+    return cache.entry(name, [sys.version, *packages], build)
