@@ -4,7 +4,7 @@ PYTHON := $(VENV)/bin/python
 PYTEST := $(PYTHON) -m pytest
 SOURCES := agent drivers tests
 
-.PHONY: help demo check lint unit test test-full restart storm fuzz scheduler test-kernels outside test-loopback bench run sample api-reference states walks clean
+.PHONY: help demo check lint unit test test-full restart storm fuzz scheduler tempest test-kernels outside test-loopback bench run sample api-reference states walks clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -49,6 +49,9 @@ fuzz: $(VENV)/.ready ## random frames, verbs and commands against the root helpe
 
 scheduler: $(VENV)/.ready ## RabbitMQ and the real cinder-scheduler (Cinder 29.0.0) with the reports of a daemon
 	tests/scheduler/run
+
+tempest: $(VENV)/.ready ## Tempest 47.0.0 with a real Keystone against a daemon on fake backends
+	tests/tempest/run $(TESTS)
 
 test-kernels: check ## the system tests on both supported kernels
 	tests/system/run --kernel 6.1

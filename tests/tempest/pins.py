@@ -1,0 +1,25 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""The one place with the versions of Tempest and Keystone.
+
+Keystone 30.0.0 is of the same release as Cinder 29.0.0; Tempest 47.0.0 tests it.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from tests import installed
+
+PACKAGES = ("tempest==47.0.0", "keystone==30.0.0")
+
+
+def venv() -> Path:
+    """The venv with both, installed once."""
+    return installed.venv("tempest-here", PACKAGES)
+
+
+def environ(**more: str) -> dict[str, str]:
+    """An environment for its programs, without this repository on Python's path."""
+    return {k: v for k, v in os.environ.items() if k != "PYTHONPATH"} | more

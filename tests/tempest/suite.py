@@ -1,0 +1,119 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""``make tempest``: start the daemon and Keystone, run Tempest, print the totals.
+
+Exit code 1: a test failed, was skipped without being listed, or has no result.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
+
+from tests.lab.steps import say, step
+from tests.scheduler.servers import ROOT
+from tests.tempest import exclusions, pins, results, tempest_run
+from tests.tempest.exclusions import Exclusion
+from tests.tempest.keystone import Keystone
+from tests.tempest.node_under_test import NodeUnderTest
+from tests.tempest.results import Result
+
+DIRECTORY = ROOT / "build" / "tempest"
+SHOWN_CLASSES = 8
+
+
+def main(patterns: Sequence[str]) -> int:
+    """Run the tests that one of the expressions finds, or all; the exit code."""
+    venv = pins.venv()
+    ids = {results.name(test): test for test in tempest_run.tests(venv)}
+    excluded = exclusions.apply(exclusions.read(exclusions.FILE.read_text()), [*ids])
+    chosen = choose(ids, excluded, patterns)
+    shutil.rmtree(DIRECTORY, ignore_errors=True)
+    DIRECTORY.mkdir(parents=True)
+    with servers(venv) as keystone:
+        config = tempest_run.configure(DIRECTORY, keystone.url)
+        lists = tempest_run.split((ids[test] for test in chosen), os.cpu_count() or 1)
+        began = time.monotonic()
+        with step(f"run {len(chosen)} tests in {len(lists)} processes"):
+            streams = tempest_run.run(venv, config, lists)
+        seconds = (time.monotonic() - began) * len(lists)
+    found = [each for stream in streams for each in results.read(venv, stream)]
+    say_times(found, seconds)
+    return report(chosen, found, excluded)
+
+
+@contextmanager
+def servers(venv: Path) -> Iterator[Keystone]:
+    """A daemon and a Keystone whose catalog names it."""
+    with ExitStack() as stack:
+        keystone = Keystone(venv, DIRECTORY / "keystone")
+        stack.enter_context(closing(keystone))
+        node = stack.enter_context(closing(NodeUnderTest(DIRECTORY)))
+        with step("start lunshared and Keystone"):
+            keystone.start()
+            node.start()
+            keystone.announce(node.endpoint)
+        yield keystone
+
+
+def choose(
+    tests: Iterable[str],
+    excluded: Sequence[Exclusion],
+    patterns: Sequence[str],
+) -> list[str]:
+    """The tests that are not excluded and that an expression finds, if there is one."""
+    out = {test for exclusion in excluded for test in exclusion.tests}
+    kept = [test for test in tests if test not in out]
+    if patterns:
+        kept = [test for test in kept if any(re.search(p, test) for p in patterns)]
+    assert kept, f"no test is found by {' '.join(patterns)}"
+    return kept
+
+
+def report(
+    chosen: Sequence[str], found: Sequence[Result], excluded: Sequence[Exclusion]
+) -> int:
+    """Print what did not pass, and the totals; the exit code."""
+    failed = [each for each in found if not each.good]
+    lost = results.missing(chosen, found)
+    for each in failed:
+        print(f"{each.status}: {each.test}\n    {each.cause}")
+    for test in lost:
+        print(f"no result: {test}")
+    for reason, count in reasons(excluded).items():
+        print(f"excluded {count:3}: {reason}")
+    passed = sum(each.good for each in found)
+    out = sum(len(each.tests) for each in excluded)
+    print(
+        f"tempest: {passed} passed, {len(failed) + len(lost)} failed, {out} excluded"
+        f" ({exclusions.FILE.relative_to(ROOT)})"
+    )
+    return 1 if failed or lost else 0
+
+
+def say_times(found: Sequence[Result], seconds: float) -> None:
+    """Print where the time of the processes went, which is ``seconds`` in all."""
+    classes = results.slowest(found)
+    rest = seconds - sum(each for each, _ in classes)
+    say(f"{rest:6.1f} s in imports, and in the users and projects of each class")
+    for each, where in classes[:SHOWN_CLASSES]:
+        say(f"{each:6.1f} s in {where}")
+
+
+def reasons(excluded: Sequence[Exclusion]) -> Counter[str]:
+    """How many tests each reason excludes."""
+    count: Counter[str] = Counter()
+    for each in excluded:
+        count[each.reason] += len(each.tests)
+    return count
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
