@@ -142,9 +142,9 @@ class Order:
         wait = JobRunner.run_and_wait
 
         @contextlib.contextmanager
-        def read() -> Iterator[sa.Connection]:
+        def read(**named: Any) -> Iterator[sa.Connection]:
             self._start_transaction(writes=False)
-            with reading() as connection:
+            with reading(**named) as connection:
                 yield connection
 
         @contextlib.contextmanager

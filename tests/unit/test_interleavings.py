@@ -167,7 +167,7 @@ def test_snapshot_beside_an_attach(node: Node, attaches: Client) -> None:
     """Before microversion 3.66 a snapshot of an attached volume needs force."""
     found = run_in_every_order(node, "plain", snapshot(force=False), attaches)
     assert found.results == {("done", "done"), ("400", "done")}
-    assert found.orders > 10
+    assert found.orders > 5
 
 
 def test_forced_snapshot_beside_an_attach(node: Node) -> None:
@@ -184,7 +184,7 @@ def test_two_attaches_beside_a_retype_to_a_shared_volume(node: Node) -> None:
         ("400", "done", "400"),
         ("400", "400", "done"),
     }
-    assert found.orders > 100
+    assert found.orders > 20
 
 
 def test_two_attaches_beside_a_retype_to_a_plain_volume(node: Node) -> None:
@@ -196,7 +196,7 @@ def test_two_attaches_beside_a_retype_to_a_plain_volume(node: Node) -> None:
         ("done", "done", "400"),
         ("done", "400", "done"),
     }
-    assert found.orders > 100
+    assert found.orders > 20
 
 
 def test_attach_beside_a_retype_that_migrates_a_shared_volume(node: Node) -> None:
