@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -201,13 +201,13 @@ def snapshot(shown: Snapshot, version: Version) -> View:
 
 def snapshot_shown(shown: Snapshot, version: Version) -> View:
     """Show a snapshot in full."""
-    done = shown.status is SnapshotStatus.AVAILABLE
+    done = "100%" if shown.status is SnapshotStatus.AVAILABLE else "0%"
     why = shown.status_reason
     return {
         **({} if why is None else {"status_reason": why}),
         **snapshot(shown, version),
         "os-extended-snapshot-attributes:project_id": shown.project_id,
-        "os-extended-snapshot-attributes:progress": "100%" if done else "0%",
+        "os-extended-snapshot-attributes:progress": shown.progress or done,
     }
 
 
@@ -237,16 +237,33 @@ def attachment(shown: Attachment) -> View:
     }
 
 
-def volume_type(shown: VolumeType) -> View:
-    """Show a volume type with its extra specs."""
-    return {
+#: Extra specs that every user may see; the others say how the storage is built.
+USER_VISIBLE_SPECS = frozenset(
+    {"multiattach", "replication_enabled", "RESKEY:availability_zones"}
+)
+
+
+def volume_type(shown: VolumeType, is_admin: bool) -> View:
+    """Show a volume type; with all of its extra specs only to an administrator."""
+    view: View = {
         "id": shown.id,
         "name": shown.name,
         "is_public": shown.is_public,
         "description": shown.description,
-        "extra_specs": dict(shown.extra_specs),
-        "qos_specs_id": None,
+        "extra_specs": visible_specs(shown.extra_specs, is_admin),
         "os-volume-type-access:is_public": shown.is_public,
+    }
+    if is_admin:
+        view["qos_specs_id"] = shown.qos_specs_id
+    return view
+
+
+def visible_specs(specs: Mapping[str, str], is_admin: bool) -> View:
+    """Return those extra specs that a user may see."""
+    return {
+        key: text
+        for key, text in specs.items()
+        if is_admin or key in USER_VISIBLE_SPECS
     }
 
 
@@ -268,7 +285,8 @@ def service(shown: ServiceState, version: Version) -> View:
     if version >= (3, 7):
         view["cluster"] = None
     if shown.binary == _VOLUME_SERVICE:
-        view.update(replication_status="disabled", active_backend_id=None, frozen=False)
+        view.update(replication_status="disabled", active_backend_id=None)
+        view["frozen"] = shown.frozen
         if version >= (3, 49):
             view["backend_state"] = state
     return view

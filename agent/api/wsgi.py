@@ -18,7 +18,14 @@ from urllib.parse import quote
 import falcon
 import orjson
 
-from lunshare.agent.api import bodies, faults, identity, microversions, routes
+from lunshare.agent.api import (
+    bodies,
+    faults,
+    identity,
+    microversions,
+    outside,
+    routes,
+)
 from lunshare.agent.api.exchange import Answer, Call, Version
 from lunshare.agent.api.faults import Fault
 from lunshare.agent.api.routes import Route
@@ -153,6 +160,8 @@ class Resource:
         _send(resp, route.handler(call))
 
     def _refuse(self, req: Request, resp: falcon.Response, **args: str) -> None:
+        if (fault := outside.fault_of(req.path)) is not None:
+            raise fault
         headers = {"Allow": self._allowed}
         raise Fault(405, f"Use one of {self._allowed} here.", headers)
 
@@ -194,7 +203,7 @@ def _refused(
 ) -> None:
     """Answer an error of falcon: a URL without a route, a header it cannot read."""
     if error.status_code == 404:
-        fault = faults.no_such_path()
+        fault = outside.fault_of(req.path) or faults.no_such_path()
     else:
         fault = Fault(error.status_code, error.description or error.title or "")
     _failed(req, resp, fault, args)

@@ -70,7 +70,7 @@ class Orphans:
         :raises Invalid: the disk is smaller than 1 GiB, or its backend does not
             meet the type's extra specs.
         """
-        kind = self._types.resolve(new.volume_type)
+        kind = self._types.resolve(ctx, new.volume_type)
         with self._locks.volume(new.volume_id, "its recovery"):
             with self._db.reading() as connection:
                 _check_no_row(connection, "disk", new.volume_id)

@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from lunshare.agent.api import schemas
+from lunshare.agent.api import operator_schemas, schemas
 from lunshare.agent.api.forms import Form
 from lunshare.agent.errors import Invalid
 
-FORMS = {name: form for name, form in vars(schemas).items() if isinstance(form, Form)}
+NAMES = {**vars(schemas), **vars(operator_schemas)}
+FORMS = {name: form for name, form in NAMES.items() if isinstance(form, Form)}
 ID = "11111111-1111-1111-1111-111111111111"
 CONNECTOR = {"initiator": "iqn.1994-05.com.example:h", "host": "h"}
 
