@@ -11,8 +11,8 @@ from lunshare.agent.db.schema import SNAPSHOTS, VOLUMES
 _V = VOLUMES.c
 _S = SNAPSHOTS.c
 
-#: Project, volumes, their GiB, snapshots, their GiB.
-Totals = tuple[str, int, int, int, int]
+#: Volumes, their GiB, snapshots, their GiB; by project.
+Totals = tuple[str, tuple[int, int, int, int]]
 
 
 def of_backend(connection: sa.Connection, backend: str) -> list[Totals]:
@@ -38,4 +38,4 @@ def of_backend(connection: sa.Connection, backend: str) -> list[Totals]:
     query = sa.select(every.project_id, *sums)
     query = query.group_by(every.project_id).order_by(every.project_id)
     rows = connection.execute(query).all()
-    return [(row[0], row[1], row[2], row[3], row[4]) for row in rows]
+    return [(row[0], (row[1], row[2], row[3], row[4])) for row in rows]

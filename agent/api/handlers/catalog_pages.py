@@ -27,9 +27,9 @@ def host(call: Call) -> Answer:
     """GET /os-hosts/{id}: show what each project has on a backend"""
     name = call.args["id"]
     found = call.services.node.totals(call.ctx, name)
-    sums = [sum(row[column] for row in found) for column in range(1, 5)]
+    sums = [sum(counts[column] for _, counts in found) for column in range(4)]
     rows = [operator_views.host_totals(name, "(total)", sums)]
-    rows += [operator_views.host_totals(name, row[0], row[1:]) for row in found]
+    rows += [operator_views.host_totals(name, *row) for row in found]
     return Answer(200, {"host": [{"resource": row} for row in rows]})
 
 

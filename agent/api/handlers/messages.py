@@ -11,9 +11,10 @@ from lunshare.agent.records import Page
 
 def index(call: Call) -> Answer:
     """GET /messages: list messages that have not expired; pages and filters from 3.5"""
-    page = paging.page(call)
     if call.version < microversions.MESSAGE_PAGES:
         page = Page(call.ctx.project_id, call.settings.max_limit)
+    else:
+        page = paging.page(call)
     rows = call.services.messages.list(call.ctx, page)
     body = {"messages": [views.message(row, call.base) for row in rows]}
     return Answer(200, body | paging.more(call, "messages", page, rows))
