@@ -10,7 +10,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
+from lunshare.agent.db import quotas
 from lunshare.drivers import fake_storage
 from lunshare.drivers.errors import CommandFailed, NoSpace
 from lunshare.drivers.values import GIB
@@ -377,3 +379,31 @@ def test_limits_of_another_project_are_shown_from_3_39_on(api: Api):
         assert api("GET", path)["limits"]["absolute"]["maxTotalVolumes"] == 7
         before = api.at("3.38")("GET", path)["limits"]["absolute"]
         assert before["maxTotalVolumes"] == 10
+
+
+def test_a_check_costs_the_same_whatever_the_project_has(api: Api, node: Node):
+    limit(api, volumes=-1)
+    statements: list[str] = []
+    engine = node.assembly.database.engine
+
+    def count(*event: Any) -> None:
+        statements.append(event[2])
+
+    def cost() -> list[str]:
+        statements.clear()
+        api.volume()
+        return list(statements)
+
+    api.volume()
+    sa.event.listen(engine, "before_cursor_execute", count)
+    try:
+        first = cost()
+        sa.event.remove(engine, "before_cursor_execute", count)
+        for _ in range(12):
+            api.volume()
+        sa.event.listen(engine, "before_cursor_execute", count)
+        assert len(cost()) == len(first) > 0
+    finally:
+        sa.event.remove(engine, "before_cursor_execute", count)
+    with node.assembly.database.reading() as connection:
+        assert len(quotas.projects(connection)[api.project]) == 1
