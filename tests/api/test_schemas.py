@@ -48,9 +48,16 @@ def refused(form: Form, body: Any, version: tuple[int, int] = (3, 71)) -> str:
     return message
 
 
+#: Bodies that may have no key.
+EMPTY = {"GET_LOG", "CLEANUP"}
+
+
 @pytest.mark.parametrize("name", FORMS)
 @pytest.mark.parametrize("body", [None, [], "x", 1, True, {}], ids=str)
 def test_a_body_of_the_wrong_shape_is_refused(name: str, body: Any):
+    if body == {} and name in EMPTY:
+        FORMS[name].check(body, (3, 71))
+        return
     assert refused(FORMS[name], body)
 
 
