@@ -21,8 +21,9 @@ from lunshare.agent.qos_table import (
     FRONT_END,
     NUMBERS,
     QosSpecs,
+    for_host,
 )
-from lunshare.agent.records import RequestContext
+from lunshare.agent.records import RequestContext, Volume
 from lunshare.agent.service.type_access import require_type
 
 _CONSUMER = "consumer"
@@ -160,6 +161,15 @@ class Qos:
         with self._db.writing() as connection:
             _require(connection, qos_id)
             qos.set_types(connection, qos_id, None)
+
+
+def of_volume(db: Database, volume: Volume) -> dict[str, str] | None:
+    """Return the limits of a volume's type that its host enforces, or None."""
+    if volume.volume_type_id is None:
+        return None
+    with db.reading() as connection:
+        found = qos.of_type(connection, volume.volume_type_id)
+    return for_host(found, volume.size)
 
 
 def _require(connection: Any, qos_id: str) -> QosSpecs:

@@ -13,12 +13,12 @@ from typing import Any
 
 from oslo_log import log
 
-from lunshare.agent import qos_table
 from lunshare.agent.backends import Backends, translated
-from lunshare.agent.db import attachments, qos, volumes
+from lunshare.agent.db import attachments, volumes
 from lunshare.agent.db.engine import Database, now
 from lunshare.agent.errors import BackendFailed, NotFound
 from lunshare.agent.records import Attachment, Mode, Snapshot, Volume
+from lunshare.agent.service import qos
 from lunshare.agent.service.attachments import target_support, wanted_state
 from lunshare.agent.service.attachments.wanted_state import Wanted
 from lunshare.agent.states import AttachStatus
@@ -205,15 +205,7 @@ class Access:
                 "widened: this initiator has an attachment of each mode, so the"
                 " target lets this host write"
             )
-        return info | _common_info(row) | {"qos_specs": self._qos(volume)}
-
-    def _qos(self, volume: Volume) -> dict[str, str] | None:
-        """Return the limits of the volume's type that its host enforces."""
-        if volume.volume_type_id is None:
-            return None
-        with self._db.reading() as connection:
-            found = qos.of_type(connection, volume.volume_type_id)
-        return qos_table.for_host(found, volume.size)
+        return info | _common_info(row) | {"qos_specs": qos.of_volume(self._db, volume)}
 
     def _record_failed_open(self, row: Attachment, why: Exception) -> None:
         """Note that the access is not wanted any more, and close it at once."""
