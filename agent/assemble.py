@@ -18,6 +18,7 @@ from lunshare.agent.api.wsgi import build_app
 from lunshare.agent.backends import Backends, load
 from lunshare.agent.db import migrations
 from lunshare.agent.db.engine import PROBE_SECONDS, Database
+from lunshare.agent.quota_table import RESOURCES
 from lunshare.agent.reporter import Reporter
 from lunshare.agent.service.attachments import unanswered
 from lunshare.agent.service.attachments.access import Access
@@ -25,17 +26,22 @@ from lunshare.agent.service.attachments.service import Attachments
 from lunshare.agent.service.attachments.unanswered import UnansweredRequests
 from lunshare.agent.service.hosts import Hosts
 from lunshare.agent.service.job_runner import JobRunner
+from lunshare.agent.service.log_levels import LogLevels
 from lunshare.agent.service.messages import Messages
 from lunshare.agent.service.node import Node
 from lunshare.agent.service.orphans import Orphans
 from lunshare.agent.service.purger import Purger
+from lunshare.agent.service.qos import Qos
+from lunshare.agent.service.quotas import Quotas
 from lunshare.agent.service.reconcile import Reconciler
 from lunshare.agent.service.recovery import Recovery
 from lunshare.agent.service.scheduling import weighers
 from lunshare.agent.service.scheduling.pools import Pools
 from lunshare.agent.service.scheduling.scheduler import Scheduler
 from lunshare.agent.service.services import Services
+from lunshare.agent.service.snapshot_status import SnapshotStatuses
 from lunshare.agent.service.snapshots import Snapshots
+from lunshare.agent.service.type_access import TypeAccess
 from lunshare.agent.service.types import Types
 from lunshare.agent.service.volumes.create import VolumeDisks
 from lunshare.agent.service.volumes.extend import VolumeExtender
@@ -117,6 +123,7 @@ def assemble(conf: cfg.ConfigOpts, root: Root | None = None) -> Assembly:
     access = Access(database, backends)
     node = Node(database, backends, conf.host, conf.storage_availability_zone)
     types = Types(database, conf.default_volume_type)
+    quotas = _quotas(conf, database)
     jobs = JobRunner(conf.create_wait)
     wiper = Wiper(backends)
     messages = Messages(database, conf.message_ttl)
@@ -125,6 +132,7 @@ def assemble(conf: cfg.ConfigOpts, root: Root | None = None) -> Assembly:
     unanswered_requests = UnansweredRequests(database)
     purger = Purger(database, conf.database.deleted_rows_ttl)
     volume_disks = VolumeDisks(database, backends, locks, node=node, wiper=wiper)
+    its_snapshots = Snapshots(database, backends, locks, jobs, quotas=quotas, node=node)
     services = Services(
         volumes=Volumes(
             database,
@@ -134,7 +142,9 @@ def assemble(conf: cfg.ConfigOpts, root: Root | None = None) -> Assembly:
             jobs=jobs,
             pools=pools,
             scheduler=scheduler,
+            quotas=quotas,
         ),
+        quotas=quotas,
         attachments=Attachments(
             database,
             access,
@@ -143,8 +153,19 @@ def assemble(conf: cfg.ConfigOpts, root: Root | None = None) -> Assembly:
             widen=conf.mixed_modes_per_host == "widen",
         ),
         types=types,
+        type_access=TypeAccess(database),
+        qos=Qos(database),
+        log_levels=LogLevels(),
         node=node,
-        snapshots=Snapshots(database, backends, locks, jobs),
+        snapshots=its_snapshots,
+        snapshot_statuses=SnapshotStatuses(
+            database,
+            backends,
+            locks,
+            its_snapshots=its_snapshots,
+            jobs=jobs,
+            node=node,
+        ),
         extender=VolumeExtender(
             database,
             backends,
@@ -153,6 +174,7 @@ def assemble(conf: cfg.ConfigOpts, root: Root | None = None) -> Assembly:
             node=node,
             jobs=jobs,
             pools=pools,
+            quotas=quotas,
         ),
         reverter=VolumeReverter(database, backends, locks, jobs),
         wiper=wiper,
@@ -165,6 +187,7 @@ def assemble(conf: cfg.ConfigOpts, root: Root | None = None) -> Assembly:
             node=node,
             jobs=jobs,
             pools=pools,
+            quotas=quotas,
         ),
         status_resetter=StatusResetter(database, backends, locks, node),
         migrator=VolumeMigrator(
@@ -177,6 +200,7 @@ def assemble(conf: cfg.ConfigOpts, root: Root | None = None) -> Assembly:
             pools=pools,
             scheduler=scheduler,
             wiper=wiper,
+            quotas=quotas,
         ),
         scheduler=scheduler,
         messages=messages,
@@ -228,6 +252,11 @@ def database_url(conf: cfg.ConfigOpts) -> str:
     """Return the SQLAlchemy URL of the database: configured, or in state_path."""
     default = f"sqlite:///{os.path.join(conf.state_path, 'lunshare.sqlite')}"
     return str(conf.database.connection or default)
+
+
+def _quotas(conf: cfg.ConfigOpts, database: Database) -> Quotas:
+    defaults = {each.name: conf[each.option] for each in RESOURCES}
+    return Quotas(database, defaults, not conf.no_snapshot_gb_quota)
 
 
 def _multipliers(conf: cfg.ConfigOpts) -> dict[str, float]:

@@ -53,6 +53,12 @@ class Exhausted(AgentError):
     code = "exhausted"
 
 
+class OverQuota(Exhausted):
+    """A quota of the project does not allow it. Nothing was changed."""
+
+    code = "over-quota"
+
+
 class BackendFailed(AgentError):
     """The storage failed. An administrator must check; a retry may help."""
 

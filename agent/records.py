@@ -117,7 +117,8 @@ class Volume:
 class Snapshot:
     """The bytes that a volume had at one moment; ``size`` is its size then.
 
-    ``status_reason`` is the last error, as of a volume.
+    ``status_reason`` is the last error, as of a volume. ``progress`` is what a client
+    has reported, None where none has.
     """
 
     id: str
@@ -132,6 +133,7 @@ class Snapshot:
     created_at: datetime | None = None
     updated_at: datetime | None = None
     status_reason: str | None = None
+    progress: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +145,7 @@ class VolumeType:
     description: str | None = None
     is_public: bool = True
     extra_specs: Mapping[str, str] = field(default_factory=dict)
+    qos_specs_id: str | None = None
 
     @property
     def multiattach(self) -> bool:
@@ -287,6 +290,7 @@ class ServiceState:
     up: bool
     updated_at: datetime
     disabled_reason: str | None = None
+    frozen: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from lunshare.agent.assemble import Assembly, assemble
+from lunshare.agent.db import quotas
 from lunshare.agent.main import configure
 from lunshare.agent.records import (
     Attachment,
@@ -33,6 +34,9 @@ CONFIG = """
 [DEFAULT]
 enabled_backends = {backends}
 reconcile_interval = 3600
+quota_volumes = -1
+quota_snapshots = -1
+quota_gigabytes = -1
 {extra}
 """
 
@@ -101,6 +105,13 @@ class Node:
     def close(self) -> None:
         """End this life in good order."""
         self.assembly.close()
+
+
+def is_counted(node: Node, project: str) -> bool:
+    """Whether the quota counters of a project equal a count of its rows."""
+    with node.assembly.database.reading() as connection:
+        kept = quotas.projects(connection).get(project, [])
+        return kept == [tuple(row) for row in quotas.counted(connection, project)]
 
 
 def connector(name: str, **more: object) -> dict[str, object]:

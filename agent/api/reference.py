@@ -13,7 +13,14 @@ from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any
 
-from lunshare.agent.api import faults, microversions, reference_answers, schemas
+from lunshare.agent.api import (
+    faults,
+    microversions,
+    operator_schemas,
+    outside,
+    reference_answers,
+    schemas,
+)
 from lunshare.agent.api.exchange import Handler
 from lunshare.agent.api.forms import Form
 from lunshare.agent.api.handlers import volume_actions
@@ -46,6 +53,11 @@ Not on this page, because the source of a handler does not show it: the microver
 since which an answer has a field, and fields that are named after what the client sent.
 """
 
+_OUTSIDE = """\
+Parts of the Block Storage API that this node does not have. Each answer names what is
+missing. A path includes all paths below it; `GET /v3/types/{id}/encryption` is here.
+"""
+
 _ERRORS = f"""\
 ## Errors
 
@@ -64,12 +76,16 @@ def page() -> str:
         groups.setdefault(_module(route.handler), []).append(route)
     sections = [_section(module, routes) for module, routes in groups.items()]
     head = _HEAD.replace("EVERY", _codes(reference_answers.of_every_route()))
-    return "\n".join([head, _ERRORS + "".join(_error_lines()), *sections])
+    outside_lines = ["## What stays outside", "", _OUTSIDE, *outside.page(), ""]
+    errors = _ERRORS + "".join(_error_lines())
+    return "\n".join([head, errors, *outside_lines, *sections])
 
 
 def forms(handler: Handler) -> list[Form]:
     """Return the forms that a handler names: those of the body it reads."""
-    named = (getattr(schemas, name, None) for name in handler.__code__.co_names)
+    modules = (schemas, operator_schemas)
+    names = handler.__code__.co_names
+    named = (getattr(each, name, None) for name in names for each in modules)
     return [each for each in named if isinstance(each, Form)]
 
 

@@ -10,18 +10,24 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lunshare.agent.api import microversions
+from lunshare.agent.api import microversions, outside
 from lunshare.agent.api.exchange import Handler, Version
 from lunshare.agent.api.handlers import (
     attachments,
+    catalog_pages,
     discovery,
     health,
     hosts,
     manageable,
+    manageable_snapshots,
     messages,
     orphans,
+    qos,
+    quotas,
     services,
+    snapshot_actions,
     snapshots,
+    type_access,
     types,
     volume_actions,
     volumes,
@@ -43,6 +49,12 @@ _V0 = microversions.MIN
 _MESSAGES = microversions.MESSAGES
 _ATTACH = microversions.ATTACHMENTS
 _MANAGE = microversions.MANAGEABLE
+_CLUSTERS = microversions.CLUSTERS
+_CLEANUP = microversions.CLEANUP
+_FAILOVER = microversions.FAILOVER
+_LOGS = microversions.LOG_LEVELS
+_FILTERS = microversions.RESOURCE_FILTERS
+_DEFAULTS = microversions.DEFAULT_TYPES
 _COMPLETE = microversions.ATTACHMENT_COMPLETE
 
 ROUTES: tuple[Route, ...] = (
@@ -64,6 +76,21 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", "/v3/snapshots/{id}", _V0, snapshots.show),
     Route("PUT", "/v3/snapshots/{id}", _V0, snapshots.update),
     Route("DELETE", "/v3/snapshots/{id}", _V0, snapshots.delete),
+    Route("POST", "/v3/snapshots/{id}/action", _V0, snapshot_actions.action),
+    Route("GET", "/v3/snapshots/{id}/metadata", _V0, snapshot_actions.index),
+    Route("POST", "/v3/snapshots/{id}/metadata", _V0, snapshot_actions.add),
+    Route("PUT", "/v3/snapshots/{id}/metadata", _V0, snapshot_actions.replace_all),
+    Route("GET", "/v3/snapshots/{id}/metadata/{key}", _V0, snapshot_actions.show),
+    Route("PUT", "/v3/snapshots/{id}/metadata/{key}", _V0, snapshot_actions.replace),
+    Route("DELETE", "/v3/snapshots/{id}/metadata/{key}", _V0, snapshot_actions.delete),
+    Route("POST", "/v3/manageable_snapshots", _MANAGE, manageable_snapshots.create),
+    Route("GET", "/v3/manageable_snapshots", _MANAGE, manageable_snapshots.index),
+    Route(
+        "GET", "/v3/manageable_snapshots/detail", _MANAGE, manageable_snapshots.detail
+    ),
+    Route("POST", "/v3/os-snapshot-manage", _V0, manageable_snapshots.create),
+    Route("GET", "/v3/os-snapshot-manage", _V0, manageable_snapshots.index),
+    Route("GET", "/v3/os-snapshot-manage/detail", _V0, manageable_snapshots.detail),
     Route("POST", "/v3/manageable_volumes", _MANAGE, manageable.create),
     Route("GET", "/v3/manageable_volumes", _MANAGE, manageable.index),
     Route("GET", "/v3/manageable_volumes/detail", _MANAGE, manageable.detail),
@@ -88,6 +115,13 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", "/v3/types/{id}/extra_specs/{key}", _V0, types.spec),
     Route("PUT", "/v3/types/{id}/extra_specs/{key}", _V0, types.set_spec),
     Route("DELETE", "/v3/types/{id}/extra_specs/{key}", _V0, types.delete_spec),
+    Route("GET", "/v3/types/{id}/os-volume-type-access", _V0, type_access.index),
+    Route("GET", "/v3/types/{id}/encryption", _V0, types.encryption),
+    Route("POST", "/v3/types/{id}/action", _V0, type_access.action),
+    Route("GET", "/v3/default-types", _DEFAULTS, type_access.defaults),
+    Route("GET", "/v3/default-types/{id}", _DEFAULTS, type_access.default),
+    Route("PUT", "/v3/default-types/{id}", _DEFAULTS, type_access.set_default),
+    Route("DELETE", "/v3/default-types/{id}", _DEFAULTS, type_access.unset_default),
     Route("GET", "/v3/os-services", _V0, services.index),
     Route("PUT", "/v3/os-services/enable", _V0, services.enable),
     Route("PUT", "/v3/os-services/disable", _V0, services.disable),
@@ -97,9 +131,42 @@ ROUTES: tuple[Route, ...] = (
         _V0,
         services.disable_with_reason,
     ),
+    Route("PUT", "/v3/os-services/freeze", _V0, services.freeze),
+    Route("PUT", "/v3/os-services/thaw", _V0, services.thaw),
+    Route("PUT", "/v3/os-services/failover_host", _V0, services.fail_over),
+    Route("PUT", "/v3/os-services/failover", _FAILOVER, services.fail_over),
+    Route("PUT", "/v3/os-services/set-log", _LOGS, services.set_log),
+    Route("PUT", "/v3/os-services/get-log", _LOGS, services.get_log),
+    Route("GET", "/v3/os-availability-zone", _V0, catalog_pages.zones),
+    Route("GET", "/v3/os-hosts", _V0, catalog_pages.hosts),
+    Route("GET", "/v3/os-hosts/{id}", _V0, catalog_pages.host),
+    Route("GET", "/v3/extensions", _V0, catalog_pages.extensions),
+    Route("GET", "/v3/extensions/{id}", _V0, catalog_pages.extension),
+    Route("GET", "/v3/resource_filters", _FILTERS, catalog_pages.filters),
+    Route("GET", "/v3/clusters", _CLUSTERS, catalog_pages.clusters),
+    Route("GET", "/v3/clusters/detail", _CLUSTERS, catalog_pages.clusters),
+    Route("GET", "/v3/clusters/{id}", _CLUSTERS, catalog_pages.cluster),
+    Route("POST", "/v3/workers/cleanup", _CLEANUP, catalog_pages.clean_up),
     Route("GET", "/v3/scheduler-stats/get_pools", _V0, services.pools),
     Route("POST", "/v3/scheduler-stats/explain", _V0, services.explain),
     Route("GET", "/v3/capabilities/{host}", _V0, services.capabilities),
+    Route("POST", "/v3/qos-specs", _V0, qos.create),
+    Route("GET", "/v3/qos-specs", _V0, qos.index),
+    Route("GET", "/v3/qos-specs/{id}", _V0, qos.show),
+    Route("PUT", "/v3/qos-specs/{id}", _V0, qos.update),
+    Route("DELETE", "/v3/qos-specs/{id}", _V0, qos.delete),
+    Route("PUT", "/v3/qos-specs/{id}/delete_keys", _V0, qos.delete_keys),
+    Route("GET", "/v3/qos-specs/{id}/associations", _V0, qos.associations),
+    Route("GET", "/v3/qos-specs/{id}/associate", _V0, qos.associate),
+    Route("GET", "/v3/qos-specs/{id}/disassociate", _V0, qos.disassociate),
+    Route("GET", "/v3/qos-specs/{id}/disassociate_all", _V0, qos.disassociate_all),
+    Route("GET", "/v3/limits", _V0, quotas.limits),
+    Route("GET", "/v3/os-quota-sets/{id}", _V0, quotas.show),
+    Route("GET", "/v3/os-quota-sets/{id}/defaults", _V0, quotas.defaults),
+    Route("PUT", "/v3/os-quota-sets/{id}", _V0, quotas.update),
+    Route("DELETE", "/v3/os-quota-sets/{id}", _V0, quotas.delete),
+    Route("GET", "/v3/os-quota-class-sets/{id}", _V0, quotas.show_class),
+    Route("PUT", "/v3/os-quota-class-sets/{id}", _V0, quotas.update_class),
     Route("GET", "/v3/messages", _MESSAGES, messages.index),
     Route("GET", "/v3/messages/{id}", _MESSAGES, messages.show),
     Route("DELETE", "/v3/messages/{id}", _MESSAGES, messages.delete),
@@ -112,9 +179,9 @@ ROUTES: tuple[Route, ...] = (
 )
 
 _PREFIX = "/v3/"
-_RESOURCES = frozenset(
+_RESOURCES = outside.RESOURCES | {
     route.path.split("/")[2] for route in ROUTES if route.path.startswith(_PREFIX)
-)
+}
 
 #: Paths whose children are items. Such a path with a "/" at its end names an item
 #: without an id.

@@ -11,60 +11,13 @@ from typing import Any
 
 from lunshare.agent.api import microversions
 from lunshare.agent.api.forms import INT_MAX, Form, Schema
-
-_TEXT_MAX = 255
-
-
-def _object(
-    properties: dict[str, Any],
-    required: tuple[str, ...] = (),
-    strict: bool = True,
-    **more: Any,
-) -> Schema:
-    keys = " and ".join(required) or " or ".join(properties)
-    return {
-        "type": "object",
-        "description": f"an object with {keys}",
-        "properties": properties,
-        "required": list(required),
-        "additionalProperties": not strict,
-        **more,
-    }
-
-
-def _text(least: int = 0, null: bool = True) -> Schema:
-    return {
-        "type": ["string", "null"] if null else "string",
-        "minLength": least,
-        "maxLength": _TEXT_MAX,
-        "description": f"a text of {least} to {_TEXT_MAX} characters",
-    }
-
-
-def _texts(null: bool) -> Schema:
-    """An object of short texts: metadata, extra specs."""
-    return {
-        "type": ["object", "null"] if null else "object",
-        "description": "an object whose values are texts",
-        "propertyNames": {
-            "minLength": 1,
-            "maxLength": _TEXT_MAX,
-            "description": f"keys of 1 to {_TEXT_MAX} characters",
-        },
-        "additionalProperties": _text(null=False),
-    }
-
-
-# 36 characters and no more: "$" alone would let a line feed pass.
-_UUID = {
-    "type": "string",
-    "maxLength": 36,
-    "pattern": "^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$",
-    "description": "a UUID",
-}
-_BOOLEAN = {"type": ["boolean", "string"], "description": "true or false"}
-_MODE = {"enum": ["rw", "ro"], "description": "rw or ro"}
-_NAME = {"type": "string", "pattern": r"\S", **_text(1, null=False)}
+from lunshare.agent.api.schema_parts import BOOLEAN as _BOOLEAN
+from lunshare.agent.api.schema_parts import MODE as _MODE
+from lunshare.agent.api.schema_parts import NAME as _NAME
+from lunshare.agent.api.schema_parts import UUID as _UUID
+from lunshare.agent.api.schema_parts import object_of as _object
+from lunshare.agent.api.schema_parts import text as _text
+from lunshare.agent.api.schema_parts import texts as _texts
 
 _SOURCES = ("snapshot_id", "source_volid")
 # The handler refuses any value of these. Clients send all of them as null.

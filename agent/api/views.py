@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -204,13 +204,13 @@ def snapshot(shown: Snapshot, version: Version) -> View:
 
 def snapshot_shown(shown: Snapshot, version: Version) -> View:
     """Show a snapshot in full."""
-    done = shown.status is SnapshotStatus.AVAILABLE
+    done = "100%" if shown.status is SnapshotStatus.AVAILABLE else "0%"
     why = shown.status_reason if version >= _STATUS_REASON else None
     return {
         **({} if why is None else {"status_reason": why}),
         **snapshot(shown, version),
         "os-extended-snapshot-attributes:project_id": shown.project_id,
-        "os-extended-snapshot-attributes:progress": "100%" if done else "0%",
+        "os-extended-snapshot-attributes:progress": shown.progress or done,
     }
 
 
@@ -240,16 +240,33 @@ def attachment(shown: Attachment) -> View:
     }
 
 
-def volume_type(shown: VolumeType) -> View:
-    """Show a volume type with its extra specs."""
-    return {
+#: Extra specs that every user may see; the others say how the storage is built.
+USER_VISIBLE_SPECS = frozenset(
+    {"multiattach", "replication_enabled", "RESKEY:availability_zones"}
+)
+
+
+def volume_type(shown: VolumeType, is_admin: bool) -> View:
+    """Show a volume type; with all of its extra specs only to an administrator."""
+    view: View = {
         "id": shown.id,
         "name": shown.name,
         "is_public": shown.is_public,
         "description": shown.description,
-        "extra_specs": dict(shown.extra_specs),
-        "qos_specs_id": None,
+        "extra_specs": visible_specs(shown.extra_specs, is_admin),
         "os-volume-type-access:is_public": shown.is_public,
+    }
+    if is_admin:
+        view["qos_specs_id"] = shown.qos_specs_id
+    return view
+
+
+def visible_specs(specs: Mapping[str, str], is_admin: bool) -> View:
+    """Return those extra specs that a user may see."""
+    return {
+        key: text
+        for key, text in specs.items()
+        if is_admin or key in USER_VISIBLE_SPECS
     }
 
 
@@ -259,15 +276,15 @@ _NOT_CREATED = frozenset({"qos_specs_id"})
 _NOT_CHANGED = _NOT_CREATED | {"os-volume-type-access:is_public"}
 
 
-def created_type(shown: VolumeType) -> View:
+def created_type(shown: VolumeType, is_admin: bool) -> View:
     """Show a volume type as its create returns it."""
-    view = volume_type(shown)
+    view = volume_type(shown, is_admin)
     return {key: value for key, value in view.items() if key not in _NOT_CREATED}
 
 
-def changed_type(shown: VolumeType) -> View:
+def changed_type(shown: VolumeType, is_admin: bool) -> View:
     """Show a volume type as its update returns it."""
-    view = volume_type(shown)
+    view = volume_type(shown, is_admin)
     return {key: value for key, value in view.items() if key not in _NOT_CHANGED}
 
 
@@ -289,7 +306,8 @@ def service(shown: ServiceState, version: Version) -> View:
     if version >= (3, 7):
         view["cluster"] = None
     if shown.binary == _VOLUME_SERVICE:
-        view.update(replication_status="disabled", active_backend_id=None, frozen=False)
+        view.update(replication_status="disabled", active_backend_id=None)
+        view["frozen"] = shown.frozen
         if version >= (3, 49):
             view["backend_state"] = state
     return view

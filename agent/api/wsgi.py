@@ -21,6 +21,7 @@ import orjson
 from lunshare.agent.api import bodies, faults, identity, microversions, routes
 from lunshare.agent.api.exchange import Answer, Call, Version
 from lunshare.agent.api.faults import Fault
+from lunshare.agent.api.outside import fault_of
 from lunshare.agent.api.routes import Route
 from lunshare.agent.api.settings import ApiSettings
 from lunshare.agent.errors import Invalid
@@ -153,8 +154,8 @@ class Resource:
         _send(resp, route.handler(call))
 
     def _refuse(self, req: Request, resp: falcon.Response, **args: str) -> None:
-        headers = {"Allow": self._allowed}
-        raise Fault(405, f"Use one of {self._allowed} here.", headers)
+        use = f"Use one of {self._allowed} here."
+        raise fault_of(req.path) or Fault(405, use, {"Allow": self._allowed})
 
 
 def _query(req: Request) -> dict[str, str]:
@@ -194,7 +195,7 @@ def _refused(
 ) -> None:
     """Answer an error of falcon: a URL without a route, a header it cannot read."""
     if error.status_code == 404:
-        fault = faults.no_such_path()
+        fault = fault_of(req.path) or faults.no_such_path()
     else:
         fault = Fault(error.status_code, error.description or error.title or "")
     _failed(req, resp, fault, args)

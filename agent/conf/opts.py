@@ -14,6 +14,7 @@ from lunshare.agent.conf import (
     database,
     helper,
     node,
+    quotas,
     scheduler,
     unknown_options,
 )
@@ -25,7 +26,7 @@ Options = Sequence[cfg.Opt]
 def register(conf: cfg.ConfigOpts) -> None:
     """Register all options but those of backend sections, which the file names."""
     conf.register_cli_opts(node.CLI_OPTIONS + node.COMMANDS)
-    conf.register_opts(node.OPTIONS + api.OPTIONS)
+    conf.register_opts(node.OPTIONS + api.OPTIONS + quotas.OPTIONS)
     conf.register_opts(database.OPTIONS, "database")
     conf.register_opts(helper.OPTIONS, "helper")
     conf.register_opts(scheduler.OPTIONS, "scheduler")
@@ -43,7 +44,8 @@ def check(conf: cfg.ConfigOpts) -> None:
                 f"[{section}]: {', '.join(unknown)}: no such option; correct or remove"
                 " it, share/lunshare/etc/lunshare.conf.sample describes all of them"
             )
-    for option in node.CLI_OPTIONS + node.OPTIONS + api.OPTIONS:
+    of_node = node.CLI_OPTIONS + node.OPTIONS
+    for option in of_node + api.OPTIONS + quotas.OPTIONS:
         getattr(conf, option.dest)
     for option in scheduler.OPTIONS:
         getattr(conf.scheduler, option.dest)
@@ -68,7 +70,10 @@ def list_opts() -> list[tuple[str, Options]]:
 
     common = [*backends.OPTIONS, *LvmVolumes.OPTIONS, *LioTarget.OPTIONS]
     return [
-        ("DEFAULT", node.CLI_OPTIONS + node.OPTIONS + api.OPTIONS),
+        (
+            "DEFAULT",
+            node.CLI_OPTIONS + node.OPTIONS + api.OPTIONS + quotas.OPTIONS,
+        ),
         ("database", database.OPTIONS),
         ("helper", helper.OPTIONS),
         ("scheduler", scheduler.OPTIONS),

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
+from lunshare.agent.db import quota_triggers
+
 METADATA = sa.MetaData()
 
 
@@ -79,6 +81,8 @@ SNAPSHOTS = sa.Table(
     _flag("deleted"),
     # The order of the snapshots of a volume: a clock may be set back.
     sa.Column("sequence", sa.Integer, nullable=False, server_default="0"),
+    _text("volume_type_id", 36),  # of its volume when it was created, for quotas
+    _text("progress"),  # as os-update_snapshot_status has set it
 )
 
 VOLUME_ATTACHMENT = sa.Table(
@@ -117,6 +121,7 @@ VOLUME_TYPES = sa.Table(
     sa.Column("is_public", sa.Boolean, nullable=False),
     _time("created_at"),
     _time("updated_at"),
+    _text("qos_specs_id", 36),
 )
 
 VOLUME_TYPE_EXTRA_SPECS = sa.Table(
@@ -132,6 +137,31 @@ VOLUME_TYPE_EXTRA_SPECS = sa.Table(
     sa.Column("value", sa.String(255), nullable=False),
 )
 
+# Which projects may use a type that is not public.
+VOLUME_TYPE_PROJECTS = sa.Table(
+    "volume_type_projects",
+    METADATA,
+    sa.Column("volume_type_id", sa.String(36), primary_key=True),
+    sa.Column("project_id", sa.String(255), primary_key=True),
+)
+
+DEFAULT_VOLUME_TYPES = sa.Table(
+    "default_volume_types",
+    METADATA,
+    sa.Column("project_id", sa.String(255), primary_key=True),
+    sa.Column("volume_type_id", sa.String(36), nullable=False),
+)
+
+QOS_SPECS = sa.Table(
+    "qos_specs",
+    METADATA,
+    _id(primary_key=True),
+    sa.Column("name", sa.String(255), nullable=False, unique=True),
+    sa.Column("consumer", sa.String(16), nullable=False),
+    sa.Column("specs", sa.JSON, nullable=False),
+    _time("created_at"),
+)
+
 SERVICES = sa.Table(
     "services",
     METADATA,
@@ -140,6 +170,7 @@ SERVICES = sa.Table(
     _flag("disabled"),
     _text("disabled_reason"),
     _time("updated_at"),
+    sa.Column("frozen", sa.Boolean, nullable=False, server_default="0"),
 )
 
 MESSAGES = sa.Table(
@@ -156,6 +187,30 @@ MESSAGES = sa.Table(
     sa.Column("created_at", sa.DateTime, nullable=False),
     sa.Column("expires_at", sa.DateTime, nullable=False),
 )
+
+# Limits that differ from the options: of a project, or of the class of all projects.
+QUOTAS = sa.Table(
+    "quotas",
+    METADATA,
+    sa.Column("scope", sa.String(16), primary_key=True),  # project or class
+    sa.Column("name", sa.String(255), primary_key=True),
+    sa.Column("resource", sa.String(255), primary_key=True),
+    sa.Column("volume_type_id", sa.String(36), primary_key=True),  # "" is all types
+    sa.Column("hard_limit", sa.Integer, nullable=False),
+)
+
+# What projects have, per volume type ("" is none); lunshare.agent.db.quota_triggers.
+QUOTA_USAGE = sa.Table(
+    "quota_usage",
+    METADATA,
+    sa.Column("project_id", sa.String(255), primary_key=True),
+    sa.Column("volume_type_id", sa.String(36), primary_key=True),
+    sa.Column("volumes", sa.Integer, nullable=False),
+    sa.Column("gigabytes", sa.Integer, nullable=False),
+    sa.Column("snapshots", sa.Integer, nullable=False),
+    sa.Column("snapshot_gigabytes", sa.Integer, nullable=False),
+)
+quota_triggers.attach(METADATA)
 
 
 def _dead(name: str, table: sa.Table) -> None:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""The services that an administrator has disabled; others are enabled."""
+"""The services that an administrator has disabled or frozen; others are enabled."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ from lunshare.agent.db.engine import now
 from lunshare.agent.db.schema import SERVICES
 
 _S = SERVICES.c
+_FROZEN = sa.select(_S.host).where(
+    _S.host == sa.bindparam("host"), _S.frozen == sa.true()
+)
 
 
 def disabled(connection: sa.Connection) -> dict[tuple[str, str], str | None]:
@@ -20,14 +23,27 @@ def disabled(connection: sa.Connection) -> dict[tuple[str, str], str | None]:
     }
 
 
+def frozen_hosts(connection: sa.Connection) -> set[str]:
+    """Return the hosts of frozen backends."""
+    query = sa.select(_S.host).where(_S.frozen == sa.true())
+    return set(connection.execute(query).scalars())
+
+
+def is_frozen(connection: sa.Connection, host: str) -> bool:
+    """Return whether the backend of this host is frozen."""
+    return connection.execute(_FROZEN, {"host": host}).first() is not None
+
+
 def put(
     connection: sa.Connection,
     host: str,
     binary: str,
+    *,
     enabled: bool,
     reason: str | None,
+    frozen: bool = False,
 ) -> None:
-    """Enable or disable a service, with a reason."""
+    """Enable or disable a service, with a reason; freeze it or not."""
     where = (_S.host == host, _S.binary == binary)
     connection.execute(sa.delete(SERVICES).where(*where))
     row = {
@@ -36,5 +52,6 @@ def put(
         "disabled": not enabled,
         "disabled_reason": None if enabled else reason,
         "updated_at": now(),
+        "frozen": frozen,
     }
     connection.execute(sa.insert(SERVICES).values(row))

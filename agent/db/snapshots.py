@@ -34,6 +34,7 @@ _ROWS = sa.select(
     _S.created_at,
     _S.updated_at,
     _S.status_reason,
+    _S.progress,
 )
 _ONE = _ROWS.where(_S.id == sa.bindparam("id"), _HERE)
 _OF_VOLUME = _ROWS.where(_S.volume_id == sa.bindparam("volume_id"), _HERE).order_by(
@@ -113,6 +114,9 @@ def insert(connection: sa.Connection, snapshot: Snapshot) -> None:
             created_at=snapshot.created_at,
             updated_at=snapshot.updated_at,
             deleted=False,
+            volume_type_id=sa.select(_V.volume_type_id)
+            .where(_V.id == snapshot.volume_id)
+            .scalar_subquery(),
         )
     )
 
@@ -188,6 +192,33 @@ def change_status(
     values = {"status": new, "status_reason": reason, "updated_at": now()}
     done = connection.execute(sa.update(SNAPSHOTS).where(*where).values(values))
     return done.rowcount == 1
+
+
+def reset_status(
+    connection: sa.Connection, snapshot_id: str, new: SnapshotStatus
+) -> bool:
+    """Write the status that an administrator sets, from any other.
+
+    Return False while a volume is being created from the snapshot, or reverted to
+    it, if the new status is not available.
+    """
+    where = [_S.id == snapshot_id, _HERE]
+    if new is not SnapshotStatus.AVAILABLE:
+        where += [~_IS_READ, ~_IS_REVERTED_TO]
+    values = {
+        "status": new,
+        "status_reason": None,
+        "progress": None,
+        "updated_at": now(),
+    }
+    done = connection.execute(sa.update(SNAPSHOTS).where(*where).values(values))
+    return done.rowcount == 1
+
+
+def set_progress(connection: sa.Connection, snapshot_id: str, progress: str) -> None:
+    """Write the progress that a client reports."""
+    query = sa.update(SNAPSHOTS).where(_S.id == snapshot_id, _HERE)
+    connection.execute(query.values(progress=progress))
 
 
 def remove(connection: sa.Connection, snapshot_id: str) -> None:

@@ -41,12 +41,9 @@ def find(connection: sa.Connection, ident: str, by_name: bool) -> VolumeType | N
     return found[0] if found else None
 
 
-def every(connection: sa.Connection, is_public: bool | None) -> list[VolumeType]:
-    """Return the types by name; None is public and private ones."""
-    query = sa.select(VOLUME_TYPES).order_by(_T.name)
-    if is_public is not None:
-        query = query.where(_T.is_public == is_public)
-    return _filled(connection, query)
+def every(connection: sa.Connection) -> list[VolumeType]:
+    """Return the types by name."""
+    return _filled(connection, sa.select(VOLUME_TYPES).order_by(_T.name))
 
 
 def update(connection: sa.Connection, type_id: str, changes: Mapping[str, Any]) -> None:
@@ -105,6 +102,7 @@ def _filled(connection: sa.Connection, query: sa.Select[Any]) -> list[VolumeType
             description=row.description,
             is_public=row.is_public,
             extra_specs=specs.get(row.id, {}),
+            qos_specs_id=row.qos_specs_id,
         )
         for row in rows
     ]

@@ -10,9 +10,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from lunshare.agent.backends import Backends, NodeBackend
-from lunshare.agent.db import services, volumes
+from lunshare.agent.db import host_totals, services, volumes
 from lunshare.agent.db.engine import Database
-from lunshare.agent.errors import NotFound
+from lunshare.agent.errors import Invalid, NotFound
 from lunshare.agent.records import Health, Pool, RequestContext, ServiceState
 from lunshare.agent.service import pool_stats
 from lunshare.agent.thread_share import HANGING_SECONDS
@@ -70,8 +70,11 @@ class Node:
         """
         with self._db.reading() as connection:
             disabled = services.disabled(connection)
+            frozen = services.frozen_hosts(connection)
         lines = [self._scheduler_line(disabled)]
-        lines += [self._service_line(b, disabled) for b in self._backends.values()]
+        lines += [
+            self._service_line(b, disabled, frozen) for b in self._backends.values()
+        ]
         return [
             line
             for line in lines
@@ -93,8 +96,64 @@ class Node:
         """
         self._require_service(ctx, host, binary)
         with self._db.writing() as connection:
-            services.put(connection, host, binary, enabled, reason)
+            frozen = binary == _VOLUME and services.is_frozen(connection, host)
+            services.put(
+                connection, host, binary, enabled=enabled, reason=reason, frozen=frozen
+            )
         return self._require_service(ctx, host, binary)
+
+    def set_frozen(self, ctx: RequestContext, host: str, frozen: bool) -> None:
+        """Freeze a backend, or thaw it.
+
+        A frozen backend gets no new volumes, and its volumes and snapshots can not
+        be deleted, and no snapshot created. Hosts continue to use it.
+
+        :raises Invalid: the backend does not exist, or is frozen (thawed) already.
+        """
+        try:
+            self._require_service(ctx, host, _VOLUME)
+        except NotFound as error:
+            raise Invalid(f"host: {error.message}") from error
+        with self._db.writing() as connection:
+            if services.is_frozen(connection, host) is frozen:
+                state = "frozen already" if frozen else "not frozen"
+                raise Invalid(f"host: backend {host} is {state}.")
+            reason = "frozen" if frozen else None
+            services.put(
+                connection,
+                host,
+                _VOLUME,
+                enabled=not frozen,
+                reason=reason,
+                frozen=frozen,
+            )
+
+    def totals(self, ctx: RequestContext, host: str) -> list[host_totals.Totals]:
+        """Return what each project has on a backend, or on none for the node's name.
+
+        :raises NotFound: this node has no such host.
+        """
+        if host not in {line.host for line in self.services(ctx)}:
+            raise NotFound("host", host)
+        with self._db.reading() as connection:
+            return host_totals.of_backend(connection, host.partition("@")[2])
+
+    def check_not_frozen(self, connection: Any, backend: str) -> None:
+        """Check in the transaction of a change that its backend is not frozen.
+
+        :raises Invalid: it is.
+        """
+        host = f"{self._host}@{backend}"
+        if services.is_frozen(connection, host):
+            raise Invalid(
+                f"backend {host} is frozen: nothing on it can be deleted, and no"
+                " snapshot created, until an administrator thaws it"
+            )
+
+    @property
+    def zone(self) -> str:
+        """The availability zone of the node."""
+        return self._zone
 
     def pools(self, ctx: RequestContext) -> list[Pool]:
         """Return the pools that a scheduler may choose from."""
@@ -228,7 +287,10 @@ class Node:
         )
 
     def _service_line(
-        self, backend: NodeBackend, disabled: dict[tuple[str, str], str | None]
+        self,
+        backend: NodeBackend,
+        disabled: dict[tuple[str, str], str | None],
+        frozen: set[str],
     ) -> ServiceState:
         key = (self._service_host(backend), _VOLUME)
         moment = datetime.fromtimestamp(backend.checked_at, UTC).replace(tzinfo=None)
@@ -240,4 +302,5 @@ class Node:
             up=backend.up,
             updated_at=moment,
             disabled_reason=disabled.get(key),
+            frozen=key[0] in frozen,
         )

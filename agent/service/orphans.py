@@ -71,7 +71,7 @@ class Orphans:
             meet the type's extra specs.
         :raises BackendFailed: its backend does not answer; no row was created.
         """
-        kind = self._types.resolve(new.volume_type)
+        kind = self._types.resolve(ctx, new.volume_type)
         with self._locks.volume(new.volume_id, "its recovery"):
             with self._db.reading() as connection:
                 _check_no_row(connection, "disk", new.volume_id)

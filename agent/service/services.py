@@ -8,11 +8,16 @@ from dataclasses import dataclass
 
 from lunshare.agent.service.attachments.service import Attachments
 from lunshare.agent.service.hosts import Hosts
+from lunshare.agent.service.log_levels import LogLevels
 from lunshare.agent.service.messages import Messages
 from lunshare.agent.service.node import Node
 from lunshare.agent.service.orphans import Orphans
+from lunshare.agent.service.qos import Qos
+from lunshare.agent.service.quotas import Quotas
 from lunshare.agent.service.scheduling.scheduler import Scheduler
+from lunshare.agent.service.snapshot_status import SnapshotStatuses
 from lunshare.agent.service.snapshots import Snapshots
+from lunshare.agent.service.type_access import TypeAccess
 from lunshare.agent.service.types import Types
 from lunshare.agent.service.volumes.extend import VolumeExtender
 from lunshare.agent.service.volumes.manage import ForeignDisks
@@ -30,8 +35,13 @@ class Services:
     volumes: Volumes
     attachments: Attachments
     types: Types
+    type_access: TypeAccess
+    quotas: Quotas
+    qos: Qos
+    log_levels: LogLevels
     node: Node
     snapshots: Snapshots
+    snapshot_statuses: SnapshotStatuses
     extender: VolumeExtender
     reverter: VolumeReverter
     wiper: Wiper

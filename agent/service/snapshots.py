@@ -15,9 +15,12 @@ from lunshare.agent.backends import Backends
 from lunshare.agent.db import snapshots, volumes
 from lunshare.agent.db.engine import Database, now
 from lunshare.agent.errors import Invalid, NotFound
+from lunshare.agent.quota_table import GIGABYTES, SNAPSHOTS
 from lunshare.agent.records import NewSnapshot, Page, RequestContext, Snapshot, Volume
 from lunshare.agent.service.attachments.access import driver_snapshot
 from lunshare.agent.service.job_runner import JobRunner, Step
+from lunshare.agent.service.node import Node
+from lunshare.agent.service.quotas import Quotas
 from lunshare.agent.service.volumes import rows
 from lunshare.agent.service.volumes.steps import failure_recorded
 from lunshare.agent.states import DELETABLE_SNAPSHOT, SnapshotStatus, VolumeStatus
@@ -32,10 +35,18 @@ class Snapshots:
     """The snapshots of this node's volumes."""
 
     def __init__(
-        self, db: Database, backends: Backends, locks: VolumeLocks, jobs: JobRunner
+        self,
+        db: Database,
+        backends: Backends,
+        locks: VolumeLocks,
+        jobs: JobRunner,
+        *,
+        quotas: Quotas,
+        node: Node,
     ) -> None:
         self._db, self._backends, self._locks = db, backends, locks
-        self._jobs, self._rows = jobs, rows.VolumeRows(db)
+        self._jobs, self._rows, self._quotas = jobs, rows.VolumeRows(db), quotas
+        self._node = node
 
     def get(self, ctx: RequestContext, snapshot_id: str) -> Snapshot:
         """Return one snapshot.
@@ -64,9 +75,10 @@ class Snapshots:
         Waits a little, as the creation of a volume does.
 
         :raises NotFound: the volume.
-        :raises Invalid: its status does not allow it, or its driver does not
-            support snapshots.
-        :raises Exhausted: its pool has no space; nothing is left.
+        :raises Invalid: its status does not allow it, its driver does not support
+            snapshots, or its backend is frozen.
+        :raises Exhausted: its pool has no space, or a quota of the project;
+            nothing is left.
         :raises BackendFailed: it could not be created; nothing is left.
         """
         with self._db.writing() as connection:
@@ -74,8 +86,16 @@ class Snapshots:
             volume = rows.require(connection, new.volume_id)
             if not held or not (new.in_use or _is_available(volume)):
                 raise _wrong_status(volume, held)
+            self._node.check_not_frozen(connection, volume.backend)
             snapshot = _new_row(ctx, new, volume)
             snapshots.insert(connection, snapshot)
+            self._quotas.check(
+                connection,
+                snapshot.project_id,
+                volume.volume_type_id,
+                SNAPSHOTS,
+                GIGABYTES,
+            )
         try:
             self._jobs.run_and_wait(self.finish_create, snapshot.id, volume.backend)
         except Exception:
@@ -95,16 +115,41 @@ class Snapshots:
             snapshots.update(connection, snapshot_id, changes)
         return self.get(ctx, snapshot_id)
 
+    def change_metadata(
+        self, ctx: RequestContext, snapshot_id: str, new: Mapping[str, str], keep: bool
+    ) -> Snapshot:
+        """Write metadata; with ``keep`` other keys stay as they are.
+
+        :raises NotFound: the snapshot.
+        """
+        with self._db.writing() as connection:
+            old = _require(connection, snapshot_id).metadata
+            metadata = {**old, **new} if keep else dict(new)
+            snapshots.update(connection, snapshot_id, {"metadata": metadata})
+            return _require(connection, snapshot_id)
+
+    def delete_metadata(self, ctx: RequestContext, snapshot_id: str, key: str) -> None:
+        """Delete one item of the metadata.
+
+        :raises NotFound: the snapshot, or the item.
+        """
+        with self._db.writing() as connection:
+            left = dict(_require(connection, snapshot_id).metadata)
+            if left.pop(key, None) is None:
+                raise NotFound(f"metadata of snapshot {snapshot_id}:", key)
+            snapshots.update(connection, snapshot_id, {"metadata": left})
+
     def delete(self, ctx: RequestContext, snapshot_id: str) -> None:
         """Accept the deletion; volumes created from it are not affected.
 
         :raises NotFound: the snapshot.
-        :raises Invalid: a volume is being created from it or reverted to it, or
-            its status does not allow it.
+        :raises Invalid: a volume is being created from it or reverted to it, its
+            status does not allow it, or its backend is frozen.
         """
         with self._db.writing() as connection:
             found = _require(connection, snapshot_id)
             backend = rows.require(connection, found.volume_id).backend
+            self._node.check_not_frozen(connection, backend)
             if not snapshots.change_status(
                 connection,
                 snapshot_id,

@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Mapping
 from typing import Any
 
-from lunshare.agent.db import types, volumes
+from lunshare.agent.db import quotas, type_access, types, volumes
 from lunshare.agent.db.engine import Database
 from lunshare.agent.errors import Busy, Invalid, NotFound
 from lunshare.agent.records import RequestContext, VolumeType
@@ -25,15 +25,17 @@ class Types:
 
         :raises NotFound: the type; also for the name of a type, as clients expect.
         """
-        return self._find(type_id, by_name=False)
+        return self._find(ctx, type_id, by_name=False)
 
-    def resolve(self, ident: str | None) -> VolumeType | None:
+    def resolve(self, ctx: RequestContext, ident: str | None) -> VolumeType | None:
         """Return the type of a new volume: by id or name, else the default, else None.
 
-        :raises NotFound: the named type does not exist.
+        The default is that of the project, or default_volume_type.
+
+        :raises NotFound: the type does not exist, or the project may not use it.
         """
-        wanted = ident or self._default_name
-        return None if wanted is None else self._find(wanted, by_name=True)
+        wanted = ident or self._default(ctx)
+        return None if wanted is None else self._find(ctx, wanted, by_name=True)
 
     def check_unchanged(self, connection: Any, kind: VolumeType | None) -> None:
         """Check in the transaction of a new volume that its type is as it was read.
@@ -43,12 +45,20 @@ class Types:
         if kind and types.find(connection, kind.id, by_name=False) != kind:
             raise Busy(f"volume_type {kind.name} has just changed: try again")
 
-    def default(self, ctx: RequestContext) -> VolumeType:
+    def default(self, ctx: RequestContext, of_project: bool = True) -> VolumeType:
         """Return the type of a volume that names none.
+
+        Without ``of_project`` the default type of the project is not considered.
 
         :raises NotFound: default_volume_type is not set or names no type.
         """
-        return self._find(self._default_name or "default", by_name=True)
+        name = self._default(ctx) if of_project else self._default_name
+        return self._find(ctx, name or "default", by_name=True)
+
+    def _default(self, ctx: RequestContext) -> str | None:
+        with self._db.reading() as connection:
+            own = type_access.default_of(connection, ctx.project_id)
+        return own or self._default_name
 
     def list(
         self,
@@ -56,9 +66,18 @@ class Types:
         is_public: bool | None = None,
         extra_specs: Mapping[str, str] | None = None,
     ) -> list[VolumeType]:
-        """Return types by name, only those that have all of ``extra_specs``."""
+        """Return types by name, only those that have all of ``extra_specs``.
+
+        ``is_public``: True selects public types, and private ones that the project
+        may use; False private ones; None all. Only an administrator may choose.
+        """
         with self._db.reading() as connection:
-            found = types.every(connection, is_public)
+            found = types.every(connection)
+            own = type_access.types_of(connection, ctx.project_id)
+        if is_public or not ctx.is_admin:
+            found = [kind for kind in found if kind.is_public or kind.id in own]
+        elif is_public is not None:
+            found = [kind for kind in found if not kind.is_public]
         wanted = (extra_specs or {}).items()
         return [kind for kind in found if wanted <= kind.extra_specs.items()]
 
@@ -112,7 +131,14 @@ class Types:
                     f"volume_type {kind.name} is default_volume_type: change that"
                     " option first"
                 )
+            if type_access.is_default(connection, type_id):
+                raise Invalid(
+                    f"volume_type {kind.name} is the default type of a project: change"
+                    " that first (GET /default-types)"
+                )
             self._check_unused(connection, kind)
+            quotas.forget_type(connection, type_id)
+            type_access.forget_type(connection, type_id)
             types.delete(connection, type_id)
 
     def set_specs(
@@ -143,9 +169,16 @@ class Types:
             if not types.delete_spec(connection, type_id, key):
                 raise NotFound(f"extra spec of volume_type {kind.name}:", key)
 
-    def _find(self, ident: str, by_name: bool) -> VolumeType:
+    def _find(self, ctx: RequestContext, ident: str, by_name: bool) -> VolumeType:
         with self._db.reading() as connection:
-            return _require(connection, ident, by_name)
+            found = _require(connection, ident, by_name)
+            if not (
+                found.is_public
+                or ctx.is_admin
+                or type_access.may_use(connection, found.id, ctx.project_id)
+            ):
+                raise NotFound("volume_type", ident)
+        return found
 
     def _check_unused(self, connection: Any, kind: VolumeType) -> None:
         if volumes.uses_type(connection, kind.id):

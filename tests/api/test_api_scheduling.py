@@ -18,6 +18,8 @@ from tests.node import CTX, Node
 
 NO_BACKEND = "VOLUME_VOLUME_001_003"
 
+NOWHERE = "11111111-2222-3333-4444-555555555555"
+
 
 def explained(api: Api, **fields: Any) -> dict[str, Any]:
     """The choice for a volume of these values."""
@@ -175,6 +177,26 @@ def test_messages_have_pages_and_filters(api: Api) -> None:
     assert user_messages(Api(api.client.app)) == []
     assert len(user_messages(Api(api.client.app), "?all_tenants=1")) >= 3
     api.at("3.2").fault(404, "GET", "/messages")
+    by_id = user_messages(api, "?sort=id:asc&offset=1")
+    assert by_id == sorted(every, key=lambda row: row["id"])[1:]
+    assert user_messages(api, "?message_level=ERROR&event_id=" + NO_BACKEND) == every
+    assert user_messages(api, "?event_id=none") == []
+    assert user_messages(api, "?limit=0") == []
+    for query, named in (("limit=-1", "limit"), ("sort=colour", "colour")):
+        assert named in api.fault(400, "GET", f"/messages?{query}")
+    assert "marker" in api.fault(404, "GET", f"/messages?marker={NOWHERE}")
+
+
+def test_messages_have_no_pages_or_filters_before_3_5(api: Api) -> None:
+    for zone in ("mars", "venus"):
+        api.fault(
+            400, "POST", "/volumes", {"volume": {"size": 1, "availability_zone": zone}}
+        )
+    before = api.at("3.4")
+    query = "limit=1&sort=colour&event_id=none&marker=none&offset=-1"
+    assert before("GET", f"/messages?{query}") == before("GET", "/messages")
+    assert len(before("GET", "/messages")["messages"]) == 2
+    assert api.at("3.5")("GET", "/messages?event_id=none")["messages"] == []
 
 
 def test_messages_expire_and_their_number_is_bounded(

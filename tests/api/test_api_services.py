@@ -96,10 +96,6 @@ def test_an_unknown_service_is_404(api: Api, host: str):
         api.fault(404, "PUT", "/os-services/disable", asked)
 
 
-def test_an_unknown_service_action_is_404(api: Api):
-    api.fault(404, "PUT", "/os-services/freeze", {"host": "h"})
-
-
 def test_pools_are_named_host_backend_pool(api: Api, host: str):
     (short,) = api("GET", "/scheduler-stats/get_pools")["pools"]
     assert short == {"name": f"{host}#api"}

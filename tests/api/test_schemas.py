@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from lunshare.agent.api import schemas
+from lunshare.agent.api import operator_schemas, schemas
 from lunshare.agent.api.forms import Form
 from lunshare.agent.errors import Invalid
 
-FORMS = {name: form for name, form in vars(schemas).items() if isinstance(form, Form)}
+NAMES = {**vars(schemas), **vars(operator_schemas)}
+FORMS = {name: form for name, form in NAMES.items() if isinstance(form, Form)}
 ID = "11111111-1111-1111-1111-111111111111"
 CONNECTOR = {"initiator": "iqn.1994-05.com.example:h", "host": "h"}
 
@@ -47,9 +48,16 @@ def refused(form: Form, body: Any, version: tuple[int, int] = (3, 71)) -> str:
     return message
 
 
+#: Bodies that may have no key.
+EMPTY = {"GET_LOG", "CLEANUP"}
+
+
 @pytest.mark.parametrize("name", FORMS)
 @pytest.mark.parametrize("body", [None, [], "x", 1, True, {}], ids=str)
 def test_a_body_of_the_wrong_shape_is_refused(name: str, body: Any):
+    if body == {} and name in EMPTY:
+        FORMS[name].check(body, (3, 71))
+        return
     assert refused(FORMS[name], body)
 
 

@@ -188,7 +188,7 @@ def test_a_reason_is_shown_from_3_27_on():
 
 
 def test_a_type_shows_is_public_under_both_keys():
-    assert views.volume_type(VolumeType("t", "gold", is_public=False)) == {
+    assert views.volume_type(VolumeType("t", "gold", is_public=False), True) == {
         "id": "t",
         "name": "gold",
         "is_public": False,
@@ -197,6 +197,16 @@ def test_a_type_shows_is_public_under_both_keys():
         "qos_specs_id": None,
         "os-volume-type-access:is_public": False,
     }
+
+
+def test_a_user_sees_only_some_extra_specs_of_a_type():
+    specs = {"multiattach": "<is> True", "volume_backend_name": "secret"}
+    kind = VolumeType("t", "gold", extra_specs=specs, qos_specs_id="q")
+    shown = views.volume_type(kind, is_admin=False)
+    assert shown["extra_specs"] == {"multiattach": "<is> True"}
+    assert "qos_specs_id" not in shown
+    full = views.volume_type(kind, is_admin=True)
+    assert (full["extra_specs"], full["qos_specs_id"]) == (specs, "q")
 
 
 SERVICE = ServiceState(

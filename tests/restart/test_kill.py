@@ -18,7 +18,7 @@ from lunshare.agent.service.attachments import wanted_state
 from lunshare.agent.states import AttachStatus, SnapshotStatus, VolumeStatus
 from lunshare.drivers import fake_storage
 from lunshare.drivers.values import GIB
-from tests.node import CTX, Node, initiator
+from tests.node import CTX, Node, initiator, is_counted
 from tests.restart.killed_operations import (
     BYTES,
     OPERATIONS,
@@ -69,6 +69,7 @@ def _assert_right(node: Node) -> None:
             assert fake_storage.storage("fake").read(volume.id, 0, len(BYTES)) == BYTES
     assert node.driver().wipes() == ()
     _assert_nobodys_bytes_are_lost(volumes)
+    assert is_counted(node, CTX.project_id)
     snapshots = node.services.snapshots.list(CTX, MANY)
     assert {k.status for k in snapshots} <= {SnapshotStatus.AVAILABLE}
     assert set(node.driver().snapshots()) == {k.id for k in snapshots}

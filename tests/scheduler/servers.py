@@ -128,6 +128,7 @@ class Daemon(Server):
         self._config.write_text(
             "[DEFAULT]\nenabled_backends = big,small\nhost = node\n"
             "backend_stats_polling_interval = 1\n"
+            "quota_volumes = -1\nquota_gigabytes = -1\n"
             "[big]\nvolume_driver = fake\ntarget_driver = fake\n"
             "[small]\nvolume_driver = fake\ntarget_driver = fake\n"
             "fake_thin = false\nfake_capacity_gb = 10\n"

@@ -244,6 +244,24 @@ def unmanaged_disks_exist(seen: Observation, journal: Journal) -> Found:
             yield f"{name} is nowhere", (ident,)
 
 
+def quotas_count_the_rows(seen: Observation, journal: Journal) -> Found:
+    """The usage of the project is what its rows have, whatever was killed."""
+    rows = [*seen.volumes.values(), *seen.snapshots.values()]
+    expected = {
+        "totalVolumesUsed": len(seen.volumes),
+        "totalSnapshotsUsed": len(seen.snapshots),
+    }
+    # The size that such a volume has, or will have, is not in its row.
+    if not any(row["status"] == "error_extending" for row in rows):
+        expected["totalGigabytesUsed"] = sum(row["size"] for row in rows)
+    for key, number in expected.items():
+        if seen.limits.get(key) != number:
+            yield (
+                f"{key} is {seen.limits.get(key)}, its rows have {number}",
+                ("quotas",),
+            )
+
+
 INVARIANTS: dict[str, Callable[[Observation, Journal], Found]] = {
     "each row has its disk exactly once": each_row_has_its_disk,
     "each disk has its row": each_disk_has_its_row,
@@ -257,6 +275,7 @@ INVARIANTS: dict[str, Callable[[Observation, Journal], Found]] = {
     "bytes are the written ones": bytes_are_the_written_ones,
     "descriptions are the last written ones": descriptions_are_the_last_written_ones,
     "unmanaged disks exist": unmanaged_disks_exist,
+    "quotas count the rows": quotas_count_the_rows,
 }
 
 

@@ -20,7 +20,7 @@ Disk = tuple[int, bool, dict[int, bytes]]
 
 @dataclass
 class Observation:
-    """Rows by id, and the storage by backend."""
+    """Rows by id, the storage by backend, and what the quotas count."""
 
     volumes: Rows
     snapshots: Rows
@@ -29,6 +29,7 @@ class Observation:
     storage: dict[str, dict[str, Any]]
     ready: dict[str, Any] = field(default_factory=dict)
     at: float = field(default_factory=time.monotonic)
+    limits: dict[str, int] = field(default_factory=dict)
 
     @property
     def going(self) -> dict[str, str]:
@@ -112,7 +113,16 @@ def observe(api: Api, storage_client: StorageClient) -> Observation | None:
         for name in BACKENDS
     }
     ready = api.ask(None, "GET", "/readyz")
+    limits = api.ask(None, "GET", "/v3/limits")
+    if limits.status != 200:
+        return None
     volumes, snapshots, attachments, types = found
     return Observation(
-        volumes, snapshots, attachments, types, storage, ready.body or {}
+        volumes,
+        snapshots,
+        attachments,
+        types,
+        storage,
+        ready.body or {},
+        limits=limits.body["limits"]["absolute"],
     )

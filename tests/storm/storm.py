@@ -34,6 +34,9 @@ enabled_backends = {backends}
 reconcile_interval = {reconcile}
 create_wait = {wait}
 volume_lock_timeout = 5
+quota_volumes = -1
+quota_snapshots = -1
+quota_gigabytes = -1
 """
 BACKEND = """
 [{name}]

@@ -83,13 +83,26 @@ def seen(journal: Journal) -> Observation:
         "exports": {VOLUME: {"iqn.a": ("rw", ATTACHED)}},
     }
     empty: dict[str, Any] = {key: {} for key in storage}
-    return Observation(
+    kept = {"volume_id": VOLUME, "status": "available", "name": "kept", "size": 1}
+    found = Observation(
         {VOLUME: row("first"), COPY: row("second")},
-        {SNAPSHOT: {"volume_id": VOLUME, "status": "available", "name": "kept"}},
+        {SNAPSHOT: kept},
         {ATTACHED: attached},
         {},
         {"thin": storage, "thick": copy.deepcopy(empty)},
     )
+    found.limits = counted(found)
+    return found
+
+
+def counted(seen: Observation) -> dict[str, int]:
+    """What the quotas must count."""
+    rows = [*seen.volumes.values(), *seen.snapshots.values()]
+    return {
+        "totalVolumesUsed": len(seen.volumes),
+        "totalSnapshotsUsed": len(seen.snapshots),
+        "totalGigabytesUsed": sum(row["size"] for row in rows),
+    }
 
 
 def broken(seen: Observation, journal: Journal) -> set[str]:
@@ -211,6 +224,19 @@ def _lose_an_unmanaged_disk(seen: Observation, journal: Journal) -> None:
     answered(journal, "unmanage", COPY)
 
 
+def _leak_a_volume(seen: Observation, journal: Journal) -> None:
+    seen.limits["totalVolumesUsed"] += 1
+
+
+def _leak_a_snapshot(seen: Observation, journal: Journal) -> None:
+    seen.limits["totalSnapshotsUsed"] += 1
+
+
+def _leak_gigabytes(seen: Observation, journal: Journal) -> None:
+    seen.limits["totalGigabytesUsed"] += 1
+
+
+QUOTAS = "quotas count the rows"
 BROKEN: list[tuple[Callable[[Observation, Journal], None], str]] = [
     (_lose_a_disk, "each row has its disk exactly once"),
     (_have_a_disk_twice, "each row has its disk exactly once"),
@@ -235,6 +261,9 @@ BROKEN: list[tuple[Callable[[Observation, Journal], None], str]] = [
     (_lose_a_description, "descriptions are the last written ones"),
     (_mix_metadata, "descriptions are the last written ones"),
     (_lose_an_unmanaged_disk, "unmanaged disks exist"),
+    (_leak_a_volume, QUOTAS),
+    (_leak_a_snapshot, QUOTAS),
+    (_leak_gigabytes, QUOTAS),
 ]
 
 
@@ -246,6 +275,8 @@ def test_an_invariant_finds_what_breaks_it(
     journal: Journal,
 ) -> None:
     breaks(seen, journal)
+    if invariant != QUOTAS:
+        seen.limits = counted(seen)
     assert broken(seen, journal) == {invariant}
 
 

@@ -14,7 +14,7 @@ from alembic.runtime.environment import EnvironmentContext
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
-from lunshare.agent.db import migrations, snapshots, volumes
+from lunshare.agent.db import migrations, quotas, snapshots, volumes
 from lunshare.agent.db.engine import Database
 from lunshare.agent.db.schema import METADATA
 from lunshare.agent.errors import DatabaseFailed, StartupError
@@ -64,7 +64,7 @@ def _shape(database: Database) -> dict[str, object]:
             )
             for name in found.get_table_names()
         }
-        query = "SELECT name, sql FROM sqlite_master WHERE type='index'"
+        query = "SELECT name, sql FROM sqlite_master WHERE type IN ('index', 'trigger')"
         shape.update((row[0], row[1]) for row in connection.execute(sa.text(query)))
         version = connection.execute(sa.text("SELECT * FROM alembic_version"))
         return {**shape, "version": version.scalars().all()}
@@ -122,7 +122,7 @@ def test_a_full_disk_is_reported_and_nothing_is_half_written(
         "connect",
         lambda made, _: made.execute(f"PRAGMA max_page_count={pages}"),
     )
-    insert = sa.text("INSERT INTO services VALUES (:host, 'b', 0, :text, NULL)")
+    insert = sa.text("INSERT INTO services VALUES (:host, 'b', 0, :text, NULL, 0)")
 
     def write() -> None:
         with database.writing() as connection:
@@ -138,7 +138,7 @@ def test_a_full_disk_is_reported_and_nothing_is_half_written(
 
 def test_a_database_of_the_first_schema_is_read(database: Database) -> None:
     """A database of 0001 with a volume in it, as its own lunshare left it."""
-    _from_first(database)
+    _upgrade_to(database, "0001")
     with database.writing() as connection:
         connection.exec_driver_sql(
             "INSERT INTO volumes VALUES ('v', 'n', NULL, 3, 'available', NULL, 'lvm',"
@@ -153,15 +153,48 @@ def test_a_database_of_the_first_schema_is_read(database: Database) -> None:
         assert snapshots.of_volume(connection, "v") == []
 
 
-def _from_first(database: Database) -> None:
-    """The schema of revision 0001, and no later one."""
+def test_an_upgrade_counts_what_projects_have(database: Database) -> None:
+    """As a lunshare without quotas left it: an extend and a retype in progress."""
+    _upgrade_to(database, "0004")
+    volume = (
+        "INSERT INTO volumes (id, size, status, backend, project_id, user_id,"
+        " availability_zone, multiattach, bootable, metadata, deleted, volume_type_id,"
+        " intent) VALUES (?, ?, 'available', 'b', ?, 'u', 'z', 0, 0, '{}', ?, ?, ?)"
+    )
+    rows = [
+        ("a", 1, "p", 0, "gold", None),
+        ("b", 2, "p", 0, "gold", '{"size": 5}'),
+        ("c", 4, "p", 0, "gold", '{"backend": "x", "type_id": "tin"}'),
+        ("d", 8, "p", 1, None, None),
+        ("e", 16, "q", 0, None, None),
+    ]
+    with database.writing() as connection:
+        for row in rows:
+            connection.exec_driver_sql(volume, row)
+        connection.exec_driver_sql(
+            "INSERT INTO snapshots (id, volume_id, volume_size, status, project_id,"
+            " user_id, metadata, deleted)"
+            " VALUES ('s', 'a', 1, 'available', 'p', 'u', '{}', 0)"
+        )
+    migrations.upgrade(database)
+    with database.reading() as connection:
+        assert quotas.projects(connection) == {
+            "p": [("gold", 2, 6, 1, 1), ("tin", 1, 4, 0, 0)],
+            "q": [("", 1, 16, 0, 0)],
+        }
+        for project, kept in quotas.projects(connection).items():
+            assert [tuple(row) for row in quotas.counted(connection, project)] == kept
+
+
+def _upgrade_to(database: Database, revision: str) -> None:
+    """The schema of this revision, and no later one."""
     config = Config()
     config.set_main_option("script_location", "lunshare.agent.db:migrations")
     script = ScriptDirectory.from_config(config)
     with (
         database.writing() as connection,
         EnvironmentContext(
-            config, script, fn=lambda *_: script._upgrade_revs("0001", "base")
+            config, script, fn=lambda *_: script._upgrade_revs(revision, "base")
         ) as environment,
     ):
         environment.configure(connection=connection)

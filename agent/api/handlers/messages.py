@@ -4,13 +4,17 @@
 
 from __future__ import annotations
 
-from lunshare.agent.api import paging, views
+from lunshare.agent.api import microversions, paging, views
 from lunshare.agent.api.exchange import Answer, Call
+from lunshare.agent.records import Page
 
 
 def index(call: Call) -> Answer:
-    """GET /messages: list messages that have not expired"""
-    page = paging.page(call)
+    """GET /messages: list messages that have not expired; pages and filters from 3.5"""
+    if call.version < microversions.MESSAGE_PAGES:
+        page = Page(call.ctx.project_id, call.settings.max_limit)
+    else:
+        page = paging.page(call)
     rows = call.services.messages.list(call.ctx, page)
     body = {"messages": [views.message(row, call.base) for row in rows]}
     return Answer(200, body | paging.more(call, "messages", page, rows))

@@ -5,12 +5,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
-from lunshare.agent.api import microversions, placement_views, query, schemas, views
+from lunshare.agent.api import (
+    microversions,
+    operator_schemas,
+    operator_views,
+    placement_views,
+    query,
+    schemas,
+    views,
+)
 from lunshare.agent.api.exchange import Answer, Call
 from lunshare.agent.errors import Invalid, NotFound
 from lunshare.agent.records import Pool, VolumeType
 from lunshare.agent.service.scheduling import filters
+
+_SCHEDULER = "cinder-scheduler"
 
 
 def index(call: Call) -> Answer:
@@ -36,6 +47,62 @@ def disable(call: Call) -> Answer:
 def disable_with_reason(call: Call) -> Answer:
     """PUT /os-services/disable-log-reason: disable a backend, and store the reason"""
     return _set(call, schemas.SERVICE_REASON.read(call), enabled=False)
+
+
+def freeze(call: Call) -> Answer:
+    """PUT /os-services/freeze: delete nothing on a backend, and create nothing"""
+    asked = operator_schemas.FREEZE.read(call)
+    call.services.node.set_frozen(call.ctx, asked["host"], frozen=True)
+    return Answer(200)
+
+
+def thaw(call: Call) -> Answer:
+    """PUT /os-services/thaw: end the freeze of a backend"""
+    asked = operator_schemas.FREEZE.read(call)
+    call.services.node.set_frozen(call.ctx, asked["host"], frozen=False)
+    return Answer(200)
+
+
+def fail_over(call: Call) -> Answer:
+    """PUT /os-services/failover_host and /os-services/failover: 400, not supported"""
+    asked = operator_schemas.FAILOVER.read(call)
+    raise Invalid(
+        f"host: {asked['host']} is not replicated, so it cannot fail over; attach its"
+        " volumes where they are, or migrate them."
+    )
+
+
+def set_log(call: Call) -> Answer:
+    """PUT /os-services/set-log: change log levels until the daemon ends"""
+    asked = operator_schemas.SET_LOG.read(call)
+    if _log_services(call, asked):
+        levels = call.services.log_levels
+        levels.set(call.ctx, asked.get("prefix") or "", asked["level"])
+    return Answer(202)
+
+
+def get_log(call: Call) -> Answer:
+    """PUT /os-services/get-log: list log levels"""
+    asked = operator_schemas.GET_LOG.read(call)
+    levels = call.services.log_levels.get(call.ctx, asked.get("prefix") or "")
+    found = _log_services(call, asked)
+    rows = [operator_views.log_levels(*each, levels) for each in found]
+    return Answer(200, {"log_levels": rows})
+
+
+def _log_services(call: Call, asked: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return binary and host of the services that are meant.
+
+    All of them are one process, the API too.
+    """
+    lines = [(s.binary, s.host) for s in call.services.node.services(call.ctx)]
+    node = next(host for binary, host in lines if binary == _SCHEDULER)
+    binary, server = asked.get("binary"), asked.get("server")
+    return [
+        (name, host)
+        for name, host in [("cinder-api", node), *lines]
+        if binary in (None, "", "*", name) and (not server or server == host)
+    ]
 
 
 def _set(call: Call, asked: Mapping[str, str], enabled: bool) -> Answer:
@@ -88,7 +155,7 @@ def _type(call: Call, ident: str | None) -> VolumeType | None:
         raise Invalid("volume_type is a filter from 3.35 on: use name or a capability.")
     if not ident:
         raise NotFound("volume_type", ident)
-    return call.services.types.resolve(ident)
+    return call.services.types.resolve(call.ctx, ident)
 
 
 def _matches(pool: Pool, wanted: Mapping[str, str]) -> bool:

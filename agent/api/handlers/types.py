@@ -24,7 +24,7 @@ def create(call: Call) -> Answer:
         is_public=query.boolean(_PUBLIC, str(asked.get(_PUBLIC, True))),
         extra_specs=asked.get("extra_specs") or {},
     )
-    return Answer(200, {"volume_type": views.created_type(created)})
+    return Answer(200, {"volume_type": views.created_type(created, call.ctx.is_admin)})
 
 
 def index(call: Call) -> Answer:
@@ -35,18 +35,19 @@ def index(call: Call) -> Answer:
     named = call.query.get("name")
     page = paging.page(call)
     rows = paging.cut(call, page, [t for t in found if named in (None, t.name)])
-    body = {"volume_types": [views.volume_type(row) for row in rows]}
+    body = {"volume_types": [views.volume_type(row, call.ctx.is_admin) for row in rows]}
     return Answer(200, body | paging.more(call, "volume_type", page, rows))
 
 
 def show(call: Call) -> Answer:
     """GET /types/{id}: show one volume type"""
-    return _one(call.services.types.get(call.ctx, call.args["id"]))
+    return _one(call, call.services.types.get(call.ctx, call.args["id"]))
 
 
 def default(call: Call) -> Answer:
     """GET /types/default: show the default volume type"""
-    return _one(call.services.types.default(call.ctx))
+    own = call.version >= microversions.DEFAULT_TYPES
+    return _one(call, call.services.types.default(call.ctx, of_project=own))
 
 
 def update(call: Call) -> Answer:
@@ -60,13 +61,19 @@ def update(call: Call) -> Answer:
         if key in asked:
             changes["is_public"] = query.boolean(key, str(asked[key]))
     changed = call.services.types.update(call.ctx, call.args["id"], changes)
-    return Answer(200, {"volume_type": views.changed_type(changed)})
+    return Answer(200, {"volume_type": views.changed_type(changed, call.ctx.is_admin)})
 
 
 def delete(call: Call) -> Answer:
     """DELETE /types/{id}: delete a volume type that no volume uses"""
     call.services.types.delete(call.ctx, call.args["id"])
     return Answer(202)
+
+
+def encryption(call: Call) -> Answer:
+    """GET /types/{id}/encryption: show that a volume type is not encrypted"""
+    call.services.types.get(call.ctx, call.args["id"])
+    return Answer(200, {})
 
 
 def specs(call: Call) -> Answer:
@@ -119,8 +126,10 @@ def _wanted_specs(call: Call) -> dict[str, str]:
 
 
 def _specs(call: Call) -> Mapping[str, str]:
-    return call.services.types.get(call.ctx, call.args["id"]).extra_specs
+    found = call.services.types.get(call.ctx, call.args["id"])
+    return views.visible_specs(found.extra_specs, call.ctx.is_admin)
 
 
-def _one(found: VolumeType) -> Answer:
-    return Answer(200, {"volume_type": views.volume_type(found)})
+def _one(call: Call, found: VolumeType) -> Answer:
+    shown = views.volume_type(found, call.ctx.is_admin)
+    return Answer(200, {"volume_type": shown})

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from lunshare.agent.api import faults, microversions, query, schemas
+from lunshare.agent.api import faults, microversions, outside, query, schemas
 from lunshare.agent.api.exchange import Answer, Call, Version
 from lunshare.agent.api.forms import Form
 from lunshare.agent.errors import Invalid
@@ -30,6 +30,7 @@ def action(call: Call) -> Answer:
     body = call.body()
     schemas.ACTION.check(body, call.version)
     (name,) = body
+    outside.check_action(name)
     found = ACTIONS.get(name)
     if found is None:
         raise Invalid(f"The body: give one of {', '.join(ACTIONS)} as its key.")

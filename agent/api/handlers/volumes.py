@@ -8,13 +8,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from lunshare.agent.api import bodies, microversions, paging, query, schemas, views
+from lunshare.agent.api import (
+    bodies,
+    microversions,
+    outside,
+    paging,
+    query,
+    schemas,
+    views,
+)
 from lunshare.agent.api.exchange import Answer, Call
 from lunshare.agent.errors import Invalid
 from lunshare.agent.records import NewVolume, Page, Volume
-
-# Not supported yet. They are refused, so that no client believes they had an effect.
-_UNSUPPORTED = ("backup_id", "imageRef", "image_id", "consistencygroup_id", "group_id")
 
 
 def create(call: Call) -> Answer:
@@ -88,9 +93,9 @@ def _size(call: Call, asked: Mapping[str, Any]) -> int | None:
 
 def _refuse_unsupported(asked: Mapping[str, Any]) -> None:
     """Refuse fields that this node does not support."""
-    for key in _UNSUPPORTED:
+    for key, what in outside.FIELDS.items():
         if asked.get(key):
-            raise Invalid(f"volume.{key} is not supported by this node: leave it out.")
+            raise Invalid(f"volume.{key}: {what.sentence}")
     if query.boolean("volume.multiattach", str(asked.get("multiattach") or False)):
         raise Invalid(
             "volume.multiattach: leave it out and give a volume_type whose extra"

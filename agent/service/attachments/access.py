@@ -18,6 +18,7 @@ from lunshare.agent.db import attachments, volumes
 from lunshare.agent.db.engine import Database, now
 from lunshare.agent.errors import BackendFailed, NotFound
 from lunshare.agent.records import Attachment, Mode, Snapshot, Volume
+from lunshare.agent.service import qos
 from lunshare.agent.service.attachments import (
     refusals,
     target_support,
@@ -213,7 +214,7 @@ class Access:
                 "widened: this initiator has an attachment of each mode, so the"
                 " target lets this host write"
             )
-        return info | _common_info(row)
+        return info | _common_info(row) | {"qos_specs": qos.of_volume(self._db, volume)}
 
     def _record_failed_open(self, row: Attachment, why: Exception) -> None:
         """Note that the access is not wanted any more, and close it at once."""
@@ -319,5 +320,4 @@ def _common_info(row: Attachment) -> dict[str, Any]:
         "cacheable": False,
         "encrypted": False,
         "enforce_multipath": bool(connector.get("enforce_multipath", False)),
-        "qos_specs": None,
     }

@@ -39,7 +39,8 @@ class Scheduler:
 
         :raises NotFound: the volume type.
         """
-        request = PlacementRequest(size, self._types.resolve(volume_type), zone)
+        kind = self._types.resolve(ctx, volume_type)
+        request = PlacementRequest(size, kind, zone)
         return placement.choose(self._node.current_pools(), request, self._multipliers)
 
     def place(

@@ -10,10 +10,12 @@ from lunshare.agent.backends import Backends
 from lunshare.agent.db import status_changes
 from lunshare.agent.db.engine import Database
 from lunshare.agent.errors import Exhausted, Invalid
+from lunshare.agent.quota_table import GIGABYTES
 from lunshare.agent.records import RequestContext, Volume
 from lunshare.agent.service.attachments.access import Access
 from lunshare.agent.service.job_runner import JobRunner
 from lunshare.agent.service.node import Node
+from lunshare.agent.service.quotas import Quotas
 from lunshare.agent.service.scheduling.pools import Pools
 from lunshare.agent.service.volumes.rows import (
     VolumeRows,
@@ -51,11 +53,12 @@ class VolumeExtender:
         node: Node,
         jobs: JobRunner,
         pools: Pools,
+        quotas: Quotas,
     ) -> None:
         self._db, self._backends = db, backends
         self._access, self._node, self._jobs = access, node, jobs
         self._pools, self._rows = pools, VolumeRows(db)
-        self._steps = VolumeSteps(db, locks)
+        self._steps, self._quotas = VolumeSteps(db, locks), quotas
 
     def extend(
         self, ctx: RequestContext, volume_id: str, size: int, in_use: bool
@@ -68,7 +71,8 @@ class VolumeExtender:
         :raises NotFound: the volume.
         :raises Invalid: the size, its status, or its driver does not allow it.
         :raises Busy: it has just changed.
-        :raises Exhausted: its pool has no space; the volume is unchanged.
+        :raises Exhausted: its pool has no space, or a quota of its project; the
+            volume is unchanged.
         :raises BackendFailed: its size is unknown. The volume is error_extending.
             Extend it again, or wait for the next reconcile.
         """
@@ -89,6 +93,13 @@ class VolumeExtender:
                 intent={"size": size},
             ):
                 raise changed_meanwhile(volume_id)
+            self._quotas.check(
+                connection,
+                volume.project_id,
+                volume.volume_type_id,
+                GIGABYTES,
+                size=size,
+            )
         self._jobs.run_and_wait(self.finish_extend, volume_id, volume.backend)
         return len(volume.attachments)
 

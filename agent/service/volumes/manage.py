@@ -12,6 +12,7 @@ from lunshare.agent.backends import Backends
 from lunshare.agent.db import status_changes, volumes
 from lunshare.agent.db.engine import Database, now
 from lunshare.agent.errors import Invalid
+from lunshare.agent.quota_table import GIGABYTES, VOLUMES
 from lunshare.agent.records import (
     ForeignDisk,
     ManageRequest,
@@ -22,6 +23,7 @@ from lunshare.agent.records import (
 from lunshare.agent.service.attachments.access import driver_volume
 from lunshare.agent.service.job_runner import JobRunner
 from lunshare.agent.service.node import Node
+from lunshare.agent.service.quotas import Quotas
 from lunshare.agent.service.scheduling.pools import Pools
 from lunshare.agent.service.types import Types
 from lunshare.agent.service.volumes.create import VolumeDisks
@@ -66,11 +68,12 @@ class ForeignDisks:
         node: Node,
         jobs: JobRunner,
         pools: Pools,
+        quotas: Quotas,
     ) -> None:
         self._db, self._backends = db, backends
         self._volume_disks, self._types, self._node = volume_disks, types, node
         self._jobs, self._pools, self._rows = jobs, pools, VolumeRows(db)
-        self._steps = VolumeSteps(db, locks)
+        self._steps, self._quotas = VolumeSteps(db, locks), quotas
 
     def list(self, ctx: RequestContext, host: str) -> list[ForeignDisk]:
         """Return the disks of a backend that could be managed.
@@ -96,10 +99,11 @@ class ForeignDisks:
         :raises Invalid: the disk does not exist, it cannot be managed, or its
             backend does not meet the type's extra specs.
         :raises Busy: the type has just changed.
+        :raises Exhausted: a quota of the project.
         :raises BackendFailed: it is not managed; the disk is as it was.
         """
         self._pools.check_zone(new.availability_zone)
-        volume_type = self._types.resolve(new.volume_type)
+        volume_type = self._types.resolve(ctx, new.volume_type)
         volume = self._new_row(
             ctx, new, volume_type, self._require_manageable(ctx, new)
         )
@@ -109,6 +113,14 @@ class ForeignDisks:
         with self._db.writing() as connection:
             self._types.check_unchanged(connection, volume_type)
             volumes.insert(connection, volume)
+            self._quotas.check(
+                connection,
+                volume.project_id,
+                volume.volume_type_id,
+                VOLUMES,
+                GIGABYTES,
+                size=volume.size,
+            )
         self._node.count_volume(volume.backend, 1, volume.size)
         try:
             self._jobs.run_and_wait(self.finish_manage, volume.id, volume.backend)

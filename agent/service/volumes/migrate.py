@@ -17,9 +17,11 @@ from lunshare.agent.backends import Backends
 from lunshare.agent.db import status_changes
 from lunshare.agent.db.engine import Database
 from lunshare.agent.errors import AgentError, Conflict, Invalid, NotFound
+from lunshare.agent.quota_table import GIGABYTES, VOLUMES
 from lunshare.agent.records import RequestContext, Volume, VolumeType
 from lunshare.agent.service.job_runner import JobRunner
 from lunshare.agent.service.node import Node
+from lunshare.agent.service.quotas import Quotas
 from lunshare.agent.service.scheduling.pools import Pools
 from lunshare.agent.service.scheduling.scheduler import Scheduler
 from lunshare.agent.service.types import Types
@@ -62,11 +64,12 @@ class VolumeMigrator:
         pools: Pools,
         scheduler: Scheduler,
         wiper: Wiper,
+        quotas: Quotas,
     ) -> None:
         self._db, self._backends, self._locks = db, backends, locks
         self._types, self._node, self._jobs = types, node, jobs
         self._pools, self._scheduler, self._wiper = pools, scheduler, wiper
-        self._rows = VolumeRows(db)
+        self._rows, self._quotas = VolumeRows(db), quotas
         self._steps = VolumeSteps(db, locks)
 
     def retype(
@@ -84,10 +87,10 @@ class VolumeMigrator:
             attachments, snapshots or clones that do not allow it.
         :raises Conflict: it or the type has just changed, or the old disk of its
             last migration still exists.
-        :raises Exhausted: no other backend has space.
+        :raises Exhausted: no other backend has space, or a quota of the new type.
         :raises BackendFailed: it could not be migrated, and is as it was.
         """
-        kind = self._require_type(new_type)
+        kind = self._require_type(ctx, new_type)
         volume = self._rows.get(volume_id)
         if kind.id == volume.volume_type_id:
             raise Invalid(
@@ -196,8 +199,8 @@ class VolumeMigrator:
             self._rows.update(volume_id, leaving=None)
         self._wiper.wake(volume.leaving)
 
-    def _require_type(self, ident: str) -> VolumeType:
-        kind = self._types.resolve(ident)
+    def _require_type(self, ctx: RequestContext, ident: str) -> VolumeType:
+        kind = self._types.resolve(ctx, ident)
         if kind is None:
             raise NotFound("volume_type", ident)
         return kind
@@ -216,6 +219,7 @@ class VolumeMigrator:
                 multiattach=kind.multiattach,
             ):
                 raise _wrong_status(connection, volume, "retyped")
+            self._check_quota(connection, volume, kind)
 
     def _start(
         self,
@@ -243,9 +247,24 @@ class VolumeMigrator:
                 migration_status="migrating",
             ):
                 raise _wrong_status(connection, volume, "migrated")
+            self._check_quota(connection, volume, kind)
         self._jobs.run_and_wait(
             self.finish_migration, volume.id, volume.backend, copies=True
         )
+
+    def _check_quota(
+        self, connection: Any, volume: Volume, kind: VolumeType | None
+    ) -> None:
+        """Check the quotas of the new type. The volume counts for it already."""
+        if kind is not None:
+            self._quotas.check(
+                connection,
+                volume.project_id,
+                kind.id,
+                VOLUMES,
+                GIGABYTES,
+                totals=False,
+            )
 
     def _check_target(self, volume: Volume, name: str) -> None:
         """Refuse before anything is created; overwrite no disk that exists."""

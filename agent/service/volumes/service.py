@@ -11,9 +11,11 @@ from typing import Any
 from lunshare.agent.db import snapshots, status_changes, volumes
 from lunshare.agent.db.engine import Database, now
 from lunshare.agent.errors import AgentError, Invalid
+from lunshare.agent.quota_table import GIGABYTES, VOLUMES
 from lunshare.agent.records import NewVolume, Page, RequestContext, Volume
 from lunshare.agent.service.job_runner import JobRunner
 from lunshare.agent.service.node import Node
+from lunshare.agent.service.quotas import Quotas
 from lunshare.agent.service.scheduling.pools import Pools
 from lunshare.agent.service.scheduling.scheduler import Scheduler
 from lunshare.agent.service.types import Types
@@ -51,10 +53,12 @@ class Volumes:
         jobs: JobRunner,
         pools: Pools,
         scheduler: Scheduler,
+        quotas: Quotas,
     ) -> None:
         self._db, self._rows = db, VolumeRows(db)
         self._volume_disks, self._jobs = volume_disks, jobs
         self._types, self._node, self._pools = types, node, pools
+        self._quotas = quotas
         self._planner = CreatePlanner(db, types, scheduler)
 
     def get(self, ctx: RequestContext, volume_id: str) -> Volume:
@@ -89,7 +93,7 @@ class Volumes:
         :raises Invalid: the request, or no backend meets it.
         :raises NotFound: the volume type, or the source.
         :raises Busy: the source or the type has just changed.
-        :raises Exhausted: no backend has space.
+        :raises Exhausted: no backend has space, or a quota of the project.
         :raises BackendFailed: the disk could not be created; nothing is left.
         """
         plan = self._planner.plan(ctx, new)
@@ -98,6 +102,14 @@ class Volumes:
             self._types.check_unchanged(connection, plan.volume_type)
             self._planner.lock_source(connection, new, plan)
             volumes.insert(connection, volume)
+            self._quotas.check(
+                connection,
+                volume.project_id,
+                volume.volume_type_id,
+                VOLUMES,
+                GIGABYTES,
+                size=volume.size,
+            )
         self._node.count_volume(volume.backend, 1, volume.size)
         copies = bool(new.snapshot_id or new.source_volid)
         try:
@@ -135,12 +147,13 @@ class Volumes:
 
         :raises NotFound: the volume.
         :raises Invalid: it has attachments or snapshots, a clone of it is not
-            complete yet, or its status does not allow it.
+            complete yet, its status does not allow it, or its backend is frozen.
         :raises Busy: it has just changed.
         """
         allowed = _DELETABLE | ({VolumeStatus.CREATING} if force else set())
         with self._db.writing() as connection:
             volume = require(connection, volume_id)
+            self._node.check_not_frozen(connection, volume.backend)
             if volume.own_status not in allowed:
                 raise _delete_error(connection, volume)
             if cascade:

@@ -64,7 +64,8 @@ class CreatePlanner:
         origin, least = self._find_source(new)
         if origin is None:
             return self._plan_without_source(ctx, new)
-        volume_type = self._types.resolve(new.volume_type) if new.volume_type else None
+        named = new.volume_type
+        volume_type = self._types.resolve(ctx, named) if named else None
         size = _checked_size(new, least)
         return CreatePlan(
             size=size,
@@ -98,7 +99,7 @@ class CreatePlanner:
     def _plan_without_source(self, ctx: RequestContext, new: NewVolume) -> CreatePlan:
         if new.size is None:
             raise Invalid("volume.size: give it, or a source whose size it then has.")
-        volume_type = self._types.resolve(new.volume_type)
+        volume_type = self._types.resolve(ctx, new.volume_type)
         return CreatePlan(
             size=new.size,
             backend=self._scheduler.place(

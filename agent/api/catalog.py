@@ -1,0 +1,80 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""What the API has, as clients ask for it: extensions and filters of lists."""
+
+from __future__ import annotations
+
+#: Filters that every user may use, by resource.
+FILTERS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    (
+        "volume",
+        (
+            "name",
+            "status",
+            "metadata",
+            "bootable",
+            "migration_status",
+            "availability_zone",
+            "group_id",
+            "size",
+            "created_at",
+            "updated_at",
+            "consumes_quota",
+        ),
+    ),
+    (
+        "snapshot",
+        (
+            "name",
+            "status",
+            "volume_id",
+            "metadata",
+            "availability_zone",
+            "consumes_quota",
+        ),
+    ),
+    ("attachment", ("volume_id", "status", "instance_id", "attach_status")),
+    (
+        "message",
+        (
+            "resource_uuid",
+            "resource_type",
+            "event_id",
+            "request_id",
+            "message_level",
+        ),
+    ),
+    ("pool", ("name", "volume_type")),
+    ("volume_type", ("is_public", "extra_specs")),
+)
+
+#: Extensions: alias, name, what it is.
+EXTENSIONS: tuple[tuple[str, str, str], ...] = (
+    ("os-admin-actions", "AdminActions", "reset-status, force-detach, migrate"),
+    ("os-availability-zone", "AvailabilityZones", "the availability zone"),
+    ("capabilities", "Capabilities", "what volumes of a backend can do"),
+    ("os-extended-services", "ExtendedServices", "reasons of disabled services"),
+    (
+        "os-extended-snapshot-attributes",
+        "ExtendedSnapshotAttributes",
+        "project and progress of snapshots",
+    ),
+    ("os-hosts", "Hosts", "hosts, and what projects have on them"),
+    ("qos-specs", "Qos_specs_manage", "limits of volume types"),
+    ("os-quota-class-sets", "QuotaClasses", "quotas of every project"),
+    ("os-quota-sets", "Quotas", "quotas of projects"),
+    ("scheduler-stats", "Scheduler_stats", "pools"),
+    ("os-services", "Services", "services, their state and log levels"),
+    ("os-snapshot-actions", "SnapshotActions", "actions on snapshots"),
+    ("os-snapshot-manage", "SnapshotManage", "manage foreign snapshots"),
+    ("os-types-extra-specs", "TypesExtraSpecs", "extra specs of volume types"),
+    ("os-types-manage", "TypesManage", "create and change volume types"),
+    ("os-used-limits", "UsedLimits", "what a project uses"),
+    ("os-vol-host-attr", "VolumeHostAttribute", "the backend of a volume"),
+    ("os-vol-mig-status-attr", "VolumeMigStatusAttribute", "its migration"),
+    ("os-vol-tenant-attr", "VolumeTenantAttribute", "its project"),
+    ("os-volume-actions", "VolumeActions", "actions on volumes"),
+    ("os-volume-manage", "VolumeManage", "manage foreign disks"),
+    ("os-volume-type-access", "VolumeTypeAccess", "access to private types"),
+    ("os-volume-unmanage", "VolumeUnmanage", "unmanage volumes"),
+)

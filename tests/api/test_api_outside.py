@@ -1,0 +1,63 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""What this node does not have is refused with a sentence that names it."""
+
+from __future__ import annotations
+
+import pytest
+
+from lunshare.agent.api import outside
+from tests.api.calls import Api
+
+NOWHERE = "11111111-2222-3333-4444-555555555555"
+BELOW = ("", "/detail", f"/{NOWHERE}", f"/{NOWHERE}/action", "/a/b/c")
+
+
+@pytest.mark.parametrize("path", outside.PATHS)
+@pytest.mark.parametrize("method", ["GET", "POST", "PUT", "DELETE"])
+def test_a_path_is_404_and_named(api: Api, path: str, method: str):
+    what = outside.PATHS[path].what
+    short = path.removeprefix("/v3").replace("{id}", api.type()["id"])
+    for below in BELOW:
+        if (method, path, below) == ("GET", "/v3/types/{id}/encryption", ""):
+            continue  # says that the type is not encrypted
+        assert what in api.fault(404, method, short + below, {})
+
+
+def test_a_path_is_named_without_a_project_too(api: Api):
+    answer = api.client.simulate_get("/v3/backups")
+    assert answer.status_code == 404
+    assert "Backups" in answer.json["itemNotFound"]["message"]
+
+
+def test_a_type_is_not_encrypted(api: Api):
+    path = f"/types/{api.type()['id']}/encryption"
+    assert api("GET", path) == {}
+    asked = {"encryption": {"provider": "luks", "control_location": "front-end"}}
+    assert "Encrypted volume types" in api.fault(404, "POST", path, asked)
+    api.fault(404, "GET", f"/types/{NOWHERE}/encryption")
+
+
+@pytest.mark.parametrize("name", outside.ACTIONS)
+def test_an_action_is_400_and_named(api: Api, name: str):
+    volume = api.volume()
+    sentence = api.refused(400, volume["id"], {name: {"image_name": "n"}})
+    assert sentence.startswith(f"{name}: ")
+    assert outside.ACTIONS[name].what in sentence
+
+
+@pytest.mark.parametrize("name", outside.FIELDS)
+def test_a_field_is_400_and_named(api: Api, name: str):
+    for version in ("3.0", "3.71"):
+        body = {"volume": {"size": 1, name: NOWHERE}}
+        sentence = api.at(version).fault(400, "POST", "/volumes", body)
+        assert sentence.startswith(f"volume.{name}: ")
+        assert outside.FIELDS[name].what in sentence
+    # Clients send them without a value.
+    assert api.volume(**{name: None})["size"] == 1
+
+
+def test_the_page_lists_all_of_them():
+    lines = "\n".join(outside.page())
+    for name in (*outside.PATHS, *outside.ACTIONS, *outside.FIELDS):
+        assert f"`{name}`" in lines
