@@ -21,6 +21,7 @@ from lunshare.agent.db.engine import PROBE_SECONDS, Database
 from lunshare.agent.reporter import Reporter
 from lunshare.agent.service.attachments import unanswered
 from lunshare.agent.service.attachments.access import Access
+from lunshare.agent.service.attachments.legacy import LegacyActions
 from lunshare.agent.service.attachments.service import Attachments
 from lunshare.agent.service.attachments.unanswered import UnansweredRequests
 from lunshare.agent.service.hosts import Hosts
@@ -35,11 +36,14 @@ from lunshare.agent.service.scheduling import weighers
 from lunshare.agent.service.scheduling.pools import Pools
 from lunshare.agent.service.scheduling.scheduler import Scheduler
 from lunshare.agent.service.services import Services
+from lunshare.agent.service.snapshot_status import SnapshotResetter
 from lunshare.agent.service.snapshots import Snapshots
+from lunshare.agent.service.transfers import Transfers
 from lunshare.agent.service.types import Types
 from lunshare.agent.service.volumes.create import VolumeDisks
 from lunshare.agent.service.volumes.extend import VolumeExtender
 from lunshare.agent.service.volumes.manage import ForeignDisks
+from lunshare.agent.service.volumes.metadata import VolumeMetadata
 from lunshare.agent.service.volumes.migrate import VolumeMigrator
 from lunshare.agent.service.volumes.reset_status import StatusResetter
 from lunshare.agent.service.volumes.revert import VolumeReverter
@@ -117,14 +121,21 @@ def assemble(conf: cfg.ConfigOpts, root: Root | None = None) -> Assembly:
     access = Access(database, backends)
     node = Node(database, backends, conf.host, conf.storage_availability_zone)
     types = Types(database, conf.default_volume_type)
-    jobs = JobRunner(conf.create_wait)
     wiper = Wiper(backends)
     messages = Messages(database, conf.message_ttl)
+    jobs = JobRunner(conf.create_wait)
     scheduler = Scheduler(node, types, messages, _multipliers(conf))
     pools = Pools(node, backends, conf.storage_availability_zone)
     unanswered_requests = UnansweredRequests(database)
     purger = Purger(database, conf.database.deleted_rows_ttl)
     volume_disks = VolumeDisks(database, backends, locks, node=node, wiper=wiper)
+    attachments = Attachments(
+        database,
+        access,
+        locks,
+        unanswered_requests,
+        widen=conf.mixed_modes_per_host == "widen",
+    )
     services = Services(
         volumes=Volumes(
             database,
@@ -135,13 +146,11 @@ def assemble(conf: cfg.ConfigOpts, root: Root | None = None) -> Assembly:
             pools=pools,
             scheduler=scheduler,
         ),
-        attachments=Attachments(
-            database,
-            access,
-            locks,
-            unanswered_requests,
-            widen=conf.mixed_modes_per_host == "widen",
-        ),
+        attachments=attachments,
+        legacy=LegacyActions(database, access, locks, attachments),
+        metadata=VolumeMetadata(database),
+        transfers=Transfers(database),
+        snapshot_resetter=SnapshotResetter(database, backends),
         types=types,
         node=node,
         snapshots=Snapshots(database, backends, locks, jobs),
@@ -166,7 +175,9 @@ def assemble(conf: cfg.ConfigOpts, root: Root | None = None) -> Assembly:
             jobs=jobs,
             pools=pools,
         ),
-        status_resetter=StatusResetter(database, backends, locks, node),
+        status_resetter=StatusResetter(
+            database, backends, locks, node=node, access=access, rows=attachments
+        ),
         migrator=VolumeMigrator(
             database,
             backends,

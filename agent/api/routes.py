@@ -21,9 +21,12 @@ from lunshare.agent.api.handlers import (
     messages,
     orphans,
     services,
+    snapshot_actions,
     snapshots,
+    transfers,
     types,
     volume_actions,
+    volume_metadata,
     volumes,
     wipes,
 )
@@ -41,9 +44,11 @@ class Route:
 
 _V0 = microversions.MIN
 _MESSAGES = microversions.MESSAGES
+_SUMMARY = microversions.SUMMARY
 _ATTACH = microversions.ATTACHMENTS
 _MANAGE = microversions.MANAGEABLE
 _COMPLETE = microversions.ATTACHMENT_COMPLETE
+_TRANSFER = microversions.TRANSFER_SNAPSHOTS
 
 ROUTES: tuple[Route, ...] = (
     Route("GET", "/", _V0, discovery.choices),
@@ -54,16 +59,36 @@ ROUTES: tuple[Route, ...] = (
     Route("POST", "/v3/volumes", _V0, volumes.create),
     Route("GET", "/v3/volumes", _V0, volumes.index),
     Route("GET", "/v3/volumes/detail", _V0, volumes.detail),
+    Route("GET", "/v3/volumes/summary", _SUMMARY, volumes.summary),
     Route("GET", "/v3/volumes/{id}", _V0, volumes.show),
     Route("PUT", "/v3/volumes/{id}", _V0, volumes.update),
     Route("DELETE", "/v3/volumes/{id}", _V0, volumes.delete),
     Route("POST", "/v3/volumes/{id}/action", _V0, volume_actions.action),
+    Route("GET", "/v3/volumes/{id}/metadata", _V0, volume_metadata.index),
+    Route("POST", "/v3/volumes/{id}/metadata", _V0, volume_metadata.merge),
+    Route("PUT", "/v3/volumes/{id}/metadata", _V0, volume_metadata.replace),
+    Route("GET", "/v3/volumes/{id}/metadata/{key}", _V0, volume_metadata.show),
+    Route("PUT", "/v3/volumes/{id}/metadata/{key}", _V0, volume_metadata.update),
+    Route("DELETE", "/v3/volumes/{id}/metadata/{key}", _V0, volume_metadata.delete),
+    Route("POST", "/v3/os-volume-transfer", _V0, transfers.create),
+    Route("GET", "/v3/os-volume-transfer", _V0, transfers.index),
+    Route("GET", "/v3/os-volume-transfer/detail", _V0, transfers.detail),
+    Route("GET", "/v3/os-volume-transfer/{id}", _V0, transfers.show),
+    Route("DELETE", "/v3/os-volume-transfer/{id}", _V0, transfers.delete),
+    Route("POST", "/v3/os-volume-transfer/{id}/accept", _V0, transfers.accept),
+    Route("POST", "/v3/volume-transfers", _TRANSFER, transfers.create),
+    Route("GET", "/v3/volume-transfers", _TRANSFER, transfers.index),
+    Route("GET", "/v3/volume-transfers/detail", _TRANSFER, transfers.detail),
+    Route("GET", "/v3/volume-transfers/{id}", _TRANSFER, transfers.show),
+    Route("DELETE", "/v3/volume-transfers/{id}", _TRANSFER, transfers.delete),
+    Route("POST", "/v3/volume-transfers/{id}/accept", _TRANSFER, transfers.accept),
     Route("POST", "/v3/snapshots", _V0, snapshots.create),
     Route("GET", "/v3/snapshots", _V0, snapshots.index),
     Route("GET", "/v3/snapshots/detail", _V0, snapshots.detail),
     Route("GET", "/v3/snapshots/{id}", _V0, snapshots.show),
     Route("PUT", "/v3/snapshots/{id}", _V0, snapshots.update),
     Route("DELETE", "/v3/snapshots/{id}", _V0, snapshots.delete),
+    Route("POST", "/v3/snapshots/{id}/action", _V0, snapshot_actions.action),
     Route("POST", "/v3/manageable_volumes", _MANAGE, manageable.create),
     Route("GET", "/v3/manageable_volumes", _MANAGE, manageable.index),
     Route("GET", "/v3/manageable_volumes/detail", _MANAGE, manageable.detail),

@@ -10,61 +10,16 @@ from __future__ import annotations
 from typing import Any
 
 from lunshare.agent.api import microversions
-from lunshare.agent.api.forms import INT_MAX, Form, Schema
-
-_TEXT_MAX = 255
-
-
-def _object(
-    properties: dict[str, Any],
-    required: tuple[str, ...] = (),
-    strict: bool = True,
-    **more: Any,
-) -> Schema:
-    keys = " and ".join(required) or " or ".join(properties)
-    return {
-        "type": "object",
-        "description": f"an object with {keys}",
-        "properties": properties,
-        "required": list(required),
-        "additionalProperties": not strict,
-        **more,
-    }
-
-
-def _text(least: int = 0, null: bool = True) -> Schema:
-    return {
-        "type": ["string", "null"] if null else "string",
-        "minLength": least,
-        "maxLength": _TEXT_MAX,
-        "description": f"a text of {least} to {_TEXT_MAX} characters",
-    }
-
-
-def _texts(null: bool) -> Schema:
-    """An object of short texts: metadata, extra specs."""
-    return {
-        "type": ["object", "null"] if null else "object",
-        "description": "an object whose values are texts",
-        "propertyNames": {
-            "minLength": 1,
-            "maxLength": _TEXT_MAX,
-            "description": f"keys of 1 to {_TEXT_MAX} characters",
-        },
-        "additionalProperties": _text(null=False),
-    }
-
-
-# 36 characters and no more: "$" alone would let a line feed pass.
-_UUID = {
-    "type": "string",
-    "maxLength": 36,
-    "pattern": "^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$",
-    "description": "a UUID",
-}
-_BOOLEAN = {"type": ["boolean", "string"], "description": "true or false"}
-_MODE = {"enum": ["rw", "ro"], "description": "rw or ro"}
-_NAME = {"type": "string", "pattern": r"\S", **_text(1, null=False)}
+from lunshare.agent.api.forms import Form, Schema
+from lunshare.agent.api.schema_parts import BOOLEAN as _BOOLEAN
+from lunshare.agent.api.schema_parts import GIB as _GIB
+from lunshare.agent.api.schema_parts import HOST as _HOST
+from lunshare.agent.api.schema_parts import MODE as _MODE
+from lunshare.agent.api.schema_parts import NAME as _NAME
+from lunshare.agent.api.schema_parts import UUID as _UUID
+from lunshare.agent.api.schema_parts import object_of as _object
+from lunshare.agent.api.schema_parts import text as _text
+from lunshare.agent.api.schema_parts import texts as _texts
 
 _SOURCES = ("snapshot_id", "source_volid")
 # The handler refuses any value of these. Clients send all of them as null.
@@ -84,11 +39,6 @@ _NAMING = {
     "metadata": _texts(null=True),
 }
 
-_GIB = {
-    "type": ["integer", "string"],
-    "maximum": INT_MAX,
-    "description": "a whole number of GiB, 1 or more",
-}
 _VOLUME = {
     **_NAMING,
     # Not required here: if a volume has a source, the source is checked first.
@@ -171,10 +121,6 @@ SNAPSHOT_UPDATE = Form(
 )
 
 
-_HOST = {
-    **_text(1, null=False),
-    "description": "host@backend, or host@backend#pool",
-}
 _MANAGED = {
     "host": _HOST,
     "ref": {
@@ -204,49 +150,6 @@ VOLUME_MANAGE = Form(
     }
 )
 
-
-def _action(name: str, body: Schema) -> Form:
-    """Return the form of an action. The body has the name of the action as its key."""
-    return Form({microversions.MIN: _object({name: body}, (name,))})
-
-
-#: The body of any action: one key, its name.
-ACTION = Form(
-    {
-        microversions.MIN: {
-            "type": "object",
-            "minProperties": 1,
-            "maxProperties": 1,
-            "description": "an object with one key, the action",
-        }
-    }
-)
-
-EXTEND = _action("os-extend", _object({"new_size": _GIB}, ("new_size",)))
-# The value is ignored: clients send null or an object without keys.
-UNMANAGE = _action("os-unmanage", {"description": "null"})
-_POLICY = {"enum": ["never", "on-demand", None], "description": "never or on-demand"}
-RETYPE = _action(
-    "os-retype",
-    _object({"new_type": _NAME, "migration_policy": _POLICY}, ("new_type",)),
-)
-MIGRATE = _action(
-    "os-migrate_volume",
-    _object(
-        {"host": _HOST, "force_host_copy": _BOOLEAN, "lock_volume": _BOOLEAN},
-        ("host",),
-    ),
-)
-RESET = _action(
-    "os-reset_status",
-    _object(
-        {"status": {"enum": ["available"], "description": "available"}}, ("status",)
-    ),
-)
-FORCE_DETACH = _action(
-    "os-force_detach", _object({"attachment_id": _UUID}, ("attachment_id",))
-)
-REVERT = _action("revert", _object({"snapshot_id": _UUID}, ("snapshot_id",)))
 
 RECOVER = Form(
     {

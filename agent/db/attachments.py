@@ -41,7 +41,11 @@ BRIEF = (
     _A.attached_host,
     _A.mountpoint,
     _A.attach_time,
+    _A.announced,
 )
+
+# The fields of the record between those two, which a brief one does not have.
+_UNREAD: tuple[Any, ...] = (*[None] * 10, True, None)
 
 _ALL = sa.select(VOLUME_ATTACHMENT)
 _AGE = (_A.created_at, _A.id)
@@ -51,6 +55,7 @@ _THIS = _A.volume_id == sa.bindparam("volume_id")
 _INSERT = sa.insert(VOLUME_ATTACHMENT)
 _ONE = _ALL.where(_A.id == sa.bindparam("id"), _HERE)
 _OF_VOLUME = _ALL.where(_THIS, _HERE).order_by(*_AGE)
+_LEGACY = _ALL.where(_THIS, _HERE, _A.legacy.is_not(None)).order_by(*_AGE)
 _LEFT = sa.select(*BRIEF).where(_THIS, _HERE)
 _OF_INITIATOR = _ALL.where(
     _THIS, _A.initiator == sa.bindparam("initiator"), _HERE
@@ -179,6 +184,12 @@ def of_initiator(
     return [_record(row) for row in connection.execute(_OF_INITIATOR, which)]
 
 
+def legacy(connection: sa.Connection, volume_id: str) -> list[Attachment]:
+    """Return those that actions of a volume made, complete and oldest first."""
+    found = connection.execute(_LEGACY, {"volume_id": volume_id})
+    return [_record(row) for row in found]
+
+
 def with_initiator(connection: sa.Connection) -> list[Attachment]:
     """Return every complete attachment with an initiator, oldest first."""
     query = _ALL.where(_HERE, _A.initiator.is_not(None)).order_by(*_AGE)
@@ -296,7 +307,9 @@ def _columns(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def brief(row: Any) -> Attachment:
     """Return the record of a row with the columns BRIEF."""
-    return Attachment(row[0], row[1], AttachStatus(row[2]), _MODES[row[3]], *row[4:])
+    mode = _MODES[row[3]]
+    known = (row[0], row[1], AttachStatus(row[2]), mode, *row[4:8], *_UNREAD, row[8])
+    return Attachment(*known)
 
 
 def _record(row: Any) -> Attachment:
@@ -322,4 +335,6 @@ def _record(row: Any) -> Attachment:
         leaving=row.leaving,
         status_reason=row.status_reason,
         answered=row.answered,
+        legacy=row.legacy,
+        announced=row.announced,
     )

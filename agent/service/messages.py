@@ -12,7 +12,8 @@ from oslo_log import log
 from lunshare.agent.db import messages
 from lunshare.agent.db.engine import Database, now
 from lunshare.agent.errors import AgentError, NotFound
-from lunshare.agent.records import Message, Page, RequestContext
+from lunshare.agent.project_records import Message
+from lunshare.agent.records import Page, RequestContext
 
 LOG = log.getLogger(__name__)
 

@@ -113,7 +113,7 @@ class Recovery:
         with self._db.reading() as connection:
             found = volumes.unfinished(connection)
         for row in found:
-            if row.own_status in UNFINISHED:
+            if row.own_status in UNFINISHED and row.reset_from is None:
                 step = self._steps[row.own_status]
                 failed = row.own_status in FAILED
                 yield UnfinishedRow(

@@ -89,8 +89,12 @@ class Snapshots:
             snapshots.update(connection, snapshot_id, changes)
         return self.get(ctx, snapshot_id)
 
-    def delete(self, ctx: RequestContext, snapshot_id: str) -> None:
+    def delete(
+        self, ctx: RequestContext, snapshot_id: str, force: bool = False
+    ) -> None:
         """Accept the deletion; volumes created from it are not affected.
+
+        With ``force`` its status does not matter.
 
         :raises Invalid: a volume is being created from it or reverted to it, or
             its status does not allow it.
@@ -101,9 +105,10 @@ class Snapshots:
             if not snapshots.change_status(
                 connection,
                 snapshot_id,
-                DELETABLE_SNAPSHOT,
+                frozenset(SnapshotStatus) if force else DELETABLE_SNAPSHOT,
                 SnapshotStatus.DELETING,
                 unread=True,
+                forced=force,
             ):
                 raise _delete_error(found)
         self._jobs.run_later(self.finish_delete, snapshot_id, backend)

@@ -48,6 +48,7 @@ SHARED = {
     "service": _SAME_PART,
     "services": _RESOURCE,
     "snapshots": _RESOURCE,
+    "transfers": _RESOURCE,
     "types": _RESOURCE,
     "volumes": _RESOURCE,
 }

@@ -122,11 +122,11 @@ class Access:
 
         :raises BackendFailed: it may still be open; the row says error_detaching.
         """
-        if not _initiators(row) and row.status in _NOT_OPEN:
+        if not row.initiators and row.status in _NOT_OPEN:
             return self._delete_row(row, _NOT_OPEN)
         volume = self.start_release(row)
         try:
-            for initiator in _initiators(row):
+            for initiator in row.initiators:
                 self.apply(volume, only=initiator)
         except Exception as error:
             old, new = AttachStatus.DETACHING, AttachStatus.ERROR_DETACHING
@@ -154,11 +154,11 @@ class Access:
 
     def close_failed(self, row: Attachment) -> None:
         """Close what a failed attach may have left open. Can be repeated."""
-        if not _initiators(row):
+        if not row.initiators:
             return
         with self._db.reading() as connection:
             volume = _require_volume(connection, row)
-        for initiator in _initiators(row):
+        for initiator in row.initiators:
             self.apply(volume, only=initiator)
         with self._db.writing() as connection:
             attachments.set_values(connection, row.id, initiator=None, leaving=None)
@@ -225,11 +225,6 @@ class Access:
             row.id,
             row.volume_id,
         )
-
-
-def _initiators(row: Attachment) -> list[str]:
-    """Return who may have access through this row, the replaced initiator first."""
-    return [each for each in (row.leaving, row.initiator) if each is not None]
 
 
 def driver_volume(volume: Volume) -> DriverVolume:

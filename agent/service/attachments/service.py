@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from oslo_log import log
 
@@ -21,6 +21,7 @@ from lunshare.agent.errors import AgentError, Conflict, Invalid, NotFound
 from lunshare.agent.records import (
     Attachment,
     HostConnector,
+    Mode,
     NewAttachment,
     Page,
     RequestContext,
@@ -40,6 +41,7 @@ _COMPLETABLE = WANTED | {AttachStatus.RESERVED}
 _MAX_LEFT = 100  # attachments in the answer to a detach
 
 Rows = list[Attachment]
+_Mode = TypeVar("_Mode", Mode, Mode | None)
 
 
 class Attachments:
@@ -82,7 +84,7 @@ class Attachments:
         """
         if new.connector is None:
             with self._db.writing() as connection:
-                row = self._reserve(connection, new)[1]
+                row = self.reserve(connection, new)[1]
                 self.unanswered.add(row)
         else:
             row = self._attach(new, new.connector)
@@ -111,9 +113,9 @@ class Attachments:
             row = self._access.close_replaced(row)
             with self._db.writing() as connection:
                 volume = self._available_volume(connection, row)
-                self._check_single(connection, volume, row)
+                self.check_single(connection, volume, row)
                 known = replace(row, answered=True)  # its client names it
-                intent = self._start_attach(connection, volume, known, connector)
+                intent = self.start_attach(connection, volume, known, connector)
             return with_secrets(self._access.open(volume, intent))
 
     def complete(self, ctx: RequestContext, attachment_id: str) -> None:
@@ -160,14 +162,14 @@ class Attachments:
     def _attach(self, new: NewAttachment, connector: HostConnector) -> Attachment:
         with self._locks.volume(new.volume_id, f"the attach of host {connector.host}"):
             with self._db.writing() as connection:
-                volume, row = self._reserve(connection, new)
+                volume, row = self.reserve(connection, new)
                 if row.status is AttachStatus.RESERVED:
-                    row = self._start_attach(connection, volume, row, connector)
+                    row = self.start_attach(connection, volume, row, connector)
             self.unanswered.add(row)
             try:
                 return self._access.open(volume, row)
             except Exception:
-                self._discard(row)
+                self.discard(row)
                 raise
 
     def _require(self, attachment_id: str) -> Attachment:
@@ -177,9 +179,14 @@ class Attachments:
             raise NotFound("attachment", attachment_id)
         return row
 
-    def _reserve(
-        self, connection: Any, new: NewAttachment
-    ) -> tuple[Volume, Attachment]:
+    def reserve(self, connection: Any, new: NewAttachment) -> tuple[Volume, Attachment]:
+        """Insert the row of a new attachment, or return that of an unanswered request.
+
+        The caller commits. The connector is not used here.
+
+        :raises NotFound: the volume.
+        :raises Invalid: its status allows no attachment, or no second one.
+        """
         known = self.unanswered.find_duplicate(connection, new)
         reserved = known or volumes.claim(connection, new.volume_id, new.instance_uuid)
         volume = volumes.get_row(connection, new.volume_id)
@@ -187,33 +194,39 @@ class Attachments:
             raise NotFound("volume", new.volume_id)
         if not reserved:
             raise _attach_error(volumes.get(connection, new.volume_id) or volume)
-        self._access.check_support(volume, new.mode)
+        mode = _allowed_mode(volume, new.mode)
+        self._access.check_support(volume, mode)
         if known is not None:
             return volume, known
         row = Attachment(
             id=str(uuid.uuid4()),
             volume_id=volume.id,
-            status=AttachStatus.RESERVED,
-            mode=new.mode,
+            status=AttachStatus.ATTACHING if new.legacy else AttachStatus.RESERVED,
+            mode=mode,
             instance_uuid=new.instance_uuid,
             created_at=now(),
             updated_at=now(),
             answered=False,
+            legacy=new.legacy,
         )
         attachments.insert(connection, row)
         return volume, row
 
-    def _start_attach(
+    def start_attach(
         self,
         connection: Any,
         volume: Volume,
         row: Attachment,
         connector: HostConnector,
     ) -> Attachment:
-        """Commit which access is wanted, before it is opened."""
+        """Write which access is wanted; the caller commits it before it is opened.
+
+        :raises Conflict: its status, the other mode of the initiator, or the target
+            does not allow it.
+        """
         initiator = connector.initiator
         same = attachments.of_initiator(connection, row.volume_id, initiator)
-        mode = connectors.resolve_mode(row.mode, connector)
+        mode = _allowed_mode(volume, connectors.resolve_mode(row.mode, connector))
         other = connectors.other_mode(same, row.id, mode)
         if other is not None and not self._widen:
             raise connectors.mixed_modes_error(other, mode)
@@ -231,6 +244,7 @@ class Attachments:
             "auth_username": username,
             "auth_password": password,
             "answered": row.answered,
+            "announced": False,
         }
         attaching = AttachStatus.ATTACHING
         if not attachments.change_status(
@@ -252,8 +266,11 @@ class Attachments:
             )
         return volume
 
-    def _check_single(self, connection: Any, volume: Volume, row: Attachment) -> None:
-        """A failed attachment does not reserve its volume: check for another one."""
+    def check_single(self, connection: Any, volume: Volume, row: Attachment) -> None:
+        """Check that a plain volume has no other host: a failed one reserves nothing.
+
+        :raises Invalid: another attachment has it.
+        """
         if volume.multiattach:
             return
         others = [
@@ -285,7 +302,7 @@ class Attachments:
             attachments.set_values(connection, row.id, **values)
         return replace(row, **values)
 
-    def _discard(self, row: Attachment) -> None:
+    def discard(self, row: Attachment) -> None:
         """Delete a row whose id no client knows, when nothing is open."""
         self.unanswered.discard(row)
         try:
@@ -310,6 +327,11 @@ def reserves(row: Attachment) -> bool:
     """
     failed = row.status is AttachStatus.ERROR_ATTACHING
     return not failed or row.initiator is not None or row.leaving is not None
+
+
+def _allowed_mode(volume: Volume, asked: _Mode) -> _Mode | Mode:
+    """Return the mode of a new attachment: ro where the volume is readonly."""
+    return Mode.RO if volume.readonly else asked
 
 
 def _attach_error(volume: Volume) -> Invalid:
