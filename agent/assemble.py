@@ -22,6 +22,7 @@ from lunshare.agent.quota_table import RESOURCES
 from lunshare.agent.reporter import Reporter
 from lunshare.agent.service.attachments import unanswered
 from lunshare.agent.service.attachments.access import Access
+from lunshare.agent.service.attachments.legacy import LegacyActions
 from lunshare.agent.service.attachments.service import Attachments
 from lunshare.agent.service.attachments.unanswered import UnansweredRequests
 from lunshare.agent.service.hosts import Hosts
@@ -39,13 +40,15 @@ from lunshare.agent.service.scheduling import weighers
 from lunshare.agent.service.scheduling.pools import Pools
 from lunshare.agent.service.scheduling.scheduler import Scheduler
 from lunshare.agent.service.services import Services
-from lunshare.agent.service.snapshot_status import SnapshotStatuses
+from lunshare.agent.service.snapshot_status import SnapshotResetter
 from lunshare.agent.service.snapshots import Snapshots
+from lunshare.agent.service.transfers import Transfers
 from lunshare.agent.service.type_access import TypeAccess
 from lunshare.agent.service.types import Types
 from lunshare.agent.service.volumes.create import VolumeDisks
 from lunshare.agent.service.volumes.extend import VolumeExtender
 from lunshare.agent.service.volumes.manage import ForeignDisks
+from lunshare.agent.service.volumes.metadata import VolumeMetadata
 from lunshare.agent.service.volumes.migrate import VolumeMigrator
 from lunshare.agent.service.volumes.reset_status import StatusResetter
 from lunshare.agent.service.volumes.revert import VolumeReverter
@@ -124,15 +127,22 @@ def assemble(conf: cfg.ConfigOpts, root: Root | None = None) -> Assembly:
     node = Node(database, backends, conf.host, conf.storage_availability_zone)
     types = Types(database, conf.default_volume_type)
     quotas = _quotas(conf, database)
-    jobs = JobRunner(conf.create_wait)
     wiper = Wiper(backends)
     messages = Messages(database, conf.message_ttl)
+    jobs = JobRunner(conf.create_wait, messages.record_fault)
     scheduler = Scheduler(node, types, messages, _multipliers(conf))
     pools = Pools(node, backends, conf.storage_availability_zone)
     unanswered_requests = UnansweredRequests(database)
     purger = Purger(database, conf.database.deleted_rows_ttl)
     volume_disks = VolumeDisks(database, backends, locks, node=node, wiper=wiper)
     its_snapshots = Snapshots(database, backends, locks, jobs, quotas=quotas, node=node)
+    attachments = Attachments(
+        database,
+        access,
+        locks,
+        unanswered_requests,
+        widen=conf.mixed_modes_per_host == "widen",
+    )
     services = Services(
         volumes=Volumes(
             database,
@@ -145,27 +155,17 @@ def assemble(conf: cfg.ConfigOpts, root: Root | None = None) -> Assembly:
             quotas=quotas,
         ),
         quotas=quotas,
-        attachments=Attachments(
-            database,
-            access,
-            locks,
-            unanswered_requests,
-            widen=conf.mixed_modes_per_host == "widen",
-        ),
+        attachments=attachments,
+        legacy=LegacyActions(database, access, locks, attachments),
+        metadata=VolumeMetadata(database),
+        transfers=Transfers(database, quotas),
+        snapshot_resetter=SnapshotResetter(database, backends),
         types=types,
         type_access=TypeAccess(database),
         qos=Qos(database),
         log_levels=LogLevels(),
         node=node,
         snapshots=its_snapshots,
-        snapshot_statuses=SnapshotStatuses(
-            database,
-            backends,
-            locks,
-            its_snapshots=its_snapshots,
-            jobs=jobs,
-            node=node,
-        ),
         extender=VolumeExtender(
             database,
             backends,
@@ -189,7 +189,9 @@ def assemble(conf: cfg.ConfigOpts, root: Root | None = None) -> Assembly:
             pools=pools,
             quotas=quotas,
         ),
-        status_resetter=StatusResetter(database, backends, locks, node),
+        status_resetter=StatusResetter(
+            database, backends, locks, node=node, access=access, rows=attachments
+        ),
         migrator=VolumeMigrator(
             database,
             backends,

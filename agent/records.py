@@ -47,7 +47,8 @@ class Attachment:
     credentials. ``leaving`` is the initiator that ``initiator`` has replaced, until
     its access is known to be closed. ``answered`` says that the client has had time
     to read the answer with its id. ``status_reason`` is the error of an attachment
-    in an error status.
+    in an error status. ``legacy`` names the action of the volume that made it, such
+    as os-reserve, or is None; ``announced`` says that os-begin_detaching was called.
     """
 
     id: str
@@ -69,6 +70,19 @@ class Attachment:
     leaving: str | None = None
     status_reason: str | None = None
     answered: bool = True
+    legacy: str | None = None
+    announced: bool = False
+
+    @property
+    def seen_status(self) -> AttachStatus:
+        """The status that counts for the volume's: detaching once it is announced."""
+        left = self.announced and self.status is AttachStatus.ATTACHED
+        return AttachStatus.DETACHING if left else self.status
+
+    @property
+    def initiators(self) -> tuple[str, ...]:
+        """Who may have access through this row, the replaced initiator first."""
+        return tuple(each for each in (self.leaving, self.initiator) if each)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +94,9 @@ class Volume:
     source) and ``kept`` (whether the temporary snapshot exists) of a clone that is
     not complete; ``reference`` of a disk to manage; ``backend`` of a migration, with
     ``type_id`` and ``multiattach`` of a retype. ``leaving`` is a backend that still
-    has a disk of it, which will be deleted.
+    has a disk of it, which will be deleted. ``readonly``: new attachments are ro;
+    None if it was never set. ``reset_from`` is the own status that the row had before
+    an administrator set the present one, which no operation stands behind.
     """
 
     id: str
@@ -105,20 +121,25 @@ class Volume:
     leaving: str | None = None
     migration_status: str | None = None
     status_reason: str | None = None
+    readonly: bool | None = None
+    image_metadata: Mapping[str, str] = field(default_factory=dict)
+    reset_from: VolumeStatus | None = None
     attachments: tuple[Attachment, ...] = ()
 
     @property
     def status(self) -> VolumeStatus:
         """The status that clients see; see lunshare.agent.states."""
-        return volume_status(self.own_status, [a.status for a in self.attachments])
+        return volume_status(
+            self.own_status, [row.seen_status for row in self.attachments]
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     """The bytes that a volume had at one moment; ``size`` is its size then.
 
-    ``status_reason`` is the last error, as of a volume. ``progress`` is what a client
-    has reported, None where none has.
+    ``status_reason`` and ``reset_from`` are as of a volume; ``progress`` is what a
+    client has set with os-update_snapshot_status, None where none has.
     """
 
     id: str
@@ -133,6 +154,7 @@ class Snapshot:
     created_at: datetime | None = None
     updated_at: datetime | None = None
     status_reason: str | None = None
+    reset_from: SnapshotStatus | None = None
     progress: str | None = None
 
 
@@ -158,6 +180,8 @@ class NewVolume:
     """A checked request to create a volume. ``volume_type`` is an id or a name.
 
     Without a size it is as large as its source. It has at most one source.
+    ``same_host`` and ``different_host`` are ids of volumes whose backends it shall
+    share, or shall not.
     """
 
     size: int | None
@@ -168,6 +192,8 @@ class NewVolume:
     metadata: Mapping[str, str] = field(default_factory=dict)
     snapshot_id: str | None = None
     source_volid: str | None = None
+    same_host: tuple[str, ...] = ()
+    different_host: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,12 +258,16 @@ class HostConnector:
 
 @dataclass(frozen=True, slots=True)
 class NewAttachment:
-    """A checked request for an attachment; with a connector it opens at once."""
+    """A checked request for an attachment; with a connector it opens at once.
+
+    ``legacy`` names the action of the volume that asks for it, if one does.
+    """
 
     volume_id: str
     instance_uuid: str | None = None
     mode: Mode | None = None
     connector: HostConnector | None = None
+    legacy: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -356,22 +386,6 @@ class WipeState:
     def percent(self) -> int:
         """How many percent are wiped; 100 only when nothing is left."""
         return (self.size - self.left) * 100 // self.size if self.size else 0
-
-
-@dataclass(frozen=True, slots=True)
-class Message:
-    """Why an operation failed, for its project; deleted after ``expires_at``."""
-
-    id: str
-    project_id: str
-    event_id: str
-    user_message: str
-    message_level: str
-    resource_type: str | None
-    resource_uuid: str | None
-    request_id: str
-    created_at: datetime
-    expires_at: datetime
 
 
 @dataclass(frozen=True, slots=True)

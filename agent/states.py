@@ -30,6 +30,7 @@ class VolumeStatus(enum.StrEnum):
     ERROR_UNMANAGING = "error_unmanaging"
     RETYPING = "retyping"
     MAINTENANCE = "maintenance"
+    AWAITING_TRANSFER = "awaiting-transfer"
     # Derived from attachments, never stored.
     RESERVED = "reserved"
     ATTACHING = "attaching"
@@ -93,6 +94,8 @@ VOLUME_TRANSITIONS: tuple[tuple[VolumeStatus, VolumeStatus, str], ...] = (
     (VolumeStatus.RETYPING, VolumeStatus.AVAILABLE, "it is migrated, or it failed"),
     (VolumeStatus.AVAILABLE, VolumeStatus.MAINTENANCE, "a migration is accepted"),
     (VolumeStatus.MAINTENANCE, VolumeStatus.AVAILABLE, "it is migrated, or it failed"),
+    (VolumeStatus.AVAILABLE, VolumeStatus.AWAITING_TRANSFER, "it is offered"),
+    (VolumeStatus.AWAITING_TRANSFER, VolumeStatus.AVAILABLE, "it is taken, or not"),
 )
 
 SNAPSHOT_TRANSITIONS: tuple[tuple[SnapshotStatus, SnapshotStatus, str], ...] = (
@@ -116,6 +119,7 @@ ATTACHMENT_TRANSITIONS: tuple[tuple[AttachStatus, AttachStatus, str], ...] = (
     (AttachStatus.ERROR_ATTACHING, AttachStatus.ATTACHING, "the connect is retried"),
     (AttachStatus.RESERVED, AttachStatus.DETACHED, "deleted before it was connected"),
     (AttachStatus.ERROR_ATTACHING, AttachStatus.DETACHED, "nothing is open"),
+    (AttachStatus.ATTACHING, AttachStatus.DETACHED, "an unused reservation ends"),
     (AttachStatus.ATTACHING, AttachStatus.DETACHING, "a detach is accepted"),
     (AttachStatus.ATTACHED, AttachStatus.DETACHING, "a detach is accepted"),
     (AttachStatus.ERROR_ATTACHING, AttachStatus.DETACHING, "a detach is accepted"),
@@ -140,6 +144,33 @@ RESETTABLE = frozenset(
     }
 )
 
+#: An administrator can set these without an operation behind them (os-reset_status).
+#: The row keeps its former status, and recovery leaves it alone.
+SETTABLE = frozenset(
+    {
+        VolumeStatus.CREATING,
+        VolumeStatus.ERROR,
+        VolumeStatus.ERROR_DELETING,
+        VolumeStatus.EXTENDING,
+        VolumeStatus.RETYPING,
+        VolumeStatus.MAINTENANCE,
+    }
+)
+
+#: An operation works on a volume in one of these, and its end writes the next status.
+RUNNING = frozenset(
+    {
+        VolumeStatus.CREATING,
+        VolumeStatus.DELETING,
+        VolumeStatus.EXTENDING,
+        VolumeStatus.REVERTING,
+        VolumeStatus.MANAGING,
+        VolumeStatus.UNMANAGING,
+        VolumeStatus.RETYPING,
+        VolumeStatus.MAINTENANCE,
+    }
+)
+
 #: The row's backend has a complete disk of a volume in one of these.
 HAS_DISK = frozenset(
     {
@@ -148,6 +179,7 @@ HAS_DISK = frozenset(
         VolumeStatus.ERROR_EXTENDING,
         VolumeStatus.RETYPING,
         VolumeStatus.MAINTENANCE,
+        VolumeStatus.AWAITING_TRANSFER,
     }
 )
 
@@ -228,6 +260,37 @@ def volume_status(
     return VolumeStatus.AVAILABLE
 
 
+_QUESTIONS = """
+So one attached host makes the volume `in-use`, whatever is in progress for others;
+without one, `attaching` comes before `detaching`, and both before `reserved`. An
+attachment that is `attached`, and whose detach a client has announced with
+`os-begin_detaching`, counts as `detaching`; the host has its access until it is closed.
+
+**error_attaching** does not count. The target refused, the access is closed, and the
+volume is as if the host had not asked: a plain volume can go to another host. Only
+where it is not proven that the access is closed does the attachment keep its initiator,
+and no other host gets a plain volume until a reconcile has closed it.
+
+**error_detaching** counts as `detaching`. The access may still be open, so the volume
+is not available. A repeated detach, each reconcile, or `os-force_detach` ends it.
+
+## Statuses that an administrator sets
+
+`os-reset_status` can set `creating`, `error`, `error_deleting`, `extending`, `retyping`
+and `maintenance` for a volume on which no operation works. Nothing is done for such a
+status: the row keeps the former one (`reset_from`), and a restart does not continue it.
+`available` gives the former one back, or makes a volume in an error available if its
+disk is complete. `in-use`, `reserved`, `attaching` and `detaching` come from
+attachments: `in-use` and `detaching` need an attached host, `reserved` and `attaching`
+make a reservation. With `attach_status` `detached` every attachment is deleted and its
+access closed. At the end the target has what the rows ask for.
+
+A volume that is `readonly` gives every new attachment the mode `ro`, at the target too.
+The flag changes only while the volume is `available`, so no existing attachment changes
+its mode.
+"""
+
+
 def _page() -> str:
     """Return docs/states.md, generated from the tables above (``make states``)."""
     parts = ["# States\n\nGenerated from `agent/states.py` by `make states`.\n"]
@@ -246,6 +309,7 @@ def _page() -> str:
         "| attachment | volume |\n|---|---|\n"
     )
     parts += [f"| {old} | {seen} |\n" for old, seen in ATTACHMENT_PRIORITY]
+    parts.append(_QUESTIONS)
     return "".join(parts)
 
 

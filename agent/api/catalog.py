@@ -1,52 +1,8 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the API has, as clients ask for it: extensions and filters of lists."""
+"""What the API has, as clients ask for it: its extensions."""
 
 from __future__ import annotations
-
-#: Filters that every user may use, by resource.
-FILTERS: tuple[tuple[str, tuple[str, ...]], ...] = (
-    (
-        "volume",
-        (
-            "name",
-            "status",
-            "metadata",
-            "bootable",
-            "migration_status",
-            "availability_zone",
-            "group_id",
-            "size",
-            "created_at",
-            "updated_at",
-            "consumes_quota",
-        ),
-    ),
-    (
-        "snapshot",
-        (
-            "name",
-            "status",
-            "volume_id",
-            "metadata",
-            "availability_zone",
-            "consumes_quota",
-        ),
-    ),
-    ("attachment", ("volume_id", "status", "instance_id", "attach_status")),
-    (
-        "message",
-        (
-            "resource_uuid",
-            "resource_type",
-            "event_id",
-            "request_id",
-            "message_level",
-        ),
-    ),
-    ("pool", ("name", "volume_type")),
-    ("volume_type", ("is_public", "extra_specs")),
-)
 
 #: Extensions: alias, name, what it is.
 EXTENSIONS: tuple[tuple[str, str, str], ...] = (

@@ -22,7 +22,7 @@ class Call:
     Its URL is ``root`` (scheme and host), /v3, ``project`` ("/<id>", or "" if the
     client left it out) and ``path``. ``args`` are the variables of the path.
     ``body()`` reads and parses the JSON; it may be called once, and raises the
-    errors of lunshare.agent.api.bodies.
+    errors of lunshare.agent.api.bodies. ``if_match`` is the header If-Match.
     """
 
     services: Services
@@ -35,6 +35,7 @@ class Call:
     query: Mapping[str, str]
     args: Mapping[str, str]
     body: Callable[[], Any]
+    if_match: str | None = None
 
     @property
     def base(self) -> str:

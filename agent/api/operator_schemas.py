@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""The JSON Schema of bodies about quotas, types, services and snapshots; see schemas.
+"""The JSON Schema of bodies about quotas, types, services, foreign snapshots.
 
 https://docs.openstack.org/api-ref/block-storage/v3/
 """
@@ -162,46 +162,6 @@ CLEANUP = Form(
     }
 )
 
-_STATUS = {
-    "enum": ["creating", "available", "deleting", "error", "error_deleting"],
-    "description": "creating, available, deleting, error or error_deleting",
-}
-_PROGRESS = {
-    "type": ["string", "null"],
-    "maxLength": 4,
-    "pattern": "^(100|[0-9]{1,2})%$",
-    "description": "0% to 100%",
-}
-_NULL = {"description": "null"}
-
-#: Exactly one of them.
-SNAPSHOT_ACTION = Form(
-    {
-        microversions.MIN: object_of(
-            {
-                "os-reset_status": object_of({"status": _STATUS}, ("status",)),
-                "os-force_delete": _NULL,
-                "os-update_snapshot_status": object_of(
-                    {"status": _STATUS, "progress": _PROGRESS}, ("status",)
-                ),
-                "os-unmanage": _NULL,
-            },
-            minProperties=1,
-            maxProperties=1,
-        )
-    }
-)
-SNAPSHOT_METADATA = Form(
-    {microversions.MIN: object_of({"metadata": texts(null=False)}, ("metadata",))}
-)
-SNAPSHOT_META = Form(
-    {
-        microversions.MIN: object_of(
-            {"meta": {**texts(null=False), "minProperties": 1, "maxProperties": 1}},
-            ("meta",),
-        )
-    }
-)
 SNAPSHOT_MANAGE = Form(
     {
         microversions.MIN: object_of(

@@ -13,7 +13,7 @@ from operator import attrgetter
 from typing import Any, Protocol, TypeVar
 from urllib.parse import urlencode
 
-from lunshare.agent.api import microversions, query
+from lunshare.agent.api import microversions, query, resource_filters
 from lunshare.agent.api.exchange import Call, Version
 from lunshare.agent.errors import Invalid, NotFound
 from lunshare.agent.records import Page
@@ -46,14 +46,19 @@ class Row(Protocol):
 R = TypeVar("R", bound=Row)
 
 
-def page(call: Call) -> Page:
+def page(call: Call, resource: str | None = None) -> Page:
     """Return the page that the client asks for.
+
+    ``resource`` is that of lunshare.agent.api.resource_filters; None: any filter.
 
     A limit above ``osapi_max_limit`` is reduced to it; 0 returns no rows.
 
     :raises Invalid: names the parameter and what to give.
     """
     asked, narrowed = call.query, filters(call.query, call.version)
+    if resource is not None:
+        admin = call.ctx.is_admin
+        narrowed = resource_filters.allowed(resource, narrowed, admin, call.version)
     everyone = query.flag(asked, "all_tenants", False) and call.ctx.is_admin
     project = asked.get("project_id", None if everyone else call.ctx.project_id)
     if not everyone and project != call.ctx.project_id:

@@ -16,8 +16,9 @@ from lunshare.agent.errors import Invalid
 
 _TRUE = frozenset({"1", "t", "true", "on", "y", "yes"})
 _FALSE = frozenset({"0", "f", "false", "off", "n", "no"})
-_BOOLEANS = frozenset({"bootable", "multiattach"})
+_BOOLEANS = frozenset({"bootable", "multiattach", "consumes_quota"})
 _NUMBERS = frozenset({"size"})
+_MAPPINGS = frozenset({"metadata", "glance_metadata"})
 _TIMES = frozenset({"created_at", "updated_at"})
 _OPERATORS = frozenset({"gt", "gte", "eq", "neq", "lt", "lte"})
 _DIGITS_MAX = 18
@@ -130,7 +131,7 @@ def filter_value(key: str, text: str, version: Version) -> Any:
         return word in _TRUE if word in _TRUE | _FALSE else NOTHING
     if key in _NUMBERS:
         return int(text) if _is_number(text) else NOTHING
-    return mapping(key, text) if key == "metadata" else text
+    return mapping(key, text) if key in _MAPPINGS else text
 
 
 def _is_text(key: str) -> bool:

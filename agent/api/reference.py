@@ -9,23 +9,31 @@ read from the source of the handlers (lunshare.agent.api.reference_answers).
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from types import ModuleType
 from typing import Any
 
 from lunshare.agent.api import (
     faults,
+    metadata_schemas,
     microversions,
     operator_schemas,
     outside,
     reference_answers,
     schemas,
 )
+from lunshare.agent.api.actions import Action
 from lunshare.agent.api.exchange import Handler
 from lunshare.agent.api.forms import Form
-from lunshare.agent.api.handlers import volume_actions
+from lunshare.agent.api.handlers import snapshot_actions, volume_actions
 from lunshare.agent.api.microversions import MAX, MIN, text
 from lunshare.agent.api.routes import ROUTES, Route
+
+_SCHEMAS = (schemas, metadata_schemas, operator_schemas)
+_TABLES: Mapping[Handler, Mapping[str, Action]] = {
+    volume_actions.action: volume_actions.ACTIONS,
+    snapshot_actions.action: snapshot_actions.ACTIONS,
+}
 
 _HEAD = f"""\
 # HTTP API reference
@@ -83,9 +91,8 @@ def page() -> str:
 
 def forms(handler: Handler) -> list[Form]:
     """Return the forms that a handler names: those of the body it reads."""
-    modules = (schemas, operator_schemas)
     names = handler.__code__.co_names
-    named = (getattr(each, name, None) for name in names for each in modules)
+    named = (getattr(of, name, None) for name in names for of in _SCHEMAS)
     return [each for each in named if isinstance(each, Form)]
 
 
@@ -130,8 +137,8 @@ def _route_line(route: Route) -> str:
 
 def handlers(route: Route) -> list[Callable[..., Any]]:
     """Return the functions that answer: the handler, or one for each action."""
-    if route.handler is volume_actions.action:
-        return [action.run for action in volume_actions.ACTIONS.values()]
+    if route.handler in _TABLES:
+        return [action.run for action in _TABLES[route.handler].values()]
     return [route.handler]
 
 
@@ -155,8 +162,8 @@ def _answers(routes: list[Route]) -> Iterator[str]:
 
 def _bodies(route: Route) -> Iterator[str]:
     """Yield the lines about the bodies that a route takes."""
-    if route.handler is volume_actions.action:
-        for name, action in volume_actions.ACTIONS.items():
+    if route.handler in _TABLES:
+        for name, action in _TABLES[route.handler].items():
             refused = _codes(reference_answers.refusals(action.run))
             since = text(action.since)
             yield from [

@@ -26,10 +26,13 @@ from lunshare.agent.api.handlers import (
     quotas,
     services,
     snapshot_actions,
+    snapshot_metadata,
     snapshots,
+    transfers,
     type_access,
     types,
     volume_actions,
+    volume_metadata,
     volumes,
     wipes,
 )
@@ -47,6 +50,7 @@ class Route:
 
 _V0 = microversions.MIN
 _MESSAGES = microversions.MESSAGES
+_SUMMARY = microversions.SUMMARY
 _ATTACH = microversions.ATTACHMENTS
 _MANAGE = microversions.MANAGEABLE
 _CLUSTERS = microversions.CLUSTERS
@@ -56,6 +60,7 @@ _LOGS = microversions.LOG_LEVELS
 _FILTERS = microversions.RESOURCE_FILTERS
 _DEFAULTS = microversions.DEFAULT_TYPES
 _COMPLETE = microversions.ATTACHMENT_COMPLETE
+_TRANSFER = microversions.TRANSFER_SNAPSHOTS
 
 ROUTES: tuple[Route, ...] = (
     Route("GET", "/", _V0, discovery.choices),
@@ -66,10 +71,29 @@ ROUTES: tuple[Route, ...] = (
     Route("POST", "/v3/volumes", _V0, volumes.create),
     Route("GET", "/v3/volumes", _V0, volumes.index),
     Route("GET", "/v3/volumes/detail", _V0, volumes.detail),
+    Route("GET", "/v3/volumes/summary", _SUMMARY, volumes.summary),
     Route("GET", "/v3/volumes/{id}", _V0, volumes.show),
     Route("PUT", "/v3/volumes/{id}", _V0, volumes.update),
     Route("DELETE", "/v3/volumes/{id}", _V0, volumes.delete),
     Route("POST", "/v3/volumes/{id}/action", _V0, volume_actions.action),
+    Route("GET", "/v3/volumes/{id}/metadata", _V0, volume_metadata.index),
+    Route("POST", "/v3/volumes/{id}/metadata", _V0, volume_metadata.merge),
+    Route("PUT", "/v3/volumes/{id}/metadata", _V0, volume_metadata.replace),
+    Route("GET", "/v3/volumes/{id}/metadata/{key}", _V0, volume_metadata.show),
+    Route("PUT", "/v3/volumes/{id}/metadata/{key}", _V0, volume_metadata.update),
+    Route("DELETE", "/v3/volumes/{id}/metadata/{key}", _V0, volume_metadata.delete),
+    Route("POST", "/v3/os-volume-transfer", _V0, transfers.create),
+    Route("GET", "/v3/os-volume-transfer", _V0, transfers.index),
+    Route("GET", "/v3/os-volume-transfer/detail", _V0, transfers.detail),
+    Route("GET", "/v3/os-volume-transfer/{id}", _V0, transfers.show),
+    Route("DELETE", "/v3/os-volume-transfer/{id}", _V0, transfers.delete),
+    Route("POST", "/v3/os-volume-transfer/{id}/accept", _V0, transfers.accept),
+    Route("POST", "/v3/volume-transfers", _TRANSFER, transfers.create),
+    Route("GET", "/v3/volume-transfers", _TRANSFER, transfers.index),
+    Route("GET", "/v3/volume-transfers/detail", _TRANSFER, transfers.detail),
+    Route("GET", "/v3/volume-transfers/{id}", _TRANSFER, transfers.show),
+    Route("DELETE", "/v3/volume-transfers/{id}", _TRANSFER, transfers.delete),
+    Route("POST", "/v3/volume-transfers/{id}/accept", _TRANSFER, transfers.accept),
     Route("POST", "/v3/snapshots", _V0, snapshots.create),
     Route("GET", "/v3/snapshots", _V0, snapshots.index),
     Route("GET", "/v3/snapshots/detail", _V0, snapshots.detail),
@@ -77,12 +101,12 @@ ROUTES: tuple[Route, ...] = (
     Route("PUT", "/v3/snapshots/{id}", _V0, snapshots.update),
     Route("DELETE", "/v3/snapshots/{id}", _V0, snapshots.delete),
     Route("POST", "/v3/snapshots/{id}/action", _V0, snapshot_actions.action),
-    Route("GET", "/v3/snapshots/{id}/metadata", _V0, snapshot_actions.index),
-    Route("POST", "/v3/snapshots/{id}/metadata", _V0, snapshot_actions.add),
-    Route("PUT", "/v3/snapshots/{id}/metadata", _V0, snapshot_actions.replace_all),
-    Route("GET", "/v3/snapshots/{id}/metadata/{key}", _V0, snapshot_actions.show),
-    Route("PUT", "/v3/snapshots/{id}/metadata/{key}", _V0, snapshot_actions.replace),
-    Route("DELETE", "/v3/snapshots/{id}/metadata/{key}", _V0, snapshot_actions.delete),
+    Route("GET", "/v3/snapshots/{id}/metadata", _V0, snapshot_metadata.index),
+    Route("POST", "/v3/snapshots/{id}/metadata", _V0, snapshot_metadata.merge),
+    Route("PUT", "/v3/snapshots/{id}/metadata", _V0, snapshot_metadata.replace),
+    Route("GET", "/v3/snapshots/{id}/metadata/{key}", _V0, snapshot_metadata.show),
+    Route("PUT", "/v3/snapshots/{id}/metadata/{key}", _V0, snapshot_metadata.update),
+    Route("DELETE", "/v3/snapshots/{id}/metadata/{key}", _V0, snapshot_metadata.delete),
     Route("POST", "/v3/manageable_snapshots", _MANAGE, manageable_snapshots.create),
     Route("GET", "/v3/manageable_snapshots", _MANAGE, manageable_snapshots.index),
     Route(

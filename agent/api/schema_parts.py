@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lunshare.agent.api.forms import Schema
+from lunshare.agent.api.forms import INT_MAX, Schema
 
 TEXT_MAX = 255
 
@@ -63,3 +63,12 @@ UUID = {
 BOOLEAN = {"type": ["boolean", "string"], "description": "true or false"}
 MODE = {"enum": ["rw", "ro"], "description": "rw or ro"}
 NAME = {"type": "string", "pattern": r"\S", **text(1, null=False)}
+GIB = {
+    "type": ["integer", "string"],
+    "maximum": INT_MAX,
+    "description": "a whole number of GiB, 1 or more",
+}
+HOST = {
+    **text(1, null=False),
+    "description": "host@backend, or host@backend#pool",
+}

@@ -10,8 +10,10 @@ from __future__ import annotations
 from typing import Any
 
 from lunshare.agent.api import microversions
-from lunshare.agent.api.forms import INT_MAX, Form, Schema
+from lunshare.agent.api.forms import Form, Schema
 from lunshare.agent.api.schema_parts import BOOLEAN as _BOOLEAN
+from lunshare.agent.api.schema_parts import GIB as _GIB
+from lunshare.agent.api.schema_parts import HOST as _HOST
 from lunshare.agent.api.schema_parts import MODE as _MODE
 from lunshare.agent.api.schema_parts import NAME as _NAME
 from lunshare.agent.api.schema_parts import UUID as _UUID
@@ -37,11 +39,6 @@ _NAMING = {
     "metadata": _texts(null=True),
 }
 
-_GIB = {
-    "type": ["integer", "string"],
-    "maximum": INT_MAX,
-    "description": "a whole number of GiB, 1 or more",
-}
 _VOLUME = {
     **_NAMING,
     # Not required here: if a volume has a source, the source is checked first.
@@ -125,10 +122,6 @@ SNAPSHOT_UPDATE = Form(
 )
 
 
-_HOST = {
-    **_text(1, null=False),
-    "description": "host@backend, or host@backend#pool",
-}
 _MANAGED = {
     "host": _HOST,
     "ref": {
@@ -158,49 +151,6 @@ VOLUME_MANAGE = Form(
     }
 )
 
-
-def _action(name: str, body: Schema) -> Form:
-    """Return the form of an action. The body has the name of the action as its key."""
-    return Form({microversions.MIN: _object({name: body}, (name,))})
-
-
-#: The body of any action: one key, its name.
-ACTION = Form(
-    {
-        microversions.MIN: {
-            "type": "object",
-            "minProperties": 1,
-            "maxProperties": 1,
-            "description": "an object with one key, the action",
-        }
-    }
-)
-
-EXTEND = _action("os-extend", _object({"new_size": _GIB}, ("new_size",)))
-# The value is ignored: clients send null or an object without keys.
-UNMANAGE = _action("os-unmanage", {"description": "null"})
-_POLICY = {"enum": ["never", "on-demand", None], "description": "never or on-demand"}
-RETYPE = _action(
-    "os-retype",
-    _object({"new_type": _NAME, "migration_policy": _POLICY}, ("new_type",)),
-)
-MIGRATE = _action(
-    "os-migrate_volume",
-    _object(
-        {"host": _HOST, "force_host_copy": _BOOLEAN, "lock_volume": _BOOLEAN},
-        ("host",),
-    ),
-)
-RESET = _action(
-    "os-reset_status",
-    _object(
-        {"status": {"enum": ["available"], "description": "available"}}, ("status",)
-    ),
-)
-FORCE_DETACH = _action(
-    "os-force_detach", _object({"attachment_id": _UUID}, ("attachment_id",))
-)
-REVERT = _action("revert", _object({"snapshot_id": _UUID}, ("snapshot_id",)))
 
 RECOVER = Form(
     {

@@ -16,10 +16,10 @@ from datetime import datetime
 from typing import Any
 
 from lunshare.agent.api.exchange import Version
+from lunshare.agent.project_records import Message
 from lunshare.agent.records import (
     Attachment,
     ForeignDisk,
-    Message,
     Pool,
     ServiceState,
     Snapshot,
@@ -52,6 +52,7 @@ _ONLY_SHOWN = frozenset(
         "os-vol-tenant-attr:tenant_id",
         "os-vol-mig-status-attr:migstat",
         "os-vol-mig-status-attr:name_id",
+        "volume_image_metadata",
     }
 )
 # Clients see a creation instead of a volume being managed, as in Cinder.
@@ -124,7 +125,7 @@ def volume(shown: Volume, context: ViewContext) -> View:
         "source_volid": shown.source_volid,
         "migration_status": shown.migration_status,
         "os-vol-mig-status-attr:migstat": shown.migration_status,
-        "metadata": dict(shown.metadata),
+        "metadata": _metadata(shown),
         "links": context.links(shown.id),
         "user_id": shown.user_id,
         "bootable": "true" if shown.bootable else "false",
@@ -138,6 +139,8 @@ def volume(shown: Volume, context: ViewContext) -> View:
         "os-vol-host-attr:host": host,
     }
     view.update(_constants(context.version))
+    if shown.image_metadata:
+        view["volume_image_metadata"] = dict(shown.image_metadata)
     if shown.status_reason is not None and context.version >= _STATUS_REASON:
         view["status_reason"] = shown.status_reason
     if context.version >= _SERVICE_UUID:
@@ -145,6 +148,12 @@ def volume(shown: Volume, context: ViewContext) -> View:
     if context.version >= _TYPE_ID:
         view["volume_type_id"] = shown.volume_type_id
     return view
+
+
+def _metadata(shown: Volume) -> View:
+    """Show metadata with the readonly flag, which clients look for there."""
+    flag = {} if shown.readonly is None else {"readonly": str(shown.readonly)}
+    return {**shown.metadata, **flag}
 
 
 def written_volume(shown: Volume, context: ViewContext) -> View:
@@ -238,6 +247,16 @@ def attachment(shown: Attachment) -> View:
         "attach_mode": shown.mode,
         "connection_info": dict(shown.connection_info or {}),
     }
+
+
+_PROTOCOL = "driver_volume_type"
+
+
+def nested_info(shown: Attachment) -> View:
+    """Show connection_info as os-initialize_connection returns it."""
+    info = dict(shown.connection_info or {})
+    data = {key: value for key, value in info.items() if key != _PROTOCOL}
+    return {"driver_volume_type": info.get(_PROTOCOL), "data": data}
 
 
 #: Extra specs that every user may see; the others say how the storage is built.

@@ -150,6 +150,7 @@ class Resource:
             query=_query(req),
             args=args,
             body=partial(_body, req, self._settings.max_body),
+            if_match=req.get_header("If-Match"),
         )
         _send(resp, route.handler(call))
 

@@ -42,6 +42,7 @@ BRIEF = (
     _A.attached_host,
     _A.mountpoint,
     _A.attach_time,
+    _A.announced,
 )
 
 # In the order of the record's fields.
@@ -65,7 +66,11 @@ _ALL = sa.select(
     _A.leaving,
     _A.status_reason,
     _A.answered,
+    _A.legacy,
+    _A.announced,
 )
+# The fields of the record between those of BRIEF, which a brief one does not have.
+_UNREAD: tuple[Any, ...] = (*[None] * 10, True, None)
 _AGE = (_A.created_at, _A.id)
 _THIS = _A.volume_id == sa.bindparam("volume_id")
 
@@ -79,6 +84,7 @@ _INSERT = Prepared(
 _ONE = Prepared(_ALL.where(_A.id == sa.bindparam("id"), _HERE))
 _VOLUME_ID = Prepared(sa.select(_A.volume_id).where(_A.id == sa.bindparam("id"), _HERE))
 _OF_VOLUME = Prepared(_ALL.where(_THIS, _HERE).order_by(*_AGE))
+_LEGACY = Prepared(_ALL.where(_THIS, _HERE, _A.legacy.is_not(None)).order_by(*_AGE))
 _LEFT = Prepared(
     sa.select(*BRIEF).where(_THIS, _HERE).limit(sa.bindparam("most", type_=sa.Integer))
 )
@@ -214,6 +220,12 @@ def of_initiator(
     return [_record(row) for row in _OF_INITIATOR.rows(connection, which)]
 
 
+def legacy(connection: sa.Connection, volume_id: str) -> list[Attachment]:
+    """Return those that actions of a volume made, complete and oldest first."""
+    found = _LEGACY.rows(connection, {"volume_id": volume_id})
+    return [_record(row) for row in found]
+
+
 def with_initiator(connection: sa.Connection) -> list[Attachment]:
     """Return every complete attachment with an initiator, oldest first."""
     query = _ALL.where(_HERE, _A.initiator.is_not(None)).order_by(*_AGE)
@@ -329,7 +341,9 @@ def _columns(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def brief(row: Row) -> Attachment:
     """Return the record of a row with the columns BRIEF."""
-    return Attachment(row[0], row[1], AttachStatus(row[2]), _MODES[row[3]], *row[4:])
+    mode = _MODES[row[3]]
+    known = (row[0], row[1], AttachStatus(row[2]), mode, *row[4:8], *_UNREAD, row[8])
+    return Attachment(*known)
 
 
 def _record(row: Row) -> Attachment:

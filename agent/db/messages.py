@@ -14,7 +14,8 @@ import sqlalchemy as sa
 from lunshare.agent.db import paging
 from lunshare.agent.db.engine import now
 from lunshare.agent.db.schema import MESSAGES
-from lunshare.agent.records import Message, Page
+from lunshare.agent.project_records import Message
+from lunshare.agent.records import Page
 
 #: Of more messages the oldest are deleted, so that they cannot fill the disk.
 MAX_MESSAGES = 1000

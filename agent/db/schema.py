@@ -60,6 +60,9 @@ VOLUMES = sa.Table(
     sa.Column("intent", sa.JSON(none_as_null=True)),
     _text("leaving"),  # its former backend, until the disk there is deleted
     _text("migration_status"),
+    sa.Column("readonly", sa.Boolean),  # NULL until it is set
+    sa.Column("image_metadata", sa.JSON, nullable=False, server_default="{}"),
+    _text("reset_from"),  # its status before an administrator set another one
 )
 
 SNAPSHOTS = sa.Table(
@@ -81,8 +84,9 @@ SNAPSHOTS = sa.Table(
     _flag("deleted"),
     # The order of the snapshots of a volume: a clock may be set back.
     sa.Column("sequence", sa.Integer, nullable=False, server_default="0"),
-    _text("volume_type_id", 36),  # of its volume when it was created, for quotas
+    _text("reset_from"),  # its status before an administrator set another one
     _text("progress"),  # as os-update_snapshot_status has set it
+    _text("volume_type_id", 36),  # of its volume when it was created, for quotas
 )
 
 VOLUME_ATTACHMENT = sa.Table(
@@ -110,7 +114,25 @@ VOLUME_ATTACHMENT = sa.Table(
     _text("status_reason", 1024),
     # Whether the answer to its creation has been sent (service/attachments/unanswered).
     sa.Column("answered", sa.Boolean, nullable=False, server_default="1"),
+    # By which action of the volume it was made (service/attachments/legacy), if any;
+    # and whether os-begin_detaching was called.
+    _text("legacy"),
+    sa.Column("announced", sa.Boolean, nullable=False, server_default="0"),
 )
+
+TRANSFERS = sa.Table(
+    "transfers",
+    METADATA,
+    _id(primary_key=True),
+    sa.Column("volume_id", sa.String(36), sa.ForeignKey("volumes.id"), nullable=False),
+    _text("display_name"),
+    _text("salt", nullable=False),
+    _text("key_hash", nullable=False),  # of the salt and the auth key
+    _flag("no_snapshots"),
+    _text("source_project_id", nullable=False),
+    sa.Column("created_at", sa.DateTime, nullable=False),
+)
+sa.Index("transfers_of_volume", TRANSFERS.c.volume_id, unique=True)
 
 VOLUME_TYPES = sa.Table(
     "volume_types",

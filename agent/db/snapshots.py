@@ -34,6 +34,7 @@ _ROWS = sa.select(
     _S.created_at,
     _S.updated_at,
     _S.status_reason,
+    _S.reset_from,
     _S.progress,
 )
 _ONE = _ROWS.where(_S.id == sa.bindparam("id"), _HERE)
@@ -60,6 +61,7 @@ COLUMNS: Mapping[str, sa.ColumnElement[Any]] = {
     "updated_at": _S.updated_at,
     "user_id": _S.user_id,
     "project_id": _S.project_id,
+    "consumes_quota": sa.true(),
 }
 
 # A volume that is being created from the snapshot.
@@ -176,49 +178,26 @@ def change_status(
     *,
     reason: str | None = None,
     unread: bool = False,
+    forced: bool = False,
+    **values: Any,
 ) -> bool:
     """Compare and swap the status; return False if it is not in ``old`` any more.
 
     With ``unread`` it also fails while a volume is being created from the snapshot,
-    or reverted to it.
+    or reverted to it. ``forced``: an administrator wants it, also beside the table of
+    moves. ``values``: other columns to write.
     """
-    if not all(snapshot_may_change(status, new) for status in old):
+    if not forced and not all(snapshot_may_change(status, new) for status in old):
         raise AssertionError(
             f"lunshare.agent.states has no move from {sorted(old)} to {new}"
         )
     where = [_S.id == snapshot_id, _HERE, _S.status.in_(old)]
     if unread:
         where += [~_IS_READ, ~_IS_REVERTED_TO]
-    values = {"status": new, "status_reason": reason, "updated_at": now()}
+    values = {"reset_from": None, "progress": None, **values}
+    values |= {"status": new, "status_reason": reason, "updated_at": now()}
     done = connection.execute(sa.update(SNAPSHOTS).where(*where).values(values))
     return done.rowcount == 1
-
-
-def reset_status(
-    connection: sa.Connection, snapshot_id: str, new: SnapshotStatus
-) -> bool:
-    """Write the status that an administrator sets, from any other.
-
-    Return False while a volume is being created from the snapshot, or reverted to
-    it, if the new status is not available.
-    """
-    where = [_S.id == snapshot_id, _HERE]
-    if new is not SnapshotStatus.AVAILABLE:
-        where += [~_IS_READ, ~_IS_REVERTED_TO]
-    values = {
-        "status": new,
-        "status_reason": None,
-        "progress": None,
-        "updated_at": now(),
-    }
-    done = connection.execute(sa.update(SNAPSHOTS).where(*where).values(values))
-    return done.rowcount == 1
-
-
-def set_progress(connection: sa.Connection, snapshot_id: str, progress: str) -> None:
-    """Write the progress that a client reports."""
-    query = sa.update(SNAPSHOTS).where(_S.id == snapshot_id, _HERE)
-    connection.execute(query.values(progress=progress))
 
 
 def remove(connection: sa.Connection, snapshot_id: str) -> None:
@@ -240,7 +219,7 @@ def unfinished(connection: sa.Connection) -> list[tuple[Snapshot, str]]:
     query = (
         _ROWS.add_columns(_V.backend)
         .join_from(SNAPSHOTS, VOLUMES, _V.id == _S.volume_id)
-        .where(_HERE, _S.status.in_(states))
+        .where(_HERE, _S.status.in_(states), _S.reset_from.is_(None))
         .order_by(_S.created_at)
     )
     return [(_record(row[:-1]), row[-1]) for row in connection.execute(query)]
@@ -267,4 +246,7 @@ def _filtered(query: sa.Select[Any], page: Page) -> sa.Select[Any]:
 
 
 def _record(row: Any) -> Snapshot:
-    return Snapshot(row[0], row[1], row[2], SnapshotStatus(row[3]), *row[4:])
+    was = None if row[12] is None else SnapshotStatus(row[12])
+    status = SnapshotStatus(row[3])
+    known = (row[0], row[1], row[2], status, *row[4:12], was, row[13])
+    return Snapshot(*known)

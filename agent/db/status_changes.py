@@ -72,6 +72,7 @@ def change_status(
     unattached: bool = False,
     unsnapped: bool = False,
     uncloned: bool = False,
+    forced: bool = False,
     **values: Any,
 ) -> bool:
     """Compare and swap; return False if the row is not as it was ``seen`` any more.
@@ -79,13 +80,15 @@ def change_status(
     The columns of DECISIVE are compared, all on which a decision may depend. With
     ``unattached`` it also fails while the volume has any attachment, with
     ``unsnapped`` while it has snapshots, with ``uncloned`` while it has incomplete
-    clones. ``values``: other columns to write.
+    clones. ``forced``: an administrator wants it, also beside the table of moves.
+    ``values``: other columns to write.
     """
-    if not volume_may_change(seen.own_status, new):
+    if not forced and not volume_may_change(seen.own_status, new):
         raise AssertionError(
             f"lunshare.agent.states has no move from {seen.own_status} to {new}"
         )
-    values |= {"status": new, "status_reason": reason, "updated_at": now()}
+    values = {"reset_from": None, **values, "status": new, "status_reason": reason}
+    values["updated_at"] = now()
     guards = (unattached, unsnapped, uncloned)
     statement = _update(frozenset(values), guards)
     expected = {f"_{name}": getattr(seen, name) for name in DECISIVE}

@@ -55,6 +55,9 @@ _ROWS = sa.select(
     _V.leaving,
     _V.migration_status,
     _V.status_reason,
+    _V.readonly,
+    _V.image_metadata,
+    _V.reset_from,
 ).join_from(VOLUMES, VOLUME_TYPES, _V.volume_type_id == VOLUME_TYPES.c.id, isouter=True)
 
 # Built once: to build a statement costs more than to run it. For the same reason one
@@ -78,11 +81,22 @@ _FIELDS = {
 }
 
 
+def _has_seen(status: AttachStatus) -> sa.ColumnElement[bool]:
+    """Return Attachment.seen_status in SQL: whether one of the volume's has it."""
+    has, attached = status_changes.has, _A.attach_status == AttachStatus.ATTACHED
+    if status is AttachStatus.ATTACHED:
+        return has(attached, _A.announced == sa.false())
+    plain = has(_A.attach_status == status)
+    if status is AttachStatus.DETACHING:
+        return sa.or_(plain, has(attached, _A.announced == sa.true()))
+    return plain
+
+
 #: lunshare.agent.states.volume_status, in SQL, for filters and sorting.
 STATUS: sa.ColumnElement[Any] = sa.case(
     (_V.status != VolumeStatus.AVAILABLE, _V.status),
     *(
-        (status_changes.has(_A.attach_status == attached), sa.literal(str(seen)))
+        (_has_seen(attached), sa.literal(str(seen)))
         for attached, seen in ATTACHMENT_PRIORITY
     ),
     else_=sa.literal(str(VolumeStatus.AVAILABLE)),
@@ -107,6 +121,7 @@ COLUMNS: Mapping[str, sa.ColumnElement[Any]] = {
     "source_volid": _V.source_volid,
     "user_id": _V.user_id,
     "project_id": _V.project_id,
+    "consumes_quota": sa.true(),
 }
 
 # A host may have access now or soon, so a plain volume takes no other attachment.
@@ -158,6 +173,7 @@ def insert(connection: sa.Connection, volume: Volume) -> None:
             snapshot_id=volume.snapshot_id,
             source_volid=volume.source_volid,
             intent=volume.intent,
+            image_metadata=dict(volume.image_metadata),
         )
     )
 
@@ -265,7 +281,9 @@ def remove(connection: sa.Connection, volume_id: str) -> None:
 def unfinished(connection: sa.Connection) -> list[Volume]:
     """Return volumes in states.UNFINISHED, or with a disk that will be deleted."""
     going = sa.or_(_V.status.in_(sorted(UNFINISHED)), _V.leaving.is_not(None))
-    query = _ROWS.where(_HERE, going).order_by(_V.created_at)
+    real = _V.reset_from.is_(None)
+    query = _ROWS.where(_HERE, sa.or_(real, _V.leaving.is_not(None)), going)
+    query = query.order_by(_V.created_at)
     return [_record(row) for row in connection.execute(query)]
 
 
@@ -348,6 +366,8 @@ def _listed(sort: paging.Sort, every_project: bool) -> sa.Select[Any]:
 def _filtered(query: sa.Select[Any], page: Page) -> sa.Select[Any]:
     filters = dict(page.filters)
     query = paging.with_metadata(query, filters.pop("metadata", None), _V.metadata)
+    image = filters.pop("glance_metadata", None)
+    query = paging.with_metadata(query, image, _V.image_metadata)
     return paging.filtered(query, filters, COLUMNS)
 
 
@@ -356,6 +376,7 @@ def _filled(connection: sa.Connection, rows: Sequence[Row]) -> list[Volume]:
     return [_record(row, attached.get(row[0], ())) for row in rows]
 
 
-def _record(row: Row, attached: Iterable[Attachment] = ()) -> Volume:
-    known = (row[0], row[1], VolumeStatus(row[2]), *row[3:], tuple(attached))
+def _record(row: Any, attached: Iterable[Attachment] = ()) -> Volume:
+    was = None if row[24] is None else VolumeStatus(row[24])
+    known = (row[0], row[1], VolumeStatus(row[2]), *row[3:24], was, tuple(attached))
     return Volume(*known)

@@ -23,6 +23,7 @@ _DISK_THREADS = 8
 _COPY_THREADS = 4
 
 Step = Callable[[str], None]
+OnFailure = Callable[[Step, str, BaseException], None]
 
 
 class _Job:
@@ -42,9 +43,14 @@ class JobRunner:
     other. Copies have their own too, because they may take hours.
     """
 
-    def __init__(self, create_wait: float) -> None:
-        """``create_wait``: seconds that ``run_and_wait`` waits."""
-        self._create_wait = create_wait
+    def __init__(
+        self, create_wait: float, on_failure: OnFailure = lambda *_: None
+    ) -> None:
+        """``create_wait``: seconds that ``run_and_wait`` waits.
+
+        ``on_failure`` is called for a step that failed when no request waited for it.
+        """
+        self._create_wait, self._on_failure = create_wait, on_failure
         self._mutex = threading.Lock()
         self._pools: dict[tuple[str, bool], ThreadPoolExecutor] = {}
         self._jobs: dict[tuple[Step, str], _Job] = {}
@@ -110,9 +116,9 @@ class JobRunner:
 
     def run_later(self, step: Step, ident: str, backend: str) -> None:
         """Run the step, and return at once. A failure is logged."""
-        self.submit(step, ident, backend).add_done_callback(
-            _log_failure(step, ident, backend)
-        )
+        job = self.submit(step, ident, backend)
+        job.add_done_callback(_log_failure(step, ident, backend))
+        self.report_failure(job, step, ident)
 
     def run_and_wait(
         self, step: Step, ident: str, backend: str, copies: bool = False
@@ -129,6 +135,17 @@ class JobRunner:
             job.result()
         else:
             job.add_done_callback(_log_failure(step, ident, backend))
+            self.report_failure(job, step, ident)
+
+    def report_failure(self, job: Future[None], step: Step, ident: str) -> None:
+        """Call ``on_failure`` if the job fails; Busy means later, and is none."""
+
+        def report(job: Future[None]) -> None:
+            error = None if job.cancelled() else job.exception()
+            if error is not None and not isinstance(error, Busy):
+                self._on_failure(step, ident, error)
+
+        job.add_done_callback(report)
 
     def _pool(self, backend: str, copies: bool) -> ThreadPoolExecutor:
         key = (backend, copies)

@@ -5,14 +5,16 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 
 from oslo_log import log
 
-from lunshare.agent.db import messages
+from lunshare.agent.db import messages, snapshots, volumes
 from lunshare.agent.db.engine import Database, now
 from lunshare.agent.errors import AgentError, NotFound
-from lunshare.agent.records import Message, Page, RequestContext
+from lunshare.agent.project_records import Message
+from lunshare.agent.records import Page, RequestContext, Snapshot, Volume
 
 LOG = log.getLogger(__name__)
 
@@ -20,6 +22,22 @@ LOG = log.getLogger(__name__)
 NO_BACKEND = "VOLUME_VOLUME_001_003"
 
 _TEXT_MAX = 1024
+_NO_REQUEST = ""  # a job outlives the request that started it
+_VOLUME, _SNAPSHOT = "VOLUME", "VOLUME_SNAPSHOT"
+
+#: What failed, by the step that did it: resource, Cinder's number of the action, words.
+#: Cinder has no message for actions from 901 on.
+FAULTS: Mapping[str, tuple[str, str, str]] = {
+    "VolumeDisks.finish_create": (_VOLUME, "008", "its creation"),
+    "VolumeDisks.finish_delete": (_VOLUME, "901", "its deletion"),
+    "VolumeExtender.finish_extend": (_VOLUME, "007", "its extension"),
+    "VolumeReverter.finish_revert": (_VOLUME, "902", "its revert"),
+    "VolumeMigrator.finish_migration": (_VOLUME, "903", "its migration"),
+    "ForeignDisks.finish_manage": (_VOLUME, "904", "its manage"),
+    "ForeignDisks.finish_unmanage": (_VOLUME, "006", "its unmanage"),
+    "Snapshots.finish_create": (_SNAPSHOT, "009", "its creation"),
+    "Snapshots.finish_delete": (_SNAPSHOT, "010", "its deletion"),
+}
 
 
 class Messages:
@@ -35,6 +53,7 @@ class Messages:
         event_id: str,
         text: str,
         resource_uuid: str | None = None,
+        resource_type: str = _VOLUME,
     ) -> None:
         """Store a message. A failure to store it is only logged."""
         moment = now()
@@ -44,7 +63,7 @@ class Messages:
             event_id=event_id,
             user_message=_shorten(text),
             message_level="ERROR",
-            resource_type="VOLUME",
+            resource_type=resource_type,
             resource_uuid=resource_uuid,
             request_id=ctx.request_id,
             created_at=moment,
@@ -55,6 +74,36 @@ class Messages:
                 messages.insert(connection, message)
         except AgentError as error:
             LOG.error("[%s] user message lost: %s", ctx.request_id, error)
+
+    def record_fault(
+        self, step: Callable[[str], None], ident: str, error: BaseException
+    ) -> None:
+        """Store why a step failed for which no request waited; see FAULTS."""
+        fault = FAULTS.get(getattr(step, "__qualname__", ""))
+        ctx = None if fault is None else self._owner(fault[0], ident)
+        if fault is None or ctx is None:
+            return
+        kind, action, what = fault
+        known = isinstance(error, AgentError)
+        why = str(error) if known else "unexpected; the log has it"
+        event = f"VOLUME_{kind}_{action}_001"
+        self.record(ctx, event, f"{what} failed: {why}", ident, kind)
+
+    def _owner(self, kind: str, ident: str) -> RequestContext | None:
+        """Return the context of whoever has the volume or snapshot, if it exists."""
+        row: Snapshot | Volume | None
+        try:
+            with self._db.reading() as connection:
+                if kind == _SNAPSHOT:
+                    row = snapshots.get(connection, ident)
+                else:
+                    row = volumes.get_row(connection, ident)
+        except AgentError as error:
+            LOG.error("[%s] user message lost: %s", ident, error)
+            return None
+        if row is None:
+            return None
+        return RequestContext(row.user_id, row.project_id, False, _NO_REQUEST)
 
     def list(self, ctx: RequestContext, page: Page) -> list[Message]:
         """Return a page of messages.

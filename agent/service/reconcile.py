@@ -184,5 +184,7 @@ def _is_unanswered(row: Attachment) -> bool:
     its id. A client that wants it asks again.
     """
     opening = row.status is AttachStatus.ATTACHING and row.connection_info is None
+    if opening and row.initiator is None:
+        return False  # os-reserve, which was committed before it was answered
     failed = row.status is AttachStatus.ERROR_ATTACHING
     return (opening or failed) and not row.answered

@@ -102,18 +102,23 @@ class Recovery:
         found = [row for row in found if self._is_up(row.backend)]
         due = self._retry_pace.due([row.ident for row in found if row.failed])
         return {
-            f"{row.resource} {row.ident}": self._jobs.submit(
-                row.step, row.ident, row.backend, row.copies
-            )
+            f"{row.resource} {row.ident}": self._start(row)
             for row in found
             if not row.failed or row.ident in due
         }
+
+    def _start(self, row: UnfinishedRow) -> Future[None]:
+        """Start its step. The failure of one that failed before is known already."""
+        job = self._jobs.submit(row.step, row.ident, row.backend, row.copies)
+        if not row.failed:
+            self._jobs.report_failure(job, row.step, row.ident)
+        return job
 
     def _unfinished_volumes(self) -> Iterator[UnfinishedRow]:
         with self._db.reading() as connection:
             found = volumes.unfinished(connection)
         for row in found:
-            if row.own_status in UNFINISHED:
+            if row.own_status in UNFINISHED and row.reset_from is None:
                 step = self._steps[row.own_status]
                 failed = row.own_status in FAILED
                 yield UnfinishedRow(

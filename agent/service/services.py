@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from lunshare.agent.service.attachments.legacy import LegacyActions
 from lunshare.agent.service.attachments.service import Attachments
 from lunshare.agent.service.hosts import Hosts
 from lunshare.agent.service.log_levels import LogLevels
@@ -15,12 +16,14 @@ from lunshare.agent.service.orphans import Orphans
 from lunshare.agent.service.qos import Qos
 from lunshare.agent.service.quotas import Quotas
 from lunshare.agent.service.scheduling.scheduler import Scheduler
-from lunshare.agent.service.snapshot_status import SnapshotStatuses
+from lunshare.agent.service.snapshot_status import SnapshotResetter
 from lunshare.agent.service.snapshots import Snapshots
+from lunshare.agent.service.transfers import Transfers
 from lunshare.agent.service.type_access import TypeAccess
 from lunshare.agent.service.types import Types
 from lunshare.agent.service.volumes.extend import VolumeExtender
 from lunshare.agent.service.volumes.manage import ForeignDisks
+from lunshare.agent.service.volumes.metadata import VolumeMetadata
 from lunshare.agent.service.volumes.migrate import VolumeMigrator
 from lunshare.agent.service.volumes.reset_status import StatusResetter
 from lunshare.agent.service.volumes.revert import VolumeReverter
@@ -41,7 +44,6 @@ class Services:
     log_levels: LogLevels
     node: Node
     snapshots: Snapshots
-    snapshot_statuses: SnapshotStatuses
     extender: VolumeExtender
     reverter: VolumeReverter
     wiper: Wiper
@@ -52,3 +54,7 @@ class Services:
     hosts: Hosts
     orphans: Orphans
     status_resetter: StatusResetter
+    snapshot_resetter: SnapshotResetter
+    metadata: VolumeMetadata
+    legacy: LegacyActions
+    transfers: Transfers

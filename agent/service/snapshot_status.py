@@ -1,10 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""The status of a snapshot, as an administrator sets it.
-
-A status in progress (creating, deleting) is continued by the next reconcile. A
-snapshot becomes available only if its backend has it, and no creation of it failed.
-"""
+"""Set the status of a snapshot, as an administrator wants it."""
 
 from __future__ import annotations
 
@@ -13,133 +9,113 @@ from oslo_log import log
 from lunshare.agent.backends import Backends
 from lunshare.agent.db import snapshots, volumes
 from lunshare.agent.db.engine import Database
-from lunshare.agent.errors import Invalid, NotFound
+from lunshare.agent.errors import Busy, Conflict, Invalid, NotFound
 from lunshare.agent.records import RequestContext, Snapshot
-from lunshare.agent.service.job_runner import JobRunner
-from lunshare.agent.service.node import Node
-from lunshare.agent.service.snapshots import Snapshots
 from lunshare.agent.states import SnapshotStatus
-from lunshare.agent.volume_locks import VolumeLocks
 
 LOG = log.getLogger(__name__)
 
-_CREATING, _AVAILABLE = SnapshotStatus.CREATING, SnapshotStatus.AVAILABLE
-_DELETING = SnapshotStatus.DELETING
-
-#: Which status os-update_snapshot_status may set, by the present one.
-UPDATES = {
-    _CREATING: frozenset({_CREATING, _AVAILABLE, SnapshotStatus.ERROR}),
-    _DELETING: frozenset({_DELETING, SnapshotStatus.ERROR_DELETING}),
+_RUNNING = frozenset({SnapshotStatus.CREATING, SnapshotStatus.DELETING})
+# What os-update_snapshot_status may write, by the status before.
+_NEXT = {
+    SnapshotStatus.CREATING: (
+        SnapshotStatus.CREATING,
+        SnapshotStatus.AVAILABLE,
+        SnapshotStatus.ERROR,
+    ),
+    SnapshotStatus.DELETING: (SnapshotStatus.DELETING, SnapshotStatus.ERROR_DELETING),
 }
 
 
-class SnapshotStatuses:
-    """Sets the status of snapshots, and deletes them in any."""
+class SnapshotResetter:
+    """Ends errors of snapshots that no retry has ended."""
 
-    def __init__(
-        self,
-        db: Database,
-        backends: Backends,
-        locks: VolumeLocks,
-        *,
-        its_snapshots: Snapshots,
-        jobs: JobRunner,
-        node: Node,
-    ) -> None:
-        self._db, self._backends, self._locks = db, backends, locks
-        self._snapshots, self._jobs, self._node = its_snapshots, jobs, node
+    def __init__(self, db: Database, backends: Backends) -> None:
+        self._db, self._backends = db, backends
 
-    def reset(self, ctx: RequestContext, snapshot_id: str, new: SnapshotStatus) -> None:
-        """Set the status.
+    def reset(self, ctx: RequestContext, snapshot_id: str, status: str) -> None:
+        """Write a status with no operation behind it; a restart does not continue it.
 
         :raises NotFound: the snapshot.
-        :raises Invalid: it can not be available, because its backend does not have
-            it, or its creation failed; or a volume is being created from it.
+        :raises Invalid: the status is unknown.
+        :raises Conflict: an operation works on it, or it is to be available and its
+            backend does not have it, or its creation failed.
         """
-        found = self._snapshots.get(ctx, snapshot_id)
-        if new is _AVAILABLE and found.status is _CREATING:
-            backend = self._backend(found)
-            self._jobs.run_and_wait(self._snapshots.finish_create, snapshot_id, backend)
-            return
-        with self._locks.volume(found.volume_id, f"the reset of {snapshot_id}"):
-            found = self._snapshots.get(ctx, snapshot_id)
-            if new is _AVAILABLE and found.status is not _AVAILABLE:
-                self._check_complete(found)
-            self._write(found, new)
-        LOG.info(
-            "[%s] snapshot status set: snapshot=%s from=%s to=%s",
-            found.volume_id,
-            snapshot_id,
-            found.status,
-            new,
-        )
+        new, row = _parse(status), self._require(snapshot_id)
+        if row.status in _RUNNING and row.reset_from is None:
+            raise Conflict(
+                f"snapshot {snapshot_id} is {row.status}: wait until that has ended"
+            )
+        former = row.reset_from or row.status
+        if new is SnapshotStatus.AVAILABLE and row.status is not new:
+            self._check_exists(row, former)
+            former = new
+        self._write(row, new, former)
+        LOG.warning("[%s] status reset: snapshot=%s", row.volume_id, snapshot_id)
 
     def update(
-        self,
-        ctx: RequestContext,
-        snapshot_id: str,
-        new: SnapshotStatus,
-        progress: str | None,
+        self, ctx: RequestContext, snapshot_id: str, status: str, progress: str | None
     ) -> None:
-        """Set status and progress of a snapshot that is creating or deleting.
+        """Note how far a snapshot is whose status an administrator has set.
 
         :raises NotFound: the snapshot.
-        :raises Invalid: its status does not allow the new one.
+        :raises Invalid: the status is unknown or does not follow, or this node works
+            on the snapshot itself.
         """
-        found = self._snapshots.get(ctx, snapshot_id)
-        if new not in UPDATES.get(found.status, ()):
+        new, row = _parse(status), self._require(snapshot_id)
+        allowed = _NEXT.get(row.status, ()) if row.reset_from else ()
+        if new not in allowed:
             raise Invalid(
                 f"os-update_snapshot_status.status: snapshot {snapshot_id} is"
-                f" {found.status}, and can not become {new}."
+                f" {row.status}; give one of: {', '.join(allowed) or 'none'}."
             )
-        self.reset(ctx, snapshot_id, new)
-        if progress is not None:
-            with self._db.writing() as connection:
-                snapshots.set_progress(connection, snapshot_id, progress)
+        self._write(row, new, row.reset_from or row.status, progress)
 
-    def force_delete(self, ctx: RequestContext, snapshot_id: str) -> None:
-        """Accept the deletion of a snapshot, whatever its status is.
-
-        :raises NotFound: the snapshot.
-        :raises Invalid: a volume is being created from it or reverted to it, or its
-            backend is frozen.
-        """
-        found = self._snapshots.get(ctx, snapshot_id)
-        backend = self._backend(found)
+    def _write(
+        self,
+        row: Snapshot,
+        new: SnapshotStatus,
+        former: SnapshotStatus,
+        progress: str | None = None,
+    ) -> None:
         with self._db.writing() as connection:
-            self._node.check_not_frozen(connection, backend)
-            if not snapshots.reset_status(connection, snapshot_id, _DELETING):
-                raise _in_use(snapshot_id)
-        self._jobs.run_later(self._snapshots.finish_delete, snapshot_id, backend)
-
-    def _write(self, found: Snapshot, new: SnapshotStatus) -> None:
-        with self._db.writing() as connection:
-            if not snapshots.reset_status(connection, found.id, new):
-                raise _in_use(found.id)
-
-    def _check_complete(self, found: Snapshot) -> None:
-        if found.status is SnapshotStatus.ERROR and found.status_reason:
-            raise Invalid(
-                f"os-reset_status.status: snapshot {found.id} was not created"
-                f" ({found.status_reason}); delete it."
+            if snapshots.get(connection, row.id) != row:
+                raise Busy(f"snapshot {row.id} has just changed: try again")
+            snapshots.change_status(
+                connection,
+                row.id,
+                {row.status},
+                new,
+                forced=True,
+                reset_from=None if new is former else former,
+                progress=progress,
             )
-        with self._backends[self._backend(found)].for_request() as backend:
-            if found.id not in backend.volumes.snapshots():
-                raise Invalid(
-                    f"os-reset_status.status: the backend of snapshot {found.id} does"
-                    " not have it; delete it."
+
+    def _require(self, snapshot_id: str) -> Snapshot:
+        with self._db.reading() as connection:
+            row = snapshots.get(connection, snapshot_id)
+        if row is None:
+            raise NotFound("snapshot", snapshot_id)
+        return row
+
+    def _check_exists(self, row: Snapshot, former: SnapshotStatus) -> None:
+        # A failed creation may have left a part, which must not be read as the whole.
+        if former is SnapshotStatus.ERROR:
+            raise Conflict(f"snapshot {row.id} was not created: delete it")
+        with self._db.reading() as connection:
+            volume = volumes.get_row(connection, row.volume_id)
+        if volume is None:
+            raise NotFound("volume", row.volume_id)
+        with self._backends[volume.backend].for_request() as backend:
+            if row.id not in backend.volumes.snapshots():
+                raise Conflict(
+                    f"snapshot {row.id} does not exist on backend {volume.backend}:"
+                    " delete it"
                 )
 
-    def _backend(self, found: Snapshot) -> str:
-        with self._db.reading() as connection:
-            volume = volumes.get_row(connection, found.volume_id)
-        if volume is None:
-            raise NotFound("volume", found.volume_id)
-        return volume.backend
 
-
-def _in_use(snapshot_id: str) -> Invalid:
-    return Invalid(
-        f"Invalid snapshot: a volume is being created from snapshot {snapshot_id}, or"
-        " reverted to it; try again when that is done"
-    )
+def _parse(status: str) -> SnapshotStatus:
+    try:
+        return SnapshotStatus(status)
+    except ValueError:
+        raise Invalid(f"status: give one of {', '.join(SnapshotStatus)}.") from None

@@ -139,8 +139,12 @@ class Snapshots:
                 raise NotFound(f"metadata of snapshot {snapshot_id}:", key)
             snapshots.update(connection, snapshot_id, {"metadata": left})
 
-    def delete(self, ctx: RequestContext, snapshot_id: str) -> None:
+    def delete(
+        self, ctx: RequestContext, snapshot_id: str, force: bool = False
+    ) -> None:
         """Accept the deletion; volumes created from it are not affected.
+
+        With ``force`` its status does not matter.
 
         :raises NotFound: the snapshot.
         :raises Invalid: a volume is being created from it or reverted to it, its
@@ -153,9 +157,10 @@ class Snapshots:
             if not snapshots.change_status(
                 connection,
                 snapshot_id,
-                DELETABLE_SNAPSHOT,
+                frozenset(SnapshotStatus) if force else DELETABLE_SNAPSHOT,
                 SnapshotStatus.DELETING,
                 unread=True,
+                forced=force,
             ):
                 raise _delete_error(found)
         self._jobs.run_later(self.finish_delete, snapshot_id, backend)

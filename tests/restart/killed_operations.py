@@ -16,6 +16,7 @@ from lunshare.agent.records import (
     NewSnapshot,
     NewVolume,
 )
+from lunshare.agent.service.volumes.reset_status import Reset
 from lunshare.agent.states import VolumeStatus
 from lunshare.drivers import fake_storage
 from lunshare.drivers.errors import CommandFailed, NoSpace, TargetFailed
@@ -163,6 +164,30 @@ def _force_detach(node: Node, scene: Scene) -> None:
     node.services.status_resetter.force_detach(CTX, scene.volume.id, scene.reader)
 
 
+def _legacy_attach(node: Node, scene: Scene) -> None:
+    """By the actions of a volume, to the end."""
+    actions, host = node.services.legacy, host_connector("legacy")
+    actions.reserve(CTX, scene.free.id)
+    actions.initialize(CTX, scene.free.id, host)
+    actions.attach(
+        CTX, scene.free.id, "/dev/vdb", instance=None, host="legacy", mode=Mode.RO
+    )
+
+
+def _legacy_detach(node: Node, scene: Scene) -> None:
+    _legacy_attach(node, scene)
+    actions, host = node.services.legacy, host_connector("legacy")
+    actions.begin_detaching(CTX, scene.free.id)
+    actions.terminate(CTX, scene.free.id, host)
+    actions.detach(CTX, scene.free.id, None)
+
+
+def _reset(node: Node, scene: Scene) -> None:
+    """The host of a volume is detached by a reset."""
+    asked = Reset("available", "detached")
+    node.services.status_resetter.reset(CTX, scene.lonely.id, asked)
+
+
 def _snapshot_fails(node: Node, scene: Scene) -> None:
     error = CommandFailed(("lvcreate",), 5, "because of the test")
     with (
@@ -191,6 +216,9 @@ def _cancel_create(node: Node, scene: Scene) -> None:
 
 
 OPERATIONS: dict[str, Operation] = {
+    "legacy attach": _legacy_attach,
+    "legacy detach": _legacy_detach,
+    "reset": _reset,
     "create": lambda n, s: n.services.volumes.create(CTX, NewVolume(1, "made")),
     "delete": _delete,
     "snapshot": lambda n, s: n.services.snapshots.create(

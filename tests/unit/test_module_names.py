@@ -50,6 +50,7 @@ SHARED = {
     "service": _SAME_PART,
     "services": _RESOURCE,
     "snapshots": _RESOURCE,
+    "transfers": _RESOURCE,
     "type_access": _RESOURCE,
     "types": _RESOURCE,
     "volumes": _RESOURCE,

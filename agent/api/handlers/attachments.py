@@ -73,7 +73,7 @@ def _without_nulls(connector: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _rows(call: Call) -> tuple[Page, list[Attachment]]:
-    page = paging.page(call)
+    page = paging.page(call, "attachment")
     return page, call.services.attachments.list(call.ctx, page)
 
 

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from lunshare.agent.api import catalog, operator_views
+from lunshare.agent.api import catalog, operator_views, resource_filters
 from lunshare.agent.api import operator_schemas as schemas
 from lunshare.agent.api.exchange import Answer, Call
 from lunshare.agent.errors import NotFound
@@ -52,7 +52,7 @@ def filters(call: Call) -> Answer:
     wanted = call.query.get("resource")
     rows = [
         {"resource": resource, "filters": list(keys)}
-        for resource, keys in catalog.FILTERS
+        for resource, keys in resource_filters.FILTERS.items()
         if wanted in (None, resource)
     ]
     return Answer(200, {"resource_filters": rows})

@@ -1,92 +1,55 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Actions on a snapshot, and its metadata."""
+"""Actions on a snapshot: one table."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from lunshare.agent.api import operator_schemas as schemas
+from lunshare.agent.api import action_schemas as schemas
+from lunshare.agent.api import actions, microversions
+from lunshare.agent.api.actions import Action
 from lunshare.agent.api.exchange import Answer, Call
-from lunshare.agent.errors import Invalid, NotFound
-from lunshare.agent.states import SnapshotStatus
+from lunshare.agent.errors import Invalid
 
 
 def action(call: Call) -> Answer:
-    """POST /snapshots/{id}/action: set the status, delete in any status, unmanage"""
-    body = schemas.SNAPSHOT_ACTION.read(call)
-    ((name, asked),) = body.items()
-    statuses, ident = call.services.snapshot_statuses, call.args["id"]
-    if name == "os-reset_status":
-        statuses.reset(call.ctx, ident, SnapshotStatus(asked["status"]))
-    elif name == "os-force_delete":
-        statuses.force_delete(call.ctx, ident)
-    elif name == "os-update_snapshot_status":
-        new = SnapshotStatus(asked["status"])
-        statuses.update(call.ctx, ident, new, asked.get("progress"))
-    else:
-        call.services.snapshots.get(call.ctx, ident)
-        raise Invalid(
-            f"os-unmanage: the backend of snapshot {ident} can not unmanage a snapshot;"
-            " keep it, or delete it."
-        )
+    """POST /snapshots/{id}/action: run the action that the body names"""
+    return actions.run(call, ACTIONS)
+
+
+def _reset(call: Call, asked: Mapping[str, Any]) -> Answer:
+    call.services.snapshot_resetter.reset(call.ctx, call.args["id"], asked["status"])
     return Answer(202)
 
 
-def index(call: Call) -> Answer:
-    """GET /snapshots/{id}/metadata: list the metadata of a snapshot"""
-    return _all(_metadata(call))
+def _force_delete(call: Call, asked: Any) -> Answer:
+    call.services.snapshots.delete(call.ctx, call.args["id"], force=True)
+    return Answer(202)
 
 
-def add(call: Call) -> Answer:
-    """POST /snapshots/{id}/metadata: add or replace some of the metadata"""
-    given = schemas.SNAPSHOT_METADATA.read(call)["metadata"]
-    return _all(_change(call, {**given}, keep=True))
-
-
-def replace_all(call: Call) -> Answer:
-    """PUT /snapshots/{id}/metadata: replace all of the metadata"""
-    given = schemas.SNAPSHOT_METADATA.read(call)["metadata"]
-    return _all(_change(call, {**given}, keep=False))
-
-
-def show(call: Call) -> Answer:
-    """GET /snapshots/{id}/metadata/{key}: show one item of the metadata"""
-    return _item(call, _metadata(call))
-
-
-def replace(call: Call) -> Answer:
-    """PUT /snapshots/{id}/metadata/{key}: replace one item of the metadata"""
-    given = schemas.SNAPSHOT_META.read(call)["meta"]
-    if call.args["key"] not in given:
-        raise Invalid("meta: give one item, under the key of the URL.")
-    return _item(call, _change(call, given, keep=True))
-
-
-def delete(call: Call) -> Answer:
-    """DELETE /snapshots/{id}/metadata/{key}: delete one item of the metadata"""
-    call.services.snapshots.delete_metadata(call.ctx, call.args["id"], call.args["key"])
-    return Answer(200)
-
-
-def _metadata(call: Call) -> dict[str, str]:
-    return dict(call.services.snapshots.get(call.ctx, call.args["id"]).metadata)
-
-
-def _change(call: Call, given: dict[str, str], keep: bool) -> dict[str, str]:
-    found = call.services.snapshots.change_metadata(
-        call.ctx, call.args["id"], given, keep
+def _update_status(call: Call, asked: Mapping[str, Any]) -> Answer:
+    call.services.snapshot_resetter.update(
+        call.ctx, call.args["id"], asked["status"], asked.get("progress")
     )
-    return dict(found.metadata)
+    return Answer(202)
 
 
-def _all(found: Any) -> Answer:
-    return Answer(200, {"metadata": found})
+def _unmanage(call: Call, asked: Any) -> Answer:
+    """No driver supports it."""
+    found = call.services.snapshots.get(call.ctx, call.args["id"])
+    raise Invalid(
+        f"os-unmanage: the backend of snapshot {found.id} can not unmanage a snapshot;"
+        " keep it, or delete it."
+    )
 
 
-def _item(call: Call, found: dict[str, str]) -> Answer:
-    key = call.args["key"]
-    one = {name: text for name, text in found.items() if name == key}
-    if not one:
-        raise NotFound("metadata of the snapshot:", key)
-    return Answer(200, {"meta": one})
+_V0 = microversions.MIN
+
+ACTIONS: Mapping[str, Action] = {
+    "os-reset_status": Action(_V0, schemas.SNAPSHOT_RESET, _reset),
+    "os-force_delete": Action(_V0, schemas.FORCE_DELETE, _force_delete),
+    "os-update_snapshot_status": Action(_V0, schemas.SNAPSHOT_PROGRESS, _update_status),
+    "os-unmanage": Action(_V0, schemas.UNMANAGE, _unmanage),
+}

@@ -73,7 +73,7 @@ def _one(call: Call, found: Snapshot, status: int) -> Answer:
 
 
 def _page(call: Call) -> Page:
-    page = paging.page(call)
+    page = paging.page(call, "snapshot")
     if call.version >= microversions.SNAPSHOT_METADATA_FILTER:
         return page
     known = {key: value for key, value in page.filters.items() if key != "metadata"}

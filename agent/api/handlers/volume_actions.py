@@ -4,40 +4,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any
 
-from lunshare.agent.api import faults, microversions, outside, query, schemas
-from lunshare.agent.api.exchange import Answer, Call, Version
-from lunshare.agent.api.forms import Form
-from lunshare.agent.errors import Invalid
+from lunshare.agent.api import action_schemas as schemas
+from lunshare.agent.api import actions, microversions, query, views
+from lunshare.agent.api.actions import Action
+from lunshare.agent.api.exchange import Answer, Call
+from lunshare.agent.records import HostConnector, Mode
+from lunshare.agent.service.attachments import connectors
+from lunshare.agent.service.volumes.reset_status import Reset
 
 _RESCAN = "Lunshare-Rescan"
 
 
-@dataclass(frozen=True, slots=True)
-class Action:
-    """One action: below microversion ``since`` it does not exist (404)."""
-
-    since: Version
-    form: Form
-    run: Callable[[Call, Any], Answer]
-
-
 def action(call: Call) -> Answer:
     """POST /volumes/{id}/action: run the action that the body names"""
-    body = call.body()
-    schemas.ACTION.check(body, call.version)
-    (name,) = body
-    outside.check_action(name)
-    found = ACTIONS.get(name)
-    if found is None:
-        raise Invalid(f"The body: give one of {', '.join(ACTIONS)} as its key.")
-    if call.version < found.since:
-        raise faults.no_such_path()
-    found.form.check(body, call.version)
-    return found.run(call, body[name])
+    return actions.run(call, ACTIONS)
 
 
 def _extend(call: Call, asked: Mapping[str, Any]) -> Answer:
@@ -81,23 +64,137 @@ def _migrate(call: Call, asked: Mapping[str, Any]) -> Answer:
     return Answer(202)
 
 
-def _reset(call: Call, asked: Any) -> Answer:
-    call.services.status_resetter.reset(call.ctx, call.args["id"])
+def _reset(call: Call, asked: Mapping[str, Any]) -> Answer:
+    call.services.status_resetter.reset(call.ctx, call.args["id"], Reset(**asked))
     return Answer(202)
 
 
-def _force_detach(call: Call, asked: Mapping[str, Any]) -> Answer:
-    attachment = asked["attachment_id"].lower()
-    call.services.status_resetter.force_detach(call.ctx, call.args["id"], attachment)
+def _force_detach(call: Call, asked: Mapping[str, Any] | None) -> Answer:
+    """The connector is ignored: the row knows who has access."""
+    named = (asked or {}).get("attachment_id")
+    call.services.status_resetter.force_detach(
+        call.ctx, call.args["id"], named and named.lower()
+    )
     return Answer(202)
 
+
+def _force_delete(call: Call, asked: Any) -> Answer:
+    call.services.volumes.force_delete(call.ctx, call.args["id"])
+    return Answer(202)
+
+
+def _set_bootable(call: Call, asked: Mapping[str, Any]) -> Answer:
+    bootable = query.boolean("os-set_bootable.bootable", str(asked["bootable"]))
+    call.services.metadata.set_bootable(call.ctx, call.args["id"], bootable)
+    return Answer(200)
+
+
+def _update_readonly(call: Call, asked: Mapping[str, Any]) -> Answer:
+    name = "os-update_readonly_flag.readonly"
+    readonly = query.boolean(name, str(asked["readonly"]))
+    call.services.metadata.set_readonly(call.ctx, call.args["id"], readonly)
+    return Answer(202)
+
+
+def _set_image_metadata(call: Call, asked: Mapping[str, Any]) -> Answer:
+    changed = call.services.metadata.change_image(
+        call.ctx, call.args["id"], asked["metadata"]
+    )
+    return Answer(200, {"metadata": dict(changed)})
+
+
+def _unset_image_metadata(call: Call, asked: Mapping[str, Any]) -> Answer:
+    call.services.metadata.delete_image_item(call.ctx, call.args["id"], asked["key"])
+    return Answer(200)
+
+
+def _show_image_metadata(call: Call, asked: Any) -> Answer:
+    found = call.services.volumes.get(call.ctx, call.args["id"])
+    return Answer(200, {"metadata": dict(found.image_metadata)})
+
+
+def _reserve(call: Call, asked: Any) -> Answer:
+    call.services.legacy.reserve(call.ctx, call.args["id"])
+    return Answer(202)
+
+
+def _unreserve(call: Call, asked: Any) -> Answer:
+    call.services.legacy.unreserve(call.ctx, call.args["id"])
+    return Answer(202)
+
+
+def _begin_detaching(call: Call, asked: Any) -> Answer:
+    call.services.legacy.begin_detaching(call.ctx, call.args["id"])
+    return Answer(202)
+
+
+def _roll_detaching(call: Call, asked: Any) -> Answer:
+    call.services.legacy.roll_detaching(call.ctx, call.args["id"])
+    return Answer(202)
+
+
+def _attach(call: Call, asked: Mapping[str, Any]) -> Answer:
+    instance, mode = asked.get("instance_uuid"), asked.get("mode")
+    call.services.legacy.attach(
+        call.ctx,
+        call.args["id"],
+        asked["mountpoint"],
+        instance=instance and instance.lower(),
+        host=asked.get("host_name"),
+        mode=Mode(mode) if mode else None,
+    )
+    return Answer(202)
+
+
+def _detach(call: Call, asked: Mapping[str, Any] | None) -> Answer:
+    named = (asked or {}).get("attachment_id")
+    call.services.legacy.detach(call.ctx, call.args["id"], named and named.lower())
+    return Answer(202)
+
+
+def _initialize(call: Call, asked: Mapping[str, Any]) -> Answer:
+    row = call.services.legacy.initialize(call.ctx, call.args["id"], _connector(asked))
+    return Answer(200, {"connection_info": views.nested_info(row)})
+
+
+def _terminate(call: Call, asked: Mapping[str, Any]) -> Answer:
+    call.services.legacy.terminate(call.ctx, call.args["id"], _connector(asked))
+    return Answer(202)
+
+
+def _connector(asked: Mapping[str, Any]) -> HostConnector:
+    sent = asked["connector"]
+    return connectors.parse({key: sent[key] for key in sent if sent[key] is not None})
+
+
+_V0 = microversions.MIN
 
 ACTIONS: Mapping[str, Action] = {
-    "os-extend": Action(microversions.MIN, schemas.EXTEND, _extend),
-    "os-retype": Action(microversions.MIN, schemas.RETYPE, _retype),
-    "os-migrate_volume": Action(microversions.MIN, schemas.MIGRATE, _migrate),
-    "os-reset_status": Action(microversions.MIN, schemas.RESET, _reset),
-    "os-force_detach": Action(microversions.MIN, schemas.FORCE_DETACH, _force_detach),
-    "os-unmanage": Action(microversions.MIN, schemas.UNMANAGE, _unmanage),
+    "os-attach": Action(_V0, schemas.ATTACH, _attach),
+    "os-detach": Action(_V0, schemas.DETACH, _detach),
+    "os-reserve": Action(_V0, schemas.RESERVE, _reserve),
+    "os-unreserve": Action(_V0, schemas.UNRESERVE, _unreserve),
+    "os-begin_detaching": Action(_V0, schemas.BEGIN_DETACHING, _begin_detaching),
+    "os-roll_detaching": Action(_V0, schemas.ROLL_DETACHING, _roll_detaching),
+    "os-initialize_connection": Action(_V0, schemas.INITIALIZE, _initialize),
+    "os-terminate_connection": Action(_V0, schemas.TERMINATE, _terminate),
+    "os-extend": Action(_V0, schemas.EXTEND, _extend),
+    "os-retype": Action(_V0, schemas.RETYPE, _retype),
+    "os-migrate_volume": Action(_V0, schemas.MIGRATE, _migrate),
+    "os-set_bootable": Action(_V0, schemas.SET_BOOTABLE, _set_bootable),
+    "os-update_readonly_flag": Action(_V0, schemas.UPDATE_READONLY, _update_readonly),
+    "os-set_image_metadata": Action(
+        _V0, schemas.SET_IMAGE_METADATA, _set_image_metadata
+    ),
+    "os-unset_image_metadata": Action(
+        _V0, schemas.UNSET_IMAGE_METADATA, _unset_image_metadata
+    ),
+    "os-show_image_metadata": Action(
+        _V0, schemas.SHOW_IMAGE_METADATA, _show_image_metadata
+    ),
+    "os-reset_status": Action(_V0, schemas.RESET, _reset),
+    "os-force_delete": Action(_V0, schemas.FORCE_DELETE, _force_delete),
+    "os-force_detach": Action(_V0, schemas.FORCE_DETACH, _force_detach),
+    "os-unmanage": Action(_V0, schemas.UNMANAGE, _unmanage),
     "revert": Action(microversions.REVERT, schemas.REVERT, _revert),
 }

@@ -21,11 +21,16 @@ from lunshare.agent.api.exchange import Answer, Call
 from lunshare.agent.errors import Invalid
 from lunshare.agent.records import NewVolume, Page, Volume
 
+_HINTS = "OS-SCH-HNT:scheduler_hints"
+_ID_MAX = 36
+
 
 def create(call: Call) -> Answer:
     """POST /volumes: create a volume, empty or from a snapshot or a volume"""
-    asked = bodies.short_names(schemas.VOLUME_CREATE.read(call)["volume"])
+    body = schemas.VOLUME_CREATE.read(call)
+    asked = bodies.short_names(body["volume"])
     _refuse_unsupported(asked)
+    hints = body.get(_HINTS) or body["volume"].get(_HINTS) or {}
     new = NewVolume(
         size=_size(call, asked),
         name=asked.get("name"),
@@ -35,6 +40,8 @@ def create(call: Call) -> Answer:
         metadata=asked.get("metadata") or {},
         snapshot_id=asked.get("snapshot_id") or None,
         source_volid=asked.get("source_volid") or None,
+        same_host=_hinted(hints, "same_host"),
+        different_host=_hinted(hints, "different_host"),
     )
     return _written(call, call.services.volumes.create(call.ctx, new), 202)
 
@@ -47,6 +54,20 @@ def index(call: Call) -> Answer:
 def detail(call: Call) -> Answer:
     """GET /volumes/detail: list volumes in full"""
     return _list(call, views.volume, detail=True)
+
+
+def summary(call: Call) -> Answer:
+    """GET /volumes/summary: count volumes and their GiB; from 3.36 on their metadata"""
+    everyone = query.flag(call.query, "all_tenants", False) and call.ctx.is_admin
+    metadata = call.version >= microversions.SUMMARY_METADATA
+    found = call.services.volumes.summary(call.ctx, everyone, metadata)
+    totals: dict[str, Any] = {
+        "total_count": found.count,
+        "total_size": found.size,
+    }
+    if metadata:
+        totals["metadata"] = dict(found.metadata)
+    return Answer(200, {"volume-summary": totals})
 
 
 def show(call: Call) -> Answer:
@@ -74,6 +95,18 @@ def delete(call: Call) -> Answer:
         call.ctx, call.args["id"], force=force, cascade=cascade
     )
     return Answer(202)
+
+
+def _hinted(hints: Any, name: str) -> tuple[str, ...]:
+    """Return the ids of volumes of a scheduler hint; a client may send one or more.
+
+    Other hints are for parts of a cloud that this node is not, and are ignored.
+    """
+    given = hints.get(name) if isinstance(hints, Mapping) else None
+    ids = given if isinstance(given, list) else [given] if given else []
+    if not all(isinstance(each, str) and len(each) <= _ID_MAX for each in ids):
+        raise Invalid(f"{_HINTS}.{name}: give the id of a volume, or a list of ids.")
+    return tuple(ids)
 
 
 def _size(call: Call, asked: Mapping[str, Any]) -> int | None:
@@ -114,7 +147,11 @@ def _written(call: Call, found: Volume, status: int) -> Answer:
 
 
 def _page(call: Call) -> Page:
-    page = paging.page(call)
+    page = paging.page(call, "volume")
+    if call.version < microversions.IMAGE_METADATA_FILTER:
+        filters = dict(page.filters)
+        filters.pop("glance_metadata", None)
+        page = replace(page, filters=filters)
     if "host" not in page.filters:
         return page
     others = {key: value for key, value in page.filters.items() if key != "host"}

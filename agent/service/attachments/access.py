@@ -140,7 +140,7 @@ class Access:
         """
         with self._db.writing() as connection:
             row = require(connection, attachment_id)
-            if not _initiators(row) and row.status in _NOT_OPEN:
+            if not row.initiators and row.status in _NOT_OPEN:
                 left = _remove(connection, row, _NOT_OPEN)
             else:
                 left = None
@@ -168,7 +168,7 @@ class Access:
     def _close(self, volume: Volume, row: Attachment, wanted: list[Wanted]) -> None:
         """Close what the row may have open; what fails is in the row."""
         try:
-            for initiator, rest in zip(_initiators(row), wanted, strict=True):
+            for initiator, rest in zip(row.initiators, wanted, strict=True):
                 self.apply(volume, initiator, rest)
         except Exception as error:
             old, new = AttachStatus.DETACHING, AttachStatus.ERROR_DETACHING
@@ -190,11 +190,11 @@ class Access:
 
         :raises BackendFailed: it may still be open, and the row still names it.
         """
-        if not _initiators(row):
+        if not row.initiators:
             return
         with self._db.reading() as connection:
             volume = _require_volume(connection, row)
-        for initiator in _initiators(row):
+        for initiator in row.initiators:
             self.apply(volume, only=initiator)
         with self._db.writing() as connection:
             attachments.set_values(connection, row.id, initiator=None, leaving=None)
@@ -257,7 +257,7 @@ def _start_release(connection: Any, row: Attachment) -> tuple[Volume, list[Wante
     attachments.change_status(connection, row.id, _RELEASABLE, AttachStatus.DETACHING)
     volume = _require_volume(connection, row)
     return volume, [
-        read_wanted(connection, volume.id, initiator) for initiator in _initiators(row)
+        read_wanted(connection, volume.id, initiator) for initiator in row.initiators
     ]
 
 
@@ -267,11 +267,6 @@ def _remove(
     """Delete the row; return attachments that the volume still has."""
     attachments.remove(connection, row.id, old)
     return attachments.brief_of_volume(connection, row.volume_id, _MAX_LEFT)
-
-
-def _initiators(row: Attachment) -> list[str]:
-    """Return who may have access through this row, the replaced initiator first."""
-    return [each for each in (row.leaving, row.initiator) if each is not None]
 
 
 def driver_volume(volume: Volume) -> DriverVolume:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from oslo_log import log
 
@@ -21,6 +21,7 @@ from lunshare.agent.errors import AgentError, Conflict, NotFound
 from lunshare.agent.records import (
     Attachment,
     HostConnector,
+    Mode,
     NewAttachment,
     Page,
     RequestContext,
@@ -29,6 +30,7 @@ from lunshare.agent.records import (
 from lunshare.agent.service.attachments import (
     connectors,
     plain_volumes,
+    reconnect,
     refusals,
     wanted_state,
 )
@@ -39,7 +41,7 @@ from lunshare.agent.service.attachments.access import (
     with_secrets,
 )
 from lunshare.agent.service.attachments.unanswered import UnansweredRequests
-from lunshare.agent.states import WANTED, AttachStatus, VolumeStatus
+from lunshare.agent.states import WANTED, AttachStatus
 from lunshare.agent.volume_locks import VolumeLocks
 
 LOG = log.getLogger(__name__)
@@ -48,6 +50,7 @@ _CONNECTABLE = WANTED | {AttachStatus.RESERVED, AttachStatus.ERROR_ATTACHING}
 _COMPLETABLE = WANTED | {AttachStatus.RESERVED}
 
 Rows = list[Attachment]
+_Mode = TypeVar("_Mode", Mode, Mode | None)
 
 
 class Attachments:
@@ -93,10 +96,7 @@ class Attachments:
         """
         if new.connector is None:
             with self._db.writing() as connection:
-                volume, known = self._claim(connection, new)
-                row = known or _new_row(volume, new)
-                if known is None:
-                    attachments.insert(connection, row)
+                row = self.reserve(connection, new)[1]
                 self.unanswered.add(row)
         else:
             row = self._attach(new, new.connector)
@@ -121,14 +121,14 @@ class Attachments:
         with self._locks.volume(volume_id, f"the attach of host {connector.host}"):
             row = self._require(attachment_id)
             if connectors.is_open(row, connector):
-                return with_secrets(self._refresh_connector(row, connector))
+                return with_secrets(reconnect.refresh(self._db, row, connector))
             # Its row can name two initiators, and the new connector is a third.
             row = self._access.close_replaced(row)
             with self._db.writing() as connection:
-                volume = self._available_volume(connection, row)
+                volume = reconnect.available_volume(connection, row)
                 plain_volumes.check_single(connection, volume, row)
                 known = replace(row, answered=True)  # its client names it
-                intent = self._start_attach(connection, volume, known, connector)
+                intent = self.start_attach(connection, volume, known, connector)
                 wanted = read_wanted(connection, volume.id, intent.initiator)
             return with_secrets(self._access.open(volume, intent, wanted))
 
@@ -176,7 +176,7 @@ class Attachments:
         with self._locks.volume(new.volume_id, f"the attach of host {connector.host}"):
             with self._db.writing() as connection:
                 volume, known = self._claim(connection, new)
-                row = known or self._start_attach(
+                row = known or self.start_attach(
                     connection, volume, _new_row(volume, new), connector, is_new=True
                 )
                 wanted = read_wanted(connection, volume.id, row.initiator)
@@ -184,7 +184,7 @@ class Attachments:
             try:
                 return self._access.open(volume, row, wanted)
             except Exception:
-                self._discard(row)
+                self.discard(row)
                 raise
 
     def _require(self, attachment_id: str) -> Attachment:
@@ -199,6 +199,20 @@ class Attachments:
             raise NotFound("attachment", attachment_id)
         return found
 
+    def reserve(self, connection: Any, new: NewAttachment) -> tuple[Volume, Attachment]:
+        """Insert the row of a new attachment, or return that of an unanswered request.
+
+        The caller commits. The connector is not used here.
+
+        :raises NotFound: the volume.
+        :raises Invalid: its status allows no attachment, or no second one.
+        """
+        volume, known = self._claim(connection, new)
+        row = known or _new_row(volume, new)
+        if known is None:
+            attachments.insert(connection, row)
+        return volume, row
+
     def _claim(
         self, connection: Any, new: NewAttachment
     ) -> tuple[Volume, Attachment | None]:
@@ -212,10 +226,10 @@ class Attachments:
             raise plain_volumes.attach_error(
                 volumes.get(connection, new.volume_id) or volume
             )
-        self._access.check_support(volume, new.mode)
+        self._access.check_support(volume, _allowed_mode(volume, new.mode))
         return volume, known
 
-    def _start_attach(
+    def start_attach(
         self,
         connection: Any,
         volume: Volume,
@@ -223,10 +237,14 @@ class Attachments:
         connector: HostConnector,
         is_new: bool = False,
     ) -> Attachment:
-        """Commit which access is wanted, before it is opened."""
+        """Write which access is wanted; the caller commits it before it is opened.
+
+        :raises Conflict: its status, the other mode of the initiator, or the target
+            does not allow it.
+        """
         initiator = connector.initiator
         same = attachments.of_initiator(connection, row.volume_id, initiator)
-        mode = connectors.resolve_mode(row.mode, connector)
+        mode = _allowed_mode(volume, connectors.resolve_mode(row.mode, connector))
         other = connectors.other_mode(same, row.id, mode)
         if other is not None and not self._widen:
             raise refusals.mixed_modes(other, mode)
@@ -244,6 +262,7 @@ class Attachments:
             "auth_username": username,
             "auth_password": password,
             "answered": row.answered,
+            "announced": False,
         }
         intent = replace(row, status=AttachStatus.ATTACHING, **values)
         if is_new:
@@ -257,37 +276,7 @@ class Attachments:
             )
         return intent
 
-    def _available_volume(self, connection: Any, row: Attachment) -> Volume:
-        volume = volumes.get_row(connection, row.volume_id)
-        if volume is None:
-            raise NotFound("volume", row.volume_id)
-        if volume.own_status is not VolumeStatus.AVAILABLE:
-            raise Conflict(
-                f"volume {volume.id} is {volume.status}; it must be available"
-            )
-        return volume
-
-    def _refresh_connector(
-        self, row: Attachment, connector: HostConnector
-    ) -> Attachment:
-        """Store what else the same initiator sent; do not touch the target."""
-        if connector.sent == row.connector and row.answered:
-            return row
-        values: dict[str, Any] = {
-            "connector": connector.sent,
-            "attached_host": connector.host,
-            "mountpoint": connector.mountpoint,
-            "answered": True,  # its client names it
-        }
-        if row.connection_info is not None:
-            multipath = bool(connector.sent.get("enforce_multipath", False))
-            info = {**row.connection_info, "enforce_multipath": multipath}
-            values["connection_info"] = info
-        with self._db.writing() as connection:
-            attachments.set_values(connection, row.id, **values)
-        return replace(row, **values)
-
-    def _discard(self, row: Attachment) -> None:
+    def discard(self, row: Attachment) -> None:
         """Delete a row whose id no client knows, when nothing is open."""
         self.unanswered.discard(row)
         try:
@@ -308,10 +297,16 @@ def _new_row(volume: Volume, new: NewAttachment) -> Attachment:
     return Attachment(
         id=str(uuid.uuid4()),
         volume_id=volume.id,
-        status=AttachStatus.RESERVED,
-        mode=new.mode,
+        status=AttachStatus.ATTACHING if new.legacy else AttachStatus.RESERVED,
+        mode=_allowed_mode(volume, new.mode),
         instance_uuid=new.instance_uuid,
         created_at=now(),
         updated_at=now(),
         answered=False,
+        legacy=new.legacy,
     )
+
+
+def _allowed_mode(volume: Volume, asked: _Mode) -> _Mode | Mode:
+    """Return the mode of a new attachment: ro where the volume is readonly."""
+    return Mode.RO if volume.readonly else asked

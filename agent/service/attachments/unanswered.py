@@ -10,11 +10,12 @@ or of a 400 where a volume takes one host only.
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from typing import Any
 
-from lunshare.agent.db import attachments
+from lunshare.agent.db import attachments, volumes
 from lunshare.agent.db.engine import Database
-from lunshare.agent.records import Attachment, NewAttachment
+from lunshare.agent.records import Attachment, Mode, NewAttachment
 from lunshare.agent.service.attachments import connectors
 from lunshare.agent.states import AttachStatus
 
@@ -51,6 +52,11 @@ class UnansweredRequests:
         found = attachments.unanswered(connection, new.volume_id)
         with self._mutex:
             earlier = [row for row in found if row.id not in self._created_here]
+        if not earlier:
+            return None
+        volume = volumes.get_row(connection, new.volume_id)
+        if volume is not None and volume.readonly:
+            new = replace(new, mode=Mode.RO)
         return next((row for row in earlier if _is_duplicate(row, new)), None)
 
     def mark_answered(self) -> None:
@@ -69,10 +75,12 @@ class UnansweredRequests:
 
 def _is_duplicate(row: Attachment, new: NewAttachment) -> bool:
     """Whether the row is what this request creates, and no client has changed it."""
-    if row.instance_uuid != new.instance_uuid:
+    if row.instance_uuid != new.instance_uuid or row.legacy != new.legacy:
         return False
     if new.connector is None:
-        return row.status is AttachStatus.RESERVED and row.mode == new.mode
+        reserved = AttachStatus.ATTACHING if new.legacy else AttachStatus.RESERVED
+        unused = row.status is reserved and row.initiator is None
+        return unused and row.mode == new.mode
     return (
         row.status is AttachStatus.ATTACHING
         and row.connector == new.connector.sent

@@ -11,6 +11,20 @@ from lunshare.agent.records import Pool, VolumeType
 
 
 @dataclass(frozen=True, slots=True)
+class Hints:
+    """The backends that a request's scheduler hints mean.
+
+    ``same``: only these, None means any. ``different``: none of these.
+    """
+
+    same: frozenset[str] | None = None
+    different: frozenset[str] = frozenset()
+
+
+NO_HINTS = Hints()
+
+
+@dataclass(frozen=True, slots=True)
 class PlacementRequest:
     """What a volume asks for: GiB, a type, an availability zone.
 
@@ -23,6 +37,7 @@ class PlacementRequest:
     zone: str | None = None
     only: str | None = None
     exclude: str | None = None
+    hints: Hints = NO_HINTS
 
     @property
     def specs(self) -> Mapping[str, str]:

@@ -44,6 +44,19 @@ def _backend(pool: Pool, request: PlacementRequest) -> Result:
     return True, "the request allows this backend"
 
 
+def _same_backend(pool: Pool, request: PlacementRequest) -> Result:
+    same = request.hints.same
+    if same is None or pool.backend in same:
+        return True, "the hint same_host allows it"
+    return False, "it has none of the volumes of the hint same_host"
+
+
+def _different_backend(pool: Pool, request: PlacementRequest) -> Result:
+    if pool.backend not in request.hints.different:
+        return True, "the hint different_host allows it"
+    return False, "it has a volume of the hint different_host"
+
+
 def _zone(pool: Pool, request: PlacementRequest) -> Result:
     if request.zone in (None, pool.zone):
         return True, f"it is in availability_zone {pool.zone}"
@@ -85,6 +98,8 @@ def _gib(left: float) -> str:
 
 FILTERS: Mapping[str, Filter] = {
     "BackendFilter": _backend,
+    "SameBackendFilter": _same_backend,
+    "DifferentBackendFilter": _different_backend,
     "AvailabilityZoneFilter": _zone,
     "ServiceFilter": _service,
     "StateFilter": _state,

@@ -12,7 +12,12 @@ from lunshare.agent.records import RequestContext, VolumeType
 from lunshare.agent.service.messages import NO_BACKEND, Messages
 from lunshare.agent.service.node import Node
 from lunshare.agent.service.scheduling import placement
-from lunshare.agent.service.scheduling.explanation import Choice, PlacementRequest
+from lunshare.agent.service.scheduling.explanation import (
+    NO_HINTS,
+    Choice,
+    Hints,
+    PlacementRequest,
+)
 from lunshare.agent.service.types import Types
 
 LOG = log.getLogger(__name__)
@@ -52,18 +57,19 @@ class Scheduler:
         *,
         only: str | None = None,
         exclude: str | None = None,
+        hints: Hints = NO_HINTS,
     ) -> str:
         """Return the backend for a volume that will be created or migrated.
 
         ``size`` is in GiB. ``only`` names the one possible backend, ``exclude`` an
-        impossible one. When no pool is possible, the reason is also stored as a
-        user message.
+        impossible one; ``hints`` come from the client. When no pool is possible, the
+        reason is also stored as a user message.
 
         :raises Invalid: no backend meets the request.
         :raises Exhausted: the backends that meet it have no space.
         """
         pools = self._node.current_pools()
-        request = PlacementRequest(size, volume_type, zone, only, exclude)
+        request = PlacementRequest(size, volume_type, zone, only, exclude, hints)
         choice = placement.choose(pools, request, self._multipliers)
         if choice.chosen is None:
             error = placement.refusal(choice)

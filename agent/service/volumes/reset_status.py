@@ -1,86 +1,198 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Reset the status of a volume, or force a detach, after an error.
+"""Set the status of a volume, or force a detach, as an administrator wants it.
 
-The request alone is not trusted: the disk and the live target are read first.
+The request alone is not trusted: the disk and the live target are read first, and at
+the end the target has what the rows ask for.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Any
+
 from oslo_log import log
 
 from lunshare.agent.backends import Backends
-from lunshare.agent.db import attachments
+from lunshare.agent.db import attachments, status_changes, transfers
 from lunshare.agent.db.engine import Database
-from lunshare.agent.errors import Conflict, Invalid, NotFound
-from lunshare.agent.records import Attachment, RequestContext, Volume
+from lunshare.agent.errors import BackendFailed, Conflict, Invalid
+from lunshare.agent.records import Attachment, NewAttachment, RequestContext, Volume
+from lunshare.agent.service.attachments import legacy
+from lunshare.agent.service.attachments.access import Access
+from lunshare.agent.service.attachments.legacy_choice import is_unopened
+from lunshare.agent.service.attachments.service import Attachments
 from lunshare.agent.service.node import Node
-from lunshare.agent.service.volumes.rows import VolumeRows, changed_meanwhile
-from lunshare.agent.states import RESETTABLE, AttachStatus, VolumeStatus
+from lunshare.agent.service.volumes.rows import VolumeRows, changed_meanwhile, require
+from lunshare.agent.states import (
+    RESETTABLE,
+    RUNNING,
+    SETTABLE,
+    AttachStatus,
+    VolumeStatus,
+)
 from lunshare.agent.volume_locks import VolumeLocks
 from lunshare.drivers.errors import UnknownDisk
 from lunshare.drivers.values import GIB
 
 LOG = log.getLogger(__name__)
 
+_AVAILABLE = VolumeStatus.AVAILABLE
+_RESERVATIONS = {
+    VolumeStatus.RESERVED: None,
+    VolumeStatus.ATTACHING: legacy.RESERVE,
+}
+_NEEDS_HOST = frozenset({VolumeStatus.IN_USE, VolumeStatus.DETACHING})
+_ALLOWED = SETTABLE | _NEEDS_HOST | set(_RESERVATIONS) | {_AVAILABLE}
+
+
+@dataclass(frozen=True, slots=True)
+class Reset:
+    """What os-reset_status asks for; None leaves that part as it is.
+
+    ``migration_status`` "none" means that there was no migration.
+    """
+
+    status: str | None = None
+    attach_status: str | None = None
+    migration_status: str | None = None
+
 
 class StatusResetter:
     """Ends errors that no retry has ended."""
 
     def __init__(
-        self, db: Database, backends: Backends, locks: VolumeLocks, node: Node
+        self,
+        db: Database,
+        backends: Backends,
+        locks: VolumeLocks,
+        *,
+        node: Node,
+        access: Access,
+        rows: Attachments,
     ) -> None:
         self._db, self._backends, self._locks = db, backends, locks
-        self._node, self._rows = node, VolumeRows(db)
+        self._node, self._access = node, access
+        self._attachments, self._rows = rows, VolumeRows(db)
 
-    def reset(self, ctx: RequestContext, volume_id: str) -> None:
-        """Make a volume in an error available again, with the size of its disk.
+    def reset(self, ctx: RequestContext, volume_id: str, asked: Reset) -> None:
+        """Set the status of a volume, and bring its target in line with its rows.
+
+        ``attach_status`` detached deletes every attachment, with its access. A volume
+        in an error becomes available with the size of its disk.
 
         :raises NotFound: the volume.
-        :raises Invalid: its status cannot be reset.
-        :raises Conflict: its backend has no complete disk of it.
-        :raises BackendFailed: its backend does not answer.
+        :raises Invalid: a value, or one that contradicts attachments or the error.
+        :raises Conflict: an operation works on it, or its backend has no complete
+            disk of it.
+        :raises BackendFailed: its backend does not answer, or an access may still be
+            open; repeat it.
         """
         with self._locks.volume(volume_id, "the reset of its status"):
             volume = self._rows.get(volume_id)
-            _check_status(volume)
-            size = self._disk_size(volume)
-            available = VolumeStatus.AVAILABLE
-            if not self._rows.change_status(volume, available, size=size, intent=None):
-                raise changed_meanwhile(volume_id)
-        self._node.count_volume(volume.backend, 0, size - volume.size)
+            wanted = _check(volume, asked)
+            with self._db.reading() as connection:
+                hosts = attachments.of_volume(connection, volume_id)
+            for row in _to_release(hosts, asked, wanted):
+                self._access.release(row.id)
+            if wanted is not None:
+                self._set(self._rows.get(volume_id), wanted)
+            if asked.migration_status:
+                text = asked.migration_status
+                self._rows.update(
+                    volume_id, migration_status=None if text == "none" else text
+                )
+            if hosts:
+                self._access.apply(volume)
         LOG.warning(
-            "[%s] status reset: volume=%s size=%s", volume.backend, volume_id, size
+            "[%s] status reset: volume=%s to=%s", volume.backend, volume_id, asked
         )
 
     def force_detach(
-        self, ctx: RequestContext, volume_id: str, attachment_id: str
+        self, ctx: RequestContext, volume_id: str, attachment_id: str | None
     ) -> None:
-        """Delete an attachment whose detach fails, if its access is closed.
+        """Delete an attachment whatever its status, if its access is closed.
 
-        :raises NotFound: the volume has no such attachment.
-        :raises Invalid: its detach has not failed.
+        Without an id it is the only one of the volume.
+
+        :raises NotFound: the volume, or it has no such attachment.
+        :raises Invalid: it has several attachments, and no id is given.
         :raises Conflict: the live target still has its access.
         :raises BackendUnavailable: the target cannot be read.
         """
-        with self._locks.volume(volume_id, f"the forced detach of {attachment_id}"):
-            with self._db.reading() as connection:
-                row = attachments.get(connection, attachment_id)
-            if row is None or row.volume_id != volume_id:
-                raise NotFound("attachment", attachment_id)
-            if row.status is not AttachStatus.ERROR_DETACHING:
-                raise Invalid(
-                    f"os-force_detach.attachment_id: attachment {row.id} is"
-                    f" {row.status}; only error_detaching can be forced: delete it."
-                )
-            self._check_closed(row)
-            with self._db.writing() as connection:
-                attachments.remove(connection, row.id, {row.status})
+        with self._locks.volume(volume_id, "a forced detach"):
+            row = self._row_of(self._rows.get(volume_id), attachment_id)
+            if row is None:
+                return
+            try:
+                self._access.release(row.id)
+            except BackendFailed:
+                self._check_closed(row)
+                with self._db.writing() as connection:
+                    failed = AttachStatus.ERROR_DETACHING
+                    attachments.remove(connection, row.id, {failed})
         LOG.warning(
             "[%s] attachment detached by force: attachment=%s",
             row.attached_host,
             row.id,
         )
+
+    def _row_of(self, volume: Volume, attachment_id: str | None) -> Attachment | None:
+        chosen = legacy.to_detach(volume, attachment_id, "os-force_detach")
+        if chosen is None:
+            return None
+        with self._db.reading() as connection:
+            return attachments.get(connection, chosen)
+
+    def _set(self, volume: Volume, wanted: VolumeStatus) -> None:
+        if wanted in SETTABLE:
+            return self._label(volume, wanted)
+        if volume.own_status is not _AVAILABLE:
+            self._make_available(volume)
+        with self._db.writing() as connection:
+            if wanted in _RESERVATIONS and not volume.attachments:
+                new = NewAttachment(volume.id, legacy=_RESERVATIONS[wanted])
+                row = self._attachments.reserve(connection, new)[1]
+                attachments.set_values(connection, row.id, answered=True)
+            elif wanted is VolumeStatus.DETACHING:
+                for row in _attached(volume):
+                    attachments.set_values(connection, row.id, announced=True)
+        return None
+
+    def _label(self, volume: Volume, wanted: VolumeStatus) -> None:
+        """Write a status with no operation behind it, and keep the former one."""
+        former = _former(volume)
+        with self._db.writing() as connection:
+            transfers.remove_of_volume(connection, volume.id)
+            self._change(
+                connection,
+                volume,
+                wanted,
+                reset_from=None if wanted is former else former,
+                intent=volume.intent,
+            )
+
+    def _make_available(self, volume: Volume) -> None:
+        size = volume.size
+        values: dict[str, Any] = {}
+        if _former(volume) is not _AVAILABLE:
+            size = self._disk_size(volume)
+            values = {"size": size, "intent": None}
+        with self._db.writing() as connection:
+            transfers.remove_of_volume(connection, volume.id)
+            self._change(connection, volume, _AVAILABLE, **values)
+        self._node.count_volume(volume.backend, 0, size - volume.size)
+
+    def _change(
+        self, connection: Any, volume: Volume, new: VolumeStatus, **values: Any
+    ) -> None:
+        seen = require(connection, volume.id)
+        if not status_changes.is_unchanged(
+            volume, seen
+        ) or not status_changes.change_status(
+            connection, volume, new, forced=True, **values
+        ):
+            raise changed_meanwhile(volume.id)
 
     def _disk_size(self, volume: Volume) -> int:
         """Return the size of the disk in GiB."""
@@ -108,11 +220,77 @@ class StatusResetter:
             )
 
 
-def _check_status(volume: Volume) -> None:
-    reverter = "snapshot_id" in (volume.intent or {})
-    failed = volume.own_status in RESETTABLE
-    if not failed or (volume.own_status is VolumeStatus.ERROR and not reverter):
+def _former(volume: Volume) -> VolumeStatus:
+    """Return the status to which the volume can go back."""
+    if volume.own_status is VolumeStatus.AWAITING_TRANSFER:
+        return _AVAILABLE
+    return volume.reset_from or volume.own_status
+
+
+def _attached(volume: Volume) -> list[Attachment]:
+    return [r for r in volume.attachments if r.status is AttachStatus.ATTACHED]
+
+
+def _to_release(
+    hosts: list[Attachment], asked: Reset, wanted: VolumeStatus | None
+) -> list[Attachment]:
+    """Return the attachments that the reset ends: all, or unused reservations.
+
+    :raises Invalid: the volume is to be available and has hosts.
+    """
+    if asked.attach_status == "detached":
+        return hosts
+    if wanted is not _AVAILABLE:
+        return []
+    used = [row for row in hosts if not is_unopened(row)]
+    if used:
         raise Invalid(
-            f"os-reset_status.status: volume {volume.id} is {volume.status}; only"
+            f"os-reset_status.status: the volume has {len(used)} attachments; detach"
+            " them, or give attach_status detached as well."
+        )
+    return hosts
+
+
+def _check(volume: Volume, asked: Reset) -> VolumeStatus | None:
+    """Return the status that is asked for.
+
+    :raises Invalid: it is unknown, or contradicts the volume's hosts or its error.
+    :raises Conflict: an operation works on the volume.
+    """
+    if volume.own_status in RUNNING and volume.reset_from is None:
+        raise Conflict(
+            f"volume {volume.id} is {volume.status}: wait until that operation ends, or"
+            " delete the volume"
+        )
+    left = [] if asked.attach_status == "detached" else _attached(volume)
+    if asked.attach_status == "attached" and not left:
+        raise Invalid("os-reset_status.attach_status: no host is attached.")
+    if asked.status is None:
+        if not asked.attach_status and not asked.migration_status:
+            raise Invalid("os-reset_status.status: give a status.")
+        return None
+    if asked.status not in {str(each) for each in _ALLOWED}:
+        raise Invalid(
+            f"os-reset_status.status: give one of {', '.join(sorted(_ALLOWED))}."
+        )
+    wanted = VolumeStatus(asked.status)
+    if wanted in _NEEDS_HOST and not left:
+        raise Invalid(f"os-reset_status.status: {wanted}, and no host is attached.")
+    if wanted not in SETTABLE:
+        _check_error(volume)
+    return wanted
+
+
+def _check_error(volume: Volume) -> None:
+    """Check that the volume can be available.
+
+    :raises Invalid: its disk may be incomplete.
+    """
+    former = _former(volume)
+    reverter = "snapshot_id" in (volume.intent or {})
+    failed = former in RESETTABLE and (former is not VolumeStatus.ERROR or reverter)
+    if former is not _AVAILABLE and not failed:
+        raise Invalid(
+            f"os-reset_status.status: volume {volume.id} is {former}; only"
             f" {', '.join(sorted(RESETTABLE))} can be reset, error only after a revert."
         )

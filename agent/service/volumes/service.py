@@ -8,11 +8,19 @@ import uuid
 from collections.abc import Mapping
 from typing import Any
 
-from lunshare.agent.db import snapshots, status_changes, volumes
+from lunshare.agent.db import (
+    attachments,
+    snapshots,
+    status_changes,
+    volume_totals,
+    volumes,
+)
 from lunshare.agent.db.engine import Database, now
 from lunshare.agent.errors import AgentError, Invalid
+from lunshare.agent.project_records import VolumeSummary
 from lunshare.agent.quota_table import GIGABYTES, VOLUMES
 from lunshare.agent.records import NewVolume, Page, RequestContext, Volume
+from lunshare.agent.service.attachments.legacy_choice import is_unopened
 from lunshare.agent.service.job_runner import JobRunner
 from lunshare.agent.service.node import Node
 from lunshare.agent.service.quotas import Quotas
@@ -20,14 +28,21 @@ from lunshare.agent.service.scheduling.pools import Pools
 from lunshare.agent.service.scheduling.scheduler import Scheduler
 from lunshare.agent.service.types import Types
 from lunshare.agent.service.volumes.create import VolumeDisks
+from lunshare.agent.service.volumes.metadata import check_not_in_maintenance
 from lunshare.agent.service.volumes.rows import (
     VolumeRows,
     changed_meanwhile,
     require,
     still_needed,
+    wrong_status,
 )
 from lunshare.agent.service.volumes.source import CreatePlan, CreatePlanner
-from lunshare.agent.states import DELETABLE_SNAPSHOT, SnapshotStatus, VolumeStatus
+from lunshare.agent.states import (
+    DELETABLE_SNAPSHOT,
+    RUNNING,
+    SnapshotStatus,
+    VolumeStatus,
+)
 
 _DELETABLE = frozenset(
     {
@@ -83,6 +98,14 @@ class Volumes:
         with self._db.reading() as connection:
             return volumes.count(connection, page)
 
+    def summary(
+        self, ctx: RequestContext, every_project: bool, metadata: bool
+    ) -> VolumeSummary:
+        """Return how many volumes there are, their GiB, and their ``metadata``."""
+        with self._db.reading() as connection:
+            project = None if every_project else ctx.project_id
+            return volume_totals.read(connection, project, metadata)
+
     def create(self, ctx: RequestContext, new: NewVolume) -> Volume:
         """Choose a backend and create the disk there.
 
@@ -127,9 +150,10 @@ class Volumes:
         """Change name, description or metadata.
 
         :raises NotFound: the volume.
+        :raises Invalid: it is in maintenance.
         """
-        self.get(ctx, volume_id)
         with self._db.writing() as connection:
+            check_not_in_maintenance(require(connection, volume_id))
             volumes.update(connection, volume_id, changes)
         return self.get(ctx, volume_id)
 
@@ -171,6 +195,36 @@ class Volumes:
             self._volume_disks.finish_delete, volume_id, volume.backend
         )
 
+    def force_delete(self, ctx: RequestContext, volume_id: str) -> None:
+        """Accept the deletion of a volume in any status that no operation works on.
+
+        Reservations end with it. A creation that hangs is cancelled.
+
+        :raises NotFound: the volume.
+        :raises Invalid: a host has it, it has snapshots, is offered to another
+            project, or an operation works on it.
+        """
+        with self._db.writing() as connection:
+            volume = require(connection, volume_id)
+            if not _may_be_forced(volume):
+                raise wrong_status(volume, "deleted by force", "in no operation")
+            for row in attachments.of_volume(connection, volume_id):
+                if is_unopened(row):
+                    attachments.remove(connection, row.id, {row.status})
+            if not status_changes.change_status(
+                connection,
+                volume,
+                VolumeStatus.DELETING,
+                unattached=True,
+                unsnapped=True,
+                uncloned=True,
+                forced=True,
+            ):
+                raise _delete_error(connection, require(connection, volume_id))
+        self._jobs.run_later(
+            self._volume_disks.finish_delete, volume_id, volume.backend
+        )
+
     def _new_row(self, ctx: RequestContext, new: NewVolume, plan: CreatePlan) -> Volume:
         return Volume(
             id=str(uuid.uuid4()),
@@ -183,6 +237,8 @@ class Volumes:
             description=new.description,
             availability_zone=self._pools.zone,
             multiattach=plan.multiattach,
+            bootable=plan.origin.bootable if plan.origin else False,
+            image_metadata=plan.origin.image_metadata if plan.origin else {},
             volume_type_id=plan.type_id,
             metadata=new.metadata,
             created_at=now(),
@@ -191,6 +247,15 @@ class Volumes:
             source_volid=new.source_volid,
             intent=plan.intent,
         )
+
+
+def _may_be_forced(volume: Volume) -> bool:
+    """Whether no operation works on it that has to end first."""
+    if volume.own_status is VolumeStatus.AWAITING_TRANSFER:
+        return False
+    cancelled = (VolumeStatus.CREATING, VolumeStatus.DELETING)
+    works = volume.own_status in RUNNING and volume.reset_from is None
+    return not works or volume.own_status in cancelled
 
 
 def _start_snapshot_deletes(connection: Any, volume_id: str) -> None:

@@ -23,6 +23,7 @@ from lunshare.agent.records import (
     Volume,
     VolumeType,
 )
+from lunshare.agent.service.scheduling.explanation import Hints
 from lunshare.agent.service.scheduling.scheduler import Scheduler
 from lunshare.agent.service.types import Types
 from lunshare.agent.service.volumes import rows
@@ -70,7 +71,12 @@ class CreatePlanner:
         return CreatePlan(
             size=size,
             backend=self._scheduler.place(
-                ctx, size, volume_type, new.availability_zone, only=origin.backend
+                ctx,
+                size,
+                volume_type,
+                new.availability_zone,
+                only=origin.backend,
+                hints=self._hints(new),
             ),
             volume_type=volume_type,
             type_id=volume_type.id if volume_type else origin.volume_type_id,
@@ -103,11 +109,28 @@ class CreatePlanner:
         return CreatePlan(
             size=new.size,
             backend=self._scheduler.place(
-                ctx, new.size, volume_type, new.availability_zone
+                ctx,
+                new.size,
+                volume_type,
+                new.availability_zone,
+                hints=self._hints(new),
             ),
             volume_type=volume_type,
             type_id=volume_type.id if volume_type else None,
             multiattach=volume_type.multiattach if volume_type else False,
+        )
+
+    def _hints(self, new: NewVolume) -> Hints:
+        """Return which backends the scheduler hints mean. Unknown ids mean none."""
+        if not new.same_host and not new.different_host:
+            return Hints()
+        with self._db.reading() as connection:
+            found = volumes.get_many(connection, [*new.same_host, *new.different_host])
+        where = {volume.id: volume.backend for volume in found}
+        same = {where[each] for each in new.same_host if each in where}
+        return Hints(
+            frozenset(same) if new.same_host else None,
+            frozenset(where[each] for each in new.different_host if each in where),
         )
 
     def _find_source(self, new: NewVolume) -> tuple[Volume | None, int]:

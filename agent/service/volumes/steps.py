@@ -85,7 +85,8 @@ class VolumeSteps:
         if operation.retried:
             (running,) = operation.running
             return self._rows.get_to_retry(volume_id, running, operation.failed)
-        return self._rows.get_if(volume_id, operation.running)
+        volume = self._rows.get_if(volume_id, operation.running)
+        return None if volume is None or volume.reset_from else volume
 
     def _finish(self, step: Step, operation: Operation) -> None:
         if operation.done is None:

@@ -8,7 +8,7 @@ from alembic import op
 from lunshare.agent.db import quota_triggers
 
 revision = "0006"
-down_revision = "0004"
+down_revision = "0005"
 
 _TYPES = """
 UPDATE snapshots SET volume_type_id = (

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Access to types, default types, QoS specs, frozen backends, progress of snapshots."""
+"""Access to types, default types, QoS specs, frozen backends."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -33,4 +33,3 @@ def upgrade() -> None:
     op.add_column("volume_types", sa.Column("qos_specs_id", sa.String(36)))
     frozen = sa.Column("frozen", sa.Boolean, nullable=False, server_default="0")
     op.add_column("services", frozen)
-    op.add_column("snapshots", sa.Column("progress", sa.String(255)))

@@ -1,0 +1,105 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""Metadata, image metadata, and the two flags of a volume. No storage is touched."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from lunshare.agent.db import volumes
+from lunshare.agent.db.engine import Database
+from lunshare.agent.errors import NotFound
+from lunshare.agent.records import RequestContext, Volume
+from lunshare.agent.service.volumes.rows import require, wrong_status
+from lunshare.agent.states import VolumeStatus
+
+Change = Callable[[Mapping[str, str]], Mapping[str, str]]
+
+
+class VolumeMetadata:
+    """Reads and writes in one transaction, so that no change of another is lost."""
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+
+    def change(
+        self, ctx: RequestContext, volume_id: str, change: Change
+    ) -> Mapping[str, str]:
+        """Write what ``change`` returns for the present metadata, and return it.
+
+        :raises NotFound: the volume.
+        :raises Invalid: it is in maintenance.
+        """
+        with self._db.writing() as connection:
+            volume = require(connection, volume_id)
+            check_not_in_maintenance(volume)
+            changed = dict(change(volume.metadata))
+            volumes.update(connection, volume_id, {"metadata": changed})
+        return changed
+
+    def change_image(
+        self, ctx: RequestContext, volume_id: str, items: Mapping[str, str]
+    ) -> Mapping[str, str]:
+        """Add or replace items of the image metadata; return all of it.
+
+        :raises NotFound: the volume.
+        :raises Invalid: it is in maintenance.
+        """
+        with self._db.writing() as connection:
+            volume = require(connection, volume_id)
+            check_not_in_maintenance(volume)
+            changed = {**volume.image_metadata, **items}
+            volumes.set_values(connection, volume_id, image_metadata=changed)
+        return changed
+
+    def delete_image_item(self, ctx: RequestContext, volume_id: str, key: str) -> None:
+        """Delete one item of the image metadata.
+
+        :raises NotFound: the volume, or the item.
+        :raises Invalid: it is in maintenance.
+        """
+        with self._db.writing() as connection:
+            volume = require(connection, volume_id)
+            check_not_in_maintenance(volume)
+            left = dict(volume.image_metadata)
+            if left.pop(key, None) is None:
+                raise NotFound("image metadata item", key[:64])
+            volumes.set_values(connection, volume_id, image_metadata=left)
+
+    def set_bootable(self, ctx: RequestContext, volume_id: str, bootable: bool) -> None:
+        """Set whether a server can boot from it.
+
+        :raises NotFound: the volume.
+        """
+        self._set_flag(volume_id, lambda volume: None, bootable=bootable)
+
+    def set_readonly(self, ctx: RequestContext, volume_id: str, readonly: bool) -> None:
+        """Set whether every attachment from now on is read-only at the target.
+
+        :raises NotFound: the volume.
+        :raises Invalid: it is not available: it has attachments, which keep their
+            modes.
+        """
+        self._set_flag(volume_id, _check_available, readonly=readonly)
+
+    def _set_flag(
+        self, volume_id: str, check: Callable[[Volume], None], **flag: Any
+    ) -> None:
+        with self._db.writing() as connection:
+            check(require(connection, volume_id))
+            volumes.set_values(connection, volume_id, **flag)
+
+
+def check_not_in_maintenance(volume: Volume) -> None:
+    """Check that a volume may be changed.
+
+    :raises Invalid: it is in maintenance, as during a migration.
+    """
+    if volume.own_status is VolumeStatus.MAINTENANCE:
+        raise wrong_status(volume, "changed", "in another status")
+
+
+def _check_available(volume: Volume) -> None:
+    if volume.status is not VolumeStatus.AVAILABLE:
+        raise wrong_status(volume, "made readonly or writable", "available")
