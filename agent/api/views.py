@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -24,7 +24,6 @@ from lunshare.agent.records import (
     ServiceState,
     Snapshot,
     Volume,
-    VolumeType,
     WipeState,
 )
 from lunshare.agent.states import AttachStatus, SnapshotStatus, VolumeStatus
@@ -257,54 +256,6 @@ def nested_info(shown: Attachment) -> View:
     info = dict(shown.connection_info or {})
     data = {key: value for key, value in info.items() if key != _PROTOCOL}
     return {"driver_volume_type": info.get(_PROTOCOL), "data": data}
-
-
-#: Extra specs that every user may see; the others say how the storage is built.
-USER_VISIBLE_SPECS = frozenset(
-    {"multiattach", "replication_enabled", "RESKEY:availability_zones"}
-)
-
-
-def volume_type(shown: VolumeType, is_admin: bool) -> View:
-    """Show a volume type; with all of its extra specs only to an administrator."""
-    view: View = {
-        "id": shown.id,
-        "name": shown.name,
-        "is_public": shown.is_public,
-        "description": shown.description,
-        "extra_specs": visible_specs(shown.extra_specs, is_admin),
-        "os-volume-type-access:is_public": shown.is_public,
-    }
-    if is_admin:
-        view["qos_specs_id"] = shown.qos_specs_id
-    return view
-
-
-def visible_specs(specs: Mapping[str, str], is_admin: bool) -> View:
-    """Return those extra specs that a user may see."""
-    return {
-        key: text
-        for key, text in specs.items()
-        if is_admin or key in USER_VISIBLE_SPECS
-    }
-
-
-# What Cinder shows for GET, but not in the answers to a create and an update, where
-# Tempest's schemas refuse it.
-_NOT_CREATED = frozenset({"qos_specs_id"})
-_NOT_CHANGED = _NOT_CREATED | {"os-volume-type-access:is_public"}
-
-
-def created_type(shown: VolumeType, is_admin: bool) -> View:
-    """Show a volume type as its create returns it."""
-    view = volume_type(shown, is_admin)
-    return {key: value for key, value in view.items() if key not in _NOT_CREATED}
-
-
-def changed_type(shown: VolumeType, is_admin: bool) -> View:
-    """Show a volume type as its update returns it."""
-    view = volume_type(shown, is_admin)
-    return {key: value for key, value in view.items() if key not in _NOT_CHANGED}
 
 
 _VOLUME_SERVICE = "cinder-volume"

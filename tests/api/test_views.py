@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from lunshare.agent.api import views
+from lunshare.agent.api import type_views, views
 from lunshare.agent.records import (
     Attachment,
     Mode,
@@ -188,7 +188,7 @@ def test_a_reason_is_shown_from_3_27_on():
 
 
 def test_a_type_shows_is_public_under_both_keys():
-    assert views.volume_type(VolumeType("t", "gold", is_public=False), True) == {
+    assert type_views.volume_type(VolumeType("t", "gold", is_public=False), True) == {
         "id": "t",
         "name": "gold",
         "is_public": False,
@@ -202,10 +202,10 @@ def test_a_type_shows_is_public_under_both_keys():
 def test_a_user_sees_only_some_extra_specs_of_a_type():
     specs = {"multiattach": "<is> True", "volume_backend_name": "secret"}
     kind = VolumeType("t", "gold", extra_specs=specs, qos_specs_id="q")
-    shown = views.volume_type(kind, is_admin=False)
+    shown = type_views.volume_type(kind, is_admin=False)
     assert shown["extra_specs"] == {"multiattach": "<is> True"}
     assert "qos_specs_id" not in shown
-    full = views.volume_type(kind, is_admin=True)
+    full = type_views.volume_type(kind, is_admin=True)
     assert (full["extra_specs"], full["qos_specs_id"]) == (specs, "q")
 
 

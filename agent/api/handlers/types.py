@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from lunshare.agent.api import microversions, paging, query, schemas, views
+from lunshare.agent.api import microversions, paging, query, schemas, type_views
 from lunshare.agent.api.exchange import Answer, Call
 from lunshare.agent.errors import Invalid, NotFound
 from lunshare.agent.records import VolumeType
@@ -24,7 +24,9 @@ def create(call: Call) -> Answer:
         is_public=query.boolean(_PUBLIC, str(asked.get(_PUBLIC, True))),
         extra_specs=asked.get("extra_specs") or {},
     )
-    return Answer(200, {"volume_type": views.created_type(created, call.ctx.is_admin)})
+    return Answer(
+        200, {"volume_type": type_views.created_type(created, call.ctx.is_admin)}
+    )
 
 
 def index(call: Call) -> Answer:
@@ -35,7 +37,9 @@ def index(call: Call) -> Answer:
     named = call.query.get("name")
     page = paging.page(call)
     rows = paging.cut(call, page, [t for t in found if named in (None, t.name)])
-    body = {"volume_types": [views.volume_type(row, call.ctx.is_admin) for row in rows]}
+    body = {
+        "volume_types": [type_views.volume_type(row, call.ctx.is_admin) for row in rows]
+    }
     return Answer(200, body | paging.more(call, "volume_type", page, rows))
 
 
@@ -61,7 +65,9 @@ def update(call: Call) -> Answer:
         if key in asked:
             changes["is_public"] = query.boolean(key, str(asked[key]))
     changed = call.services.types.update(call.ctx, call.args["id"], changes)
-    return Answer(200, {"volume_type": views.changed_type(changed, call.ctx.is_admin)})
+    return Answer(
+        200, {"volume_type": type_views.changed_type(changed, call.ctx.is_admin)}
+    )
 
 
 def delete(call: Call) -> Answer:
@@ -127,9 +133,9 @@ def _wanted_specs(call: Call) -> dict[str, str]:
 
 def _specs(call: Call) -> Mapping[str, str]:
     found = call.services.types.get(call.ctx, call.args["id"])
-    return views.visible_specs(found.extra_specs, call.ctx.is_admin)
+    return type_views.visible_specs(found.extra_specs, call.ctx.is_admin)
 
 
 def _one(call: Call, found: VolumeType) -> Answer:
-    shown = views.volume_type(found, call.ctx.is_admin)
+    shown = type_views.volume_type(found, call.ctx.is_admin)
     return Answer(200, {"volume_type": shown})

@@ -1,0 +1,59 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""Volume types as the API shows them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from lunshare.agent.records import VolumeType
+
+View = dict[str, Any]
+
+#: Extra specs that every user may see; the others say how the storage is built.
+USER_VISIBLE_SPECS = frozenset(
+    {"multiattach", "replication_enabled", "RESKEY:availability_zones"}
+)
+
+
+def volume_type(shown: VolumeType, is_admin: bool) -> View:
+    """Show a volume type; with all of its extra specs only to an administrator."""
+    view: View = {
+        "id": shown.id,
+        "name": shown.name,
+        "is_public": shown.is_public,
+        "description": shown.description,
+        "extra_specs": visible_specs(shown.extra_specs, is_admin),
+        "os-volume-type-access:is_public": shown.is_public,
+    }
+    if is_admin:
+        view["qos_specs_id"] = shown.qos_specs_id
+    return view
+
+
+def visible_specs(specs: Mapping[str, str], is_admin: bool) -> View:
+    """Return those extra specs that a user may see."""
+    return {
+        key: text
+        for key, text in specs.items()
+        if is_admin or key in USER_VISIBLE_SPECS
+    }
+
+
+# What Cinder shows for GET, but not in the answers to a create and an update, where
+# Tempest's schemas refuse it.
+_NOT_CREATED = frozenset({"qos_specs_id"})
+_NOT_CHANGED = _NOT_CREATED | {"os-volume-type-access:is_public"}
+
+
+def created_type(shown: VolumeType, is_admin: bool) -> View:
+    """Show a volume type as its create returns it."""
+    view = volume_type(shown, is_admin)
+    return {key: value for key, value in view.items() if key not in _NOT_CREATED}
+
+
+def changed_type(shown: VolumeType, is_admin: bool) -> View:
+    """Show a volume type as its update returns it."""
+    view = volume_type(shown, is_admin)
+    return {key: value for key, value in view.items() if key not in _NOT_CHANGED}
