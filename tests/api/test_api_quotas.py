@@ -233,3 +233,26 @@ def test_a_check_costs_the_same_whatever_the_project_has(api: Api, node: Node):
         sa.event.remove(engine, "before_cursor_execute", count)
     with node.assembly.database.reading() as connection:
         assert len(quotas.projects(connection)[api.project]) == 1
+
+
+@pytest.mark.parametrize("quota", ["volumes", "gigabytes", "snapshots"])
+def test_a_volume_that_is_taken_counts_for_its_new_project(
+    api: Api, node: Node, quota: str
+):
+    other = Api(node.assembly.app)
+    volume = api.volume()
+    api.snapshot(volume["id"])
+    asked = {"transfer": {"volume_id": volume["id"]}}
+    offered = api("POST", "/volume-transfers", asked, 202)["transfer"]
+    path = f"/volume-transfers/{offered['id']}/accept"
+    body = {"accept": {"auth_key": offered["auth_key"]}}
+    limit(other, **{quota: 0})
+    over(other, quota, "POST", path, body)
+    counted = ("volumes", "gigabytes", "snapshots")
+    assert (usages(api, *counted), usages(other, *counted)) == ((1, 2, 1), (0, 0, 0))
+    assert api.shown(volume["id"])["status"] == "awaiting-transfer"
+    limit(other, **{quota: 2})
+    other("POST", path, body, 202)
+    assert (usages(api, *counted), usages(other, *counted)) == ((0, 0, 0), (1, 2, 1))
+    assert is_counted(node, api.project)
+    assert is_counted(node, other.project)
