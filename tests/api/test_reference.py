@@ -9,10 +9,40 @@ from pathlib import Path
 import pytest
 
 from lunshare.agent.api import reference, reference_answers
-from lunshare.agent.api.handlers import snapshot_actions, volume_actions, volumes
+from lunshare.agent.api.handlers import (
+    catalog_pages,
+    manageable_snapshots,
+    quotas,
+    services,
+    snapshot_actions,
+    type_access,
+    volume_actions,
+    volumes,
+)
 from lunshare.agent.api.routes import ROUTES, Route
 
 ROOT = Path(__file__).resolve().parents[2]
+
+#: What this node does not have: every answer is a sentence that says so.
+REFUSED = (
+    manageable_snapshots.create,
+    manageable_snapshots.index,
+    manageable_snapshots.detail,
+    services.fail_over,
+    catalog_pages.cluster,
+    snapshot_actions.ACTIONS["os-unmanage"].run,
+)
+#: The id is that of a project or a class, which is not looked up.
+NOT_LOOKED_UP = (
+    type_access.set_default,
+    type_access.unset_default,
+    quotas.show,
+    quotas.defaults,
+    quotas.update,
+    quotas.delete,
+    quotas.show_class,
+    quotas.update_class,
+)
 
 
 def test_the_page_is_generated_from_the_routes():
@@ -56,6 +86,10 @@ def test_a_field_shows_the_microversion_that_added_it():
 @pytest.mark.parametrize("route", ROUTES, ids=lambda r: f"{r.method} {r.path}")
 def test_every_route_shows_the_status_of_a_success(route: Route):
     for handler in reference.handlers(route):
+        if handler in REFUSED:
+            assert not reference_answers.successes(handler)
+            assert reference_answers.refusals(handler)
+            continue
         assert reference_answers.successes(handler) <= {200, 202, 204, 300, 503}
         assert reference_answers.successes(handler) - {503}
 
@@ -77,7 +111,7 @@ def test_status_and_refusals_are_read_from_the_source():
 
 @pytest.mark.parametrize(
     "route",
-    [each for each in ROUTES if "{" in each.path],
+    [e for e in ROUTES if "{" in e.path and e.handler not in NOT_LOOKED_UP],
     ids=lambda r: f"{r.method} {r.path}",
 )
 def test_every_route_of_one_object_can_answer_404(route: Route):

@@ -22,11 +22,13 @@ def action(call: Call) -> Answer:
     """POST /types/{id}/action: let a project use a private type, or not"""
     body = schemas.TYPE_ACTION.read(call)
     (name,) = body
-    project, access = body[name]["project"], call.services.type_access
+    project, type_id = body[name]["project"], call.args["id"]
     if not project.isprintable():
         raise Invalid(f"{name}.project: give the id of a project.")
-    change = access.add if name == "addProjectAccess" else access.remove
-    change(call.ctx, call.args["id"], project)
+    if name == "addProjectAccess":
+        call.services.type_access.add(call.ctx, type_id, project)
+    else:
+        call.services.type_access.remove(call.ctx, type_id, project)
     return Answer(202)
 
 
