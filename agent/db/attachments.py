@@ -46,14 +46,7 @@ BRIEF = (
 
 # In the order of the record's fields.
 _ALL = sa.select(
-    _A.id,
-    _A.volume_id,
-    _A.attach_status,
-    _A.attach_mode,
-    _A.instance_uuid,
-    _A.attached_host,
-    _A.mountpoint,
-    _A.attach_time,
+    *BRIEF,
     _A.detach_time,
     _A.connector,
     _A.connection_info,
