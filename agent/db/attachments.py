@@ -89,7 +89,9 @@ _ANY_WANTED = Prepared(
         _A.initiator.is_not(None),
         sa.or_(*(_A.attach_status == status for status in sorted(WANTED))),
     )
-    .limit(1)
+    .limit(1),
+    # Named for the same reason: the other one has every host that is detaching.
+    index="attachments_of_volume",
 )
 
 # Without _HERE, which holds for all of these rows: with it SQLite would use the index
