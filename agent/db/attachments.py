@@ -47,14 +47,7 @@ BRIEF = (
 
 # In the order of the record's fields.
 _ALL = sa.select(
-    _A.id,
-    _A.volume_id,
-    _A.attach_status,
-    _A.attach_mode,
-    _A.instance_uuid,
-    _A.attached_host,
-    _A.mountpoint,
-    _A.attach_time,
+    *BRIEF,
     _A.detach_time,
     _A.connector,
     _A.connection_info,
@@ -102,7 +95,9 @@ _ANY_WANTED = Prepared(
         _A.initiator.is_not(None),
         sa.or_(*(_A.attach_status == status for status in sorted(WANTED))),
     )
-    .limit(1)
+    .limit(1),
+    # Named for the same reason: the other one has every host that is detaching.
+    index="attachments_of_volume",
 )
 
 # Without _HERE, which holds for all of these rows: with it SQLite would use the index

@@ -109,8 +109,9 @@ def many(form: Form[_T], most: int) -> Form[tuple[_T, ...]]:
             for item in items:
                 checked.append(form(name, item))
         except InvalidValue as error:
-            field = error.name.removeprefix(name)
-            _refuse(f"{name}[{len(checked)}]{field}", error)
+            item_name = f"{name}[{len(checked)}]"
+            below = error.name.removeprefix(name) if error.name.startswith(name) else ""
+            _refuse(item_name + below, error)
         return tuple(checked)
 
     return read

@@ -34,7 +34,7 @@ class Daemon:
         words += [f"--state-path={self.state}", f"--listen=127.0.0.1:{self.port}"]
         with open(self.state / "log", "ab") as log:
             self._process = subprocess.Popen(
-                [lunshared, *words], stdout=log, stderr=log
+                [lunshared, *words], stdout=log, stderr=log, env=_environment()
             )
         until = time.monotonic() + 60
         while not self._answers():
@@ -63,3 +63,10 @@ class Daemon:
             return bool(Client(self.port)("GET", "/types")) or True
         except OSError:
             return False
+
+
+def _environment() -> dict[str, str]:
+    """Our own environment with that of the daemon's unit, which limits its memory."""
+    unit = (ROOT / "systemd/lunshared.service").read_text()
+    lines = re.findall(r"^Environment=(\w+)=(.*)$", unit, re.M)
+    return {**os.environ, **dict(lines)}

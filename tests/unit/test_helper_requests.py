@@ -236,3 +236,21 @@ def test_file_must_be_regular_with_one_name(tmp_path: Any) -> None:
     path.mkdir()
     with pytest.raises(TargetFailed, match="regular file"):
         disk_paths.check(disk)
+
+
+@pytest.mark.parametrize(
+    ("changed", "name"),
+    [
+        ({"portals": [portal("192.0.2.1", 1), portal("1.2.3", 1)]}, "portals[1]"),
+        ({"portals": [portal("host.example", 1)]}, "portals[0].address"),
+        ({"only": [HOST, 5]}, "only[1]"),
+        ({"connectors": [5]}, "connectors[0]"),
+        ({"disk": {"path": "/dev/vg/a", "size": -1, "kind": "block"}}, "disk.size"),
+    ],
+)
+def test_a_refusal_has_the_name_of_the_field(
+    changed: dict[str, Any], name: str
+) -> None:
+    with pytest.raises(InvalidValue) as caught:
+        target_requests.apply(document(**changed))
+    assert caught.value.name == name

@@ -124,8 +124,21 @@ def test_a_list_of_any_length_is_refused(database: Database):
 
 
 @pytest.mark.parametrize("last", ["attachments_of_initiator", "attachments_of_volume"])
-def test_an_initiator_is_found_by_its_index_whichever_was_created_last(
-    database: Database, last: str
+@pytest.mark.parametrize(
+    ("read", "index"),
+    [
+        (
+            lambda connection: attachments.of_initiator(connection, VOLUME.id, "x"),
+            "attachments_of_initiator (volume_id=? AND initiator=?)",
+        ),
+        (
+            lambda connection: attachments.any_wanted(connection, VOLUME.id),
+            "attachments_of_volume (volume_id=? AND deleted=? AND attach_status=?)",
+        ),
+    ],
+)
+def test_a_statement_uses_its_index_whichever_was_created_last(
+    database: Database, read: Any, index: str, last: str
 ):
     seen: list[str] = []
     with database.writing() as connection:
@@ -135,7 +148,7 @@ def test_an_initiator_is_found_by_its_index_whichever_was_created_last(
         driver.execute(f"DROP INDEX {last}")
         driver.execute(text)
         driver.set_trace_callback(seen.append)
-        attachments.of_initiator(connection, VOLUME.id, "x")
+        read(connection)
         driver.set_trace_callback(None)
         (plan, *_) = driver.execute(f"EXPLAIN QUERY PLAN {seen[0]}").fetchall()
-        assert "attachments_of_initiator (volume_id=? AND initiator=?)" in plan[3]
+        assert index in plan[3]
