@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from lunshare.agent import listener
+from lunshare.agent import listen_addresses, listener
 from tests.api.calls import Api
 from tests.node import Node
 
@@ -23,8 +23,8 @@ VOLUME = b'{"volume": {"size": 1}}'
 @pytest.fixture(scope="module")
 def port(node: Node) -> Iterator[int]:
     """Where the node listens."""
-    address = listener.Address(("127.0.0.1", 0))
-    server = listener.serve(node.assembly.app, address, threads=8)
+    address = listen_addresses.Address(("127.0.0.1", 0))
+    server = listener.serve(node.assembly.app, [address], threads=8)
     thread = threading.Thread(target=server.serve)
     thread.start()
     yield server.bind_addr[1]
