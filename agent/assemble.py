@@ -12,7 +12,9 @@ from typing import Any
 
 from oslo_config import cfg
 
-from lunshare.agent import reporter
+from lunshare.agent import listen_addresses, reporter
+from lunshare.agent.api import keystone
+from lunshare.agent.api.access_rules import AccessRules
 from lunshare.agent.api.settings import ApiSettings
 from lunshare.agent.api.wsgi import build_app
 from lunshare.agent.backends import Backends, load
@@ -220,7 +222,9 @@ def assemble(conf: cfg.ConfigOpts, root: Root | None = None) -> Assembly:
         wiper,
         *([reports] if reports else []),
     )
-    app = build_app(services, _api_settings(conf))
+    app = build_app(services, _api_settings(conf), AccessRules(conf))
+    if conf.auth_strategy == "keystone":
+        app = keystone.wrap(app, conf, share_of(conf.osapi_threads))
     return Assembly(app, services, reconcile, backends, loops, database, jobs, timer)
 
 
@@ -237,10 +241,23 @@ def _multipliers(conf: cfg.ConfigOpts) -> dict[str, float]:
     }
 
 
+def _auth_url(conf: cfg.ConfigOpts) -> str:
+    """Return where clients get tokens, for the header of a 401."""
+    if conf.auth_strategy != "keystone":
+        return ""
+    keystone.register(conf)
+    return str(conf.keystone_authtoken.www_authenticate_uri or "")
+
+
 def _api_settings(conf: cfg.ConfigOpts) -> ApiSettings:
     return ApiSettings(
         auth_strategy=conf.auth_strategy,
         public_endpoint=conf.public_endpoint,
         max_limit=conf.osapi_max_limit,
         max_body=conf.osapi_max_request_body_size,
+        users_file=conf.http_basic_auth_user_file,
+        password_checks=share_of(conf.osapi_threads),
+        addresses=tuple(listen_addresses.configured(conf)),
+        allowed_hosts=tuple(conf.allowed_hosts),
+        auth_url=_auth_url(conf),
     )

@@ -12,7 +12,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 
 from oslo_concurrency import lockutils
 from oslo_config import cfg
@@ -99,6 +98,7 @@ def sole_owner(state_path: str) -> Iterator[None]:
 def run(conf: cfg.ConfigOpts) -> None:
     """Run from the first reconcile to the last request."""
     addresses = listen_addresses.configured(conf)
+    certificates = {each: tls.certificates(conf, each) for each in addresses}
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
@@ -112,7 +112,7 @@ def run(conf: cfg.ConfigOpts) -> None:
             addresses,
             conf.osapi_threads,
             conf.osapi_max_request_body_size,
-            partial(tls.certificates, conf),
+            certificates.get,
         )
         serve(assembly, server, stop, late)
     finally:

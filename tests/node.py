@@ -33,6 +33,7 @@ CONFIG = """
 [DEFAULT]
 enabled_backends = {backends}
 reconcile_interval = 3600
+allowed_hosts = falconframework.org, node, 127.0.0.1, ::1
 {extra}
 """
 

@@ -72,6 +72,11 @@ def no_such_path() -> Fault:
     return Fault(404, "The resource could not be found.")
 
 
+def forbidden(rule: str) -> Fault:
+    """Return the 403 of a rule that does not allow the request."""
+    return Fault(403, f"Policy doesn't allow {rule} to be performed.")
+
+
 def family_of(error: type) -> type | None:
     """Return the class in ``FAMILIES`` that an error belongs to."""
     return next((each for each in error.__mro__ if each in FAMILIES), None)

@@ -21,14 +21,14 @@ from types import ModuleType
 from typing import Any, get_type_hints
 
 from lunshare.agent import errors
-from lunshare.agent.api import faults, forms, wsgi
+from lunshare.agent.api import access_rules, faults, forms, identity, origins, wsgi
 from lunshare.agent.api.exchange import Answer
 from lunshare.agent.service.services import Services
 
 _RAISES = re.compile(r":raises (\w+): ?(\d{3})?")
 _API = "lunshare.agent.api."
 #: Functions of other modules that are followed: they have the errors of many handlers.
-_FOLLOWED = (faults.no_such_path, wsgi._body)
+_FOLLOWED = (faults.no_such_path, faults.forbidden, wsgi._body)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +115,9 @@ def of_every_route() -> set[int]:
         wsgi.Middleware._enter,
         wsgi.Resource._answer,
         wsgi.Resource._refuse,
+        origins.Origins.check,
+        identity.Identity.context,
+        access_rules.AccessRules.require,
     )
     return {status for each in before for status in refusals(each)}
 

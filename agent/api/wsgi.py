@@ -9,6 +9,7 @@ below. A handler never uses falcon.
 
 from __future__ import annotations
 
+import functools
 import uuid
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -19,8 +20,11 @@ import falcon
 import orjson
 
 from lunshare.agent.api import bodies, faults, identity, microversions, routes
+from lunshare.agent.api.access_rules import AccessRules
 from lunshare.agent.api.exchange import Answer, Call, Version
 from lunshare.agent.api.faults import Fault
+from lunshare.agent.api.identity import Identity
+from lunshare.agent.api.origins import Origins
 from lunshare.agent.api.routes import Route
 from lunshare.agent.api.settings import ApiSettings
 from lunshare.agent.errors import Invalid
@@ -52,24 +56,27 @@ class Request(falcon.Request):
     context: RequestState  # type: ignore[assignment]
 
 
-def build_app(services: Services, settings: ApiSettings) -> Callable[..., Any]:
-    """Return the WSGI application over these services."""
+def build_app(
+    services: Services, settings: ApiSettings, rules: AccessRules
+) -> Callable[..., Any]:
+    """Return the WSGI application over these services. May raise StartupError."""
     app = falcon.App(
-        middleware=[Middleware(settings)], request_type=Request, media_type=_JSON
+        middleware=[Middleware(settings, rules)], request_type=Request, media_type=_JSON
     )
     app.req_options.strip_url_path_trailing_slash = True
     app.add_error_handler(Exception, _failed)
     app.add_error_handler(falcon.HTTPError, _refused)
     for path, methods in routes.by_path().items():
-        app.add_route(path, Resource(services, settings, methods))
+        app.add_route(path, Resource(services, settings, rules, methods))
     return app
 
 
 class Middleware:
     """What every request passes before its route is searched, and after."""
 
-    def __init__(self, settings: ApiSettings) -> None:
-        self._settings = settings
+    def __init__(self, settings: ApiSettings, rules: AccessRules) -> None:
+        self._identity = Identity(settings, rules.is_admin)
+        self._origins = Origins(*settings.names)
 
     def process_request(self, req: Request, resp: falcon.Response) -> None:
         """Read identity and version; remove the project from the path."""
@@ -77,6 +84,10 @@ class Middleware:
             raise Fault(405, f"Use one of {', '.join(sorted(_METHODS))}.")
         if "\0" in req.path or "%00" in req.query_string:
             raise Invalid("The URL has a NUL character: leave it out.")
+        if req.path not in routes.HEALTH and not identity.is_peer(req.env):
+            self._origins.check(req.get_header("Host"), req.get_header("Origin"))
+        if req.content_length or "HTTP_TRANSFER_ENCODING" in req.env:
+            bodies.check_type(req.content_type)
         if req.path.startswith(_API):
             self._enter(req, req.context)
 
@@ -85,12 +96,7 @@ class Middleware:
         if project == "":
             raise faults.no_such_path()
         state.version = microversions.negotiate(req.get_header(microversions.HEADER))
-        state.ctx = identity.noauth(
-            req.get_header("X-Auth-Token"),
-            project,
-            self._settings.default_project,
-            state.request_id,
-        )
+        state.ctx = self._identity.context(req, project, state.request_id)
         state.project = "" if project is None else f"/{quote(project, safe='')}"
         req.path = path
 
@@ -121,9 +127,13 @@ class Resource:
     """One path of the table; falcon calls ``on_<method>``."""
 
     def __init__(
-        self, services: Services, settings: ApiSettings, methods: Mapping[str, Route]
+        self,
+        services: Services,
+        settings: ApiSettings,
+        rules: AccessRules,
+        methods: Mapping[str, Route],
     ) -> None:
-        self._services, self._settings = services, settings
+        self._services, self._settings, self._rules = services, settings, rules
         self._root = (settings.public_endpoint or "").rstrip("/")
         self._allowed = ", ".join(sorted(methods))
         for method in _METHODS:
@@ -138,6 +148,9 @@ class Resource:
         version = state.version or microversions.MIN
         if version < route.since:
             raise faults.no_such_path()
+        body = functools.cache(partial(_body, req, self._settings.max_body))
+        if state.version is not None:
+            self._rules.require_route(route, state.ctx, body)
         call = Call(
             services=self._services,
             settings=self._settings,
@@ -148,7 +161,8 @@ class Resource:
             path=req.path.removeprefix("/v3"),
             query=_query(req),
             args=args,
-            body=partial(_body, req, self._settings.max_body),
+            body=body,
+            allows=partial(self._rules.allows, ctx=state.ctx),
         )
         _send(resp, route.handler(call))
 
@@ -167,7 +181,6 @@ def _query(req: Request) -> dict[str, str]:
 
 def _body(req: Request, limit: int) -> Any:
     """Return the JSON of the request. Without chunks, Content-Length is its size."""
-    bodies.check_type(req.content_type)
     chunked = req.env.get("wsgi.input_terminated", False)
     length = None if chunked else req.content_length or 0
     return bodies.parse(bodies.read(req.env["wsgi.input"], length, limit))

@@ -140,9 +140,10 @@ def _hash(password: str) -> bytes:
 
 def _shown(users: Iterable[User]) -> Result:
     """Show users without anything of their passwords."""
+    known = sorted(users, key=lambda user: user.name)
     found = [
         {"name": user.name, "roles": list(user.roles), "project": user.project}
-        for user in sorted(users, key=lambda user: user.name)
+        for user in known
     ]
-    rows = [[u["name"], ",".join(u["roles"]), u["project"]] for u in found]
+    rows = [[user.name, ",".join(user.roles), user.project] for user in known]
     return Result(found, table(("NAME", "ROLES", "PROJECT"), rows))

@@ -55,11 +55,11 @@ def check(conf: cfg.ConfigOpts) -> None:
 
 
 def _command_line() -> list[cfg.Opt]:
-    return node.CLI_OPTIONS + listeners.CLI_OPTIONS
+    return [*node.CLI_OPTIONS, *listeners.CLI_OPTIONS]
 
 
 def _default() -> list[cfg.Opt]:
-    return listeners.OPTIONS + node.OPTIONS + api.OPTIONS
+    return [*listeners.OPTIONS, *node.OPTIONS, *api.OPTIONS]
 
 
 def register_backend(

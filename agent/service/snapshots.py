@@ -43,7 +43,7 @@ class Snapshots:
         :raises NotFound: the snapshot does not exist, or is deleted.
         """
         with self._db.reading() as connection:
-            return _require(connection, snapshot_id)
+            return _require(connection, snapshot_id, ctx)
 
     def list(self, ctx: RequestContext, page: Page) -> list[Snapshot]:
         """Return a page of snapshots."""
@@ -68,7 +68,7 @@ class Snapshots:
         """
         with self._db.writing() as connection:
             held = volumes.lock_available(connection, new.volume_id)
-            volume = rows.require(connection, new.volume_id)
+            volume = rows.require(connection, new.volume_id, ctx)
             if not held or not (new.in_use or _is_available(volume)):
                 raise _wrong_status(volume, held)
             snapshot = _new_row(ctx, new, volume)
@@ -96,7 +96,7 @@ class Snapshots:
             its status does not allow it.
         """
         with self._db.writing() as connection:
-            found = _require(connection, snapshot_id)
+            found = _require(connection, snapshot_id, ctx)
             backend = rows.require(connection, found.volume_id).backend
             if not snapshots.change_status(
                 connection,
@@ -201,9 +201,9 @@ class Snapshots:
             snapshots.change_status(connection, row.id, old, SnapshotStatus.DELETING)
 
 
-def _require(connection: Any, snapshot_id: str) -> Snapshot:
+def _require(connection: Any, snapshot_id: str, ctx: RequestContext) -> Snapshot:
     found = snapshots.get(connection, snapshot_id)
-    if found is None:
+    if found is None or not ctx.sees(found.project_id):
         raise NotFound("snapshot", snapshot_id)
     return found
 

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from lunshare.agent.api import microversions, paging, query, schemas, views
 from lunshare.agent.api.exchange import Answer, Call
@@ -12,6 +13,10 @@ from lunshare.agent.errors import Invalid, NotFound
 from lunshare.agent.records import VolumeType
 
 _PUBLIC = "os-volume-type-access:is_public"
+#: What every client may see of a type. Other extra specs describe the storage.
+_OPEN_SPECS = frozenset(
+    {"multiattach", "replication_enabled", "RESKEY:availability_zones"}
+)
 
 
 def create(call: Call) -> Answer:
@@ -36,18 +41,18 @@ def index(call: Call) -> Answer:
     named = call.query.get("name")
     page = paging.page(call)
     rows = paging.cut(call, page, [t for t in found if named in (None, t.name)])
-    body = {"volume_types": [views.volume_type(row) for row in rows]}
+    body = {"volume_types": [views.volume_type(_seen(call, row)) for row in rows]}
     return Answer(200, body | paging.more(call, "volume_type", page, rows))
 
 
 def show(call: Call) -> Answer:
     """GET /types/{id}: show one volume type"""
-    return _one(call.services.types.get(call.ctx, call.args["id"]))
+    return _one(_seen(call, call.services.types.get(call.ctx, call.args["id"])))
 
 
 def default(call: Call) -> Answer:
     """GET /types/default: show the default volume type"""
-    return _one(call.services.types.default(call.ctx))
+    return _one(_seen(call, call.services.types.default(call.ctx)))
 
 
 def update(call: Call) -> Answer:
@@ -119,7 +124,15 @@ def _wanted_specs(call: Call) -> dict[str, str]:
 
 
 def _specs(call: Call) -> Mapping[str, str]:
-    return call.services.types.get(call.ctx, call.args["id"]).extra_specs
+    return _seen(call, call.services.types.get(call.ctx, call.args["id"])).extra_specs
+
+
+def _seen(call: Call, found: VolumeType) -> VolumeType:
+    """Return the type with the extra specs that this client may see."""
+    if call.allows("volume_extension:types_extra_specs:read_sensitive"):
+        return found
+    specs = found.extra_specs
+    return replace(found, extra_specs={k: specs[k] for k in _OPEN_SPECS & specs.keys()})
 
 
 def _one(found: VolumeType) -> Answer:

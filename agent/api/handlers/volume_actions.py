@@ -64,6 +64,10 @@ def _unmanage(call: Call, asked: Any) -> Answer:
 
 
 def _retype(call: Call, asked: Mapping[str, Any]) -> Answer:
+    if not call.allows("volume:multiattach"):
+        kind = call.services.types.resolve(asked["new_type"])
+        if kind is not None and kind.multiattach:
+            raise faults.forbidden("volume:multiattach")
     call.services.migrator.retype(
         call.ctx,
         call.args["id"],

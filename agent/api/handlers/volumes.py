@@ -8,10 +8,25 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from lunshare.agent.api import bodies, microversions, paging, query, schemas, views
+from lunshare.agent.api import (
+    bodies,
+    faults,
+    microversions,
+    paging,
+    query,
+    schemas,
+    views,
+)
 from lunshare.agent.api.exchange import Answer, Call
 from lunshare.agent.errors import Invalid
 from lunshare.agent.records import NewVolume, Page, Volume
+
+_RULE_OF_FIELD = {
+    "os-vol-host-attr:host": "volume_extension:volume_host_attribute",
+    "os-vol-mig-status-attr:migstat": "volume_extension:volume_mig_status_attribute",
+    "os-vol-mig-status-attr:name_id": "volume_extension:volume_mig_status_attribute",
+}
+_ADMIN_FIELDS = frozenset({"migration_status", "provider_id", "cluster_name"})
 
 # Not supported yet. They are refused, so that no client believes they had an effect.
 _UNSUPPORTED = ("backup_id", "imageRef", "image_id", "consistencygroup_id", "group_id")
@@ -21,6 +36,7 @@ def create(call: Call) -> Answer:
     """POST /volumes: create a volume, empty or from a snapshot or a volume"""
     asked = bodies.short_names(schemas.VOLUME_CREATE.read(call)["volume"])
     _refuse_unsupported(asked)
+    _check_multiattach(call, asked)
     new = NewVolume(
         size=_size(call, asked),
         name=asked.get("name"),
@@ -65,6 +81,8 @@ def delete(call: Call) -> Answer:
     force = query.flag(call.query, "force", False)
     if call.version < microversions.DELETE_FORCE:
         force = False
+    if force and not call.allows("volume:force_delete"):
+        raise faults.forbidden("volume:force_delete")
     call.services.volumes.delete(
         call.ctx, call.args["id"], force=force, cascade=cascade
     )
@@ -98,10 +116,40 @@ def _refuse_unsupported(asked: Mapping[str, Any]) -> None:
         )
 
 
+def _check_multiattach(call: Call, asked: Mapping[str, Any]) -> None:
+    """Refuse a volume for several hosts where the policy does not allow it."""
+    if call.allows("volume:multiattach"):
+        return
+    if not asked.get("volume_type") and asked.get("source_volid"):
+        shared = call.services.volumes.get(call.ctx, asked["source_volid"]).multiattach
+    elif not asked.get("volume_type") and asked.get("snapshot_id"):
+        source = call.services.snapshots.get(call.ctx, asked["snapshot_id"])
+        shared = call.services.volumes.get(call.ctx, source.volume_id).multiattach
+    else:
+        found = call.services.types.resolve(asked.get("volume_type") or None)
+        shared = found is not None and found.multiattach
+    if shared:
+        raise faults.forbidden("volume:multiattach")
+
+
 def _context(call: Call) -> views.ViewContext:
     return views.ViewContext(
-        call.version, call.root, call.project, call.services.node.host_of
+        call.version,
+        call.root,
+        call.project,
+        call.services.node.host_of,
+        hidden=_hidden(call),
+        names_hosts=call.ctx.is_admin or call.ctx.is_service,
     )
+
+
+def _hidden(call: Call) -> frozenset[str]:
+    """Return the fields of volumes that this client may not see."""
+    if call.ctx.is_admin:
+        return frozenset()
+    refused = {rule for rule in _RULE_OF_FIELD.values() if not call.allows(rule)}
+    ruled = {key for key, rule in _RULE_OF_FIELD.items() if rule in refused}
+    return _ADMIN_FIELDS | ruled
 
 
 def _written(call: Call, found: Volume, status: int) -> Answer:

@@ -57,12 +57,15 @@ class Attachments:
         self._db, self._access, self._locks = db, access, locks
         self.unanswered, self._widen = answers, widen
 
-    def get(self, ctx: RequestContext, attachment_id: str) -> Attachment:
-        """Return one attachment, with the credentials of its host.
+    def get(
+        self, ctx: RequestContext, attachment_id: str, secrets: bool = True
+    ) -> Attachment:
+        """Return one attachment; with ``secrets`` the credentials of its host.
 
         :raises NotFound: the attachment does not exist, or is deleted.
         """
-        return with_secrets(self._require(attachment_id))
+        row = self._require(attachment_id, ctx)
+        return with_secrets(row) if secrets else row
 
     def list(self, ctx: RequestContext, page: Page) -> Rows:
         """Return a page of attachments, without credentials."""
@@ -82,10 +85,10 @@ class Attachments:
         """
         if new.connector is None:
             with self._db.writing() as connection:
-                row = self._reserve(connection, new)[1]
+                row = self._reserve(connection, ctx, new)[1]
                 self.unanswered.add(row)
         else:
-            row = self._attach(new, new.connector)
+            row = self._attach(ctx, new, new.connector)
         self.unanswered.answer_sent(row)
         return with_secrets(row)
 
@@ -102,9 +105,9 @@ class Attachments:
             status of the attachment or of its volume does not allow it.
         :raises BackendFailed: the row names what may be open; repeat, or delete.
         """
-        volume_id = self._require(attachment_id).volume_id
+        volume_id = self._require(attachment_id, ctx).volume_id
         with self._locks.volume(volume_id, f"the attach of host {connector.host}"):
-            row = self._require(attachment_id)
+            row = self._require(attachment_id, ctx)
             if connectors.is_open(row, connector):
                 return with_secrets(self._refresh_connector(row, connector))
             # Its row can name two initiators, and the new connector is a third.
@@ -121,7 +124,7 @@ class Attachments:
 
         :raises Conflict: the attachment is detaching, or in an error.
         """
-        row = self._require(attachment_id)
+        row = self._require(attachment_id, ctx)
         with (
             self._locks.volume(row.volume_id, f"the completion of {attachment_id}"),
             self._db.writing() as connection,
@@ -151,16 +154,18 @@ class Attachments:
         :raises BackendFailed: the access may still be open. The attachment is
             error_detaching. A retry and the next reconcile try again.
         """
-        volume_id = self._require(attachment_id).volume_id
+        volume_id = self._require(attachment_id, ctx).volume_id
         with self._locks.volume(volume_id, f"the detach of {attachment_id}"):
             self._access.release(self._require(attachment_id))
         with self._db.reading() as connection:
             return attachments.brief_of_volume(connection, volume_id, _MAX_LEFT)
 
-    def _attach(self, new: NewAttachment, connector: HostConnector) -> Attachment:
+    def _attach(
+        self, ctx: RequestContext, new: NewAttachment, connector: HostConnector
+    ) -> Attachment:
         with self._locks.volume(new.volume_id, f"the attach of host {connector.host}"):
             with self._db.writing() as connection:
-                volume, row = self._reserve(connection, new)
+                volume, row = self._reserve(connection, ctx, new)
                 if row.status is AttachStatus.RESERVED:
                     row = self._start_attach(connection, volume, row, connector)
             self.unanswered.add(row)
@@ -170,20 +175,29 @@ class Attachments:
                 self._discard(row)
                 raise
 
-    def _require(self, attachment_id: str) -> Attachment:
+    def _require(
+        self, attachment_id: str, ctx: RequestContext | None = None
+    ) -> Attachment:
+        """Return a row. It belongs to the project of its volume.
+
+        ``ctx``: who asks for it, None for a step that belongs to no request.
+        """
         with self._db.reading() as connection:
             row = attachments.get(connection, attachment_id)
+            if row is not None and ctx is not None and not ctx.is_admin:
+                volume = volumes.get_row(connection, row.volume_id)
+                row = row if volume and ctx.sees(volume.project_id) else None
         if row is None:
             raise NotFound("attachment", attachment_id)
         return row
 
     def _reserve(
-        self, connection: Any, new: NewAttachment
+        self, connection: Any, ctx: RequestContext, new: NewAttachment
     ) -> tuple[Volume, Attachment]:
         known = self.unanswered.find_duplicate(connection, new)
         reserved = known or volumes.claim(connection, new.volume_id, new.instance_uuid)
         volume = volumes.get_row(connection, new.volume_id)
-        if volume is None:
+        if volume is None or not ctx.sees(volume.project_id):
             raise NotFound("volume", new.volume_id)
         if not reserved:
             raise _attach_error(volumes.get(connection, new.volume_id) or volume)

@@ -86,7 +86,7 @@ class VolumeMigrator:
         :raises BackendFailed: it could not be migrated, and is as it was.
         """
         kind = self._require_type(new_type)
-        volume = self._rows.get(volume_id)
+        volume = self._rows.get(volume_id, ctx)
         if kind.id == volume.volume_type_id:
             raise Invalid(
                 f"os-retype.new_type: volume {volume.id} is of type {kind.name}"
@@ -115,7 +115,7 @@ class VolumeMigrator:
         :raises Exhausted: the backend has no space.
         :raises BackendFailed: it could not be migrated, and is as it was.
         """
-        volume = self._rows.get(volume_id)
+        volume = self._rows.get(volume_id, ctx)
         try:
             backend = self._pools.backend_of(host)
         except NotFound:

@@ -41,7 +41,7 @@ class StatusResetter:
         :raises Conflict: its backend has no complete disk of it.
         """
         with self._locks.volume(volume_id, "the reset of its status"):
-            volume = self._rows.get(volume_id)
+            volume = self._rows.get(volume_id, ctx)
             _check_status(volume)
             size = self._disk_size(volume)
             available = VolumeStatus.AVAILABLE
@@ -63,6 +63,7 @@ class StatusResetter:
         :raises BackendUnavailable: the target cannot be read.
         """
         with self._locks.volume(volume_id, f"the forced detach of {attachment_id}"):
+            self._rows.get(volume_id, ctx)
             with self._db.reading() as connection:
                 row = attachments.get(connection, attachment_id)
             if row is None or row.volume_id != volume_id:

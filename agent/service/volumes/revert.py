@@ -47,7 +47,7 @@ class VolumeReverter:
             can be reverted again.
         """
         with self._db.writing() as connection:
-            volume = rows.require(connection, volume_id)
+            volume = rows.require(connection, volume_id, ctx)
             _check_latest(
                 volume, snapshots.of_volume(connection, volume_id), snapshot_id
             )

@@ -62,7 +62,7 @@ class Volumes:
 
         :raises NotFound: the volume does not exist, or is deleted.
         """
-        return self._rows.get(volume_id)
+        return self._rows.get(volume_id, ctx)
 
     def list(
         self, ctx: RequestContext, page: Page, detail: bool = True
@@ -131,7 +131,7 @@ class Volumes:
         """
         allowed = _DELETABLE | ({VolumeStatus.CREATING} if force else set())
         with self._db.writing() as connection:
-            volume = require(connection, volume_id)
+            volume = require(connection, volume_id, ctx)
             if volume.own_status not in allowed:
                 raise _delete_error(connection, volume)
             if cascade:

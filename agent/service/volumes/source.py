@@ -61,7 +61,7 @@ class CreatePlanner:
             backend meets the type's extra specs.
         :raises Exhausted: no backend has space.
         """
-        origin, least = self._find_source(new)
+        origin, least = self._find_source(ctx, new)
         if origin is None:
             return self._plan_without_source(ctx, new)
         volume_type = self._types.resolve(new.volume_type) if new.volume_type else None
@@ -109,17 +109,21 @@ class CreatePlanner:
             multiattach=volume_type.multiattach if volume_type else False,
         )
 
-    def _find_source(self, new: NewVolume) -> tuple[Volume | None, int]:
+    def _find_source(
+        self, ctx: RequestContext, new: NewVolume
+    ) -> tuple[Volume | None, int]:
         """Return the volume whose bytes it gets, and how many GiB they are."""
         if new.snapshot_id and new.source_volid:
             raise Invalid("volume.source_volid: leave it out, or snapshot_id.")
         with self._db.reading() as connection:
             if new.snapshot_id:
                 found = snapshots.get(connection, new.snapshot_id)
+                if found is not None and not ctx.sees(found.project_id):
+                    found = None
                 snapshot = _require_available(found, new.snapshot_id)
                 return rows.require(connection, snapshot.volume_id), snapshot.size
             if new.source_volid:
-                origin = rows.require(connection, new.source_volid)
+                origin = rows.require(connection, new.source_volid, ctx)
                 if origin.own_status is not VolumeStatus.AVAILABLE:
                     raise _source_error(origin)
                 return origin, origin.size
