@@ -12,7 +12,9 @@ from typing import Any
 
 from oslo_config import cfg
 
-from lunshare.agent import reporter
+from lunshare.agent import listen_addresses, nova, reporter
+from lunshare.agent.api import keystone
+from lunshare.agent.api.access_rules import AccessRules
 from lunshare.agent.api.settings import ApiSettings
 from lunshare.agent.api.wsgi import build_app
 from lunshare.agent.backends import Backends, load
@@ -26,6 +28,7 @@ from lunshare.agent.service.attachments.legacy import LegacyActions
 from lunshare.agent.service.attachments.service import Attachments
 from lunshare.agent.service.attachments.unanswered import UnansweredRequests
 from lunshare.agent.service.hosts import Hosts
+from lunshare.agent.service.instance_gate import InstanceGate
 from lunshare.agent.service.job_runner import JobRunner
 from lunshare.agent.service.log_levels import LogLevels
 from lunshare.agent.service.messages import Messages
@@ -40,6 +43,7 @@ from lunshare.agent.service.scheduling import weighers
 from lunshare.agent.service.scheduling.pools import Pools
 from lunshare.agent.service.scheduling.scheduler import Scheduler
 from lunshare.agent.service.services import Services
+from lunshare.agent.service.sharing import SharingRules
 from lunshare.agent.service.snapshot_status import SnapshotResetter
 from lunshare.agent.service.snapshots import Snapshots
 from lunshare.agent.service.transfers import Transfers
@@ -136,11 +140,16 @@ def assemble(conf: cfg.ConfigOpts, root: Root | None = None) -> Assembly:
     purger = Purger(database, conf.database.deleted_rows_ttl)
     volume_disks = VolumeDisks(database, backends, locks, node=node, wiper=wiper)
     its_snapshots = Snapshots(database, backends, locks, jobs, quotas=quotas, node=node)
+    rules = AccessRules(conf)
+    sharing = SharingRules(rules.allows)
+    gate = _instance_gate(conf)
     attachments = Attachments(
         database,
         access,
         locks,
         unanswered_requests,
+        sharing=sharing,
+        gate=gate,
         widen=conf.mixed_modes_per_host == "widen",
     )
     services = Services(
@@ -153,10 +162,11 @@ def assemble(conf: cfg.ConfigOpts, root: Root | None = None) -> Assembly:
             pools=pools,
             scheduler=scheduler,
             quotas=quotas,
+            sharing=sharing,
         ),
         quotas=quotas,
         attachments=attachments,
-        legacy=LegacyActions(database, access, locks, attachments),
+        legacy=LegacyActions(database, access, locks, rows=attachments, gate=gate),
         metadata=VolumeMetadata(database),
         transfers=Transfers(database, quotas),
         snapshot_resetter=SnapshotResetter(database, backends),
@@ -190,7 +200,13 @@ def assemble(conf: cfg.ConfigOpts, root: Root | None = None) -> Assembly:
             quotas=quotas,
         ),
         status_resetter=StatusResetter(
-            database, backends, locks, node=node, access=access, rows=attachments
+            database,
+            backends,
+            locks,
+            node=node,
+            access=access,
+            rows=attachments,
+            gate=gate,
         ),
         migrator=VolumeMigrator(
             database,
@@ -203,6 +219,7 @@ def assemble(conf: cfg.ConfigOpts, root: Root | None = None) -> Assembly:
             scheduler=scheduler,
             wiper=wiper,
             quotas=quotas,
+            sharing=sharing,
         ),
         scheduler=scheduler,
         messages=messages,
@@ -246,7 +263,9 @@ def assemble(conf: cfg.ConfigOpts, root: Root | None = None) -> Assembly:
         wiper,
         *([reports] if reports else []),
     )
-    app = build_app(services, _api_settings(conf))
+    app = build_app(services, _api_settings(conf), rules)
+    if conf.auth_strategy == "keystone":
+        app = keystone.wrap(app, conf, share_of(conf.osapi_threads))
     return Assembly(app, services, reconcile, backends, loops, database, jobs, timer)
 
 
@@ -261,11 +280,28 @@ def _quotas(conf: cfg.ConfigOpts, database: Database) -> Quotas:
     return Quotas(database, defaults, not conf.no_snapshot_gb_quota)
 
 
+def _instance_gate(conf: cfg.ConfigOpts) -> InstanceGate:
+    """Return the gate, with the roles of a service token."""
+    roles = ["service"]
+    if conf.auth_strategy == "keystone":
+        keystone.register(conf)
+        roles = conf.keystone_authtoken.service_token_roles
+    return InstanceGate(nova.client(conf, share_of(conf.osapi_threads)), roles)
+
+
 def _multipliers(conf: cfg.ConfigOpts) -> dict[str, float]:
     """Return the multiplier of each weigher, from the option with its name."""
     return {
         name: conf.scheduler[f"{name}_weight_multiplier"] for name in weighers.WEIGHERS
     }
+
+
+def _auth_url(conf: cfg.ConfigOpts) -> str:
+    """Return where clients get tokens, for the header of a 401."""
+    if conf.auth_strategy != "keystone":
+        return ""
+    keystone.register(conf)
+    return str(conf.keystone_authtoken.www_authenticate_uri or "")
 
 
 def _api_settings(conf: cfg.ConfigOpts) -> ApiSettings:
@@ -274,4 +310,9 @@ def _api_settings(conf: cfg.ConfigOpts) -> ApiSettings:
         public_endpoint=conf.public_endpoint,
         max_limit=conf.osapi_max_limit,
         max_body=conf.osapi_max_request_body_size,
+        users_file=conf.http_basic_auth_user_file,
+        password_checks=share_of(conf.osapi_threads),
+        addresses=tuple(listen_addresses.configured(conf)),
+        allowed_hosts=tuple(conf.allowed_hosts),
+        auth_url=_auth_url(conf),
     )

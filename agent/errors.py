@@ -25,6 +25,15 @@ class Invalid(AgentError):
     code = "invalid"
 
 
+class Forbidden(AgentError):
+    """The policy does not allow it to this user. Ask an administrator."""
+
+    code = "forbidden"
+
+    def __init__(self, rule: str) -> None:
+        super().__init__(f"Policy doesn't allow {rule} to be performed.", rule=rule)
+
+
 class NotFound(AgentError):
     """It does not exist, or is deleted."""
 

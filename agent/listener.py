@@ -1,31 +1,34 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""The address of the API, and the server that listens there."""
+"""The server of the API: every address it listens on, with the same few threads."""
 
 from __future__ import annotations
 
+import contextlib
 import errno
-import ipaddress
+import grp
 import os
 import socket
 import stat
 import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from cheroot import wsgi
 
+from lunshare.agent.client_connection import Connection
 from lunshare.agent.errors import StartupError
-from lunshare.agent.http_connections import Connection, ConnectionLoop
+from lunshare.agent.http_connections import ConnectionLoop
+from lunshare.agent.listen_addresses import Address
+from lunshare.agent.tls import Certificates
 from lunshare.agent.worker_turns import Workers
 
-_FORM = "give HOST:PORT, [IPV6]:PORT or unix:PATH"
 _BACKLOG = 256
 #: Threads that run Python at once, without those that wait (agent/worker_turns).
 _AT_ONCE = 1
 _HEADERS_MAX = 64 * 1024
+_GROUP = "lunshare"
 _OWNER_AND_GROUP = 0o660
 _HEALTH_CHECKS = tuple(
     f"{method} {path} HTTP/1.".encode()
@@ -36,105 +39,46 @@ _HEALTH_CHECKS = tuple(
 App = Callable[..., Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Address:
-    """A checked listen address."""
+class Listener(wsgi.Server):
+    """One address. Cheroot binds it, parses its requests and calls the app.
 
-    bind: tuple[str, int] | str
-
-    @property
-    def private(self) -> bool:
-        """Return whether only processes of this machine can reach it."""
-        if isinstance(self.bind, str):
-            return True
-        try:
-            return ipaddress.ip_address(self.bind[0]).is_loopback
-        except ValueError:
-            return False  # the address of a name may change
-
-    def __str__(self) -> str:
-        if isinstance(self.bind, str):
-            return f"unix:{self.bind}"
-        host, port = self.bind
-        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-def parse(text: str, auth_strategy: str) -> Address:
-    """Parse the option ``listen``.
-
-    :raises StartupError: its form is unknown, or anyone could reach the API.
-    """
-    address = _parse(text)
-    if auth_strategy == "noauth" and not address.private:
-        raise StartupError(
-            f"listen = {text} with auth_strategy = noauth would make everyone who"
-            " reaches it an administrator: listen on a loopback address such as"
-            " 127.0.0.1:8776, or on unix:PATH"
-        )
-    return address
-
-
-def _parse(text: str) -> Address:
-    if text.startswith("unix:/"):
-        return Address(text.removeprefix("unix:"))
-    host, separator, port = text.rpartition(":")
-    host = host.removeprefix("[").removesuffix("]")
-    if not (separator and host and port.isdecimal() and int(port) < 65536):
-        raise StartupError(f"listen = {text} is not valid: {_FORM}")
-    if host == "localhost":
-        host = "127.0.0.1"
-    return Address((host, int(port)))
-
-
-class Server(wsgi.Server):
-    """A server whose threads never wait for a client.
-
-    Cheroot parses requests and calls the app; ConnectionLoop has the connections.
-    Cheroot's own loop (11.1) uses a thread per client that has sent a first byte.
-    For a unix socket it removes any file at the path, also the socket of another
-    daemon, and its new socket is open to everyone.
+    ConnectionLoop has the connections: Cheroot's own loop (11.1) uses a thread per
+    client that has sent a first byte. For a unix socket it removes any file at the
+    path, also the socket of another daemon, and its new socket is open to everyone.
     """
 
-    def __init__(self, app: App, address: Address, threads: int, max_body: int) -> None:
+    def __init__(
+        self, app: App, address: Address, max_body: int, tls: Certificates | None
+    ) -> None:
         super().__init__(address.bind, app, request_queue_size=_BACKLOG)
-        self.address = address
+        self.address, self.tls = address, tls
         self._max_body = max_body
-        self._thread: threading.Thread | None = None
-        self.requests = Workers("request", threads, _AT_ONCE, self._answer)
+        self.peercreds_enabled = address.is_socket
+        self.requests = _NoThreads()
+        self.error_log = _ignore  # type: ignore[method-assign,assignment]
+        self.max_request_header_size = _HEADERS_MAX
+        # The app itself answers 413 and reads no more. This is a second limit.
+        self.max_request_body_size = 4 * max_body
 
     def prepare(self) -> None:
-        """Bind, listen, and start the threads.
+        """Bind and listen.
 
         :raises OSError: the address is in use or not allowed.
         """
         super().prepare()
         vars(self).pop("_connections").close()  # of cheroot; unused
-        self.loop = ConnectionLoop(
-            self.socket, self._connect, self.requests.turns.put, _is_health_check
-        )
 
-    def start(self) -> None:
-        """Serve requests in a thread of its own, until ``stop``."""
-        self._thread = threading.Thread(target=self.serve, name="listener", daemon=True)
-        self._thread.start()
+    def connect(self, client: socket.socket, address: Any) -> Connection:
+        """Return the connection of an accepted socket, which does not block.
 
-    def serve(self) -> None:
-        """Serve requests until ``stop``."""
-        self.loop.run(self.requests.turns.drop_late)
-
-    def stop(self, seconds: float = 5.0) -> None:
-        """Wait up to ``seconds`` for requests in progress, then close connections.
-
-        Answers that their clients have not fetched by then are lost.
+        :raises OSError: the client has ended it already.
         """
-        if self.ready:
-            self.ready = False
-            self.loop.refuse()
-            self.requests.stop(time.monotonic() + seconds)
-            self.loop.stop()
-            self.socket.close()
-            if self._thread is not None:
-                self._thread.join()
+        if self.tls is not None:
+            client = self.tls.wrap(client)
+        connection = Connection(self, client, _HEADERS_MAX, self._max_body)
+        if isinstance(address, tuple):
+            connection.remote_addr, connection.remote_port = address[:2]
+        return connection
 
     def bind_unix_socket(self, bind_addr: str) -> socket.socket:
         """Bind a path that does not exist, or has the socket of a killed daemon."""
@@ -142,6 +86,9 @@ class Server(wsgi.Server):
         self.socket = bound = socket.socket(socket.AF_UNIX)
         os.fchmod(bound.fileno(), _OWNER_AND_GROUP)  # before it can be reached
         bound.bind(bind_addr)
+        # A daemon that root runs by hand; the unit's daemon has this group already.
+        with contextlib.suppress(KeyError, PermissionError):
+            os.chown(bind_addr, -1, grp.getgrnam(_GROUP).gr_gid)
         os.chmod(bind_addr, _OWNER_AND_GROUP)  # the umask may have changed it
         return bound
 
@@ -151,11 +98,82 @@ class Server(wsgi.Server):
         serving: bool = self.ready
         return serving
 
-    def _connect(self, client: socket.socket, address: Any) -> Connection:
-        connection = Connection(self, client, _HEADERS_MAX, self._max_body)
-        if isinstance(address, tuple):
-            connection.remote_addr, connection.remote_port = address[:2]
-        return connection
+
+class _NoThreads:
+    """Cheroot's pool of threads, of which a listener has none of its own."""
+
+    def start(self) -> None:
+        """Start no thread."""
+
+
+class Server:
+    """All listeners, whose requests the same threads answer.
+
+    No thread waits for a client.
+    """
+
+    def __init__(self, listeners: Sequence[Listener], threads: int) -> None:
+        """Serve these listeners, which are bound, with so many threads."""
+        self.listeners = listeners
+        self.requests = Workers("request", threads, _AT_ONCE, self._answer)
+        self.loop = ConnectionLoop(
+            [(listener.socket, listener.connect) for listener in listeners],
+            self.requests.turns.put,
+            _is_health_check,
+        )
+        self.requests.start()
+        self._thread: threading.Thread | None = None
+        self._running = True
+
+    @property
+    def addresses(self) -> str:
+        """Return the addresses as the log shows them."""
+        return ",".join(str(listener.address) for listener in self.listeners)
+
+    @property
+    def bind_addr(self) -> Any:
+        """Return where the first listener is bound."""
+        return self.listeners[0].bind_addr
+
+    def start(self) -> None:
+        """Serve requests in a thread of its own, until ``stop``."""
+        self._thread = threading.Thread(target=self.serve, name="listener", daemon=True)
+        self._thread.start()
+
+    def serve(self) -> None:
+        """Serve requests until ``stop``."""
+        self.loop.run(self._tick)
+
+    def reload(self) -> None:
+        """Read the certificates again soon. A signal handler may call it."""
+        for tls in self._certificates():
+            tls.read_again()
+
+    def stop(self, seconds: float = 5.0) -> None:
+        """Wait up to ``seconds`` for requests in progress, then close connections.
+
+        Answers that their clients have not fetched by then are lost.
+        """
+        if not self._running:
+            return
+        self._running = False
+        for listener in self.listeners:
+            listener.ready = False
+        self.loop.refuse()
+        self.requests.stop(time.monotonic() + seconds)
+        self.loop.stop()
+        for listener in self.listeners:
+            listener.socket.close()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _tick(self) -> None:
+        self.requests.turns.drop_late()
+        for tls in self._certificates():
+            tls.check()
+
+    def _certificates(self) -> list[Certificates]:
+        return [each.tls for each in self.listeners if each.tls is not None]
 
     def _answer(self, connection: Connection) -> None:
         """Run a request; a worker calls this."""
@@ -163,26 +181,41 @@ class Server(wsgi.Server):
         self.loop.put(connection)
 
 
-def serve(app: App, address: Address, threads: int, max_body: int = 2**20) -> Server:
+def serve(
+    app: App,
+    addresses: Sequence[Address],
+    threads: int,
+    max_body: int = 2**20,
+    certificates: Callable[[Address], Certificates | None] = lambda _: None,
+) -> Server:
     """Return a bound server. The caller starts and stops it.
 
     ``max_body``: the largest request body in bytes that the app accepts.
+    ``certificates``: those of an address with TLS.
 
-    :raises StartupError: the address cannot be bound.
+    :raises StartupError: an address cannot be bound, or its certificate not used.
     """
-    server = Server(app, address, threads, max_body)
-    server.error_log = _ignore  # type: ignore[method-assign,assignment]
-    server.max_request_header_size = _HEADERS_MAX
-    # The app itself answers 413 and reads no more. This is a second limit.
-    server.max_request_body_size = 4 * max_body
+    listeners: list[Listener] = []
     try:
-        server.prepare()
+        for address in addresses:
+            tls = certificates(address)
+            listeners.append(_bound(Listener(app, address, max_body, tls)))
+    except StartupError:
+        for listener in listeners:
+            listener.socket.close()
+        raise
+    return Server(listeners, threads)
+
+
+def _bound(listener: Listener) -> Listener:
+    try:
+        listener.prepare()
     except OSError as error:
         raise StartupError(
-            f"listen = {address} cannot be bound ({error}): check whether another"
-            " daemon uses it"
+            f"listen = {listener.address} cannot be bound ({error}): check whether"
+            " another daemon uses it"
         ) from error
-    return server
+    return listener
 
 
 def _is_health_check(request: bytes) -> bool:

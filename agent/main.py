@@ -17,7 +17,7 @@ from oslo_concurrency import lockutils
 from oslo_config import cfg
 from oslo_log import log
 
-from lunshare.agent import listener, logs, show_config
+from lunshare.agent import listen_addresses, listener, logs, show_config, tls
 from lunshare.agent.assemble import Assembly, assemble
 from lunshare.agent.conf import opts
 from lunshare.agent.errors import StartupError
@@ -97,16 +97,22 @@ def sole_owner(state_path: str) -> Iterator[None]:
 
 def run(conf: cfg.ConfigOpts) -> None:
     """Run from the first reconcile to the last request."""
-    address = listener.parse(conf.listen, conf.auth_strategy)
+    addresses = listen_addresses.configured(conf)
+    certificates = {each: tls.certificates(conf, each) for each in addresses}
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until there is what to reload
     assembly = assemble(conf)
     server = None
     try:
         late = not first_reconcile(assembly, conf.start_wait, stop)
         server = listener.serve(
-            assembly.app, address, conf.osapi_threads, conf.osapi_max_request_body_size
+            assembly.app,
+            addresses,
+            conf.osapi_threads,
+            conf.osapi_max_request_body_size,
+            certificates.get,
         )
         serve(assembly, server, stop, late)
     finally:
@@ -180,8 +186,9 @@ def serve(
     """Serve requests until ``stop``. ``late``: the first reconcile is not done."""
     assembly.start(reconcile_again=late)
     server.start()
+    signal.signal(signal.SIGHUP, lambda *_: server.reload())
     names = ",".join(assembly.backends)
-    LOG.info("[main] READY listen=%s backends=%s", server.address, names)
+    LOG.info("[main] READY listen=%s backends=%s", server.addresses, names)
     notify("READY=1", "STATUS=serving")
     stop.wait()
     notify("STOPPING=1")

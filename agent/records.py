@@ -28,14 +28,34 @@ from lunshare.drivers.values import Mode as Mode  # noqa: PLC0414
 class RequestContext:
     """Who sends a request. Every service method that a handler calls gets it first.
 
-    It decides the owner of what is created, and which user messages are visible
-    (``is_admin``: those of all projects). ``request_id`` is in logs and answers.
+    It decides the owner of what is created, and what is visible (``is_admin``: that
+    of all projects). ``roles`` are those of the user in this project, in lower case.
+    ``service_roles`` are those of the service that sends the request for its user,
+    and only if its token is valid. ``system_scope`` is "all" for a token that belongs
+    to no project. ``request_id`` is in logs and answers.
     """
 
     user_id: str
     project_id: str
     is_admin: bool
     request_id: str
+    roles: tuple[str, ...] = ()
+    service_roles: tuple[str, ...] = ()
+    system_scope: str | None = None
+
+    @property
+    def is_service(self) -> bool:
+        """Whether a service such as Nova sends the request."""
+        return "service" in self.roles or "service" in self.service_roles
+
+    @property
+    def only_project(self) -> str | None:
+        """The project whose resources exist for this client; None: those of all."""
+        return None if self.is_admin else self.project_id
+
+    def sees(self, project_id: str) -> bool:
+        """Return whether what belongs to a project exists for this client."""
+        return self.is_admin or project_id == self.project_id
 
 
 @dataclass(frozen=True, slots=True)

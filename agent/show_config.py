@@ -8,7 +8,7 @@ from typing import Any
 
 from oslo_config import cfg
 
-from lunshare.agent import backends, listener, reporter
+from lunshare.agent import backends, listen_addresses, reporter, tls
 from lunshare.agent.assemble import database_url
 from lunshare.agent.conf import registered
 from lunshare.agent.db.engine import Database
@@ -43,7 +43,8 @@ def text(conf: cfg.ConfigOpts) -> str:
 
 def _check(conf: cfg.ConfigOpts) -> None:
     """Create what the start creates of the options; nothing of it is started."""
-    listener.parse(conf.listen, conf.auth_strategy)
+    for address in listen_addresses.configured(conf):
+        tls.certificates(conf, address)
     backends.load(conf, Helper(conf.helper.socket))
     Database(database_url(conf), connections=1)
     reporter.create(conf, dict)

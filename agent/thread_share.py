@@ -9,6 +9,7 @@ and only a share of the threads may be held by it.
 
 from __future__ import annotations
 
+import threading
 import time
 
 #: Seconds after which running work counts as hanging.
@@ -31,3 +32,33 @@ def seconds_to_wait(
     if since is None:
         return hanging_after
     return max(0.0, since + hanging_after - time.monotonic())
+
+
+class Share:
+    """The threads that may wait for one thing at once, such as Keystone."""
+
+    def __init__(self, most: int) -> None:
+        """``most``: how many of them."""
+        self._most = most
+        self._running: dict[int, float] = {}
+        self._changed = threading.Condition()
+
+    def acquire(self) -> bool:
+        """Return whether the calling thread may begin.
+
+        It waits as long as the running work does not count as hanging.
+        """
+        with self._changed:
+            while len(self._running) >= self._most:
+                left = seconds_to_wait(min(self._running.values()))
+                if not left:
+                    return False
+                self._changed.wait(left)
+            self._running[threading.get_ident()] = time.monotonic()
+            return True
+
+    def release(self) -> None:
+        """Let another thread begin."""
+        with self._changed:
+            del self._running[threading.get_ident()]
+            self._changed.notify()

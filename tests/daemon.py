@@ -4,12 +4,15 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 from urllib.error import URLError
 from urllib.request import urlopen
 
@@ -19,11 +22,17 @@ FAKE = ROOT / "etc" / "fake.conf"
 DAEMON = [sys.executable, "-m", "lunshare.agent.main"]
 
 
-def start(*arguments: str | Path) -> subprocess.Popen[str]:
+def start(
+    *arguments: str | Path,
+    env: Mapping[str, str] | None = None,
+    log: IO[str] | None = None,
+) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [*DAEMON, *map(str, arguments)],
         cwd=ROOT,
-        stderr=subprocess.PIPE,
+        env={**os.environ, **(env or {})},
+        stdout=log,
+        stderr=subprocess.PIPE if log is None else log,
         text=True,
     )
 

@@ -37,6 +37,7 @@ reconcile_interval = 3600
 quota_volumes = -1
 quota_snapshots = -1
 quota_gigabytes = -1
+allowed_hosts = falconframework.org, node, 127.0.0.1, ::1
 {extra}
 """
 

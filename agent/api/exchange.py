@@ -21,8 +21,10 @@ class Call:
 
     Its URL is ``root`` (scheme and host), /v3, ``project`` ("/<id>", or "" if the
     client left it out) and ``path``. ``args`` are the variables of the path.
-    ``body()`` reads and parses the JSON; it may be called once, and raises the
-    errors of lunshare.agent.api.bodies. ``if_match`` is the header If-Match.
+    ``body()`` reads and parses the JSON, and raises the errors of
+    lunshare.agent.api.bodies. ``allows(rule)`` says whether a further rule of
+    lunshare.agent.api.policies allows more than the rule of the route does.
+    ``if_match`` is the header If-Match.
     """
 
     services: Services
@@ -35,6 +37,7 @@ class Call:
     query: Mapping[str, str]
     args: Mapping[str, str]
     body: Callable[[], Any]
+    allows: Callable[[str], bool]
     if_match: str | None = None
 
     @property

@@ -19,6 +19,7 @@ from lunshare.agent.errors import (
     Busy,
     Conflict,
     Exhausted,
+    Forbidden,
     Invalid,
     NotFound,
 )
@@ -46,6 +47,7 @@ OTHER_KEY = "computeFault"
 # The most specific class of the error decides. Retry-After is in seconds.
 FAMILIES: Mapping[type, tuple[int, str | None]] = {
     Invalid: (400, None),
+    Forbidden: (403, None),
     NotFound: (404, None),
     Busy: (409, "1"),
     Conflict: (409, None),

@@ -66,10 +66,12 @@ _LIMITS = (
 )
 
 
-def limits(shown: Iterable[Quota]) -> View:
-    """Show the absolute limits of a project, and what it uses."""
+def limits(shown: Iterable[Quota], with_use: bool) -> View:
+    """Show the absolute limits of a project; ``with_use`` also what it uses."""
     found = {each.key: each for each in shown}
     largest = {most: found[key].limit for key, most, _ in _LIMITS}
+    if not with_use:
+        return largest
     return {**largest, **{used: found[key].in_use for key, _, used in _LIMITS}}
 
 

@@ -21,7 +21,16 @@ from types import ModuleType
 from typing import Any, get_type_hints
 
 from lunshare.agent import errors
-from lunshare.agent.api import actions, faults, forms, wsgi
+from lunshare.agent.api import (
+    access_rules,
+    actions,
+    faults,
+    forms,
+    identity,
+    middleware,
+    origins,
+    wsgi,
+)
 from lunshare.agent.api.exchange import Answer
 from lunshare.agent.service.services import Services
 
@@ -111,10 +120,13 @@ def refusals(handler: Callable[..., Any]) -> set[int]:
 def of_every_route() -> set[int]:
     """Return the status codes of errors that are raised before a handler is called."""
     before = (
-        wsgi.Middleware.process_request,
-        wsgi.Middleware._enter,
+        middleware.Middleware.process_request,
+        middleware.Middleware._enter,
         wsgi.Resource._answer,
         wsgi.Resource._refuse,
+        origins.Origins.check,
+        identity.Identity.context,
+        access_rules.AccessRules.require,
     )
     return {status for each in before for status in refusals(each)}
 

@@ -202,6 +202,9 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", "/v3/lunshare/health", _V0, health.full),
 )
 
+#: Paths of health checks. Balancers send them with any Host header.
+HEALTH = frozenset({"/healthz", "/healthcheck", "/readyz"})
+
 _PREFIX = "/v3/"
 _RESOURCES = outside.RESOURCES | {
     route.path.split("/")[2] for route in ROUTES if route.path.startswith(_PREFIX)

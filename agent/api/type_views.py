@@ -17,27 +17,25 @@ USER_VISIBLE_SPECS = frozenset(
 )
 
 
-def volume_type(shown: VolumeType, is_admin: bool) -> View:
-    """Show a volume type; with all of its extra specs only to an administrator."""
-    view: View = {
+def volume_type(shown: VolumeType, all_specs: bool) -> View:
+    """Show a volume type; with ``all_specs`` also what describes the storage."""
+    return {
         "id": shown.id,
         "name": shown.name,
         "is_public": shown.is_public,
         "description": shown.description,
-        "extra_specs": visible_specs(shown.extra_specs, is_admin),
+        "extra_specs": visible_specs(shown.extra_specs, all_specs),
         "os-volume-type-access:is_public": shown.is_public,
+        "qos_specs_id": shown.qos_specs_id,
     }
-    if is_admin:
-        view["qos_specs_id"] = shown.qos_specs_id
-    return view
 
 
-def visible_specs(specs: Mapping[str, str], is_admin: bool) -> View:
+def visible_specs(specs: Mapping[str, str], all_specs: bool) -> View:
     """Return those extra specs that a user may see."""
     return {
         key: text
         for key, text in specs.items()
-        if is_admin or key in USER_VISIBLE_SPECS
+        if all_specs or key in USER_VISIBLE_SPECS
     }
 
 
@@ -47,13 +45,11 @@ _NOT_CREATED = frozenset({"qos_specs_id"})
 _NOT_CHANGED = _NOT_CREATED | {"os-volume-type-access:is_public"}
 
 
-def created_type(shown: VolumeType, is_admin: bool) -> View:
+def created_type(view: View) -> View:
     """Show a volume type as its create returns it."""
-    view = volume_type(shown, is_admin)
     return {key: value for key, value in view.items() if key not in _NOT_CREATED}
 
 
-def changed_type(shown: VolumeType, is_admin: bool) -> View:
+def changed_type(view: View) -> View:
     """Show a volume type as its update returns it."""
-    view = volume_type(shown, is_admin)
     return {key: value for key, value in view.items() if key not in _NOT_CHANGED}

@@ -71,13 +71,16 @@ class ViewContext:
     """What all volumes of one answer have in common.
 
     ``root`` and ``project`` are those of lunshare.agent.api.exchange.Call; ``host_of``
-    returns the host@backend#pool of a backend's name.
+    returns the host@backend#pool of a backend's name. ``hidden`` are fields that the
+    client may not see; without ``names_hosts`` it sees no name of an attached host.
     """
 
     version: Version
     root: str
     project: str
     host_of: Callable[[str], str]
+    hidden: frozenset[str] = frozenset()
+    names_hosts: bool = True
     _hosts: dict[str, tuple[str, str]] = field(init=False, default_factory=dict)
 
     def links(self, volume_id: str) -> list[View]:
@@ -130,7 +133,7 @@ def volume(shown: Volume, context: ViewContext) -> View:
         "bootable": "true" if shown.bootable else "false",
         "multiattach": shown.multiattach,
         "attachments": [
-            _attached(row)
+            _attached(row, context.names_hosts)
             for row in shown.attachments
             if row.status is AttachStatus.ATTACHED
         ],
@@ -146,6 +149,8 @@ def volume(shown: Volume, context: ViewContext) -> View:
         view["service_uuid"] = service
     if context.version >= _TYPE_ID:
         view["volume_type_id"] = shown.volume_type_id
+    for key in context.hidden:
+        view.pop(key, None)
     return view
 
 
@@ -166,7 +171,7 @@ def volume_brief(shown: Volume, context: ViewContext) -> View:
     return {"id": shown.id, "name": shown.name, "links": context.links(shown.id)}
 
 
-def _attached(row: Attachment) -> View:
+def _attached(row: Attachment, names_hosts: bool) -> View:
     """Show an attached host in the list of a volume.
 
     Nova decides by this list whether another of its instances still needs the
@@ -177,7 +182,7 @@ def _attached(row: Attachment) -> View:
         "attachment_id": row.id,
         "volume_id": row.volume_id,
         "server_id": row.instance_uuid,
-        "host_name": row.attached_host,
+        "host_name": row.attached_host if names_hosts else None,
         "device": row.mountpoint,
         "attached_at": _time(row.attach_time),
     }

@@ -1,133 +1,66 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""From a WSGI request to a handler and back: identity, version and route.
+"""From a WSGI request to a handler and back.
 
 falcon reads the request and finds the route. The special parts of Block Storage
-(projects in the path, microversions, error bodies) are here and in the modules
-below. A handler never uses falcon.
+(projects in the path, microversions, error bodies) are in lunshare.agent.api.middleware
+and in the modules below. A handler never uses falcon.
 """
 
 from __future__ import annotations
 
-import uuid
+import functools
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
-from urllib.parse import quote
 
 import falcon
 import orjson
 
-from lunshare.agent.api import bodies, faults, identity, microversions, routes
-from lunshare.agent.api.exchange import Answer, Call, Version
+from lunshare.agent.api import bodies, faults, microversions, routes
+from lunshare.agent.api.access_rules import AccessRules
+from lunshare.agent.api.exchange import Answer, Call
 from lunshare.agent.api.faults import Fault
+from lunshare.agent.api.middleware import METHODS, Middleware, Request
 from lunshare.agent.api.outside import fault_of
 from lunshare.agent.api.routes import Route
 from lunshare.agent.api.settings import ApiSettings
-from lunshare.agent.errors import Invalid
-from lunshare.agent.records import RequestContext
 from lunshare.agent.service.services import Services
 
 __all__ = ["ApiSettings", "build_app"]
 
-_API = "/v3/"
 _JSON = "application/json"
-_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
-_NO_CONTEXT = RequestContext(user_id="", project_id="", is_admin=False, request_id="")
 
 
-class RequestState:
-    """What is known of a request before its route: falcon's ``req.context``."""
-
-    def __init__(self) -> None:
-        self.request_id = f"req-{uuid.uuid4()}"
-        self.ctx: RequestContext = _NO_CONTEXT
-        self.version: Version | None = None
-        self.project = ""
-
-
-class Request(falcon.Request):
-    """falcon's request with a RequestState."""
-
-    context_type = RequestState
-    context: RequestState  # type: ignore[assignment]
-
-
-def build_app(services: Services, settings: ApiSettings) -> Callable[..., Any]:
-    """Return the WSGI application over these services."""
+def build_app(
+    services: Services, settings: ApiSettings, rules: AccessRules
+) -> Callable[..., Any]:
+    """Return the WSGI application over these services. May raise StartupError."""
     app = falcon.App(
-        middleware=[Middleware(settings)], request_type=Request, media_type=_JSON
+        middleware=[Middleware(settings, rules)], request_type=Request, media_type=_JSON
     )
     app.req_options.strip_url_path_trailing_slash = True
     app.add_error_handler(Exception, _failed)
     app.add_error_handler(falcon.HTTPError, _refused)
     for path, methods in routes.by_path().items():
-        app.add_route(path, Resource(services, settings, methods))
+        app.add_route(path, Resource(services, settings, rules, methods))
     return app
-
-
-class Middleware:
-    """What every request passes before its route is searched, and after."""
-
-    def __init__(self, settings: ApiSettings) -> None:
-        self._settings = settings
-
-    def process_request(self, req: Request, resp: falcon.Response) -> None:
-        """Read identity and version; remove the project from the path."""
-        if req.method not in _METHODS:
-            raise Fault(405, f"Use one of {', '.join(sorted(_METHODS))}.")
-        if "\0" in req.path or "%00" in req.query_string:
-            raise Invalid("The URL has a NUL character: leave it out.")
-        if req.path.startswith(_API):
-            self._enter(req, req.context)
-
-    def _enter(self, req: Request, state: RequestState) -> None:
-        path, project = routes.without_project(req.path)
-        if project == "":
-            raise faults.no_such_path()
-        state.version = microversions.negotiate(req.get_header(microversions.HEADER))
-        state.ctx = identity.noauth(
-            req.get_header("X-Auth-Token"),
-            project,
-            self._settings.default_project,
-            state.request_id,
-        )
-        state.project = "" if project is None else f"/{quote(project, safe='')}"
-        req.path = path
-
-    def process_resource(
-        self, req: Request, resp: falcon.Response, resource: object, params: object
-    ) -> None:
-        """Refuse an item without an id, whose path falcon takes for the collection."""
-        if (
-            req.env["PATH_INFO"].endswith("/")
-            and req.uri_template in routes.COLLECTIONS
-        ):
-            raise faults.no_such_path()
-
-    def process_response(
-        self, req: Request, resp: falcon.Response, resource: object, ok: bool
-    ) -> None:
-        """Set the headers that every answer has."""
-        state = req.context
-        resp.set_header("x-openstack-request-id", state.request_id)
-        resp.set_header("X-Compute-Request-Id", state.request_id)
-        resp.set_header("Vary", microversions.HEADER)
-        if state.version is not None:
-            version = f"volume {microversions.text(state.version)}"
-            resp.set_header(microversions.HEADER, version)
 
 
 class Resource:
     """One path of the table; falcon calls ``on_<method>``."""
 
     def __init__(
-        self, services: Services, settings: ApiSettings, methods: Mapping[str, Route]
+        self,
+        services: Services,
+        settings: ApiSettings,
+        rules: AccessRules,
+        methods: Mapping[str, Route],
     ) -> None:
-        self._services, self._settings = services, settings
+        self._services, self._settings, self._rules = services, settings, rules
         self._root = (settings.public_endpoint or "").rstrip("/")
         self._allowed = ", ".join(sorted(methods))
-        for method in _METHODS:
+        for method in METHODS:
             route = methods.get(method)
             found = partial(self._answer, route) if route else self._refuse
             setattr(self, f"on_{method.lower()}", found)
@@ -139,6 +72,9 @@ class Resource:
         version = state.version or microversions.MIN
         if version < route.since:
             raise faults.no_such_path()
+        body = functools.cache(partial(_body, req, self._settings.max_body))
+        if state.version is not None:
+            self._rules.require_route(route, state.ctx, body)
         call = Call(
             services=self._services,
             settings=self._settings,
@@ -149,7 +85,8 @@ class Resource:
             path=req.path.removeprefix("/v3"),
             query=_query(req),
             args=args,
-            body=partial(_body, req, self._settings.max_body),
+            body=body,
+            allows=partial(self._rules.allows, ctx=state.ctx),
             if_match=req.get_header("If-Match"),
         )
         _send(resp, route.handler(call))
@@ -169,7 +106,6 @@ def _query(req: Request) -> dict[str, str]:
 
 def _body(req: Request, limit: int) -> Any:
     """Return the JSON of the request. Without chunks, Content-Length is its size."""
-    bodies.check_type(req.content_type)
     chunked = req.env.get("wsgi.input_terminated", False)
     length = None if chunked else req.content_length or 0
     return bodies.parse(bodies.read(req.env["wsgi.input"], length, limit))

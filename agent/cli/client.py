@@ -4,9 +4,12 @@
 
 from __future__ import annotations
 
+import base64
 import http.client
 import json
+import os
 import socket
+import ssl
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -68,10 +71,15 @@ class Node:
                 f"endpoint {self.endpoint} is not valid: {error}"
             ) from None
         try:
-            connection.request(method, root + path, body, _HEADERS)
+            connection.request(method, root + path, body, _HEADERS | _proof())
             answer = connection.getresponse()
             return _read(answer.status, answer.read())
         except (OSError, http.client.HTTPException) as error:
+            if isinstance(error, PermissionError):
+                raise Unreachable(
+                    f"{self.endpoint} belongs to root and the group lunshare: use sudo,"
+                    " or let an administrator add you to the group"
+                ) from None
             why = getattr(error, "strerror", None) or error
             raise Unreachable(
                 f"no node answers at {self.endpoint} ({why}): check that lunshared runs"
@@ -92,12 +100,23 @@ class Node:
         url = urlsplit(self.endpoint)
         if url.scheme not in ("http", "https") or not url.hostname:
             raise ValueError("give http://HOST:PORT/v3 or unix:PATH")
-        kind = (
-            http.client.HTTPSConnection
-            if url.scheme == "https"
-            else http.client.HTTPConnection
-        )
-        return kind(url.hostname, url.port, timeout=_SECONDS), url.path.rstrip("/")
+        where, root = (url.hostname, url.port), url.path.rstrip("/")
+        if url.scheme == "http":
+            return http.client.HTTPConnection(*where, timeout=_SECONDS), root
+        trusted = ssl.create_default_context(cafile=os.environ.get("OS_CACERT") or None)
+        connection = http.client.HTTPSConnection
+        return connection(*where, timeout=_SECONDS, context=trusted), root
+
+
+def _proof() -> dict[str, str]:
+    """Return the headers that prove the identity that the environment names."""
+    token, user = os.environ.get("OS_TOKEN"), os.environ.get("OS_USERNAME")
+    if token:
+        return {"X-Auth-Token": token}
+    if user:
+        pair = f"{user}:{os.environ.get('OS_PASSWORD', '')}".encode()
+        return {"Authorization": f"Basic {base64.b64encode(pair).decode()}"}
+    return {}
 
 
 def _read(status: int, raw: bytes) -> Any:

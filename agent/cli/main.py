@@ -10,10 +10,10 @@ import os
 import sys
 from collections.abc import Sequence
 
-from lunshare.agent.cli import commands
+from lunshare.agent.cli import commands, users
 from lunshare.agent.cli.client import Node, Refused, Unreachable
 
-DEFAULT = "http://127.0.0.1:8776/v3"
+DEFAULT = "unix:/run/lunshared/api.sock"
 
 _CODES = """\
 exit codes:
@@ -49,6 +49,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     return int(result.code)
 
 
+def _endpoint() -> str:
+    known = (os.environ.get(name) for name in ("LUNSHARE_ENDPOINT", "OS_ENDPOINT"))
+    return next(filter(None, known), DEFAULT)
+
+
 def _failed(sentence: str, code: int) -> int:
     print(f"lunshare: {sentence}", file=sys.stderr)
     return code
@@ -64,9 +69,10 @@ def _parser() -> argparse.ArgumentParser:
     common = argparse.ArgumentParser(add_help=False)
     common.add_argument(
         "--endpoint",
-        default=os.environ.get("LUNSHARE_ENDPOINT", DEFAULT),
-        help="http://HOST:PORT/v3 or unix:PATH (default: LUNSHARE_ENDPOINT,"
-        f" else {DEFAULT})",
+        default=_endpoint(),
+        help="http://HOST:PORT/v3, https, or unix:PATH (default: LUNSHARE_ENDPOINT,"
+        f" else OS_ENDPOINT, else {DEFAULT}). OS_TOKEN, or OS_USERNAME and"
+        " OS_PASSWORD, prove the identity, OS_CACERT is the issuer of certificates.",
     )
     common.add_argument(
         "--json", action="store_true", help="print the answer of the node"
@@ -89,6 +95,11 @@ def _parser() -> argparse.ArgumentParser:
         verb = verbs.add_parser(name, parents=[common], help=text, description=text)
         verb.set_defaults(command=command)
         parsers[name] = verb
+    user = verbs.add_parser(
+        "user", help=users.run.__doc__, description=users.run.__doc__
+    )
+    user.set_defaults(command=users.run)
+    users.describe(user, common)
     _explain(parsers["explain"])
     parsers["hosts"].add_argument(
         "volume", nargs="?", metavar="VOLUME", help="id or name (default: all volumes)"

@@ -6,17 +6,6 @@ from oslo_config import cfg
 
 OPTIONS = [
     cfg.StrOpt(
-        "auth_strategy",
-        default="noauth",
-        choices=[
-            (
-                "noauth",
-                "everyone is an administrator; only on loopback or a unix socket",
-            )
-        ],
-        help="How clients prove their identity.",
-    ),
-    cfg.StrOpt(
         "public_endpoint",
         help="Scheme and host of the links in answers, such as"
         " https://storage.example.com:8776. Without it the address that the client"

@@ -13,11 +13,6 @@ CLI_OPTIONS = [
         help="Directory of the database. The user of the daemon must own it. A second"
         " daemon on the same state path is refused.",
     ),
-    cfg.StrOpt(
-        "listen",
-        default="127.0.0.1:8776",
-        help="Address of the API: HOST:PORT, [IPV6]:PORT, or unix:PATH.",
-    ),
 ]
 
 #: Of the command line alone: no file may set it.

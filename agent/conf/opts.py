@@ -7,12 +7,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from oslo_config import cfg
+from oslo_policy import opts as policy_options
 
 from lunshare.agent.conf import (
     api,
     backends,
     database,
     helper,
+    listeners,
     node,
     quotas,
     scheduler,
@@ -25,11 +27,14 @@ Options = Sequence[cfg.Opt]
 
 def register(conf: cfg.ConfigOpts) -> None:
     """Register all options but those of backend sections, which the file names."""
-    conf.register_cli_opts(node.CLI_OPTIONS + node.COMMANDS)
-    conf.register_opts(node.OPTIONS + api.OPTIONS + quotas.OPTIONS)
+    conf.register_cli_opts(_command_line() + node.COMMANDS)
+    conf.register_opts(_default())
+    conf.register_opts(listeners.TLS_OPTIONS, "tls")
     conf.register_opts(database.OPTIONS, "database")
     conf.register_opts(helper.OPTIONS, "helper")
     conf.register_opts(scheduler.OPTIONS, "scheduler")
+    for group, options in policy_options.list_opts():
+        conf.register_opts(options, group)
 
 
 def check(conf: cfg.ConfigOpts) -> None:
@@ -38,17 +43,24 @@ def check(conf: cfg.ConfigOpts) -> None:
     :raises oslo_config.cfg.Error: names the option and what it may be.
     :raises StartupError: a section has an option that does not exist.
     """
-    for section in ("DEFAULT", "database", "helper", "scheduler"):
+    for section in ("DEFAULT", "database", "helper", "scheduler", "tls", "oslo_policy"):
         if unknown := unknown_options.unknown(conf, section):
             raise StartupError(
                 f"[{section}]: {', '.join(unknown)}: no such option; correct or remove"
                 " it, share/lunshare/etc/lunshare.conf.sample describes all of them"
             )
-    of_node = node.CLI_OPTIONS + node.OPTIONS
-    for option in of_node + api.OPTIONS + quotas.OPTIONS:
+    for option in _command_line() + _default():
         getattr(conf, option.dest)
     for option in scheduler.OPTIONS:
         getattr(conf.scheduler, option.dest)
+
+
+def _command_line() -> list[cfg.Opt]:
+    return [*node.CLI_OPTIONS, *listeners.CLI_OPTIONS]
+
+
+def _default() -> list[cfg.Opt]:
+    return [*listeners.OPTIONS, *node.OPTIONS, *api.OPTIONS, *quotas.OPTIONS]
 
 
 def register_backend(
@@ -70,13 +82,12 @@ def list_opts() -> list[tuple[str, Options]]:
 
     common = [*backends.OPTIONS, *LvmVolumes.OPTIONS, *LioTarget.OPTIONS]
     return [
-        (
-            "DEFAULT",
-            node.CLI_OPTIONS + node.OPTIONS + api.OPTIONS + quotas.OPTIONS,
-        ),
+        ("DEFAULT", _command_line() + _default()),
+        ("tls", listeners.TLS_OPTIONS),
         ("database", database.OPTIONS),
         ("helper", helper.OPTIONS),
         ("scheduler", scheduler.OPTIONS),
+        *policy_options.list_opts(),
         ("lvm", common),
         ("nfs", NfsVolumes.OPTIONS),
     ]

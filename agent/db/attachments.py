@@ -47,7 +47,7 @@ BRIEF = (
 
 # In the order of the record's fields.
 _ALL = sa.select(
-    *BRIEF,
+    *BRIEF[:-1],
     _A.detach_time,
     _A.connector,
     _A.connection_info,
@@ -76,6 +76,12 @@ _INSERT = Prepared(
 )
 _ONE = Prepared(_ALL.where(_A.id == sa.bindparam("id"), _HERE))
 _VOLUME_ID = Prepared(sa.select(_A.volume_id).where(_A.id == sa.bindparam("id"), _HERE))
+# The same of one project, to which an attachment belongs with its volume.
+_OWN = (VOLUMES.c.id == _A.volume_id, VOLUMES.c.project_id == paging.PROJECT)
+_OWN_ONE = Prepared(_ALL.where(_A.id == sa.bindparam("id"), _HERE, *_OWN))
+_OWN_VOLUME_ID = Prepared(
+    sa.select(_A.volume_id).where(_A.id == sa.bindparam("id"), _HERE, *_OWN)
+)
 _OF_VOLUME = Prepared(_ALL.where(_THIS, _HERE).order_by(*_AGE))
 _LEGACY = Prepared(_ALL.where(_THIS, _HERE, _A.legacy.is_not(None)).order_by(*_AGE))
 _LEFT = Prepared(
@@ -136,16 +142,32 @@ def insert(connection: sa.Connection, attachment: Attachment) -> None:
     _INSERT.write(connection, values)
 
 
-def get(connection: sa.Connection, attachment_id: str) -> Attachment | None:
-    """Return one attachment, or None."""
-    row = _ONE.first(connection, {"id": attachment_id})
+def get(
+    connection: sa.Connection, attachment_id: str, project_id: str | None = None
+) -> Attachment | None:
+    """Return one attachment, of a project if one is named, or None."""
+    row = _first(connection, _ONE, _OWN_ONE, attachment_id, project_id)
     return None if row is None else _record(row)
 
 
-def volume_id(connection: sa.Connection, attachment_id: str) -> str | None:
-    """Return the volume of an attachment, which never changes, or None."""
-    row = _VOLUME_ID.first(connection, {"id": attachment_id})
+def volume_id(
+    connection: sa.Connection, attachment_id: str, project_id: str | None = None
+) -> str | None:
+    """Return the volume of an attachment, which never changes, or None; as ``get``."""
+    row = _first(connection, _VOLUME_ID, _OWN_VOLUME_ID, attachment_id, project_id)
     return None if row is None else str(row[0])
+
+
+def _first(
+    connection: sa.Connection,
+    any_: Prepared,
+    own: Prepared,
+    attachment_id: str,
+    project_id: str | None,
+) -> Row | None:
+    if project_id is None:
+        return any_.first(connection, {"id": attachment_id})
+    return own.first(connection, {"id": attachment_id, paging.PROJECT.key: project_id})
 
 
 def page(connection: sa.Connection, page: Page) -> list[Attachment]:
@@ -155,7 +177,7 @@ def page(connection: sa.Connection, page: Page) -> list[Attachment]:
     """
     query = _listed(page.sort, page.project_id is None)
     query = paging.filtered(query, page.filters, COLUMNS)
-    query = paging.after_marker(connection, query, page, COLUMNS, "attachment")
+    query = paging.after_marker(connection, query, page, COLUMNS, "attachment", *_OWN)
     return [_record(row) for row in connection.execute(query, paging.values(page))]
 
 
@@ -164,9 +186,7 @@ def _listed(sort: paging.Sort, every_project: bool) -> sa.Select[Any]:
     """Return the statement for this order; built once for each order."""
     query = _ALL.where(_HERE)
     if not every_project:
-        query = query.join(VOLUMES, VOLUMES.c.id == _A.volume_id).where(
-            VOLUMES.c.project_id == paging.PROJECT
-        )
+        query = query.where(*_OWN)
     return paging.ordered(query, sort, COLUMNS)
 
 

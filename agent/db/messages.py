@@ -55,9 +55,13 @@ def get(
 
 
 def page(connection: sa.Connection, page: Page) -> list[Message]:
-    """Return a page of messages that have not expired."""
+    """Return a page of messages that have not expired.
+
+    :raises NotFound: the marker does not exist.
+    """
     query = paging.filtered(_here(page.project_id), page.filters, COLUMNS)
-    query = paging.after_marker(connection, query, page, COLUMNS, "message")
+    own = _M.project_id == paging.PROJECT
+    query = paging.after_marker(connection, query, page, COLUMNS, "message", own)
     query = paging.ordered(query, page.sort, COLUMNS)
     return [_record(row) for row in connection.execute(query, paging.values(page))]
 

@@ -114,16 +114,24 @@ def after_marker(
     page: Page,
     columns: Columns,
     resource: str,
+    *own: sa.ColumnElement[bool],
 ) -> sa.Select[Any]:
     """Return the query without the rows up to the marker, if the page has one.
+
+    ``own``: which rows belong to PROJECT. A marker of another project does not exist.
 
     :raises NotFound: the marker does not exist.
     """
     if page.marker is None:
         return query
     keys, downs = _keys(page.sort, columns)
-    at = _marker(connection, keys, columns["id"], page.marker, resource)
-    return query.where(_after(keys, downs, at))
+    found = sa.select(*keys).where(columns["id"] == page.marker)
+    if page.project_id is not None:
+        found = found.where(*own)
+    at = connection.execute(found, {PROJECT.key: page.project_id}).first()
+    if at is None:
+        raise NotFound(f"marker: {resource}", page.marker)
+    return query.where(_after(keys, downs, tuple(at)))
 
 
 def _keys(
@@ -142,19 +150,6 @@ def _column(columns: Columns, name: str) -> sa.ColumnElement[Any]:
         raise Invalid(
             f"sort key {name!r} is unknown: use one of {', '.join(columns)}"
         ) from None
-
-
-def _marker(
-    connection: sa.Connection,
-    keys: list[sa.ColumnElement[Any]],
-    id_column: sa.ColumnElement[Any],
-    marker: str,
-    resource: str,
-) -> Sequence[Any]:
-    row = connection.execute(sa.select(*keys).where(id_column == marker)).first()
-    if row is None:
-        raise NotFound(f"marker: {resource}", marker)
-    return tuple(row)
 
 
 def _after(

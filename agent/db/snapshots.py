@@ -19,6 +19,7 @@ from lunshare.agent.states import SnapshotStatus, VolumeStatus, snapshot_may_cha
 _S = SNAPSHOTS.c
 _V = VOLUMES.c
 _HERE = _S.deleted == sa.false()
+_OWN = _S.project_id == paging.PROJECT
 
 # In the order of the record's fields.
 _ROWS = sa.select(
@@ -146,7 +147,7 @@ def page(connection: sa.Connection, page: Page) -> list[Snapshot]:
     :raises NotFound: the marker does not exist.
     """
     query = _filtered(_listed(page.sort, page.project_id is None), page)
-    query = paging.after_marker(connection, query, page, COLUMNS, "snapshot")
+    query = paging.after_marker(connection, query, page, COLUMNS, "snapshot", _OWN)
     return [_record(row) for row in connection.execute(query, paging.values(page))]
 
 
@@ -235,7 +236,7 @@ def _listed(sort: paging.Sort, every_project: bool) -> sa.Select[Any]:
     """Return the statement for this order; built once for each order."""
     query = _ROWS.where(_HERE)
     if not every_project:
-        query = query.where(_S.project_id == paging.PROJECT)
+        query = query.where(_OWN)
     return paging.ordered(query, sort, COLUMNS)
 
 

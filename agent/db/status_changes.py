@@ -24,6 +24,7 @@ DECISIVE: Mapping[str, sa.Column[Any]] = {
     "own_status": _V.status,
     "size": _V.size,
     "backend": _V.backend,
+    "project_id": _V.project_id,
     "multiattach": _V.multiattach,
     "volume_type_id": _V.volume_type_id,
     "leaving": _V.leaving,

@@ -14,6 +14,7 @@ from lunshare.agent.project_records import Transfer
 from lunshare.agent.records import Page
 
 _T = TRANSFERS.c
+_OWN = _T.source_project_id == paging.PROJECT
 
 COLUMNS: paging.Columns = {
     "id": _T.id,
@@ -64,9 +65,9 @@ def page(connection: sa.Connection, page: Page) -> list[Transfer]:
     """
     query = _ROWS
     if page.project_id is not None:
-        query = query.where(_T.source_project_id == page.project_id)
+        query = query.where(_OWN)
     query = paging.filtered(query, page.filters, COLUMNS)
-    query = paging.after_marker(connection, query, page, COLUMNS, "transfer")
+    query = paging.after_marker(connection, query, page, COLUMNS, "transfer", _OWN)
     query = paging.ordered(query, page.sort, COLUMNS)
     found = connection.execute(query, paging.values(page))
     return [Transfer(*row) for row in found]

@@ -30,6 +30,7 @@ from lunshare.agent.states import (
 _V = VOLUMES.c
 _A = VOLUME_ATTACHMENT.c
 _HERE = _V.deleted == sa.false()
+_OWN = _V.project_id == paging.PROJECT
 
 # In the order of the record's fields.
 _ROWS = sa.select(
@@ -344,7 +345,7 @@ def _page_rows(connection: sa.Connection, page: Page) -> Sequence[Row]:
         plain = _first_page(page.sort, every_project)
         return plain.rows(connection, paging.values(page))
     query = _filtered(_listed(page.sort, every_project), page)
-    query = paging.after_marker(connection, query, page, COLUMNS, "volume")
+    query = paging.after_marker(connection, query, page, COLUMNS, "volume", _OWN)
     return connection.execute(query, paging.values(page)).all()
 
 
@@ -359,7 +360,7 @@ def _listed(sort: paging.Sort, every_project: bool) -> sa.Select[Any]:
     """Return the statement for this order; built once for each order."""
     query = _ROWS.where(_HERE)
     if not every_project:
-        query = query.where(_V.project_id == paging.PROJECT)
+        query = query.where(_OWN)
     return paging.ordered(query, sort, COLUMNS)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Mapping
 from datetime import timedelta
+from typing import Any
 
 from oslo_log import log
 
@@ -118,21 +119,24 @@ class Messages:
 
         :raises NotFound: the message does not exist, or has expired.
         """
-        project = None if ctx.is_admin else ctx.project_id
         with self._db.reading() as connection:
-            found = messages.get(connection, message_id, project)
-        if found is None:
-            raise NotFound("message", message_id)
-        return found
+            return _require(connection, ctx, message_id)
 
     def delete(self, ctx: RequestContext, message_id: str) -> None:
         """Delete one message.
 
         :raises NotFound: the message does not exist, or has expired.
         """
-        self.get(ctx, message_id)
         with self._db.writing() as connection:
+            _require(connection, ctx, message_id)
             messages.delete(connection, message_id)
+
+
+def _require(connection: Any, ctx: RequestContext, message_id: str) -> Message:
+    found = messages.get(connection, message_id, ctx.only_project)
+    if found is None:
+        raise NotFound("message", message_id)
+    return found
 
 
 def _shorten(text: str) -> str:

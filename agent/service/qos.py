@@ -133,7 +133,7 @@ class Qos:
         with self._db.writing() as connection:
             found, kind = (
                 _require(connection, qos_id),
-                require_type(connection, type_id),
+                require_type(connection, ctx, type_id),
             )
             _check_enforced(found.name, found.consumer)
             if kind.qos_specs_id not in (None, qos_id):
@@ -150,7 +150,7 @@ class Qos:
         """
         with self._db.writing() as connection:
             _require(connection, qos_id)
-            if require_type(connection, type_id).qos_specs_id == qos_id:
+            if require_type(connection, ctx, type_id).qos_specs_id == qos_id:
                 qos.set_type(connection, type_id, None)
 
     def disassociate_all(self, ctx: RequestContext, qos_id: str) -> None:

@@ -41,7 +41,7 @@ class SnapshotResetter:
         :raises Conflict: an operation works on it, or it is to be available and its
             backend does not have it, or its creation failed.
         """
-        new, row = _parse(status), self._require(snapshot_id)
+        new, row = _parse(status), self._require(ctx, snapshot_id)
         if row.status in _RUNNING and row.reset_from is None:
             raise Conflict(
                 f"snapshot {snapshot_id} is {row.status}: wait until that has ended"
@@ -62,7 +62,7 @@ class SnapshotResetter:
         :raises Invalid: the status is unknown or does not follow, or this node works
             on the snapshot itself.
         """
-        new, row = _parse(status), self._require(snapshot_id)
+        new, row = _parse(status), self._require(ctx, snapshot_id)
         allowed = _NEXT.get(row.status, ()) if row.reset_from else ()
         if new not in allowed:
             raise Invalid(
@@ -91,10 +91,10 @@ class SnapshotResetter:
                 progress=progress,
             )
 
-    def _require(self, snapshot_id: str) -> Snapshot:
+    def _require(self, ctx: RequestContext, snapshot_id: str) -> Snapshot:
         with self._db.reading() as connection:
             row = snapshots.get(connection, snapshot_id)
-        if row is None:
+        if row is None or not ctx.sees(row.project_id):
             raise NotFound("snapshot", snapshot_id)
         return row
 

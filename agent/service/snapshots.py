@@ -54,7 +54,7 @@ class Snapshots:
         :raises NotFound: the snapshot does not exist, or is deleted.
         """
         with self._db.reading() as connection:
-            return _require(connection, snapshot_id)
+            return _require(connection, snapshot_id, ctx)
 
     def list(self, ctx: RequestContext, page: Page) -> list[Snapshot]:
         """Return a page of snapshots.
@@ -83,7 +83,7 @@ class Snapshots:
         """
         with self._db.writing() as connection:
             held = volumes.lock_available(connection, new.volume_id)
-            volume = rows.require(connection, new.volume_id)
+            volume = rows.require(connection, new.volume_id, ctx)
             if not held or not (new.in_use or _is_available(volume)):
                 raise _wrong_status(volume, held)
             self._node.check_not_frozen(connection, volume.backend)
@@ -110,8 +110,8 @@ class Snapshots:
 
         :raises NotFound: the snapshot.
         """
-        self.get(ctx, snapshot_id)
         with self._db.writing() as connection:
+            _require(connection, snapshot_id, ctx)
             snapshots.update(connection, snapshot_id, changes)
         return self.get(ctx, snapshot_id)
 
@@ -123,10 +123,10 @@ class Snapshots:
         :raises NotFound: the snapshot.
         """
         with self._db.writing() as connection:
-            old = _require(connection, snapshot_id).metadata
+            old = _require(connection, snapshot_id, ctx).metadata
             metadata = {**old, **new} if keep else dict(new)
             snapshots.update(connection, snapshot_id, {"metadata": metadata})
-            return _require(connection, snapshot_id)
+            return _require(connection, snapshot_id, ctx)
 
     def delete_metadata(self, ctx: RequestContext, snapshot_id: str, key: str) -> None:
         """Delete one item of the metadata.
@@ -134,7 +134,7 @@ class Snapshots:
         :raises NotFound: the snapshot, or the item.
         """
         with self._db.writing() as connection:
-            left = dict(_require(connection, snapshot_id).metadata)
+            left = dict(_require(connection, snapshot_id, ctx).metadata)
             if left.pop(key, None) is None:
                 raise NotFound(f"metadata of snapshot {snapshot_id}:", key)
             snapshots.update(connection, snapshot_id, {"metadata": left})
@@ -151,7 +151,7 @@ class Snapshots:
             status does not allow it, or its backend is frozen.
         """
         with self._db.writing() as connection:
-            found = _require(connection, snapshot_id)
+            found = _require(connection, snapshot_id, ctx)
             backend = rows.require(connection, found.volume_id).backend
             self._node.check_not_frozen(connection, backend)
             if not snapshots.change_status(
@@ -258,9 +258,9 @@ class Snapshots:
             snapshots.change_status(connection, row.id, old, SnapshotStatus.DELETING)
 
 
-def _require(connection: Any, snapshot_id: str) -> Snapshot:
+def _require(connection: Any, snapshot_id: str, ctx: RequestContext) -> Snapshot:
     found = snapshots.get(connection, snapshot_id)
-    if found is None:
+    if found is None or not ctx.sees(found.project_id):
         raise NotFound("snapshot", snapshot_id)
     return found
 

@@ -67,7 +67,7 @@ class Transfers:
         """
         key, salt = secrets.token_hex(_KEY_BYTES), secrets.token_hex(_KEY_BYTES)
         with self._db.writing() as connection:
-            volume = require(connection, volume_id)
+            volume = require(connection, volume_id, ctx)
             if volume.status is not VolumeStatus.AVAILABLE:
                 raise wrong_status(volume, "transferred", "available")
             if not no_snapshots:
@@ -135,8 +135,7 @@ class Transfers:
 
 def _require(connection: Any, ctx: RequestContext, transfer_id: str) -> Transfer:
     found = transfers.get(connection, transfer_id)
-    foreign = found and not ctx.is_admin and found.source_project_id != ctx.project_id
-    if found is None or foreign:
+    if found is None or not ctx.sees(found.source_project_id):
         raise NotFound("transfer", transfer_id)
     return found
 

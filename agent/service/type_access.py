@@ -26,7 +26,7 @@ class TypeAccess:
         :raises NotFound: the type, or it is public.
         """
         with self._db.reading() as connection:
-            kind = require_type(connection, type_id)
+            kind = require_type(connection, ctx, type_id)
             if kind.is_public:
                 raise NotFound("access list of public volume_type", type_id)
             return type_access.projects(connection, type_id)
@@ -38,7 +38,7 @@ class TypeAccess:
         :raises Conflict: it is public, or the project may use it already.
         """
         with self._db.writing() as connection:
-            _require_private(connection, type_id)
+            _require_private(connection, ctx, type_id)
             if type_access.may_use(connection, type_id, project):
                 raise Conflict(
                     f"project {project} may use volume_type {type_id} already"
@@ -52,7 +52,7 @@ class TypeAccess:
         :raises Conflict: the type is public.
         """
         with self._db.writing() as connection:
-            _require_private(connection, type_id)
+            _require_private(connection, ctx, type_id)
             if not type_access.remove(connection, type_id, project):
                 raise NotFound(f"access to volume_type {type_id} of project", project)
 
@@ -95,19 +95,25 @@ class TypeAccess:
             type_access.unset_default(connection, project)
 
 
-def require_type(connection: Any, type_id: str) -> VolumeType:
-    """Return a volume type by its id.
+def require_type(
+    connection: Any, ctx: RequestContext, ident: str, by_name: bool = False
+) -> VolumeType:
+    """Return a volume type by its id, or ``by_name`` also by that.
 
-    :raises NotFound: it does not exist.
+    :raises NotFound: it does not exist, or the project may not use it.
     """
-    found = types.find(connection, type_id, by_name=False)
-    if found is None:
-        raise NotFound("volume_type", type_id)
+    found = types.find(connection, ident, by_name)
+    if found is None or not (
+        found.is_public
+        or ctx.is_admin
+        or type_access.may_use(connection, found.id, ctx.project_id)
+    ):
+        raise NotFound("volume_type", ident)
     return found
 
 
-def _require_private(connection: Any, type_id: str) -> None:
-    if require_type(connection, type_id).is_public:
+def _require_private(connection: Any, ctx: RequestContext, type_id: str) -> None:
+    if require_type(connection, ctx, type_id).is_public:
         raise Conflict(
             f"volume_type {type_id} is public, so every project may use it: set"
             " is_public to false first"

@@ -12,6 +12,7 @@ from lunshare.agent.db import quotas, type_access, types, volumes
 from lunshare.agent.db.engine import Database
 from lunshare.agent.errors import Busy, Invalid, NotFound
 from lunshare.agent.records import RequestContext, VolumeType
+from lunshare.agent.service.type_access import require_type
 
 
 class Types:
@@ -113,8 +114,8 @@ class Types:
         :raises NotFound: the type.
         :raises Conflict: another type has the name.
         """
-        self.get(ctx, type_id)
         with self._db.writing() as connection:
+            require_type(connection, ctx, type_id)
             types.update(connection, type_id, changes)
         return self.get(ctx, type_id)
 
@@ -125,7 +126,7 @@ class Types:
         :raises Invalid: it is in use, or it is the default.
         """
         with self._db.writing() as connection:
-            kind = _require(connection, type_id, by_name=False)
+            kind = require_type(connection, ctx, type_id)
             if kind.name == self._default_name:
                 raise Invalid(
                     f"volume_type {kind.name} is default_volume_type: change that"
@@ -151,7 +152,7 @@ class Types:
             volumes; or two of the specs exclude each other.
         """
         with self._db.writing() as connection:
-            kind = _require(connection, type_id, by_name=False)
+            kind = require_type(connection, ctx, type_id)
             _check_specs({**kind.extra_specs, **specs})
             self._check_unused(connection, kind)
             types.set_specs(connection, type_id, specs)
@@ -164,21 +165,14 @@ class Types:
         :raises Invalid: the type is in use.
         """
         with self._db.writing() as connection:
-            kind = _require(connection, type_id, by_name=False)
+            kind = require_type(connection, ctx, type_id)
             self._check_unused(connection, kind)
             if not types.delete_spec(connection, type_id, key):
                 raise NotFound(f"extra spec of volume_type {kind.name}:", key)
 
     def _find(self, ctx: RequestContext, ident: str, by_name: bool) -> VolumeType:
         with self._db.reading() as connection:
-            found = _require(connection, ident, by_name)
-            if not (
-                found.is_public
-                or ctx.is_admin
-                or type_access.may_use(connection, found.id, ctx.project_id)
-            ):
-                raise NotFound("volume_type", ident)
-        return found
+            return require_type(connection, ctx, ident, by_name)
 
     def _check_unused(self, connection: Any, kind: VolumeType) -> None:
         if volumes.uses_type(connection, kind.id):
@@ -186,13 +180,6 @@ class Types:
                 f"volume_type {kind.name} is in use by volumes: delete them first, or"
                 " create another type"
             )
-
-
-def _require(connection: Any, ident: str, by_name: bool) -> VolumeType:
-    found = types.find(connection, ident, by_name)
-    if found is None:
-        raise NotFound("volume_type", ident)
-    return found
 
 
 def _check_specs(specs: Mapping[str, str]) -> Mapping[str, str]:

@@ -12,6 +12,7 @@ from urllib.parse import quote
 import pytest
 from falcon import testing
 
+from lunshare.agent.api.access_rules import AccessRules
 from lunshare.agent.api.settings import ApiSettings
 from lunshare.agent.api.wsgi import build_app
 from tests.api.calls import Api
@@ -40,7 +41,9 @@ def test_versions_are_shown_without_a_token(
 
 def test_the_public_endpoint_replaces_scheme_and_host(node: Node):
     settings = ApiSettings(public_endpoint="https://storage.example.com/")
-    client = testing.TestClient(build_app(node.services, settings))
+    settings = replace(settings, allowed_hosts=("falconframework.org",))
+    rules = AccessRules(node.conf)
+    client = testing.TestClient(build_app(node.services, settings, rules))
     (version,) = client.simulate_get("/").json["versions"]
     hrefs = [link["href"] for link in version["links"]]
     assert "https://storage.example.com/v3/" in hrefs
@@ -170,7 +173,8 @@ def test_a_project_is_escaped_in_links(api: Api):
     api.project = f"ä {api.project}"
     path = f"/v3/{quote(api.project)}/volumes"
     body = json.dumps({"volume": {"size": 1}})
-    made = api.client.simulate_post(path, body=body).json["volume"]
+    sent = {"Content-Type": "application/json"}
+    made = api.client.simulate_post(path, body=body, headers=sent).json["volume"]
     shown = api.client.simulate_get(f"{path}/{made['id']}").json["volume"]
     assert shown["os-vol-tenant-attr:tenant_id"] == api.project
     assert made["links"][0]["href"].endswith(f"{path}/{made['id']}")
@@ -243,8 +247,9 @@ def test_a_node_that_is_not_ready_returns_the_reason(
 
 
 def test_a_page_has_at_most_osapi_max_limit_items(node: Node, api: Api):
-    settings = replace(ApiSettings(), max_limit=2)
-    few = Api(build_app(node.services, settings))
+    hosts = ("falconframework.org",)
+    settings = ApiSettings(max_limit=2, allowed_hosts=hosts)
+    few = Api(build_app(node.services, settings, AccessRules(node.conf)))
     few.project = api.project
     for _ in range(3):
         api.volume()

@@ -47,9 +47,10 @@ def test_another_content_type_is_415(api: Api, method: str, path: str):
     assert sentence == "Content-Type must be application/json."
 
 
-def test_body_without_a_content_type_is_read_as_json(api: Api):
+def test_a_body_without_a_content_type_is_415(api: Api):
     asked = {"volume": {"size": 1}}
-    api("POST", "/volumes", asked, 202, headers={"Content-Type": None})
+    said = api.fault(415, "POST", "/volumes", asked, headers={"Content-Type": None})
+    assert said == "Content-Type must be application/json."
 
 
 def test_a_body_over_the_limit_is_413(api: Api):

@@ -98,13 +98,13 @@ def test_status_and_refusals_are_read_from_the_source():
     found = reference.page()
     assert "| `DELETE /v3/messages/{id}` | 3.3 | 204 | 404 |" in found
     assert "| `GET /readyz` |  | 200, 503 |  |" in found
-    assert "can also answer 400, 404, 405, 406, which" in found
+    assert "can also answer 400, 401, 403, 404, 405, 406, 415, 503, which" in found
     assert reference_answers.refusals(volumes.create) == {
         400,
+        403,
         404,
         409,
         413,
-        415,
         500,
     }
 

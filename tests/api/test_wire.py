@@ -13,18 +13,19 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from lunshare.agent import listener
+from lunshare.agent import listen_addresses, listener
 from tests.api.calls import Api
 from tests.node import Node
 
+JSON = {"Content-Type": "application/json"}
 VOLUME = b'{"volume": {"size": 1}}'
 
 
 @pytest.fixture(scope="module")
 def port(node: Node) -> Iterator[int]:
     """Where the node listens."""
-    address = listener.Address(("127.0.0.1", 0))
-    server = listener.serve(node.assembly.app, address, threads=8)
+    address = listen_addresses.Address(("127.0.0.1", 0))
+    server = listener.serve(node.assembly.app, [address], threads=8)
     thread = threading.Thread(target=server.serve)
     thread.start()
     yield server.bind_addr[1]
@@ -45,6 +46,8 @@ def exchange(port: int, request: bytes) -> tuple[int, bytes, bytes]:
 def request(line: str, *headers: str, body: bytes = b"") -> bytes:
     """A request on one connection that ends with it."""
     lines = [f"{line} HTTP/1.1", "Host: node", "Connection: close", *headers]
+    if body and not any(each.startswith("Content-Type") for each in headers):
+        lines.append("Content-Type: application/json")
     return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
 
 
@@ -149,7 +152,7 @@ def test_many_clients_at_once_get_their_own_answers(port: int):
 
         def send(method: str, path: str, body: object = None) -> bytes:
             raw = None if body is None else json.dumps(body)
-            wire.request(method, f"/v3{path}", raw, headers)
+            wire.request(method, f"/v3{path}", raw, {**headers, **JSON})
             answer = wire.getresponse()
             came = answer.read()
             assert answer.status < 300, came

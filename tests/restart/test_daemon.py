@@ -42,7 +42,21 @@ WRONG = [
     ),
     (
         "listen = 0.0.0.0:8776\nenabled_backends = a\n[a]\nvolume_driver = fake",
-        "noauth",
+        "in clear text: write https://0.0.0.0:8776",
+    ),
+    (
+        "listen = https://0.0.0.0:8776\nenabled_backends = a\n[a]\n"
+        "volume_driver = fake",
+        "would make everyone who reaches it an administrator",
+    ),
+    (
+        "listen = 127.0.0.1:8776\nenabled_backends = a\n[a]\nvolume_driver = fake",
+        "set noauth_on_loopback = true",
+    ),
+    (
+        "listen = https://127.0.0.1:8776\nnoauth_on_loopback = true\n"
+        "enabled_backends = a\n[a]\nvolume_driver = fake",
+        "listen = https://127.0.0.1:8776 needs a certificate: set cert_file",
     ),
     (
         "enabled_backends = a\n[a]\nvolume_driver = fake\ntarget_driver = fake\n"

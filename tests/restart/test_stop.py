@@ -16,6 +16,7 @@ import pytest
 
 from lunshare.agent import listener
 from lunshare.agent.assemble import IDLE_SECONDS
+from lunshare.agent.listen_addresses import Address
 from lunshare.agent.main import close
 from lunshare.agent.reporter import Reporter
 from lunshare.agent.timers import Timer
@@ -52,7 +53,7 @@ def test_the_end_takes_stop_wait_once_whatever_hangs(
     hung: Hung, tmp_path: Path
 ) -> None:
     node = Node(tmp_path).start()
-    server = listener.serve(hung, listener.Address(("127.0.0.1", 0)), threads=4)
+    server = listener.serve(hung, [Address(("127.0.0.1", 0))], threads=4)
     timer = Timer("hung", 0.01, hung)
     child = [sys.executable, "-c", "import time; time.sleep(600)"]
     reporter = Reporter(child, 600, dict)

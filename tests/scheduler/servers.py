@@ -127,6 +127,7 @@ class Daemon(Server):
         self._config = directory / "lunshare.conf"
         self._config.write_text(
             "[DEFAULT]\nenabled_backends = big,small\nhost = node\n"
+            "noauth_on_loopback = true\n"
             "backend_stats_polling_interval = 1\n"
             "quota_volumes = -1\nquota_gigabytes = -1\n"
             "[big]\nvolume_driver = fake\ntarget_driver = fake\n"

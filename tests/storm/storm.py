@@ -30,6 +30,7 @@ from tests.storm.world import BACKENDS, BOUND, TYPES, World
 CONFIG = """\
 [DEFAULT]
 host = storm
+noauth_on_loopback = true
 enabled_backends = {backends}
 reconcile_interval = {reconcile}
 create_wait = {wait}

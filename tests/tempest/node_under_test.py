@@ -8,18 +8,26 @@ import sys
 from pathlib import Path
 
 from tests.scheduler.servers import Server, free_port, listens, until
+from tests.tempest.keystone import PASSWORD, SERVICE
 
 BACKENDS = ("first", "second")
 # What the fake driver calls a disk and a snapshot after their unmanage.
 DISK, SNAPSHOT = "unmanaged-%s", "unmanaged-%s"
 
-# With Keystone: auth_strategy = keystone. Until then the tokens are not read, and
-# the project is that of the path.
 _CONFIG = """
 [DEFAULT]
-auth_strategy = noauth
+auth_strategy = keystone
 enabled_backends = first, second
 host = node
+[keystone_authtoken]
+auth_url = {keystone}
+www_authenticate_uri = {keystone}
+auth_type = password
+username = {user}
+password = {password}
+user_domain_id = default
+project_name = service
+project_domain_id = default
 [first]
 volume_driver = fake
 target_driver = fake
@@ -32,10 +40,13 @@ target_driver = fake
 class NodeUnderTest:
     """lunshared as a process, with its log in the directory."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, keystone: str) -> None:
+        """``keystone``: its URL, where the daemon has the tokens validated."""
         self._directory = directory
         self._config = directory / "lunshare.conf"
-        self._config.write_text(_CONFIG)
+        self._config.write_text(
+            _CONFIG.format(keystone=keystone, user=SERVICE, password=PASSWORD)
+        )
         self.port = free_port()
         self.endpoint = f"http://127.0.0.1:{self.port}/v3/$(project_id)s"
         self._server = Server("lunshared", directory)

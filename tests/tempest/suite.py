@@ -55,7 +55,7 @@ def servers(venv: Path) -> Iterator[Keystone]:
     with ExitStack() as stack:
         keystone = Keystone(venv, DIRECTORY / "keystone")
         stack.enter_context(closing(keystone))
-        node = stack.enter_context(closing(NodeUnderTest(DIRECTORY)))
+        node = stack.enter_context(closing(NodeUnderTest(DIRECTORY, keystone.url)))
         with step("start lunshared and Keystone"):
             keystone.start()
             node.start()

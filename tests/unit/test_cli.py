@@ -18,6 +18,7 @@ import pytest
 
 from lunshare.agent import listener
 from lunshare.agent.cli import main as cli
+from lunshare.agent.listen_addresses import Address
 from lunshare.drivers.errors import TargetFailed
 from lunshare.drivers.values import GIB, Mode, Volume
 from tests.api.calls import Api
@@ -36,7 +37,7 @@ def node(tmp_path: Path) -> Iterator[Node]:
 
 def served(node: Node, bind: tuple[str, int] | str) -> Iterator[Any]:
     """Yield the address of the node."""
-    server = listener.serve(node.assembly.app, listener.Address(bind), threads=4)
+    server = listener.serve(node.assembly.app, [Address(bind)], threads=4)
     thread = threading.Thread(target=server.serve)
     thread.start()
     yield server.bind_addr

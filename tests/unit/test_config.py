@@ -55,12 +55,12 @@ def shown(*arguments: str) -> str:
 
 def test_show_config_prints_each_option_with_its_source(file: Path) -> None:
     file.write_text(CONFIG)
-    found = sections(shown("--config-file", str(file), "--listen", "127.0.0.1:1"))
+    found = sections(shown("--config-file", str(file), "--listen", "unix:/a,unix:/b"))
     assert next(iter(found)) == "DEFAULT"
-    assert {"database", "helper", "scheduler", "one", "two"} < set(found)
+    assert {"database", "helper", "tls", "scheduler", "one", "two"} < set(found)
     assert found["DEFAULT"]["enabled_backends"] == f"one, two  # {file}"
     assert found["DEFAULT"]["reconcile_interval"] == f"9  # {file}"
-    assert found["DEFAULT"]["listen"] == "127.0.0.1:1  # command line"
+    assert found["DEFAULT"]["listen"] == "unix:/a, unix:/b  # command line"
     assert found["DEFAULT"]["stop_wait"] == "5.0  # default"
     assert found["DEFAULT"]["debug"] == "False  # default"
     assert found["one"]["wipe_rate"] == "100  # default"

@@ -11,6 +11,7 @@ import pytest
 
 from lunshare.agent import listener
 from lunshare.agent.errors import StartupError
+from lunshare.agent.listen_addresses import Address, parse
 
 
 @pytest.mark.parametrize(
@@ -20,29 +21,53 @@ from lunshare.agent.errors import StartupError
         ("localhost:1", ("127.0.0.1", 1)),
         ("[::1]:8776", ("::1", 8776)),
         ("127.8.8.8:8776", ("127.8.8.8", 8776)),
+        ("https://127.0.0.1:8776", ("127.0.0.1", 8776)),
         ("unix:/run/x.sock", "/run/x.sock"),
     ],
 )
 def test_noauth_may_listen_on_addresses_of_this_machine(
     text: str, bind: object
 ) -> None:
-    assert listener.parse(text, "noauth").bind == bind
+    (address,) = parse([text], "noauth", noauth=True)
+    assert address.bind == bind
+    assert str(address) == text.replace("localhost", "127.0.0.1")
 
 
 @pytest.mark.parametrize(
-    "text", ["0.0.0.0:8776", "[::]:8776", "192.0.2.1:8776", "example.com:8776"]
+    "text", ["https://0.0.0.0:8776", "https://[::]:1", "https://example.com:8776"]
 )
 def test_noauth_is_refused_on_other_addresses(text: str) -> None:
-    with pytest.raises(StartupError, match="listen on a loopback address"):
-        listener.parse(text, "noauth")
+    with pytest.raises(StartupError, match="set auth_strategy to http_basic"):
+        parse([text], "noauth", noauth=True)
+    assert parse([text], "keystone", noauth=False)[0].tls
+
+
+def test_noauth_on_loopback_needs_its_option_and_a_unix_socket_does_not() -> None:
+    with pytest.raises(StartupError, match="set noauth_on_loopback = true"):
+        parse(["127.0.0.1:8776"], "noauth", noauth=False)
+    assert parse(["unix:/run/x"], "noauth", noauth=False)[0].is_socket
+
+
+@pytest.mark.parametrize("text", ["0.0.0.0:8776", "[::]:8776", "192.0.2.1:8776", "a:1"])
+def test_an_address_of_the_network_needs_tls(text: str) -> None:
+    with pytest.raises(StartupError, match=r"in clear text: write https://"):
+        parse([text], "keystone", noauth=True)
 
 
 @pytest.mark.parametrize(
-    "text", ["", "8776", "127.0.0.1", "127.0.0.1:x", "unix:x", "127.0.0.1:99999"]
+    "text",
+    ["", "8776", "127.0.0.1", "127.0.0.1:x", "unix:x", "127.0.0.1:99999", "http://a:1"],
 )
 def test_an_address_of_unknown_form_is_refused(text: str) -> None:
     with pytest.raises(StartupError, match="give HOST:PORT"):
-        listener.parse(text, "noauth")
+        parse([text], "noauth", noauth=True)
+
+
+def test_listen_names_at_least_one_address_and_none_twice() -> None:
+    with pytest.raises(StartupError, match="listen is empty"):
+        parse([], "noauth", noauth=True)
+    with pytest.raises(StartupError, match="names an address twice"):
+        parse(["127.0.0.1:1", "https://127.0.0.1:1"], "noauth", noauth=True)
 
 
 # cheroot 11.1 leaves a socket it could not bind to the garbage collector; the
@@ -52,16 +77,16 @@ def test_a_port_in_use_is_reported_in_one_sentence() -> None:
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
-        address = listener.Address(other.getsockname())
+        address = Address(other.getsockname())
         with pytest.raises(StartupError, match="check whether another daemon uses it"):
-            listener.serve(lambda *_: [], address, 1)
+            listener.serve(lambda *_: [], [address], 1)
 
 
 def test_a_socket_that_a_killed_daemon_left_is_replaced(tmp_path: Path) -> None:
     path = tmp_path / "api.sock"
     with socket.socket(socket.AF_UNIX) as dead:
         dead.bind(str(path))
-    server = listener.serve(lambda *_: [], listener.Address(str(path)), 1)
+    server = listener.serve(lambda *_: [], [Address(str(path))], 1)
     try:
         assert path.stat().st_mode & 0o777 == 0o660
     finally:
@@ -74,7 +99,7 @@ def test_a_socket_of_a_running_daemon_is_not_replaced(tmp_path: Path) -> None:
         living.bind(str(path))
         living.listen()
         with pytest.raises(StartupError, match="another process listens there"):
-            listener.serve(lambda *_: [], listener.Address(str(path)), 1)
+            listener.serve(lambda *_: [], [Address(str(path))], 1)
         with socket.socket(socket.AF_UNIX) as client:
             client.connect(str(path))
 
@@ -83,5 +108,5 @@ def test_a_file_that_is_not_a_socket_is_not_replaced(tmp_path: Path) -> None:
     path = tmp_path / "api.sock"
     path.write_text("the only copy")
     with pytest.raises(StartupError, match="not a socket"):
-        listener.serve(lambda *_: [], listener.Address(str(path)), 1)
+        listener.serve(lambda *_: [], [Address(str(path))], 1)
     assert path.read_text() == "the only copy"

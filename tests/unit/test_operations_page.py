@@ -30,10 +30,12 @@ _TABLES = (
 )
 #: Sentences of oslo.config, which reads the configuration.
 _OTHER_SENTENCES = ("Failed to find", "open some config files:", "Value for option")
-#: Names of the kernel, LVM, NFS and open-iscsi.
+#: Names of the kernel, LVM, NFS, open-iscsi and keystonemiddleware.
 _OTHER_NAMES = {
     "global_filter",
     "no_root_squash",
+    "service_token_roles",
+    "token_cache_time",
     "no_space_timeout",
     "replacement_timeout",
     "scan_lvs",

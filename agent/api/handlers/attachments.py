@@ -43,7 +43,8 @@ def detail(call: Call) -> Answer:
 
 def show(call: Call) -> Answer:
     """GET /attachments/{id}: show one attachment with its connection_info"""
-    return _one(call.services.attachments.get(call.ctx, call.args["id"]))
+    secrets = call.ctx.is_service or call.allows("volume:attachment_update")
+    return _one(call.services.attachments.get(call.ctx, call.args["id"], secrets))
 
 
 def update(call: Call) -> Answer:

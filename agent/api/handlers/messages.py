@@ -14,7 +14,7 @@ def index(call: Call) -> Answer:
     if call.version < microversions.MESSAGE_PAGES:
         page = Page(call.ctx.project_id, call.settings.max_limit)
     else:
-        page = paging.page(call)
+        page = paging.page(call, "message")
     rows = call.services.messages.list(call.ctx, page)
     body = {"messages": [views.message(row, call.base) for row in rows]}
     return Answer(200, body | paging.more(call, "messages", page, rows))

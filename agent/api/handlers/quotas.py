@@ -10,7 +10,7 @@ from typing import Any
 from lunshare.agent.api import microversions, operator_views, query
 from lunshare.agent.api import operator_schemas as schemas
 from lunshare.agent.api.exchange import Answer, Call
-from lunshare.agent.errors import Invalid
+from lunshare.agent.errors import Forbidden, Invalid
 
 _MAX = 2**31 - 1
 _NAME_MAX = 255
@@ -21,6 +21,8 @@ _OTHER_KEYS = ("tenant_id", "id")
 def show(call: Call) -> Answer:
     """GET /os-quota-sets/{id}: show the quotas of a project, with usage=true in full"""
     project = call.args["id"]
+    if not call.ctx.sees(project):
+        raise Forbidden("volume_extension:quotas:show")
     found = call.services.quotas.show(call.ctx, project)
     if query.flag(call.query, "usage", False):
         return Answer(200, {"quota_set": operator_views.quota_usage(found, project)})
@@ -68,9 +70,9 @@ def limits(call: Call) -> Answer:
     if call.version >= microversions.LIMITS_OF_PROJECT and call.ctx.is_admin:
         project = call.query.get("project_id", call.query.get("tenant_id", project))
     found = call.services.quotas.show(call.ctx, project)
-    return Answer(
-        200, {"limits": {"rate": [], "absolute": operator_views.limits(found)}}
-    )
+    used = call.allows("limits_extension:used_limits")
+    absolute = operator_views.limits(found, used)
+    return Answer(200, {"limits": {"rate": [], "absolute": absolute}})
 
 
 def _name(call: Call) -> str:

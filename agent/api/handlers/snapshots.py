@@ -13,6 +13,8 @@ from lunshare.agent.api.exchange import Answer, Call
 from lunshare.agent.errors import Invalid
 from lunshare.agent.records import NewSnapshot, Page, Snapshot
 
+_EXTENDED = "os-extended-snapshot-attributes:"
+
 
 def create(call: Call) -> Answer:
     """POST /snapshots: create a snapshot"""
@@ -40,7 +42,8 @@ def detail(call: Call) -> Answer:
 def show(call: Call) -> Answer:
     """GET /snapshots/{id}: show one snapshot"""
     found = call.services.snapshots.get(call.ctx, call.args["id"])
-    return Answer(200, {"snapshot": views.snapshot_shown(found, call.version)})
+    view = views.snapshot_shown(found, call.version)
+    return Answer(200, {"snapshot": _seen(call, view)})
 
 
 def update(call: Call) -> Answer:
@@ -72,6 +75,14 @@ def _one(call: Call, found: Snapshot, status: int) -> Answer:
     return Answer(status, {"snapshot": views.snapshot(found, call.version)})
 
 
+def _seen(call: Call, view: views.View) -> views.View:
+    """Return the view without what this client may not see."""
+    if not call.allows("volume_extension:extended_snapshot_attributes"):
+        for key in [each for each in view if each.startswith(_EXTENDED)]:
+            del view[key]
+    return view
+
+
 def _page(call: Call) -> Page:
     page = paging.page(call, "snapshot")
     if call.version >= microversions.SNAPSHOT_METADATA_FILTER:
@@ -83,7 +94,9 @@ def _page(call: Call) -> Page:
 def _list(call: Call, view: Callable[[Snapshot, Any], views.View]) -> Answer:
     page, counts = _page(call), paging.counts(call)
     rows = call.services.snapshots.list(call.ctx, page)
-    body: dict[str, Any] = {"snapshots": [view(row, call.version) for row in rows]}
+    body: dict[str, Any] = {
+        "snapshots": [_seen(call, view(row, call.version)) for row in rows]
+    }
     body |= paging.more(call, "snapshots", page, rows)
     if counts:
         body["count"] = call.services.snapshots.count(call.ctx, page)

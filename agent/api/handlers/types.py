@@ -12,6 +12,11 @@ from lunshare.agent.errors import Invalid, NotFound
 from lunshare.agent.records import VolumeType
 
 _PUBLIC = "os-volume-type-access:is_public"
+_RULE_OF_FIELD = {
+    "extra_specs": "volume_extension:access_types_extra_specs",
+    "qos_specs_id": "volume_extension:access_types_qos_specs_id",
+    _PUBLIC: "volume_extension:volume_type_access",
+}
 
 
 def create(call: Call) -> Answer:
@@ -24,9 +29,7 @@ def create(call: Call) -> Answer:
         is_public=query.boolean(_PUBLIC, str(asked.get(_PUBLIC, True))),
         extra_specs=asked.get("extra_specs") or {},
     )
-    return Answer(
-        200, {"volume_type": type_views.created_type(created, call.ctx.is_admin)}
-    )
+    return Answer(200, {"volume_type": type_views.created_type(_view(call, created))})
 
 
 def index(call: Call) -> Answer:
@@ -37,9 +40,7 @@ def index(call: Call) -> Answer:
     named = call.query.get("name")
     page = paging.page(call)
     rows = paging.cut(call, page, [t for t in found if named in (None, t.name)])
-    body = {
-        "volume_types": [type_views.volume_type(row, call.ctx.is_admin) for row in rows]
-    }
+    body = {"volume_types": [_view(call, row) for row in rows]}
     return Answer(200, body | paging.more(call, "volume_type", page, rows))
 
 
@@ -65,9 +66,7 @@ def update(call: Call) -> Answer:
         if key in asked:
             changes["is_public"] = query.boolean(key, str(asked[key]))
     changed = call.services.types.update(call.ctx, call.args["id"], changes)
-    return Answer(
-        200, {"volume_type": type_views.changed_type(changed, call.ctx.is_admin)}
-    )
+    return Answer(200, {"volume_type": type_views.changed_type(_view(call, changed))})
 
 
 def delete(call: Call) -> Answer:
@@ -133,9 +132,21 @@ def _wanted_specs(call: Call) -> dict[str, str]:
 
 def _specs(call: Call) -> Mapping[str, str]:
     found = call.services.types.get(call.ctx, call.args["id"])
-    return type_views.visible_specs(found.extra_specs, call.ctx.is_admin)
+    return type_views.visible_specs(found.extra_specs, _sees_all(call))
+
+
+def _sees_all(call: Call) -> bool:
+    return call.allows("volume_extension:types_extra_specs:read_sensitive")
+
+
+def _view(call: Call, shown: VolumeType) -> type_views.View:
+    """Return the view without what this client may not see."""
+    view = type_views.volume_type(shown, _sees_all(call))
+    for key, rule in _RULE_OF_FIELD.items():
+        if not call.allows(rule):
+            view.pop(key)
+    return view
 
 
 def _one(call: Call, found: VolumeType) -> Answer:
-    shown = type_views.volume_type(found, call.ctx.is_admin)
-    return Answer(200, {"volume_type": shown})
+    return Answer(200, {"volume_type": _view(call, found)})

@@ -11,11 +11,13 @@ from lunshare.agent.api import action_schemas as schemas
 from lunshare.agent.api import actions, microversions, query, views
 from lunshare.agent.api.actions import Action
 from lunshare.agent.api.exchange import Answer, Call
+from lunshare.agent.errors import Forbidden
 from lunshare.agent.records import HostConnector, Mode
 from lunshare.agent.service.attachments import connectors
 from lunshare.agent.service.volumes.reset_status import Reset
 
 _RESCAN = "Lunshare-Rescan"
+_IN_USE = "volume:extend_attached_volume"
 
 
 def action(call: Call) -> Answer:
@@ -25,11 +27,14 @@ def action(call: Call) -> Answer:
 
 def _extend(call: Call, asked: Mapping[str, Any]) -> Answer:
     """The header of the answer counts the hosts that must rescan."""
+    rule, in_use = _IN_USE, call.version >= microversions.EXTEND_IN_USE
+    if in_use and not call.allows(rule):
+        if call.services.volumes.get(call.ctx, call.args["id"]).attachments:
+            raise Forbidden(rule)
+        in_use = False
+    size = query.gib("os-extend.new_size", asked["new_size"])
     hosts = call.services.extender.extend(
-        call.ctx,
-        call.args["id"],
-        query.gib("os-extend.new_size", asked["new_size"]),
-        in_use=call.version >= microversions.EXTEND_IN_USE,
+        call.ctx, call.args["id"], size, in_use=in_use
     )
     advice = f"{hosts} attachments; iscsiadm -m session --rescan on each host"
     return Answer(202, headers={_RESCAN: advice} if hosts else {})

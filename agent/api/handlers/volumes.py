@@ -18,11 +18,19 @@ from lunshare.agent.api import (
     views,
 )
 from lunshare.agent.api.exchange import Answer, Call
-from lunshare.agent.errors import Invalid
+from lunshare.agent.errors import Forbidden, Invalid
 from lunshare.agent.records import NewVolume, Page, Volume
 
 _HINTS = "OS-SCH-HNT:scheduler_hints"
 _ID_MAX = 36
+_RULE_OF_FIELD = {
+    "os-vol-host-attr:host": "volume_extension:volume_host_attribute",
+    "os-vol-mig-status-attr:migstat": "volume_extension:volume_mig_status_attribute",
+    "os-vol-mig-status-attr:name_id": "volume_extension:volume_mig_status_attribute",
+    "os-vol-tenant-attr:tenant_id": "volume_extension:volume_tenant_attribute",
+    "volume_image_metadata": "volume_extension:volume_image_metadata:show",
+}
+_ADMIN_FIELDS = frozenset({"migration_status", "provider_id", "cluster_name"})
 
 
 def create(call: Call) -> Answer:
@@ -91,6 +99,8 @@ def delete(call: Call) -> Answer:
     force = query.flag(call.query, "force", False)
     if call.version < microversions.DELETE_FORCE:
         force = False
+    if force and not call.allows("volume:force_delete"):
+        raise Forbidden("volume:force_delete")
     call.services.volumes.delete(
         call.ctx, call.args["id"], force=force, cascade=cascade
     )
@@ -138,8 +148,22 @@ def _refuse_unsupported(asked: Mapping[str, Any]) -> None:
 
 def _context(call: Call) -> views.ViewContext:
     return views.ViewContext(
-        call.version, call.root, call.project, call.services.node.host_of
+        call.version,
+        call.root,
+        call.project,
+        call.services.node.host_of,
+        hidden=_hidden(call),
+        names_hosts=call.ctx.is_admin or call.ctx.is_service,
     )
+
+
+def _hidden(call: Call) -> frozenset[str]:
+    """Return the fields of volumes that this client may not see."""
+    if call.ctx.is_admin:
+        return frozenset()
+    refused = {rule for rule in _RULE_OF_FIELD.values() if not call.allows(rule)}
+    ruled = {key for key, rule in _RULE_OF_FIELD.items() if rule in refused}
+    return _ADMIN_FIELDS | ruled
 
 
 def _written(call: Call, found: Volume, status: int) -> Answer:

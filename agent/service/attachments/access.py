@@ -17,7 +17,13 @@ from lunshare.agent.backends import Backends, translated
 from lunshare.agent.db import attachments, volumes
 from lunshare.agent.db.engine import Database, now
 from lunshare.agent.errors import BackendFailed, NotFound
-from lunshare.agent.records import Attachment, Mode, Snapshot, Volume
+from lunshare.agent.records import (
+    Attachment,
+    Mode,
+    RequestContext,
+    Snapshot,
+    Volume,
+)
 from lunshare.agent.service import qos
 from lunshare.agent.service.attachments import (
     refusals,
@@ -25,6 +31,7 @@ from lunshare.agent.service.attachments import (
     wanted_state,
 )
 from lunshare.agent.service.attachments.wanted_state import Wanted
+from lunshare.agent.service.instance_gate import Check
 from lunshare.agent.states import AttachStatus
 from lunshare.drivers.values import GIB
 from lunshare.drivers.values import Snapshot as DriverSnapshot
@@ -130,16 +137,21 @@ class Access:
             attachments.set_values(connection, row.id, leaving=None)
         return replace(row, leaving=None)
 
-    def release(self, attachment_id: str) -> list[Attachment]:
+    def release(
+        self, attachment_id: str, check: Check | None = None
+    ) -> list[Attachment]:
         """Close the access and delete the row. Can be repeated.
 
         Returns up to a hundred attachments that the volume still has, in brief.
+        ``check`` may refuse the row, in the transaction that ends it.
 
         :raises NotFound: the attachment does not exist, or is deleted.
         :raises BackendFailed: it may still be open; the row says error_detaching.
         """
         with self._db.writing() as connection:
             row = require(connection, attachment_id)
+            if check is not None:
+                check(row)
             if not row.initiators and row.status in _NOT_OPEN:
                 left = _remove(connection, row, _NOT_OPEN)
             else:
@@ -288,12 +300,15 @@ def with_secrets(row: Attachment) -> Attachment:
     return replace(row, connection_info={**info, **secrets})
 
 
-def require(connection: Any, attachment_id: str) -> Attachment:
-    """Return one attachment.
+def require(
+    connection: Any, attachment_id: str, ctx: RequestContext | None = None
+) -> Attachment:
+    """Return one attachment; ``ctx``: who asks for it, None for a step of a job.
 
-    :raises NotFound: it does not exist, or is deleted.
+    :raises NotFound: it does not exist, is deleted, or is of another project.
     """
-    row = attachments.get(connection, attachment_id)
+    project = None if ctx is None else ctx.only_project
+    row = attachments.get(connection, attachment_id, project)
     if row is None:
         raise NotFound("attachment", attachment_id)
     return row

@@ -35,6 +35,7 @@ from lunshare.agent.service.attachments import (
 )
 from lunshare.agent.service.attachments.access import Access, read_wanted, with_secrets
 from lunshare.agent.service.attachments.service import Attachments
+from lunshare.agent.service.instance_gate import Check, InstanceGate
 from lunshare.agent.states import AttachStatus, VolumeStatus
 from lunshare.agent.volume_locks import VolumeLocks
 
@@ -50,9 +51,16 @@ class LegacyActions:
     """Attaches and detaches hosts by actions of a volume."""
 
     def __init__(
-        self, db: Database, access: Access, locks: VolumeLocks, rows: Attachments
+        self,
+        db: Database,
+        access: Access,
+        locks: VolumeLocks,
+        *,
+        rows: Attachments,
+        gate: InstanceGate,
     ) -> None:
-        self._db, self._access, self._locks, self._rows = db, access, locks, rows
+        self._db, self._access, self._locks = db, access, locks
+        self._rows, self._gate = rows, gate
 
     def reserve(self, ctx: RequestContext, volume_id: str) -> None:
         """Keep the volume for a host that will follow; its status is attaching.
@@ -62,7 +70,7 @@ class LegacyActions:
         """
         with self._db.writing() as connection:
             new = NewAttachment(volume_id, legacy=RESERVE)
-            row = self._rows.reserve(connection, new)[1]
+            row = self._rows.reserve(connection, ctx, new)[1]
             self._rows.unanswered.add(row)
         self._rows.unanswered.answer_sent(row)
 
@@ -73,7 +81,7 @@ class LegacyActions:
         """
         with self._locks.volume(volume_id, "the end of a reservation"):
             with self._db.reading() as connection:
-                volume = _require(connection, volume_id)
+                volume = _require(connection, ctx, volume_id)
                 rows = attachments.legacy(connection, volume_id)
             row = legacy_choice.to_unreserve(rows, volume.multiattach)
             if row is not None:
@@ -93,6 +101,7 @@ class LegacyActions:
         """
         with self._locks.volume(volume_id, f"the attach of host {connector.host}"):
             with self._db.reading() as connection:
+                _require(connection, ctx, volume_id)
                 rows = attachments.legacy(connection, volume_id)
             row = legacy_choice.to_connect(rows, connector.initiator)
             if row is not None and connectors.is_open(row, connector):
@@ -100,7 +109,9 @@ class LegacyActions:
             if row is not None:
                 self._access.close_replaced(row)
             with self._db.writing() as connection:
-                volume, row = self._row_to_connect(connection, volume_id, connector)
+                volume, row = self._row_to_connect(
+                    connection, ctx, volume_id, connector
+                )
                 known = replace(row, answered=True)  # opened again, not repeated
                 row = self._rows.start_attach(connection, volume, known, connector)
                 wanted = read_wanted(connection, volume.id, row.initiator)
@@ -133,11 +144,14 @@ class LegacyActions:
         """
         with self._locks.volume(volume_id, f"the attach at {mountpoint}"):
             with self._db.reading() as connection:
+                _require(connection, ctx, volume_id)
                 rows = attachments.legacy(connection, volume_id)
             if legacy_choice.is_attached(rows, instance, host):
                 return
             with self._db.writing() as connection:
-                volume, row = self._row_to_attach(connection, volume_id, instance, host)
+                volume, row = self._row_to_attach(
+                    connection, ctx, volume_id, instance, host
+                )
                 new_mode = _mode(volume, row, mode)
                 self._access.check_support(volume, new_mode)
                 wanted = None
@@ -170,7 +184,7 @@ class LegacyActions:
         :raises Invalid: it is not in-use.
         """
         with self._db.writing() as connection:
-            volume = _require(connection, volume_id)
+            volume = _require(connection, ctx, volume_id)
             if volume.status is not VolumeStatus.IN_USE:
                 raise Invalid(
                     f"Invalid volume: volume {volume_id} is {volume.status} and cannot"
@@ -186,7 +200,7 @@ class LegacyActions:
         :raises NotFound: the volume.
         """
         with self._db.writing() as connection:
-            for row in _require(connection, volume_id).attachments:
+            for row in _require(connection, ctx, volume_id).attachments:
                 if row.announced:
                     attachments.set_values(connection, row.id, announced=False)
 
@@ -198,23 +212,36 @@ class LegacyActions:
         Another attachment of the same initiator keeps its access. Can be repeated.
 
         :raises NotFound: the volume.
-        :raises Conflict: the host has it by an attachment of the attachments API.
+        :raises Conflict: the host has it by an attachment of the attachments API, or
+            a server of Nova uses it.
         :raises BackendFailed: it may still be open. Repeat it; each reconcile also
             tries again.
         """
         initiator = connector.initiator
+        seen = self._to_terminate(ctx, volume_id, initiator)
+        if seen is None:
+            return
+        check = self._gate.judge(ctx, seen)
         with self._locks.volume(volume_id, f"the end of host {connector.host}"):
-            with self._db.reading() as connection:
-                _require(connection, volume_id)
-                rows = attachments.legacy(connection, volume_id)
-                same = attachments.of_initiator(connection, volume_id, initiator)
-            row = legacy_choice.to_terminate(rows, initiator)
+            row = self._to_terminate(ctx, volume_id, initiator)
             if row is None:
-                _check_unknown(same)
-            elif row.legacy == CONNECT and row.status is not _ATTACHED:
-                self._access.release(row.id)
+                return
+            if row.legacy == CONNECT and row.status is not _ATTACHED:
+                self._access.release(row.id, check)
             else:
-                self._close(row, initiator)
+                self._close(row, initiator, check)
+
+    def _to_terminate(
+        self, ctx: RequestContext, volume_id: str, initiator: str
+    ) -> Attachment | None:
+        with self._db.reading() as connection:
+            _require(connection, ctx, volume_id)
+            rows = attachments.legacy(connection, volume_id)
+            same = attachments.of_initiator(connection, volume_id, initiator)
+        row = legacy_choice.to_terminate(rows, initiator)
+        if row is None:
+            _check_unknown(same)
+        return row
 
     def detach(
         self, ctx: RequestContext, volume_id: str, attachment_id: str | None
@@ -225,37 +252,50 @@ class LegacyActions:
 
         :raises NotFound: the volume, or it has no such attachment.
         :raises Invalid: it has several, and no id is given.
+        :raises Conflict: a server of Nova uses it.
         :raises BackendFailed: the access may still be open; repeat it.
         """
+        with self._db.reading() as connection:
+            volume = _require(connection, ctx, volume_id)
+            chosen = to_detach(volume, attachment_id, "os-detach")
+            row = attachments.get(connection, chosen) if chosen else None
+        if row is None:
+            return
+        check = self._gate.judge(ctx, row)
         with self._locks.volume(volume_id, "a detach"):
-            with self._db.reading() as connection:
-                volume = _require(connection, volume_id)
-                chosen = to_detach(volume, attachment_id, "os-detach")
-            if chosen is not None:
-                self._access.release(chosen)
+            self._access.release(row.id, check)
 
     def _row_to_connect(
-        self, connection: Any, volume_id: str, connector: HostConnector
+        self,
+        connection: Any,
+        ctx: RequestContext,
+        volume_id: str,
+        connector: HostConnector,
     ) -> tuple[Volume, Attachment]:
         rows = attachments.legacy(connection, volume_id)
         row = legacy_choice.to_connect(rows, connector.initiator)
         if row is None:
             new = NewAttachment(volume_id, legacy=CONNECT)
-            return self._rows.reserve(connection, new)
-        volume = _require_available(connection, volume_id)
+            return self._rows.reserve(connection, ctx, new)
+        volume = _require_available(connection, ctx, volume_id)
         plain_volumes.check_single(connection, volume, row)
         return volume, row
 
     def _row_to_attach(
-        self, connection: Any, volume_id: str, instance: str | None, host: str | None
+        self,
+        connection: Any,
+        ctx: RequestContext,
+        volume_id: str,
+        instance: str | None,
+        host: str | None,
     ) -> tuple[Volume, Attachment]:
         rows = attachments.legacy(connection, volume_id)
-        volume = _require(connection, volume_id)
+        volume = _require(connection, ctx, volume_id)
         row = legacy_choice.to_attach(rows, host, volume.multiattach)
         if row is None:
             new = NewAttachment(volume_id, instance, legacy=ATTACH)
-            return self._rows.reserve(connection, new)
-        return _require_available(connection, volume_id), row
+            return self._rows.reserve(connection, ctx, new)
+        return _require_available(connection, ctx, volume_id), row
 
     def _change_mode(
         self, connection: Any, volume: Volume, row: Attachment, mode: Mode
@@ -269,7 +309,7 @@ class LegacyActions:
             connection, row.id, {_ATTACHING}, _ATTACHING, mode=mode
         )
 
-    def _close(self, row: Attachment, initiator: str) -> None:
+    def _close(self, row: Attachment, initiator: str, check: Check) -> None:
         """Commit that the initiator leaves the row, then close its access."""
         if row.initiator is not None:
             row = self._access.close_replaced(row)
@@ -281,6 +321,7 @@ class LegacyActions:
                 "announced": row.status is _ATTACHED,
             }
             with self._db.writing() as connection:
+                check(row)
                 attachments.set_values(connection, row.id, **values)
             row = replace(row, **values)
         try:
@@ -305,15 +346,15 @@ def _mode(volume: Volume, row: Attachment, asked: Mode | None) -> Mode:
     return asked or row.mode or Mode.RW
 
 
-def _require(connection: Any, volume_id: str) -> Volume:
+def _require(connection: Any, ctx: RequestContext, volume_id: str) -> Volume:
     volume = volumes.get(connection, volume_id)
-    if volume is None:
+    if volume is None or not ctx.sees(volume.project_id):
         raise NotFound("volume", volume_id)
     return volume
 
 
-def _require_available(connection: Any, volume_id: str) -> Volume:
-    volume = _require(connection, volume_id)
+def _require_available(connection: Any, ctx: RequestContext, volume_id: str) -> Volume:
+    volume = _require(connection, ctx, volume_id)
     if volume.own_status is not VolumeStatus.AVAILABLE:
         raise Invalid(
             f"Invalid volume: volume {volume.id} is {volume.status} and cannot be"

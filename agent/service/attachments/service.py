@@ -41,6 +41,8 @@ from lunshare.agent.service.attachments.access import (
     with_secrets,
 )
 from lunshare.agent.service.attachments.unanswered import UnansweredRequests
+from lunshare.agent.service.instance_gate import InstanceGate
+from lunshare.agent.service.sharing import SharingRules
 from lunshare.agent.states import WANTED, AttachStatus
 from lunshare.agent.volume_locks import VolumeLocks
 
@@ -62,18 +64,25 @@ class Attachments:
         access: Access,
         locks: VolumeLocks,
         answers: UnansweredRequests,
+        *,
+        sharing: SharingRules,
+        gate: InstanceGate,
         widen: bool,
     ) -> None:
         """``widen``: an initiator that asks for both modes gets rw, not a 409."""
         self._db, self._access, self._locks = db, access, locks
         self.unanswered, self._widen = answers, widen
+        self._sharing, self._gate = sharing, gate
 
-    def get(self, ctx: RequestContext, attachment_id: str) -> Attachment:
-        """Return one attachment, with the credentials of its host.
+    def get(
+        self, ctx: RequestContext, attachment_id: str, secrets: bool = True
+    ) -> Attachment:
+        """Return one attachment; with ``secrets`` the credentials of its host.
 
         :raises NotFound: the attachment does not exist, or is deleted.
         """
-        return with_secrets(self._require(attachment_id))
+        row = self._require(attachment_id, ctx)
+        return with_secrets(row) if secrets else row
 
     def list(self, ctx: RequestContext, page: Page) -> Rows:
         """Return a page of attachments, without credentials.
@@ -91,15 +100,16 @@ class Attachments:
 
         :raises NotFound: the volume.
         :raises Invalid: its status allows no attachment, or no second one.
+        :raises Forbidden: it is bootable and has a host, and the policy.
         :raises Conflict: the initiator has it in the other mode.
         :raises BackendFailed: nothing is open and nothing is reserved.
         """
         if new.connector is None:
             with self._db.writing() as connection:
-                row = self.reserve(connection, new)[1]
+                row = self.reserve(connection, ctx, new)[1]
                 self.unanswered.add(row)
         else:
-            row = self._attach(new, new.connector)
+            row = self._attach(ctx, new, new.connector)
         self.unanswered.answer_sent(row)
         return with_secrets(row)
 
@@ -117,9 +127,9 @@ class Attachments:
             status of the attachment or of its volume does not allow it.
         :raises BackendFailed: the row names what may be open; repeat, or delete.
         """
-        volume_id = self._volume_id(attachment_id)
+        volume_id = self._volume_id(attachment_id, ctx)
         with self._locks.volume(volume_id, f"the attach of host {connector.host}"):
-            row = self._require(attachment_id)
+            row = self._require(attachment_id, ctx)
             if connectors.is_open(row, connector):
                 return with_secrets(reconnect.refresh(self._db, row, connector))
             # Its row can name two initiators, and the new connector is a third.
@@ -138,7 +148,7 @@ class Attachments:
         :raises NotFound: the attachment.
         :raises Conflict: the attachment is detaching, or in an error.
         """
-        volume_id = self._volume_id(attachment_id)
+        volume_id = self._volume_id(attachment_id, ctx)
         with (
             self._locks.volume(volume_id, f"the completion of {attachment_id}"),
             self._db.writing() as connection,
@@ -165,17 +175,21 @@ class Attachments:
         no write of that host is in progress and it cannot log in.
 
         :raises NotFound: the attachment does not exist, or is deleted.
+        :raises Conflict: a server of Nova uses it.
         :raises BackendFailed: the access may still be open. The attachment is
             error_detaching. A retry and the next reconcile try again.
         """
-        volume_id = self._volume_id(attachment_id)
-        with self._locks.volume(volume_id, f"the detach of {attachment_id}"):
-            return self._access.release(attachment_id)
+        row = self._require(attachment_id, ctx)
+        check = self._gate.judge(ctx, row)
+        with self._locks.volume(row.volume_id, f"the detach of {attachment_id}"):
+            return self._access.release(attachment_id, check)
 
-    def _attach(self, new: NewAttachment, connector: HostConnector) -> Attachment:
+    def _attach(
+        self, ctx: RequestContext, new: NewAttachment, connector: HostConnector
+    ) -> Attachment:
         with self._locks.volume(new.volume_id, f"the attach of host {connector.host}"):
             with self._db.writing() as connection:
-                volume, known = self._claim(connection, new)
+                volume, known = self._claim(connection, ctx, new)
                 row = known or self.start_attach(
                     connection, volume, _new_row(volume, new), connector, is_new=True
                 )
@@ -187,19 +201,23 @@ class Attachments:
                 self.discard(row)
                 raise
 
-    def _require(self, attachment_id: str) -> Attachment:
+    def _require(
+        self, attachment_id: str, ctx: RequestContext | None = None
+    ) -> Attachment:
         with self._db.reading(one_statement=True) as connection:
-            return require(connection, attachment_id)
+            return require(connection, attachment_id, ctx)
 
-    def _volume_id(self, attachment_id: str) -> str:
+    def _volume_id(self, attachment_id: str, ctx: RequestContext) -> str:
         """Return its volume, whose lock is needed before the row is read."""
         with self._db.reading(one_statement=True) as connection:
-            found = attachments.volume_id(connection, attachment_id)
+            found = attachments.volume_id(connection, attachment_id, ctx.only_project)
         if found is None:
             raise NotFound("attachment", attachment_id)
         return found
 
-    def reserve(self, connection: Any, new: NewAttachment) -> tuple[Volume, Attachment]:
+    def reserve(
+        self, connection: Any, ctx: RequestContext, new: NewAttachment
+    ) -> tuple[Volume, Attachment]:
         """Insert the row of a new attachment, or return that of an unanswered request.
 
         The caller commits. The connector is not used here.
@@ -207,25 +225,27 @@ class Attachments:
         :raises NotFound: the volume.
         :raises Invalid: its status allows no attachment, or no second one.
         """
-        volume, known = self._claim(connection, new)
+        volume, known = self._claim(connection, ctx, new)
         row = known or _new_row(volume, new)
         if known is None:
             attachments.insert(connection, row)
         return volume, row
 
     def _claim(
-        self, connection: Any, new: NewAttachment
+        self, connection: Any, ctx: RequestContext, new: NewAttachment
     ) -> tuple[Volume, Attachment | None]:
         """Reserve the volume for a row, or find the row of an earlier request."""
         known = self.unanswered.find_duplicate(connection, new)
         reserved = known or volumes.claim(connection, new.volume_id, new.instance_uuid)
         volume = volumes.get_row(connection, new.volume_id)
-        if volume is None:
+        if volume is None or not ctx.sees(volume.project_id):
             raise NotFound("volume", new.volume_id)
         if not reserved:
             raise plain_volumes.attach_error(
                 volumes.get(connection, new.volume_id) or volume
             )
+        if known is None:
+            self._sharing.check_second(connection, ctx, volume)
         self._access.check_support(volume, _allowed_mode(volume, new.mode))
         return volume, known
 

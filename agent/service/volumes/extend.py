@@ -76,13 +76,13 @@ class VolumeExtender:
         :raises BackendFailed: its size is unknown. The volume is error_extending.
             Extend it again, or wait for the next reconcile.
         """
-        volume = self._rows.get(volume_id)
+        volume = self._rows.get(volume_id, ctx)
         while_open = self._backends[volume.backend].driver.extends_open
         _check_size(volume, size)
         _check_hosts(volume, in_use, while_open)
         self._check_space(volume, size)
         with self._db.writing() as connection:
-            now = require(connection, volume_id)
+            now = require(connection, volume_id, ctx)
             if not status_changes.is_unchanged(
                 volume, now
             ) or not status_changes.change_status(

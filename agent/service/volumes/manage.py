@@ -164,7 +164,7 @@ class ForeignDisks:
             again. To ask again, or to reset it to available, is allowed.
         """
         with self._db.writing() as connection:
-            volume = require(connection, volume_id)
+            volume = require(connection, volume_id, ctx)
             if (wrong_status := _wrong_status(volume)) is not None:
                 raise wrong_status
             if not status_changes.change_status(

@@ -32,7 +32,7 @@ class VolumeMetadata:
         :raises Invalid: it is in maintenance.
         """
         with self._db.writing() as connection:
-            volume = require(connection, volume_id)
+            volume = require(connection, volume_id, ctx)
             check_not_in_maintenance(volume)
             changed = dict(change(volume.metadata))
             volumes.update(connection, volume_id, {"metadata": changed})
@@ -47,7 +47,7 @@ class VolumeMetadata:
         :raises Invalid: it is in maintenance.
         """
         with self._db.writing() as connection:
-            volume = require(connection, volume_id)
+            volume = require(connection, volume_id, ctx)
             check_not_in_maintenance(volume)
             changed = {**volume.image_metadata, **items}
             volumes.set_values(connection, volume_id, image_metadata=changed)
@@ -60,7 +60,7 @@ class VolumeMetadata:
         :raises Invalid: it is in maintenance.
         """
         with self._db.writing() as connection:
-            volume = require(connection, volume_id)
+            volume = require(connection, volume_id, ctx)
             check_not_in_maintenance(volume)
             left = dict(volume.image_metadata)
             if left.pop(key, None) is None:
@@ -72,7 +72,7 @@ class VolumeMetadata:
 
         :raises NotFound: the volume.
         """
-        self._set_flag(volume_id, lambda volume: None, bootable=bootable)
+        self._set_flag(ctx, volume_id, lambda volume: None, bootable=bootable)
 
     def set_readonly(self, ctx: RequestContext, volume_id: str, readonly: bool) -> None:
         """Set whether every attachment from now on is read-only at the target.
@@ -81,13 +81,17 @@ class VolumeMetadata:
         :raises Invalid: it is not available: it has attachments, which keep their
             modes.
         """
-        self._set_flag(volume_id, _check_available, readonly=readonly)
+        self._set_flag(ctx, volume_id, _check_available, readonly=readonly)
 
     def _set_flag(
-        self, volume_id: str, check: Callable[[Volume], None], **flag: Any
+        self,
+        ctx: RequestContext,
+        volume_id: str,
+        check: Callable[[Volume], None],
+        **flag: Any,
     ) -> None:
         with self._db.writing() as connection:
-            check(require(connection, volume_id))
+            check(require(connection, volume_id, ctx))
             volumes.set_values(connection, volume_id, **flag)
 
 

@@ -24,6 +24,7 @@ from lunshare.agent.service.node import Node
 from lunshare.agent.service.quotas import Quotas
 from lunshare.agent.service.scheduling.pools import Pools
 from lunshare.agent.service.scheduling.scheduler import Scheduler
+from lunshare.agent.service.sharing import SharingRules
 from lunshare.agent.service.types import Types
 from lunshare.agent.service.volumes.rows import (
     VolumeRows,
@@ -65,11 +66,12 @@ class VolumeMigrator:
         scheduler: Scheduler,
         wiper: Wiper,
         quotas: Quotas,
+        sharing: SharingRules,
     ) -> None:
         self._db, self._backends, self._locks = db, backends, locks
         self._types, self._node, self._jobs = types, node, jobs
         self._pools, self._scheduler, self._wiper = pools, scheduler, wiper
-        self._rows, self._quotas = VolumeRows(db), quotas
+        self._rows, self._quotas, self._sharing = VolumeRows(db), quotas, sharing
         self._steps = VolumeSteps(db, locks)
 
     def retype(
@@ -82,6 +84,7 @@ class VolumeMigrator:
         waits a little, as the creation of a volume does.
 
         :raises NotFound: the volume or the type.
+        :raises Forbidden: several hosts could use it then, and the policy.
         :raises Invalid: it already has the type; its backend does not meet the
             type's extra specs and a migration is not allowed; or it has
             attachments, snapshots or clones that do not allow it.
@@ -91,12 +94,13 @@ class VolumeMigrator:
         :raises BackendFailed: it could not be migrated, and is as it was.
         """
         kind = self._require_type(ctx, new_type)
-        volume = self._rows.get(volume_id)
+        volume = self._rows.get(volume_id, ctx)
         if kind.id == volume.volume_type_id:
             raise Invalid(
                 f"os-retype.new_type: volume {volume.id} is of type {kind.name}"
                 " already."
             )
+        self._sharing.check_new(ctx, kind.multiattach and not volume.multiattach)
         why = self._pools.unmet_specs(volume.backend, kind)
         if why is None:
             return self._retype_here(volume, kind)
@@ -122,7 +126,7 @@ class VolumeMigrator:
         :raises Exhausted: the backend has no space.
         :raises BackendFailed: it could not be migrated, and is as it was.
         """
-        volume = self._rows.get(volume_id)
+        volume = self._rows.get(volume_id, ctx)
         try:
             backend = self._pools.backend_of(host)
         except NotFound:

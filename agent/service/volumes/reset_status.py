@@ -22,6 +22,7 @@ from lunshare.agent.service.attachments import legacy
 from lunshare.agent.service.attachments.access import Access
 from lunshare.agent.service.attachments.legacy_choice import is_unopened
 from lunshare.agent.service.attachments.service import Attachments
+from lunshare.agent.service.instance_gate import InstanceGate
 from lunshare.agent.service.node import Node
 from lunshare.agent.service.volumes.rows import VolumeRows, changed_meanwhile, require
 from lunshare.agent.states import (
@@ -70,10 +71,11 @@ class StatusResetter:
         node: Node,
         access: Access,
         rows: Attachments,
+        gate: InstanceGate,
     ) -> None:
         self._db, self._backends, self._locks = db, backends, locks
         self._node, self._access = node, access
-        self._attachments, self._rows = rows, VolumeRows(db)
+        self._attachments, self._rows, self._gate = rows, VolumeRows(db), gate
 
     def reset(self, ctx: RequestContext, volume_id: str, asked: Reset) -> None:
         """Set the status of a volume, and bring its target in line with its rows.
@@ -89,14 +91,14 @@ class StatusResetter:
             open; repeat it.
         """
         with self._locks.volume(volume_id, "the reset of its status"):
-            volume = self._rows.get(volume_id)
+            volume = self._rows.get(volume_id, ctx)
             wanted = _check(volume, asked)
             with self._db.reading() as connection:
                 hosts = attachments.of_volume(connection, volume_id)
             for row in _to_release(hosts, asked, wanted):
                 self._access.release(row.id)
             if wanted is not None:
-                self._set(self._rows.get(volume_id), wanted)
+                self._set(ctx, self._rows.get(volume_id, ctx), wanted)
             if asked.migration_status:
                 text = asked.migration_status
                 self._rows.update(
@@ -117,15 +119,17 @@ class StatusResetter:
 
         :raises NotFound: the volume, or it has no such attachment.
         :raises Invalid: it has several attachments, and no id is given.
-        :raises Conflict: the live target still has its access.
+        :raises Conflict: the live target still has its access, or a server of Nova
+            uses it.
         :raises BackendUnavailable: the target cannot be read.
         """
+        row = self._row_of(self._rows.get(volume_id, ctx), attachment_id)
+        if row is None:
+            return
+        check = self._gate.judge(ctx, row)
         with self._locks.volume(volume_id, "a forced detach"):
-            row = self._row_of(self._rows.get(volume_id), attachment_id)
-            if row is None:
-                return
             try:
-                self._access.release(row.id)
+                self._access.release(row.id, check)
             except BackendFailed:
                 self._check_closed(row)
                 with self._db.writing() as connection:
@@ -144,7 +148,7 @@ class StatusResetter:
         with self._db.reading() as connection:
             return attachments.get(connection, chosen)
 
-    def _set(self, volume: Volume, wanted: VolumeStatus) -> None:
+    def _set(self, ctx: RequestContext, volume: Volume, wanted: VolumeStatus) -> None:
         if wanted in SETTABLE:
             return self._label(volume, wanted)
         if volume.own_status is not _AVAILABLE:
@@ -152,7 +156,7 @@ class StatusResetter:
         with self._db.writing() as connection:
             if wanted in _RESERVATIONS and not volume.attachments:
                 new = NewAttachment(volume.id, legacy=_RESERVATIONS[wanted])
-                row = self._attachments.reserve(connection, new)[1]
+                row = self._attachments.reserve(connection, ctx, new)[1]
                 attachments.set_values(connection, row.id, answered=True)
             elif wanted is VolumeStatus.DETACHING:
                 for row in _attached(volume):

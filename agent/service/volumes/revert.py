@@ -47,9 +47,9 @@ class VolumeReverter:
             can be reverted again.
         """
         with self._db.writing() as connection:
-            volume = rows.require(connection, volume_id)
+            volume = rows.require(connection, volume_id, ctx)
             _check_latest(
-                volume, snapshots.of_volume(connection, volume_id), snapshot_id
+                ctx, volume, snapshots.of_volume(connection, volume_id), snapshot_id
             )
             _check_unread(
                 snapshots.volume_being_created(connection, snapshot_id), snapshot_id
@@ -92,9 +92,12 @@ class VolumeReverter:
             backend.volumes.revert(driver_snapshot(snapshot))
 
 
-def _check_latest(volume: Volume, all_of_it: list[Snapshot], snapshot_id: str) -> None:
+def _check_latest(
+    ctx: RequestContext, volume: Volume, all_of_it: list[Snapshot], snapshot_id: str
+) -> None:
     """Check that this is the snapshot to which the volume can be reverted."""
-    if not any(snapshot.id == snapshot_id for snapshot in all_of_it):
+    seen = [each.id for each in all_of_it if ctx.sees(each.project_id)]
+    if snapshot_id not in seen:
         raise NotFound(f"snapshot of volume {volume.id}:", snapshot_id)
     latest = all_of_it[-1]
     if latest.id != snapshot_id:

@@ -18,7 +18,7 @@ from lunshare.agent.errors import (
     Invalid,
     NotFound,
 )
-from lunshare.agent.records import Volume
+from lunshare.agent.records import RequestContext, Volume
 from lunshare.agent.states import VolumeStatus
 
 #: Drivers raise the errors that become these before they change anything.
@@ -31,13 +31,13 @@ class VolumeRows:
     def __init__(self, db: Database) -> None:
         self._db = db
 
-    def get(self, volume_id: str) -> Volume:
-        """Return one volume with its attachments.
+    def get(self, volume_id: str, ctx: RequestContext | None = None) -> Volume:
+        """Return one volume with its attachments; ``ctx`` as in ``require``.
 
         :raises NotFound: the volume does not exist, or is deleted.
         """
         with self._db.reading(one_statement=True) as connection:
-            return require(connection, volume_id)
+            return require(connection, volume_id, ctx)
 
     def get_if(self, volume_id: str, states: Collection[VolumeStatus]) -> Volume | None:
         """Return the volume if its own status is one of these, else None."""
@@ -106,13 +106,18 @@ class VolumeRows:
             volumes.remove(connection, volume_id)
 
 
-def require(connection: Any, volume_id: str) -> Volume:
+def require(
+    connection: Any, volume_id: str, ctx: RequestContext | None = None
+) -> Volume:
     """Return one volume with its attachments.
 
-    :raises NotFound: the volume does not exist, or is deleted.
+    ``ctx``: who asks for it, None for a step that belongs to no request.
+
+    :raises NotFound: the volume does not exist, is deleted, or belongs to another
+        project.
     """
     volume = volumes.get(connection, volume_id)
-    if volume is None:
+    if volume is None or (ctx is not None and not ctx.sees(volume.project_id)):
         raise NotFound("volume", volume_id)
     return volume
 

@@ -26,6 +26,7 @@ from lunshare.agent.service.node import Node
 from lunshare.agent.service.quotas import Quotas
 from lunshare.agent.service.scheduling.pools import Pools
 from lunshare.agent.service.scheduling.scheduler import Scheduler
+from lunshare.agent.service.sharing import SharingRules
 from lunshare.agent.service.types import Types
 from lunshare.agent.service.volumes.create import VolumeDisks
 from lunshare.agent.service.volumes.metadata import check_not_in_maintenance
@@ -69,11 +70,12 @@ class Volumes:
         pools: Pools,
         scheduler: Scheduler,
         quotas: Quotas,
+        sharing: SharingRules,
     ) -> None:
         self._db, self._rows = db, VolumeRows(db)
         self._volume_disks, self._jobs = volume_disks, jobs
         self._types, self._node, self._pools = types, node, pools
-        self._quotas = quotas
+        self._quotas, self._sharing = quotas, sharing
         self._planner = CreatePlanner(db, types, scheduler)
 
     def get(self, ctx: RequestContext, volume_id: str) -> Volume:
@@ -81,7 +83,7 @@ class Volumes:
 
         :raises NotFound: the volume does not exist, or is deleted.
         """
-        return self._rows.get(volume_id)
+        return self._rows.get(volume_id, ctx)
 
     def list(
         self, ctx: RequestContext, page: Page, detail: bool = True
@@ -115,15 +117,17 @@ class Volumes:
 
         :raises Invalid: the request, or no backend meets it.
         :raises NotFound: the volume type, or the source.
+        :raises Forbidden: several hosts could use it, and the policy.
         :raises Busy: the source or the type has just changed.
         :raises Exhausted: no backend has space, or a quota of the project.
         :raises BackendFailed: the disk could not be created; nothing is left.
         """
         plan = self._planner.plan(ctx, new)
+        self._sharing.check_new(ctx, plan.multiattach)
         volume = self._new_row(ctx, new, plan)
         with self._db.writing() as connection:
             self._types.check_unchanged(connection, plan.volume_type)
-            self._planner.lock_source(connection, new, plan)
+            self._planner.lock_source(connection, ctx, new, plan)
             volumes.insert(connection, volume)
             self._quotas.check(
                 connection,
@@ -153,7 +157,7 @@ class Volumes:
         :raises Invalid: it is in maintenance.
         """
         with self._db.writing() as connection:
-            check_not_in_maintenance(require(connection, volume_id))
+            check_not_in_maintenance(require(connection, volume_id, ctx))
             volumes.update(connection, volume_id, changes)
         return self.get(ctx, volume_id)
 
@@ -176,7 +180,7 @@ class Volumes:
         """
         allowed = _DELETABLE | ({VolumeStatus.CREATING} if force else set())
         with self._db.writing() as connection:
-            volume = require(connection, volume_id)
+            volume = require(connection, volume_id, ctx)
             self._node.check_not_frozen(connection, volume.backend)
             if volume.own_status not in allowed:
                 raise _delete_error(connection, volume)
@@ -205,7 +209,7 @@ class Volumes:
             project, or an operation works on it.
         """
         with self._db.writing() as connection:
-            volume = require(connection, volume_id)
+            volume = require(connection, volume_id, ctx)
             if not _may_be_forced(volume):
                 raise wrong_status(volume, "deleted by force", "in no operation")
             for row in attachments.of_volume(connection, volume_id):

@@ -62,7 +62,7 @@ class CreatePlanner:
             backend meets the type's extra specs.
         :raises Exhausted: no backend has space.
         """
-        origin, least = self._find_source(new)
+        origin, least = self._find_source(ctx, new)
         if origin is None:
             return self._plan_without_source(ctx, new)
         named = new.volume_type
@@ -76,7 +76,7 @@ class CreatePlanner:
                 volume_type,
                 new.availability_zone,
                 only=origin.backend,
-                hints=self._hints(new),
+                hints=self._hints(ctx, new),
             ),
             volume_type=volume_type,
             type_id=volume_type.id if volume_type else origin.volume_type_id,
@@ -85,22 +85,26 @@ class CreatePlanner:
             origin=origin,
         )
 
-    def lock_source(self, connection: Any, new: NewVolume, plan: CreatePlan) -> None:
+    def lock_source(
+        self, connection: Any, ctx: RequestContext, new: NewVolume, plan: CreatePlan
+    ) -> None:
         """Check that the source is as planned, and lock it for this transaction.
 
+        :raises NotFound: the source.
         :raises Invalid: the source is unavailable.
         :raises Busy: it has changed since it was planned.
         """
         if new.snapshot_id:
-            _require_available(
-                snapshots.get(connection, new.snapshot_id), new.snapshot_id
-            )
+            _require_snapshot(connection, ctx, new.snapshot_id)
         elif new.source_volid and not volumes.lock_available(
             connection, new.source_volid
         ):
-            raise _source_error(rows.require(connection, new.source_volid))
+            raise _source_error(rows.require(connection, new.source_volid, ctx))
         if plan.origin is not None:
-            _check_unchanged(plan.origin, rows.require(connection, plan.origin.id))
+            # Of a snapshot that stayed when its volume went to another project.
+            owner = ctx if new.source_volid else None
+            now = rows.require(connection, plan.origin.id, owner)
+            _check_unchanged(plan.origin, now)
 
     def _plan_without_source(self, ctx: RequestContext, new: NewVolume) -> CreatePlan:
         if new.size is None:
@@ -113,37 +117,38 @@ class CreatePlanner:
                 new.size,
                 volume_type,
                 new.availability_zone,
-                hints=self._hints(new),
+                hints=self._hints(ctx, new),
             ),
             volume_type=volume_type,
             type_id=volume_type.id if volume_type else None,
             multiattach=volume_type.multiattach if volume_type else False,
         )
 
-    def _hints(self, new: NewVolume) -> Hints:
+    def _hints(self, ctx: RequestContext, new: NewVolume) -> Hints:
         """Return which backends the scheduler hints mean. Unknown ids mean none."""
         if not new.same_host and not new.different_host:
             return Hints()
         with self._db.reading() as connection:
             found = volumes.get_many(connection, [*new.same_host, *new.different_host])
-        where = {volume.id: volume.backend for volume in found}
+        where = {row.id: row.backend for row in found if ctx.sees(row.project_id)}
         same = {where[each] for each in new.same_host if each in where}
         return Hints(
             frozenset(same) if new.same_host else None,
             frozenset(where[each] for each in new.different_host if each in where),
         )
 
-    def _find_source(self, new: NewVolume) -> tuple[Volume | None, int]:
+    def _find_source(
+        self, ctx: RequestContext, new: NewVolume
+    ) -> tuple[Volume | None, int]:
         """Return the volume whose bytes it gets, and how many GiB they are."""
         if new.snapshot_id and new.source_volid:
             raise Invalid("volume.source_volid: leave it out, or snapshot_id.")
         with self._db.reading() as connection:
             if new.snapshot_id:
-                found = snapshots.get(connection, new.snapshot_id)
-                snapshot = _require_available(found, new.snapshot_id)
+                snapshot = _require_snapshot(connection, ctx, new.snapshot_id)
                 return rows.require(connection, snapshot.volume_id), snapshot.size
             if new.source_volid:
-                origin = rows.require(connection, new.source_volid)
+                origin = rows.require(connection, new.source_volid, ctx)
                 if origin.own_status is not VolumeStatus.AVAILABLE:
                     raise _source_error(origin)
                 return origin, origin.size
@@ -172,8 +177,11 @@ def _checked_size(new: NewVolume, least: int) -> int:
     return new.size
 
 
-def _require_available(snapshot: Snapshot | None, snapshot_id: str) -> Snapshot:
-    if snapshot is None:
+def _require_snapshot(
+    connection: Any, ctx: RequestContext, snapshot_id: str
+) -> Snapshot:
+    snapshot = snapshots.get(connection, snapshot_id)
+    if snapshot is None or not ctx.sees(snapshot.project_id):
         raise NotFound("snapshot", snapshot_id)
     if snapshot.status is not SnapshotStatus.AVAILABLE:
         raise Invalid(

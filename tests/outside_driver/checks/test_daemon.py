@@ -23,6 +23,7 @@ from dirs_fixtures import filters_for
 CONFIGURATION = """
 [DEFAULT]
 enabled_backends = files
+noauth_on_loopback = true
 [helper]
 socket = {socket}
 [files]

@@ -1,0 +1,205 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""Check the token of a request with keystonemiddleware, before the API has it.
+
+Only auth_strategy = keystone loads it. A token is validated by Keystone once in
+``token_cache_time``, also if many requests bring it at the same time. While Keystone
+is away, tokens in the cache go on, and others get 503.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from typing import Any
+
+from oslo_config import cfg
+from oslo_log import log
+
+from lunshare.agent.errors import StartupError
+from lunshare.agent.thread_share import Share
+from lunshare.agent.worker_turns import waiting
+
+LOG = log.getLogger(__name__)
+
+App = Callable[..., Any]
+
+#: Key of the WSGI environment: the status with which a token was refused.
+REFUSED = "lunshare.token_refused"
+
+_API = "/v3/"
+_PEER = "X_REMOTE_UID"
+_CACHE = "lunshare.token_cache"
+_GROUP = "keystone_authtoken"
+_TOKENS_MAX = 10_000
+#: Seconds that a request waits for Keystone, unless the option has a value.
+_TIMEOUT = 5
+
+
+class TokenCache:
+    """Validated tokens by their hash, for so many seconds. Any thread may use it."""
+
+    def __init__(self) -> None:
+        self._found: OrderedDict[str, tuple[Any, float]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, key: str) -> Any:
+        """Return what is known, or None."""
+        value, until = self._found.get(key, (None, 0.0))
+        return value if time.monotonic() < until else None
+
+    def set(self, key: str, value: Any, time: float = 0) -> None:
+        """Remember for ``time`` seconds. The oldest of too many is forgotten."""
+        with self._lock:
+            self._found[key] = (value, _now() + time)
+            self._found.move_to_end(key)
+            while len(self._found) > _TOKENS_MAX:
+                self._found.popitem(last=False)
+
+
+class OneAtATime:
+    """Locks by name, which exist as long as somebody has or waits for one."""
+
+    def __init__(self) -> None:
+        self._locks: dict[str, tuple[threading.Lock, int]] = {}
+        self._mutex = threading.Lock()
+
+    @contextlib.contextmanager
+    def of(self, name: str) -> Iterator[None]:
+        """Have the lock of this name."""
+        with self._mutex:
+            lock, users = self._locks.get(name, (threading.Lock(), 0))
+            self._locks[name] = (lock, users + 1)
+        try:
+            with lock:
+                yield
+        finally:
+            with self._mutex:
+                lock, users = self._locks.pop(name)
+                if users > 1:
+                    self._locks[name] = (lock, users - 1)
+
+
+def register(conf: cfg.ConfigOpts) -> None:
+    """Register the options of keystonemiddleware, with the defaults of this node.
+
+    :raises StartupError: keystonemiddleware is missing.
+    """
+    try:
+        opts = import_module("keystonemiddleware.opts")
+    except ImportError as error:
+        raise StartupError(
+            f"auth_strategy = keystone needs keystonemiddleware ({error}): install"
+            " lunshare[keystone]"
+        ) from None
+    for group, options in opts.list_auth_token_opts():
+        conf.register_opts(options, group)
+    # Without a timeout a Keystone that hangs would hold threads for ever.
+    conf.set_default("http_connect_timeout", _TIMEOUT, _GROUP)
+    conf.set_default("http_request_max_retries", 1, _GROUP)
+    conf.set_default("service_token_roles_required", True, _GROUP)
+
+
+def wrap(app: App, conf: cfg.ConfigOpts, at_once: int) -> App:
+    """Return the application with the tokens of its requests checked.
+
+    ``at_once``: threads that may wait for Keystone together.
+
+    :raises StartupError: keystonemiddleware is missing, or its options are wrong.
+    """
+    register(conf)
+    auth_token = import_module("keystonemiddleware.auth_token")
+    webob = import_module("webob.exc")
+    share, same = Share(at_once), OneAtATime()
+
+    class Protocol(auth_token.AuthProtocol):  # type: ignore[misc, name-defined]
+        """Asks Keystone about a token once at a time, in a thread without a turn."""
+
+        failed = 0.0  # when Keystone did not answer, of time.monotonic()
+
+        def fetch_token(self, token: str, **kwargs: Any) -> Any:
+            known = self._token_cache.get(token)
+            if known:
+                return known[0] if len(known) == 2 else known
+            with waiting():
+                if not share.acquire():
+                    raise webob.HTTPServiceUnavailable("Keystone is slow.")
+                try:
+                    return self._fetch_once(token, kwargs)
+                finally:
+                    share.release()
+
+        def _fetch_once(self, token: str, kwargs: dict[str, Any]) -> Any:
+            began = time.monotonic()
+            with same.of(hashlib.sha256(token.encode()).hexdigest()):
+                if self.failed > began:  # for another request with this token
+                    raise webob.HTTPServiceUnavailable("Keystone is away.")
+                try:
+                    return super().fetch_token(token, **kwargs)
+                except webob.HTTPServiceUnavailable:
+                    self.failed = time.monotonic()
+                    raise
+
+    try:
+        own = {"oslo_config_config": conf, "cache": _CACHE}
+        protocol = Protocol(_accepted, {**own, "delay_auth_decision": False})
+    except Exception as error:
+        raise StartupError(f"[keystone_authtoken] is not usable: {error}") from error
+    return _Checked(app, protocol)
+
+
+class _Checked:
+    """The application, whose requests pass keystonemiddleware first."""
+
+    def __init__(self, app: App, protocol: App) -> None:
+        self._app, self._protocol = app, protocol
+        self._cache = TokenCache()
+
+    def __call__(self, environ: dict[str, Any], start_response: Any) -> Any:
+        """Serve a request. Peers, versions and health checks need no token."""
+        if environ["PATH_INFO"].startswith(_API) and _PEER not in environ:
+            environ[_CACHE] = self._cache
+            status = self._checked(environ)
+            if status != _ACCEPTED_STATUS:
+                environ[REFUSED] = status
+        return self._app(environ, start_response)
+
+    def _checked(self, environ: dict[str, Any]) -> int:
+        """Return the status with which keystonemiddleware answers."""
+        statuses: list[str] = []
+        try:
+            for _ in self._protocol(environ, _Noted(statuses)):
+                pass
+        except Exception:
+            LOG.exception("[keystone] FAILED to check a token")
+            return 503
+        return int(statuses[0].split()[0])
+
+
+class _Noted:
+    """A start_response that notes the status."""
+
+    def __init__(self, statuses: list[str]) -> None:
+        self._statuses = statuses
+
+    def __call__(self, status: str, headers: Any, exc_info: Any = None) -> Any:
+        self._statuses.append(status)
+        return lambda data: None
+
+
+_ACCEPTED_STATUS = 204
+
+
+def _accepted(environ: dict[str, Any], start_response: Any) -> list[bytes]:
+    """Answer in place of the application, which is asked after the token."""
+    start_response(f"{_ACCEPTED_STATUS} No Content", [])
+    return []
+
+
+def _now() -> float:
+    return time.monotonic()

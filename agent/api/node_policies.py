@@ -1,0 +1,323 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""Rules about types, quotas and the node. The second part of the table of policies."""
+
+from __future__ import annotations
+
+from lunshare.agent.api.policy_checks import ADMIN, ANYBODY, MEMBER, READER, Rule
+
+#: Name, default check, what it allows, operations.
+RULES: tuple[Rule, ...] = (
+    ("volume_extension:type_create", ADMIN, "Create a type.", ("POST /types",)),
+    ("volume_extension:type_update", ADMIN, "Change a type.", ("PUT /types/{id}",)),
+    ("volume_extension:type_delete", ADMIN, "Delete it.", ("DELETE /types/{id}",)),
+    (
+        "volume_extension:type_get",
+        READER,
+        "Show a type.",
+        ("GET /types/{id}", "GET /types/default"),
+    ),
+    ("volume_extension:type_get_all", READER, "List types.", ("GET /types",)),
+    (
+        "volume_extension:access_types_extra_specs",
+        READER,
+        "See extra specs of a type.",
+        ("GET /types (extra_specs)", "GET /types/{id} (extra_specs)"),
+    ),
+    (
+        "volume_extension:access_types_qos_specs_id",
+        ADMIN,
+        "See which QoS specs a type has.",
+        ("GET /types (qos_specs_id)", "GET /types/{id} (qos_specs_id)"),
+    ),
+    (
+        "volume_extension:volume_type_access",
+        MEMBER,
+        "See whether a type is public.",
+        (
+            "GET /types (os-volume-type-access)",
+            "GET /types/{id} (os-volume-type-access)",
+        ),
+    ),
+    (
+        "volume_extension:volume_type_access:addProjectAccess",
+        ADMIN,
+        "Let a project use a private type.",
+        ("POST /types/{id}/action (addProjectAccess)",),
+    ),
+    (
+        "volume_extension:volume_type_access:removeProjectAccess",
+        ADMIN,
+        "Take that away.",
+        ("POST /types/{id}/action (removeProjectAccess)",),
+    ),
+    (
+        "volume_extension:volume_type_access:get_all_for_type",
+        ADMIN,
+        "List the projects that may use a type.",
+        ("GET /types/{id}/os-volume-type-access",),
+    ),
+    (
+        "volume_extension:volume_type_encryption:get",
+        ADMIN,
+        "Show the encryption of a type.",
+        ("GET /types/{id}/encryption",),
+    ),
+    (
+        "volume_extension:types_extra_specs:index",
+        READER,
+        "List the extra specs of a type.",
+        ("GET /types/{id}/extra_specs",),
+    ),
+    (
+        "volume_extension:types_extra_specs:show",
+        READER,
+        "Show an extra spec.",
+        ("GET /types/{id}/extra_specs/{key}",),
+    ),
+    (
+        "volume_extension:types_extra_specs:create",
+        ADMIN,
+        "Add extra specs.",
+        ("POST /types/{id}/extra_specs",),
+    ),
+    (
+        "volume_extension:types_extra_specs:update",
+        ADMIN,
+        "Change an extra spec.",
+        ("PUT /types/{id}/extra_specs/{key}",),
+    ),
+    (
+        "volume_extension:types_extra_specs:delete",
+        ADMIN,
+        "Delete an extra spec.",
+        ("DELETE /types/{id}/extra_specs/{key}",),
+    ),
+    (
+        "volume_extension:types_extra_specs:read_sensitive",
+        ADMIN,
+        "See every extra spec of a type.",
+        (
+            "GET /types (all extra specs)",
+            "GET /types/{id} (all extra specs)",
+            "GET /types/{id}/extra_specs (all extra specs)",
+        ),
+    ),
+    (
+        "volume_extension:default_get",
+        ADMIN,
+        "Show the default type of a project.",
+        ("GET /default-types/{id}",),
+    ),
+    (
+        "volume_extension:default_get_all",
+        ADMIN,
+        "List default types of projects.",
+        ("GET /default-types",),
+    ),
+    (
+        "volume_extension:default_set_or_update",
+        ADMIN,
+        "Set the default type of a project.",
+        ("PUT /default-types/{id}",),
+    ),
+    (
+        "volume_extension:default_unset",
+        ADMIN,
+        "Forget it.",
+        ("DELETE /default-types/{id}",),
+    ),
+    (
+        "volume_extension:qos_specs_manage:get_all",
+        ADMIN,
+        "List QoS specs.",
+        ("GET /qos-specs", "GET /qos-specs/{id}/associations"),
+    ),
+    (
+        "volume_extension:qos_specs_manage:get",
+        ADMIN,
+        "Show QoS specs.",
+        ("GET /qos-specs/{id}",),
+    ),
+    (
+        "volume_extension:qos_specs_manage:create",
+        ADMIN,
+        "Create QoS specs.",
+        ("POST /qos-specs",),
+    ),
+    (
+        "volume_extension:qos_specs_manage:update",
+        ADMIN,
+        "Change QoS specs, and which types have them.",
+        (
+            "PUT /qos-specs/{id}",
+            "GET /qos-specs/{id}/associate",
+            "GET /qos-specs/{id}/disassociate",
+            "GET /qos-specs/{id}/disassociate_all",
+        ),
+    ),
+    (
+        "volume_extension:qos_specs_manage:delete",
+        ADMIN,
+        "Delete QoS specs, or some of their keys.",
+        ("DELETE /qos-specs/{id}", "PUT /qos-specs/{id}/delete_keys"),
+    ),
+    (
+        "volume_extension:quotas:show",
+        READER,
+        "Show the quotas of the own project.",
+        ("GET /os-quota-sets/{id}", "GET /os-quota-sets/{id}/defaults"),
+    ),
+    (
+        "volume_extension:quotas:update",
+        ADMIN,
+        "Change quotas.",
+        ("PUT /os-quota-sets/{id}",),
+    ),
+    (
+        "volume_extension:quotas:delete",
+        ADMIN,
+        "Give a project the default quotas again.",
+        ("DELETE /os-quota-sets/{id}",),
+    ),
+    (
+        "volume_extension:quota_classes:get",
+        ADMIN,
+        "Show the quotas of a class.",
+        ("GET /os-quota-class-sets/{id}",),
+    ),
+    (
+        "volume_extension:quota_classes:update",
+        ADMIN,
+        "Change the quotas of a class.",
+        ("PUT /os-quota-class-sets/{id}",),
+    ),
+    (
+        "limits_extension:used_limits",
+        READER,
+        "See how much of its quotas the project uses.",
+        ("GET /limits (used)",),
+    ),
+    (
+        "volume_extension:services:index",
+        ADMIN,
+        "List services.",
+        ("GET /os-services",),
+    ),
+    (
+        "volume_extension:services:update",
+        ADMIN,
+        "Enable or disable a service, and change log levels.",
+        (
+            "PUT /os-services/enable",
+            "PUT /os-services/disable",
+            "PUT /os-services/disable-log-reason",
+            "PUT /os-services/set-log",
+            "PUT /os-services/get-log",
+        ),
+    ),
+    ("volume:freeze_host", ADMIN, "Freeze a backend.", ("PUT /os-services/freeze",)),
+    (
+        "volume:thaw_host",
+        ADMIN,
+        "End the freeze of a backend.",
+        ("PUT /os-services/thaw",),
+    ),
+    (
+        "volume:failover_host",
+        ADMIN,
+        "Fail over, which no backend of this node can.",
+        ("PUT /os-services/failover_host", "PUT /os-services/failover"),
+    ),
+    (
+        "volume_extension:hosts",
+        ADMIN,
+        "List hosts.",
+        ("GET /os-hosts", "GET /os-hosts/{id}"),
+    ),
+    (
+        "clusters:get_all",
+        ADMIN,
+        "List clusters, of which this node has none.",
+        ("GET /clusters", "GET /clusters/detail"),
+    ),
+    ("clusters:get", ADMIN, "Show a cluster.", ("GET /clusters/{id}",)),
+    (
+        "workers:cleanup",
+        ADMIN,
+        "Continue operations that were interrupted.",
+        ("POST /workers/cleanup",),
+    ),
+    (
+        "scheduler_extension:scheduler_stats:get_pools",
+        ADMIN,
+        "List pools.",
+        ("GET /scheduler-stats/get_pools",),
+    ),
+    (
+        "volume_extension:capabilities",
+        ADMIN,
+        "Describe what volumes of a backend can do.",
+        ("GET /capabilities/{host}",),
+    ),
+    (
+        "volume_extension:volume_manage",
+        ADMIN,
+        "Make a foreign disk a volume.",
+        ("POST /manageable_volumes", "POST /os-volume-manage"),
+    ),
+    (
+        "volume_extension:list_manageable",
+        ADMIN,
+        "List foreign disks.",
+        (
+            "GET /manageable_volumes",
+            "GET /manageable_volumes/detail",
+            "GET /os-volume-manage",
+            "GET /os-volume-manage/detail",
+        ),
+    ),
+    (
+        "snapshot_extension:snapshot_manage",
+        ADMIN,
+        "Make a foreign disk a snapshot.",
+        ("POST /manageable_snapshots", "POST /os-snapshot-manage"),
+    ),
+    (
+        "snapshot_extension:list_manageable",
+        ADMIN,
+        "List foreign snapshots.",
+        (
+            "GET /manageable_snapshots",
+            "GET /manageable_snapshots/detail",
+            "GET /os-snapshot-manage",
+            "GET /os-snapshot-manage/detail",
+        ),
+    ),
+    (
+        "lunshare:catalog",
+        ANYBODY,
+        "See what is the same for everybody, and limits. Cinder has no rule for it.",
+        (
+            "GET /os-availability-zone",
+            "GET /extensions",
+            "GET /extensions/{id}",
+            "GET /resource_filters",
+            "GET /limits",
+        ),
+    ),
+    (
+        "lunshare:operate",
+        ADMIN,
+        "What only this node has: hosts, orphans, wipes, health, explain.",
+        (
+            "POST /scheduler-stats/explain",
+            "GET /lunshare/wipes",
+            "GET /lunshare/hosts",
+            "GET /lunshare/orphans",
+            "POST /lunshare/orphans",
+            "DELETE /lunshare/orphans/{kind}/{id}",
+            "GET /lunshare/health",
+        ),
+    ),
+)

@@ -1,0 +1,149 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""``lunshare user``: the users of auth_strategy = http_basic, in their file.
+
+These commands need no running daemon. A running one reads the file again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import getpass
+import sys
+from argparse import Namespace
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any
+
+from lunshare.agent import users_file
+from lunshare.agent.cli.client import Node, Refused
+from lunshare.agent.cli.commands import Result
+from lunshare.agent.cli.table import table
+from lunshare.agent.users_file import User, UsersFileError
+
+_FILE = "/etc/lunshare/users"
+_LENGTH = range(8, 73)  # bcrypt uses no more than 72 bytes
+_ROLES = "admin, member, reader, service"
+
+Users = dict[str, User]
+
+
+def add(node: Node, asked: Namespace) -> Result:
+    """Add a user, or give one a new password. It is read from standard input."""
+    with users_file.changing(asked.file) as users:
+        former = users.get(asked.name, User(asked.name, b"", ("reader",)))
+        roles = former.roles if asked.roles is None else _roles(asked.roles)
+        project = former.project if asked.project is None else asked.project
+        _check(lambda: users_file.check_project(project))
+        _check(lambda: users_file.check_name(asked.name))
+        users[asked.name] = User(asked.name, _hash(_password()), roles, project)
+    return _shown([users[asked.name]])
+
+
+def remove(node: Node, asked: Namespace) -> Result:
+    """Remove a user. Its password is refused at once."""
+    with users_file.changing(asked.file) as users:
+        gone = _require(users, asked.name)
+        del users[asked.name]
+    return _shown([gone])
+
+
+def set_roles(node: Node, asked: Namespace) -> Result:
+    """Replace the roles of a user."""
+    with users_file.changing(asked.file) as users:
+        former = _require(users, asked.name)
+        users[asked.name] = replace(former, roles=_roles(asked.roles))
+    return _shown([users[asked.name]])
+
+
+def show(node: Node, asked: Namespace) -> Result:
+    """List the users, their roles and their projects."""
+    return _shown(users_file.read(asked.file).values())
+
+
+def run(node: Node, asked: Namespace) -> Result:
+    """Manage the users of auth_strategy = http_basic."""
+    try:
+        result: Result = asked.verb(node, asked)
+    except UsersFileError as error:
+        raise Refused(str(error)) from None
+    except OSError as error:
+        raise Refused(f"{asked.file} cannot be written: {error.strerror}") from None
+    return result
+
+
+def describe(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
+    """Add the commands below ``user``."""
+    verbs = parser.add_subparsers(required=True, metavar="COMMAND")
+    for name, verb in (
+        ("add", add),
+        ("remove", remove),
+        ("list", show),
+        ("set-roles", set_roles),
+    ):
+        text = (verb.__doc__ or "").strip()
+        one = verbs.add_parser(name, parents=[common], help=text, description=text)
+        one.set_defaults(verb=verb)
+        one.add_argument("--file", default=_FILE, help=f"default: {_FILE}")
+        if verb is not show:
+            one.add_argument("name", metavar="NAME")
+        if verb is set_roles:
+            one.add_argument("roles", metavar="ROLES", help=f"such as member; {_ROLES}")
+        if verb is add:
+            one.add_argument("--roles", help=f"comma-separated, of {_ROLES}")
+            one.add_argument("--project", help="project id (default: the default one)")
+
+
+def _roles(text: str) -> tuple[str, ...]:
+    roles = tuple(dict.fromkeys(filter(None, text.lower().split(","))))
+    for role in roles:
+        _check(lambda role=role: users_file.check_role(role))  # type: ignore[misc]
+    return roles
+
+
+def _check(check: Callable[[], Any]) -> None:
+    try:
+        check()
+    except ValueError as error:
+        raise Refused(str(error)) from None
+
+
+def _require(users: Users, name: str) -> User:
+    if name not in users:
+        raise Refused(f"there is no user {name!r}: see lunshare user list")
+    return users[name]
+
+
+def _password() -> str:
+    """Read a password: typed twice at a terminal, else the first line of stdin."""
+    if not sys.stdin.isatty():
+        return _usable(sys.stdin.readline().rstrip("\n"))
+    password = _usable(getpass.getpass("Password: "))
+    if getpass.getpass("The same again: ") != password:
+        raise Refused("the two passwords differ")
+    return password
+
+
+def _usable(password: str) -> str:
+    if len(password.encode()) not in _LENGTH or "\0" in password:
+        raise Refused(
+            f"a password has {_LENGTH.start} to {_LENGTH.stop - 1} bytes, and no NUL"
+        )
+    return password
+
+
+def _hash(password: str) -> bytes:
+    import bcrypt  # noqa: PLC0415 (no other command needs it)
+
+    return bcrypt.hashpw(password.encode(), bcrypt.gensalt())
+
+
+def _shown(users: Iterable[User]) -> Result:
+    """Show users without anything of their passwords."""
+    known = sorted(users, key=lambda user: user.name)
+    found = [
+        {"name": user.name, "roles": list(user.roles), "project": user.project}
+        for user in known
+    ]
+    rows = [[user.name, ",".join(user.roles), user.project] for user in known]
+    return Result(found, table(("NAME", "ROLES", "PROJECT"), rows))

@@ -1,0 +1,54 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""What the policy says about volumes of several hosts (multiattach).
+
+Other rules are checked before a service is called. These depend on rows, so they are
+checked in the transaction that decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from lunshare.agent.db import volumes
+from lunshare.agent.errors import Forbidden
+from lunshare.agent.records import RequestContext, Volume
+
+Allows = Callable[[str, RequestContext], bool]
+
+_SHARE = "volume:multiattach"
+_SHARE_BOOTABLE = "volume:multiattach_bootable_volume"
+
+
+class SharingRules:
+    """The two rules about volumes of several hosts."""
+
+    def __init__(self, allows: Allows) -> None:
+        """``allows``: whether a rule of the policy allows a request."""
+        self._allows = allows
+
+    def check_new(self, ctx: RequestContext, multiattach: bool) -> None:
+        """Check that somebody may have one more volume of several hosts.
+
+        ``multiattach``: whether the volume becomes one.
+
+        :raises Forbidden: the policy.
+        """
+        if multiattach and not self._allows(_SHARE, ctx):
+            raise Forbidden(_SHARE)
+
+    def check_second(
+        self, connection: Any, ctx: RequestContext, volume: Volume
+    ) -> None:
+        """Check that a volume may get one more host, in the transaction of its row.
+
+        :raises Forbidden: it is bootable and has a host, and the policy.
+        """
+        if not (volume.multiattach and volume.bootable):
+            return
+        if self._allows(_SHARE_BOOTABLE, ctx):
+            return
+        found = volumes.get(connection, volume.id)
+        if found is not None and found.attachments:
+            raise Forbidden(_SHARE_BOOTABLE)

@@ -1,0 +1,166 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""Tokens: valid, expired, forged, foreign, of services; and a Keystone that is away."""
+
+from __future__ import annotations
+
+import socket
+import uuid
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from tests.api.identity_daemon import Answer, Running, daemon
+from tests.api.keystone_stand_in import Keystone
+
+
+@pytest.fixture(scope="module")
+def keystone() -> Iterator[Keystone]:
+    made = Keystone()
+    yield made
+    made.stop()
+
+
+@pytest.fixture(scope="module")
+def running(
+    keystone: Keystone, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Running]:
+    path = tmp_path_factory.mktemp("keystone")
+    with daemon(path, "auth_strategy = keystone\n" + keystone.options) as started:
+        yield started
+
+
+def new() -> str:
+    return uuid.uuid4().hex
+
+
+def ask(running: Running, token: str, path: str = "/v3/volumes", **more: str) -> Answer:
+    return running.http("GET", path, headers={"X-Auth-Token": token, **more})
+
+
+def test_a_token_decides_user_project_and_roles(running: Running, keystone: Keystone):
+    member = keystone.issue(new(), "member", "reader", project="one")
+    made = running.http(
+        "POST",
+        "/v3/volumes",
+        headers={"X-Auth-Token": member},
+        body={"volume": {"size": 1}},
+    )
+    assert made.status == 202
+    assert made.body["volume"]["user_id"] == f"user of {member}"
+    path = f"/v3/volumes/{made.body['volume']['id']}"
+    reader = keystone.issue(new(), "reader", project="one")
+    assert ask(running, reader, path).status == 200
+    other = keystone.issue(new(), "member", "reader", project="two")
+    assert ask(running, other, path).fault[:2] == (404, "itemNotFound")
+    admin = keystone.issue(new(), "admin", "member", "reader", project="two")
+    assert ask(running, admin, path).status == 200
+    assert ask(running, member, "/v3/os-services").status == 403
+    system = keystone.issue(new(), "admin", "member", "reader", system=True)
+    assert ask(running, system, "/v3/os-services").status == 200
+
+
+def test_the_project_of_the_path_is_that_of_the_token(
+    running: Running, keystone: Keystone
+):
+    admin = keystone.issue(new(), "admin", "member", "reader", project="one")
+    assert ask(running, admin, "/v3/one/volumes").status == 200
+    assert ask(running, admin, "/v3/two/volumes").fault[:2] == (400, "badRequest")
+
+
+def test_bad_tokens_are_401_with_where_to_get_one(running: Running, keystone: Keystone):
+    expired = keystone.issue(new(), "admin", seconds=-1)
+    own_headers = {"X-Roles": "admin", "X-Project-Id": "one", "X-User-Id": "root"}
+    own_headers |= {"X-Identity-Status": "Confirmed", "X_Roles": "admin"}
+    for headers in (
+        {},
+        {"X-Auth-Token": expired},
+        {"X-Auth-Token": "forged"},
+        {"X-Auth-Token": "admin:admin"},
+        {"X-Auth-Token": ""},
+        own_headers,
+    ):
+        answer = running.http("GET", "/v3/volumes", headers=headers)
+        assert answer.fault[:2] == (401, "unauthorized")
+        assert answer.headers["WWW-Authenticate"] == f'Keystone uri="{keystone.url}"'
+        assert answer.headers["x-openstack-request-id"].startswith("req-")
+
+
+def test_headers_of_the_client_add_no_role(running: Running, keystone: Keystone):
+    reader = keystone.issue(new(), "reader")
+    spoofed = {"X-Roles": "admin", "X_ROLES": "admin", "X-Service-Roles": "service"}
+    assert ask(running, reader, "/v3/os-services", **spoofed).status == 403
+
+
+def test_versions_health_and_the_unix_socket_need_no_token(running: Running):
+    for path, status in (("/", 300), ("/v3", 200), ("/v3/", 200), ("/healthz", 200)):
+        assert running.http("GET", path).status == status
+    assert running.unix("GET", "/v3/os-services").status == 200
+
+
+def test_a_service_token_counts_only_with_its_role(
+    running: Running, keystone: Keystone
+):
+    member = keystone.issue(new(), "member", "reader")
+    service = keystone.issue(new(), "service")
+    none = keystone.issue(new(), "reader")
+    assert ask(running, member, **{"X-Service-Token": service}).status == 200
+    assert ask(running, member, **{"X-Service-Token": none}).status == 401
+    assert ask(running, member, **{"X-Service-Token": "forged"}).status == 401
+    # A long operation of Nova goes on although the token of its user has expired.
+    late = keystone.issue(new(), "member", "reader", seconds=-60)
+    assert ask(running, late, **{"X-Service-Token": service}).status == 200
+
+
+def test_a_token_is_validated_once_by_many_clients(
+    running: Running, keystone: Keystone
+):
+    token = keystone.issue(new(), "reader")
+    with ThreadPoolExecutor(32) as clients:
+        found = list(clients.map(lambda _: ask(running, token).status, range(96)))
+    assert set(found) == {200}
+    assert keystone.asked[token] == 1
+
+
+def test_while_keystone_is_away_known_tokens_go_on(
+    running: Running, keystone: Keystone
+):
+    known, unknown = (keystone.issue(new(), "reader") for _ in range(2))
+    assert ask(running, known).status == 200
+    keystone.stop()
+    try:
+        assert ask(running, known).status == 200
+        answer = ask(running, unknown)
+        assert answer.fault[:2] == (503, "serviceUnavailable")
+        assert answer.headers["Retry-After"] == "5"
+        assert running.unix("GET", "/v3/volumes").status == 200
+    finally:
+        keystone.start()
+    assert ask(running, unknown).status == 200
+
+
+def test_a_keystone_that_hangs_does_not_block_others(
+    running: Running, keystone: Keystone
+):
+    known = keystone.issue(new(), "reader")
+    assert ask(running, known).status == 200
+    port = keystone.port
+    keystone.stop()
+    try:
+        with (
+            socket.create_server(("127.0.0.1", port), backlog=256),
+            ThreadPoolExecutor(40) as clients,
+        ):
+            waiting = [clients.submit(ask, running, new()) for _ in range(40)]
+            assert ask(running, known).status == 200
+            assert {each.result().status for each in waiting} == {503}
+    finally:
+        keystone.start()
+
+
+def test_eventlet_is_not_in_the_process(running: Running):
+    mapped = Path(f"/proc/{running.process.pid}/maps").read_text()
+    assert "sqlite" in mapped
+    assert "greenlet" not in mapped

@@ -1,0 +1,305 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""What roles may do, what belongs to other projects, and the policy file."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lunshare.agent.api import policies
+from lunshare.agent.api.handlers.volume_actions import ACTIONS
+from lunshare.agent.api.routes import ROUTES
+from tests.api.calls import until
+from tests.api.identity_daemon import Answer, Running, daemon, users
+from tests.daemon import ROOT, refused
+from tests.node import connector
+
+OPTIONS = "auth_strategy = http_basic\nhttp_basic_auth_user_file = {}\n"
+ROLES = {
+    "root": "admin:one",
+    "anna": "member:one",
+    "rita": "reader:one",
+    "ben": "member:two",
+    "nova": "service,member:one",
+    "nobody": ":one",
+}
+GONE = "00000000-0000-0000-0000-000000000000"
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    path = tmp_path_factory.mktemp("policy")
+    with daemon(path, OPTIONS.format(users(path, **ROLES))) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def made(running: Running) -> dict[str, str]:
+    """A volume of project one with a snapshot and an attached host, by name."""
+
+    def post(path: str, key: str, **fields: Any) -> Any:
+        answer = running.basic("anna", "POST", f"/v3{path}", body={key: fields})
+        assert answer.status in (200, 202), answer.body
+        return answer.body[key]
+
+    volume = post("/volumes", "volume", size=1)["id"]
+    snapshot = post("/snapshots", "snapshot", volume_id=volume)["id"]
+    host = {"volume_uuid": volume, "connector": connector("a")}
+    attachment = post("/attachments", "attachment", **host)
+    assert "auth_password" in attachment["connection_info"]
+    return {"volume": volume, "snapshot": snapshot, "attachment": attachment["id"]}
+
+
+def test_every_route_and_action_has_a_rule():
+    named = [
+        policies.rule_of(route.method, route.path.removeprefix("/v3"))
+        for route in ROUTES
+        if route.path.startswith("/v3/") and not route.path.endswith("/action")
+    ]
+    path = "/volumes/{id}/action"
+    named += [policies.rule_of("POST", path, action) for action in ACTIONS]
+    path = "/attachments/{id}/action"
+    named.append(policies.rule_of("POST", path, "os-complete"))
+    assert len(named) > 50
+    assert policies.UNDECLARED not in named
+
+
+def test_every_operation_of_a_rule_is_one_of_the_api():
+    routes = {f"{r.method} {r.path.removeprefix('/v3')}" for r in ROUTES}
+    for rule in policies.list_rules():
+        for each in getattr(rule, "operations", []):
+            path = each["path"].partition(" (")[0].partition("?")[0]
+            assert f"{each['method']} {path}" in routes, rule.name
+
+
+WRITES: list[Any] = [
+    ("POST", "/volumes", {"volume": {"size": 1}}),
+    ("PUT", "/volumes/{volume}", {"volume": {"name": "n"}}),
+    ("DELETE", "/volumes/{volume}", None),
+    ("POST", "/volumes/{volume}/action", {"os-extend": {"new_size": 2}}),
+    ("POST", "/volumes/{volume}/action", {"revert": {"snapshot_id": "{snapshot}"}}),
+    ("POST", "/snapshots", {"snapshot": {"volume_id": "{volume}"}}),
+    ("PUT", "/snapshots/{snapshot}", {"snapshot": {"name": "n"}}),
+    ("DELETE", "/snapshots/{snapshot}", None),
+    ("POST", "/attachments", {"attachment": {"volume_uuid": "{volume}"}}),
+    (
+        "PUT",
+        "/attachments/{attachment}",
+        {"attachment": {"connector": connector("a")}},
+    ),
+    ("POST", "/attachments/{attachment}/action", {"os-complete": None}),
+    ("DELETE", "/attachments/{attachment}", None),
+]
+READS: list[Any] = [
+    ("GET", "/volumes", None),
+    ("GET", "/volumes/detail", None),
+    ("GET", "/volumes/{volume}", None),
+    ("GET", "/snapshots/detail", None),
+    ("GET", "/snapshots/{snapshot}", None),
+    ("GET", "/attachments/detail", None),
+    ("GET", "/attachments/{attachment}", None),
+    ("GET", "/types", None),
+    ("GET", "/messages", None),
+]
+OPERATORS: list[Any] = [
+    ("GET", "/os-services", None),
+    ("PUT", "/os-services/disable", {"host": "h", "binary": "cinder-volume"}),
+    ("GET", "/scheduler-stats/get_pools", None),
+    ("GET", "/capabilities/h@fake", None),
+    ("GET", "/manageable_volumes?host=h@fake", None),
+    ("POST", "/types", {"volume_type": {"name": "t"}}),
+    ("GET", "/lunshare/hosts", None),
+    ("GET", "/lunshare/orphans", None),
+    ("GET", "/lunshare/wipes", None),
+    ("GET", "/lunshare/health", None),
+    ("DELETE", "/volumes/{volume}?force=true", None),
+    ("POST", "/volumes/{volume}/action", {"os-reset_status": {"status": "error"}}),
+    ("POST", "/volumes/{volume}/action", {"os-migrate_volume": {"host": "h"}}),
+    ("POST", "/volumes/{volume}/action", {"os-unmanage": {}}),
+    ("POST", "/volumes/{volume}/action", {"os-force_detach": {}}),
+]
+#: Names something of the project in its URL or its body.
+NAMING = [
+    each
+    for each in WRITES + READS
+    if any(f"{{{name}}}" in str(each) for name in ("volume", "snapshot", "attachment"))
+]
+
+
+def ask(running: Running, user: str, made: dict[str, str], request: Any) -> Answer:
+    method, path, body = request
+    return running.basic(
+        user, method, f"/v3{_filled(path, made)}", body=_in(body, made)
+    )
+
+
+def _filled(text: str, made: dict[str, str]) -> str:
+    for name, ident in made.items():
+        text = text.replace(f"{{{name}}}", ident)
+    return text
+
+
+def _in(body: Any, made: dict[str, str]) -> Any:
+    if isinstance(body, dict):
+        return {key: _in(value, made) for key, value in body.items()}
+    return _filled(body, made) if isinstance(body, str) else body
+
+
+def test_a_reader_reads_and_changes_nothing(running: Running, made: dict[str, str]):
+    for request in READS:
+        assert ask(running, "rita", made, request).status == 200, request
+    for request in WRITES + OPERATORS:
+        answer = ask(running, "rita", made, request)
+        assert answer.fault[:2] == (403, "forbidden"), request
+        assert "Policy doesn't allow" in answer.fault[2]
+
+
+def test_a_user_without_a_role_may_do_nothing(running: Running, made: dict[str, str]):
+    for request in READS + WRITES + OPERATORS:
+        assert ask(running, "nobody", made, request).status == 403, request
+
+
+def test_a_member_does_not_operate_the_node(running: Running, made: dict[str, str]):
+    for request in OPERATORS:
+        assert ask(running, "anna", made, request).status == 403, request
+    for request in READS:
+        assert ask(running, "anna", made, request).status == 200, request
+
+
+def test_what_belongs_to_another_project_is_404(running: Running, made: dict[str, str]):
+    assert len(NAMING) > 12
+    for request in NAMING:
+        answer = ask(running, "ben", made, request)
+        assert answer.fault[:2] == (404, "itemNotFound"), (request, answer.body)
+    for path in ("/volumes/detail", "/snapshots/detail", "/attachments/detail"):
+        answer = running.basic("ben", "GET", f"/v3{path}?all_tenants=1&project_id=one")
+        assert list(answer.body.values()) == [[]]
+    for source in ("snapshot_id", "source_volid"):
+        ident = made["snapshot" if source == "snapshot_id" else "volume"]
+        body = {"volume": {"size": 1, source: ident}}
+        answer = running.basic("ben", "POST", "/v3/volumes", body=body)
+        assert answer.status == 404, source
+    assert ask(running, "anna", made, READS[2]).status == 200  # nothing was changed
+
+
+def test_the_404_of_a_foreign_volume_is_that_of_none(
+    running: Running, made: dict[str, str]
+):
+    foreign = running.basic("ben", "GET", f"/v3/volumes/{made['volume']}").fault[2]
+    none = running.basic("ben", "GET", f"/v3/volumes/{GONE}").fault[2]
+    assert foreign.replace(made["volume"], GONE) == none
+
+
+def test_secrets_are_shown_to_who_attaches_alone(
+    running: Running, made: dict[str, str]
+):
+    path = f"/v3/attachments/{made['attachment']}"
+    for user, sees in {"anna": True, "nova": True, "root": True, "rita": False}.items():
+        info = running.basic(user, "GET", path).body["attachment"]["connection_info"]
+        assert ("auth_password" in info) is sees, user
+        assert info["target_iqn"]
+        detail = running.basic(user, "GET", "/v3/attachments/detail").body
+        assert "auth_password" not in str(detail)
+
+
+def test_fields_about_the_storage_are_for_administrators(
+    running: Running, made: dict[str, str]
+):
+    path = f"/v3/attachments/{made['attachment']}/action"
+    body = {"os-complete": None}
+    assert running.basic("anna", "POST", path, body=body).status == 204
+    for user, sees in {"root": True, "anna": False, "nova": False}.items():
+        shown = running.basic(user, "GET", f"/v3/volumes/{made['volume']}").body
+        for key in ("os-vol-host-attr:host", "migration_status", "provider_id"):
+            assert (key in shown["volume"]) is sees, (user, key)
+        (attached,) = shown["volume"]["attachments"]
+        assert attached["host_name"] == (None if user == "anna" else "a")
+    kind = {"name": "fast", "extra_specs": {"secret": "x", "multiattach": "<is> True"}}
+    made_type = running.basic("root", "POST", "/v3/types", body={"volume_type": kind})
+    path = f"/v3/types/{made_type.body['volume_type']['id']}"
+    for user, specs in {"root": kind["extra_specs"], "anna": {"multiattach"}}.items():
+        shown = running.basic(user, "GET", path).body["volume_type"]["extra_specs"]
+        assert set(shown) == set(specs)
+        listed = running.basic(user, "GET", f"{path}/extra_specs").body["extra_specs"]
+        assert set(listed) == set(specs)
+
+
+def test_an_administrator_sees_every_project(running: Running, made: dict[str, str]):
+    answer = running.basic("root", "GET", f"/v3/two/volumes/{made['volume']}")
+    assert answer.status == 200
+    found = running.basic("root", "GET", "/v3/two/volumes?all_tenants=1").body
+    assert made["volume"] in [each["id"] for each in found["volumes"]]
+
+
+def test_a_policy_file_replaces_rules_while_the_daemon_runs(running: Running):
+    file = running.path / "policy.yaml"
+    file.write_text(
+        '"volume:get_all": "!"\n"volume:multiattach": "!"\n"operator": "role:service"\n'
+        '"volume_extension:services:index": "rule:operator"\n'
+    )
+    try:
+        until(lambda: running.basic("anna", "GET", "/v3/volumes").status == 403)
+        assert running.basic("root", "GET", "/v3/volumes").status == 403
+        assert running.basic("nova", "GET", "/v3/os-services").status == 200
+        assert running.unix("GET", "/v3/os-services").status == 403
+        shared = {"name": "s", "extra_specs": {"multiattach": "<is> True"}}
+        running.unix("POST", "/v3/types", body={"volume_type": shared})
+        body = {"volume": {"size": 1, "volume_type": "s"}}
+        answer = running.basic("anna", "POST", "/v3/volumes", body=body)
+        assert "volume:multiattach" in answer.fault[2]
+        file.write_text('"volume:get_all": "!"\n"volume:gte": ""\n')
+        until(
+            lambda: (
+                running.unix("GET", "/v3/types").status == 200
+                and "KEPT the former rules" in running.log()
+            )
+        )
+        assert running.basic("anna", "GET", "/v3/volumes").status == 403
+    finally:
+        file.unlink()
+    until(lambda: running.basic("anna", "GET", "/v3/volumes").status == 200)
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (
+            '"volume:get": ""\n# c\n"volume:gte": ""\n',
+            "line 3: there is no rule 'volume:gte'",
+        ),
+        ('"volume:get": "rule:none"\n', "line 1: 'volume:get' names rule 'none'"),
+        ('"volume:get": "role:a or"\n', "line 1: 'role:a or' is not a check"),
+        ('"volume:get": "a\n', "cannot be read: give UTF-8 and YAML"),
+        ("- a\n", "is not a mapping"),
+        ('"volume:get": 7\n', "line 1: the check of 'volume:get' must be a text"),
+    ],
+)
+def test_a_wrong_policy_file_is_a_start_error_that_names_the_line(
+    text: str, sentence: str, tmp_path: Path
+):
+    (tmp_path / "policy.yaml").write_text(text)
+    config = tmp_path / "lunshare.conf"
+    config.write_text(
+        f"[DEFAULT]\nenabled_backends = a\nlisten = unix:{tmp_path}/s\n"
+        "[a]\nvolume_driver = fake\ntarget_driver = fake\n"
+    )
+    said = refused("--config-file", config, "--state-path", tmp_path / "state")
+    assert f"policy file {tmp_path}/policy.yaml" in said
+    assert sentence in said
+
+
+def test_the_tools_of_oslo_policy_know_the_rules(tmp_path: Path):
+    """The generator reads them through the entry point of the installed package."""
+    made = tmp_path / "sample.yaml"
+    words = ["--namespace", "lunshare", "--output-file", str(made)]
+    code = "from oslo_policy.generator import generate_sample as run; run()"
+    subprocess.run([sys.executable, "-c", code, *words], cwd=ROOT, check=True)
+    text = made.read_text()
+    assert '#"volume:attachment_create": ' in text
+    assert "# POST  /volumes/{id}/action (os-extend)" in text
