@@ -28,7 +28,7 @@ from lunshare.drivers.errors import TargetFailed
 from lunshare.drivers.fake_storage import Failures
 from lunshare.drivers.targets.fake import FakeTarget
 
-CTX = RequestContext("user", "project", True, "req-test")
+CTX = RequestContext("user", "project", True, "req-test", ("admin",))
 
 CONFIG = """
 [DEFAULT]

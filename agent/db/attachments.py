@@ -186,7 +186,7 @@ def _listed(sort: paging.Sort, every_project: bool) -> sa.Select[Any]:
     """Return the statement for this order; built once for each order."""
     query = _ALL.where(_HERE)
     if not every_project:
-        query = query.where(*_OWN)
+        query = query.join(VOLUMES, _OWN[0]).where(_OWN[1])
     return paging.ordered(query, sort, COLUMNS)
 
 

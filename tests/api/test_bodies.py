@@ -54,14 +54,16 @@ def test_nesting_is_allowed_up_to_the_limit():
 
 
 @pytest.mark.parametrize(
-    "name", [None, "", "application/json", "Application/JSON; charset=utf-8"]
+    "name", ["application/json", "Application/JSON; charset=utf-8"]
 )
-def test_json_is_accepted_without_a_content_type(name: str | None):
+def test_json_is_accepted(name: str):
     bodies.check_type(name)
 
 
-@pytest.mark.parametrize("name", ["text/plain", "application/xml", "application/jsonx"])
-def test_any_other_type_is_415(name: str):
+@pytest.mark.parametrize(
+    "name", [None, "", "text/plain", "application/xml", "application/jsonx"]
+)
+def test_any_other_type_is_415(name: str | None):
     with pytest.raises(Fault) as caught:
         bodies.check_type(name)
     assert caught.value.status == 415

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from lunshare.agent.api import policies
-from lunshare.agent.api.handlers.volume_actions import ACTIONS
+from lunshare.agent.api.handlers import snapshot_actions, volume_actions
 from lunshare.agent.api.routes import ROUTES
 from tests.api.calls import until
 from tests.api.identity_daemon import Answer, Running, daemon, users
@@ -62,12 +62,30 @@ def test_every_route_and_action_has_a_rule():
         for route in ROUTES
         if route.path.startswith("/v3/") and not route.path.endswith("/action")
     ]
-    path = "/volumes/{id}/action"
-    named += [policies.rule_of("POST", path, action) for action in ACTIONS]
-    path = "/attachments/{id}/action"
-    named.append(policies.rule_of("POST", path, "os-complete"))
-    assert len(named) > 50
+    actions: dict[str, Any] = {
+        "volumes": volume_actions.ACTIONS,
+        "snapshots": snapshot_actions.ACTIONS,
+        "attachments": ["os-complete"],
+        "types": ["addProjectAccess", "removeProjectAccess"],
+    }
+    paths = {route.path for route in ROUTES if route.path.endswith("/action")}
+    assert paths == {f"/v3/{kind}/{{id}}/action" for kind in actions}
+    named += [
+        policies.rule_of("POST", f"/{kind}/{{id}}/action", action)
+        for kind, table in actions.items()
+        for action in table
+    ]
+    assert len(named) > 140
     assert policies.UNDECLARED not in named
+
+
+def test_an_operation_has_one_rule():
+    operations = [
+        f"{each['method']} {each['path']}"
+        for rule in policies.list_rules()
+        for each in getattr(rule, "operations", [])
+    ]
+    assert sorted(set(operations)) == sorted(operations)
 
 
 def test_every_operation_of_a_rule_is_one_of_the_api():
@@ -95,6 +113,23 @@ WRITES: list[Any] = [
     ),
     ("POST", "/attachments/{attachment}/action", {"os-complete": None}),
     ("DELETE", "/attachments/{attachment}", None),
+    ("POST", "/volumes/{volume}/metadata", {"metadata": {}}),
+    ("PUT", "/volumes/{volume}/metadata", {"metadata": {}}),
+    ("POST", "/snapshots/{snapshot}/metadata", {"metadata": {}}),
+    ("POST", "/volume-transfers", {"transfer": {"volume_id": "{volume}"}}),
+    *(
+        ("POST", "/volumes/{volume}/action", {name: value})
+        for name, value in (
+            ("os-reserve", None),
+            ("os-attach", {"mountpoint": "/dev/vdb", "host_name": "h"}),
+            ("os-detach", {"attachment_id": "{attachment}"}),
+            ("os-initialize_connection", {"connector": connector("b")}),
+            ("os-terminate_connection", {"connector": connector("b")}),
+            ("os-set_bootable", {"bootable": True}),
+            ("os-update_readonly_flag", {"readonly": True}),
+            ("os-set_image_metadata", {"metadata": {"a": "b"}}),
+        )
+    ),
 ]
 READS: list[Any] = [
     ("GET", "/volumes", None),
@@ -106,6 +141,12 @@ READS: list[Any] = [
     ("GET", "/attachments/{attachment}", None),
     ("GET", "/types", None),
     ("GET", "/messages", None),
+    ("GET", "/volumes/summary", None),
+    ("GET", "/volumes/{volume}/metadata", None),
+    ("GET", "/snapshots/{snapshot}/metadata", None),
+    ("GET", "/volume-transfers/detail", None),
+    ("GET", "/os-quota-sets/one", None),
+    ("POST", "/volumes/{volume}/action", {"os-show_image_metadata": None}),
 ]
 OPERATORS: list[Any] = [
     ("GET", "/os-services", None),
@@ -123,6 +164,24 @@ OPERATORS: list[Any] = [
     ("POST", "/volumes/{volume}/action", {"os-migrate_volume": {"host": "h"}}),
     ("POST", "/volumes/{volume}/action", {"os-unmanage": {}}),
     ("POST", "/volumes/{volume}/action", {"os-force_detach": {}}),
+    ("POST", "/volumes/{volume}/action", {"os-force_delete": None}),
+    ("POST", "/snapshots/{snapshot}/action", {"os-reset_status": {"status": "error"}}),
+    ("GET", "/default-types", None),
+    ("GET", "/qos-specs", None),
+    ("POST", "/qos-specs", {"qos_specs": {"name": "q"}}),
+    ("PUT", "/os-quota-sets/one", {"quota_set": {"volumes": 1}}),
+    ("GET", "/os-quota-sets/two", None),
+    ("PUT", "/os-services/freeze", {"host": "h"}),
+    ("PUT", "/os-services/set-log", {"level": "debug"}),
+    ("GET", "/os-hosts", None),
+    ("GET", "/clusters", None),
+    ("POST", "/workers/cleanup", {}),
+]
+CATALOG: list[Any] = [
+    ("GET", "/limits", None),
+    ("GET", "/extensions", None),
+    ("GET", "/os-availability-zone", None),
+    ("GET", "/resource_filters", None),
 ]
 #: Names something of the project in its URL or its body.
 NAMING = [
@@ -163,6 +222,18 @@ def test_a_reader_reads_and_changes_nothing(running: Running, made: dict[str, st
 def test_a_user_without_a_role_may_do_nothing(running: Running, made: dict[str, str]):
     for request in READS + WRITES + OPERATORS:
         assert ask(running, "nobody", made, request).status == 403, request
+    for request in CATALOG:
+        assert ask(running, "nobody", made, request).status == 200, request
+
+
+def test_what_a_project_uses_is_shown_to_its_readers(running: Running):
+    shown = {
+        user: running.basic(user, "GET", "/v3/limits").body["limits"]["absolute"]
+        for user in ("rita", "nobody")
+    }
+    assert shown["rita"]["totalVolumesUsed"] > 0
+    assert "totalVolumesUsed" not in shown["nobody"]
+    assert shown["nobody"]["maxTotalVolumes"] == shown["rita"]["maxTotalVolumes"]
 
 
 def test_a_member_does_not_operate_the_node(running: Running, made: dict[str, str]):

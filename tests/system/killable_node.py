@@ -42,7 +42,7 @@ from lunshare.drivers.protocol import frames
 from tests.system.hosts import Host
 from tests.system.waiting import wait_until
 
-CTX = RequestContext("user", "project", True, "req-killed")
+CTX = RequestContext("user", "project", True, "req-killed", ("admin",))
 MANY = Page(None, 1000)
 _PARENT_SECONDS = 300  # a process without its parent ends by itself
 _READS = {"lio.check", "lio.observe", "lio.live", "vgs", "lvs", "lvm.commit", "dmsetup"}
