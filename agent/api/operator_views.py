@@ -7,9 +7,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from lunshare.agent.operator_records import HostAccess, Orphan
 from lunshare.agent.qos_table import QosSpecs
 from lunshare.agent.quota_table import Quota
-from lunshare.agent.records import HostAccess, Orphan, ServiceState
+from lunshare.agent.records import ServiceState
 
 View = dict[str, Any]
 

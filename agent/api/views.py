@@ -16,6 +16,7 @@ from datetime import datetime
 from typing import Any
 
 from lunshare.agent.api.exchange import Version
+from lunshare.agent.operator_records import WipeState
 from lunshare.agent.project_records import Message
 from lunshare.agent.records import (
     Attachment,
@@ -24,7 +25,6 @@ from lunshare.agent.records import (
     ServiceState,
     Snapshot,
     Volume,
-    WipeState,
 )
 from lunshare.agent.states import AttachStatus, SnapshotStatus, VolumeStatus
 

@@ -11,7 +11,8 @@ from lunshare.agent.backends import Backends, NodeBackend
 from lunshare.agent.db import attachments, volumes
 from lunshare.agent.db.engine import Database
 from lunshare.agent.errors import AgentError, BackendUnavailable, NotFound
-from lunshare.agent.records import Attachment, HostAccess, RequestContext, Volume
+from lunshare.agent.operator_records import HostAccess
+from lunshare.agent.records import Attachment, RequestContext, Volume
 from lunshare.agent.service.attachments import wanted_state
 from lunshare.agent.states import WANTED
 from lunshare.drivers.values import LiveConnector, LiveExport

@@ -14,7 +14,7 @@ from lunshare.agent.backends import Backends, NodeBackend, translated
 from lunshare.agent.db import snapshots, volumes
 from lunshare.agent.db.engine import Database
 from lunshare.agent.errors import AgentError
-from lunshare.agent.records import Orphan
+from lunshare.agent.operator_records import Orphan
 from lunshare.drivers.values import GIB, Disk
 
 

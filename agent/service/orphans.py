@@ -17,7 +17,8 @@ from lunshare.agent.backends import Backends, NodeBackend
 from lunshare.agent.db import deleted_rows, snapshots, volumes
 from lunshare.agent.db.engine import Database, now
 from lunshare.agent.errors import BackendFailed, Conflict, Invalid, NotFound
-from lunshare.agent.records import Orphan, RecoverRequest, RequestContext, Volume
+from lunshare.agent.operator_records import Orphan, RecoverRequest
+from lunshare.agent.records import RequestContext, Volume
 from lunshare.agent.service import inventory
 from lunshare.agent.service.node import Node
 from lunshare.agent.service.scheduling.pools import Pools

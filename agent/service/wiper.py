@@ -16,7 +16,8 @@ from oslo_log import log
 
 from lunshare.agent.backends import Backends, NodeBackend, translated
 from lunshare.agent.errors import AgentError
-from lunshare.agent.records import RequestContext, WipeState
+from lunshare.agent.operator_records import WipeState
+from lunshare.agent.records import RequestContext
 from lunshare.drivers.values import Wipe
 
 LOG = log.getLogger(__name__)

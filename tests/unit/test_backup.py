@@ -14,7 +14,7 @@ import pytest
 from lunshare.agent import backup_command as command
 from lunshare.agent.db import backup
 from lunshare.agent.errors import DatabaseFailed
-from lunshare.agent.records import RecoverRequest
+from lunshare.agent.operator_records import RecoverRequest
 from lunshare.agent.states import VolumeStatus
 from tests.node import CTX, Node
 

@@ -30,8 +30,12 @@ _TABLES = (
 )
 #: Sentences of oslo.config, which reads the configuration.
 _OTHER_SENTENCES = ("Failed to find", "open some config files:", "Value for option")
-#: Names of the kernel, LVM, NFS, open-iscsi and keystonemiddleware.
+#: Names of the kernel, LVM, NFS, open-iscsi, keystonemiddleware, keystoneauth and Nova.
 _OTHER_NAMES = {
+    "endpoint_override",
+    "send_service_user_token",
+    "service_user",
+    "token_auth_url",
     "global_filter",
     "no_root_squash",
     "service_token_roles",

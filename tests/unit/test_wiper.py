@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from lunshare.agent.records import NewVolume, Page, WipeState
+from lunshare.agent.operator_records import WipeState
+from lunshare.agent.records import NewVolume, Page
 from lunshare.drivers import fake_storage
 from lunshare.drivers.errors import CommandFailed
 from lunshare.drivers.values import GIB

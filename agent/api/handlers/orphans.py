@@ -7,7 +7,7 @@ from __future__ import annotations
 from lunshare.agent.api import operator_views, schemas, views
 from lunshare.agent.api.exchange import Answer, Call
 from lunshare.agent.errors import NotFound
-from lunshare.agent.records import RecoverRequest
+from lunshare.agent.operator_records import RecoverRequest
 
 _KINDS = ("export", "disk", "snapshot")
 

@@ -1,0 +1,72 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""What an operator asks of the node: accesses of hosts, orphans, wipes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class HostAccess:
+    """One host's access to one volume: what the rows ask for, what the target has.
+
+    ``attachment_id`` is None for an access that no attachment asks for. ``allowed``
+    is the mode that the target enforces, None where the host has no access.
+    ``sessions`` is None where the target could not be read. ``problem`` says in one
+    sentence how the two disagree, or is empty.
+    """
+
+    volume_id: str
+    volume_name: str | None
+    backend: str
+    initiator: str
+    host: str | None = None
+    attachment_id: str | None = None
+    mode: str | None = None
+    status: str | None = None
+    allowed: str | None = None
+    sessions: int | None = None
+    addresses: tuple[str, ...] = ()
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Orphan:
+    """Something on a backend that lunshare created and that has no row.
+
+    ``kind`` is export, disk or snapshot; ``where`` is its name for an operator. A
+    second disk of a volume has no row either: the row is that of the other disk.
+    """
+
+    kind: str
+    id: str
+    backend: str
+    where: str
+
+    def __str__(self) -> str:
+        return f"{self.where} has no row"
+
+
+@dataclass(frozen=True, slots=True)
+class RecoverRequest:
+    """A checked request to create the row of an orphaned disk."""
+
+    volume_id: str
+    name: str | None = None
+    volume_type: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WipeState:
+    """A deleted disk that is still being wiped: its bytes, and how many are left."""
+
+    backend: str
+    name: str
+    size: int
+    left: int
+
+    @property
+    def percent(self) -> int:
+        """How many percent are wiped; 100 only when nothing is left."""
+        return (self.size - self.left) * 100 // self.size if self.size else 0
