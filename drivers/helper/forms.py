@@ -44,10 +44,11 @@ def text(pattern: re.Pattern[str] | None = None, remedy: str = "") -> Form[str]:
     """A text; with ``pattern`` one that matches it completely."""
 
     def read(name: str, given: object) -> str:
-        found = typed(name, given, str)
-        if pattern and not pattern.fullmatch(found):
-            raise InvalidValue(name, found, remedy)
-        return found
+        if type(given) is not str or len(given) > MAX_TEXT:
+            return typed(name, given, str)
+        if pattern and not pattern.fullmatch(given):
+            raise InvalidValue(name, given, remedy)
+        return given
 
     return read
 
@@ -123,7 +124,9 @@ def record(kind: Callable[..., _T], /, **forms: Form[Any]) -> Form[_T]:
     fields = tuple(forms.items())
 
     def read(name: str, given: object) -> _T:
-        found = typed(name or "arguments", given, dict)
+        found = given
+        if type(found) is not dict:
+            found = typed(name or "arguments", given, dict)
         if found.keys() != forms.keys():
             shown = [each[:MAX_TEXT] for each in sorted(found)[:_MAX_SHOWN]]
             names = ", ".join(forms) or "none"

@@ -13,8 +13,8 @@ import re
 
 from lunshare.drivers.values import Disk, DiskKind
 
-_GROUP = "[A-Za-z0-9_+][A-Za-z0-9_+.-]*"
-_MAPPED = "(?:[A-Za-z0-9_+.]|--)+"  # a group's name in device-mapper
+_GROUP = re.compile("[A-Za-z0-9_+][A-Za-z0-9_+.-]*")
+_MAPPED = re.compile("(?:[A-Za-z0-9_+.]|--)+")  # a group's name in device-mapper
 
 
 def rejection(disk: Disk) -> str:
@@ -35,11 +35,16 @@ def group_of(disk: Disk) -> str | None:
     In ``/dev/mapper`` the group's own hyphens are doubled, and a single hyphen
     separates it from the volume. So no name of another volume can end in this one.
     """
-    name = re.escape(f"volume-{disk.volume_id}")
-    if plain := re.fullmatch(f"/dev/({_GROUP})/{name}", disk.path):
-        return plain[1]
-    mapped = re.fullmatch(f"/dev/mapper/({_MAPPED})-{double_hyphens(name)}", disk.path)
-    return mapped[1].replace("--", "-") if mapped else None
+    above, _, name = disk.path.rpartition("/")
+    volume = f"volume-{disk.volume_id}"
+    if name == volume and above.startswith("/dev/"):
+        group = above.removeprefix("/dev/")
+        return group if _GROUP.fullmatch(group) else None
+    ending = f"-{double_hyphens(volume)}"
+    if above != "/dev/mapper" or not name.endswith(ending):
+        return None
+    mapped = name.removesuffix(ending)
+    return mapped.replace("--", "-") if _MAPPED.fullmatch(mapped) else None
 
 
 def device_mapper_name(disk: Disk) -> str | None:

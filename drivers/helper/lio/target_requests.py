@@ -39,6 +39,7 @@ _TAG = re.compile(r"(?!NULL)[A-Za-z0-9._:-]{0,63}")
 # The kernel takes a value that starts with NULL for "not set" and stores less
 # than 256 bytes (drivers/target/iscsi/iscsi_target_nacl_attrib, 6.1 and 6.12).
 _CREDENTIAL = re.compile(r"(?!NULL)[!-~]{1,255}")
+_AUTH_FIELDS = {"username", "password"}
 _PRINTABLE = re.compile("[ -~]*")
 
 
@@ -69,12 +70,17 @@ def _seconds(name: str, given: object) -> float:
     return given
 
 
+def _is_credential(given: object) -> bool:
+    return isinstance(given, str) and _CREDENTIAL.fullmatch(given) is not None
+
+
 def _auth(name: str, given: object) -> Auth:
-    match given:
-        case {"username": str(username), "password": str(password), **more}:
-            both = _CREDENTIAL.fullmatch(username) and _CREDENTIAL.fullmatch(password)
-            if both and not more:
-                return Auth(username, password)
+    if (
+        isinstance(given, dict)
+        and given.keys() == _AUTH_FIELDS
+        and all(map(_is_credential, given.values()))
+    ):
+        return Auth(**given)
     raise InvalidValue(
         name,
         "(not shown)",

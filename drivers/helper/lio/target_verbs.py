@@ -199,7 +199,7 @@ def _place_hosts(
     that reads can still read.
     """
     chosen = _concerned(wanted.export, wanted.only)
-    reads, changes = any(each.mode is Mode.RO for each in chosen), []
+    reads, changes = Mode.RO in [each.mode for each in chosen], []
     if reads and found is not None:
         identity, every = backstores.disk_identity(found), wanted.only is None
         changes += iscsi_target.create_readers_lun(target, disk, identity, every, hold)
