@@ -22,6 +22,7 @@ host = node
 [keystone_authtoken]
 auth_url = {keystone}
 www_authenticate_uri = {keystone}
+interface = public
 auth_type = password
 username = {user}
 password = {password}
