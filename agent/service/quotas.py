@@ -182,15 +182,17 @@ def _check_used(resource: str, limit: int, used: Usage) -> None:
         )
 
 
+# Tempest, and clients made like it, take a 413 without "exceed" for a rate limit.
 def _too_large(size: int, limit: int) -> OverQuota:
     return OverQuota(
-        f"quota {VOLUME_SIZE}: a volume may have {limit} GiB, not {size}; ask for less"
+        f"quota {VOLUME_SIZE} exceeded: a volume may have {limit} GiB, not {size}; ask"
+        " for less"
     )
 
 
 def _exceeded(project: str, key: str, limit: int, now: int) -> OverQuota:
     unit = " GiB" if key.startswith(GIGABYTES) else ""
     return OverQuota(
-        f"quota {key}: project {project} would have {now}{unit} of at most"
+        f"quota {key} exceeded: project {project} would have {now}{unit} of at most"
         f" {limit}; delete some, or ask an administrator for a larger quota"
     )

@@ -38,7 +38,7 @@ def over(api: Api, quota: str, method: str, path: str, body: Any) -> None:
     (fault,) = answer.json.items()
     assert fault[0] == "overLimit"
     assert (fault[1]["code"], fault[1]["retryAfter"]) == (413, "0")
-    assert f"quota {quota}:" in fault[1]["message"]
+    assert f"quota {quota} exceeded:" in fault[1]["message"]
 
 
 def on(node: Node, volume_id: str) -> Any:
