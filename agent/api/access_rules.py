@@ -200,8 +200,9 @@ def _check_one(where: str, name: object, check: object, known: set[str]) -> None
     for other in _references({name: check}):
         if other not in known:
             raise StartupError(f"{where}: {name!r} names rule {other!r}, which is none")
-    refuses = check == "!" or check is None
-    if not refuses and str(_parser.parse_rule(check)) == "!":
+    if check is None or check == "!":
+        return
+    if str(_parser.parse_rule(check)) == "!":
         raise StartupError(f"{where}: {check!r} is not a check that oslo.policy knows")
 
 

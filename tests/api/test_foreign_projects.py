@@ -44,7 +44,7 @@ def made(running: Running) -> dict[str, str]:
         return str(answer.body[key]["id"])
 
     def attached(volume: str, host: str) -> str:
-        fields = {"volume_uuid": volume, "connector": connector(host)}
+        fields: dict[str, Any] = {"volume_uuid": volume, "connector": connector(host)}
         return post("/attachments", "attachment", **fields)
 
     def offered() -> str:

@@ -49,7 +49,7 @@ class Scene:
     def used(self) -> Used:
         """A volume that a server of Nova has."""
         volume, server = self.volume(), str(uuid.uuid4())
-        asked = {"volume_uuid": volume, "instance_uuid": server}
+        asked: dict[str, Any] = {"volume_uuid": volume, "instance_uuid": server}
         asked["connector"] = connector("a")
         answer = self.send("POST", "/attachments", body={"attachment": asked})
         assert answer.status == 200, answer.body
