@@ -8,7 +8,8 @@ from typing import Any
 
 from oslo_config import cfg
 
-from lunshare.agent import backends, listen_addresses, reporter, tls
+from lunshare.agent import backends, listen_addresses, nova, reporter, tls
+from lunshare.agent.api.access_rules import AccessRules
 from lunshare.agent.assemble import database_url
 from lunshare.agent.conf import registered
 from lunshare.agent.db.engine import Database
@@ -48,6 +49,8 @@ def _check(conf: cfg.ConfigOpts) -> None:
     backends.load(conf, Helper(conf.helper.socket))
     Database(database_url(conf), connections=1)
     reporter.create(conf, dict)
+    AccessRules(conf)
+    nova.client(conf, 1)
 
 
 def _line(conf: cfg.ConfigOpts, section: str, option: cfg.Opt) -> str:

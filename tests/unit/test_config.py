@@ -71,6 +71,18 @@ def test_show_config_prints_each_option_with_its_source(file: Path) -> None:
     assert set(found["one"]) == set(found["two"])
 
 
+def test_show_config_hides_the_password_for_nova(file: Path) -> None:
+    section = "[nova]\nauth_type = password\nauth_url = http://k\n"
+    section += "username = u\npassword = word\n"
+    file.write_text(CONFIG + section)
+    found = sections(shown("--config-file", str(file)))["nova"]
+    assert found["username"] == f"u  # {file}"
+    assert found["password"] == f"****  # {file}"
+    file.write_text(CONFIG + "[nova]\nusername = u\n")
+    with pytest.raises(StartupError, match="auth_type is missing"):
+        shown("--config-file", str(file))
+
+
 @pytest.mark.parametrize(("text", "sentence"), WRONG)
 def test_show_config_reports_the_errors_of_the_start(
     text: str, sentence: str, file: Path
