@@ -73,24 +73,23 @@ class VolumeExtender:
             Extend it again, or wait for the next reconcile.
         """
         volume = self._rows.get(volume_id)
-        while_open = self._backends[volume.backend].driver.extends_open
-        _check_size(volume, size)
-        _check_hosts(volume, in_use, while_open)
+        self._check(volume, size, in_use)
         self._check_space(volume, size)
         with self._db.writing() as connection:
-            now = require(connection, volume_id)
-            if not status_changes.is_unchanged(
-                volume, now
-            ) or not status_changes.change_status(
+            found = require(connection, volume_id)
+            if not status_changes.is_unchanged(volume, found):
+                raise changed_meanwhile(volume_id)
+            hosts = self._check(found, size, in_use)
+            if not status_changes.change_status(
                 connection,
-                volume,
+                found,
                 VolumeStatus.EXTENDING,
-                unattached=not while_open,
+                unattached=not hosts,
                 intent={"size": size},
             ):
                 raise changed_meanwhile(volume_id)
         self._jobs.run_and_wait(self.finish_extend, volume_id, volume.backend)
-        return len(volume.attachments)
+        return hosts
 
     def finish_extend(self, volume_id: str) -> None:
         """Extend a volume that is extending; others are ignored. Can be repeated."""
@@ -108,6 +107,12 @@ class VolumeExtender:
         LOG.info(
             "[%s] volume extended: volume=%s size=%s", volume.backend, volume_id, size
         )
+
+    def _check(self, volume: Volume, size: int, in_use: bool) -> int:
+        """Check what the row and its attachments allow; return how many these are."""
+        _check_size(volume, size)
+        _check_hosts(volume, in_use, self._backends[volume.backend].driver.extends_open)
+        return len(volume.attachments)
 
     def _check_space(self, volume: Volume, size: int) -> None:
         more = size - volume.size
