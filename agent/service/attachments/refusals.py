@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from lunshare.agent.errors import BackendFailed, Conflict
-from lunshare.agent.records import Attachment, Mode
+from lunshare.agent.records import Attachment, Mode, Volume
 
 
 def mixed_modes(other: Attachment, mode: Mode) -> Conflict:
@@ -17,6 +17,26 @@ def mixed_modes(other: Attachment, mode: Mode) -> Conflict:
         " name, or set mixed_modes_per_host = widen",
         attachment_id=other.id,
     )
+
+
+def not_connectable(row: Attachment) -> Conflict:
+    """Return the 409 for an attachment whose status allows no connector."""
+    return Conflict(
+        f"attachment {row.id} is {row.status} and cannot be connected: delete it and"
+        " create another one"
+    )
+
+
+def not_completable(row: Attachment) -> Conflict:
+    """Return the 409 for an attachment that has no host to confirm."""
+    return Conflict(
+        f"attachment {row.id} is {row.status} and cannot be completed: connect it first"
+    )
+
+
+def not_available(volume: Volume) -> Conflict:
+    """Return the 409 for a volume to which no host can be connected now."""
+    return Conflict(f"volume {volume.id} is {volume.status}; it must be available")
 
 
 def still_open(row: Attachment, error: BackendFailed) -> BackendFailed:

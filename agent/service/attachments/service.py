@@ -17,7 +17,7 @@ from oslo_log import log
 
 from lunshare.agent.db import attachments, volumes
 from lunshare.agent.db.engine import Database, now
-from lunshare.agent.errors import AgentError, Conflict, NotFound
+from lunshare.agent.errors import AgentError, NotFound
 from lunshare.agent.records import (
     Attachment,
     HostConnector,
@@ -92,12 +92,7 @@ class Attachments:
         :raises BackendFailed: nothing is open and nothing is reserved.
         """
         if new.connector is None:
-            with self._db.writing() as connection:
-                volume, known = self._claim(connection, new)
-                row = known or _new_row(volume, new)
-                if known is None:
-                    attachments.insert(connection, row)
-                self.unanswered.add(row)
+            row = self._reserve(new)
         else:
             row = self._attach(new, new.connector)
         self.unanswered.answer_sent(row)
@@ -151,11 +146,7 @@ class Attachments:
                 answered=True,
             )
         if not done:
-            row = self._require(attachment_id)
-            raise Conflict(
-                f"attachment {row.id} is {row.status} and cannot be completed:"
-                " connect it first"
-            )
+            raise refusals.not_completable(self._require(attachment_id))
 
     def delete(self, ctx: RequestContext, attachment_id: str) -> Rows:
         """Close the access, end the host's session, delete the attachment.
@@ -171,6 +162,21 @@ class Attachments:
         volume_id = self._volume_id(attachment_id)
         with self._locks.volume(volume_id, f"the detach of {attachment_id}"):
             return self._access.release(attachment_id)
+
+    def _reserve(self, new: NewAttachment) -> Attachment:
+        row = None
+        try:
+            with self._db.writing() as connection:
+                volume, known = self._claim(connection, new)
+                row = known or _new_row(volume, new)
+                if known is None:
+                    attachments.insert(connection, row)
+                self.unanswered.add(row)  # before the others see it
+        except Exception:
+            if row is not None:
+                self.unanswered.discard(row)
+            raise
+        return row
 
     def _attach(self, new: NewAttachment, connector: HostConnector) -> Attachment:
         with self._locks.volume(new.volume_id, f"the attach of host {connector.host}"):
@@ -251,10 +257,7 @@ class Attachments:
         elif not attachments.change_status(
             connection, row.id, _CONNECTABLE, intent.status, **values
         ):
-            raise Conflict(
-                f"attachment {row.id} is {row.status} and cannot be connected:"
-                " delete it and create another one"
-            )
+            raise refusals.not_connectable(row)
         return intent
 
     def _available_volume(self, connection: Any, row: Attachment) -> Volume:
@@ -262,9 +265,7 @@ class Attachments:
         if volume is None:
             raise NotFound("volume", row.volume_id)
         if volume.own_status is not VolumeStatus.AVAILABLE:
-            raise Conflict(
-                f"volume {volume.id} is {volume.status}; it must be available"
-            )
+            raise refusals.not_available(volume)
         return volume
 
     def _refresh_connector(
