@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from oslo_log import log
 
 from lunshare.agent.backends import Backends
@@ -11,7 +13,7 @@ from lunshare.agent.db import status_changes
 from lunshare.agent.db.engine import Database
 from lunshare.agent.errors import Exhausted, Invalid
 from lunshare.agent.records import RequestContext, Volume
-from lunshare.agent.service.attachments.access import Access
+from lunshare.agent.service.attachments.access import Access, read_wanted
 from lunshare.agent.service.job_runner import JobRunner
 from lunshare.agent.service.node import Node
 from lunshare.agent.service.scheduling.pools import Pools
@@ -100,13 +102,23 @@ class VolumeExtender:
             size = (volume.intent or {})["size"]
             with self._backends[volume.backend].for_job() as backend:
                 backend.volumes.extend(DriverVolume(volume_id, size * GIB))
-            if volume.attachments:
-                self._access.apply(volume)
+            self._show_size(volume)
             step.done_values["size"] = size
         self._node.count_volume(volume.backend, 0, size - volume.size)
         LOG.info(
             "[%s] volume extended: volume=%s size=%s", volume.backend, volume_id, size
         )
+
+    def _show_size(self, volume: Volume) -> None:
+        """Show the new size to the hosts that have access, and concern no other.
+
+        A host whose detach fails would make the extend fail.
+        """
+        with self._db.reading() as connection:
+            wanted = read_wanted(connection, volume.id, None)
+        hosts = frozenset(each.initiator for each in wanted.connectors)
+        if hosts:
+            self._access.apply(volume, wanted=replace(wanted, only=hosts))
 
     def _check(self, volume: Volume, size: int, in_use: bool) -> int:
         """Check what the row and its attachments allow; return how many these are."""
