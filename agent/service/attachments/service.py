@@ -250,6 +250,7 @@ class Attachments:
             "auth_username": username,
             "auth_password": password,
             "answered": row.answered,
+            "status_reason": None,
         }
         intent = replace(row, status=AttachStatus.ATTACHING, **values)
         if is_new:
