@@ -145,3 +145,16 @@ def test_an_attach_is_found_again_after_its_repetition_failed(
     with pytest.raises(Invalid):
         second.services.attachments.create(CTX, asked)
     second.close()
+
+
+def test_an_attach_before_a_stop_in_good_order_is_not_reused(tmp_path: Path) -> None:
+    """Every answer was sent before the stop, so the next request is another client."""
+    fake_storage.reset()
+    first = Node(tmp_path, backends="fake,other", section=WIPES).start()
+    volume = first.shared_volume()
+    asked = NewAttachment(volume.id)
+    known = first.services.attachments.create(CTX, asked).id
+    first.close()
+    second = Node(tmp_path, backends="fake,other", section=WIPES).start()
+    assert second.services.attachments.create(CTX, asked).id != known
+    second.close()
