@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Callable
@@ -20,6 +21,7 @@ from lunshare.agent.api.wsgi import build_app
 from lunshare.agent.backends import Backends, load
 from lunshare.agent.db import migrations
 from lunshare.agent.db.engine import PROBE_SECONDS, Database
+from lunshare.agent.errors import DatabaseFailed
 from lunshare.agent.quota_table import RESOURCES
 from lunshare.agent.reporter import Reporter
 from lunshare.agent.service.attachments import unanswered
@@ -110,8 +112,15 @@ class Assembly:
             loop.stop(max(0.0, until - time.monotonic()))
         ended = self.jobs.stop(until) and not any(loop.alive for loop in self.loops)
         if ended:
+            self._mark_answers()
             self.database.close()
         return ended
+
+    def _mark_answers(self) -> None:
+        """Note that every answer is sent: the next life repeats none of them."""
+        with contextlib.suppress(DatabaseFailed):
+            for _ in range(2):  # a call marks what was sent before the last call
+                self.services.attachments.unanswered.mark_answered()
 
 
 def assemble(conf: cfg.ConfigOpts, root: Root | None = None) -> Assembly:

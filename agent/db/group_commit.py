@@ -10,6 +10,7 @@ rollback concerns one of them; a failed commit fails all of them.
 
 from __future__ import annotations
 
+import sqlite3
 import threading
 import time
 from collections.abc import Iterator
@@ -22,6 +23,9 @@ from lunshare.agent.worker_turns import waiting
 
 #: Largest number of transactions per commit, so that the first does not wait long.
 _MOST = 32
+
+# Such as "database or disk is full"; after it a rollback fails as "no such savepoint".
+_OF_DATABASE = (sa.exc.OperationalError, sqlite3.OperationalError)
 
 
 class _Batch:
@@ -81,17 +85,18 @@ class Group:
             return self._begin(came)
         except BaseException as error:
             self._refused = time.monotonic(), error
+            self._discard()  # it may be what fails
             self._writer.release()
             raise
 
     def _begin(self, came: float) -> tuple[_Batch, sa.Connection]:
-        if self._connection is None:
-            self._connection = self._engine.connect()
-        if self._batch is None:
+        if self._batch is None or self._connection is None:
             # The database refused another thread while this one waited: do not wait
             # as long again.
             if self._refused and came < self._refused[0]:
                 raise self._refused[1]
+            if self._connection is None:
+                self._connection = self._engine.connect()
             # A transaction of SQLAlchemy alone: alembic needs one, and tests stop the
             # process at the event of its commit.
             if not self._connection.in_transaction():
@@ -127,13 +132,15 @@ class Group:
     def _roll_back(self, batch: _Batch, error: BaseException) -> None:
         """Roll back one transaction; the others are committed later, or here.
 
-        If the disk is full or fails, SQLite has rolled back all of them.
+        If the disk is full or fails, SQLite has rolled back all of them. The others
+        get the error of the database, not one that this transaction is about.
         """
         try:
             self._execute("ROLLBACK TO one")
             self._execute("RELEASE one")
-        except BaseException:
-            self._batch, batch.error = None, error
+        except BaseException as failure:
+            why = error if isinstance(error, _OF_DATABASE) else failure
+            self._batch, batch.error = None, why
             self._discard()
             batch.done.set()
             self._writer.release()

@@ -141,9 +141,11 @@ _CLAIM = Prepared(
         sa.or_(
             _V.multiattach == sa.true(),
             ~status_changes.has(_IN_USE),
-            # NULL, for a client without an instance, equals nothing.
+            # NULL, for a client without an instance, equals nothing. A failed
+            # attachment of the instance does not count: another one may have the
+            # volume since.
             status_changes.has(
-                _A.instance_uuid == sa.bindparam("_instance", type_=sa.String)
+                _IN_USE, _A.instance_uuid == sa.bindparam("_instance", type_=sa.String)
             ),
         ),
     )

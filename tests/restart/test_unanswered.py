@@ -11,6 +11,7 @@ import contextlib
 import sqlite3
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -108,4 +109,52 @@ def test_an_attach_whose_client_knows_the_id_is_not_reused(tmp_path: Path) -> No
     with pytest.raises(Invalid):
         second.services.attachments.create(CTX, asked)
     assert second.live(volume.id) == {initiator("first"): "rw"}
+    second.close()
+
+
+def _fail_next_commit(node: Node) -> None:
+    """SQLite refuses the next COMMIT on the connection that writes."""
+    with node.assembly.database.writing() as connection:
+        driver: Any = connection.connection.dbapi_connection
+
+    def allowed(action: int, word: str | None, *_: object) -> int:
+        commits = action == sqlite3.SQLITE_TRANSACTION and word == "COMMIT"
+        return sqlite3.SQLITE_DENY if commits else sqlite3.SQLITE_OK
+
+    driver.set_authorizer(allowed)
+
+
+@pytest.mark.parametrize("connects", [True, False])
+def test_an_attach_is_found_again_after_its_repetition_failed(
+    connects: bool, tmp_path: Path
+) -> None:
+    """The database fails in the next life, and the client asks a third time."""
+    fake_storage.reset()
+    first = Node(tmp_path, backends="fake,other", section=WIPES).start()
+    volume = first.plain_volume()
+    asked = NewAttachment(volume.id, mode=Mode.RW)
+    if connects:
+        asked = attach_request(volume.id, "first", "rw")
+    known = first.services.attachments.create(CTX, asked).id
+    let_end(first)
+    second = Node(tmp_path, backends="fake,other", section=WIPES).start()
+    _fail_next_commit(second)
+    with pytest.raises(DatabaseFailed):
+        second.services.attachments.create(CTX, asked)
+    assert second.services.attachments.create(CTX, asked).id == known
+    with pytest.raises(Invalid):
+        second.services.attachments.create(CTX, asked)
+    second.close()
+
+
+def test_an_attach_before_a_stop_in_good_order_is_not_reused(tmp_path: Path) -> None:
+    """Every answer was sent before the stop, so the next request is another client."""
+    fake_storage.reset()
+    first = Node(tmp_path, backends="fake,other", section=WIPES).start()
+    volume = first.shared_volume()
+    asked = NewAttachment(volume.id)
+    known = first.services.attachments.create(CTX, asked).id
+    first.close()
+    second = Node(tmp_path, backends="fake,other", section=WIPES).start()
+    assert second.services.attachments.create(CTX, asked).id != known
     second.close()

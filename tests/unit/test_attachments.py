@@ -228,9 +228,11 @@ def test_a_failed_connect_can_be_retried(node: Node) -> None:
         node.services.attachments.connect(CTX, row.id, host_connector("a"))
     failed = node.services.attachments.get(CTX, row.id)
     assert failed.status is AttachStatus.ERROR_ATTACHING
+    assert failed.status_reason is not None
     assert node.live(volume.id) == {}
     again = node.services.attachments.connect(CTX, row.id, host_connector("a"))
     assert again.status is AttachStatus.ATTACHING
+    assert again.status_reason is None
     assert node.live(volume.id) == {initiator("a"): "rw"}
 
 

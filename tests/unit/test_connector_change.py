@@ -17,6 +17,8 @@ from lunshare.drivers.errors import TargetFailed
 from tests.node import CTX, Node, attach, failing_once, host_connector, initiator, rows
 
 REFUSED = TargetFailed("v", "because of the test")
+FIRST = "6f2d5ac8-bbd8-4a8b-a1f1-b67e37d0b4d1"
+SECOND = "0c9d55a3-74a5-4f0e-9a43-0b7f6d0c1f52"
 
 
 @pytest.fixture
@@ -85,3 +87,23 @@ def test_a_failed_attachment_cannot_connect_when_another_has_the_volume(
     with pytest.raises(Invalid, match="takes one attachment only"):
         node.services.attachments.connect(CTX, row.id, host_connector("a"))
     assert node.live(volume.id) == {initiator("b"): "rw"}
+
+
+def test_a_failed_attachment_of_an_instance_takes_no_volume_from_another(
+    node: Node,
+) -> None:
+    """Only what has the volume lets its instance attach it a second time."""
+    volume = node.plain_volume()
+    create = node.services.attachments.create
+    row = create(CTX, NewAttachment(volume.id, FIRST))
+    with (
+        failing_once(node.target().failures, "apply.born"),
+        pytest.raises(BackendFailed),
+    ):
+        node.services.attachments.connect(CTX, row.id, host_connector("a"))
+    create(CTX, NewAttachment(volume.id, SECOND, connector=host_connector("b")))
+    for asked in (None, host_connector("a")):
+        with pytest.raises(Invalid, match="takes one attachment only"):
+            create(CTX, NewAttachment(volume.id, FIRST, connector=asked))
+    assert node.live(volume.id) == {initiator("b"): "rw"}
+    create(CTX, NewAttachment(volume.id, SECOND, connector=host_connector("c")))

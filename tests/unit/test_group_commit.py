@@ -17,6 +17,7 @@ import sqlalchemy as sa
 
 from lunshare.agent.db import migrations
 from lunshare.agent.db.engine import Database
+from lunshare.agent.db.prepared import Prepared
 from lunshare.agent.db.schema import SERVICES
 from lunshare.agent.errors import DatabaseFailed, NotFound
 
@@ -183,3 +184,57 @@ def test_a_probe_leaves_nothing_and_is_not_done_after_a_write(
     assert seen == ["COMMIT"]
     assert database.write_check.problem is None
     assert names(path) == {"opened"}
+
+
+def test_a_transaction_that_cannot_be_rolled_back_fails_the_others_as_a_database_does(
+    database: Database, path: Path
+) -> None:
+    """SQLite itself rolls everything back when the disk is full or fails."""
+    error = NotFound("volume", "x")
+
+    def broken() -> None:
+        with database.writing():
+            writer(database).execute("ROLLBACK")
+            raise error
+
+    put(database, "before")
+    raised = together(database, [broken])
+    assert raised[0] is error
+    assert isinstance(raised[1], DatabaseFailed)
+    assert names(path) == {"before"}
+    assert database.write_check.problem is not None
+    put(database, "after")
+    assert names(path) == {"before", "after"}
+
+
+def test_a_writing_connection_that_is_lost_is_replaced(
+    database: Database, path: Path
+) -> None:
+    put(database, "before")
+    writer(database).close()
+    with pytest.raises(DatabaseFailed):
+        put(database, "lost")
+    put(database, "after")
+    assert names(path) == {"before", "after"}
+
+
+@pytest.mark.parametrize("one_statement", [True, False])
+@pytest.mark.parametrize("prepared", [True, False])
+def test_a_reading_connection_that_is_lost_is_replaced(
+    database: Database, prepared: bool, one_statement: bool
+) -> None:
+    def read(lost: bool = False) -> None:
+        with database.reading(one_statement) as connection:
+            if lost:
+                driver: Any = connection.connection.dbapi_connection
+                driver.close()
+            if prepared:
+                Prepared(sa.select(SERVICES)).rows(connection, {})
+            else:
+                connection.execute(sa.select(SERVICES)).all()
+
+    read()
+    for _ in range(3):
+        with pytest.raises(DatabaseFailed):
+            read(lost=True)
+    read()

@@ -69,6 +69,10 @@ class Scene:
         new = NewSnapshot(self.id, in_use=force)
         self.node.services.snapshots.create(CTX, new)
 
+    def extend(self) -> None:
+        """As a client before microversion 3.42, which extends no volume in use."""
+        self.node.services.extender.extend(CTX, self.id, 2, in_use=False)
+
     def hosts_with_access(self) -> set[str]:
         """The initiators that a target lets in."""
         return {
@@ -89,6 +93,8 @@ class Scene:
         if not volume.multiattach:
             assert len(volume.attachments) <= 1
             assert len(self.hosts_with_access()) <= 1
+        if volume.own_status is VolumeStatus.EXTENDING:
+            assert volume.attachments == ()
 
     def check_end(self, hosts: set[str], snapshots: int) -> None:
         """What is so when the clients have ended; these hosts were attached."""
@@ -202,3 +208,11 @@ def test_two_attaches_beside_a_retype_to_a_plain_volume(node: Node) -> None:
 def test_attach_beside_a_retype_that_migrates_a_shared_volume(node: Node) -> None:
     found = run_in_every_order(node, "shared", retype("there"), attach("a"))
     assert found.results == {("400", "done"), ("done", "400"), ("done", "done")}
+
+
+@pytest.mark.parametrize("attaches", [attach("a"), reserve_and_connect("a")])
+def test_extend_beside_an_attach(node: Node, attaches: Client) -> None:
+    """Once a host has or gets the volume, such a client may not extend it."""
+    found = run_in_every_order(node, "plain", Client(Scene.extend), attaches)
+    assert found.results == {("done", "done"), ("400", "done"), ("done", "400")}
+    assert found.orders > 5

@@ -13,13 +13,14 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from lunshare.agent.errors import BackendFailed, Conflict
+from lunshare.agent.errors import BackendFailed, BackendUnavailable, Conflict
 from lunshare.agent.records import NewSnapshot, NewVolume, Page, Volume
 from lunshare.agent.states import VolumeStatus
 from lunshare.drivers import fake_storage
 from lunshare.drivers.errors import CommandFailed, DiskBusy
+from lunshare.drivers.values import Auth
 from tests.api.calls import until
-from tests.node import CTX, Node
+from tests.node import CTX, Node, attach, initiator
 
 EVERY = Page(None, 100)
 BROKEN = CommandFailed(("lvconvert",), 5, "because of the test")
@@ -28,7 +29,8 @@ BROKEN = CommandFailed(("lvconvert",), 5, "because of the test")
 @pytest.fixture
 def node(tmp_path: Path) -> Iterator[Node]:
     fake_storage.reset()
-    made = Node(tmp_path, "volume_lock_timeout = 0.1", "fake,other").start()
+    section = "fake_deadline = 0.3"
+    made = Node(tmp_path, "volume_lock_timeout = 0.1", "fake,other", section).start()
     choose_other(made, False)
     yield made
     made.close()
@@ -169,3 +171,29 @@ def test_a_complete_clone_and_its_source_do_not_need_each_other(
 
 def is_deleted(node: Node, volume: Volume) -> bool:
     return volume.id not in {v.id for v in node.services.volumes.list(CTX, EVERY)}
+
+
+def test_extend_touches_no_host_whose_detach_fails(node: Node) -> None:
+    """Its writes hang, and each close of its access fails at the deadline."""
+    volume = node.shared_volume()
+    keeps, leaves = attach(node, volume, "keeps"), attach(node, volume, "leaves")
+    node.services.attachments.complete(CTX, keeps.id)
+    info = leaves.connection_info
+    auth = Auth(info["auth_username"], info["auth_password"])
+    session = node.target().login(volume.id, initiator("leaves"), auth)
+    gate = fake_storage.storage("fake").slow[volume.id] = fake_storage.Gate()
+    with ThreadPoolExecutor(1) as host:
+        writes = host.submit(session.write, 0, b"hangs")
+        assert gate.reached.wait(10)
+        try:
+            with pytest.raises(BackendUnavailable):
+                node.services.attachments.delete(CTX, leaves.id)
+            node.services.extender.extend(CTX, volume.id, 2, in_use=True)
+            attach(node, volume, "comes")
+        finally:
+            gate.open.set()
+        assert isinstance(writes.exception(10), ConnectionError)
+    found = node.services.volumes.get(CTX, volume.id)
+    assert (found.own_status, found.size) == (VolumeStatus.AVAILABLE, 2)
+    node.assembly.reconcile.run()
+    assert set(node.live(volume.id)) == {initiator("keeps"), initiator("comes")}

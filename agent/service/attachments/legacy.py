@@ -68,10 +68,8 @@ class LegacyActions:
         :raises NotFound: the volume.
         :raises Invalid: its status allows no attachment, or no second one.
         """
-        with self._db.writing() as connection:
-            new = NewAttachment(volume_id, legacy=RESERVE)
-            row = self._rows.reserve(connection, ctx, new)[1]
-            self._rows.unanswered.add(row)
+        new = NewAttachment(volume_id, legacy=RESERVE)
+        row = self._rows.commit_reservation(ctx, new)
         self._rows.unanswered.answer_sent(row)
 
     def unreserve(self, ctx: RequestContext, volume_id: str) -> None:

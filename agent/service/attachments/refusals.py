@@ -19,6 +19,21 @@ def mixed_modes(other: Attachment, mode: Mode) -> Conflict:
     )
 
 
+def not_connectable(row: Attachment) -> Conflict:
+    """Return the 409 for an attachment whose status allows no connector."""
+    return Conflict(
+        f"attachment {row.id} is {row.status} and cannot be connected: delete it and"
+        " create another one"
+    )
+
+
+def not_completable(row: Attachment) -> Conflict:
+    """Return the 409 for an attachment that has no host to confirm."""
+    return Conflict(
+        f"attachment {row.id} is {row.status} and cannot be completed: connect it first"
+    )
+
+
 def still_open(row: Attachment, error: BackendFailed) -> BackendFailed:
     """Return the error of a failed detach, with what an operator must know."""
     return type(error)(

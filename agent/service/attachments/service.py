@@ -17,7 +17,7 @@ from oslo_log import log
 
 from lunshare.agent.db import attachments, volumes
 from lunshare.agent.db.engine import Database, now
-from lunshare.agent.errors import AgentError, Conflict, NotFound
+from lunshare.agent.errors import AgentError, NotFound
 from lunshare.agent.records import (
     Attachment,
     HostConnector,
@@ -105,9 +105,7 @@ class Attachments:
         :raises BackendFailed: nothing is open and nothing is reserved.
         """
         if new.connector is None:
-            with self._db.writing() as connection:
-                row = self.reserve(connection, ctx, new)[1]
-                self.unanswered.add(row)
+            row = self.commit_reservation(ctx, new)
         else:
             row = self._attach(ctx, new, new.connector)
         self.unanswered.answer_sent(row)
@@ -161,11 +159,7 @@ class Attachments:
                 answered=True,
             )
         if not done:
-            row = self._require(attachment_id)
-            raise Conflict(
-                f"attachment {row.id} is {row.status} and cannot be completed:"
-                " connect it first"
-            )
+            raise refusals.not_completable(self._require(attachment_id))
 
     def delete(self, ctx: RequestContext, attachment_id: str) -> Rows:
         """Close the access, end the host's session, delete the attachment.
@@ -183,6 +177,19 @@ class Attachments:
         check = self._gate.judge(ctx, row)
         with self._locks.volume(row.volume_id, f"the detach of {attachment_id}"):
             return self._access.release(attachment_id, check)
+
+    def commit_reservation(self, ctx: RequestContext, new: NewAttachment) -> Attachment:
+        """Do the same as ``reserve`` in a transaction of its own."""
+        row = None
+        try:
+            with self._db.writing() as connection:
+                row = self.reserve(connection, ctx, new)[1]
+                self.unanswered.add(row)  # before the others see it
+        except Exception:
+            if row is not None:
+                self.unanswered.discard(row)
+            raise
+        return row
 
     def _attach(
         self, ctx: RequestContext, new: NewAttachment, connector: HostConnector
@@ -283,6 +290,7 @@ class Attachments:
             "auth_password": password,
             "answered": row.answered,
             "announced": False,
+            "status_reason": None,
         }
         intent = replace(row, status=AttachStatus.ATTACHING, **values)
         if is_new:
@@ -290,10 +298,7 @@ class Attachments:
         elif not attachments.change_status(
             connection, row.id, _CONNECTABLE, intent.status, **values
         ):
-            raise Conflict(
-                f"attachment {row.id} is {row.status} and cannot be connected:"
-                " delete it and create another one"
-            )
+            raise refusals.not_connectable(row)
         return intent
 
     def discard(self, row: Attachment) -> None:

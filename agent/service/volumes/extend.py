@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from oslo_log import log
 
 from lunshare.agent.backends import Backends
@@ -12,7 +14,7 @@ from lunshare.agent.db.engine import Database
 from lunshare.agent.errors import Exhausted, Invalid
 from lunshare.agent.quota_table import GIGABYTES
 from lunshare.agent.records import RequestContext, Volume
-from lunshare.agent.service.attachments.access import Access
+from lunshare.agent.service.attachments.access import Access, read_wanted
 from lunshare.agent.service.job_runner import JobRunner
 from lunshare.agent.service.node import Node
 from lunshare.agent.service.quotas import Quotas
@@ -77,19 +79,18 @@ class VolumeExtender:
             Extend it again, or wait for the next reconcile.
         """
         volume = self._rows.get(volume_id, ctx)
-        while_open = self._backends[volume.backend].driver.extends_open
-        _check_size(volume, size)
-        _check_hosts(volume, in_use, while_open)
+        self._check(volume, size, in_use)
         self._check_space(volume, size)
         with self._db.writing() as connection:
-            now = require(connection, volume_id, ctx)
-            if not status_changes.is_unchanged(
-                volume, now
-            ) or not status_changes.change_status(
+            found = require(connection, volume_id, ctx)
+            if not status_changes.is_unchanged(volume, found):
+                raise changed_meanwhile(volume_id)
+            hosts = self._check(found, size, in_use)
+            if not status_changes.change_status(
                 connection,
-                volume,
+                found,
                 VolumeStatus.EXTENDING,
-                unattached=not while_open,
+                unattached=not hosts,
                 intent={"size": size},
             ):
                 raise changed_meanwhile(volume_id)
@@ -101,7 +102,7 @@ class VolumeExtender:
                 size=size,
             )
         self._jobs.run_and_wait(self.finish_extend, volume_id, volume.backend)
-        return len(volume.attachments)
+        return hosts
 
     def finish_extend(self, volume_id: str) -> None:
         """Extend a volume that is extending; others are ignored. Can be repeated."""
@@ -112,13 +113,29 @@ class VolumeExtender:
             size = (volume.intent or {})["size"]
             with self._backends[volume.backend].for_job() as backend:
                 backend.volumes.extend(DriverVolume(volume_id, size * GIB))
-            if volume.attachments:
-                self._access.apply(volume)
+            self._show_size(volume)
             step.done_values["size"] = size
         self._node.count_volume(volume.backend, 0, size - volume.size)
         LOG.info(
             "[%s] volume extended: volume=%s size=%s", volume.backend, volume_id, size
         )
+
+    def _show_size(self, volume: Volume) -> None:
+        """Show the new size to the hosts that have access, and concern no other.
+
+        A host whose detach fails would make the extend fail.
+        """
+        with self._db.reading() as connection:
+            wanted = read_wanted(connection, volume.id, None)
+        hosts = frozenset(each.initiator for each in wanted.connectors)
+        if hosts:
+            self._access.apply(volume, wanted=replace(wanted, only=hosts))
+
+    def _check(self, volume: Volume, size: int, in_use: bool) -> int:
+        """Check what the row and its attachments allow; return how many these are."""
+        _check_size(volume, size)
+        _check_hosts(volume, in_use, self._backends[volume.backend].driver.extends_open)
+        return len(volume.attachments)
 
     def _check_space(self, volume: Volume, size: int) -> None:
         more = size - volume.size
