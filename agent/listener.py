@@ -86,9 +86,11 @@ class Listener(wsgi.Server):
         self.socket = bound = socket.socket(socket.AF_UNIX)
         os.fchmod(bound.fileno(), _OWNER_AND_GROUP)  # before it can be reached
         bound.bind(bind_addr)
-        # A daemon that root runs by hand; the unit's daemon has this group already.
-        with contextlib.suppress(KeyError, PermissionError):
-            os.chown(bind_addr, -1, grp.getgrnam(_GROUP).gr_gid)
+        # A daemon that root runs by hand. The unit's daemon has this group already, and
+        # its SystemCallFilter kills a process that calls chown(2).
+        if os.geteuid() == 0:
+            with contextlib.suppress(KeyError):
+                os.chown(bind_addr, -1, grp.getgrnam(_GROUP).gr_gid)
         os.chmod(bind_addr, _OWNER_AND_GROUP)  # the umask may have changed it
         return bound
 

@@ -19,7 +19,7 @@ from lunshare.agent.listen_addresses import Address
 
 LOG = log.getLogger(__name__)
 
-_CHECK_SECONDS = 1.0  # between two looks at the files
+_CHECK_SECONDS = 1.0  # between two checks of the files
 
 Seen = tuple[tuple[int, int, int], ...]
 
@@ -39,7 +39,7 @@ class Certificates:
         self._files = (certificate, key)
         self._asked = threading.Event()
         self._next = time.monotonic() + _CHECK_SECONDS
-        self._seen = self._look()
+        self._seen = self._file_state()
         self._context = self._load()
 
     def wrap(self, client: socket.socket) -> ssl.SSLSocket:
@@ -66,7 +66,7 @@ class Certificates:
         if moment < self._next and not self._asked.is_set():
             return
         self._next = moment + _CHECK_SECONDS
-        seen = self._look()
+        seen = self._file_state()
         if seen == self._seen and not self._asked.is_set():
             return
         self._asked.clear()
@@ -74,11 +74,11 @@ class Certificates:
         try:
             self._context = self._load()
         except StartupError as error:
-            LOG.error("[tls] KEPT the former certificate: %s", error)
+            LOG.error("[tls] reload failed, the former certificate stays: %s", error)
         else:
-            LOG.info("[tls] LOADED certificate=%s", self._files[0])
+            LOG.info("[tls] certificate loaded: %s", self._files[0])
 
-    def _look(self) -> Seen:
+    def _file_state(self) -> Seen:
         found = []
         for file in self._files:
             try:

@@ -28,7 +28,7 @@ from lunshare.agent.records import RequestContext
 
 LOG = log.getLogger(__name__)
 
-_LOOK_SECONDS = 1.0  # between two looks at the files
+_CHECK_SECONDS = 1.0  # between two checks of the files
 _REMEMBERED_MAX = 10_000
 _REFERENCE = re.compile(r"rule:([^\s()]+)")
 
@@ -48,8 +48,8 @@ class AccessRules:
         self._lock = threading.Lock()
         self._remembered: dict[Key, bool] = {}
         self._enforcer = _load(conf)
-        self._marks = _look(conf)
-        self._next = time.monotonic() + _LOOK_SECONDS
+        self._marks = _file_state(conf)
+        self._next = time.monotonic() + _CHECK_SECONDS
 
     def require(self, rule: str, ctx: RequestContext) -> None:
         """:raises Forbidden: the rule does not allow it."""
@@ -113,19 +113,19 @@ class AccessRules:
         moment = time.monotonic()
         if moment < self._next:
             return
-        self._next = moment + _LOOK_SECONDS
-        marks = _look(self._conf)
+        self._next = moment + _CHECK_SECONDS
+        marks = _file_state(self._conf)
         if marks == self._marks:
             return
         self._marks = marks
         try:
             enforcer = _load(self._conf)
         except StartupError as error:
-            LOG.error("[policy] KEPT the former rules: %s", error)
+            LOG.error("[policy] reload failed, the former rules stay: %s", error)
             return
         with self._lock:
             self._enforcer, self._remembered = enforcer, {}
-        LOG.info("[policy] LOADED %s", ", ".join(name for name, _, _ in marks))
+        LOG.info("[policy] loaded: %s", ", ".join(name for name, _, _ in marks))
 
 
 def _load(conf: cfg.ConfigOpts) -> policy.Enforcer:
@@ -153,7 +153,7 @@ def _files(conf: cfg.ConfigOpts) -> list[Path]:
     return found
 
 
-def _look(conf: cfg.ConfigOpts) -> Marks:
+def _file_state(conf: cfg.ConfigOpts) -> Marks:
     marks = []
     for file in _files(conf):
         try:

@@ -55,7 +55,7 @@ class Passwords:
         self._share = Share(at_once)
         self._lock = threading.Lock()
         self._remembered: dict[str, tuple[bytes, float]] = {}
-        self._mark = self._look()
+        self._mark = self._file_state()
         try:
             self._set(users_file.read(path))
         except UsersFileError as error:
@@ -114,7 +114,7 @@ class Passwords:
 
     def _refresh(self) -> None:
         """Read the file again if it has changed."""
-        mark = self._look()
+        mark = self._file_state()
         if mark != self._mark:
             with self._lock:
                 self._read_changed(mark)
@@ -124,11 +124,11 @@ class Passwords:
     def _read_changed(self, mark: Mark) -> None:
         try:
             self._set(users_file.read(self._path))
-            LOG.info("[users] LOADED %s: %d users", self._path, len(self._users))
+            LOG.info("[users] loaded: %s, %d users", self._path, len(self._users))
         except UsersFileError as error:
             # A user may have been removed, so the former users are not used.
             self._problem = True
-            LOG.error("[users] REFUSED every password: %s", error)
+            LOG.error("[users] every password is refused: %s", error)
         self._mark = mark
 
     def _set(self, users: Mapping[str, User]) -> None:
@@ -139,7 +139,7 @@ class Passwords:
         )
         self._problem = False
 
-    def _look(self) -> Mark:
+    def _file_state(self) -> Mark:
         try:
             known = os.stat(self._path)
         except OSError:

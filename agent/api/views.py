@@ -155,7 +155,7 @@ def volume(shown: Volume, context: ViewContext) -> View:
 
 
 def _metadata(shown: Volume) -> View:
-    """Show metadata with the readonly flag, which clients look for there."""
+    """Show metadata with the readonly flag, which clients read there."""
     flag = {} if shown.readonly is None else {"readonly": str(shown.readonly)}
     return {**shown.metadata, **flag}
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from oslo_config import cfg
 
-#: Where the unit's daemon may create a socket, and where the client looks for it.
+#: Where the unit's daemon may create a socket, and where the client finds it.
 SOCKET = "/run/lunshared/api.sock"
 
 CLI_OPTIONS = [

@@ -138,7 +138,7 @@ def test_a_certificate_without_its_key_changes_nothing_until_the_key_is_there(
     before = shown_name(running)
     certificate(tmp_path, "third")
     shutil.copy(tmp_path / "cert.pem", running.path / "cert.pem")
-    until(lambda: "KEPT the former certificate" in running.log())
+    until(lambda: "the former certificate stays" in running.log())
     assert "is not the key of the certificate" in running.log()
     assert shown_name(running) == before
     shutil.copy(tmp_path / "key.pem", running.path / "key.pem")
@@ -146,9 +146,9 @@ def test_a_certificate_without_its_key_changes_nothing_until_the_key_is_there(
 
 
 def test_sighup_reads_the_certificate_again(running: Running):
-    loaded = running.log().count("[tls] LOADED")
+    loaded = running.log().count("[tls] certificate loaded")
     running.process.send_signal(signal.SIGHUP)
-    until(lambda: running.log().count("[tls] LOADED") > loaded)
+    until(lambda: running.log().count("[tls] certificate loaded") > loaded)
 
 
 def test_a_key_of_another_certificate_is_a_start_error(tmp_path: Path):

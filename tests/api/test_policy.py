@@ -328,7 +328,7 @@ def test_a_policy_file_replaces_rules_while_the_daemon_runs(running: Running):
         until(
             lambda: (
                 running.unix("GET", "/v3/types").status == 200
-                and "KEPT the former rules" in running.log()
+                and "the former rules stay" in running.log()
             )
         )
         assert running.basic("anna", "GET", "/v3/volumes").status == 403
