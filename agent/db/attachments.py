@@ -47,7 +47,7 @@ BRIEF = (
 
 # In the order of the record's fields.
 _ALL = sa.select(
-    *BRIEF,
+    *BRIEF[:-1],
     _A.detach_time,
     _A.connector,
     _A.connection_info,
