@@ -32,7 +32,8 @@ __all__ = ["ApiSettings", "build_app"]
 
 _API = "/v3/"
 _JSON = "application/json"
-_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+#: A method of HTTP that no route has.
+_NO_METHOD = "TRACE"
 _NO_CONTEXT = RequestContext(user_id="", project_id="", is_admin=False, request_id="")
 
 
@@ -74,8 +75,8 @@ class Middleware:
 
     def process_request(self, req: Request, resp: falcon.Response) -> None:
         """Read identity and version; remove the project from the path."""
-        if req.method not in _METHODS:
-            raise Fault(405, f"Use one of {', '.join(sorted(_METHODS))}.")
+        if req.method not in falcon.COMBINED_METHODS:
+            req.method = _NO_METHOD
         if "\0" in req.path or "%00" in req.query_string:
             raise Invalid("The URL has a NUL character: leave it out.")
         if req.path.startswith(_API):
@@ -127,7 +128,7 @@ class Resource:
         self._services, self._settings = services, settings
         self._root = (settings.public_endpoint or "").rstrip("/")
         self._allowed = ", ".join(sorted(methods))
-        for method in _METHODS:
+        for method in falcon.COMBINED_METHODS:
             route = methods.get(method)
             found = partial(self._answer, route) if route else self._refuse
             setattr(self, f"on_{method.lower()}", found)
