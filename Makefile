@@ -4,7 +4,7 @@ PYTHON := $(VENV)/bin/python
 PYTEST := $(PYTHON) -m pytest
 SOURCES := agent drivers tests
 
-.PHONY: help demo check lint unit test test-full restart storm fuzz scheduler tempest test-kernels outside test-loopback bench run sample api-reference states walks clean
+.PHONY: help demo check lint unit test test-full restart storm openapi fuzz scheduler tempest test-kernels outside test-loopback bench run sample api-reference states walks clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -30,11 +30,14 @@ lint: $(VENV)/.ready ## format, lint, import contracts, types
 unit: $(VENV)/.ready ## unit, API, conformance and lab tests, which need nothing
 	$(PYTEST) -q -n 2 tests/unit tests/api tests/conformance tests/lab
 
-test: check restart storm outside scheduler ## everything: check, restart, storm, outside driver, scheduler, then the system tests on a real kernel
+test: check restart storm openapi outside scheduler ## everything: check, restart, storm, openapi, outside driver, scheduler, then the system tests on a real kernel
 	tests/system/run
 
 test-full: test test-kernels fuzz ## hours: everything, every system test on both stock kernels, longer fuzzing and storm
 	tests/storm/run --seconds 600
+	tests/openapi/run --seconds 900
+	tests/openapi/run --seconds 300 --version 3.27
+	tests/openapi/run --seconds 300 --version 3.0
 
 restart: $(VENV)/.ready ## the daemon as a process: start, refused starts, kill -9 at every step; fake backend
 	$(PYTEST) -q -n 2 tests/restart
@@ -42,6 +45,9 @@ restart: $(VENV)/.ready ## the daemon as a process: start, refused starts, kill 
 storm: $(VENV)/.ready ## 60 s of many clients, faults and kill -9 against a daemon, then the invariants
 	$(PYTEST) -q -n 2 tests/storm
 	tests/storm/run
+
+openapi: $(VENV)/.ready ## 80 s of schemathesis against a daemon: no 5xx, no answer that the OpenAPI document lacks; SEED=...
+	tests/openapi/run --seconds 80 $(if $(SEED),--seed $(SEED))
 
 EXAMPLES ?= 20000
 fuzz: $(VENV)/.ready ## random frames, verbs and commands against the root helper; EXAMPLES=20000
@@ -72,8 +78,9 @@ run: $(VENV)/.ready ## the daemon on the fake backend, as your user, on 127.0.0.
 sample: $(VENV)/.ready ## write etc/lunshare.conf.sample from the options
 	$(PYTHON) -m lunshare.agent.conf.sample >etc/lunshare.conf.sample
 
-api-reference: $(VENV)/.ready ## write docs/api-reference.md from the routes, schemas and handlers
+api-reference: $(VENV)/.ready ## write docs/api-reference.md and docs/openapi.json from the routes, schemas and handlers
 	$(PYTHON) -m lunshare.agent.api.reference >docs/api-reference.md
+	$(PYTHON) -m lunshare.agent.api.openapi agent/api/openapi.json
 
 walks: $(VENV)/.ready ## write the files of a request into ARCHITECTURE.md
 	$(PYTHON) -m tests.unit.walks

@@ -26,7 +26,8 @@ from lunshare.agent.errors import (
 
 LOG = logging.getLogger(__name__)
 
-_MESSAGE_MAX = 400
+#: Characters of the longest sentence.
+MESSAGE_MAX = 400
 
 KEYS = {
     400: "badRequest",
@@ -102,8 +103,8 @@ def answer(error: Exception, request_id: str) -> Answer:
 def _rendered(
     status: int, message: str, headers: Mapping[str, str] | None = None
 ) -> Answer:
-    if len(message) > _MESSAGE_MAX:
-        message = message[: _MESSAGE_MAX - 3] + "..."
+    if len(message) > MESSAGE_MAX:
+        message = message[: MESSAGE_MAX - 3] + "..."
     body: dict[str, object] = {"code": status, "message": message}
     if status == 413 and headers and "Retry-After" in headers:
         body["retryAfter"] = headers["Retry-After"]

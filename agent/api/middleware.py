@@ -14,7 +14,6 @@ import falcon
 from lunshare.agent.api import bodies, faults, identity, microversions, routes
 from lunshare.agent.api.access_rules import AccessRules
 from lunshare.agent.api.exchange import Version
-from lunshare.agent.api.faults import Fault
 from lunshare.agent.api.identity import Identity
 from lunshare.agent.api.origins import Origins
 from lunshare.agent.api.settings import ApiSettings
@@ -22,7 +21,8 @@ from lunshare.agent.errors import Invalid
 from lunshare.agent.records import RequestContext
 
 _API = "/v3/"
-METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+#: A method of HTTP that no route has.
+_NO_METHOD = "TRACE"
 _NO_CONTEXT = RequestContext(user_id="", project_id="", is_admin=False, request_id="")
 
 
@@ -52,8 +52,8 @@ class Middleware:
 
     def process_request(self, req: Request, resp: falcon.Response) -> None:
         """Read identity and version; remove the project from the path."""
-        if req.method not in METHODS:
-            raise Fault(405, f"Use one of {', '.join(sorted(METHODS))}.")
+        if req.method not in falcon.COMBINED_METHODS:
+            req.method = _NO_METHOD
         if "\0" in req.path or "%00" in req.query_string:
             raise Invalid("The URL has a NUL character: leave it out.")
         if req.path not in routes.HEALTH and not identity.is_peer(req.env):

@@ -18,7 +18,7 @@ from lunshare.agent.api.exchange import Call, Version
 from lunshare.agent.errors import Invalid, NotFound
 from lunshare.agent.records import Page
 
-_OFFSET_MAX = 2**31 - 1
+OFFSET_MAX = 2**31 - 1
 _SORTING = frozenset({"sort", "sort_key", "sort_dir"})
 _PAGE_PARAMETERS = _SORTING | {
     "limit",
@@ -30,7 +30,7 @@ _PAGE_PARAMETERS = _SORTING | {
 }
 _NO_COLUMN = ""
 _COMMON_KEYS = ("id", "name", "is_public")
-_DIRECTIONS = {"asc": False, "desc": True}
+DIRECTIONS = {"asc": False, "desc": True}
 
 Sort = tuple[tuple[str, bool], ...]
 
@@ -67,7 +67,7 @@ def page(call: Call, resource: str | None = None) -> Page:
         project_id=project,
         limit=limit(asked, call.settings.max_limit),
         marker=asked.get("marker"),
-        offset=query.number(asked, "offset", 0, _OFFSET_MAX),
+        offset=query.number(asked, "offset", 0, OFFSET_MAX),
         sort=sort(asked),
         filters=narrowed,
     )
@@ -104,9 +104,9 @@ def _order(pairs: list[tuple[str, str]]) -> Sort:
     if not all(keys) or len(set(keys)) != len(keys):
         raise Invalid("sort must name each key once, as in sort=name:asc,size.")
     for _, way in pairs:
-        if way not in _DIRECTIONS:
+        if way not in DIRECTIONS:
             raise Invalid("sort direction must be asc or desc.")
-    return tuple((key, _DIRECTIONS[way]) for key, way in pairs)
+    return tuple((key, DIRECTIONS[way]) for key, way in pairs)
 
 
 def filters(asked: Mapping[str, str], version: Version) -> dict[str, Any]:

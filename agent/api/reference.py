@@ -137,9 +137,12 @@ def _route_line(route: Route) -> str:
 
 def handlers(route: Route) -> list[Callable[..., Any]]:
     """Return the functions that answer: the handler, or one for each action."""
-    if route.handler in _TABLES:
-        return [action.run for action in _TABLES[route.handler].values()]
-    return [route.handler]
+    return [each.run for each in actions(route).values()] or [route.handler]
+
+
+def actions(route: Route) -> Mapping[str, Action]:
+    """Return the actions of a route by their names; empty if it has none."""
+    return _TABLES.get(route.handler, {})
 
 
 def _codes(statuses: set[int]) -> str:

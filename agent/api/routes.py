@@ -65,6 +65,7 @@ _TRANSFER = microversions.TRANSFER_SNAPSHOTS
 ROUTES: tuple[Route, ...] = (
     Route("GET", "/", _V0, discovery.choices),
     Route("GET", "/v3", _V0, discovery.version),
+    Route("GET", "/openapi.json", _V0, discovery.document),
     Route("GET", "/healthz", _V0, health.alive),
     Route("GET", "/healthcheck", _V0, health.alive),
     Route("GET", "/readyz", _V0, health.ready),

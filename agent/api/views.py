@@ -43,9 +43,9 @@ _CONSTANTS: tuple[tuple[Version, str, Any], ...] = (
     ((3, 61), "cluster_name", None),
     ((3, 65), "consumes_quota", True),
 )
-# Fields that Cinder shows for GET, but not in the answer to a create or an update,
-# where Tempest's schemas refuse them.
-_ONLY_SHOWN = frozenset(
+#: Fields that Cinder shows for GET, but not in the answer to a create or an update,
+#: where Tempest's schemas refuse them.
+ONLY_SHOWN = frozenset(
     {
         "os-vol-host-attr:host",
         "os-vol-tenant-attr:tenant_id",
@@ -54,8 +54,8 @@ _ONLY_SHOWN = frozenset(
         "volume_image_metadata",
     }
 )
-# Clients see a creation instead of a volume being managed, as in Cinder.
-_MASKED = {
+#: Clients see a creation instead of a volume being managed, as in Cinder.
+MASKED = {
     VolumeStatus.MANAGING: VolumeStatus.CREATING,
     VolumeStatus.ERROR_MANAGING: VolumeStatus.ERROR,
 }
@@ -115,7 +115,7 @@ def volume(shown: Volume, context: ViewContext) -> View:
     host, service = context.location(shown.backend)
     view = {
         "id": shown.id,
-        "status": _MASKED.get(shown.status, shown.status),
+        "status": MASKED.get(shown.status, shown.status),
         "size": shown.size,
         "availability_zone": shown.availability_zone,
         "created_at": _time(shown.created_at),
@@ -163,7 +163,7 @@ def _metadata(shown: Volume) -> View:
 def written_volume(shown: Volume, context: ViewContext) -> View:
     """Show a volume as create and update return it."""
     view = volume(shown, context)
-    return {key: value for key, value in view.items() if key not in _ONLY_SHOWN}
+    return {key: value for key, value in view.items() if key not in ONLY_SHOWN}
 
 
 def volume_brief(shown: Volume, context: ViewContext) -> View:

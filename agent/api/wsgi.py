@@ -21,7 +21,7 @@ from lunshare.agent.api import bodies, faults, microversions, routes
 from lunshare.agent.api.access_rules import AccessRules
 from lunshare.agent.api.exchange import Answer, Call
 from lunshare.agent.api.faults import Fault
-from lunshare.agent.api.middleware import METHODS, Middleware, Request
+from lunshare.agent.api.middleware import Middleware, Request
 from lunshare.agent.api.outside import fault_of
 from lunshare.agent.api.routes import Route
 from lunshare.agent.api.settings import ApiSettings
@@ -60,7 +60,7 @@ class Resource:
         self._services, self._settings, self._rules = services, settings, rules
         self._root = (settings.public_endpoint or "").rstrip("/")
         self._allowed = ", ".join(sorted(methods))
-        for method in METHODS:
+        for method in falcon.COMBINED_METHODS:
             route = methods.get(method)
             found = partial(self._answer, route) if route else self._refuse
             setattr(self, f"on_{method.lower()}", found)

@@ -15,6 +15,7 @@ from falcon import testing
 
 from lunshare.agent.api import reference, reference_answers
 from lunshare.agent.api.routes import ROUTES, Route
+from tests.api import documented
 
 LATEST = "3.71"
 
@@ -27,11 +28,12 @@ def until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
         time.sleep(0.01)
 
 
-def require_documented(method: str, path: str, answer: Any) -> None:
-    """Fail if docs/api-reference.md lacks the status or a field of an answer."""
+def require_documented(method: str, path: str, version: str, answer: Any) -> None:
+    """Fail if docs/api-reference.md or openapi.json do not allow an answer."""
     route = documented_route(method, path)
     if route is None:
         return
+    documented.require(route, version, answer)
     assert answer.status_code in documented_statuses(route), f"{method} {route.path}"
     fields = documented_fields(route)
     if answer.status_code >= 400 or not answer.content or not fields:
@@ -103,7 +105,7 @@ class Api:
             body=None if body is None else raw,
             **more,
         )
-        require_documented(method, path, answer)
+        require_documented(method, path, self.version, answer)
         return answer
 
     def __call__(

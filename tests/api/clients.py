@@ -27,10 +27,11 @@ target_driver = fake
 
 
 @contextmanager
-def daemon(path: Path, backends: Sequence[str]) -> Iterator[str]:
+def daemon(path: Path, backends: Sequence[str], options: str = "") -> Iterator[str]:
     """A daemon on these fake backends, ready; its endpoint."""
     text = f"[DEFAULT]\nenabled_backends = {','.join(backends)}\nquota_volumes = -1\n"
     text += "noauth_on_loopback = true\n"
+    text += f"{options}\n"
     text += "".join(SECTION.format(name=name) for name in backends)
     (path / "lunshare.conf").write_text(text)
     with socket.create_server(("127.0.0.1", 0)) as free:
@@ -45,7 +46,7 @@ def daemon(path: Path, backends: Sequence[str]) -> Iterator[str]:
         notices.bind(str(path / "notify"))
         notices.settimeout(60)
         env = {**os.environ, "NOTIFY_SOCKET": str(path / "notify")}
-        process = subprocess.Popen(command, env=env, stderr=log)
+        process = subprocess.Popen(command, env=env, stdout=log, stderr=log)
         try:
             while b"READY=1" not in notices.recv(4096):
                 assert process.poll() is None, (path / "log").read_text()

@@ -188,8 +188,8 @@ def test_a_wrong_method_is_405_and_lists_the_methods_of_the_path(api: Api, metho
     assert answer.headers["Allow"] == "GET, HEAD, POST"
 
 
-def test_an_unknown_method_is_405(api: Api):
-    api.fault(405, "TRACE", "/volumes")
+def test_an_unknown_method_of_an_unknown_path_is_404(api: Api):
+    api.fault(404, "TRACE", "/nothing-here")
 
 
 def test_head_is_get_without_a_body(api: Api):

@@ -124,9 +124,11 @@ def test_a_body_that_ends_early_is_400(port: int, api: Api):
     assert api("GET", "/volumes")["volumes"] == []
 
 
-def test_an_unknown_method_is_405_with_a_body(port: int):
-    status, _, body = exchange(port, request("BREW /v3/p/volumes"))
+@pytest.mark.parametrize("method", ["BREW", "PROPFIND", "TRACE"])
+def test_an_unknown_method_is_405_and_lists_the_methods(port: int, method: str):
+    status, head, body = exchange(port, request(f"{method} /v3/p/volumes"))
     assert status == 405
+    assert b"\r\nallow: get, head, post\r\n" in head.lower()
     assert json.loads(body)["badMethod"]["code"] == 405
 
 

@@ -52,5 +52,6 @@ def test_every_file_that_a_node_needs_is_packaged() -> None:
         "docs/*.md",
         "docs/decisions/*.md",
         "docs/loopback-workflow.yml",
+        "docs/openapi.json",
     }
     assert packaged == needed | pages

@@ -102,6 +102,7 @@ def test_wheel_installs_its_modules_only_below_lunshare(
     installed = {file.relative_to(site) for file in site.rglob("*.py")}
     folders = [*ROOT.glob("agent/**/*.py"), *ROOT.glob("drivers/**/*.py")]
     assert installed == {Path("lunshare", file.relative_to(ROOT)) for file in folders}
+    assert (site / "lunshare/agent/api/openapi.json").is_file()
     assert not any(each.is_symlink() for each in site.rglob("*"))
     for module in ("agent", "drivers"):
         assert imports(site, tmp_path, f"lunshare.{module}")

@@ -4,7 +4,10 @@
 
 from __future__ import annotations
 
+from importlib import resources
 from typing import Any
+
+import orjson
 
 from lunshare.agent.api import microversions
 from lunshare.agent.api.exchange import Answer, Call
@@ -43,3 +46,9 @@ def _document(call: Call) -> dict[str, Any]:
             }
         ]
     }
+
+
+def document(call: Call) -> Answer:
+    """GET /openapi.json: describe every route, body and answer (OpenAPI 3.1)"""
+    written = resources.files("lunshare.agent.api").joinpath("openapi.json")
+    return Answer(200, orjson.Fragment(written.read_bytes()))

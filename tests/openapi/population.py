@@ -1,0 +1,117 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""Resources that exist, so that random requests get past a 404.
+
+A resource that a request deleted is created again when the next one needs it.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import requests
+
+#: What every volume and type of the population has. The scheduler ignores its scope.
+KEY = "fuzz:k"
+_INITIATOR = "iqn.1994-05.com.example:fuzz"
+CONNECTOR = {"initiator": _INITIATOR, "host": "fuzz", "ip": "127.0.0.1"}
+
+
+class Population:
+    """The ids of resources, by the name that their path begins with."""
+
+    def __init__(self, endpoint: str, headers: Mapping[str, str]) -> None:
+        self._endpoint, self._session = endpoint, requests.Session()
+        self._session.headers.update(headers)
+        self._ids: dict[str, str] = {}
+        services = self._ask("GET", "os-services")["services"]
+        hosts = [each["host"] for each in services if "@" in each["host"]]
+        # Requests disable and freeze one backend. The other one gets the population.
+        self.host, self.other_host = hosts[0], hosts[-1]
+        self._makers: Mapping[str, Callable[[], str]] = {
+            "volumes": self._volume,
+            "volumes to share": self._shared_volume,
+            "snapshots": self._snapshot,
+            "attachments": self._attachment,
+            "types": self._type,
+            "types in use": self._type,
+            "types that share": lambda: self._type(multiattach="<is> True"),
+            "os-volume-transfer": self._transfer,
+            "volume-transfers": self._transfer,
+            "qos-specs": self._qos,
+            "messages": self._message,
+            "capabilities": lambda: f"{self.host}#{self.host.partition('@')[2]}",
+            "os-hosts": lambda: self.host,
+            "extensions": lambda: "os-services",
+            "default-types": lambda: "default",
+            "os-quota-sets": lambda: "default",
+            "os-quota-class-sets": lambda: "default",
+        }
+
+    def of(self, resource: str) -> str | None:
+        """The id of one that exists, or None where there is no such resource."""
+        if resource not in self._makers:
+            return None
+        if resource not in self._ids or not self._is_usable(resource):
+            self._ids[resource] = self._makers[resource]()
+        return self._ids[resource]
+
+    def _is_usable(self, resource: str) -> bool:
+        """Whether it exists, and whether a volume is not in the way of the next."""
+        path = resource.partition(" ")[0]
+        url = f"{self._endpoint}/{path}/{self._ids[resource]}"
+        answer = self._session.get(url, timeout=30)
+        if resource == "volumes" and answer.ok:
+            return bool(answer.json()["volume"]["status"] == "available")
+        return answer.status_code != 404
+
+    def _ask(self, method: str, path: str, body: Any = None) -> Any:
+        url = f"{self._endpoint}/{path}"
+        answer = self._session.request(method, url, json=body, timeout=30)
+        assert answer.ok, f"{method} {url} {body}: {answer.text}"
+        return answer.json()
+
+    def _new(self, path: str, name: str, fields: Any) -> str:
+        return str(self._ask("POST", path, {name: fields})[name]["id"])
+
+    def _volume(self) -> str:
+        return self._new("volumes", "volume", {"size": 1, "metadata": {KEY: "v"}})
+
+    def _shared_volume(self) -> str:
+        """One that many hosts may attach."""
+        fields = {"size": 1, "volume_type": self.of("types that share")}
+        return self._new("volumes", "volume", fields)
+
+    def _snapshot(self) -> str:
+        fields = {"volume_id": self._volume(), "metadata": {KEY: "v"}}
+        return self._new("snapshots", "snapshot", fields)
+
+    def _attachment(self) -> str:
+        fields = {"volume_uuid": self._shared_volume()}
+        return self._new("attachments", "attachment", fields)
+
+    def _type(self, **specs: str) -> str:
+        name = str(uuid.uuid4())
+        fields = {
+            "name": name,
+            "extra_specs": {KEY: "v", **specs},
+            "os-volume-type-access:is_public": False,
+        }
+        return self._new("types", "volume_type", fields)
+
+    def _transfer(self) -> str:
+        fields = {"volume_id": self._volume()}
+        return self._new("volume-transfers", "transfer", fields)
+
+    def _qos(self) -> str:
+        fields = {"name": str(uuid.uuid4()), KEY: "v"}
+        return self._new("qos-specs", "qos_specs", fields)
+
+    def _message(self) -> str:
+        """That of a volume that no pool has space for."""
+        self._session.post(
+            f"{self._endpoint}/volumes", json={"volume": {"size": 10**6}}, timeout=30
+        )
+        return str(self._ask("GET", "messages")["messages"][0]["id"])
