@@ -56,6 +56,8 @@ class Middleware:
             req.method = _NO_METHOD
         if "\0" in req.path or "%00" in req.query_string:
             raise Invalid("The URL has a NUL character: leave it out.")
+        if req.path.startswith("//"):
+            raise faults.no_such_path()  # falcon would ignore all of these but one
         if req.path not in routes.HEALTH and not identity.is_peer(req.env):
             self._origins.check(req.get_header("Host"), req.get_header("Origin"))
         if req.content_length or "HTTP_TRANSFER_ENCODING" in req.env:

@@ -70,10 +70,11 @@ class Resource:
     ) -> None:
         state = req.context
         version = state.version or microversions.MIN
-        if version < route.since:
+        is_known = state.version is not None  # so the middleware asked who it is
+        if version < route.since or not (is_known or route.path in routes.PUBLIC):
             raise faults.no_such_path()
         body = functools.cache(partial(_body, req, self._settings.max_body))
-        if state.version is not None:
+        if is_known:
             self._rules.require_route(route, state.ctx, body)
         call = Call(
             services=self._services,

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import http.client
 import stat
 import subprocess
 import sys
@@ -15,6 +17,7 @@ import bcrypt
 import pytest
 
 from lunshare.agent import users_file
+from lunshare.agent.api.routes import PUBLIC, ROUTES
 from tests.api.identity_daemon import PASSWORD, Running, daemon, proof, users
 from tests.daemon import ROOT, refused
 
@@ -79,6 +82,30 @@ def test_without_a_right_password_it_is_401_with_a_challenge(
         answer = running.http("GET", path, headers=headers)
         assert answer.fault[:2] == (401, "unauthorized")
         assert answer.headers["WWW-Authenticate"].startswith('Basic realm="lunshare"')
+
+
+@pytest.mark.parametrize("slashes", ["//", "///", "////", "/" * 9])
+def test_no_spelling_of_a_path_goes_round_the_password(running: Running, slashes: str):
+    """Routers ignore slashes that a check of the path's beginning does not."""
+    for route in ROUTES:
+        if route.path in PUBLIC:
+            continue
+        for path in (
+            slashes + route.path[1:],
+            slashes + "one/" + route.path[1:],
+            route.path.replace("/v3/", f"/v3{slashes}"),
+            route.path + slashes,
+        ):
+            status = bare_status(running, route.method, path.replace("{id}", "x"))
+            assert status in (400, 401, 404), (route, path)
+
+
+def bare_status(running: Running, method: str, path: str) -> int:
+    """The status of a request without a proof of identity."""
+    connection = http.client.HTTPConnection("127.0.0.1", running.port, timeout=30)
+    with contextlib.closing(connection):
+        connection.request(method, path, "{}", {"Content-Type": "application/json"})
+        return connection.getresponse().status
 
 
 def test_a_user_acts_in_the_project_of_its_line(running: Running):
