@@ -77,6 +77,7 @@ class LegacyActions:
 
         :raises NotFound: the volume.
         """
+        plain_volumes.check_visible(self._db, ctx, volume_id)
         with self._locks.volume(volume_id, "the end of a reservation"):
             with self._db.reading() as connection:
                 volume = _require(connection, ctx, volume_id)
@@ -97,6 +98,7 @@ class LegacyActions:
         :raises Conflict: the initiator has it in the other mode.
         :raises BackendFailed: it is not open; repeat, or unreserve.
         """
+        plain_volumes.check_visible(self._db, ctx, volume_id)
         with self._locks.volume(volume_id, f"the attach of host {connector.host}"):
             with self._db.reading() as connection:
                 _require(connection, ctx, volume_id)
@@ -140,6 +142,7 @@ class LegacyActions:
         :raises Conflict: the initiator has it in the other mode.
         :raises BackendFailed: the mode could not be changed; nothing is open.
         """
+        plain_volumes.check_visible(self._db, ctx, volume_id)
         with self._locks.volume(volume_id, f"the attach at {mountpoint}"):
             with self._db.reading() as connection:
                 _require(connection, ctx, volume_id)
@@ -309,7 +312,7 @@ class LegacyActions:
 
     def _close(self, row: Attachment, initiator: str, check: Check) -> None:
         """Commit that the initiator leaves the row, then close its access."""
-        if row.initiator is not None:
+        if row.initiator == initiator:
             row = self._access.close_replaced(row)
             values: dict[str, Any] = {
                 "initiator": None,

@@ -20,6 +20,7 @@ from lunshare.agent.errors import BackendFailed, Conflict, Invalid
 from lunshare.agent.records import Attachment, NewAttachment, RequestContext, Volume
 from lunshare.agent.service.attachments import legacy
 from lunshare.agent.service.attachments.access import Access
+from lunshare.agent.service.attachments.access import require as require_attachment
 from lunshare.agent.service.attachments.legacy_choice import is_unopened
 from lunshare.agent.service.attachments.service import Attachments
 from lunshare.agent.service.instance_gate import InstanceGate
@@ -131,7 +132,7 @@ class StatusResetter:
             try:
                 self._access.release(row.id, check)
             except BackendFailed:
-                self._check_closed(row)
+                self._check_closed(row.id)
                 with self._db.writing() as connection:
                     failed = AttachStatus.ERROR_DETACHING
                     attachments.remove(connection, row.id, {failed})
@@ -212,7 +213,10 @@ class StatusResetter:
             )
         return size
 
-    def _check_closed(self, row: Attachment) -> None:
+    def _check_closed(self, attachment_id: str) -> None:
+        # As it is under the lock: another host may have got it before.
+        with self._db.reading() as connection:
+            row = require_attachment(connection, attachment_id)
         volume = self._rows.get(row.volume_id)
         with self._backends[volume.backend].for_request() as backend:
             live = backend.target.observe_volume(volume.id)

@@ -1,0 +1,105 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""Rows that change between a client's read and its turn: the present row decides."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from lunshare.agent.db import attachments
+from lunshare.agent.errors import BackendFailed, Conflict, NotFound
+from lunshare.agent.records import HostConnector, NewAttachment, RequestContext
+from lunshare.drivers import fake_storage
+from lunshare.drivers.errors import TargetFailed
+from tests.api.calls import until
+from tests.node import CTX, Node, attach, host_connector, initiator, rows
+
+FAILED = TargetFailed("v", "because of the test")
+FOREIGN = RequestContext("eve", "another", False, "req-eve", ("member",))
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[Node]:
+    fake_storage.reset()
+    made = Node(tmp_path).start()
+    yield made
+    made.close()
+
+
+def test_a_forced_detach_closes_the_host_that_has_it_now(node: Node):
+    """The host is exchanged while the forced detach waits for the volume."""
+    volume = node.plain_volume()
+    row = attach(node, volume, "a")
+    locks = node.services.attachments._locks  # noqa: SLF001
+    with ThreadPoolExecutor(1) as pool:
+        with locks.volume(volume.id, "the test"):
+            forced = pool.submit(
+                node.services.status_resetter.force_detach, CTX, volume.id, row.id
+            )
+            lock = locks._semaphores.get(volume.id)  # noqa: SLF001
+            until(lambda: bool(lock._cond._waiters))  # noqa: SLF001
+            exchange(node, row.id)
+            node.target().failures.watch(refuse)
+        with pytest.raises(Conflict, match="still has an access"):
+            forced.result(20)
+    node.target().failures.watch(lambda _: None)
+    (left,) = rows(node)
+    assert left.initiator == initiator("b")
+
+
+def refuse(point: str) -> None:
+    """The target changes nothing."""
+    if not point.startswith("observe"):
+        raise FAILED
+
+
+def exchange(node: Node, attachment_id: str) -> None:
+    """Give the attachment to host b, as a connect commits and applies it."""
+    access = node.services.attachments._access  # noqa: SLF001
+    with node.assembly.database.writing() as connection:
+        attachments.set_values(connection, attachment_id, initiator=initiator("b"))
+        found = attachments.get(connection, attachment_id)
+    assert found is not None
+    volume = node.services.volumes.get(CTX, found.volume_id)
+    access.apply(volume)
+
+
+def test_a_foreign_project_does_not_wait_for_a_volume(node: Node):
+    """The error of a volume in use names it, and the host that it is attached to."""
+    volume = node.plain_volume()
+    legacy, host = node.services.legacy, host_connector("e")
+    locks = node.services.attachments._locks  # noqa: SLF001
+    new = NewAttachment(volume.id, connector=host)
+    asked = (
+        lambda: node.services.attachments.create(FOREIGN, new),
+        lambda: legacy.unreserve(FOREIGN, volume.id),
+        lambda: legacy.initialize(FOREIGN, volume.id, host),
+        lambda: legacy.attach(
+            FOREIGN, volume.id, "/dev/vdb", instance=None, host="e", mode=None
+        ),
+    )
+    with locks.volume(volume.id, "the attach of host secret"):
+        with ThreadPoolExecutor(1) as pool:
+            for each in asked:
+                with pytest.raises(NotFound):
+                    pool.submit(each).result(20)
+
+
+def test_terminate_of_a_replaced_host_leaves_the_other(node: Node):
+    volume = node.plain_volume()
+    legacy, a = node.services.legacy, host_connector("a")
+    legacy.reserve(CTX, volume.id)
+    row = legacy.initialize(CTX, volume.id, a)
+    other: HostConnector = host_connector("b")
+    node.target().failures.watch(refuse)
+    with pytest.raises(BackendFailed):
+        node.services.attachments.connect(CTX, row.id, other)
+    node.target().failures.watch(lambda _: None)
+    legacy.terminate(CTX, volume.id, a)
+    (left,) = rows(node)
+    assert left.initiators == (initiator("b"),)
+    assert node.live(volume.id) == {}
