@@ -42,7 +42,7 @@ class InstanceGate:
         :raises Conflict: the server of the attachment uses it.
         :raises BackendFailed: Nova does not answer.
         """
-        if self._nova is None or not self._roles.isdisjoint(ctx.service_roles):
+        if self._passes(ctx):
             return _pass
         if row.instance_uuid is not None and row.connection_info is not None:
             used = self._nova.attachment_of(row.instance_uuid, row.volume_id)
@@ -50,16 +50,31 @@ class InstanceGate:
                 raise _in_use(row)
         return partial(_check_same, _judged(row))
 
+    def judge_connect(
+        self, ctx: RequestContext, row: Attachment, initiator: str
+    ) -> Check:
+        """Do the same for a connector, which ends the access of another initiator.
+
+        :raises Conflict: the server of the attachment uses it.
+        :raises BackendFailed: Nova does not answer.
+        """
+        if row.initiator not in (None, initiator):
+            return self.judge(ctx, row)
+        return _pass if self._passes(ctx) else partial(_check_same, _judged(row))
+
+    def _passes(self, ctx: RequestContext) -> bool:
+        return self._nova is None or not self._roles.isdisjoint(ctx.service_roles)
+
 
 def _pass(row: Attachment) -> None:
     """Let any row pass."""
 
 
-def _judged(row: Attachment) -> tuple[str, str | None, bool]:
-    return row.id, row.instance_uuid, row.connection_info is None
+def _judged(row: Attachment) -> tuple[str | None | bool, ...]:
+    return row.id, row.instance_uuid, row.initiator, row.connection_info is None
 
 
-def _check_same(seen: tuple[str, str | None, bool], row: Attachment) -> None:
+def _check_same(seen: tuple[str | None | bool, ...], row: Attachment) -> None:
     if _judged(row) != seen:
         raise Busy(f"attachment {row.id} has just changed: try again")
 

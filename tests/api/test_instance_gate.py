@@ -193,6 +193,33 @@ def test_terminate_connection_does_not_close_it_either(scene: Scene):
     assert scene.act(volume, {"os-detach": {}}).status == 202
 
 
+def test_another_connector_does_not_take_it_from_the_server(scene: Scene):
+    """It would end the access of the compute host, as a delete would."""
+    used = scene.used()
+    path = f"/attachments/{used.attachment}"
+    other = {"attachment": {"connector": connector("b")}}
+    answer = scene.send("PUT", path, body=other)
+    assert answer.fault[:2] == (409, "conflictingRequest")
+    assert f"server {used.server} of Nova uses it" in answer.fault[2]
+    assert scene.nova.asked == [(used.server, used.volume)]
+    assert scene.status(used.attachment) == "attached"
+    same = {"attachment": {"connector": connector("a")}}
+    assert scene.send("PUT", path, body=same).status == 200
+    assert scene.nova.asked == [(used.server, used.volume)]
+    assert scene.send("PUT", path, "nova", other).status == 200
+
+
+def test_a_404_that_is_not_of_nova_does_not_detach(scene: Scene):
+    """As of a proxy, or of a wrong endpoint: nobody knows what the server has."""
+    used = scene.used()
+    scene.nova.status = 404
+    answer = scene.send("DELETE", f"/attachments/{used.attachment}")
+    scene.nova.status = 200
+    assert answer.fault[:2] == (500, "computeFault")
+    assert "Nova cannot be asked" in answer.fault[2]
+    assert scene.status(used.attachment) == "attached"
+
+
 def test_an_administrator_can_reset_what_nova_has_lost(scene: Scene):
     used = scene.used()
     reset = {"os-reset_status": {"status": "available", "attach_status": "detached"}}

@@ -122,17 +122,20 @@ class Attachments:
         :raises NotFound: the attachment.
         :raises Invalid: the volume takes one host, and another one has it.
         :raises Conflict: the initiator has the volume in the other mode, or the
-            status of the attachment or of its volume does not allow it.
+            status of the attachment or of its volume does not allow it, or a server
+            of Nova uses it by another initiator.
         :raises BackendFailed: the row names what may be open; repeat, or delete.
         """
-        volume_id = self._volume_id(attachment_id, ctx)
-        with self._locks.volume(volume_id, f"the attach of host {connector.host}"):
+        row = self._require(attachment_id, ctx)
+        check = self._gate.judge_connect(ctx, row, connector.initiator)
+        with self._locks.volume(row.volume_id, f"the attach of host {connector.host}"):
             row = self._require(attachment_id, ctx)
             if connectors.is_open(row, connector):
                 return with_secrets(reconnect.refresh(self._db, row, connector))
             # Its row can name two initiators, and the new connector is a third.
             row = self._access.close_replaced(row)
             with self._db.writing() as connection:
+                check(row)
                 volume = reconnect.available_volume(connection, row)
                 plain_volumes.check_single(connection, volume, row)
                 known = replace(row, answered=True)  # its client names it
@@ -194,6 +197,7 @@ class Attachments:
     def _attach(
         self, ctx: RequestContext, new: NewAttachment, connector: HostConnector
     ) -> Attachment:
+        plain_volumes.check_visible(self._db, ctx, new.volume_id)
         with self._locks.volume(new.volume_id, f"the attach of host {connector.host}"):
             with self._db.writing() as connection:
                 volume, known = self._claim(connection, ctx, new)
