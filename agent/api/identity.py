@@ -82,7 +82,11 @@ class Identity:
         )
 
     def _judged(self, ctx: RequestContext) -> RequestContext:
-        return replace(ctx, is_admin=self._is_admin(ctx))
+        known = replace(ctx, is_admin=self._is_admin(ctx))
+        if not known.project_id and not known.is_admin:
+            # Of a domain or the system: what all of these had would be one project.
+            raise Fault(403, "The token is of no project: get one of a project.")
+        return known
 
 
 def is_peer(env: Mapping[str, Any]) -> bool:

@@ -70,6 +70,18 @@ def test_the_project_of_the_path_is_that_of_the_token(
     assert ask(running, admin, "/v3/two/volumes").fault[:2] == (400, "badRequest")
 
 
+def test_a_token_without_a_project_has_no_project_in_common(
+    running: Running, keystone: Keystone
+):
+    """Tokens of domains and of the system would share what has no project."""
+    for system in (False, True):
+        token = keystone.issue(new(), "member", "reader", project=None, system=system)
+        for path in ("/v3/volumes", "/v3/one/volumes"):
+            answer = ask(running, token, path)
+            assert answer.fault[:2] == (403, "forbidden")
+            assert "get one of a project" in answer.fault[2]
+
+
 def test_bad_tokens_are_401_with_where_to_get_one(running: Running, keystone: Keystone):
     expired = keystone.issue(new(), "admin", seconds=-1)
     own_headers = {"X-Roles": "admin", "X-Project-Id": "one", "X-User-Id": "root"}
