@@ -84,12 +84,15 @@ class AccessRules:
             *(rule, ctx.user_id, ctx.project_id, ctx.roles),
             *(ctx.is_admin, ctx.service_roles, ctx.system_scope),
         )
-        known = self._remembered.get(key)
+        # Another thread may load new rules meanwhile, which get a new dict: what the
+        # former rules decided must not be in that.
+        remembered = self._remembered
+        known = remembered.get(key)
         if known is None:
             known = self._ask(rule, ctx)
-            if len(self._remembered) >= _REMEMBERED_MAX:
-                self._remembered.clear()
-            self._remembered[key] = known
+            if len(remembered) >= _REMEMBERED_MAX:
+                remembered.clear()
+            remembered[key] = known
         return known
 
     def is_admin(self, ctx: RequestContext) -> bool:
@@ -136,6 +139,13 @@ def _load(conf: cfg.ConfigOpts) -> policy.Enforcer:
     enforcer.suppress_default_change_warnings = True
     enforcer.register_defaults(policies.list_rules())
     enforcer.load_rules()
+    try:
+        enforcer.check_rules(raise_on_violation=True)
+    except policy.InvalidDefinitionError as error:
+        raise StartupError(
+            f"policy files: {error}: no rule may need itself, and each that is named"
+            " must exist"
+        ) from None
     enforcer.use_conf = False  # _refresh decides when files are read again
     return enforcer
 
@@ -169,7 +179,7 @@ def _check(file: Path) -> None:
     try:
         text = file.read_text(encoding="utf-8")
         rules = yaml.safe_load(text) or {}
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
         where = getattr(error, "problem_mark", None)
         place = f", line {where.line + 1}" if where else ""
         raise StartupError(
