@@ -30,10 +30,14 @@ _LINGER_SECONDS = 2.0
 
 
 class _HeaderFields(HeaderReader):
-    """Header fields without Expect, which the loop has answered already."""
+    """Header fields without Expect, which the loop has answered already.
+
+    Nor those with an underscore: in the environment of WSGI they would replace the
+    same name with a hyphen, such as one that a proxy has checked.
+    """
 
     def _allow_header(self, key_name: bytes) -> bool:
-        return key_name != b"Expect"
+        return key_name != b"Expect" and b"_" not in key_name
 
 
 class Request(HTTPRequest):

@@ -70,11 +70,11 @@ def _pass(row: Attachment) -> None:
     """Let any row pass."""
 
 
-def _judged(row: Attachment) -> tuple[str | None | bool, ...]:
+def _judged(row: Attachment) -> tuple[str | bool | None, ...]:
     return row.id, row.instance_uuid, row.initiator, row.connection_info is None
 
 
-def _check_same(seen: tuple[str | None | bool, ...], row: Attachment) -> None:
+def _check_same(seen: tuple[str | bool | None, ...], row: Attachment) -> None:
     if _judged(row) != seen:
         raise Busy(f"attachment {row.id} has just changed: try again")
 

@@ -244,3 +244,9 @@ def test_the_client_refuses_what_cannot_be_a_user(
     assert done.returncode == 1
     assert sentence in done.stderr
     assert not file.exists()
+
+
+def test_a_header_with_an_underscore_replaces_no_other(running: Running):
+    """Both have one name in the environment of WSGI; proxies check the hyphens."""
+    headers = {"OpenStack_API_Version": "volume 9.9"}
+    assert running.basic("rita", "GET", "/v3/types", headers=headers).status == 200

@@ -34,14 +34,14 @@ def test_a_forced_detach_closes_the_host_that_has_it_now(node: Node):
     """The host is exchanged while the forced detach waits for the volume."""
     volume = node.plain_volume()
     row = attach(node, volume, "a")
-    locks = node.services.attachments._locks  # noqa: SLF001
+    locks = node.services.attachments._locks
     with ThreadPoolExecutor(1) as pool:
         with locks.volume(volume.id, "the test"):
             forced = pool.submit(
                 node.services.status_resetter.force_detach, CTX, volume.id, row.id
             )
-            lock = locks._semaphores.get(volume.id)  # noqa: SLF001
-            until(lambda: bool(lock._cond._waiters))  # noqa: SLF001
+            lock = locks._semaphores.get(volume.id)
+            until(lambda: bool(lock._cond._waiters))
             exchange(node, row.id)
             node.target().failures.watch(refuse)
         with pytest.raises(Conflict, match="still has an access"):
@@ -59,7 +59,7 @@ def refuse(point: str) -> None:
 
 def exchange(node: Node, attachment_id: str) -> None:
     """Give the attachment to host b, as a connect commits and applies it."""
-    access = node.services.attachments._access  # noqa: SLF001
+    access = node.services.attachments._access
     with node.assembly.database.writing() as connection:
         attachments.set_values(connection, attachment_id, initiator=initiator("b"))
         found = attachments.get(connection, attachment_id)
@@ -72,7 +72,7 @@ def test_a_foreign_project_does_not_wait_for_a_volume(node: Node):
     """The error of a volume in use names it, and the host that it is attached to."""
     volume = node.plain_volume()
     legacy, host = node.services.legacy, host_connector("e")
-    locks = node.services.attachments._locks  # noqa: SLF001
+    locks = node.services.attachments._locks
     new = NewAttachment(volume.id, connector=host)
     asked = (
         lambda: node.services.attachments.create(FOREIGN, new),
@@ -82,11 +82,13 @@ def test_a_foreign_project_does_not_wait_for_a_volume(node: Node):
             FOREIGN, volume.id, "/dev/vdb", instance=None, host="e", mode=None
         ),
     )
-    with locks.volume(volume.id, "the attach of host secret"):
-        with ThreadPoolExecutor(1) as pool:
-            for each in asked:
-                with pytest.raises(NotFound):
-                    pool.submit(each).result(20)
+    with (
+        locks.volume(volume.id, "the attach of host secret"),
+        ThreadPoolExecutor(1) as pool,
+    ):
+        for each in asked:
+            with pytest.raises(NotFound):
+                pool.submit(each).result(20)
 
 
 def test_terminate_of_a_replaced_host_leaves_the_other(node: Node):
