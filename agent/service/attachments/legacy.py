@@ -36,6 +36,7 @@ from lunshare.agent.service.attachments import (
 from lunshare.agent.service.attachments.access import Access, read_wanted, with_secrets
 from lunshare.agent.service.attachments.service import Attachments
 from lunshare.agent.service.instance_gate import Check, InstanceGate
+from lunshare.agent.service.volumes.rows import check_visible
 from lunshare.agent.states import AttachStatus, VolumeStatus
 from lunshare.agent.volume_locks import VolumeLocks
 
@@ -77,7 +78,7 @@ class LegacyActions:
 
         :raises NotFound: the volume.
         """
-        plain_volumes.check_visible(self._db, ctx, volume_id)
+        check_visible(self._db, ctx, volume_id)
         with self._locks.volume(volume_id, "the end of a reservation"):
             with self._db.reading() as connection:
                 volume = _require(connection, ctx, volume_id)
@@ -98,7 +99,7 @@ class LegacyActions:
         :raises Conflict: the initiator has it in the other mode.
         :raises BackendFailed: it is not open; repeat, or unreserve.
         """
-        plain_volumes.check_visible(self._db, ctx, volume_id)
+        check_visible(self._db, ctx, volume_id)
         with self._locks.volume(volume_id, f"the attach of host {connector.host}"):
             with self._db.reading() as connection:
                 _require(connection, ctx, volume_id)
@@ -142,7 +143,7 @@ class LegacyActions:
         :raises Conflict: the initiator has it in the other mode.
         :raises BackendFailed: the mode could not be changed; nothing is open.
         """
-        plain_volumes.check_visible(self._db, ctx, volume_id)
+        check_visible(self._db, ctx, volume_id)
         with self._locks.volume(volume_id, f"the attach at {mountpoint}"):
             with self._db.reading() as connection:
                 _require(connection, ctx, volume_id)

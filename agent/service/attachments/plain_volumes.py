@@ -1,31 +1,15 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""May a volume get an attachment: who asks, is there another one, the error then."""
+"""A plain volume takes one attachment: is there another one, and the error then."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from lunshare.agent.db import attachments, volumes
-from lunshare.agent.db.engine import Database
-from lunshare.agent.errors import Invalid, NotFound
-from lunshare.agent.records import Attachment, RequestContext, Volume
+from lunshare.agent.db import attachments
+from lunshare.agent.errors import Invalid
+from lunshare.agent.records import Attachment, Volume
 from lunshare.agent.states import AttachStatus, VolumeStatus
-
-
-def check_visible(db: Database, ctx: RequestContext, volume_id: str) -> None:
-    """Check whose volume it is before its lock, whose error names what holds it.
-
-    The transaction that decides checks it again.
-
-    :raises NotFound: the volume does not exist, or belongs to another project.
-    """
-    if ctx.is_admin:
-        return
-    with db.reading(one_statement=True) as connection:
-        volume = volumes.get_row(connection, volume_id)
-    if volume is None or not ctx.sees(volume.project_id):
-        raise NotFound("volume", volume_id)
 
 
 def check_single(connection: Any, volume: Volume, row: Attachment) -> None:

@@ -43,6 +43,7 @@ from lunshare.agent.service.attachments.access import (
 from lunshare.agent.service.attachments.unanswered import UnansweredRequests
 from lunshare.agent.service.instance_gate import InstanceGate
 from lunshare.agent.service.sharing import SharingRules
+from lunshare.agent.service.volumes.rows import check_visible
 from lunshare.agent.states import WANTED, AttachStatus
 from lunshare.agent.volume_locks import VolumeLocks
 
@@ -197,7 +198,7 @@ class Attachments:
     def _attach(
         self, ctx: RequestContext, new: NewAttachment, connector: HostConnector
     ) -> Attachment:
-        plain_volumes.check_visible(self._db, ctx, new.volume_id)
+        check_visible(self._db, ctx, new.volume_id)
         with self._locks.volume(new.volume_id, f"the attach of host {connector.host}"):
             with self._db.writing() as connection:
                 volume, known = self._claim(connection, ctx, new)
