@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the policy says about volumes of several hosts (multiattach).
+"""Who sees a volume, and the policy of volumes of several hosts (multiattach).
 
 Other rules are checked before a service is called. These depend on rows, so they are
 checked in the transaction that decides.
@@ -12,7 +12,8 @@ from collections.abc import Callable
 from typing import Any
 
 from lunshare.agent.db import volumes
-from lunshare.agent.errors import Forbidden
+from lunshare.agent.db.engine import Database
+from lunshare.agent.errors import Forbidden, NotFound
 from lunshare.agent.records import RequestContext, Volume
 
 Allows = Callable[[str, RequestContext], bool]
@@ -52,3 +53,18 @@ class SharingRules:
         found = volumes.get(connection, volume.id)
         if found is not None and found.attachments:
             raise Forbidden(_SHARE_BOOTABLE)
+
+
+def check_visible(db: Database, ctx: RequestContext, volume_id: str) -> None:
+    """Check whose volume it is before its lock, whose error names what holds it.
+
+    The transaction that decides checks it again.
+
+    :raises NotFound: the volume does not exist, or belongs to another project.
+    """
+    if ctx.is_admin:
+        return
+    with db.reading(one_statement=True) as connection:
+        volume = volumes.get_row(connection, volume_id)
+    if volume is None or not ctx.sees(volume.project_id):
+        raise NotFound("volume", volume_id)

@@ -36,7 +36,7 @@ from lunshare.agent.service.attachments import (
 from lunshare.agent.service.attachments.access import Access, read_wanted, with_secrets
 from lunshare.agent.service.attachments.service import Attachments
 from lunshare.agent.service.instance_gate import Check, InstanceGate
-from lunshare.agent.service.volumes.rows import check_visible
+from lunshare.agent.service.sharing import check_visible
 from lunshare.agent.states import AttachStatus, VolumeStatus
 from lunshare.agent.volume_locks import VolumeLocks
 

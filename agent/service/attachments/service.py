@@ -42,8 +42,7 @@ from lunshare.agent.service.attachments.access import (
 )
 from lunshare.agent.service.attachments.unanswered import UnansweredRequests
 from lunshare.agent.service.instance_gate import InstanceGate
-from lunshare.agent.service.sharing import SharingRules
-from lunshare.agent.service.volumes.rows import check_visible
+from lunshare.agent.service.sharing import SharingRules, check_visible
 from lunshare.agent.states import WANTED, AttachStatus
 from lunshare.agent.volume_locks import VolumeLocks
 

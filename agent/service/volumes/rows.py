@@ -122,21 +122,6 @@ def require(
     return volume
 
 
-def check_visible(db: Database, ctx: RequestContext, volume_id: str) -> None:
-    """Check whose volume it is before its lock, whose error names what holds it.
-
-    The transaction that decides checks it again.
-
-    :raises NotFound: the volume does not exist, or belongs to another project.
-    """
-    if ctx.is_admin:
-        return
-    with db.reading(one_statement=True) as connection:
-        volume = volumes.get_row(connection, volume_id)
-    if volume is None or not ctx.sees(volume.project_id):
-        raise NotFound("volume", volume_id)
-
-
 def changed_meanwhile(volume_id: str) -> Busy:
     """Return the 409 for a volume that changed after it was read."""
     return Busy(f"volume {volume_id} has just changed: try again")
