@@ -206,7 +206,7 @@ ROUTES: tuple[Route, ...] = (
 #: Paths of health checks. Balancers send them with any Host header.
 HEALTH = frozenset({"/healthz", "/healthcheck", "/readyz"})
 #: Paths that need no identity. Every other one does.
-PUBLIC = HEALTH | {"/", "/v3"}
+PUBLIC = HEALTH | {"/", "/v3", "/openapi.json"}
 
 _PREFIX = "/v3/"
 _RESOURCES = outside.RESOURCES | {

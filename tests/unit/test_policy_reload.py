@@ -23,7 +23,9 @@ def loaded(file: Path, text: str) -> AccessRules:
     file.write_text(text)
     conf = cfg.ConfigOpts()
     conf([], project="lunshare")
-    opts.set_defaults(conf, policy_file=str(file))
+    opts._register(conf)
+    # Not set_defaults: that changes the option of every configuration in this process.
+    conf.set_override("policy_file", str(file), "oslo_policy")
     return AccessRules(conf)
 
 
