@@ -12,9 +12,8 @@ import ast
 import re
 import time
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
-from re import _constants as ops  # type: ignore[attr-defined]
-from re import _parser as parser  # type: ignore[attr-defined]
 from typing import Any
 
 import pytest
@@ -22,6 +21,10 @@ import pytest
 from lunshare.drivers.helper import forms
 from lunshare.drivers.helper.rules import Rules
 from tests.unit.test_filters import FILTERS, SERVED
+
+# Parts of re that type checkers know or do not know, as other packages use them.
+ops: Any = import_module("re._constants")
+parser: Any = import_module("re._parser")
 
 ROOT = Path(__file__).parents[2]
 SOURCES = [
