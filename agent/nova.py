@@ -50,8 +50,9 @@ class Nova:
         try:
             answer = self._adapter.get(path, microversion=_VERSION, raise_exc=False)
             if answer.status_code == 404:
-                # Of Nova itself, not of a wrong endpoint or a proxy before it.
-                return answer.json()["itemNotFound"] and None
+                # KeyError if it is of a wrong endpoint, or of a proxy before Nova.
+                answer.json()["itemNotFound"]
+                return None
             found = answer.json()["volumeAttachment"].get("attachment_id")
         except Exception as error:  # those of keystoneauth, requests and json
             said = str(error) or type(error).__name__
