@@ -22,10 +22,11 @@ from lunshare.agent.quota_table import (
     RESOURCES,
     UNLIMITED,
     VOLUME_SIZE,
+    VOLUMES,
     Quota,
     Usage,
 )
-from lunshare.agent.records import RequestContext
+from lunshare.agent.records import RequestContext, Volume
 
 QuotaSet = list[Quota]
 
@@ -72,6 +73,14 @@ class Quotas:
                 if 0 <= limit < now:
                     key = _key(resource, _name(connection, of))
                     raise _exceeded(project, key, limit, now)
+
+    def check_new_volume(self, connection: Any, volume: Volume) -> None:
+        """Check the quotas of a volume that this transaction has inserted.
+
+        :raises OverQuota: names the quota; the transaction must be rolled back.
+        """
+        of = volume.project_id, volume.volume_type_id
+        self.check(connection, *of, VOLUMES, GIGABYTES, size=volume.size)
 
     def show(self, ctx: RequestContext, project: str) -> QuotaSet:
         """Return the limits of a project, and how much of each it uses."""

@@ -12,7 +12,6 @@ from lunshare.agent.backends import Backends
 from lunshare.agent.db import status_changes, volumes
 from lunshare.agent.db.engine import Database, now
 from lunshare.agent.errors import Invalid
-from lunshare.agent.quota_table import GIGABYTES, VOLUMES
 from lunshare.agent.records import (
     ForeignDisk,
     ManageRequest,
@@ -113,14 +112,7 @@ class ForeignDisks:
         with self._db.writing() as connection:
             self._types.check_unchanged(connection, volume_type)
             volumes.insert(connection, volume)
-            self._quotas.check(
-                connection,
-                volume.project_id,
-                volume.volume_type_id,
-                VOLUMES,
-                GIGABYTES,
-                size=volume.size,
-            )
+            self._quotas.check_new_volume(connection, volume)
         self._node.count_volume(volume.backend, 1, volume.size)
         try:
             self._jobs.run_and_wait(self.finish_manage, volume.id, volume.backend)

@@ -18,7 +18,6 @@ from lunshare.agent.db import (
 from lunshare.agent.db.engine import Database, now
 from lunshare.agent.errors import AgentError, Invalid
 from lunshare.agent.project_records import VolumeSummary
-from lunshare.agent.quota_table import GIGABYTES, VOLUMES
 from lunshare.agent.records import NewVolume, Page, RequestContext, Volume
 from lunshare.agent.service.attachments.legacy_choice import is_unopened
 from lunshare.agent.service.job_runner import JobRunner
@@ -129,14 +128,7 @@ class Volumes:
             self._types.check_unchanged(connection, plan.volume_type)
             self._planner.lock_source(connection, ctx, new, plan)
             volumes.insert(connection, volume)
-            self._quotas.check(
-                connection,
-                volume.project_id,
-                volume.volume_type_id,
-                VOLUMES,
-                GIGABYTES,
-                size=volume.size,
-            )
+            self._quotas.check_new_volume(connection, volume)
         self._node.count_volume(volume.backend, 1, volume.size)
         copies = bool(new.snapshot_id or new.source_volid)
         try:
