@@ -27,6 +27,7 @@ from tests.openapi.population import KEY, Population
 _HEADERS = json.loads(os.environ["LUNSHARE_HEADERS"])
 _POPULATION = Population(
     os.environ["LUNSHARE_ENDPOINT"],
+    os.environ["LUNSHARE_PROJECT"],
     {**_HEADERS, microversions.HEADER: "volume latest"},
 )
 _ANSWERS: dict[str, Counter[int]] = {}

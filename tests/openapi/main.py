@@ -44,7 +44,7 @@ def main(argv: list[str]) -> int:
             headers = {**caller.headers, microversions.HEADER: version}
             words = [*_document(path, endpoint, asked.version), "--seed", str(seed)]
             failed = [
-                _schemathesis(path, endpoint, headers, [*words, *more])
+                _schemathesis(path, endpoint, caller.project, headers, [*words, *more])
                 for more in _parts(asked.seconds)
             ]
         crashed = [each for each in _lines(path / "log") if "CRASHED" in each]
@@ -88,7 +88,11 @@ def _document(path: Path, endpoint: str, version: str) -> list[str]:
 
 
 def _schemathesis(
-    path: Path, endpoint: str, headers: Mapping[str, str], words: list[str]
+    path: Path,
+    endpoint: str,
+    project: str,
+    headers: Mapping[str, str],
+    words: list[str],
 ) -> bool:
     """Run it in the folder, where it may leave files; whether it found something."""
     command = [sys.executable, "-m", "schemathesis.cli", "run", *words]
@@ -99,6 +103,7 @@ def _schemathesis(
         "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]),
         "SCHEMATHESIS_HOOKS": "tests.openapi.hooks",
         "LUNSHARE_ENDPOINT": endpoint,
+        "LUNSHARE_PROJECT": project,
         "LUNSHARE_HEADERS": json.dumps(headers),
     }
     done = subprocess.run(command, cwd=path, env=env, check=False)

@@ -12,8 +12,9 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Lines of [DEFAULT] for the daemon, and headers that prove who calls."""
+    """Lines of [DEFAULT] for the daemon, who calls, and headers that prove it."""
 
+    project: str
     options: str = ""
     headers: Mapping[str, str] = field(default_factory=dict)
 
@@ -21,7 +22,7 @@ class Caller:
 @contextmanager
 def noauth(path: Path) -> Iterator[Caller]:
     """Everyone is an administrator."""
-    yield Caller()
+    yield Caller("default")
 
 
 #: A strategy may write files into the folder, and run a server until it is left.
