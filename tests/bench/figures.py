@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import platform
@@ -100,6 +101,18 @@ def write(path: Path, figures: Iterable[Figure], **about: object) -> None:
     report = {"machine": machine, **about, "figures": rows}
     path.parent.mkdir(exist_ok=True)
     path.write_text(json.dumps(report, indent=1) + "\n")
+
+
+def part_parser(part: str) -> argparse.ArgumentParser:
+    """The options of a part that is measured in a guest."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--part", default=part, help="its table in docs/performance.md")
+    return parser
+
+
+def write_part(part: str, figures: Iterable[Figure]) -> None:
+    """Write bench-PART.json into the repository's build/, from a guest."""
+    write(Path(f"/build/bench-{part}.json"), figures)
 
 
 def say(figure: Figure) -> Figure:

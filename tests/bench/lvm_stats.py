@@ -16,6 +16,7 @@ from __future__ import annotations
 import itertools
 import shutil
 import subprocess
+import sys
 import tempfile
 import uuid
 from collections.abc import Callable, Iterator
@@ -24,7 +25,14 @@ from pathlib import Path
 from lunshare.drivers.conformance.fixtures import defaults
 from lunshare.drivers.helper_client import Helper
 from lunshare.drivers.lvm import LvmVolumes
-from tests.bench.figures import Figure, median_ms, say, timed, write
+from tests.bench.figures import (
+    Figure,
+    median_ms,
+    part_parser,
+    say,
+    timed,
+    write_part,
+)
 
 _SOCKET = "/run/lunshare/helper.sock"
 _LEVELS = (10, 1_000, 5_000)
@@ -156,11 +164,12 @@ def _level(group: Group, count: int) -> dict[str, list[float]]:
 _WORDS = {"thin": "LVM thin", "default": "LVM thick"}
 
 
-def main() -> None:
-    """Print them, and write bench-lvm.json into the repository's build/."""
+def main(argv: list[str]) -> None:
+    """Print them, and write bench-PART.json into the repository's build/."""
+    part = part_parser("lvm").parse_args(argv).part
     with tempfile.TemporaryDirectory(dir="/var/tmp") as directory:
         found = [say(figure) for figure in figures(Path(directory))]
-    write(Path("/build/bench-lvm.json"), found)
+    write_part(part, found)
 
 
 def _lvm_id() -> str:
@@ -177,4 +186,4 @@ def _run(*argv: str) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

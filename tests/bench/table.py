@@ -19,6 +19,9 @@ _PARTS = (
     ("lab", "Attaching on a real kernel: the lab's guest"),
     ("lvm", "Knowing how full LVM is: the lab's guest"),
     ("verbs", "Beside LVM's own commands: the lab's guest"),
+    ("quick-lab", "Attaching on a real kernel: the quick guest"),
+    ("quick-lvm", "Knowing how full LVM is: the quick guest"),
+    ("quick-verbs", "Beside LVM's own commands: the quick guest"),
 )
 
 
