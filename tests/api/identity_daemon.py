@@ -50,7 +50,7 @@ class Running:
 
     def unix(self, method: str, path: str, **more: Any) -> Answer:
         """A request over the unix socket."""
-        return self._send(_Unix(self.socket), method, path, more)
+        return self._send(UnixClient(self.socket), method, path, more)
 
     def http(self, method: str, path: str, **more: Any) -> Answer:
         """A request over TCP."""
@@ -100,7 +100,9 @@ class Answer:
         return self.status, key, fault["message"]
 
 
-class _Unix(http.client.HTTPConnection):
+class UnixClient(http.client.HTTPConnection):
+    """A connection to a unix socket."""
+
     def __init__(self, path: str) -> None:
         super().__init__("localhost", timeout=30)
         self._path = path
