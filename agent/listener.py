@@ -17,7 +17,7 @@ from typing import Any
 
 from cheroot import wsgi
 
-from lunshare.agent.client_connection import Connection
+from lunshare.agent.client_connection import Connection, Gateway
 from lunshare.agent.errors import StartupError
 from lunshare.agent.http_connections import ConnectionLoop
 from lunshare.agent.listen_addresses import Address
@@ -51,6 +51,7 @@ class Listener(wsgi.Server):
         self, app: App, address: Address, max_body: int, tls: Certificates | None
     ) -> None:
         super().__init__(address.bind, app, request_queue_size=_BACKLOG)
+        self.gateway = Gateway
         self.address, self.tls = address, tls
         self._max_body = max_body
         self.peercreds_enabled = address.is_socket

@@ -2,16 +2,23 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ids of requests: created here, and bound to the thread that works for one.
 
-What no request has caused has an id too: each turn of a timer, each check.
+What no request has caused has an id too: each turn of a timer, each check. Both keys
+are in the environment of WSGI; no header can set them.
 """
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from lunshare.drivers import request_ids
+
+#: When the server had the complete request, of time.perf_counter().
+BEGAN = "lunshare.began"
+_ID = "lunshare.request_id"
 
 
 def new_id() -> str:
@@ -19,9 +26,21 @@ def new_id() -> str:
     return f"req-{uuid.uuid4()}"
 
 
-def enter(ident: str) -> None:
-    """Let this thread work for the request, until it enters another one."""
-    request_ids.enter(ident)
+def begin(environ: dict[str, Any]) -> str:
+    """Return the id of an HTTP request, for which this thread works until ``end``.
+
+    Who has the request first creates the id; it is the same for who has it later.
+    """
+    if _ID not in environ:
+        environ[_ID] = new_id()
+        environ.setdefault(BEGAN, time.perf_counter())
+        request_ids.enter(environ[_ID])
+    return str(environ[_ID])
+
+
+def end() -> None:
+    """Let this thread work for no request."""
+    request_ids.enter(request_ids.NONE)
 
 
 def current() -> str:

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 from urllib.parse import quote
 
 from lunshare.agent.records import RequestContext
+from lunshare.agent.request_scope import BEGAN
 
 #: At INFO a line for each request; default_log_levels can raise it to WARN.
 LOG = logging.getLogger("lunshare.agent.api.access")
@@ -32,8 +33,6 @@ _LINE = (
 )
 _SAFE = "/:@"
 _PLAIN = re.compile("[A-Za-z0-9_.~/:@-]{1,512}")
-#: Key of the WSGI environment: when the server had the complete request.
-BEGAN = "lunshare.began"
 
 
 class Asked(Protocol):
@@ -64,8 +63,8 @@ class AccessLog:
         level = logging.DEBUG if route in self._quiet else logging.INFO
         if LOG.isEnabledFor(level):
             values = (
-                shown(req.method),
-                shown(req.env["PATH_INFO"]),
+                shown(req.env["REQUEST_METHOD"]),
+                _path(req.env["PATH_INFO"]),
                 status,
                 size,
                 seconds * 1000,
@@ -85,6 +84,13 @@ def shown(text: str) -> str:
     if _PLAIN.fullmatch(text):
         return text
     return quote(text[:_MAX_SHOWN], safe=_SAFE, errors="replace") or "-"
+
+
+def _path(decoded: str) -> str:
+    """Return PATH_INFO, whose characters WSGI uses for bytes (PEP 3333)."""
+    if _PLAIN.fullmatch(decoded):
+        return decoded
+    return quote(decoded.encode("latin-1", "replace")[:_MAX_SHOWN], safe=_SAFE)
 
 
 def _global_id(header: str | None) -> str:

@@ -21,7 +21,7 @@ from typing import Any
 from oslo_config import cfg
 from oslo_log import log
 
-from lunshare.agent.api.access_log import BEGAN
+from lunshare.agent import request_scope
 from lunshare.agent.errors import StartupError
 from lunshare.agent.thread_share import Share
 from lunshare.agent.worker_turns import waiting
@@ -163,7 +163,7 @@ class _Checked:
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Any:
         """Serve a request. Peers, versions and health checks need no token."""
-        environ[BEGAN] = time.perf_counter()
+        request_scope.begin(environ)
         if environ["PATH_INFO"].startswith(_NEEDS_TOKEN) and _PEER not in environ:
             environ[_CACHE] = self._cache
             status = self._checked(environ)

@@ -6,14 +6,13 @@ its microversion, and the project in its path.
 
 from __future__ import annotations
 
-import time
 from urllib.parse import quote
 
 import falcon
 
 from lunshare.agent import request_scope
 from lunshare.agent.api import bodies, faults, identity, microversions, routes
-from lunshare.agent.api.access_log import BEGAN, AccessLog, Measured
+from lunshare.agent.api.access_log import AccessLog, Measured
 from lunshare.agent.api.access_rules import AccessRules
 from lunshare.agent.api.exchange import Version
 from lunshare.agent.api.identity import Identity
@@ -32,7 +31,7 @@ class RequestState:
     """What is known of a request before its route: falcon's ``req.context``."""
 
     def __init__(self) -> None:
-        self.request_id = request_scope.new_id()
+        self.request_id = ""
         self.ctx: RequestContext = _NO_CONTEXT
         self.version: Version | None = None
         self.project = ""
@@ -57,8 +56,7 @@ class Middleware:
 
     def process_request(self, req: Request, resp: falcon.Response) -> None:
         """Read identity and version; remove the project from the path."""
-        req.env.setdefault(BEGAN, time.perf_counter())
-        request_scope.enter(req.context.request_id)
+        req.context.request_id = request_scope.begin(req.env)
         if req.method not in falcon.COMBINED_METHODS:
             req.method = _NO_METHOD
         if "\0" in req.path or "%00" in req.query_string:
@@ -105,6 +103,7 @@ class Middleware:
             version = f"volume {microversions.text(state.version)}"
             resp.set_header(microversions.HEADER, version)
         self._note(req, resp, state)
+        request_scope.end()
 
     def _note(self, req: Request, resp: falcon.Response, state: RequestState) -> None:
         size = 0 if req.method == "HEAD" else len(resp.data or b"")

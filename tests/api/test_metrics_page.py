@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import http.client
+import os
 import re
 import socket
 from collections.abc import Iterator
@@ -177,6 +178,9 @@ def test_a_refused_request_leaves_one_too(running: Running) -> None:
 def test_the_id_of_the_client_is_noted_if_it_has_the_form(running: Running) -> None:
     for given, noted in (
         ("req-11111111-2222-3333-4444-555555555555", None),
+        ("req-\xe9", "-"),
+        ("req-1\tuser=root", "-"),
+        ("REQ-1", "-"),
         ("req-1 user=root", "-"),
         ("x" * 500, "-"),
         ("req-" + "1" * 500, "-"),
@@ -205,6 +209,28 @@ def test_a_path_cannot_write_a_line_or_a_field(running: Running, path: str) -> N
     assert re.fullmatch("[!-~]{1,1600}", found["path"])
     added = running.log().splitlines()[before:]
     assert all(re.match(r"\d{4}-\d\d-\d\d \d\d:", each) for each in added)
+
+
+def test_the_path_is_logged_as_the_bytes_that_were_sent(running: Running) -> None:
+    answer = running.basic("anna", "GET", "/v3/volumes/%C3%A9%FF")
+    found = line(running, answer.headers["x-openstack-request-id"])
+    assert found["path"] == "/v3/volumes/%C3%A9%FF"
+
+
+def test_the_method_is_logged_as_it_was_sent(running: Running) -> None:
+    answer = running.basic("anna", "BREW", "/v3/volumes")
+    assert answer.status == 405
+    found = line(running, answer.headers["x-openstack-request-id"])
+    assert (found["method"], found["status"]) == ("BREW", "405")
+
+
+def test_names_of_user_and_project_cannot_write_a_field(running: Running) -> None:
+    headers = {"X-Auth-Token": "x:a project=b status=200"}
+    answer = running.unix("GET", "/v3/volumes", headers=headers)
+    found = line(running, answer.headers["x-openstack-request-id"])
+    assert found["project"] == "a%20project%3Db%20status%3D200"
+    assert found["user"] == str(os.getuid())
+    assert found["status"] == str(answer.status)
 
 
 def test_no_secret_of_a_request_is_in_the_log(running: Running) -> None:
