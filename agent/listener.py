@@ -190,11 +190,13 @@ def serve(
     threads: int,
     max_body: int = 2**20,
     certificates: Callable[[Address], Certificates | None] = lambda _: None,
+    *,
+    option: str = "listen",
 ) -> Server:
     """Return a bound server. The caller starts and stops it.
 
     ``max_body``: the largest request body in bytes that the app accepts.
-    ``certificates``: those of an address with TLS.
+    ``certificates``: those of an address with TLS. ``option`` has the addresses.
 
     :raises StartupError: an address cannot be bound, or its certificate not used.
     """
@@ -202,7 +204,7 @@ def serve(
     try:
         for address in addresses:
             tls = certificates(address)
-            listeners.append(_bound(Listener(app, address, max_body, tls)))
+            listeners.append(_bound(Listener(app, address, max_body, tls), option))
     except StartupError:
         for listener in listeners:
             listener.socket.close()
@@ -210,12 +212,12 @@ def serve(
     return Server(listeners, threads)
 
 
-def _bound(listener: Listener) -> Listener:
+def _bound(listener: Listener, option: str) -> Listener:
     try:
         listener.prepare()
     except OSError as error:
         raise StartupError(
-            f"listen = {listener.address} cannot be bound ({error}): check whether"
+            f"{option} = {listener.address} cannot be bound ({error}): check whether"
             " another daemon uses it"
         ) from error
     return listener

@@ -107,6 +107,7 @@ def run(conf: cfg.ConfigOpts) -> None:
     """Run from the first reconcile to the last request."""
     addresses = listen_addresses.configured(conf)
     certificates = {each: tls.certificates(conf, each) for each in addresses}
+    of_metrics = metrics_listener.configured(conf)
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
@@ -122,7 +123,7 @@ def run(conf: cfg.ConfigOpts) -> None:
             conf.osapi_max_request_body_size,
             certificates.get,
         )
-        metrics = metrics_listener.create(conf, assembly.services.metrics)
+        metrics = metrics_listener.create(conf, of_metrics, assembly.services.metrics)
         serve(assembly, [server, *([metrics] if metrics else [])], stop, late)
     finally:
         if metrics is not None:

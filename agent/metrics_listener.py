@@ -8,7 +8,7 @@ identity is asked for: the page has figures and the names of backends, no secret
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from oslo_config import cfg
@@ -16,28 +16,43 @@ from oslo_config import cfg
 from lunshare.agent import listen_addresses, listener, tls
 from lunshare.agent.api.faults import Fault
 from lunshare.agent.api.origins import Origins
+from lunshare.agent.listen_addresses import Address
 from lunshare.agent.service.metrics.page import CONTENT_TYPE, Metrics
 
+_OPTION = "metrics_listen"
 _THREADS = 2
 _PATH = "/metrics"
 _TEXT = "text/plain; charset=utf-8"
 
 
-def create(conf: cfg.ConfigOpts, metrics: Metrics) -> listener.Server | None:
-    """Return the bound server of metrics_listen, or None if the option is empty.
+def configured(conf: cfg.ConfigOpts) -> dict[Address, tls.Certificates | None]:
+    """Return the addresses of metrics_listen, with the certificate of each.
 
-    :raises StartupError: an address cannot be bound, or its certificate not used.
+    :raises StartupError: an address is wrong, or its certificate cannot be used.
     """
     addresses = listen_addresses.of_metrics(conf.metrics_listen)
-    if not addresses:
+    return {each: tls.certificates(conf, each, _OPTION) for each in addresses}
+
+
+def create(
+    conf: cfg.ConfigOpts,
+    certificates: Mapping[Address, tls.Certificates | None],
+    metrics: Metrics,
+) -> listener.Server | None:
+    """Return the bound server of ``configured``, or None if there is no address.
+
+    :raises StartupError: an address cannot be bound.
+    """
+    if not certificates:
         return None
-    certificates = {each: tls.certificates(conf, each) for each in addresses}
+    addresses = list(certificates)
     origins = Origins(addresses, conf.public_endpoint, conf.allowed_hosts)
     return listener.serve(
         MetricsApp(metrics, origins),
         addresses,
         _THREADS,
         certificates=certificates.get,
+        option=_OPTION,
     )
 
 
