@@ -21,6 +21,10 @@ _FIELDS = ("resource", "user_name", "project_name", "color", "instance", "isotim
 _EMPTY = dict.fromkeys(_FIELDS, "")
 _EMPTY |= {"global_request_id": "-", "user_identity": "-"}
 
+# What would begin a line or control a terminal, such as the errors of a command.
+_CODES = (*range(32), *range(127, 160), 0x2028, 0x2029)
+_ESCAPED = {code: repr(chr(code))[1:-1] for code in _CODES}
+
 
 class Formatter(formatters.ContextFormatter):
     """The formatter of oslo.log, with the id of the request in each line.
@@ -40,19 +44,23 @@ class Formatter(formatters.ContextFormatter):
     def format(self, record: logging.LogRecord) -> str:
         """Return one line, and a traceback if the record asks for one."""
         ident = request_ids.current()
-        form = self._without
+        form, message = self._without, record.getMessage()
+        if not message.isprintable():
+            record.msg, record.args = message.translate(_ESCAPED), None
+            message = record.msg
         record.__dict__.update(_EMPTY)
         if ident != request_ids.NONE:
             record.request_id, form = ident, self._with
         if self._plain and record.levelno == logging.INFO and not record.exc_info:
-            record.message = record.getMessage()
+            record.message = message
             record.asctime = self.formatTime(record, self.datefmt)
             with contextlib.suppress(KeyError):  # a format of the operator
                 return str(form % record.__dict__)
         line: str = super().format(record)
-        if record.exc_info:
-            return line
-        return line.removesuffix(f": {getattr(record, 'error_summary', '')}")
+        summary = f": {getattr(record, 'error_summary', '')}"
+        if record.exc_info:  # each line of the traceback is marked, not of this
+            return line.replace(summary, summary.translate(_ESCAPED), 1)
+        return line.removesuffix(summary)
 
     def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:
         """Return the time. Its text changes once a second."""
