@@ -4,7 +4,7 @@ PYTHON := $(VENV)/bin/python
 PYTEST := $(PYTHON) -m pytest
 SOURCES := agent drivers tests
 
-.PHONY: help demo check lint unit test test-full restart storm openapi fuzz scheduler tempest test-kernels outside test-loopback bench run sample api-reference states walks clean
+.PHONY: help demo check lint unit test test-full restart storm openapi fuzz scheduler prometheus tempest test-kernels outside test-loopback bench run sample api-reference states walks clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -30,7 +30,7 @@ lint: $(VENV)/.ready ## format, lint, import contracts, types
 unit: $(VENV)/.ready ## unit, API, conformance and lab tests, which need nothing
 	$(PYTEST) -q -n 2 tests/unit tests/api tests/conformance tests/lab
 
-test: check restart storm openapi outside scheduler ## everything: check, restart, storm, openapi, outside driver, scheduler, then the system tests on a real kernel
+test: check restart storm openapi outside scheduler prometheus ## everything: check, restart, storm, openapi, outside driver, scheduler, Prometheus, then the system tests on a real kernel
 	tests/system/run
 
 test-full: test test-kernels fuzz ## hours: everything, every system test on both stock kernels, longer fuzzing and storm
@@ -55,6 +55,9 @@ fuzz: $(VENV)/.ready ## random frames, verbs and commands against the root helpe
 
 scheduler: $(VENV)/.ready ## RabbitMQ and the real cinder-scheduler (Cinder 29.0.0) with the reports of a daemon
 	tests/scheduler/run
+
+prometheus: $(VENV)/.ready ## a real Prometheus with the metrics of a daemon and the shipped alerts
+	tests/prometheus/run
 
 tempest: $(VENV)/.ready ## Tempest 47.0.0 with a real Keystone against a daemon on fake backends
 	tests/tempest/run $(TESTS)

@@ -9,6 +9,8 @@ import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from importlib.metadata import version
 from typing import Any
 
 from oslo_config import cfg
@@ -34,6 +36,9 @@ from lunshare.agent.service.instance_gate import InstanceGate
 from lunshare.agent.service.job_runner import JobRunner
 from lunshare.agent.service.log_levels import LogLevels
 from lunshare.agent.service.messages import Messages
+from lunshare.agent.service.metrics.collected import NodeCollector
+from lunshare.agent.service.metrics.page import Metrics
+from lunshare.agent.service.metrics.recorded import Recorded
 from lunshare.agent.service.node import Node
 from lunshare.agent.service.orphans import Orphans
 from lunshare.agent.service.purger import Purger
@@ -140,9 +145,10 @@ def assemble(conf: cfg.ConfigOpts, root: Root | None = None) -> Assembly:
     node = Node(database, backends, conf.host, conf.storage_availability_zone)
     types = Types(database, conf.default_volume_type)
     quotas = _quotas(conf, database)
-    wiper = Wiper(backends)
+    recorded = Recorded()
+    wiper = Wiper(backends, recorded.task_failed)
     messages = Messages(database, conf.message_ttl)
-    jobs = JobRunner(conf.create_wait, messages.record_fault)
+    jobs = JobRunner(conf.create_wait, messages.record_fault, recorded.job)
     scheduler = Scheduler(node, types, messages, _multipliers(conf))
     pools = Pools(node, backends, conf.storage_availability_zone)
     unanswered_requests = UnansweredRequests(database)
@@ -178,6 +184,18 @@ def assemble(conf: cfg.ConfigOpts, root: Root | None = None) -> Assembly:
         legacy=LegacyActions(database, access, locks, rows=attachments, gate=gate),
         metadata=VolumeMetadata(database),
         transfers=Transfers(database, quotas),
+        recorded=recorded,
+        metrics=Metrics(
+            recorded,
+            NodeCollector(
+                node,
+                backends,
+                database,
+                jobs,
+                lambda: bool(getattr(root, "blocked", False)),
+                version("lunshare"),
+            ),
+        ),
         snapshot_resetter=SnapshotResetter(database, backends),
         types=types,
         type_access=TypeAccess(database),
@@ -249,6 +267,7 @@ def assemble(conf: cfg.ConfigOpts, root: Root | None = None) -> Assembly:
         locks,
         access=access,
         node=node,
+        measured=recorded.reconciled,
         recovery=Recovery(
             database,
             backends,
@@ -262,13 +281,23 @@ def assemble(conf: cfg.ConfigOpts, root: Root | None = None) -> Assembly:
         ),
     )
     reports = reporter.create(conf, node.reports)
-    timer = Timer("reconcile", conf.reconcile_interval, reconcile.run)
+    timers: dict[str, tuple[float, Callable[[], object]]] = {
+        "reconcile": (conf.reconcile_interval, reconcile.run),
+        "database": (PROBE_SECONDS, database.probe),
+        "stats": (conf.backend_stats_polling_interval, node.refresh),
+        "answers": (unanswered.ANSWER_SECONDS, unanswered_requests.mark_answered),
+        "purge": (_PURGE_SECONDS, purger.purge),
+    }
+    recorded.prepare(list(backends), [*timers, "wipe"])
+    for backend in backends.values():
+        backend.measured = partial(recorded.access, backend.name)
+    running = [
+        Timer(name, seconds, work, recorded.task_failed)
+        for name, (seconds, work) in timers.items()
+    ]
+    timer = running[0]
     loops: tuple[Timer | Wiper | Reporter, ...] = (
-        timer,
-        Timer("database", PROBE_SECONDS, database.probe),
-        Timer("stats", conf.backend_stats_polling_interval, node.refresh),
-        Timer("answers", unanswered.ANSWER_SECONDS, unanswered_requests.mark_answered),
-        Timer("purge", _PURGE_SECONDS, purger.purge),
+        *running,
         wiper,
         *([reports] if reports else []),
     )

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,6 +18,7 @@ from typing import Any
 from oslo_config import cfg
 from oslo_log import log
 
+from lunshare.agent import request_scope
 from lunshare.agent.conf import opts, unknown_options
 from lunshare.agent.errors import (
     AgentError,
@@ -51,6 +52,9 @@ _FAMILIES: tuple[tuple[type[driver_errors.DriverError], type[AgentError]], ...] 
     (driver_errors.DriverError, BackendFailed),
 )
 
+
+#: Gets "attach" or "detach", its seconds, and whether it failed.
+Measured = Callable[[str, float, bool], object]
 
 # A failed operation starts a check of its backend, but no more often than this.
 _SUSPECT_SECONDS = 1.0
@@ -86,6 +90,13 @@ class OperationLimit:
         with waiting():
             return self._free.acquire(timeout=wait)
 
+    @property
+    def used(self) -> tuple[int, float]:
+        """Return how many requests work now, and since how many seconds the oldest."""
+        since = list(self._since.values())
+        moment = time.monotonic()
+        return len(since), moment - min(since, default=moment)
+
     def release(self) -> None:
         """Note that the calling thread is done."""
         del self._since[threading.get_ident()]
@@ -103,6 +114,7 @@ class HealthCheck:
         """Start."""
         self.done, self.reported = threading.Event(), False
         self._work, self._since = work, time.monotonic()
+        self._request_id = request_scope.current()
         threading.Thread(target=self._run, name=f"check-{name}", daemon=True).start()
 
     def wait(self, timeout: float | None) -> bool:
@@ -118,7 +130,8 @@ class HealthCheck:
 
     def _run(self) -> None:
         try:
-            self._work()
+            with request_scope.scope(self._request_id):
+                self._work()
         finally:
             self.done.set()
 
@@ -138,6 +151,7 @@ class NodeBackend:
     wipes: tuple[Wipe, ...] = ()
     checked_at: float = 0.0
     came_up: Callable[[], None] = lambda: None
+    measured: Measured = lambda *_: None
     _found: str | None = _UNCHECKED
     _check: HealthCheck | None = None
     _mutex: threading.Lock = field(default_factory=threading.Lock)
@@ -174,6 +188,27 @@ class NodeBackend:
                 yield self.driver
         finally:
             self.slots.release()
+
+    @contextmanager
+    def for_access(
+        self, only: str | None, wanted: Collection[object]
+    ) -> Iterator[Backend]:
+        """Use the driver to change accesses, in a request thread; measure it.
+
+        With ``only``, one initiator, it is an attach if an access is ``wanted``, and a
+        detach otherwise. Without it, all of a volume's accesses are applied.
+
+        :raises BackendUnavailable: too many requests work on it already.
+        """
+        began, failed = time.monotonic(), True
+        try:
+            with self.for_request() as driver:
+                yield driver
+            failed = False
+        finally:
+            if only is not None:
+                what = "attach" if wanted else "detach"
+                self.measured(what, time.monotonic() - began, failed)
 
     @contextmanager
     def for_job(self) -> Iterator[Backend]:

@@ -14,9 +14,11 @@ import ssl
 import time
 from typing import Any
 
+from cheroot import wsgi
 from cheroot.server import HeaderReader, HTTPConnection, HTTPRequest
 
 from lunshare.agent.http_framing import Framing
+from lunshare.agent.request_scope import BEGAN
 
 #: Seconds from the first byte of a request to its last one.
 REQUEST_SECONDS = 10.0
@@ -59,6 +61,17 @@ class Request(HTTPRequest):
         super().parse_request()
         if b"Transfer-Encoding" in self.inheaders:
             self.close_connection = True
+
+
+class Gateway(wsgi.Gateway_10):
+    """Calls the application, which gets to know when its request was complete."""
+
+    def get_environ(self) -> dict[str, Any]:  # type: ignore[override]
+        """Return the environment of WSGI."""
+        environ: dict[str, Any]
+        environ = super().get_environ()  # type: ignore[no-untyped-call]
+        environ[BEGAN] = self.req.conn.complete_at
+        return environ
 
 
 class _Input(io.BytesIO):
@@ -106,6 +119,7 @@ class Connection(HTTPConnection):
         self.ending = self.lingering = False
         self.handshaking = isinstance(sock, ssl.SSLSocket)
         self.since = time.monotonic()
+        self.complete_at = time.perf_counter()
         self.framing = Framing(*self._sizes)
 
     @property
@@ -152,6 +166,7 @@ class Connection(HTTPConnection):
         self._cut(len(self.buffered))
 
     def _cut(self, end: int) -> None:
+        self.complete_at = time.perf_counter()
         self.rfile = _Input(self.buffered[:end])
         del self.buffered[:end]
         self.ending = self.framing.broken

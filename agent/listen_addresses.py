@@ -84,21 +84,35 @@ def parse(texts: Iterable[str], auth_strategy: str, noauth: bool) -> list[Addres
     return addresses
 
 
+def of_metrics(texts: Iterable[str]) -> list[Address]:
+    """Return the addresses of the option ``metrics_listen``, which may be empty.
+
+    :raises StartupError: the form of an address is unknown, or it is a unix socket.
+    """
+    addresses = [_parse(text, "metrics_listen") for text in texts]
+    if any(address.is_socket for address in addresses):
+        raise StartupError(
+            "metrics_listen names a unix socket: give HOST:PORT; the sockets of listen"
+            " have /metrics already"
+        )
+    return addresses
+
+
 def hosts(addresses: Sequence[Address]) -> frozenset[str]:
     """Return the names and addresses by which clients reach these, in lower case."""
     found = {str(a.bind[0]).lower() for a in addresses if not a.is_socket}
     return frozenset(found) | _NAMES
 
 
-def _parse(text: str) -> Address:
+def _parse(text: str, option: str = "listen") -> Address:
     if text.startswith("unix:/"):
         return Address(text.removeprefix("unix:"))
     host, separator, port = text.removeprefix(_HTTPS).rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     if not (separator and host and port.isdecimal() and int(port) < 65536):
-        raise StartupError(f"listen = {text} is not valid: {_FORM}")
+        raise StartupError(f"{option} = {text} is not valid: {_FORM}")
     if "/" in host:
-        raise StartupError(f"listen = {text} is not valid: {_FORM}")
+        raise StartupError(f"{option} = {text} is not valid: {_FORM}")
     if host == "localhost":
         host = "127.0.0.1"
     return Address((host, int(port)), tls=text.startswith(_HTTPS))

@@ -17,7 +17,7 @@ from typing import Any
 
 from cheroot import wsgi
 
-from lunshare.agent.client_connection import Connection
+from lunshare.agent.client_connection import Connection, Gateway
 from lunshare.agent.errors import StartupError
 from lunshare.agent.http_connections import ConnectionLoop
 from lunshare.agent.listen_addresses import Address
@@ -51,6 +51,7 @@ class Listener(wsgi.Server):
         self, app: App, address: Address, max_body: int, tls: Certificates | None
     ) -> None:
         super().__init__(address.bind, app, request_queue_size=_BACKLOG)
+        self.gateway = Gateway
         self.address, self.tls = address, tls
         self._max_body = max_body
         self.peercreds_enabled = address.is_socket
@@ -189,11 +190,13 @@ def serve(
     threads: int,
     max_body: int = 2**20,
     certificates: Callable[[Address], Certificates | None] = lambda _: None,
+    *,
+    option: str = "listen",
 ) -> Server:
     """Return a bound server. The caller starts and stops it.
 
     ``max_body``: the largest request body in bytes that the app accepts.
-    ``certificates``: those of an address with TLS.
+    ``certificates``: those of an address with TLS. ``option`` has the addresses.
 
     :raises StartupError: an address cannot be bound, or its certificate not used.
     """
@@ -201,7 +204,7 @@ def serve(
     try:
         for address in addresses:
             tls = certificates(address)
-            listeners.append(_bound(Listener(app, address, max_body, tls)))
+            listeners.append(_bound(Listener(app, address, max_body, tls), option))
     except StartupError:
         for listener in listeners:
             listener.socket.close()
@@ -209,12 +212,12 @@ def serve(
     return Server(listeners, threads)
 
 
-def _bound(listener: Listener) -> Listener:
+def _bound(listener: Listener, option: str) -> Listener:
     try:
         listener.prepare()
     except OSError as error:
         raise StartupError(
-            f"listen = {listener.address} cannot be bound ({error}): check whether"
+            f"{option} = {listener.address} cannot be bound ({error}): check whether"
             " another daemon uses it"
         ) from error
     return listener

@@ -17,7 +17,15 @@ from oslo_concurrency import lockutils
 from oslo_config import cfg
 from oslo_log import log
 
-from lunshare.agent import listen_addresses, listener, logs, show_config, tls
+from lunshare.agent import (
+    listen_addresses,
+    listener,
+    logs,
+    metrics_listener,
+    request_scope,
+    show_config,
+    tls,
+)
 from lunshare.agent.assemble import Assembly, assemble
 from lunshare.agent.conf import opts
 from lunshare.agent.errors import StartupError
@@ -99,12 +107,13 @@ def run(conf: cfg.ConfigOpts) -> None:
     """Run from the first reconcile to the last request."""
     addresses = listen_addresses.configured(conf)
     certificates = {each: tls.certificates(conf, each) for each in addresses}
+    of_metrics = metrics_listener.configured(conf)
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until there is what to reload
     assembly = assemble(conf)
-    server = None
+    server = metrics = None
     try:
         late = not first_reconcile(assembly, conf.start_wait, stop)
         server = listener.serve(
@@ -114,8 +123,11 @@ def run(conf: cfg.ConfigOpts) -> None:
             conf.osapi_max_request_body_size,
             certificates.get,
         )
-        serve(assembly, server, stop, late)
+        metrics = metrics_listener.create(conf, of_metrics, assembly.services.metrics)
+        serve(assembly, [server, *([metrics] if metrics else [])], stop, late)
     finally:
+        if metrics is not None:
+            metrics.stop(0)
         close(assembly, server, conf.stop_wait)
 
 
@@ -174,24 +186,35 @@ class BackgroundTask:
 
     def _run(self) -> None:
         try:
-            self._work()
+            with request_scope.scope():
+                self._work()
         except Exception as error:
             self._error = error
         self._done.set()
 
 
 def serve(
-    assembly: Assembly, server: listener.Server, stop: threading.Event, late: bool
+    assembly: Assembly,
+    servers: Sequence[listener.Server],
+    stop: threading.Event,
+    late: bool,
 ) -> None:
     """Serve requests until ``stop``. ``late``: the first reconcile is not done."""
     assembly.start(reconcile_again=late)
-    server.start()
-    signal.signal(signal.SIGHUP, lambda *_: server.reload())
+    for server in servers:
+        server.start()
+    signal.signal(signal.SIGHUP, lambda *_: _reload(servers))
     names = ",".join(assembly.backends)
-    LOG.info("[main] READY listen=%s backends=%s", server.addresses, names)
+    addresses = ",".join(each.addresses for each in servers)
+    LOG.info("[main] READY listen=%s backends=%s", addresses, names)
     notify("READY=1", "STATUS=serving")
     stop.wait()
     notify("STOPPING=1")
+
+
+def _reload(servers: Sequence[listener.Server]) -> None:
+    for server in servers:
+        server.reload()
 
 
 def close(assembly: Assembly, server: listener.Server | None, seconds: float) -> None:

@@ -8,7 +8,14 @@ from typing import Any
 
 from oslo_config import cfg
 
-from lunshare.agent import backends, listen_addresses, nova, reporter, tls
+from lunshare.agent import (
+    backends,
+    listen_addresses,
+    metrics_listener,
+    nova,
+    reporter,
+    tls,
+)
 from lunshare.agent.api.access_rules import AccessRules
 from lunshare.agent.assemble import database_url
 from lunshare.agent.conf import registered
@@ -46,6 +53,7 @@ def _check(conf: cfg.ConfigOpts) -> None:
     """Create what the start creates of the options; nothing of it is started."""
     for address in listen_addresses.configured(conf):
         tls.certificates(conf, address)
+    metrics_listener.configured(conf)
     backends.load(conf, Helper(conf.helper.socket))
     Database(database_url(conf), connections=1)
     reporter.create(conf, dict)

@@ -9,17 +9,27 @@ from collections.abc import Callable
 
 from oslo_log import log
 
+from lunshare.agent.request_scope import scope
+
 LOG = log.getLogger(__name__)
 
 
 class Timer:
     """Call ``work`` every ``seconds``, counted from the end of the last call.
 
-    An error of ``work`` is logged, and the timer continues.
+    An error of ``work`` is logged, ``on_failure`` is called with the timer's name, and
+    the timer continues. Each call has a request id of its own.
     """
 
-    def __init__(self, name: str, seconds: float, work: Callable[[], object]) -> None:
+    def __init__(
+        self,
+        name: str,
+        seconds: float,
+        work: Callable[[], object],
+        on_failure: Callable[[str], object] = lambda _: None,
+    ) -> None:
         self._name, self._seconds, self._work = name, seconds, work
+        self._on_failure = on_failure
         self._stopped, self._woken = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
@@ -45,10 +55,15 @@ class Timer:
 
     def _run(self) -> None:
         while not self._stops():
-            try:
-                self._work()
-            except Exception:
-                LOG.exception("[%s] LOOP failed; it continues", self._name)
+            with scope():
+                self._call()
+
+    def _call(self) -> None:
+        try:
+            self._work()
+        except Exception:
+            LOG.exception("[%s] LOOP failed; it continues", self._name)
+            self._on_failure(self._name)
 
     def _stops(self) -> bool:
         """Wait for the next call; return whether the timer is stopped instead."""

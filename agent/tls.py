@@ -121,8 +121,10 @@ class Certificates:
         return context
 
 
-def certificates(conf: cfg.ConfigOpts, address: Address) -> Certificates | None:
-    """Return those of an address, or None if it has no TLS.
+def certificates(
+    conf: cfg.ConfigOpts, address: Address, option: str = "listen"
+) -> Certificates | None:
+    """Return those of an address of the option, or None if it has no TLS.
 
     :raises StartupError: none are named, or they cannot be used.
     """
@@ -131,7 +133,7 @@ def certificates(conf: cfg.ConfigOpts, address: Address) -> Certificates | None:
     section = conf[tls_section(conf, *address.bind)]
     if not (section.cert_file and section.key_file):
         raise StartupError(
-            f"listen = {address} needs a certificate: set cert_file and key_file in"
+            f"{option} = {address} needs a certificate: set cert_file and key_file in"
             " section [tls]"
         )
     return Certificates(section.cert_file, section.key_file)

@@ -38,12 +38,15 @@ class Helper:
     once, if the helper cannot have started the request, or if the request is
     idempotent. Otherwise the call raises Interrupted: a started command may still run,
     and the driver retries its complete verb.
+
+    ``blocked``: whether the last call got no answer, or none in time.
     """
 
     def __init__(self, path: str, idle: int = 16) -> None:
         self._path, self._limit = path, idle
         self._idle: list[socket.socket] = []
         self._mutex = threading.Lock()
+        self.blocked = False
 
     def run(self, *argv: str, timeout: float = 60.0) -> str:
         """Run an allowed command as root; see lunshare.drivers.base.Root."""
@@ -57,9 +60,12 @@ class Helper:
         message = messages.request(verb, timeout, arguments)
         try:
             answer = self._exchange(message, timeout)
+            self.blocked = False
         except TimeoutError:
+            self.blocked = True
             raise errors.DeadlineExceeded(verb, timeout) from None
         except (frames.Closed, frames.BadFrame, OSError) as error:
+            self.blocked = True
             raise errors.HelperUnreachable(self._path, str(error)) from None
         if "error" in answer:
             raise messages.error_of(answer)

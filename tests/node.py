@@ -11,7 +11,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from lunshare.agent.assemble import Assembly, assemble
-from lunshare.agent.db import quotas
+from lunshare.agent.db import quotas, status_totals
 from lunshare.agent.main import configure
 from lunshare.agent.records import (
     Attachment,
@@ -109,8 +109,14 @@ class Node:
 
 
 def is_counted(node: Node, project: str) -> bool:
-    """Whether the quota counters of a project equal a count of its rows."""
+    """Whether the quota counters of a project equal a count of its rows.
+
+    So do the totals by status, of all projects.
+    """
     with node.assembly.database.reading() as connection:
+        totals = {k: n for k, n in status_totals.read(connection).items() if n}
+        if totals != status_totals.counted(connection):
+            return False
         kept = quotas.projects(connection).get(project, [])
         return kept == [tuple(row) for row in quotas.counted(connection, project)]
 

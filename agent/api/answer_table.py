@@ -15,6 +15,7 @@ from lunshare.agent.api import answer_schemas as shows
 from lunshare.agent.api import operator_answers as operators
 from lunshare.agent.api.answer_parts import (
     ANY_OBJECT,
+    TEXT,
     TEXTS,
     Schema,
     one,
@@ -66,6 +67,9 @@ _NO_CLUSTER = shown({"clusters": {"type": "array", "maxItems": 0}})
 _CLEANED = shown({"cleaning": {"type": "array"}, "unavailable": {"type": "array"}})
 _ACTIONS = volume_actions.ACTIONS
 
+#: The media type of a body that is not JSON.
+OTHER_TYPES: Mapping[Callable[..., Any], str] = {health.metrics: "text/plain"}
+
 BODIES: Mapping[Callable[..., Any], Schema] = {
     discovery.choices: _VERSIONS,
     discovery.version: _VERSIONS,
@@ -73,6 +77,7 @@ BODIES: Mapping[Callable[..., Any], Schema] = {
     health.alive: _ALIVE,
     health.ready: operators.READINESS,
     health.full: one("health", operators.HEALTH),
+    health.metrics: TEXT,
     volumes.create: _WRITTEN_VOLUME,
     volumes.index: pages("volumes", shows.VOLUME_BRIEF, counted=True),
     volumes.detail: pages("volumes", shows.VOLUME, counted=True),

@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import orjson
+
 from lunshare.agent.api.settings import ApiSettings
 from lunshare.agent.records import RequestContext
 from lunshare.agent.service.services import Services
@@ -48,11 +50,16 @@ class Call:
 
 @dataclass(slots=True)
 class Answer:
-    """The answer to a request. ``body`` becomes JSON; None means no body."""
+    """The answer to a request. ``body`` becomes JSON, bytes are sent; None is none."""
 
     status: int
     body: Any = None
     headers: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def data(self) -> bytes:
+        """Return the bytes of the body."""
+        return self.body if isinstance(self.body, bytes) else orjson.dumps(self.body)
 
 
 Handler = Callable[[Call], Answer]

@@ -166,13 +166,13 @@ def keystone(
 
     :raises Invalid: the project of the path is not that of the token.
     """
-    project = env.get("HTTP_X_PROJECT_ID", "")
+    project = env.get("HTTP_X_PROJECT_ID") or ""  # None in a token of the system
     if project and path_project and project != path_project:
         raise _other_project()
     roles = _listed(env.get("HTTP_X_ROLES"))
     served = env.get("HTTP_X_SERVICE_IDENTITY_STATUS") == "Confirmed"
     return RequestContext(
-        user_id=env.get("HTTP_X_USER_ID", ""),
+        user_id=env.get("HTTP_X_USER_ID") or "",
         project_id=project,
         is_admin=False,
         request_id=request_id,

@@ -21,6 +21,7 @@ from typing import Any
 from oslo_config import cfg
 from oslo_log import log
 
+from lunshare.agent import request_scope
 from lunshare.agent.errors import StartupError
 from lunshare.agent.thread_share import Share
 from lunshare.agent.worker_turns import waiting
@@ -32,7 +33,7 @@ App = Callable[..., Any]
 #: Key of the WSGI environment: the status with which a token was refused.
 REFUSED = "lunshare.token_refused"
 
-_API = "/v3/"
+_NEEDS_TOKEN = ("/v3/", "/metrics")
 _PEER = "X_REMOTE_UID"
 _CACHE = "lunshare.token_cache"
 _GROUP = "keystone_authtoken"
@@ -162,7 +163,8 @@ class _Checked:
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Any:
         """Serve a request. Peers, versions and health checks need no token."""
-        if environ["PATH_INFO"].startswith(_API) and _PEER not in environ:
+        request_scope.begin(environ)
+        if environ["PATH_INFO"].startswith(_NEEDS_TOKEN) and _PEER not in environ:
             environ[_CACHE] = self._cache
             status = self._checked(environ)
             if status != _ACCEPTED_STATUS:

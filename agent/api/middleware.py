@@ -6,12 +6,13 @@ its microversion, and the project in its path.
 
 from __future__ import annotations
 
-import uuid
 from urllib.parse import quote
 
 import falcon
 
+from lunshare.agent import request_scope
 from lunshare.agent.api import bodies, faults, identity, microversions, routes
+from lunshare.agent.api.access_log import AccessLog, Measured
 from lunshare.agent.api.access_rules import AccessRules
 from lunshare.agent.api.exchange import Version
 from lunshare.agent.api.identity import Identity
@@ -30,7 +31,7 @@ class RequestState:
     """What is known of a request before its route: falcon's ``req.context``."""
 
     def __init__(self) -> None:
-        self.request_id = f"req-{uuid.uuid4()}"
+        self.request_id = ""
         self.ctx: RequestContext = _NO_CONTEXT
         self.version: Version | None = None
         self.project = ""
@@ -46,12 +47,16 @@ class Request(falcon.Request):
 class Middleware:
     """What every request passes before its route is searched, and after."""
 
-    def __init__(self, settings: ApiSettings, rules: AccessRules) -> None:
+    def __init__(
+        self, settings: ApiSettings, rules: AccessRules, measured: Measured
+    ) -> None:
         self._identity = Identity(settings, rules.is_admin)
         self._origins = Origins(*settings.names)
+        self._access_log = AccessLog(measured, routes.HEALTH)
 
     def process_request(self, req: Request, resp: falcon.Response) -> None:
         """Read identity and version; remove the project from the path."""
+        req.context.request_id = request_scope.begin(req.env)
         if req.method not in falcon.COMBINED_METHODS:
             req.method = _NO_METHOD
         if "\0" in req.path or "%00" in req.query_string:
@@ -62,6 +67,8 @@ class Middleware:
             self._origins.check(req.get_header("Host"), req.get_header("Origin"))
         if req.content_length or "HTTP_TRANSFER_ENCODING" in req.env:
             bodies.check_type(req.content_type)
+        if req.path == routes.METRICS[0]:
+            req.path = routes.METRICS[1]
         if req.path.startswith(_API):
             self._enter(req, req.context)
 
@@ -95,3 +102,10 @@ class Middleware:
         if state.version is not None:
             version = f"volume {microversions.text(state.version)}"
             resp.set_header(microversions.HEADER, version)
+        self._note(req, resp, state)
+        request_scope.end()
+
+    def _note(self, req: Request, resp: falcon.Response, state: RequestState) -> None:
+        size = 0 if req.method == "HEAD" else len(resp.data or b"")
+        status, ident = resp.status_code, state.request_id
+        self._access_log.note(req, status, size, state.ctx, ident)

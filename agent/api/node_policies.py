@@ -320,4 +320,10 @@ RULES: tuple[Rule, ...] = (
             "GET /lunshare/health",
         ),
     ),
+    (
+        "lunshare:metrics",
+        ADMIN,
+        "Read the metrics. metrics_listen has addresses at which no rule is asked.",
+        ("GET /lunshare/metrics",),
+    ),
 )

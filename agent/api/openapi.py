@@ -24,7 +24,7 @@ from lunshare.agent.api import (
     reference_answers,
 )
 from lunshare.agent.api.answer_parts import EXTENSION, TEXT, shown
-from lunshare.agent.api.answer_table import BODIES
+from lunshare.agent.api.answer_table import BODIES, OTHER_TYPES
 from lunshare.agent.api.handlers import volume_metadata
 from lunshare.agent.api.openapi_parts import components, named
 from lunshare.agent.api.query_table import PARAMETERS, Parameter
@@ -203,7 +203,7 @@ def _success(route: Route, status: int, handlers: list[Callable[..., Any]]) -> J
     different = [each for n, each in enumerate(bodies) if each not in bodies[:n]]
     if different:
         one_schema = different[0] if len(different) == 1 else {"anyOf": different}
-        found["content"] = _content(one_schema)
+        found["content"] = _content(one_schema, OTHER_TYPES.get(route.handler, _JSON))
     if len(bodies) not in (0, len(handlers)):
         found["description"] += f"; {BODILESS}"
     if bodies and route.method == "POST":
@@ -234,8 +234,8 @@ def _links(route: Route) -> Json:
     return found
 
 
-def _content(schema: Mapping[str, Any]) -> Json:
-    return {_JSON: {"schema": schema}}
+def _content(schema: Mapping[str, Any], media_type: str = _JSON) -> Json:
+    return {media_type: {"schema": schema}}
 
 
 def _headers(versioned: bool) -> Json:

@@ -201,12 +201,16 @@ ROUTES: tuple[Route, ...] = (
     Route("POST", "/v3/lunshare/orphans", _V0, orphans.recover),
     Route("DELETE", "/v3/lunshare/orphans/{kind}/{id}", _V0, orphans.delete),
     Route("GET", "/v3/lunshare/health", _V0, health.full),
+    Route("GET", "/v3/lunshare/metrics", _V0, health.metrics),
 )
 
 #: Paths of health checks. Balancers send them with any Host header.
 HEALTH = frozenset({"/healthz", "/healthcheck", "/readyz"})
 #: Paths that need no identity. Every other one does.
 PUBLIC = HEALTH | {"/", "/v3", "/openapi.json"}
+
+#: Where Prometheus looks by default, and the route that it is another path of.
+METRICS = ("/metrics", "/v3/lunshare/metrics")
 
 _PREFIX = "/v3/"
 _RESOURCES = outside.RESOURCES | {

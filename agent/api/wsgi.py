@@ -15,7 +15,6 @@ from functools import partial
 from typing import Any
 
 import falcon
-import orjson
 
 from lunshare.agent.api import bodies, faults, microversions, routes
 from lunshare.agent.api.access_rules import AccessRules
@@ -36,9 +35,8 @@ def build_app(
     services: Services, settings: ApiSettings, rules: AccessRules
 ) -> Callable[..., Any]:
     """Return the WSGI application over these services. May raise StartupError."""
-    app = falcon.App(
-        middleware=[Middleware(settings, rules)], request_type=Request, media_type=_JSON
-    )
+    every = Middleware(settings, rules, services.recorded.request)
+    app = falcon.App(middleware=[every], request_type=Request, media_type=_JSON)
     app.req_options.strip_url_path_trailing_slash = True
     app.add_error_handler(Exception, _failed)
     app.add_error_handler(falcon.HTTPError, _refused)
@@ -116,7 +114,7 @@ def _send(resp: falcon.Response, answer: Answer) -> None:
     resp.status = answer.status
     resp.set_headers(answer.headers)
     if answer.body is not None:
-        resp.data = orjson.dumps(answer.body)
+        resp.data = answer.data
 
 
 def _failed(

@@ -45,6 +45,16 @@ OPTIONS = [
         " each. `lunshare user` writes it. A change is effective at once.",
     ),
     cfg.ListOpt(
+        "metrics_listen",
+        default=[],
+        help="Addresses at which only /metrics is served, for Prometheus: HOST:PORT or"
+        " https://HOST:PORT. Everyone who reaches one may read it: the names of"
+        " backends, their capacity, numbers of volumes and requests; no secret, no id"
+        " and no project. Prometheus must reach it by a name of allowed_hosts or by"
+        " the address itself. Without an address the API alone has /metrics, for"
+        " administrators and whoever else policy lunshare:metrics names.",
+    ),
+    cfg.ListOpt(
         "allowed_hosts",
         default=[],
         help="Names by which clients reach this node, as in a URL, without a port."

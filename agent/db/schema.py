@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from lunshare.agent.db import quota_triggers
+from lunshare.agent.db import quota_triggers, status_triggers
 
 METADATA = sa.MetaData()
 
@@ -233,6 +233,17 @@ QUOTA_USAGE = sa.Table(
     sa.Column("snapshot_gigabytes", sa.Integer, nullable=False),
 )
 quota_triggers.attach(METADATA)
+
+# Volumes by backend, attachments by mode; lunshare.agent.db.status_triggers.
+STATUS_TOTALS = sa.Table(
+    "status_totals",
+    METADATA,
+    sa.Column("kind", sa.String(16), primary_key=True),
+    sa.Column("place", sa.String(255), primary_key=True),
+    sa.Column("status", sa.String(255), primary_key=True),
+    sa.Column("count", sa.Integer, nullable=False),
+)
+status_triggers.attach(METADATA)
 
 
 def _dead(name: str, table: sa.Table) -> None:

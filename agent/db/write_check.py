@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 
 #: Seconds for which a successful write is proof.
@@ -13,9 +14,14 @@ STALE = 60.0
 
 
 class WriteCheck:
-    """The result of the last write. Any thread may use it."""
+    """The result of the last write. Any thread may use it.
+
+    ``failures`` counts the writes that failed.
+    """
 
     def __init__(self) -> None:
+        self.failures = 0
+        self._mutex = threading.Lock()
         self._problem: str | None = None
         self._wrote_at = time.monotonic()
 
@@ -25,7 +31,8 @@ class WriteCheck:
 
     def note_failure(self, problem: str) -> None:
         """Note that a write has failed, and why."""
-        self._problem = problem
+        with self._mutex:
+            self._problem, self.failures = problem, self.failures + 1
 
     @property
     def fresh(self) -> bool:

@@ -7,11 +7,13 @@ from __future__ import annotations
 import math
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 
 from oslo_log import log
 
+from lunshare.agent import request_scope
 from lunshare.agent.errors import AgentError, Busy
 from lunshare.agent.worker_turns import waiting
 
@@ -24,13 +26,19 @@ _COPY_THREADS = 4
 
 Step = Callable[[str], None]
 OnFailure = Callable[[Step, str, BaseException], None]
+#: Gets the backend, the name of the step, its seconds, and whether it failed.
+Measured = Callable[[str, str, float, bool], object]
 
 
 class _Job:
-    """One run of a step; ``next`` is the run that follows it, if any."""
+    """One run of a step; ``next`` is the run that follows it, if any.
+
+    Its log lines have the id of the request that asked for it first.
+    """
 
     def __init__(self, pool: tuple[str, bool]) -> None:
         self.pool, self.future = pool, Future[None]()
+        self.request_id = request_scope.current()
         self.started = False
         self.next: _Job | None = None
 
@@ -44,13 +52,18 @@ class JobRunner:
     """
 
     def __init__(
-        self, create_wait: float, on_failure: OnFailure = lambda *_: None
+        self,
+        create_wait: float,
+        on_failure: OnFailure = lambda *_: None,
+        measured: Measured = lambda *_: None,
     ) -> None:
         """``create_wait``: seconds that ``run_and_wait`` waits.
 
-        ``on_failure`` is called for a step that failed when no request waited for it.
+        ``on_failure`` is called for a step that failed when no request waited for it,
+        ``measured`` for every step that has ended.
         """
         self._create_wait, self._on_failure = create_wait, on_failure
+        self._measured = measured
         self._mutex = threading.Lock()
         self._pools: dict[tuple[str, bool], ThreadPoolExecutor] = {}
         self._jobs: dict[tuple[Step, str], _Job] = {}
@@ -71,6 +84,11 @@ class JobRunner:
             for (_, kind), pool in list(self._pools.items()):
                 if kind is copies:
                     pool.shutdown(wait=True, cancel_futures=True)
+
+    def in_progress(self) -> Counter[tuple[str, bool]]:
+        """Return how many steps each backend has that run (True) or wait (False)."""
+        with self._mutex:
+            return Counter((job.pool[0], job.started) for job in self._jobs.values())
 
     def submit(
         self, step: Step, ident: str, backend: str, copies: bool = False
@@ -99,11 +117,19 @@ class JobRunner:
     def _run(self, key: tuple[Step, str], job: _Job) -> None:
         with self._mutex:
             job.started = True
+        with request_scope.scope(job.request_id):
+            self._run_started(key, job)
+
+    def _run_started(self, key: tuple[Step, str], job: _Job) -> None:
         error: BaseException | None = None
+        began = time.monotonic()
         try:
             key[0](key[1])
         except BaseException as raised:  # for the thread that waits, as executors do
             error = raised
+        failed = error is not None and not isinstance(error, Busy)
+        seconds = time.monotonic() - began
+        self._measured(job.pool[0], _name(key[0]), seconds, failed)
         with self._mutex:
             del self._jobs[key]
             if job.next is not None:
@@ -160,7 +186,7 @@ def _log_failure(
     step: Step, ident: str, backend: str
 ) -> Callable[[Future[None]], None]:
     """Return a callback that logs a failed step: of what, where, and what is next."""
-    name = getattr(step, "__name__", "step")
+    name = _name(step)
 
     def log_failure(job: Future[None]) -> None:
         error = None if job.cancelled() else job.exception()
@@ -183,3 +209,7 @@ def _log_failure(
             )
 
     return log_failure
+
+
+def _name(step: Step) -> str:
+    return str(getattr(step, "__name__", "step"))

@@ -11,6 +11,7 @@ not close the access of a live node.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import wait
 from dataclasses import dataclass, field
@@ -39,6 +40,8 @@ LOG = log.getLogger(__name__)
 _RECOVERY_SECONDS = 3.0
 
 Progress = Callable[[int, int], None]
+#: Gets how many differences were changed, how many could not be, and the seconds.
+Measured = Callable[[int, int, float], object]
 
 
 @dataclass
@@ -62,7 +65,10 @@ class Reconciler:
         access: Access,
         node: Node,
         recovery: Recovery,
+        measured: Measured = lambda *_: None,
     ) -> None:
+        """``measured`` is called for each run that has ended."""
+        self._measured = measured
         self._db, self._backends, self._locks = db, backends, locks
         self._access, self._node, self._recovery = access, node, recovery
         self._one_run = threading.Lock()
@@ -78,7 +84,7 @@ class Reconciler:
         how many volumes are done, of how many. ``wait`` is that of Node.refresh.
         """
         with self._one_run:
-            result = ReconcileResult()
+            result, began = ReconcileResult(), time.monotonic()
             self._node.refresh(wait)
             work = self._volumes_to_apply(result)
             for done, volume_id in enumerate(work):
@@ -87,6 +93,8 @@ class Reconciler:
             progress(len(work), len(work))
             self._recover(result)
             self._report(result)
+            took = time.monotonic() - began
+            self._measured(len(result.changed), len(result.failed), took)
             return result
 
     def _recover(self, result: ReconcileResult) -> None:

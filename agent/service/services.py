@@ -11,6 +11,8 @@ from lunshare.agent.service.attachments.service import Attachments
 from lunshare.agent.service.hosts import Hosts
 from lunshare.agent.service.log_levels import LogLevels
 from lunshare.agent.service.messages import Messages
+from lunshare.agent.service.metrics.page import Metrics
+from lunshare.agent.service.metrics.recorded import Recorded
 from lunshare.agent.service.node import Node
 from lunshare.agent.service.orphans import Orphans
 from lunshare.agent.service.qos import Qos
@@ -58,3 +60,5 @@ class Services:
     metadata: VolumeMetadata
     legacy: LegacyActions
     transfers: Transfers
+    recorded: Recorded
+    metrics: Metrics

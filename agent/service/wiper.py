@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from oslo_log import log
 
@@ -18,6 +18,7 @@ from lunshare.agent.backends import Backends, NodeBackend, translated
 from lunshare.agent.errors import AgentError
 from lunshare.agent.operator_records import WipeState
 from lunshare.agent.records import RequestContext
+from lunshare.agent.request_scope import scope
 from lunshare.drivers.values import Wipe
 
 LOG = log.getLogger(__name__)
@@ -30,8 +31,11 @@ _TENTH = 10  # per cent, between two lines of the log
 class Wiper:
     """Wipes deleted disks, in one thread for each backend."""
 
-    def __init__(self, backends: Backends) -> None:
-        self._backends = backends
+    def __init__(
+        self, backends: Backends, on_failure: Callable[[str], object] = lambda _: None
+    ) -> None:
+        """``on_failure`` is called with "wipe" for each disk that was not wiped."""
+        self._backends, self._on_failure = backends, on_failure
         self._stopped = threading.Event()
         self._more: Mapping[str, threading.Event] = {
             name: threading.Event() for name in backends
@@ -93,23 +97,30 @@ class Wiper:
                 left = backend.driver.volumes.wipes()
         except AgentError as error:
             LOG.error("[%s] wipe failed: %s", name, error)
+            self._on_failure("wipe")
             return
         for disk in left:
             try:
                 self._wipe(backend, disk)
             except AgentError as error:
                 LOG.error("[%s] wipe failed: disk=%s: %s", name, disk.name, error)
+                self._on_failure("wipe")
 
     def _run(self, name: str) -> None:
         while not self._stopped.is_set():
             self._more[name].clear()
-            try:
-                if self._backends[name].up:
-                    self.wipe_disks(name)
-            except Exception:
-                LOG.exception("[%s] wipe failed unexpectedly; it is tried again", name)
+            with scope():
+                self._turn(name)
             if not self._stopped.is_set():
                 self._more[name].wait(_PERIOD)
+
+    def _turn(self, name: str) -> None:
+        try:
+            if self._backends[name].up:
+                self.wipe_disks(name)
+        except Exception:
+            LOG.exception("[%s] wipe failed unexpectedly; it is tried again", name)
+            self._on_failure("wipe")
 
     def _wipe(self, backend: NodeBackend, disk: Wipe) -> None:
         step = backend.options["wipe_step"] * _MIB

@@ -22,6 +22,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
+from lunshare.drivers import request_ids
 from lunshare.drivers.errors import DeadlineExceeded, HelperBusy, Stalled
 from lunshare.drivers.helper.data.progress import Clock, Gone, Report, waits
 from lunshare.drivers.helper.disk_locks import DiskLocks
@@ -171,7 +172,8 @@ class Hold:
     def _start(self, what: str, waiting: _Waiting) -> None:
         THREADS.enter(self._medium, self.left())
         try:
-            threading.Thread(target=waiting.run, name=what, daemon=True).start()
+            work = request_ids.inherited(waiting.run)
+            threading.Thread(target=work, name=what, daemon=True).start()
         except RuntimeError:  # "can't start new thread": pids or memory are used up
             THREADS.leave(self._medium)
             raise HelperBusy("the system refuses it a further thread") from None

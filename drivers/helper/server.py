@@ -23,6 +23,7 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
+from lunshare.drivers import request_ids
 from lunshare.drivers.errors import (
     DriverError,
     HelperBusy,
@@ -79,7 +80,7 @@ def main(argv: list[str] | None = None) -> int:
     if words[:1] == ["exports"]:
         return exports_command.main(words[1:])
     options = _options(words)
-    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s")
+    _log_to_stderr()
     try:
         account = _account(options.user)
         served = config_file.read(options.config)
@@ -229,6 +230,10 @@ class Server:
         gone: Gone = waits,
     ) -> dict[str, Any]:
         """Carry out a request. Every outcome is an answer; nothing is raised."""
+        with request_ids.of(request_ids.NONE):
+            return self._answer(message, report, gone)
+
+    def _answer(self, message: object, report: Report, gone: Gone) -> dict[str, Any]:
         name = ""
         if isinstance(message, dict):
             theirs = messages.protocol_of(message)
@@ -238,6 +243,7 @@ class Server:
         try:
             asked = target_requests.request(message)
             name = asked.call
+            request_ids.enter(asked.request_id)
             verb = self._table.get(name)
             if verb is None:
                 raise HelperRefused(name, f"verbs are {', '.join(self._table)}")
@@ -261,6 +267,13 @@ def _carried_out(
             return verb(asked.arguments, asked.timeout, gone)
         case _:
             return verb(asked.arguments, asked.timeout)
+
+
+def _log_to_stderr() -> None:
+    handler = logging.StreamHandler()
+    handler.addFilter(request_ids.add)
+    form = "%(levelname)s [%(request_id)s] %(message)s"
+    logging.basicConfig(level=logging.INFO, format=form, handlers=[handler])
 
 
 def _report(connection: socket.socket) -> Report:

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The messages of helper and client, each a JSON object of named fields.
 
-A request is ``{"protocol", "call", "timeout", "arguments"}``. Its answer is
+A request is ``{"protocol", "call", "timeout", "request_id", "arguments"}``; the id is
+that of the HTTP request or the job that caused it, and only for the log. Its answer is
 ``{"value"}``, or ``{"error", "fields"}`` with the code and the fields of a class of
 lunshare.drivers.errors. A verb on bytes may send any number of ``{"progress"}`` before
 its answer, with the bytes done; its timeout counts from the last one.
@@ -12,7 +13,7 @@ sentence, and the helper starts nothing. Protocol 1 had ``verb`` instead of ``ca
 no ``protocol``, and its ``fields`` were a list. So a helper of protocol 1 refuses every
 later request, and the form of its answer shows its protocol. A later helper answers a
 request of another protocol with its own number and with ``fields`` as a list of one
-sentence, which a daemon of protocol 1 shows, too.
+sentence, which a daemon of protocol 1 shows, too. Protocol 2 had no ``request_id``.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from lunshare.drivers import errors
+from lunshare.drivers import errors, request_ids
 
 #: Raise it with every change of a message that the other side must understand.
-PROTOCOL = 2
+PROTOCOL = 3
 
 _CLASSES: dict[str, type[errors.DriverError]] = {
     kind.code: kind
@@ -38,6 +39,7 @@ def request(verb: str, timeout: float, arguments: Mapping[str, Any]) -> dict[str
         "protocol": PROTOCOL,
         "call": verb,
         "timeout": timeout,
+        "request_id": request_ids.current(),
         "arguments": arguments,
     }
 

@@ -5,11 +5,13 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import datetime
 import http.client
 import json
 import socket
 import ssl
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -36,6 +38,7 @@ target_driver = fake
 #: bcrypt of "right password", with few rounds.
 HASH = "$2b$04$agfPtHP10U86SKjzlRbbDu8MaRkTCH6DHPn435uG.UlWh8WLJZn8e"
 PASSWORD = "right password"
+_START_SECONDS = 300.0
 
 
 class Running:
@@ -50,7 +53,7 @@ class Running:
 
     def unix(self, method: str, path: str, **more: Any) -> Answer:
         """A request over the unix socket."""
-        return self._send(_Unix(self.socket), method, path, more)
+        return self._send(UnixClient(self.socket), method, path, more)
 
     def http(self, method: str, path: str, **more: Any) -> Answer:
         """A request over TCP."""
@@ -100,7 +103,9 @@ class Answer:
         return self.status, key, fault["message"]
 
 
-class _Unix(http.client.HTTPConnection):
+class UnixClient(http.client.HTTPConnection):
+    """A connection to a unix socket."""
+
     def __init__(self, path: str) -> None:
         super().__init__("localhost", timeout=30)
         self._path = path
@@ -120,7 +125,7 @@ def daemon(path: Path, options: str = "", scheme: str = "") -> Iterator[Running]
     config.write_text(CONFIG.format(options=listen + options, path=path))
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notices:
         notices.bind(str(path / "notify"))
-        notices.settimeout(60)
+        notices.settimeout(1)
         with (path / "log").open("w") as log:
             process = start(
                 *("--config-file", config, "--state-path", path / "state"),
@@ -128,14 +133,23 @@ def daemon(path: Path, options: str = "", scheme: str = "") -> Iterator[Running]
                 log=log,
             )
         try:
-            while b"READY=1" not in notices.recv(4096):
-                assert process.poll() is None, (path / "log").read_text()
+            _wait_until_ready(notices, process, path / "log")
             yield Running(path, process, port)
             process.terminate()
-            assert process.wait(60) == 0, (path / "log").read_text()
+            assert process.wait(180) == 0, (path / "log").read_text()
         finally:
             process.kill()
             process.wait()
+
+
+def _wait_until_ready(notices: socket.socket, process: Any, log: Path) -> None:
+    """A busy machine may need minutes to import a daemon; one that died is seen."""
+    end, notice = time.monotonic() + _START_SECONDS, b""
+    while b"READY=1" not in notice:
+        assert process.poll() is None, log.read_text()
+        assert time.monotonic() < end, log.read_text()
+        with contextlib.suppress(TimeoutError):
+            notice = notices.recv(4096)
 
 
 def proof(user: str, password: str) -> dict[str, str]:

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import http.client
 import socket
 import uuid
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.api.calls import until
 from tests.api.identity_daemon import Answer, Running, daemon
 from tests.api.keystone_stand_in import Keystone
 
@@ -38,6 +40,22 @@ def new() -> str:
 
 def ask(running: Running, token: str, path: str = "/v3/volumes", **more: str) -> Answer:
     return running.http("GET", path, headers={"X-Auth-Token": token, **more})
+
+
+def line_with(running: Running, text: str) -> str:
+    """The line of the log with the text; there is one."""
+    until(lambda: text in running.log())
+    (found,) = [each for each in running.log().splitlines() if text in each]
+    return found
+
+
+def status(running: Running, path: str, headers: dict[str, str]) -> int:
+    """The status of an answer that need not be JSON."""
+    connection = http.client.HTTPConnection("127.0.0.1", running.port, timeout=30)
+    connection.request("GET", path, headers=headers)
+    found = connection.getresponse().status
+    connection.close()
+    return found
 
 
 def test_a_token_decides_user_project_and_roles(running: Running, keystone: Keystone):
@@ -110,6 +128,48 @@ def test_versions_health_and_the_unix_socket_need_no_token(running: Running):
     for path, status in (("/", 300), ("/v3", 200), ("/v3/", 200), ("/healthz", 200)):
         assert running.http("GET", path).status == status
     assert running.unix("GET", "/v3/os-services").status == 200
+
+
+def test_metrics_need_a_token_of_an_administrator(running: Running, keystone: Keystone):
+    member = keystone.issue(new(), "member", "reader")
+    admin = keystone.issue(new(), "admin", "member", "reader")
+    for path in ("/metrics", "/metrics/", "/v3/lunshare/metrics"):
+        assert running.http("GET", path).status == 401
+        assert ask(running, "forged", path).status == 401
+        assert ask(running, member, path).status == 403
+        assert status(running, path, {"X-Auth-Token": admin}) == 200
+    for path in ("//metrics", "/metrics/x", "/metricsx", "/v3/../metrics"):
+        assert status(running, path, {"X-Auth-Token": admin}) in (400, 404)
+
+
+def test_a_line_about_a_token_has_the_id_of_its_request(
+    running: Running, keystone: Keystone
+):
+    """The token is checked before the application has the request."""
+    before = len(running.log())
+    ident = ask(running, "forged").headers["x-openstack-request-id"]
+    until(lambda: f" request_id={ident} " in running.log())
+    lines = [
+        each
+        for each in running.log()[before:].splitlines()
+        if " keystonemiddleware" in each
+    ]
+    assert lines
+    assert all(f" [- {ident} -] " in each for each in lines)
+
+
+def test_the_access_log_has_user_and_project_of_the_token(
+    running: Running, keystone: Keystone
+):
+    of_project = keystone.issue(new(), "reader", project="one")
+    of_system = keystone.issue(new(), "admin", "reader", system=True)
+    for token, project in ((of_project, "one"), (of_system, "-")):
+        answer = ask(running, token)
+        assert answer.status == 200
+        noted = f" request_id={answer.headers['x-openstack-request-id']} "
+        line = line_with(running, noted)
+        assert f" user=user%20of%20{token} project={project} " in line
+        assert line.count(token) == 1  # in the name that the stand-in gives its user
 
 
 def test_a_service_token_counts_only_with_its_role(

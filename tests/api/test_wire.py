@@ -8,13 +8,15 @@ import http.client
 import json
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
-from lunshare.agent import listen_addresses, listener
-from tests.api.calls import Api
+from lunshare.agent import listen_addresses, listener, request_scope
+from tests.api.calls import Api, until
 from tests.node import Node
 
 JSON = {"Content-Type": "application/json"}
@@ -49,6 +51,35 @@ def request(line: str, *headers: str, body: bytes = b"") -> bytes:
     if body and not any(each.startswith("Content-Type") for each in headers):
         lines.append("Content-Type: application/json")
     return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
+
+
+def test_the_time_of_a_request_begins_before_it_has_a_thread() -> None:
+    """So the access log and the metrics show how long a busy node lets it wait."""
+    first, go, waited = threading.Event(), threading.Event(), []
+
+    def app(environ: dict[str, Any], start_response: Any) -> list[bytes]:
+        waited.append(time.perf_counter() - environ[request_scope.BEGAN])
+        first.set()
+        assert go.wait(20)
+        start_response("200 OK", [("Content-Length", "0")])
+        return []
+
+    address = listen_addresses.Address(("127.0.0.1", 0))
+    server = listener.serve(app, [address], threads=1)
+    server.start()
+    port = server.bind_addr[1]
+    with ThreadPoolExecutor(2) as clients:
+        one = clients.submit(exchange, port, request("GET /1"))
+        assert first.wait(20)
+        other = clients.submit(exchange, port, request("GET /2"))
+        until(lambda: len(server.requests.turns) == 1)
+        queued = time.perf_counter()
+        until(lambda: time.perf_counter() > queued + 0.2)
+        go.set()
+        assert (one.result()[0], other.result()[0]) == (200, 200)
+    server.stop()
+    assert waited[0] < waited[1]
+    assert waited[1] > 0.2
 
 
 def test_a_request_over_a_socket_is_answered(port: int):

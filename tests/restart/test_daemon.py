@@ -59,6 +59,15 @@ WRONG = [
         "listen = https://127.0.0.1:8776 needs a certificate: set cert_file",
     ),
     (
+        "metrics_listen = unix:/x\nenabled_backends = a\n[a]\nvolume_driver = fake",
+        "metrics_listen names a unix socket: give HOST:PORT",
+    ),
+    (
+        "metrics_listen = https://127.0.0.1:9795\nenabled_backends = a\n[a]\n"
+        "volume_driver = fake",
+        "metrics_listen = https://127.0.0.1:9795 needs a certificate: set cert_file",
+    ),
+    (
         "enabled_backends = a\n[a]\nvolume_driver = fake\ntarget_driver = fake\n"
         "[database]\nconnection = nonsense",
         "[database] connection is not usable",

@@ -68,7 +68,11 @@ def test_an_unknown_error_is_a_sentence(answer: dict[str, Any], sentence: str) -
 
 @pytest.mark.parametrize(
     "request_",
-    [OLD_REQUEST, messages.request("run", 5, {"argv": ["x"]}) | {"protocol": 3}],
+    [
+        OLD_REQUEST,
+        {"protocol": 2, "call": "run", "timeout": 5, "arguments": {"argv": ["x"]}},
+        messages.request("run", 5, {"argv": ["x"]}) | {"protocol": PROTOCOL + 1},
+    ],
 )
 def test_helper_refuses_another_protocol_in_one_sentence(
     serve, path: Path, request_: dict[str, Any]
@@ -95,7 +99,7 @@ def test_helper_refuses_another_protocol_in_one_sentence(
     ("answer", "theirs"),
     [
         (OLD_ANSWER, 1),
-        ({"error": "helper-version", "fields": ["A sentence."], "protocol": 3}, 3),
+        ({"error": "helper-version", "fields": ["A sentence."], "protocol": 2}, 2),
         ({"error": "helper-busy", "fields": ["all its connections are used"]}, 1),
     ],
 )

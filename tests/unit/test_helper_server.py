@@ -100,7 +100,7 @@ def test_an_answer_may_be_larger_than_a_request(helper: Helper) -> None:
     [
         None,
         [],
-        {"protocol": 2, "call": "run"},
+        {"protocol": messages.PROTOCOL, "call": "run"},
         messages.request("run", True, {}),
         messages.request("run", -1, {}),
         messages.request("run", 1, {"argv": []}),

@@ -11,7 +11,7 @@ from pathlib import Path
 HANDLERS = Path(__file__).resolve().parents[2] / "agent" / "api" / "handlers"
 
 #: What belongs to no request: health, and names that are the same for everybody.
-WITHOUT = {"node.health", "node.host_of", "types.resolve"}
+WITHOUT = {"node.health", "node.host_of", "types.resolve", "metrics.page"}
 
 
 def service_method(node: ast.expr) -> str | None:

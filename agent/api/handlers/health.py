@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from lunshare.agent.api.exchange import Answer, Call
+from lunshare.agent.service.metrics.page import CONTENT_TYPE
 
 _FEW = 5  # sentences of one kind
 
@@ -45,6 +46,11 @@ def full(call: Call) -> Answer:
         "unknown": list(health.unknown),
     }
     return Answer(200, {"health": body})
+
+
+def metrics(call: Call) -> Answer:
+    """GET /lunshare/metrics (and /metrics): figures in the format of Prometheus"""
+    return Answer(200, call.services.metrics.page(), {"Content-Type": CONTENT_TYPE})
 
 
 def _few(sentences: Iterable[str]) -> list[str]:

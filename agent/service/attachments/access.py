@@ -71,10 +71,8 @@ class Access:
         if wanted is None:
             with self._db.reading() as connection:
                 wanted = read_wanted(connection, volume.id, only)
-        with self._backends[volume.backend].for_request() as backend:
-            changed = backend.apply(
-                driver_volume(volume), wanted.connectors, wanted.only
-            )
+        with self._backends[volume.backend].for_access(only, wanted.connectors) as used:
+            changed = used.apply(driver_volume(volume), wanted.connectors, wanted.only)
         return wanted, changed
 
     def check_support(

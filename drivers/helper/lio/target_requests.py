@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from lunshare.drivers import request_ids
 from lunshare.drivers.errors import InvalidValue
 from lunshare.drivers.helper import forms
 from lunshare.drivers.values import (
@@ -54,11 +55,15 @@ class Apply:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A verb, the seconds it may take, and its arguments, which are not checked yet."""
+    """A verb, the seconds it may take, and its arguments, which are not checked yet.
+
+    ``request_id`` is what the log lines of this request have.
+    """
 
     protocol: int
     call: str
     timeout: float
+    request_id: str
     arguments: Mapping[str, Any] = field(repr=False)
 
 
@@ -135,6 +140,9 @@ _REQUEST = forms.record(
     protocol=forms.integer(0, 2**31),
     call=forms.text(),
     timeout=_seconds,
+    request_id=forms.text(
+        request_ids.FORM, "give 1 to 64 letters, digits, dots, hyphens, underscores"
+    ),
     arguments=lambda name, given: forms.typed(name, given, dict),
 )
 _WANTED = forms.record(

@@ -22,6 +22,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from lunshare.drivers import request_ids
 from lunshare.drivers.errors import CommandFailed, DeadlineExceeded, HelperBusy
 from lunshare.drivers.helper.data.progress import Gone, waits
 from lunshare.drivers.helper.disk_locks import DiskLocks
@@ -122,7 +123,8 @@ class ChangeRunner:
         """
         change = _Change(self, command, argv, seconds, gone)
         try:
-            threading.Thread(target=change.run, daemon=True).start()
+            work = request_ids.inherited(change.run)
+            threading.Thread(target=work, daemon=True).start()
         except RuntimeError:  # "can't start new thread": pids or memory are used up
             raise HelperBusy("the system refuses it a further thread") from None
         if not change.done.wait(seconds) and not change.give_up():

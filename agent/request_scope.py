@@ -1,0 +1,56 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""Ids of requests: created here, and bound to the thread that works for one.
+
+What no request has caused has an id too: each turn of a timer, each check. Both keys
+are in the environment of WSGI; no header can set them.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from lunshare.drivers import request_ids
+
+#: When the server had the complete request, of time.perf_counter().
+BEGAN = "lunshare.began"
+_ID = "lunshare.request_id"
+
+
+def new_id() -> str:
+    """Return an id in the form of OpenStack."""
+    return f"req-{uuid.uuid4()}"
+
+
+def begin(environ: dict[str, Any]) -> str:
+    """Return the id of an HTTP request, for which this thread works until ``end``.
+
+    Who has the request first creates the id; it is the same for who has it later.
+    """
+    if _ID not in environ:
+        environ[_ID] = new_id()
+        environ.setdefault(BEGAN, time.perf_counter())
+        request_ids.enter(environ[_ID])
+    return str(environ[_ID])
+
+
+def end() -> None:
+    """Let this thread work for no request."""
+    request_ids.enter(request_ids.NONE)
+
+
+def current() -> str:
+    """Return the id of this thread's request, or a new one if it has none."""
+    ident = request_ids.current()
+    return new_id() if ident == request_ids.NONE else ident
+
+
+@contextmanager
+def scope(ident: str | None = None) -> Iterator[None]:
+    """Let this thread work for the request in the block; None is a new id."""
+    with request_ids.of(ident or new_id()):
+        yield
