@@ -72,16 +72,16 @@ class Identity:
             return of_peer(known, req.env.get(_PEER))
         if self._strategy == "http_basic" and self._passwords is not None:
             user = self._passwords.user(req.get_header("Authorization"))
-            return self._judged(basic(user, project, self._default, ident))
+            return self._with_rights(basic(user, project, self._default, ident))
         if self._strategy == "keystone" and _is_accepted(req.env):
-            return self._judged(keystone(req.env, project, ident))
+            return self._with_rights(keystone(req.env, project, ident))
         if req.env.get(REFUSED) == 503:
             raise Fault(503, "Keystone does not answer: try again.", _LATER)
         raise Fault(
             401, "The request needs a valid token of Keystone.", self._challenge
         )
 
-    def _judged(self, ctx: RequestContext) -> RequestContext:
+    def _with_rights(self, ctx: RequestContext) -> RequestContext:
         known = replace(ctx, is_admin=self._is_admin(ctx))
         if not known.project_id and not known.is_admin:
             # Of a domain or the system: what all of these had would be one project.

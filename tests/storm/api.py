@@ -53,12 +53,12 @@ class Api:
         self._connection: http.client.HTTPConnection | None = None
 
     def ask(self, op: Op | None, method: str, path: str, body: object = None) -> Answer:
-        """Ask; with ``op`` the answer is noted there, and judged."""
+        """Ask; with ``op`` the answer is noted there, and checked."""
         answer = self._answer(method, path, body)
         if op is not None:
             op.answered, op.status = time.monotonic(), answer.status
             op.said = answer.message
-        self._judge(op, method, path, answer)
+        self._check(op, method, path, answer)
         return answer
 
     def _answer(self, method: str, path: str, body: object) -> Answer:
@@ -82,7 +82,7 @@ class Api:
             self.close()
         return Answer(response.status, _parsed(raw))
 
-    def _judge(self, op: Op | None, method: str, path: str, answer: Answer) -> None:
+    def _check(self, op: Op | None, method: str, path: str, answer: Answer) -> None:
         objects = tuple(op.objects) if op else tuple(path.split("/")[3:4])
         if (why := undocumented(answer)) is not None:
             said = f"{method} {path} was answered {answer.status}: {why}"

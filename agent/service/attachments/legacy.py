@@ -223,7 +223,7 @@ class LegacyActions:
         seen = self._to_terminate(ctx, volume_id, initiator)
         if seen is None:
             return
-        check = self._gate.judge(ctx, seen)
+        check = self._gate.check_detach(ctx, seen)
         with self._locks.volume(volume_id, f"the end of host {connector.host}"):
             row = self._to_terminate(ctx, volume_id, initiator)
             if row is None:
@@ -263,7 +263,7 @@ class LegacyActions:
             row = attachments.get(connection, chosen) if chosen else None
         if row is None:
             return
-        check = self._gate.judge(ctx, row)
+        check = self._gate.check_detach(ctx, row)
         with self._locks.volume(volume_id, "a detach"):
             self._access.release(row.id, check)
 

@@ -127,7 +127,7 @@ class Attachments:
         :raises BackendFailed: the row names what may be open; repeat, or delete.
         """
         row = self._require(attachment_id, ctx)
-        check = self._gate.judge_connect(ctx, row, connector.initiator)
+        check = self._gate.check_connect(ctx, row, connector.initiator)
         with self._locks.volume(row.volume_id, f"the attach of host {connector.host}"):
             row = self._require(attachment_id, ctx)
             if connectors.is_open(row, connector):
@@ -177,7 +177,7 @@ class Attachments:
             error_detaching. A retry and the next reconcile try again.
         """
         row = self._require(attachment_id, ctx)
-        check = self._gate.judge(ctx, row)
+        check = self._gate.check_detach(ctx, row)
         with self._locks.volume(row.volume_id, f"the detach of {attachment_id}"):
             return self._access.release(attachment_id, check)
 

@@ -127,7 +127,7 @@ class StatusResetter:
         row = self._row_of(self._rows.get(volume_id, ctx), attachment_id)
         if row is None:
             return
-        check = self._gate.judge(ctx, row)
+        check = self._gate.check_detach(ctx, row)
         with self._locks.volume(volume_id, "a forced detach"):
             try:
                 self._access.release(row.id, check)
