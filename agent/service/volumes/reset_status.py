@@ -16,7 +16,7 @@ from oslo_log import log
 from lunshare.agent.backends import Backends
 from lunshare.agent.db import attachments, status_changes, transfers
 from lunshare.agent.db.engine import Database
-from lunshare.agent.errors import BackendFailed, Conflict, Invalid
+from lunshare.agent.errors import AgentError, BackendFailed, Conflict, Invalid
 from lunshare.agent.records import Attachment, NewAttachment, RequestContext, Volume
 from lunshare.agent.service.attachments import legacy
 from lunshare.agent.service.attachments.access import Access
@@ -91,6 +91,7 @@ class StatusResetter:
         :raises BackendFailed: its backend does not answer, or an access may still be
             open; repeat it.
         """
+        refusal = self._attachments.refusal_of_second(ctx)
         with self._locks.volume(volume_id, "the reset of its status"):
             volume = self._rows.get(volume_id, ctx)
             wanted = _check(volume, asked)
@@ -99,7 +100,7 @@ class StatusResetter:
             for row in _to_release(hosts, asked, wanted):
                 self._access.release(row.id)
             if wanted is not None:
-                self._set(ctx, self._rows.get(volume_id, ctx), wanted)
+                self._set(ctx, self._rows.get(volume_id, ctx), wanted, refusal)
             if asked.migration_status:
                 text = asked.migration_status
                 self._rows.update(
@@ -149,7 +150,13 @@ class StatusResetter:
         with self._db.reading() as connection:
             return attachments.get(connection, chosen)
 
-    def _set(self, ctx: RequestContext, volume: Volume, wanted: VolumeStatus) -> None:
+    def _set(
+        self,
+        ctx: RequestContext,
+        volume: Volume,
+        wanted: VolumeStatus,
+        refusal: AgentError | None,
+    ) -> None:
         if wanted in SETTABLE:
             return self._label(volume, wanted)
         if volume.own_status is not _AVAILABLE:
@@ -157,7 +164,7 @@ class StatusResetter:
         with self._db.writing() as connection:
             if wanted in _RESERVATIONS and not volume.attachments:
                 new = NewAttachment(volume.id, legacy=_RESERVATIONS[wanted])
-                row = self._attachments.reserve(connection, ctx, new)[1]
+                row = self._attachments.reserve(connection, ctx, new, refusal)[1]
                 attachments.set_values(connection, row.id, answered=True)
             elif wanted is VolumeStatus.DETACHING:
                 for row in _attached(volume):
