@@ -24,6 +24,7 @@ from lunshare.agent.records import Page, RequestContext
 from lunshare.agent.service.quotas import Quotas
 from lunshare.agent.service.volumes.rows import (
     changed_meanwhile,
+    check_has_project,
     require,
     wrong_status,
 )
@@ -106,6 +107,7 @@ class Transfers:
         :raises Invalid: the key is wrong, or the volume is not offered any more.
         :raises OverQuota: the project of the caller may not have so much.
         """
+        check_has_project(ctx)
         with self._db.writing() as connection:
             transfer = transfers.get(connection, transfer_id)
             if transfer is None:

@@ -122,6 +122,18 @@ def require(
     return volume
 
 
+def check_has_project(ctx: RequestContext) -> None:
+    """Check that what a client creates or takes will belong to a project.
+
+    :raises Invalid: it is an administrator of the system or of a domain.
+    """
+    if not ctx.project_id:
+        raise Invalid(
+            "The token is of no project, and what is created belongs to one: get a"
+            " token of a project, or name a project in the path (/v3/PROJECT/...)."
+        )
+
+
 def changed_meanwhile(volume_id: str) -> Busy:
     """Return the 409 for a volume that changed after it was read."""
     return Busy(f"volume {volume_id} has just changed: try again")

@@ -32,6 +32,7 @@ from lunshare.agent.service.volumes.metadata import check_not_in_maintenance
 from lunshare.agent.service.volumes.rows import (
     VolumeRows,
     changed_meanwhile,
+    check_has_project,
     require,
     still_needed,
     wrong_status,
@@ -121,6 +122,7 @@ class Volumes:
         :raises Exhausted: no backend has space, or a quota of the project.
         :raises BackendFailed: the disk could not be created; nothing is left.
         """
+        check_has_project(ctx)
         plan = self._planner.plan(ctx, new)
         self._sharing.check_new(ctx, plan.multiattach)
         volume = self._new_row(ctx, new, plan)
