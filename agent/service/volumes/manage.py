@@ -169,7 +169,8 @@ class ForeignDisks:
                 unsnapped=True,
                 uncloned=True,
             ):
-                raise still_needed(connection, volume) or changed_meanwhile(volume_id)
+                needed = still_needed(connection, volume, ctx)
+                raise needed or changed_meanwhile(volume_id)
         self._jobs.run_and_wait(self.finish_unmanage, volume_id, volume.backend)
 
     def finish_unmanage(self, volume_id: str) -> None:
