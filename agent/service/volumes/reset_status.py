@@ -107,7 +107,7 @@ class StatusResetter:
                     volume_id, migration_status=None if text == "none" else text
                 )
             if hosts:
-                self._access.apply(volume)
+                self._access.apply(self._rows.get(volume_id))
         LOG.warning(
             "[%s] status reset: volume=%s to=%s", volume.backend, volume_id, asked
         )
@@ -162,12 +162,16 @@ class StatusResetter:
         if volume.own_status is not _AVAILABLE:
             self._make_available(volume)
         with self._db.writing() as connection:
-            if wanted in _RESERVATIONS and not volume.attachments:
+            seen = require(connection, volume.id)
+            if wanted in _RESERVATIONS and not seen.attachments:
                 new = NewAttachment(volume.id, legacy=_RESERVATIONS[wanted])
                 row = self._attachments.reserve(connection, ctx, new, refusal)[1]
                 attachments.set_values(connection, row.id, answered=True)
             elif wanted is VolumeStatus.DETACHING:
-                for row in _attached(volume):
+                attached = _attached(seen)
+                if not attached:
+                    raise changed_meanwhile(volume.id)
+                for row in attached:
                     attachments.set_values(connection, row.id, announced=True)
         return None
 
