@@ -9,6 +9,7 @@ import json
 import time
 from typing import Any
 
+from tests.api.identity_daemon import PASSWORD, proof
 from tests.storm.journal import Journal, Op
 
 VERSION = "volume 3.71"
@@ -48,8 +49,9 @@ class Answer:
 class Api:
     """Requests over one connection, which is opened again when it breaks."""
 
-    def __init__(self, listen: str, journal: Journal) -> None:
+    def __init__(self, listen: str, journal: Journal, user: str) -> None:
         self._listen, self._journal = listen, journal
+        self._proof = proof(user, PASSWORD)
         self._connection: http.client.HTTPConnection | None = None
 
     def ask(self, op: Op | None, method: str, path: str, body: object = None) -> Answer:
@@ -62,7 +64,7 @@ class Api:
         return answer
 
     def _answer(self, method: str, path: str, body: object) -> Answer:
-        headers = {"OpenStack-API-Version": VERSION, "X-Auth-Token": "storm"}
+        headers = {"OpenStack-API-Version": VERSION, **self._proof}
         data = None
         if body is not None:
             data = json.dumps(body).encode()
