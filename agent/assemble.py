@@ -155,7 +155,7 @@ def assemble(conf: cfg.ConfigOpts, root: Root | None = None) -> Assembly:
     purger = Purger(database, conf.database.deleted_rows_ttl)
     volume_disks = VolumeDisks(database, backends, locks, node=node, wiper=wiper)
     its_snapshots = Snapshots(database, backends, locks, jobs, quotas=quotas, node=node)
-    rules = AccessRules(conf)
+    rules = AccessRules(conf, share_of(conf.osapi_threads))
     sharing = SharingRules(rules.allows)
     gate = _instance_gate(conf)
     attachments = Attachments(

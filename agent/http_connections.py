@@ -23,7 +23,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from lunshare.agent.client_connection import Connection
-from lunshare.agent.http_framing import TooLarge
+from lunshare.agent.http_framing import Malformed, TooLarge
 
 #: Connections at once. One more replaces the one that has waited longest.
 MAX_CONNECTIONS = 512
@@ -183,6 +183,9 @@ class ConnectionLoop:
             complete = connection.next_request()
         except TooLarge:
             connection.refuse(*_LARGE)
+            return self.put(connection)
+        except Malformed as error:
+            connection.refuse(400, "badRequest", f"Malformed request: {error}")
             return self.put(connection)
         if not complete:
             return self._wait(connection)

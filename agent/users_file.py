@@ -10,10 +10,13 @@ line that ``htpasswd -B`` wrote has neither: its user exists and may do nothing.
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import grp
 import os
+import pwd
 import re
+import stat
 import tempfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -22,6 +25,7 @@ _HASH = re.compile(r"\$2[aby]\$(0[4-9]|[12][0-9]|3[01])\$[./A-Za-z0-9]{53}")
 _NAME = re.compile(r"[^\s:]{1,255}")
 _ROLE = re.compile(r"[^\s:,]{1,255}")
 _MODE = 0o640
+_DAEMON = "lunshare"  # its user and its group
 
 
 class UsersFileError(Exception):
@@ -41,12 +45,18 @@ class User:
 def read(path: str) -> dict[str, User]:
     """Return the users by name.
 
-    :raises UsersFileError: names the file, and the line that is wrong.
+    :raises UsersFileError: names the file, and the line that is wrong, or how others
+        could write it.
     """
     try:
-        with open(path, encoding="utf-8") as file:
+        # Without O_NONBLOCK a FIFO would be waited for.
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        with open(os.open(path, flags), encoding="utf-8") as file:
+            _check_owner(path, os.fstat(file.fileno()))
             lines = file.read().splitlines()
     except (OSError, UnicodeDecodeError) as error:
+        if getattr(error, "errno", None) == errno.ELOOP:
+            raise _not_safe(path, "is a symbolic link: name the file itself") from None
         why = getattr(error, "strerror", None) or "it is not UTF-8"
         raise UsersFileError(
             f"the file of users {path} cannot be read: {why}"
@@ -129,6 +139,33 @@ def check_project(project: str) -> None:
         raise ValueError("a project has no blank, no colon, and at most 255 characters")
 
 
+def _check_owner(path: str, known: os.stat_result) -> None:
+    """Check that nobody else can add a user or an administrator.
+
+    :raises UsersFileError: it is not a file, or another user can write it.
+    """
+    if not stat.S_ISREG(known.st_mode):
+        raise _not_safe(path, "is not a file")
+    if known.st_uid not in _owners():
+        raise _not_safe(path, f"belongs to uid {known.st_uid}: chown it to root")
+    if known.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        mode = f"{stat.S_IMODE(known.st_mode):04o}"
+        raise _not_safe(path, f"has mode {mode}, so others can write it: chmod go-w")
+
+
+def _owners() -> set[int]:
+    """Return who may own the file: root, this process, and for root the daemon."""
+    found = {0, os.geteuid()}
+    if os.geteuid() == 0:
+        with contextlib.suppress(KeyError):
+            found.add(pwd.getpwnam(_DAEMON).pw_uid)
+    return found
+
+
+def _not_safe(path: str, why: str) -> UsersFileError:
+    return UsersFileError(f"the file of users {path} {why}")
+
+
 def _parse(line: str) -> User:
     name, _, rest = line.partition(":")
     password, _, rest = rest.partition(":")
@@ -158,7 +195,7 @@ def _give(descriptor: int, path: str) -> None:
         owners = (former.st_uid, former.st_gid)
     except FileNotFoundError:
         try:
-            owners = (-1, grp.getgrnam("lunshare").gr_gid)
+            owners = (-1, grp.getgrnam(_DAEMON).gr_gid)
         except KeyError:
             return
     with contextlib.suppress(PermissionError):

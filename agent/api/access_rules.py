@@ -3,16 +3,18 @@
 """Decide whether a request may do something, with oslo.policy and policy.yaml.
 
 The target of every check is the project of the request, so a decision depends only
-on the rule and on who asks. It is remembered until a policy file changes.
+on the rule and on who asks. It is remembered until a policy file changes; what a
+policy server has decided, for a second, so that a page asks it once.
 """
 
 from __future__ import annotations
 
+import math
 import os
-import re
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,8 @@ from oslo_log import log
 from oslo_policy import _parser, policy
 
 from lunshare.agent.api import outside, policies
+from lunshare.agent.api.faults import Fault
+from lunshare.agent.api.remote_checks import REFERENCE, RemoteChecks, remote_rules
 from lunshare.agent.api.routes import Route
 from lunshare.agent.errors import Forbidden, Invalid, StartupError
 from lunshare.agent.records import RequestContext
@@ -30,24 +34,38 @@ LOG = log.getLogger(__name__)
 
 _CHECK_SECONDS = 1.0  # between two checks of the files
 _REMEMBERED_MAX = 10_000
-_REFERENCE = re.compile(r"rule:([^\s()]+)")
+_REMOTE_SECONDS = 1.0  # for which an answer of a policy server is remembered
 
 Marks = tuple[tuple[str, int, int], ...]
 Key = tuple[Any, ...]
 
 
+@dataclass(slots=True)
+class _Loaded:
+    """The rules of the files at one time, and what they have decided until when.
+
+    ``remote`` are those that need a policy server.
+    """
+
+    enforcer: policy.Enforcer
+    remote: frozenset[str]
+    remembered: dict[Key, tuple[bool, float]] = field(default_factory=dict)
+
+
 class AccessRules:
     """The rules that are in force now."""
 
-    def __init__(self, conf: cfg.ConfigOpts) -> None:
+    def __init__(self, conf: cfg.ConfigOpts, at_once: int = 2) -> None:
         """Read the policy files, if there are any.
+
+        ``at_once``: threads that may wait for policy servers together.
 
         :raises StartupError: names the file and the line that is wrong.
         """
         self._conf = conf
-        self._lock = threading.Lock()
-        self._remembered: dict[Key, bool] = {}
-        self._enforcer = _load(conf)
+        self._loading = threading.Lock()
+        self._loaded = _load(conf)
+        self._servers = RemoteChecks(at_once, conf.oslo_policy.remote_timeout)
         self._marks = _file_state(conf)
         self._next = time.monotonic() + _CHECK_SECONDS
 
@@ -78,28 +96,44 @@ class AccessRules:
         return None  # the handler says which actions there are
 
     def allows(self, rule: str, ctx: RequestContext) -> bool:
-        """Return whether the rule allows it in the project of the request."""
+        """Return whether the rule allows it in the project of the request.
+
+        :raises Fault: 503, the rule needs a policy server, which does not answer.
+        """
         self._refresh()
         key = (
             *(rule, ctx.user_id, ctx.project_id, ctx.roles),
             *(ctx.is_admin, ctx.service_roles, ctx.system_scope),
         )
-        # Another thread may load new rules meanwhile, which get a new dict: what the
-        # former rules decided must not be in that.
-        remembered = self._remembered
-        known = remembered.get(key)
-        if known is None:
-            known = self._ask(rule, ctx)
-            if len(remembered) >= _REMEMBERED_MAX:
-                remembered.clear()
-            remembered[key] = known
+        # Another thread may load new rules meanwhile. What these decide is
+        # remembered with them.
+        loaded = self._loaded
+        known, until = loaded.remembered.get(key, (False, 0.0))
+        if until <= time.monotonic():
+            known, until = self._ask(loaded, rule, ctx)
+            if len(loaded.remembered) >= _REMEMBERED_MAX:
+                loaded.remembered.clear()
+            loaded.remembered[key] = (known, until)
         return known
+
+    def shows(self, rule: str, ctx: RequestContext) -> bool:
+        """Return whether the rule allows a part of an answer; never raises.
+
+        The request is done then, so it must not be answered with an error.
+        """
+        try:
+            return self.allows(rule, ctx)
+        except Fault:
+            return False
 
     def is_admin(self, ctx: RequestContext) -> bool:
         """Return whether it is an administrator of all projects."""
         return self.allows("context_is_admin", ctx)
 
-    def _ask(self, rule: str, ctx: RequestContext) -> bool:
+    def _ask(
+        self, loaded: _Loaded, rule: str, ctx: RequestContext
+    ) -> tuple[bool, float]:
+        """Return what the rule decides, and until when that holds."""
         target = {"project_id": ctx.project_id, "user_id": ctx.user_id}
         who = target | {
             "roles": list(ctx.roles),
@@ -108,31 +142,39 @@ class AccessRules:
             "service_roles": list(ctx.service_roles),
             "system_scope": ctx.system_scope,
         }
-        with self._lock:  # oslo.policy loads files while it decides
-            return bool(self._enforcer.authorize(rule, target, who))
+
+        def decide() -> bool:
+            # Without a lock: it reads no files (see _load), so it changes nothing.
+            return bool(loaded.enforcer.authorize(rule, target, who))
+
+        if rule not in loaded.remote:
+            return decide(), math.inf
+        return self._servers.ask(decide), time.monotonic() + _REMOTE_SECONDS
 
     def _refresh(self) -> None:
         """Read the files again if they have changed. Errors keep the former rules."""
-        moment = time.monotonic()
-        if moment < self._next:
+        if time.monotonic() < self._next or not self._loading.acquire(blocking=False):
             return
-        self._next = moment + _CHECK_SECONDS
-        marks = _file_state(self._conf)
-        if marks == self._marks:
-            return
-        self._marks = marks
         try:
-            enforcer = _load(self._conf)
+            self._next = time.monotonic() + _CHECK_SECONDS
+            marks = _file_state(self._conf)
+            if marks != self._marks:
+                self._marks = marks
+                self._reload()
+        finally:
+            self._loading.release()
+
+    def _reload(self) -> None:
+        try:
+            self._loaded = _load(self._conf)
         except StartupError as error:
             LOG.error("[policy] reload failed, the former rules stay: %s", error)
             return
-        with self._lock:
-            self._enforcer, self._remembered = enforcer, {}
-        LOG.info("[policy] loaded: %s", ", ".join(name for name, _, _ in marks))
+        LOG.info("[policy] loaded: %s", ", ".join(name for name, _, _ in self._marks))
 
 
-def _load(conf: cfg.ConfigOpts) -> policy.Enforcer:
-    """Return an enforcer with the files as they are now, which it reads once."""
+def _load(conf: cfg.ConfigOpts) -> _Loaded:
+    """Return the rules of the files as they are now, which are read once."""
     for file in _files(conf):
         _check(file)
     enforcer = policy.Enforcer(conf)
@@ -147,7 +189,7 @@ def _load(conf: cfg.ConfigOpts) -> policy.Enforcer:
             " must exist"
         ) from None
     enforcer.use_conf = False  # _refresh decides when files are read again
-    return enforcer
+    return _Loaded(enforcer, remote_rules(enforcer.rules))
 
 
 def _files(conf: cfg.ConfigOpts) -> list[Path]:
@@ -176,8 +218,27 @@ def _file_state(conf: cfg.ConfigOpts) -> Marks:
 
 def _check(file: Path) -> None:
     """:raises StartupError: a rule of the file does not exist, or is not valid."""
+    rules, lines = _read(file)
+    defaults = {rule.name for rule in policies.list_rules()}
+    used = set(_references(rules))
+    for name, check in rules.items():
+        where = f"policy file {file}, line {lines.get(str(name), 1)}"
+        if name not in used | defaults:
+            raise StartupError(
+                f"{where}: there is no rule {name!r}: see"
+                " oslopolicy-sample-generator --namespace lunshare"
+            )
+        _check_one(where, name, check, defaults | set(rules))
+
+
+def _read(file: Path) -> tuple[dict[Any, Any], dict[str, int]]:
+    """Return the rules of a file, and the line of each.
+
+    :raises StartupError: it is no mapping in YAML, or names a rule twice.
+    """
     try:
         text = file.read_text(encoding="utf-8")
+        node = yaml.compose(text, yaml.SafeLoader)
         rules = yaml.safe_load(text) or {}
     except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
         where = getattr(error, "problem_mark", None)
@@ -190,18 +251,24 @@ def _check(file: Path) -> None:
             f"policy file {file} is not a mapping: give lines as in"
             ' "volume:create": "role:member"'
         )
-    defaults = {rule.name for rule in policies.list_rules()}
-    used = set(_references(rules))
-    for name, check in rules.items():
-        line = _line(text, str(name))
-        if name not in used | defaults:
+    return rules, _lines(file, node)
+
+
+def _lines(file: Path, node: yaml.Node | None) -> dict[str, int]:
+    """Return the line of each rule.
+
+    :raises StartupError: one is there twice. YAML would use the last of the two.
+    """
+    found: dict[str, int] = {}
+    for key, _ in node.value if isinstance(node, yaml.MappingNode) else ():
+        line = key.start_mark.line + 1
+        if key.value in found:
             raise StartupError(
-                f"policy file {file}, line {line}: there is no rule {name!r}: see"
-                " oslopolicy-sample-generator --namespace lunshare"
+                f"policy file {file}, line {line}: rule {key.value!r} is in line"
+                f" {found[key.value]} already: remove one of them"
             )
-        _check_one(
-            f"policy file {file}, line {line}", name, check, defaults | set(rules)
-        )
+        found[str(key.value)] = line
+    return found
 
 
 def _check_one(where: str, name: object, check: object, known: set[str]) -> None:
@@ -218,12 +285,4 @@ def _check_one(where: str, name: object, check: object, known: set[str]) -> None
 
 def _references(rules: dict[Any, Any]) -> Iterator[str]:
     for check in rules.values():
-        yield from _REFERENCE.findall(str(check))
-
-
-def _line(text: str, name: str) -> int:
-    """Return the line in which a rule begins."""
-    for number, line in enumerate(text.splitlines(), 1):
-        if line.strip().strip("\"'").startswith(name):
-            return number
-    return 1
+        yield from REFERENCE.findall(str(check))

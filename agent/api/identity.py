@@ -63,29 +63,38 @@ class Identity:
     def context(self, req: Asked, project: str | None, ident: str) -> RequestContext:
         """Return who sends this request; ``project`` is that of its path, or None.
 
-        :raises Fault: 401, the identity is not proven.
+        :raises Fault: 401, the identity is not proven; 403, it is of no project.
         :raises Invalid: path and identity are of different projects.
         """
+        _check_names(project or "")
         if self._strategy == "noauth" or _PEER in req.env:
             token = req.get_header("X-Auth-Token")
             known = noauth(token, project, self._default, ident)
             return of_peer(known, req.env.get(_PEER))
         if self._strategy == "http_basic" and self._passwords is not None:
             user = self._passwords.user(req.get_header("Authorization"))
-            return self._judged(basic(user, project, self._default, ident))
+            return self._with_rights(basic(user, project, self._default, ident))
         if self._strategy == "keystone" and _is_accepted(req.env):
-            return self._judged(keystone(req.env, project, ident))
+            return self._with_rights(keystone(req.env, project, ident), project)
         if req.env.get(REFUSED) == 503:
             raise Fault(503, "Keystone does not answer: try again.", _LATER)
         raise Fault(
             401, "The request needs a valid token of Keystone.", self._challenge
         )
 
-    def _judged(self, ctx: RequestContext) -> RequestContext:
+    def _with_rights(
+        self, ctx: RequestContext, path_project: str | None = None
+    ) -> RequestContext:
+        """Return it with ``is_admin``; who is of no project must be one.
+
+        Such an administrator may name a project in the path, as one with a password.
+        """
         known = replace(ctx, is_admin=self._is_admin(ctx))
         if not known.project_id and not known.is_admin:
             # Of a domain or the system: what all of these had would be one project.
             raise Fault(403, "The token is of no project: get one of a project.")
+        if not known.project_id and path_project:
+            return replace(known, project_id=path_project)
         return known
 
 
@@ -112,10 +121,7 @@ def noauth(
         raise _other_project()
     project = project or path_project or default_project
     user = user or _DEFAULT_USER
-    if not all(len(n) <= _NAME_MAX and n.isprintable() for n in (user, project)):
-        raise Invalid(
-            f"User and project must be at most {_NAME_MAX} printable characters each."
-        )
+    _check_names(user, project)
     return RequestContext(
         user_id=user,
         project_id=project,
@@ -180,6 +186,13 @@ def keystone(
         service_roles=_listed(env.get("HTTP_X_SERVICE_ROLES")) if served else (),
         system_scope=env.get("HTTP_OPENSTACK_SYSTEM_SCOPE") or None,
     )
+
+
+def _check_names(*names: str) -> None:
+    if not all(len(name) <= _NAME_MAX and name.isprintable() for name in names):
+        raise Invalid(
+            f"User and project must be at most {_NAME_MAX} printable characters each."
+        )
 
 
 def _is_accepted(env: Mapping[str, Any]) -> bool:

@@ -22,6 +22,7 @@ from oslo_config import cfg
 from oslo_log import log
 
 from lunshare.agent import request_scope
+from lunshare.agent.api import token_answers
 from lunshare.agent.errors import StartupError
 from lunshare.agent.thread_share import Share
 from lunshare.agent.worker_turns import waiting
@@ -149,9 +150,44 @@ def wrap(app: App, conf: cfg.ConfigOpts, at_once: int) -> App:
     try:
         own = {"oslo_config_config": conf, "cache": _CACHE}
         protocol = Protocol(_accepted, {**own, "delay_auth_decision": False})
+        server = protocol._identity_server
+        server.verify_token = _checked_answers(
+            server.verify_token, auth_token.InvalidToken, webob.HTTPServiceUnavailable
+        )
     except Exception as error:
         raise StartupError(f"[keystone_authtoken] is not usable: {error}") from error
     return _Checked(app, protocol)
+
+
+def _checked_answers(
+    verify: Callable[..., Any], invalid: type[Exception], unavailable: type[Exception]
+) -> Callable[..., Any]:
+    """Return ``verify_token`` that raises ``unavailable`` for an answer of nonsense.
+
+    keystonemiddleware would put it into the cache, and fail at its first use. An
+    empty answer it reports as ``invalid``, but without an error of HTTP before it.
+    """
+
+    def verified(*args: Any, **kwargs: Any) -> Any:
+        try:
+            found = verify(*args, **kwargs)
+        except invalid as error:
+            if error.__context__ is not None:
+                raise
+            raise _nonsense(unavailable, "it is empty") from None
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise _nonsense(unavailable, repr(error)) from None
+        problem = token_answers.problem_of(found)
+        if problem:
+            raise _nonsense(unavailable, problem)
+        return found
+
+    return verified
+
+
+def _nonsense(unavailable: type[Exception], why: str) -> Exception:
+    LOG.error("[keystone] its answer about a token is no token: %s", why)
+    return unavailable("Keystone sends no token.")
 
 
 class _Checked:

@@ -141,10 +141,10 @@ class Passwords:
 
     def _file_state(self) -> Mark:
         try:
-            known = os.stat(self._path)
+            known = os.lstat(self._path)
         except OSError:
             return (0, 0, 0)
-        return (known.st_ino, known.st_mtime_ns, known.st_size)
+        return (known.st_ino, known.st_ctime_ns, known.st_size)
 
 
 _RETRY = {"Retry-After": "1"}

@@ -86,6 +86,7 @@ class Resource:
             args=args,
             body=body,
             allows=partial(self._rules.allows, ctx=state.ctx),
+            shows=partial(self._rules.shows, ctx=state.ctx),
             if_match=req.get_header("If-Match"),
         )
         _send(resp, route.handler(call))

@@ -24,6 +24,8 @@ from lunshare.agent.errors import StartupError
 
 Options = Sequence[cfg.Opt]
 
+_REMOTE_TIMEOUT = 5.0  # seconds; a request waits so long for a policy server
+
 
 def register(conf: cfg.ConfigOpts) -> None:
     """Register all options but those of backend sections, which the file names."""
@@ -35,6 +37,7 @@ def register(conf: cfg.ConfigOpts) -> None:
     conf.register_opts(scheduler.OPTIONS, "scheduler")
     for group, options in policy_options.list_opts():
         conf.register_opts(options, group)
+    conf.set_default("remote_timeout", _REMOTE_TIMEOUT, "oslo_policy")
 
 
 def check(conf: cfg.ConfigOpts) -> None:
@@ -63,6 +66,14 @@ def _default() -> list[cfg.Opt]:
     return [*listeners.OPTIONS, *node.OPTIONS, *api.OPTIONS, *quotas.OPTIONS]
 
 
+def _policy() -> list[tuple[str, Options]]:
+    """Return the options of oslo.policy with the defaults of this node."""
+    found: list[tuple[str, Options]] = policy_options.list_opts()
+    for _, options in found:
+        cfg.set_defaults(options, remote_timeout=_REMOTE_TIMEOUT)
+    return found
+
+
 def register_backend(
     conf: cfg.ConfigOpts, name: str, extra: Sequence[cfg.Opt] = ()
 ) -> None:
@@ -87,7 +98,7 @@ def list_opts() -> list[tuple[str, Options]]:
         ("database", database.OPTIONS),
         ("helper", helper.OPTIONS),
         ("scheduler", scheduler.OPTIONS),
-        *policy_options.list_opts(),
+        *_policy(),
         ("lvm", common),
         ("nfs", NfsVolumes.OPTIONS),
     ]

@@ -136,6 +136,19 @@ def of_volume(connection: sa.Connection, volume_id: str) -> list[Snapshot]:
     return [_record(row) for row in found]
 
 
+def type_id(connection: sa.Connection, snapshot_id: str) -> str | None:
+    """Return the type that the volume had when the snapshot was created."""
+    query = sa.select(_S.volume_type_id).where(_S.id == snapshot_id)
+    return connection.execute(query).scalar()
+
+
+def type_ids(connection: sa.Connection, volume_id: str, project_id: str) -> set[str]:
+    """Return the types for which a project's snapshots of a volume count."""
+    where = (_S.volume_id == volume_id, _S.project_id == project_id, _HERE)
+    query = sa.select(_S.volume_type_id).where(*where).distinct()
+    return set(filter(None, connection.execute(query).scalars()))
+
+
 def volume_being_created(connection: sa.Connection, snapshot_id: str) -> str | None:
     """Return the id of a volume being created from this snapshot, or None."""
     return connection.execute(_CREATED_FROM, {"id": snapshot_id}).scalar()

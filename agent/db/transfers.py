@@ -86,10 +86,14 @@ def remove_of_volume(connection: sa.Connection, volume_id: str) -> None:
 def change_owner(
     connection: sa.Connection, transfer: Transfer, project_id: str, user_id: str
 ) -> None:
-    """Give the volume to another project, with its snapshots if they go with it."""
+    """Give the volume to another project, with its snapshots if they go with it.
+
+    Those of a third project stay: it had the volume before, and offered it without.
+    """
     owner: dict[str, Any] = {"project_id": project_id, "user_id": user_id}
     of_volume = VOLUMES.c.id == transfer.volume_id
     connection.execute(sa.update(VOLUMES).where(of_volume).values(owner))
     if not transfer.no_snapshots:
         its = SNAPSHOTS.c.volume_id == transfer.volume_id
-        connection.execute(sa.update(SNAPSHOTS).where(its).values(owner))
+        given = SNAPSHOTS.c.project_id == transfer.source_project_id
+        connection.execute(sa.update(SNAPSHOTS).where(its, given).values(owner))

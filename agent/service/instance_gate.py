@@ -34,7 +34,7 @@ class InstanceGate:
         """``nova``: None lets everything pass. ``roles``: those of a service token."""
         self._nova, self._roles = nova, frozenset(roles)
 
-    def judge(self, ctx: RequestContext, row: Attachment) -> Check:
+    def check_detach(self, ctx: RequestContext, row: Attachment) -> Check:
         """Ask Nova, outside of locks. Return the check for the transaction.
 
         The check raises Busy if the attachment is another one by then.
@@ -48,9 +48,9 @@ class InstanceGate:
             used = self._nova.attachment_of(row.instance_uuid, row.volume_id)
             if used is not None and used in ("", row.id):
                 raise _in_use(row)
-        return partial(_check_same, _judged(row))
+        return partial(_check_same, _decisive(row))
 
-    def judge_connect(
+    def check_connect(
         self, ctx: RequestContext, row: Attachment, initiator: str
     ) -> Check:
         """Do the same for a connector, which ends the access of another initiator.
@@ -59,8 +59,8 @@ class InstanceGate:
         :raises BackendFailed: Nova does not answer.
         """
         if row.initiator not in (None, initiator):
-            return self.judge(ctx, row)
-        return _pass if self._passes(ctx) else partial(_check_same, _judged(row))
+            return self.check_detach(ctx, row)
+        return _pass if self._passes(ctx) else partial(_check_same, _decisive(row))
 
     def _passes(self, ctx: RequestContext) -> bool:
         return self._nova is None or not self._roles.isdisjoint(ctx.service_roles)
@@ -70,12 +70,12 @@ def _pass(row: Attachment) -> None:
     """Let any row pass."""
 
 
-def _judged(row: Attachment) -> tuple[str | bool | None, ...]:
+def _decisive(row: Attachment) -> tuple[str | bool | None, ...]:
     return row.id, row.instance_uuid, row.initiator, row.connection_info is None
 
 
 def _check_same(seen: tuple[str | bool | None, ...], row: Attachment) -> None:
-    if _judged(row) != seen:
+    if _decisive(row) != seen:
         raise Busy(f"attachment {row.id} has just changed: try again")
 
 

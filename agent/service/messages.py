@@ -56,7 +56,12 @@ class Messages:
         resource_uuid: str | None = None,
         resource_type: str = _VOLUME,
     ) -> None:
-        """Store a message. A failure to store it is only logged."""
+        """Store a message. A failure to store it is only logged.
+
+        A client of no project gets none: messages belong to projects.
+        """
+        if not ctx.project_id:
+            return
         moment = now()
         message = Message(
             id=str(uuid.uuid4()),

@@ -23,6 +23,7 @@ from lunshare.agent.service import inventory
 from lunshare.agent.service.node import Node
 from lunshare.agent.service.scheduling.pools import Pools
 from lunshare.agent.service.types import Types
+from lunshare.agent.service.volumes.rows import check_has_project
 from lunshare.agent.service.wiper import Wiper
 from lunshare.agent.states import VolumeStatus
 from lunshare.agent.volume_locks import VolumeLocks
@@ -72,6 +73,7 @@ class Orphans:
             meet the type's extra specs.
         :raises BackendFailed: its backend does not answer; no row was created.
         """
+        check_has_project(ctx)
         kind = self._types.resolve(ctx, new.volume_type)
         with self._locks.volume(new.volume_id, "its recovery"):
             with self._db.reading() as connection:

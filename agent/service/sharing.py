@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Who sees a volume, and the policy of volumes of several hosts (multiattach).
 
-Other rules are checked before a service is called. These depend on rows, so they are
-checked in the transaction that decides.
+Other rules are checked before a service is called. These depend on rows. The policy is
+asked before the transaction, which then decides whether its answer matters.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 from lunshare.agent.db import volumes
 from lunshare.agent.db.engine import Database
-from lunshare.agent.errors import Forbidden, NotFound
+from lunshare.agent.errors import AgentError, Forbidden, NotFound
 from lunshare.agent.records import RequestContext, Volume
 
 Allows = Callable[[str, RequestContext], bool]
@@ -39,20 +39,28 @@ class SharingRules:
         if multiattach and not self._allows(_SHARE, ctx):
             raise Forbidden(_SHARE)
 
-    def check_second(
-        self, connection: Any, ctx: RequestContext, volume: Volume
-    ) -> None:
-        """Check that a volume may get one more host, in the transaction of its row.
+    def refusal_of_second(self, ctx: RequestContext) -> AgentError | None:
+        """Return why a bootable volume may not get one more host, or None.
 
-        :raises Forbidden: it is bootable and has a host, and the policy.
+        Call it before locks and transactions: a policy server may be slow.
         """
-        if not (volume.multiattach and volume.bootable):
-            return
-        if self._allows(_SHARE_BOOTABLE, ctx):
-            return
-        found = volumes.get(connection, volume.id)
-        if found is not None and found.attachments:
-            raise Forbidden(_SHARE_BOOTABLE)
+        try:
+            allowed = self._allows(_SHARE_BOOTABLE, ctx)
+        except AgentError as error:
+            return error
+        return None if allowed else Forbidden(_SHARE_BOOTABLE)
+
+
+def check_second(connection: Any, volume: Volume, refusal: AgentError | None) -> None:
+    """Check that a volume may get one more host, in the transaction of its row.
+
+    :raises AgentError: ``refusal``, if it is bootable and has a host.
+    """
+    if refusal is None or not (volume.multiattach and volume.bootable):
+        return
+    found = volumes.get(connection, volume.id)
+    if found is not None and found.attachments:
+        raise refusal
 
 
 def check_visible(db: Database, ctx: RequestContext, volume_id: str) -> None:

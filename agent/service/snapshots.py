@@ -81,6 +81,7 @@ class Snapshots:
             nothing is left.
         :raises BackendFailed: it could not be created; nothing is left.
         """
+        rows.check_has_project(ctx)
         with self._db.writing() as connection:
             held = volumes.lock_available(connection, new.volume_id)
             volume = rows.require(connection, new.volume_id, ctx)

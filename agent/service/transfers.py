@@ -20,10 +20,11 @@ from lunshare.agent.db.engine import Database, now
 from lunshare.agent.errors import Invalid, NotFound
 from lunshare.agent.project_records import Transfer
 from lunshare.agent.quota_table import GIGABYTES, SNAPSHOTS, VOLUMES
-from lunshare.agent.records import Page, RequestContext
+from lunshare.agent.records import Page, RequestContext, Volume
 from lunshare.agent.service.quotas import Quotas
 from lunshare.agent.service.volumes.rows import (
     changed_meanwhile,
+    check_has_project,
     require,
     wrong_status,
 )
@@ -71,7 +72,7 @@ class Transfers:
             if volume.status is not VolumeStatus.AVAILABLE:
                 raise wrong_status(volume, "transferred", "available")
             if not no_snapshots:
-                _check_snapshots(connection, volume_id)
+                _check_snapshots(connection, volume)
             transfer = Transfer(
                 id=str(uuid.uuid4()),
                 volume_id=volume_id,
@@ -106,6 +107,7 @@ class Transfers:
         :raises Invalid: the key is wrong, or the volume is not offered any more.
         :raises OverQuota: the project of the caller may not have so much.
         """
+        check_has_project(ctx)
         with self._db.writing() as connection:
             transfer = transfers.get(connection, transfer_id)
             if transfer is None:
@@ -127,10 +129,20 @@ class Transfers:
     def _check_quotas(
         self, connection: Any, project_id: str, transfer: Transfer
     ) -> None:
-        """Check what the project has now that the volume is its own."""
-        type_id = require(connection, transfer.volume_id).volume_type_id
+        """Check what the project has now that the volume is its own.
+
+        A snapshot counts for the type that the volume had when it was created.
+        """
+        volume_id = transfer.volume_id
+        type_id = require(connection, volume_id).volume_type_id
         taken = (VOLUMES, GIGABYTES, *(() if transfer.no_snapshots else (SNAPSHOTS,)))
         self._quotas.check(connection, project_id, type_id, *taken)
+        if transfer.no_snapshots:
+            return
+        former = snapshots.type_ids(connection, volume_id, project_id) - {type_id}
+        for each in sorted(former):
+            more = (SNAPSHOTS, GIGABYTES)
+            self._quotas.check(connection, project_id, each, *more, totals=False)
 
 
 def _require(connection: Any, ctx: RequestContext, transfer_id: str) -> Transfer:
@@ -150,8 +162,10 @@ def _end(connection: Any, transfer: Transfer) -> None:
     transfers.remove(connection, transfer.id)
 
 
-def _check_snapshots(connection: Any, volume_id: str) -> None:
-    for row in snapshots.of_volume(connection, volume_id):
+def _check_snapshots(connection: Any, volume: Volume) -> None:
+    for row in snapshots.of_volume(connection, volume.id):
+        if row.project_id != volume.project_id:
+            continue  # it does not go with the volume
         if row.status is not SnapshotStatus.AVAILABLE:
             raise Invalid(
                 f"transfer.volume_id: its snapshot {row.id} is {row.status}; it must be"

@@ -106,11 +106,11 @@ class _Handler(BaseHTTPRequestHandler):
             return self._answer(200, {"version": version})
         token = self.headers["X-Subject-Token"]
         self.keystone.asked[token] = self.keystone.asked.get(token, 0) + 1
-        found = self.keystone.tokens.get(token)
         if self.headers["X-Auth-Token"] != OWN:
             return self._answer(401, {"error": {"code": 401, "message": "no"}})
-        if found is None:
+        if token not in self.keystone.tokens:
             return self._answer(404, {"error": {"code": 404, "message": "no"}})
+        found = self.keystone.tokens[token]
         return self._answer(200, found, {"X-Subject-Token": token})
 
     def do_POST(self) -> None:

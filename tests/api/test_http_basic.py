@@ -6,11 +6,12 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import os
 import stat
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import bcrypt
@@ -52,6 +53,59 @@ def lunshare(*words: str | Path, stdin: str = "") -> subprocess.CompletedProcess
     return subprocess.run(
         command, input=stdin, capture_output=True, text=True, cwd=ROOT, check=False
     )
+
+
+def _symlink(file: Path) -> None:
+    file.rename(file.with_name("elsewhere"))
+    file.symlink_to(file.with_name("elsewhere"))
+
+
+def _fifo(file: Path) -> None:
+    file.unlink()
+    os.mkfifo(file)
+
+
+UNSAFE: dict[str, tuple[Callable[[Path], None], str]] = {
+    "symlink": (_symlink, "is a symbolic link: name the file itself"),
+    "fifo": (_fifo, "is not a file"),
+    "group": (lambda file: file.chmod(0o660), "has mode 0660"),
+    "world": (lambda file: file.chmod(0o602), "has mode 0602"),
+    "owner": (lambda file: os.chown(file, 12345, -1), "belongs to uid 12345"),
+}
+ROOT_ONLY = {"owner"}
+
+
+@pytest.mark.parametrize(
+    "how", [h for h in UNSAFE if not (h in ROOT_ONLY and os.getuid())]
+)
+def test_a_file_that_others_can_write_is_refused(
+    running: Running, tmp_path: Path, how: str
+):
+    """At the start, by the client, and while the daemon runs."""
+    spoil, sentence = UNSAFE[how]
+    own = users(tmp_path, **ROLES)
+    spoil(own)
+    config = tmp_path / "lunshare.conf"
+    config.write_text(
+        f"[DEFAULT]\nenabled_backends = a\nlisten = unix:{tmp_path}/s\n"
+        + OPTIONS.format(own)
+        + "[a]\nvolume_driver = fake\ntarget_driver = fake\n"
+    )
+    said = refused("--config-file", config, "--state-path", tmp_path / "state")
+    assert f"the file of users {own} {sentence}" in said
+    listed = lunshare("user", "list", "--file", own)
+    assert listed.returncode != 0
+    assert sentence in listed.stderr
+    served = running.path / "users"
+    try:
+        assert running.basic("root", "GET", "/v3/volumes").status == 200
+        spoil(served)
+        assert running.basic("root", "GET", "/v3/volumes").status == 503
+        assert sentence in running.log()
+    finally:
+        served.unlink()
+        users(running.path, **ROLES)
+    assert running.basic("root", "GET", "/v3/volumes").status == 200
 
 
 def test_versions_and_health_need_no_password(running: Running):

@@ -284,7 +284,7 @@ def test_an_attachment_that_a_server_gets_meanwhile_is_kept():
     """Judged as a reservation without a server, it is another one in the end."""
     ctx = RequestContext("u", "p", False, "r")
     row = Attachment("a", "v", AttachStatus.RESERVED)
-    check = InstanceGate(NoServers(), ["service"]).judge(ctx, row)
+    check = InstanceGate(NoServers(), ["service"]).check_detach(ctx, row)
     check(row)
     with pytest.raises(Busy):
         check(replace(row, instance_uuid="i", connection_info={}))

@@ -7,9 +7,10 @@ from __future__ import annotations
 import http.client
 import socket
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -211,6 +212,56 @@ def test_while_keystone_is_away_known_tokens_go_on(
     finally:
         keystone.start()
     assert ask(running, unknown).status == 200
+
+
+def _without(body: Any, *keys: str) -> Any:
+    token = {key: value for key, value in body["token"].items() if key not in keys}
+    return {"token": token}
+
+
+NONSENSE: dict[str, Callable[[Any], Any]] = {
+    "null": lambda body: None,
+    "list": lambda body: [],
+    "text": lambda body: "no",
+    "empty": lambda body: {},
+    "no token": lambda body: {"error": {"code": 200, "message": "ok"}},
+    "token is text": lambda body: {"token": "admin"},
+    "token is empty": lambda body: {"token": {}},
+    "no user": lambda body: _without(body, "user"),
+    "user is text": lambda body: {"token": {**body["token"], "user": "root"}},
+    "user without id": lambda body: {"token": {**body["token"], "user": {"id": ""}}},
+    "no end": lambda body: _without(body, "expires_at"),
+    "end is no time": lambda body: {"token": {**body["token"], "expires_at": "soon"}},
+    "end is a number": lambda body: {"token": {**body["token"], "expires_at": 9**9}},
+    "roles are text": lambda body: {"token": {**body["token"], "roles": "admin"}},
+    "role is text": lambda body: {"token": {**body["token"], "roles": ["admin"]}},
+    "role without name": lambda body: {"token": {**body["token"], "roles": [{}]}},
+    "project is text": lambda body: {"token": {**body["token"], "project": "one"}},
+    "project without id": lambda body: {
+        "token": {**body["token"], "project": {"id": "", "name": "one"}}
+    },
+    "project is null": lambda body: {"token": {**body["token"], "project": None}},
+    "system is text": lambda body: {"token": {**body["token"], "system": "all"}},
+}
+
+
+@pytest.mark.parametrize("kind", NONSENSE)
+@pytest.mark.parametrize("header", ["X-Auth-Token", "X-Service-Token"])
+def test_an_answer_of_nonsense_is_503_and_not_remembered(
+    running: Running, keystone: Keystone, kind: str, header: str
+):
+    user = keystone.issue(new(), "reader")
+    token = keystone.issue(new(), "admin", "reader", "service")
+    headers = {"X-Auth-Token": user, header: token}
+    right = keystone.tokens[token]
+    keystone.tokens[token] = NONSENSE[kind](right)
+    for _ in range(2):
+        answer = running.http("GET", "/v3/volumes", headers=headers)
+        assert answer.fault[:2] == (503, "serviceUnavailable")
+        assert answer.headers["Retry-After"] == "5"
+    assert keystone.asked[token] >= 2
+    keystone.tokens[token] = right
+    assert running.http("GET", "/v3/volumes", headers=headers).status == 200
 
 
 def test_a_keystone_that_hangs_does_not_block_others(

@@ -348,6 +348,14 @@ def test_a_policy_file_replaces_rules_while_the_daemon_runs(running: Running):
         ('"volume:get": "role:a or"\n', "line 1: 'role:a or' is not a check"),
         ('"volume:get": "a\n', "cannot be read: give UTF-8 and YAML"),
         ("- a\n", "is not a mapping"),
+        (
+            '"volume:get": "!"\n# c\nvolume:get_all: ""\n\'volume:get\': ""\n',
+            "line 4: rule 'volume:get' is in line 1 already: remove one of them",
+        ),
+        (
+            '"volume:get_all": ""\n"volume:get": 7\n',
+            "line 2: the check of 'volume:get' must be a text",
+        ),
         ('"volume:get": 7\n', "line 1: the check of 'volume:get' must be a text"),
     ],
 )

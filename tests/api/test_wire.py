@@ -148,6 +148,33 @@ def test_an_invalid_content_length_is_400(port: int, length: str):
     assert exchange(port, asked)[0] in (400, 413)
 
 
+@pytest.mark.parametrize(
+    "headers",
+    [
+        ("Content-Length: 23", "Content-Length: 23"),
+        ("Content-Length: 0", "Content-Length: 23"),
+        ("Content-Length: 23", "Transfer-Encoding: chunked"),
+        ("Transfer-Encoding: chunked", "Content-Length: 5"),
+        ("Transfer-Encoding: gzip, chunked",),
+        ("Host: another",),
+    ],
+)
+def test_a_request_with_two_possible_ends_is_400_and_nothing_of_it_is_done(
+    port: int, api: Api, headers: tuple[str, ...]
+):
+    """A proxy before this node may see another end, and so another next request."""
+    line = f"POST /v3/{api.project}/volumes"
+    inner = request(line, f"Content-Length: {len(VOLUME)}", body=VOLUME)
+    head = f"{line} HTTP/1.1\r\nHost: node\r\nContent-Type: application/json\r\n"
+    lines = "".join(f"{each}\r\n" for each in headers)
+    asked = f"{head}{lines}\r\n".encode() + VOLUME + b"0\r\n\r\n" + inner
+    status, _, body = exchange(port, asked)
+    assert status == 400
+    assert json.loads(body)["badRequest"]["message"]
+    assert b"HTTP/1.1 " not in body
+    assert api("GET", "/volumes")["volumes"] == []
+
+
 def test_a_body_that_ends_early_is_400(port: int, api: Api):
     line = f"POST /v3/{api.project}/volumes"
     asked = request(line, f"Content-Length: {len(VOLUME) + 9}", body=VOLUME[:-4])

@@ -5,56 +5,24 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from lunshare.agent.errors import AgentError, BackendFailed, Exhausted
 from lunshare.agent.records import (
     ManageRequest,
-    Mode,
     NewAttachment,
     NewSnapshot,
     NewVolume,
 )
 from lunshare.agent.service.volumes.reset_status import Reset
 from lunshare.agent.states import VolumeStatus
-from lunshare.drivers import fake_storage
 from lunshare.drivers.errors import CommandFailed, NoSpace, TargetFailed
-from lunshare.drivers.values import GIB
 from tests.api.calls import until
 from tests.node import CTX, Node, host_connector
+from tests.restart.killed_legacy import LEGACY
+from tests.restart.killed_quotas import QUOTAS
+from tests.restart.killed_scene import Operation, Scene, choose_from_both
 from tests.restart.killing import MANY, attach_request, let_end
-
-BYTES = b"what the copies are to have"
-
-
-class Scene:
-    """A volume with two attached hosts, and one more for the operation."""
-
-    def __init__(self, node: Node) -> None:
-        choose_from_both(node, False)
-        self.volume = node.shared_volume()
-        take = node.services.attachments.create
-        self.writer = take(CTX, attach_request(self.volume.id, "writer", "rw")).id
-        self.reader = take(CTX, attach_request(self.volume.id, "reader", "ro")).id
-        for attachment in (self.writer, self.reader):
-            node.services.attachments.complete(CTX, attachment)
-        self.reserved = take(CTX, NewAttachment(self.volume.id, mode=Mode.RW)).id
-        self.lonely = node.plain_volume()
-        self.only = take(CTX, attach_request(self.lonely.id, "lonely", "rw")).id
-        self.idle = node.plain_volume()
-        fake_storage.storage("fake").write(self.idle.id, 0, BYTES)
-        self.free = node.plain_volume()
-        self.written = node.plain_volume()
-        held = fake_storage.storage("fake")
-        for offset in (0, GIB - 4096):
-            held.write(self.written.id, offset, BYTES)
-        held.foreign_disks["somebodys"] = fake_storage.FakeDisk(GIB // 2)
-        held.foreign = GIB // 2
-        held.foreign_disks["somebodys"].write(0, BYTES)
-        self.snapshot = node.services.snapshots.create(
-            CTX, NewSnapshot(self.idle.id)
-        ).id
 
 
 def _migrate(node: Node, scene: Scene) -> None:
@@ -81,14 +49,6 @@ def _fails_to_move(node: Node, scene: Scene) -> None:
     ):
         _migrate(node, scene)
     let_end(node)
-
-
-def choose_from_both(node: Node, both: bool) -> None:
-    host = node.services.node.host_of("other").partition("#")[0]
-    node.services.node.set_service(CTX, host, "cinder-volume", both, None)
-
-
-Operation = Callable[[Node, Scene], object]
 
 
 def _delete(node: Node, scene: Scene) -> None:
@@ -164,24 +124,6 @@ def _force_detach(node: Node, scene: Scene) -> None:
     node.services.status_resetter.force_detach(CTX, scene.volume.id, scene.reader)
 
 
-def _legacy_attach(node: Node, scene: Scene) -> None:
-    """By the actions of a volume, to the end."""
-    actions, host = node.services.legacy, host_connector("legacy")
-    actions.reserve(CTX, scene.free.id)
-    actions.initialize(CTX, scene.free.id, host)
-    actions.attach(
-        CTX, scene.free.id, "/dev/vdb", instance=None, host="legacy", mode=Mode.RO
-    )
-
-
-def _legacy_detach(node: Node, scene: Scene) -> None:
-    _legacy_attach(node, scene)
-    actions, host = node.services.legacy, host_connector("legacy")
-    actions.begin_detaching(CTX, scene.free.id)
-    actions.terminate(CTX, scene.free.id, host)
-    actions.detach(CTX, scene.free.id, None)
-
-
 def _reset(node: Node, scene: Scene) -> None:
     """The host of a volume is detached by a reset."""
     asked = Reset("available", "detached")
@@ -216,8 +158,8 @@ def _cancel_create(node: Node, scene: Scene) -> None:
 
 
 OPERATIONS: dict[str, Operation] = {
-    "legacy attach": _legacy_attach,
-    "legacy detach": _legacy_detach,
+    **LEGACY,
+    **QUOTAS,
     "reset": _reset,
     "create": lambda n, s: n.services.volumes.create(CTX, NewVolume(1, "made")),
     "delete": _delete,

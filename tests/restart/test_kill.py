@@ -19,18 +19,19 @@ from lunshare.agent.states import AttachStatus, SnapshotStatus, VolumeStatus
 from lunshare.drivers import fake_storage
 from lunshare.drivers.values import GIB
 from tests.node import CTX, Node, initiator, is_counted
-from tests.restart.killed_operations import (
-    BYTES,
-    OPERATIONS,
-    Operation,
-    Scene,
-    choose_from_both,
-)
+from tests.restart.killed_operations import OPERATIONS
+from tests.restart.killed_quotas import OTHER
+from tests.restart.killed_scene import BYTES, Operation, Scene, choose_from_both
 from tests.restart.killing import MANY, WIPES, Killed, Killer, let_end
 
 
 def _delete_failed(node: Node) -> None:
-    """A creation that failed before the kill shows as error, and can be deleted."""
+    """A creation that failed before the kill shows as error, and can be deleted.
+
+    An offer is withdrawn.
+    """
+    for offer in node.services.transfers.list(CTX, MANY):
+        node.services.transfers.delete(CTX, offer.id)
     for snapshot in node.services.snapshots.list(CTX, MANY):
         if snapshot.status is SnapshotStatus.ERROR:
             node.services.snapshots.delete(CTX, snapshot.id)
@@ -69,7 +70,8 @@ def _assert_right(node: Node) -> None:
             assert fake_storage.storage("fake").read(volume.id, 0, len(BYTES)) == BYTES
     assert node.driver().wipes() == ()
     _assert_nobodys_bytes_are_lost(volumes)
-    assert is_counted(node, CTX.project_id)
+    for project in (CTX.project_id, OTHER.project_id):
+        assert is_counted(node, project)
     snapshots = node.services.snapshots.list(CTX, MANY)
     assert {k.status for k in snapshots} <= {SnapshotStatus.AVAILABLE}
     assert set(node.driver().snapshots()) == {k.id for k in snapshots}

@@ -9,6 +9,7 @@ import json
 import time
 from typing import Any
 
+from tests.api.identity_daemon import PASSWORD, proof
 from tests.storm.journal import Journal, Op
 
 VERSION = "volume 3.71"
@@ -48,21 +49,22 @@ class Answer:
 class Api:
     """Requests over one connection, which is opened again when it breaks."""
 
-    def __init__(self, listen: str, journal: Journal) -> None:
+    def __init__(self, listen: str, journal: Journal, user: str) -> None:
         self._listen, self._journal = listen, journal
+        self._proof = proof(user, PASSWORD)
         self._connection: http.client.HTTPConnection | None = None
 
     def ask(self, op: Op | None, method: str, path: str, body: object = None) -> Answer:
-        """Ask; with ``op`` the answer is noted there, and judged."""
+        """Ask; with ``op`` the answer is noted there, and checked."""
         answer = self._answer(method, path, body)
         if op is not None:
             op.answered, op.status = time.monotonic(), answer.status
             op.said = answer.message
-        self._judge(op, method, path, answer)
+        self._check(op, method, path, answer)
         return answer
 
     def _answer(self, method: str, path: str, body: object) -> Answer:
-        headers = {"OpenStack-API-Version": VERSION, "X-Auth-Token": "storm"}
+        headers = {"OpenStack-API-Version": VERSION, **self._proof}
         data = None
         if body is not None:
             data = json.dumps(body).encode()
@@ -82,7 +84,7 @@ class Api:
             self.close()
         return Answer(response.status, _parsed(raw))
 
-    def _judge(self, op: Op | None, method: str, path: str, answer: Answer) -> None:
+    def _check(self, op: Op | None, method: str, path: str, answer: Answer) -> None:
         objects = tuple(op.objects) if op else tuple(path.split("/")[3:4])
         if (why := undocumented(answer)) is not None:
             said = f"{method} {path} was answered {answer.status}: {why}"

@@ -244,22 +244,44 @@ def unmanaged_disks_exist(seen: Observation, journal: Journal) -> Found:
             yield f"{name} is nowhere", (ident,)
 
 
+_OWNER = "os-vol-tenant-attr:tenant_id"
+_OWNER_OF_SNAPSHOT = "os-extended-snapshot-attributes:project_id"
+
+
 def quotas_count_the_rows(seen: Observation, journal: Journal) -> Found:
-    """The usage of the project is what its rows have, whatever was killed."""
-    rows = [*seen.volumes.values(), *seen.snapshots.values()]
-    expected = {
-        "totalVolumesUsed": len(seen.volumes),
-        "totalSnapshotsUsed": len(seen.snapshots),
-    }
+    """The usage of each project is what its rows have, whatever was killed."""
+    for project, limits in seen.limits.items():
+        for key, number in _used(seen, project).items():
+            if limits.get(key) != number:
+                said = f"{key} is {limits.get(key)}, its rows have {number}"
+                yield f"project {project}: {said}", ("quotas", project)
+
+
+def _used(seen: Observation, project: str) -> dict[str, int]:
+    volumes = [row for row in seen.volumes.values() if row[_OWNER] == project]
+    snapshots = seen.snapshots.values()
+    kept = [row for row in snapshots if row[_OWNER_OF_SNAPSHOT] == project]
+    found = {"totalVolumesUsed": len(volumes), "totalSnapshotsUsed": len(kept)}
     # The size that such a volume has, or will have, is not in its row.
-    if not any(row["status"] == "error_extending" for row in rows):
-        expected["totalGigabytesUsed"] = sum(row["size"] for row in rows)
-    for key, number in expected.items():
-        if seen.limits.get(key) != number:
-            yield (
-                f"{key} is {seen.limits.get(key)}, its rows have {number}",
-                ("quotas",),
-            )
+    if not any(row["status"] == "error_extending" for row in volumes):
+        found["totalGigabytesUsed"] = sum(row["size"] for row in [*volumes, *kept])
+    return found
+
+
+def quotas_are_kept(seen: Observation, journal: Journal) -> Found:
+    """No project has more than its quotas, which do not change."""
+    for project, limits in seen.limits.items():
+        for key, number in _used(seen, project).items():
+            most = limits[_MOST[key]]
+            if 0 <= most < number:
+                yield f"project {project}: {key} is {number} of {most}", ("quotas",)
+
+
+_MOST = {
+    "totalVolumesUsed": "maxTotalVolumes",
+    "totalSnapshotsUsed": "maxTotalSnapshots",
+    "totalGigabytesUsed": "maxTotalVolumeGigabytes",
+}
 
 
 INVARIANTS: dict[str, Callable[[Observation, Journal], Found]] = {
@@ -276,6 +298,7 @@ INVARIANTS: dict[str, Callable[[Observation, Journal], Found]] = {
     "descriptions are the last written ones": descriptions_are_the_last_written_ones,
     "unmanaged disks exist": unmanaged_disks_exist,
     "quotas count the rows": quotas_count_the_rows,
+    "quotas are kept": quotas_are_kept,
 }
 
 

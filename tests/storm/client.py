@@ -39,6 +39,7 @@ class Shared:
     socket: str
     journal: Journal
     world: World
+    user: str = "admin-0"
 
 
 @dataclass
@@ -57,13 +58,14 @@ class Client:
         self.number, self.name = number, f"client-{number}"
         self.chance = random.Random(f"{shared.seed}/{number}")
         self.journal, self.world = shared.journal, shared.world
-        self.api = Api(shared.listen, shared.journal)
+        self.api = Api(shared.listen, shared.journal, shared.user)
         self.storage_client = StorageClient(shared.socket)
         self.duels: queue.SimpleQueue[Duel] = queue.SimpleQueue()
         self.debts: list[Callable[[], bool]] = []
         self.attached: list[Any] = []
         self.unsure: set[tuple[str, str]] = set()
         self.writes = 0
+        self.own: str | None = None  # the volume that only legacy.alone uses
 
     def uuid(self) -> str:
         """One by chance of the seed."""

@@ -28,11 +28,20 @@ def main(argv: list[str]) -> int:
     seed = secrets.randbelow(10**9) if asked.seed is None else asked.seed
     work = Path(tempfile.mkdtemp(prefix="lunshare-storm-", dir=_memory()))
     print(
-        f"storm: seed {seed}, {asked.seconds:g} s, {asked.clients} clients", flush=True
+        f"storm: seed {seed}, {asked.seconds:g} s, {asked.clients} operators, "
+        f"{asked.tenants} tenants",
+        flush=True,
     )
     tree = asked.tree.resolve()
     options = Options(
-        seed, asked.seconds, asked.clients, tree, work, asked.calm, asked.go_on
+        seed,
+        asked.seconds,
+        asked.clients,
+        tree,
+        work,
+        asked.calm,
+        asked.go_on,
+        asked.tenants,
     )
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # no process is left behind
     began, storm = time.monotonic(), Storm(options)
@@ -68,6 +77,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seconds", type=float, default=60.0, help="how long")
     parser.add_argument("--seed", type=int, help="of all chances; default: a new one")
     parser.add_argument("--clients", type=int, default=12, help="at once")
+    parser.add_argument(
+        "--tenants", type=int, default=6, help="clients with one project's rights"
+    )
     parser.add_argument(
         "--calm", action="store_true", help="neither faults nor kills between epochs"
     )

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,7 +21,7 @@ Disk = tuple[int, bool, dict[int, bytes]]
 
 @dataclass
 class Observation:
-    """Rows by id, the storage by backend, and what the quotas count."""
+    """Rows by id, the storage by backend, and what the quotas of projects count."""
 
     volumes: Rows
     snapshots: Rows
@@ -29,7 +30,7 @@ class Observation:
     storage: dict[str, dict[str, Any]]
     ready: dict[str, Any] = field(default_factory=dict)
     at: float = field(default_factory=time.monotonic)
-    limits: dict[str, int] = field(default_factory=dict)
+    limits: dict[str, dict[str, int]] = field(default_factory=dict)
 
     @property
     def going(self) -> dict[str, str]:
@@ -95,7 +96,9 @@ def opened(row: dict[str, Any]) -> bool:
     return row["status"] == "attaching" and "os-vol-host-attr:host" in row
 
 
-def observe(api: Api, storage_client: StorageClient) -> Observation | None:
+def observe(
+    api: Api, storage_client: StorageClient, projects: Iterable[str]
+) -> Observation | None:
     """Read everything; None if the daemon does not answer."""
     found = []
     for path, key in (
@@ -104,7 +107,7 @@ def observe(api: Api, storage_client: StorageClient) -> Observation | None:
         ("attachments/detail", "attachments"),
         ("types", "volume_types"),
     ):
-        answer = api.ask(None, "GET", f"/v3/{path}")
+        answer = api.ask(None, "GET", f"/v3/{path}?all_tenants=1")
         if answer.status != 200:
             return None
         found.append({row["id"]: row for row in answer.body[key]})
@@ -113,9 +116,12 @@ def observe(api: Api, storage_client: StorageClient) -> Observation | None:
         for name in BACKENDS
     }
     ready = api.ask(None, "GET", "/readyz")
-    limits = api.ask(None, "GET", "/v3/limits")
-    if limits.status != 200:
-        return None
+    limits = {}
+    for project in projects:
+        answer = api.ask(None, "GET", f"/v3/limits?project_id={project}")
+        if answer.status != 200:
+            return None
+        limits[project] = answer.body["limits"]["absolute"]
     volumes, snapshots, attachments, types = found
     return Observation(
         volumes,
@@ -124,5 +130,5 @@ def observe(api: Api, storage_client: StorageClient) -> Observation | None:
         types,
         storage,
         ready.body or {},
-        limits=limits.body["limits"]["absolute"],
+        limits=limits,
     )

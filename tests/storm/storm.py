@@ -13,7 +13,7 @@ import contextlib
 import random
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from lunshare.drivers.values import GIB
@@ -25,12 +25,14 @@ from tests.storm.journal import Journal
 from tests.storm.model import Register
 from tests.storm.observation import Observation, observe
 from tests.storm.processes import Daemon, Failed, Storage
+from tests.storm.tenants import ADMINISTRATORS, OWNER, REST, TENANT, Tenants, users
 from tests.storm.world import BACKENDS, BOUND, TYPES, World
 
 CONFIG = """\
 [DEFAULT]
 host = storm
-noauth_on_loopback = true
+auth_strategy = http_basic
+http_basic_auth_user_file = {users}
 enabled_backends = {backends}
 reconcile_interval = {reconcile}
 create_wait = {wait}
@@ -74,6 +76,7 @@ class Options:
     work: Path
     calm: bool
     go_on: bool
+    tenants: int = 0
 
 
 class Storm:
@@ -86,15 +89,23 @@ class Storm:
         listen = f"127.0.0.1:{free_port()}"
         self.daemon = Daemon(options.work, options.tree, listen)
         self.world = World("storm")
-        shared = Shared(
+        self.shared = Shared(
             options.seed, listen, self.storage.socket, self.journal, self.world
         )
-        self.clients = [Client(number, shared) for number in range(options.clients)]
-        self.director = Client(options.clients, shared)
-        self.chaos = Chaos(options.seed, self.director, self.clients)
+        self.operators = [self._operator(n) for n in range(options.clients)]
+        self.director = self._operator(options.clients)
+        self.tenants = Tenants(self.shared, options.tenants, options.clients + 1)
+        self.clients = [*self.operators, *self.tenants.clients]
+        self.worlds = [self.world, *self.tenants.worlds]
+        self.chaos = Chaos(options.seed, self.director, self.operators)
+        self.users = users(options.work, options.tenants)
         self.checked = self.epochs = self.kills = self.faults = 0
         self.bound = BOUND
         self.reconciles = False  # on a timer, in this life of the daemon
+
+    def _operator(self, number: int) -> Client:
+        user = ADMINISTRATORS[number % len(ADMINISTRATORS)]
+        return Client(number, replace(self.shared, user=user))
 
     def run(self) -> None:
         """Until the time is over, or something was found."""
@@ -136,6 +147,7 @@ class Storm:
             backends=",".join(BACKENDS),
             reconcile=1 if self.reconciles else _NEVER,
             wait=self.chance.choice([3.0, 3.0, 0.05]),
+            users=self.users,
         )
         patience = _NEVER if calm else 1.0
         for name in BACKENDS:
@@ -158,7 +170,8 @@ class Storm:
             time.sleep(0.05)
         # If a start takes a minute on this machine, all else takes longer too.
         self.bound = max(self.bound, _STARTS * (time.monotonic() - began))
-        self.world.lives += 1
+        for world in self.worlds:
+            world.lives += 1
         self.world.alive.set()
 
     def _prepare(self) -> None:
@@ -168,6 +181,7 @@ class Storm:
             asked = {"volume_type": {"name": name, "extra_specs": specs}}
             answer = self.director.post(op, "types", asked)
             op.given["id"] = answer.body["volume_type"]["id"]
+        self.tenants.limit(self.director)
         for number, backend in enumerate(BACKENDS, 1):
             self._put(f"foreign-{number}", backend, number)
 
@@ -185,7 +199,8 @@ class Storm:
 
     def _epoch(self, calm: bool) -> None:
         self.epochs += 1
-        self.world.calm = calm
+        for world in self.worlds:
+            world.calm = calm
         with self.journal.mark("storm", f"epoch {self.epochs}, calm: {calm}"):
             self._restart(calm)
             self._work(calm)
@@ -209,11 +224,11 @@ class Storm:
 
     def _work(self, calm: bool) -> None:
         stop = threading.Event()
+        works = [(OPERATIONS, _PAUSE, client) for client in self.operators]
+        works += [(TENANT, REST, client) for client in self.tenants.clients]
         threads = [
-            threading.Thread(
-                target=client.run, args=(stop, OPERATIONS, _PAUSE, hosts.write)
-            )
-            for client in self.clients
+            threading.Thread(target=client.run, args=(stop, table, rest, hosts.write))
+            for table, rest, client in works
         ]
         for thread in threads:
             thread.start()
@@ -246,10 +261,13 @@ class Storm:
         mend, restart = time.monotonic() + 1.0, time.monotonic() + _FINISHED
         if calm or self.reconciles:
             restart = deadline
+        projects = [world.project for world in self.worlds]
         while time.monotonic() < deadline:
             for client in self.clients:
                 client.pay()
-            seen = observe(self.director.api, self.director.storage_client)
+            self.tenants.settle(self.director)
+            director = self.director
+            seen = observe(director.api, director.storage_client, projects)
             debts = any(client.debts for client in self.clients)
             if seen and not debts and not seen.going and not seen.broken:
                 return seen
@@ -310,7 +328,8 @@ class Storm:
                 if op.given["name"] == row["name"] and "id" not in op.given:
                     op.given["id"] = ident
                     self.journal.about(op, ident)
-            self.world.add(ident)
+            if row[OWNER] == self.world.project:
+                self.world.add(ident)
 
 
 def _waits_for_reconcile(seen: Observation | None) -> bool:

@@ -58,6 +58,7 @@ def row(name: str, size: int = 1) -> dict[str, Any]:
         "name": name,
         "status": "available",
         "size": size,
+        "os-vol-tenant-attr:tenant_id": "storm",
         "multiattach": False,
         "os-vol-host-attr:host": HOST,
         "description": "",
@@ -84,6 +85,7 @@ def seen(journal: Journal) -> Observation:
     }
     empty: dict[str, Any] = {key: {} for key in storage}
     kept = {"volume_id": VOLUME, "status": "available", "name": "kept", "size": 1}
+    kept["os-extended-snapshot-attributes:project_id"] = "storm"
     found = Observation(
         {VOLUME: row("first"), COPY: row("second")},
         {SNAPSHOT: kept},
@@ -91,7 +93,7 @@ def seen(journal: Journal) -> Observation:
         {},
         {"thin": storage, "thick": copy.deepcopy(empty)},
     )
-    found.limits = counted(found)
+    found.limits = {"storm": counted(found)}
     return found
 
 
@@ -102,6 +104,9 @@ def counted(seen: Observation) -> dict[str, int]:
         "totalVolumesUsed": len(seen.volumes),
         "totalSnapshotsUsed": len(seen.snapshots),
         "totalGigabytesUsed": sum(row["size"] for row in rows),
+        "maxTotalVolumes": -1,
+        "maxTotalSnapshots": 1,
+        "maxTotalVolumeGigabytes": -1,
     }
 
 
@@ -225,15 +230,19 @@ def _lose_an_unmanaged_disk(seen: Observation, journal: Journal) -> None:
 
 
 def _leak_a_volume(seen: Observation, journal: Journal) -> None:
-    seen.limits["totalVolumesUsed"] += 1
+    seen.limits["storm"]["totalVolumesUsed"] += 1
 
 
 def _leak_a_snapshot(seen: Observation, journal: Journal) -> None:
-    seen.limits["totalSnapshotsUsed"] += 1
+    seen.limits["storm"]["totalSnapshotsUsed"] += 1
 
 
 def _leak_gigabytes(seen: Observation, journal: Journal) -> None:
-    seen.limits["totalGigabytesUsed"] += 1
+    seen.limits["storm"]["totalGigabytesUsed"] += 1
+
+
+def _exceed_a_quota(seen: Observation, journal: Journal) -> None:
+    seen.limits["storm"]["maxTotalSnapshots"] = 0
 
 
 QUOTAS = "quotas count the rows"
@@ -264,6 +273,7 @@ BROKEN: list[tuple[Callable[[Observation, Journal], None], str]] = [
     (_leak_a_volume, QUOTAS),
     (_leak_a_snapshot, QUOTAS),
     (_leak_gigabytes, QUOTAS),
+    (_exceed_a_quota, "quotas are kept"),
 ]
 
 
@@ -276,7 +286,7 @@ def test_an_invariant_finds_what_breaks_it(
 ) -> None:
     breaks(seen, journal)
     if invariant != QUOTAS:
-        seen.limits = counted(seen)
+        seen.limits = {"storm": counted(seen)}
     assert broken(seen, journal) == {invariant}
 
 

@@ -19,6 +19,7 @@ Work = Callable[[Client, str], None]
 
 MOST = 12
 _SIZE = 3
+_FORCE = "?force=true&cascade=true"
 
 
 def create(client: Client) -> None:
@@ -62,9 +63,14 @@ def from_snapshot(client: Client, volume_id: str) -> None:
 
 def delete(client: Client, volume_id: str) -> None:
     """Not the last ones, or there would be nothing to do."""
-    if len(client.world.volumes()) < MOST - 4:
-        return
-    flags = client.chance.choice(["", "?cascade=true", "?force=true&cascade=true"])
+    if len(client.world.volumes()) >= MOST - 4:
+        delete_any(client, volume_id)
+
+
+def delete_any(client: Client, volume_id: str) -> None:
+    flags = client.chance.choice(["", "?cascade=true", _FORCE])
+    if flags == _FORCE and client.world.project != "storm":
+        flags = ""  # force is for administrators
     op = client.begin("delete", volume_id, flags=flags)
     if client.delete(op, f"volumes/{volume_id}{flags}").good:
         client.world.drop(volume_id)

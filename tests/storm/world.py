@@ -42,10 +42,11 @@ class Known:
 
 
 class World:
-    """Used by all threads. It may be out of date, which makes races."""
+    """What one project has. Used by all threads. It may be out of date: races."""
 
-    def __init__(self, host: str) -> None:
-        self.host, self.calm = host, True
+    def __init__(self, host: str, project: str = "storm") -> None:
+        self.host, self.calm, self.project = host, True, project
+        self.legacy: list[str] = []  # the volumes that only legacy.together uses
         self.alive = threading.Event()  # the daemon is
         self.lives = 0  # of the daemon so far
         self._mutex = threading.Lock()

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from lunshare.agent.http_framing import Framing, TooLarge
+from lunshare.agent.http_framing import Framing, Malformed, TooLarge
 
 HEAD_MAX, BODY_MAX = 1000, 100
 LENGTH = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n"
@@ -14,12 +14,11 @@ CHUNKED = b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 WHOLE = [
     b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
-    b"GET / HTTP/1.1\nHost: x\n\n",
     b"\r\nGET / HTTP/1.1\r\nHost: x\r\n\r\n",
     LENGTH % 0,
     LENGTH % 5 + b"12345",
-    LENGTH.replace(b"Length: ", b"Length :   ") % 5 + b"\r\n\r\n5",
-    b"POST / HTTP/1.1\r\nContent-Length: 3\r\ncontent-length: 5\r\n\r\n12345",
+    LENGTH.replace(b"Length: ", b"Length:   ") % 5 + b"\r\n\r\n5",
+    b"POST / HTTP/1.1\r\ncontent-LENGTH:5 \t\r\n\r\n12345",
     CHUNKED + b"0\r\n\r\n",
     CHUNKED + b"5\r\n12345\r\n3;more=1\r\n\r\n0\r\n0\r\nTrailer: x\r\n\r\n",
 ]
@@ -49,20 +48,68 @@ def test_following_bytes_are_not_part_of_a_request(request_: bytes) -> None:
 
 @pytest.mark.parametrize(
     "request_",
-    [
-        b"GET / HTTP/1.1\r\nX: " + b"x" * HEAD_MAX,
-        LENGTH % (BODY_MAX + 1),
-        CHUNKED + b"word\r\n",
-        CHUNKED + b"-5\r\n",
-        CHUNKED + b"5" * 2000,
-        b"POST / HTTP/1.1\r\nno field\r\nContent-Length: 5\r\n\r\n",
-        b"POST / HTTP/1.1\r\nContent-Length: word\r\n\r\n",
-    ],
+    [b"GET / HTTP/1.1\r\nX: " + b"x" * HEAD_MAX, LENGTH % (BODY_MAX + 1)],
 )
-def test_a_malformed_request_ends_at_once(request_: bytes) -> None:
+def test_a_request_that_is_too_large_ends_at_once(request_: bytes) -> None:
     framing = Framing(HEAD_MAX, BODY_MAX)
     assert framing.end(bytearray(request_)) == len(request_)
     assert framing.broken
+
+
+def head(*fields: bytes, protocol: bytes = b"HTTP/1.1") -> bytes:
+    lines = [b"POST / " + protocol, b"Host: x", *fields]
+    return b"\r\n".join(lines) + b"\r\n\r\n"
+
+
+#: Two programs can read each of these in two ways.
+AMBIGUOUS = [
+    head(b"Content-Length: 5", b"Content-Length: 5"),
+    head(b"Content-Length: 3", b"content-length: 5"),
+    head(b"Content-Length: 5", b"X: y", b"Content-Length: 0"),
+    head(b"Content-Length: 5, 5"),
+    head(b"Content-Length: 5", b"Transfer-Encoding: chunked"),
+    head(b"Transfer-Encoding: chunked", b"Content-Length: 5"),
+    head(b"Transfer-Encoding: chunked", b"Transfer-Encoding: chunked"),
+    head(b"Transfer-Encoding: identity", b"Transfer-Encoding: chunked"),
+    head(b"Transfer-Encoding: gzip, chunked"),
+    head(b"Transfer-Encoding: chunked, identity"),
+    head(b"Transfer-Encoding: xchunked"),
+    head(b"Transfer-Encoding: "),
+    head(b"Transfer-Encoding:\x0bchunked"),
+    head(b"Transfer-Encoding: chunked", protocol=b"HTTP/1.0"),
+    head(b"Content-Length : 5"),
+    head(b"Content-Length\t: 5"),
+    head(b" Content-Length: 5"),
+    head(b"X: y", b" Content-Length: 5"),
+    head(b"X: y\rContent-Length: 5"),
+    head(b"X: y\nContent-Length: 5"),
+    head(b"X: y\0"),
+    head(b"Host: y"),
+    head(b"no field"),
+    head(b": 5"),
+    *(
+        head(b"Content-Length: " + length)
+        for length in (b"", b"word", b"-1", b"+5", b"5_0", b"0x5", b"1e3", b"9" * 30)
+    ),
+    b"GET / HTTP/1.1\nHost: x\n\n",
+    b"\r\n\r\n",
+    *(
+        CHUNKED + size + b"\r\n"
+        for size in (b"word", b"-5", b"+5", b"0x5", b"5_0", b"", b"5 5", b"5" * 2000)
+    ),
+    CHUNKED + b"5\n12345\r\n",
+    CHUNKED + b"5\r\n12345xx",
+    CHUNKED + b"0\r\nno field\r\n",
+    CHUNKED + b"0\r\n\n",
+]
+
+
+@pytest.mark.parametrize("request_", AMBIGUOUS)
+def test_a_request_whose_end_is_ambiguous_is_malformed(request_: bytes) -> None:
+    with pytest.raises(Malformed):
+        Framing(HEAD_MAX, BODY_MAX).end(bytearray(request_))
+    with pytest.raises(Malformed):
+        ends(request_)
 
 
 def test_chunks_beyond_the_limit_are_refused_before_they_arrive() -> None:

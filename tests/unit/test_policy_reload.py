@@ -4,12 +4,11 @@
 
 from __future__ import annotations
 
-import threading
 from pathlib import Path
 
 import pytest
 from oslo_config import cfg
-from oslo_policy import opts
+from oslo_policy import _checks, opts
 
 from lunshare.agent.api.access_rules import AccessRules
 from lunshare.agent.errors import StartupError
@@ -29,30 +28,26 @@ def loaded(file: Path, text: str) -> AccessRules:
     return AccessRules(conf)
 
 
-class ReloadsAfter:
-    """A lock; once, new rules are loaded when a decision has given it back."""
+def test_what_former_rules_allowed_is_not_remembered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """New rules are loaded by another request while the former ones decide."""
+    file = tmp_path / "policy.yaml"
+    decided = []
 
-    def __init__(self, rules: AccessRules, file: Path) -> None:
-        self.rules, self.file = rules, file
-        self.lock, self.used = threading.Lock(), False
+    class Reloads(_checks.Check):
+        def __call__(self, target, creds, enforcer, current_rule=None) -> bool:
+            decided.append(current_rule)
+            file.write_text(f'"{RULE}": "role:admin"\n')
+            rules._next = 0.0
+            assert not rules.allows(RULE, RequestContext("v", "p", False, "r"))
+            return True
 
-    def __enter__(self) -> None:
-        self.lock.acquire()
-
-    def __exit__(self, *_: object) -> None:
-        self.lock.release()
-        if not self.used:
-            self.used = True
-            self.file.write_text(f'"{RULE}": "role:admin"\n')
-            self.rules._next = 0.0
-            assert not self.rules.allows(RULE, RequestContext("v", "p", False, "r"))
-
-
-def test_what_former_rules_allowed_is_not_remembered(tmp_path: Path):
-    rules = loaded(tmp_path / "policy.yaml", f'"{RULE}": "@"\n')
-    rules._lock = ReloadsAfter(rules, tmp_path / "policy.yaml")  # type: ignore[assignment]
-    rules.allows(RULE, CTX)
+    monkeypatch.setitem(_checks.registered_checks, "reloads", Reloads)
+    rules = loaded(file, f'"{RULE}": "reloads:now"\n')
+    assert rules.allows(RULE, CTX)
     assert not rules.allows(RULE, CTX)
+    assert decided == [RULE]
 
 
 @pytest.mark.parametrize(
@@ -60,6 +55,7 @@ def test_what_former_rules_allowed_is_not_remembered(tmp_path: Path):
     [
         f'"a": "rule:b"\n"b": "rule:a"\n"{RULE}": "rule:a"\n',
         f'"{RULE}": 2001-99-99\n',
+        f'"{RULE}": "role:admin"\n"{RULE}": "@"\n',
         "[" * 5000,
     ],
 )

@@ -18,9 +18,11 @@ from lunshare.agent.states import RESETTABLE, VOLUME_TRANSITIONS, VolumeStatus
 from lunshare.drivers import fake_storage
 from lunshare.drivers.errors import CommandFailed, TargetFailed
 from lunshare.drivers.values import GIB
+from lunshare.drivers.values import Volume as DriverVolume
 from tests.api.calls import Api, until
 from tests.node import CTX, Node, attach, initiator
 
+DETACHED = {"attach_status": "detached"}
 BROKEN = CommandFailed(("lvchange",), 5, "because of the test")
 
 
@@ -114,6 +116,28 @@ def test_a_failing_extend_can_be_reset_to_the_size_of_the_disk(
     assert (found["status"], found["size"]) == ("available", 3)
     (pool,) = node.services.node.pools(CTX)
     assert pool.capabilities["provisioned_capacity_gb"] == 3
+
+
+def test_a_reset_applies_the_size_that_the_volume_has_then(
+    node: Node, api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    volume = node.plain_volume()
+    node.services.attachments.complete(CTX, attach(node, volume, "a").id)
+    asked = {"os-extend": {"new_size": 3}}
+    path = f"/volumes/{volume.id}/action"
+    backend, sizes = node.assembly.backends["fake"].driver, []
+    apply = backend.apply
+
+    def noted(volume: DriverVolume, *given: Any) -> Any:
+        sizes.append(volume.size // GIB)
+        return apply(volume, *given)
+
+    with node.driver().failures.fail("extend.after", BROKEN):
+        api.fault(500, "POST", path, asked)
+    monkeypatch.setattr(backend, "apply", noted)
+    api("POST", path, {"os-reset_status": {"status": "available", **DETACHED}}, 202)
+    assert shown(api, volume.id)["size"] == 3
+    assert sizes[-1] == 3
 
 
 def test_a_failed_delete_is_retried(node: Node, api: Api) -> None:

@@ -70,7 +70,7 @@ def limits(call: Call) -> Answer:
     if call.version >= microversions.LIMITS_OF_PROJECT and call.ctx.is_admin:
         project = call.query.get("project_id", call.query.get("tenant_id", project))
     found = call.services.quotas.show(call.ctx, project)
-    used = call.allows("limits_extension:used_limits")
+    used = call.shows("limits_extension:used_limits")
     absolute = operator_views.limits(found, used)
     return Answer(200, {"limits": {"rate": [], "absolute": absolute}})
 

@@ -77,7 +77,7 @@ def _one(call: Call, found: Snapshot, status: int) -> Answer:
 
 def _seen(call: Call, view: views.View) -> views.View:
     """Return the view without what this client may not see."""
-    if not call.allows("volume_extension:extended_snapshot_attributes"):
+    if not call.shows("volume_extension:extended_snapshot_attributes"):
         for key in [each for each in view if each.startswith(_EXTENDED)]:
             del view[key]
     return view

@@ -136,14 +136,14 @@ def _specs(call: Call) -> Mapping[str, str]:
 
 
 def _sees_all(call: Call) -> bool:
-    return call.allows("volume_extension:types_extra_specs:read_sensitive")
+    return call.shows("volume_extension:types_extra_specs:read_sensitive")
 
 
 def _view(call: Call, shown: VolumeType) -> type_views.View:
     """Return the view without what this client may not see."""
     view = type_views.volume_type(shown, _sees_all(call))
     for key, rule in _RULE_OF_FIELD.items():
-        if not call.allows(rule):
+        if not call.shows(rule):
             view.pop(key)
     return view
 

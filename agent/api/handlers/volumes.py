@@ -161,7 +161,7 @@ def _hidden(call: Call) -> frozenset[str]:
     """Return the fields of volumes that this client may not see."""
     if call.ctx.is_admin:
         return frozenset()
-    refused = {rule for rule in _RULE_OF_FIELD.values() if not call.allows(rule)}
+    refused = {rule for rule in _RULE_OF_FIELD.values() if not call.shows(rule)}
     ruled = {key for key, rule in _RULE_OF_FIELD.items() if rule in refused}
     return _ADMIN_FIELDS | ruled
 

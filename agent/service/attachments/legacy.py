@@ -18,7 +18,7 @@ from oslo_log import log
 
 from lunshare.agent.db import attachments, volumes
 from lunshare.agent.db.engine import Database, now
-from lunshare.agent.errors import BackendFailed, Conflict, Invalid, NotFound
+from lunshare.agent.errors import AgentError, BackendFailed, Conflict, Invalid, NotFound
 from lunshare.agent.records import (
     Attachment,
     HostConnector,
@@ -100,6 +100,7 @@ class LegacyActions:
         :raises BackendFailed: it is not open; repeat, or unreserve.
         """
         check_visible(self._db, ctx, volume_id)
+        refusal = self._rows.refusal_of_second(ctx)
         with self._locks.volume(volume_id, f"the attach of host {connector.host}"):
             with self._db.reading() as connection:
                 _require(connection, ctx, volume_id)
@@ -111,7 +112,7 @@ class LegacyActions:
                 self._access.close_replaced(row)
             with self._db.writing() as connection:
                 volume, row = self._row_to_connect(
-                    connection, ctx, volume_id, connector
+                    connection, ctx, volume_id, connector, refusal
                 )
                 known = replace(row, answered=True)  # opened again, not repeated
                 row = self._rows.start_attach(connection, volume, known, connector)
@@ -144,6 +145,7 @@ class LegacyActions:
         :raises BackendFailed: the mode could not be changed; nothing is open.
         """
         check_visible(self._db, ctx, volume_id)
+        refusal = self._rows.refusal_of_second(ctx)
         with self._locks.volume(volume_id, f"the attach at {mountpoint}"):
             with self._db.reading() as connection:
                 _require(connection, ctx, volume_id)
@@ -152,7 +154,7 @@ class LegacyActions:
                 return
             with self._db.writing() as connection:
                 volume, row = self._row_to_attach(
-                    connection, ctx, volume_id, instance, host
+                    connection, ctx, volume_id, (instance, host), refusal
                 )
                 new_mode = _mode(volume, row, mode)
                 self._access.check_support(volume, new_mode)
@@ -223,7 +225,7 @@ class LegacyActions:
         seen = self._to_terminate(ctx, volume_id, initiator)
         if seen is None:
             return
-        check = self._gate.judge(ctx, seen)
+        check = self._gate.check_detach(ctx, seen)
         with self._locks.volume(volume_id, f"the end of host {connector.host}"):
             row = self._to_terminate(ctx, volume_id, initiator)
             if row is None:
@@ -263,7 +265,7 @@ class LegacyActions:
             row = attachments.get(connection, chosen) if chosen else None
         if row is None:
             return
-        check = self._gate.judge(ctx, row)
+        check = self._gate.check_detach(ctx, row)
         with self._locks.volume(volume_id, "a detach"):
             self._access.release(row.id, check)
 
@@ -273,12 +275,13 @@ class LegacyActions:
         ctx: RequestContext,
         volume_id: str,
         connector: HostConnector,
+        refusal: AgentError | None,
     ) -> tuple[Volume, Attachment]:
         rows = attachments.legacy(connection, volume_id)
         row = legacy_choice.to_connect(rows, connector.initiator)
         if row is None:
             new = NewAttachment(volume_id, legacy=CONNECT)
-            return self._rows.reserve(connection, ctx, new)
+            return self._rows.reserve(connection, ctx, new, refusal)
         volume = _require_available(connection, ctx, volume_id)
         plain_volumes.check_single(connection, volume, row)
         return volume, row
@@ -288,15 +291,16 @@ class LegacyActions:
         connection: Any,
         ctx: RequestContext,
         volume_id: str,
-        instance: str | None,
-        host: str | None,
+        of: tuple[str | None, str | None],
+        refusal: AgentError | None,
     ) -> tuple[Volume, Attachment]:
+        instance, host = of
         rows = attachments.legacy(connection, volume_id)
         volume = _require(connection, ctx, volume_id)
         row = legacy_choice.to_attach(rows, host, volume.multiattach)
         if row is None:
             new = NewAttachment(volume_id, instance, legacy=ATTACH)
-            return self._rows.reserve(connection, ctx, new)
+            return self._rows.reserve(connection, ctx, new, refusal)
         return _require_available(connection, ctx, volume_id), row
 
     def _change_mode(

@@ -42,7 +42,7 @@ from lunshare.agent.service.attachments.access import (
 )
 from lunshare.agent.service.attachments.unanswered import UnansweredRequests
 from lunshare.agent.service.instance_gate import InstanceGate
-from lunshare.agent.service.sharing import SharingRules, check_visible
+from lunshare.agent.service.sharing import SharingRules, check_second, check_visible
 from lunshare.agent.states import WANTED, AttachStatus
 from lunshare.agent.volume_locks import VolumeLocks
 
@@ -127,7 +127,7 @@ class Attachments:
         :raises BackendFailed: the row names what may be open; repeat, or delete.
         """
         row = self._require(attachment_id, ctx)
-        check = self._gate.judge_connect(ctx, row, connector.initiator)
+        check = self._gate.check_connect(ctx, row, connector.initiator)
         with self._locks.volume(row.volume_id, f"the attach of host {connector.host}"):
             row = self._require(attachment_id, ctx)
             if connectors.is_open(row, connector):
@@ -177,16 +177,16 @@ class Attachments:
             error_detaching. A retry and the next reconcile try again.
         """
         row = self._require(attachment_id, ctx)
-        check = self._gate.judge(ctx, row)
+        check = self._gate.check_detach(ctx, row)
         with self._locks.volume(row.volume_id, f"the detach of {attachment_id}"):
             return self._access.release(attachment_id, check)
 
     def commit_reservation(self, ctx: RequestContext, new: NewAttachment) -> Attachment:
         """Do the same as ``reserve`` in a transaction of its own."""
-        row = None
+        row, refusal = None, self.refusal_of_second(ctx)
         try:
             with self._db.writing() as connection:
-                row = self.reserve(connection, ctx, new)[1]
+                row = self.reserve(connection, ctx, new, refusal)[1]
                 self.unanswered.add(row)  # before the others see it
         except Exception:
             if row is not None:
@@ -198,9 +198,10 @@ class Attachments:
         self, ctx: RequestContext, new: NewAttachment, connector: HostConnector
     ) -> Attachment:
         check_visible(self._db, ctx, new.volume_id)
+        refusal = self.refusal_of_second(ctx)
         with self._locks.volume(new.volume_id, f"the attach of host {connector.host}"):
             with self._db.writing() as connection:
-                volume, known = self._claim(connection, ctx, new)
+                volume, known = self._claim(connection, ctx, new, refusal)
                 row = known or self.start_attach(
                     connection, volume, _new_row(volume, new), connector, is_new=True
                 )
@@ -226,24 +227,37 @@ class Attachments:
             raise NotFound("attachment", attachment_id)
         return found
 
+    def refusal_of_second(self, ctx: RequestContext) -> AgentError | None:
+        """As SharingRules.refusal_of_second, for ``reserve``."""
+        return self._sharing.refusal_of_second(ctx)
+
     def reserve(
-        self, connection: Any, ctx: RequestContext, new: NewAttachment
+        self,
+        connection: Any,
+        ctx: RequestContext,
+        new: NewAttachment,
+        refusal: AgentError | None,
     ) -> tuple[Volume, Attachment]:
         """Insert the row of a new attachment, or return that of an unanswered request.
 
-        The caller commits. The connector is not used here.
+        The caller commits. The connector is not used here. ``refusal`` is what
+        ``refusal_of_second`` has returned before the transaction.
 
         :raises NotFound: the volume.
         :raises Invalid: its status allows no attachment, or no second one.
         """
-        volume, known = self._claim(connection, ctx, new)
+        volume, known = self._claim(connection, ctx, new, refusal)
         row = known or _new_row(volume, new)
         if known is None:
             attachments.insert(connection, row)
         return volume, row
 
     def _claim(
-        self, connection: Any, ctx: RequestContext, new: NewAttachment
+        self,
+        connection: Any,
+        ctx: RequestContext,
+        new: NewAttachment,
+        refusal: AgentError | None,
     ) -> tuple[Volume, Attachment | None]:
         """Reserve the volume for a row, or find the row of an earlier request."""
         known = self.unanswered.find_duplicate(connection, new)
@@ -256,7 +270,7 @@ class Attachments:
                 volumes.get(connection, new.volume_id) or volume
             )
         if known is None:
-            self._sharing.check_second(connection, ctx, volume)
+            check_second(connection, volume, refusal)
         self._access.check_support(volume, _allowed_mode(volume, new.mode))
         return volume, known
 

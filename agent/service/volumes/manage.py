@@ -29,6 +29,7 @@ from lunshare.agent.service.volumes.create import VolumeDisks
 from lunshare.agent.service.volumes.rows import (
     VolumeRows,
     changed_meanwhile,
+    check_has_project,
     require,
     still_needed,
     wrong_status,
@@ -101,6 +102,7 @@ class ForeignDisks:
         :raises Exhausted: a quota of the project.
         :raises BackendFailed: it is not managed; the disk is as it was.
         """
+        check_has_project(ctx)
         self._pools.check_zone(new.availability_zone)
         volume_type = self._types.resolve(ctx, new.volume_type)
         volume = self._new_row(
@@ -167,7 +169,8 @@ class ForeignDisks:
                 unsnapped=True,
                 uncloned=True,
             ):
-                raise still_needed(connection, volume) or changed_meanwhile(volume_id)
+                needed = still_needed(connection, volume, ctx)
+                raise needed or changed_meanwhile(volume_id)
         self._jobs.run_and_wait(self.finish_unmanage, volume_id, volume.backend)
 
     def finish_unmanage(self, volume_id: str) -> None:

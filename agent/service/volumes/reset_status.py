@@ -16,7 +16,7 @@ from oslo_log import log
 from lunshare.agent.backends import Backends
 from lunshare.agent.db import attachments, status_changes, transfers
 from lunshare.agent.db.engine import Database
-from lunshare.agent.errors import BackendFailed, Conflict, Invalid
+from lunshare.agent.errors import AgentError, BackendFailed, Conflict, Invalid
 from lunshare.agent.records import Attachment, NewAttachment, RequestContext, Volume
 from lunshare.agent.service.attachments import legacy
 from lunshare.agent.service.attachments.access import Access
@@ -91,6 +91,7 @@ class StatusResetter:
         :raises BackendFailed: its backend does not answer, or an access may still be
             open; repeat it.
         """
+        refusal = self._attachments.refusal_of_second(ctx)
         with self._locks.volume(volume_id, "the reset of its status"):
             volume = self._rows.get(volume_id, ctx)
             wanted = _check(volume, asked)
@@ -99,14 +100,14 @@ class StatusResetter:
             for row in _to_release(hosts, asked, wanted):
                 self._access.release(row.id)
             if wanted is not None:
-                self._set(ctx, self._rows.get(volume_id, ctx), wanted)
+                self._set(ctx, self._rows.get(volume_id, ctx), wanted, refusal)
             if asked.migration_status:
                 text = asked.migration_status
                 self._rows.update(
                     volume_id, migration_status=None if text == "none" else text
                 )
             if hosts:
-                self._access.apply(volume)
+                self._access.apply(self._rows.get(volume_id))
         LOG.warning(
             "[%s] status reset: volume=%s to=%s", volume.backend, volume_id, asked
         )
@@ -127,7 +128,7 @@ class StatusResetter:
         row = self._row_of(self._rows.get(volume_id, ctx), attachment_id)
         if row is None:
             return
-        check = self._gate.judge(ctx, row)
+        check = self._gate.check_detach(ctx, row)
         with self._locks.volume(volume_id, "a forced detach"):
             try:
                 self._access.release(row.id, check)
@@ -149,18 +150,28 @@ class StatusResetter:
         with self._db.reading() as connection:
             return attachments.get(connection, chosen)
 
-    def _set(self, ctx: RequestContext, volume: Volume, wanted: VolumeStatus) -> None:
+    def _set(
+        self,
+        ctx: RequestContext,
+        volume: Volume,
+        wanted: VolumeStatus,
+        refusal: AgentError | None,
+    ) -> None:
         if wanted in SETTABLE:
             return self._label(volume, wanted)
         if volume.own_status is not _AVAILABLE:
             self._make_available(volume)
         with self._db.writing() as connection:
-            if wanted in _RESERVATIONS and not volume.attachments:
+            seen = require(connection, volume.id)
+            if wanted in _RESERVATIONS and not seen.attachments:
                 new = NewAttachment(volume.id, legacy=_RESERVATIONS[wanted])
-                row = self._attachments.reserve(connection, ctx, new)[1]
+                row = self._attachments.reserve(connection, ctx, new, refusal)[1]
                 attachments.set_values(connection, row.id, answered=True)
             elif wanted is VolumeStatus.DETACHING:
-                for row in _attached(volume):
+                attached = _attached(seen)
+                if not attached:
+                    raise changed_meanwhile(volume.id)
+                for row in attached:
                     attachments.set_values(connection, row.id, announced=True)
         return None
 

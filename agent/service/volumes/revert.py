@@ -100,6 +100,11 @@ def _check_latest(
     if snapshot_id not in seen:
         raise NotFound(f"snapshot of volume {volume.id}:", snapshot_id)
     latest = all_of_it[-1]
+    if not ctx.sees(latest.project_id):
+        raise Invalid(
+            f"revert.snapshot_id: volume {volume.id} has a later snapshot of another"
+            " project; ask an administrator."
+        )
     if latest.id != snapshot_id:
         raise Invalid(
             f"revert.snapshot_id: volume {volume.id} has a later snapshot; give"

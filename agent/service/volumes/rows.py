@@ -18,7 +18,7 @@ from lunshare.agent.errors import (
     Invalid,
     NotFound,
 )
-from lunshare.agent.records import RequestContext, Volume
+from lunshare.agent.records import RequestContext, Snapshot, Volume
 from lunshare.agent.states import VolumeStatus
 
 #: Drivers raise the errors that become these before they change anything.
@@ -122,6 +122,18 @@ def require(
     return volume
 
 
+def check_has_project(ctx: RequestContext) -> None:
+    """Check that what a client creates or takes will belong to a project.
+
+    :raises Invalid: it is an administrator of the system or of a domain.
+    """
+    if not ctx.project_id:
+        raise Invalid(
+            "The token is of no project, and what is created belongs to one: get a"
+            " token of a project, or name a project in the path (/v3/PROJECT/...)."
+        )
+
+
 def changed_meanwhile(volume_id: str) -> Busy:
     """Return the 409 for a volume that changed after it was read."""
     return Busy(f"volume {volume_id} has just changed: try again")
@@ -143,9 +155,36 @@ def wrong_status(volume: Volume, what: str, must: str) -> Invalid:
     )
 
 
-def still_needed(connection: Any, volume: Volume) -> Invalid | None:
-    """Return the error if a snapshot or a clone still needs the disk, else None."""
+def check_snapshots_visible(
+    ctx: RequestContext, volume_id: str, its_snapshots: Collection[Snapshot]
+) -> None:
+    """Check that a client may delete all of these with their volume.
+
+    They stay with their project when a volume is transferred without them.
+
+    :raises Invalid: one is of another project, which only administrators see.
+    """
+    hidden = [row for row in its_snapshots if not ctx.sees(row.project_id)]
+    if hidden:
+        raise Invalid(
+            f"Invalid volume: {len(hidden)} snapshots of volume {volume_id} are of"
+            " another project and need it; ask an administrator"
+        )
+
+
+def still_needed(
+    connection: Any, volume: Volume, ctx: RequestContext | None = None
+) -> Invalid | None:
+    """Return the error if a snapshot or a clone still needs the disk, else None.
+
+    ``ctx``: as in ``require``.
+    """
     its_snapshots = snapshots.of_volume(connection, volume.id)
+    if ctx is not None:
+        try:
+            check_snapshots_visible(ctx, volume.id, its_snapshots)
+        except Invalid as error:
+            return error
     if its_snapshots:
         return Invalid(
             f"Invalid volume: volume {volume.id} has {len(its_snapshots)} snapshots;"

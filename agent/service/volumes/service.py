@@ -32,6 +32,8 @@ from lunshare.agent.service.volumes.metadata import check_not_in_maintenance
 from lunshare.agent.service.volumes.rows import (
     VolumeRows,
     changed_meanwhile,
+    check_has_project,
+    check_snapshots_visible,
     require,
     still_needed,
     wrong_status,
@@ -121,6 +123,7 @@ class Volumes:
         :raises Exhausted: no backend has space, or a quota of the project.
         :raises BackendFailed: the disk could not be created; nothing is left.
         """
+        check_has_project(ctx)
         plan = self._planner.plan(ctx, new)
         self._sharing.check_new(ctx, plan.multiattach)
         volume = self._new_row(ctx, new, plan)
@@ -166,8 +169,9 @@ class Volumes:
         is unmanaged. ``force`` also deletes a volume that is still creating.
 
         :raises NotFound: the volume.
-        :raises Invalid: it has attachments or snapshots, a clone of it is not
-            complete yet, its status does not allow it, or its backend is frozen.
+        :raises Invalid: it has attachments or snapshots, or with ``cascade`` one of
+            another project; a clone of it is not complete yet, its status does not
+            allow it, or its backend is frozen.
         :raises Busy: it has just changed.
         """
         allowed = _DELETABLE | ({VolumeStatus.CREATING} if force else set())
@@ -175,9 +179,9 @@ class Volumes:
             volume = require(connection, volume_id, ctx)
             self._node.check_not_frozen(connection, volume.backend)
             if volume.own_status not in allowed:
-                raise _delete_error(connection, volume)
+                raise _delete_error(connection, ctx, volume)
             if cascade:
-                _start_snapshot_deletes(connection, volume_id)
+                _start_snapshot_deletes(connection, ctx, volume_id)
             if not status_changes.change_status(
                 connection,
                 volume,
@@ -186,7 +190,7 @@ class Volumes:
                 unsnapped=not cascade,
                 uncloned=True,
             ):
-                raise _delete_error(connection, volume)
+                raise _delete_error(connection, ctx, volume)
         self._jobs.run_later(
             self._volume_disks.finish_delete, volume_id, volume.backend
         )
@@ -216,7 +220,7 @@ class Volumes:
                 uncloned=True,
                 forced=True,
             ):
-                raise _delete_error(connection, require(connection, volume_id))
+                raise _delete_error(connection, ctx, require(connection, volume_id))
         self._jobs.run_later(
             self._volume_disks.finish_delete, volume_id, volume.backend
         )
@@ -233,8 +237,8 @@ class Volumes:
             description=new.description,
             availability_zone=self._pools.zone,
             multiattach=plan.multiattach,
-            bootable=plan.origin.bootable if plan.origin else False,
-            image_metadata=plan.origin.image_metadata if plan.origin else {},
+            bootable=plan.image.bootable if plan.image else False,
+            image_metadata=plan.image.image_metadata if plan.image else {},
             volume_type_id=plan.type_id,
             metadata=new.metadata,
             created_at=now(),
@@ -254,13 +258,17 @@ def _may_be_forced(volume: Volume) -> bool:
     return not works or volume.own_status in cancelled
 
 
-def _start_snapshot_deletes(connection: Any, volume_id: str) -> None:
+def _start_snapshot_deletes(
+    connection: Any, ctx: RequestContext, volume_id: str
+) -> None:
     """Set all snapshots of a volume to deleting.
 
-    :raises Invalid: one of them cannot be deleted.
+    :raises Invalid: one of them cannot be deleted, or is of another project.
     """
     deleting = SnapshotStatus.DELETING
-    for row in snapshots.of_volume(connection, volume_id):
+    its_snapshots = snapshots.of_volume(connection, volume_id)
+    check_snapshots_visible(ctx, volume_id, its_snapshots)
+    for row in its_snapshots:
         if row.status is not deleting and not snapshots.change_status(
             connection, row.id, DELETABLE_SNAPSHOT, deleting, unread=True
         ):
@@ -270,7 +278,7 @@ def _start_snapshot_deletes(connection: Any, volume_id: str) -> None:
             )
 
 
-def _delete_error(connection: Any, volume: Volume) -> AgentError:
+def _delete_error(connection: Any, ctx: RequestContext, volume: Volume) -> AgentError:
     if volume.attachments:
         return Invalid(
             f"Invalid volume: volume {volume.id} has {len(volume.attachments)}"
@@ -281,4 +289,4 @@ def _delete_error(connection: Any, volume: Volume) -> AgentError:
             f"Invalid volume: volume {volume.id} is {volume.status} and cannot be"
             f" deleted; it must be one of {', '.join(sorted(_DELETABLE))}"
         )
-    return still_needed(connection, volume) or changed_meanwhile(volume.id)
+    return still_needed(connection, volume, ctx) or changed_meanwhile(volume.id)

@@ -36,7 +36,8 @@ class CreatePlan:
 
     ``volume_type`` is the type that it names or gets by default, None if it has
     none or gets its source's. ``origin`` is the volume whose bytes it gets, as it
-    was when this was planned.
+    was when this was planned. ``owned``: it is of the project that has the source,
+    which a volume that went to another project after its snapshot is not.
     """
 
     size: int
@@ -46,6 +47,12 @@ class CreatePlan:
     multiattach: bool
     intent: Mapping[str, Any] | None = None
     origin: Volume | None = None
+    owned: bool = True
+
+    @property
+    def image(self) -> Volume | None:
+        """The volume whose image metadata it gets, None where they are not copied."""
+        return self.origin if self.owned else None
 
 
 class CreatePlanner:
@@ -62,11 +69,14 @@ class CreatePlanner:
             backend meets the type's extra specs.
         :raises Exhausted: no backend has space.
         """
-        origin, least = self._find_source(ctx, new)
+        origin, least, owned = self._find_source(ctx, new)
         if origin is None:
             return self._plan_without_source(ctx, new)
         named = new.volume_type
         volume_type = self._types.resolve(ctx, named) if named else None
+        if not named and not owned:
+            volume_type = self._type_of_snapshot(ctx, new.snapshot_id or "")
+        inherits = owned and volume_type is None
         size = _checked_size(new, least)
         return CreatePlan(
             size=size,
@@ -79,11 +89,23 @@ class CreatePlanner:
                 hints=self._hints(ctx, new),
             ),
             volume_type=volume_type,
-            type_id=volume_type.id if volume_type else origin.volume_type_id,
-            multiattach=volume_type.multiattach if volume_type else origin.multiattach,
+            type_id=origin.volume_type_id if inherits else _id(volume_type),
+            multiattach=origin.multiattach if inherits else _is_shared(volume_type),
             intent={"moment": least} if new.source_volid else None,
             origin=origin,
+            owned=owned,
         )
+
+    def _type_of_snapshot(
+        self, ctx: RequestContext, snapshot_id: str
+    ) -> VolumeType | None:
+        """Return the type that the volume had then, None if the project has it not."""
+        with self._db.reading() as connection:
+            type_id = snapshots.type_id(connection, snapshot_id)
+        try:
+            return self._types.get(ctx, type_id) if type_id else None
+        except NotFound:
+            return None
 
     def lock_source(
         self, connection: Any, ctx: RequestContext, new: NewVolume, plan: CreatePlan
@@ -120,8 +142,8 @@ class CreatePlanner:
                 hints=self._hints(ctx, new),
             ),
             volume_type=volume_type,
-            type_id=volume_type.id if volume_type else None,
-            multiattach=volume_type.multiattach if volume_type else False,
+            type_id=_id(volume_type),
+            multiattach=_is_shared(volume_type),
         )
 
     def _hints(self, ctx: RequestContext, new: NewVolume) -> Hints:
@@ -139,20 +161,33 @@ class CreatePlanner:
 
     def _find_source(
         self, ctx: RequestContext, new: NewVolume
-    ) -> tuple[Volume | None, int]:
-        """Return the volume whose bytes it gets, and how many GiB they are."""
+    ) -> tuple[Volume | None, int, bool]:
+        """Return the volume whose bytes it gets, how many GiB they are, and ``owned``.
+
+        A snapshot may have stayed when its volume went to another project. What that
+        project has written since (image metadata, type) is not copied.
+        """
         if new.snapshot_id and new.source_volid:
             raise Invalid("volume.source_volid: leave it out, or snapshot_id.")
         with self._db.reading() as connection:
             if new.snapshot_id:
                 snapshot = _require_snapshot(connection, ctx, new.snapshot_id)
-                return rows.require(connection, snapshot.volume_id), snapshot.size
+                origin = rows.require(connection, snapshot.volume_id)
+                return origin, snapshot.size, origin.project_id == snapshot.project_id
             if new.source_volid:
                 origin = rows.require(connection, new.source_volid, ctx)
                 if origin.own_status is not VolumeStatus.AVAILABLE:
                     raise _source_error(origin)
-                return origin, origin.size
-        return None, 0
+                return origin, origin.size, True
+        return None, 0, True
+
+
+def _id(kind: VolumeType | None) -> str | None:
+    return kind.id if kind else None
+
+
+def _is_shared(kind: VolumeType | None) -> bool:
+    return kind.multiattach if kind else False
 
 
 def _check_unchanged(seen: Volume, found: Volume) -> None:
