@@ -23,7 +23,12 @@ from lunshare.agent.records import (
     Volume,
     VolumeType,
 )
-from lunshare.agent.service.scheduling.explanation import Hints
+from lunshare.agent.service.scheduling import placement
+from lunshare.agent.service.scheduling.explanation import (
+    Choice,
+    Hints,
+    PlacementRequest,
+)
 from lunshare.agent.service.scheduling.scheduler import Scheduler
 from lunshare.agent.service.types import Types
 from lunshare.agent.service.volumes import rows
@@ -36,16 +41,26 @@ class CreatePlan:
 
     ``volume_type`` is the type that it names or gets by default, None if it has
     none or gets its source's. ``origin`` is the volume whose bytes it gets, as it
-    was when this was planned.
+    was when this was planned. ``choice`` is that of the scheduler, which may be none.
     """
 
     size: int
-    backend: str
+    choice: Choice
     volume_type: VolumeType | None
     type_id: str | None
     multiattach: bool
     intent: Mapping[str, Any] | None = None
     origin: Volume | None = None
+
+    @property
+    def backend(self) -> str:
+        """The chosen backend; empty where no pool can hold the volume."""
+        return self.choice.chosen.backend if self.choice.chosen else ""
+
+    @property
+    def problem(self) -> str | None:
+        """Why no pool can hold the volume, None where one can."""
+        return None if self.choice.chosen else placement.refusal(self.choice).message
 
 
 class CreatePlanner:
@@ -58,9 +73,7 @@ class CreatePlanner:
         """Decide what has to be decided before the row is written.
 
         :raises NotFound: the volume type or the source.
-        :raises Invalid: the source does not allow the size or the type, or no
-            backend meets the type's extra specs.
-        :raises Exhausted: no backend has space.
+        :raises Invalid: the source does not allow the size or the type.
         """
         origin, least = self._find_source(ctx, new)
         if origin is None:
@@ -70,14 +83,7 @@ class CreatePlanner:
         size = _checked_size(new, least)
         return CreatePlan(
             size=size,
-            backend=self._scheduler.place(
-                ctx,
-                size,
-                volume_type,
-                new.availability_zone,
-                only=origin.backend,
-                hints=self._hints(ctx, new),
-            ),
+            choice=self._choose(ctx, new, size, volume_type, origin.backend),
             volume_type=volume_type,
             type_id=volume_type.id if volume_type else origin.volume_type_id,
             multiattach=volume_type.multiattach if volume_type else origin.multiattach,
@@ -112,17 +118,23 @@ class CreatePlanner:
         volume_type = self._types.resolve(ctx, new.volume_type)
         return CreatePlan(
             size=new.size,
-            backend=self._scheduler.place(
-                ctx,
-                new.size,
-                volume_type,
-                new.availability_zone,
-                hints=self._hints(ctx, new),
-            ),
+            choice=self._choose(ctx, new, new.size, volume_type),
             volume_type=volume_type,
             type_id=volume_type.id if volume_type else None,
             multiattach=volume_type.multiattach if volume_type else False,
         )
+
+    def _choose(
+        self,
+        ctx: RequestContext,
+        new: NewVolume,
+        size: int,
+        volume_type: VolumeType | None,
+        only: str | None = None,
+    ) -> Choice:
+        zone, hints = new.availability_zone, self._hints(ctx, new)
+        request = PlacementRequest(size, volume_type, zone, only, hints=hints)
+        return self._scheduler.choose(request)
 
     def _hints(self, ctx: RequestContext, new: NewVolume) -> Hints:
         """Return which backends the scheduler hints mean. Unknown ids mean none."""
