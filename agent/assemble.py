@@ -31,6 +31,7 @@ from lunshare.agent.service.attachments.access import Access
 from lunshare.agent.service.attachments.legacy import LegacyActions
 from lunshare.agent.service.attachments.service import Attachments
 from lunshare.agent.service.attachments.unanswered import UnansweredRequests
+from lunshare.agent.service.foreign_snapshots import ForeignSnapshots
 from lunshare.agent.service.hosts import Hosts
 from lunshare.agent.service.instance_gate import InstanceGate
 from lunshare.agent.service.job_runner import JobRunner
@@ -55,6 +56,7 @@ from lunshare.agent.service.snapshot_status import SnapshotResetter
 from lunshare.agent.service.snapshots import Snapshots
 from lunshare.agent.service.transfers import Transfers
 from lunshare.agent.service.type_access import TypeAccess
+from lunshare.agent.service.type_encryption import TypeEncryption
 from lunshare.agent.service.types import Types
 from lunshare.agent.service.volumes.create import VolumeDisks
 from lunshare.agent.service.volumes.extend import VolumeExtender
@@ -178,6 +180,7 @@ def assemble(conf: cfg.ConfigOpts, root: Root | None = None) -> Assembly:
             scheduler=scheduler,
             quotas=quotas,
             sharing=sharing,
+            messages=messages,
         ),
         quotas=quotas,
         attachments=attachments,
@@ -199,6 +202,7 @@ def assemble(conf: cfg.ConfigOpts, root: Root | None = None) -> Assembly:
         snapshot_resetter=SnapshotResetter(database, backends),
         types=types,
         type_access=TypeAccess(database),
+        type_encryption=TypeEncryption(database),
         qos=Qos(database),
         log_levels=LogLevels(),
         node=node,
@@ -225,6 +229,16 @@ def assemble(conf: cfg.ConfigOpts, root: Root | None = None) -> Assembly:
             jobs=jobs,
             pools=pools,
             quotas=quotas,
+        ),
+        foreign_snapshots=ForeignSnapshots(
+            database,
+            backends,
+            locks,
+            jobs,
+            its_snapshots=its_snapshots,
+            pools=pools,
+            quotas=quotas,
+            node=node,
         ),
         status_resetter=StatusResetter(
             database,
@@ -274,6 +288,7 @@ def assemble(conf: cfg.ConfigOpts, root: Root | None = None) -> Assembly:
             jobs,
             volume_disks=volume_disks,
             snapshots=services.snapshots,
+            foreign_snapshots=services.foreign_snapshots,
             extender=services.extender,
             reverter=services.reverter,
             foreign_disks=services.foreign_disks,

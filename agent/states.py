@@ -58,6 +58,8 @@ class SnapshotStatus(enum.StrEnum):
     ERROR = "error"
     DELETING = "deleting"
     ERROR_DELETING = "error_deleting"
+    MANAGING = "managing"
+    UNMANAGING = "unmanaging"
 
 
 #: From, to, and when. Any other change is a bug and is refused.
@@ -106,6 +108,12 @@ SNAPSHOT_TRANSITIONS: tuple[tuple[SnapshotStatus, SnapshotStatus, str], ...] = (
     (SnapshotStatus.ERROR, SnapshotStatus.DELETING, "a delete is accepted"),
     (SnapshotStatus.ERROR_DELETING, SnapshotStatus.DELETING, "the delete is retried"),
     (SnapshotStatus.DELETING, SnapshotStatus.ERROR_DELETING, "it was not deleted"),
+    (SnapshotStatus.MANAGING, SnapshotStatus.AVAILABLE, "the snapshot is managed"),
+    (SnapshotStatus.MANAGING, SnapshotStatus.ERROR, "the manage failed"),
+    (SnapshotStatus.MANAGING, SnapshotStatus.DELETING, "a failed manage is cleaned up"),
+    (SnapshotStatus.AVAILABLE, SnapshotStatus.UNMANAGING, "an unmanage is accepted"),
+    (SnapshotStatus.UNMANAGING, SnapshotStatus.AVAILABLE, "the unmanage was refused"),
+    (SnapshotStatus.UNMANAGING, SnapshotStatus.UNMANAGING, "it failed, and is retried"),
 )
 
 ATTACHMENT_TRANSITIONS: tuple[tuple[AttachStatus, AttachStatus, str], ...] = (
@@ -273,6 +281,13 @@ and no other host gets a plain volume until a reconcile has closed it.
 
 **error_detaching** counts as `detaching`. The access may still be open, so the volume
 is not available. A repeated detach, each reconcile, or `os-force_detach` ends it.
+
+## A volume that no pool can hold
+
+It is `error` from its first commit on, without `creating` before: no backend is up,
+enabled, large enough, or meets its type and hints. It has no host and no disk. The
+commit also has its user message, so a kill leaves both or none. It counts for the
+quotas. Its delete removes it before the answer, because no work is left to do.
 
 ## Statuses that an administrator sets
 

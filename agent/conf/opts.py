@@ -68,10 +68,10 @@ def _default() -> list[cfg.Opt]:
 
 def _policy() -> list[tuple[str, Options]]:
     """Return the options of oslo.policy with the defaults of this node."""
-    found: list[tuple[str, Options]] = policy_options.list_opts()
+    found = policy_options.list_opts()
     for _, options in found:
         cfg.set_defaults(options, remote_timeout=_REMOTE_TIMEOUT)
-    return found
+    return list(found)
 
 
 def register_backend(

@@ -42,7 +42,7 @@ VOLUMES = sa.Table(
     sa.Column("size", sa.Integer, nullable=False),  # GiB
     _text("status", nullable=False),  # without attachments; see agent.states
     _text("status_reason", 1024),
-    _text("backend", nullable=False),
+    _text("backend", nullable=False),  # "" where no pool could hold it
     _text("project_id", nullable=False),
     _text("user_id", nullable=False),
     _text("availability_zone", nullable=False),
@@ -87,6 +87,7 @@ SNAPSHOTS = sa.Table(
     _text("reset_from"),  # its status before an administrator set another one
     _text("progress"),  # as os-update_snapshot_status has set it
     _text("volume_type_id", 36),  # of its volume when it was created, for quotas
+    _text("reference"),  # of a foreign snapshot, until its manage is complete
 )
 
 VOLUME_ATTACHMENT = sa.Table(
@@ -157,6 +158,25 @@ VOLUME_TYPE_EXTRA_SPECS = sa.Table(
     ),
     sa.Column("key", sa.String(255), primary_key=True),
     sa.Column("value", sa.String(255), nullable=False),
+)
+
+# How hosts would encrypt the volumes of a type.
+TYPE_ENCRYPTION = sa.Table(
+    "type_encryption",
+    METADATA,
+    sa.Column(
+        "volume_type_id",
+        sa.String(36),
+        sa.ForeignKey("volume_types.id"),
+        primary_key=True,
+    ),
+    _id("encryption_id"),
+    _text("provider", nullable=False),
+    _text("control_location", 16, nullable=False),
+    _text("cipher"),
+    sa.Column("key_size", sa.Integer),
+    sa.Column("created_at", sa.DateTime, nullable=False),
+    _time("updated_at"),
 )
 
 # Which projects may use a type that is not public.

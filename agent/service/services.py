@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from lunshare.agent.service.attachments.legacy import LegacyActions
 from lunshare.agent.service.attachments.service import Attachments
+from lunshare.agent.service.foreign_snapshots import ForeignSnapshots
 from lunshare.agent.service.hosts import Hosts
 from lunshare.agent.service.log_levels import LogLevels
 from lunshare.agent.service.messages import Messages
@@ -22,6 +23,7 @@ from lunshare.agent.service.snapshot_status import SnapshotResetter
 from lunshare.agent.service.snapshots import Snapshots
 from lunshare.agent.service.transfers import Transfers
 from lunshare.agent.service.type_access import TypeAccess
+from lunshare.agent.service.type_encryption import TypeEncryption
 from lunshare.agent.service.types import Types
 from lunshare.agent.service.volumes.extend import VolumeExtender
 from lunshare.agent.service.volumes.manage import ForeignDisks
@@ -41,6 +43,7 @@ class Services:
     attachments: Attachments
     types: Types
     type_access: TypeAccess
+    type_encryption: TypeEncryption
     quotas: Quotas
     qos: Qos
     log_levels: LogLevels
@@ -50,6 +53,7 @@ class Services:
     reverter: VolumeReverter
     wiper: Wiper
     foreign_disks: ForeignDisks
+    foreign_snapshots: ForeignSnapshots
     migrator: VolumeMigrator
     scheduler: Scheduler
     messages: Messages

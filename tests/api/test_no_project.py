@@ -150,7 +150,7 @@ def test_every_route_answers_and_no_row_is_of_nobody(
     running: Running, made: dict[str, str]
 ) -> None:
     """The last test of this file: it deletes what the others use."""
-    lists = [
+    lists: list[tuple[str, str, Any]] = [
         (route.method, route.path.removeprefix("/v3"), {} if method else None)
         for route in ROUTES
         for method in [route.method in ("POST", "PUT")]
