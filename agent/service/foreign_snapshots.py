@@ -84,6 +84,7 @@ class ForeignSnapshots:
         :raises Exhausted: a quota of the project.
         :raises BackendFailed: it is not managed; the foreign snapshot is as it was.
         """
+        rows.check_has_project(ctx)
         volume = self._volumes.get(new.volume_id, ctx)
         if not volume.backend:
             raise rows.wrong_status(volume, "snapshotted", "available or in-use")

@@ -42,8 +42,8 @@ class CreatePlan:
     ``volume_type`` is the type that it names or gets by default, None if it has
     none or gets its source's. ``origin`` is the volume whose bytes it gets, as it
     was when this was planned. ``owned``: it is of the project that has the source,
-    which a volume that went to another project after its snapshot is not. ``choice``
-    is that of the scheduler, which may be none.
+    which a volume that went to another project after its snapshot is not.
+    ``choice`` is that of the scheduler, which may be none.
     """
 
     size: int
