@@ -178,6 +178,7 @@ def assemble(conf: cfg.ConfigOpts, root: Root | None = None) -> Assembly:
             scheduler=scheduler,
             quotas=quotas,
             sharing=sharing,
+            messages=messages,
         ),
         quotas=quotas,
         attachments=attachments,

@@ -109,6 +109,8 @@ class Attachment:
 class Volume:
     """A volume with its attachments that are not deleted.
 
+    ``backend`` is empty where no pool could hold it: such a volume is in error, and
+    has no disk.
     ``intent`` is what a restart needs, beside the status, to finish an operation:
     ``size`` (GiB) of an extend; ``snapshot_id`` of a revert; ``moment`` (GiB of the
     source) and ``kept`` (whether the temporary snapshot exists) of a clone that is

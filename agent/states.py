@@ -274,6 +274,13 @@ and no other host gets a plain volume until a reconcile has closed it.
 **error_detaching** counts as `detaching`. The access may still be open, so the volume
 is not available. A repeated detach, each reconcile, or `os-force_detach` ends it.
 
+## A volume that no pool can hold
+
+It is `error` from its first commit on, without `creating` before: no backend is up,
+enabled, large enough, or meets its type and hints. It has no host and no disk. The
+commit also has its user message, so a kill leaves both or none. It counts for the
+quotas. Its delete removes it before the answer, because no work is left to do.
+
 ## Statuses that an administrator sets
 
 `os-reset_status` can set `creating`, `error`, `error_deleting`, `extending`, `retyping`

@@ -29,6 +29,8 @@ from lunshare.agent.records import (
 from lunshare.agent.states import AttachStatus, SnapshotStatus, VolumeStatus
 
 View = dict[str, Any]
+#: Where a volume is: a host, a service; None where no pool could hold it.
+Location = tuple[str | None, str | None]
 
 # Fields with the same value for every volume: first microversion, key, value.
 _CONSTANTS: tuple[tuple[Version, str, Any], ...] = (
@@ -81,7 +83,7 @@ class ViewContext:
     host_of: Callable[[str], str]
     hidden: frozenset[str] = frozenset()
     names_hosts: bool = True
-    _hosts: dict[str, tuple[str, str]] = field(init=False, default_factory=dict)
+    _hosts: dict[str, Location] = field(init=False, default_factory=dict)
 
     def links(self, volume_id: str) -> list[View]:
         """Return the URLs of the volume, with and without the version."""
@@ -91,8 +93,10 @@ class ViewContext:
             {"rel": "bookmark", "href": f"{self.root}{rest}"},
         ]
 
-    def location(self, backend: str) -> tuple[str, str]:
+    def location(self, backend: str) -> Location:
         """Return host@backend#pool, and the id of its service."""
+        if not backend:
+            return None, None
         if backend not in self._hosts:
             host = self.host_of(backend)
             self._hosts[backend] = (host, _service(host.partition("#")[0]))

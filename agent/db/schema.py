@@ -42,7 +42,7 @@ VOLUMES = sa.Table(
     sa.Column("size", sa.Integer, nullable=False),  # GiB
     _text("status", nullable=False),  # without attachments; see agent.states
     _text("status_reason", 1024),
-    _text("backend", nullable=False),
+    _text("backend", nullable=False),  # "" where no pool could hold it
     _text("project_id", nullable=False),
     _text("user_id", nullable=False),
     _text("availability_zone", nullable=False),

@@ -31,6 +31,7 @@ _V = VOLUMES.c
 _A = VOLUME_ATTACHMENT.c
 _HERE = _V.deleted == sa.false()
 _OWN = _V.project_id == paging.PROJECT
+_PLACED = _V.backend != ""
 
 # In the order of the record's fields.
 _ROWS = sa.select(
@@ -162,6 +163,7 @@ def insert(connection: sa.Connection, volume: Volume) -> None:
             display_description=volume.description,
             size=volume.size,
             status=volume.own_status,
+            status_reason=volume.status_reason,
             backend=volume.backend,
             project_id=volume.project_id,
             user_id=volume.user_id,
@@ -293,11 +295,12 @@ def unfinished(connection: sa.Connection) -> list[Volume]:
 def disk_backends(connection: sa.Connection) -> dict[str, tuple[str, ...]]:
     """Return by id the backends that may have a disk of a volume, its own first.
 
-    During a migration that is also the new backend, and then the old one.
+    During a migration that is also the new backend, and then the old one. A volume
+    that no pool could hold has none, and is left out.
     """
     coming = _V.intent["backend"].as_string()
     rows = connection.execute(
-        sa.select(_V.id, _V.backend, _V.leaving, coming).where(_HERE)
+        sa.select(_V.id, _V.backend, _V.leaving, coming).where(_HERE, _PLACED)
     )
     return {row[0]: tuple(each for each in row[1:] if each) for row in rows}
 
@@ -320,9 +323,8 @@ def temporary_snapshot_ids(connection: sa.Connection) -> set[str]:
 
 def backends(connection: sa.Connection) -> set[str]:
     """Return the backends that have a volume."""
-    return set(
-        connection.execute(sa.select(_V.backend).where(_HERE).distinct()).scalars()
-    )
+    query = sa.select(_V.backend).where(_HERE, _PLACED).distinct()
+    return set(connection.execute(query).scalars())
 
 
 def provisioned(connection: sa.Connection, backend: str) -> tuple[int, int]:

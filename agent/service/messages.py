@@ -62,8 +62,30 @@ class Messages:
         """
         if not ctx.project_id:
             return
+        message = self._new(ctx, event_id, text, resource_uuid, resource_type)
+        try:
+            with self._db.writing() as connection:
+                messages.insert(connection, message)
+        except AgentError as error:
+            LOG.error("[%s] user message lost: %s", ctx.request_id, error)
+
+    def record_no_backend(
+        self, connection: Any, ctx: RequestContext, volume_id: str, text: str
+    ) -> None:
+        """Store in this transaction why no pool can hold a volume."""
+        message = self._new(ctx, NO_BACKEND, text, volume_id, _VOLUME)
+        messages.insert(connection, message)
+
+    def _new(
+        self,
+        ctx: RequestContext,
+        event_id: str,
+        text: str,
+        resource_uuid: str | None,
+        resource_type: str,
+    ) -> Message:
         moment = now()
-        message = Message(
+        return Message(
             id=str(uuid.uuid4()),
             project_id=ctx.project_id,
             event_id=event_id,
@@ -75,11 +97,6 @@ class Messages:
             created_at=moment,
             expires_at=moment + self._ttl,
         )
-        try:
-            with self._db.writing() as connection:
-                messages.insert(connection, message)
-        except AgentError as error:
-            LOG.error("[%s] user message lost: %s", ctx.request_id, error)
 
     def record_fault(
         self, step: Callable[[str], None], ident: str, error: BaseException

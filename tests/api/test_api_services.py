@@ -55,7 +55,7 @@ def test_a_disabled_service_gets_no_new_volume(api: Api, host: str):
     done = api("PUT", "/os-services/disable", asked)
     assert done == {**asked, "service": BINARY, "status": "disabled", "disabled": True}
     assert state(api, host)["status"] == "disabled"
-    api.fault(400, "POST", "/volumes", {"volume": {"size": 1}})
+    assert api.volume()["status"] == "error"
 
     done = api("PUT", "/os-services/enable", asked)
     assert done == {**asked, "service": BINARY, "status": "enabled", "disabled": False}

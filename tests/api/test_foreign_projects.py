@@ -65,9 +65,11 @@ def made(running: Running) -> dict[str, str]:
     running.basic("root", "POST", f"/v3/types/{private}/action", body=access)
     volume = post("/volumes", "volume", size=1, volume_type=public, metadata={"a": "b"})
     other = post("/volumes", "volume", size=1, volume_type=public)
-    too_much = {"volume": {"size": 10**9}}
-    assert running.basic("anna", "POST", "/v3/volumes", body=too_much).status == 413
+    unmet = post("/types", "volume_type", "root", name="g", extra_specs={"tier": "g"})
+    nowhere = post("/volumes", "volume", size=1, volume_type=unmet)
     (message,) = running.basic("anna", "GET", "/v3/messages").body["messages"]
+    assert message["resource_uuid"] == nowhere
+    running.basic("anna", "DELETE", f"/v3/volumes/{nowhere}")
     return {
         "public": public,
         "type": private,

@@ -125,6 +125,9 @@ class Population:
         return self._new("qos-specs", "qos_specs", fields)
 
     def _message(self) -> str:
-        """That of a volume that no pool has space for."""
-        self._send("POST", "volumes", {"volume": {"size": 10**6}})
-        return str(self._ask("GET", "messages")["messages"][0]["id"])
+        """That of a volume that no pool can hold."""
+        unmet = self._type(volume_backend_name="nowhere")
+        volume = self._new("volumes", "volume", {"size": 1, "volume_type": unmet})
+        found = self._ask("GET", f"messages?resource_uuid={volume}")["messages"]
+        self._send("DELETE", f"volumes/{volume}")
+        return str(found[0]["id"])

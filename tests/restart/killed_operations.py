@@ -56,6 +56,11 @@ def _delete(node: Node, scene: Scene) -> None:
     let_end(node)
 
 
+def _delete_unplaced(node: Node, scene: Scene) -> None:
+    unplaced = node.services.volumes.create(CTX, NewVolume(10**6))
+    node.services.volumes.delete(CTX, unplaced.id)
+
+
 def _delete_and_wipe(node: Node, scene: Scene) -> None:
     _delete(node, scene)
     node.services.wiper.wipe_disks("fake")
@@ -162,6 +167,10 @@ OPERATIONS: dict[str, Operation] = {
     **QUOTAS,
     "reset": _reset,
     "create": lambda n, s: n.services.volumes.create(CTX, NewVolume(1, "made")),
+    "create that no pool can hold": lambda n, s: n.services.volumes.create(
+        CTX, NewVolume(10**6)
+    ),
+    "delete what no pool can hold": _delete_unplaced,
     "delete": _delete,
     "snapshot": lambda n, s: n.services.snapshots.create(
         CTX, NewSnapshot(s.volume.id, in_use=True)

@@ -120,7 +120,7 @@ class Chaos:
         self, row: dict[str, Any], several: list[Client], works: Sequence[Work | str]
     ) -> None:
         barrier = threading.Barrier(len(several))
-        here = row["os-vol-host-attr:host"].partition("#")[2]
+        here = (row["os-vol-host-attr:host"] or "").partition("#")[2]
         to = volumes.migrate_to(self._chance.choice([b for b in BACKENDS if b != here]))
         for client, work in zip(several, works, strict=False):
             chosen = to if isinstance(work, str) else work

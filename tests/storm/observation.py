@@ -65,8 +65,8 @@ class Observation:
         ]
 
     def backend(self, volume_id: str) -> str:
-        """The backend in the volume's row."""
-        host: str = self.volumes[volume_id]["os-vol-host-attr:host"]
+        """The backend in the volume's row; empty if no pool could hold it."""
+        host: str = self.volumes[volume_id]["os-vol-host-attr:host"] or ""
         return host.partition("@")[2].partition("#")[0]
 
     def disks(self, volume_id: str) -> dict[str, Disk]:

@@ -188,7 +188,7 @@ def _host_filter(call: Call, host: str) -> dict[str, Any]:
     full = call.services.node.host_of(backend)
     if host == full.partition("@")[0]:
         return {}
-    here = host in (full, full.partition("#")[0])
+    here = backend and host in (full, full.partition("#")[0])
     return {"host": backend if here else query.NOTHING}
 
 

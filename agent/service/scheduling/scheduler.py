@@ -8,16 +8,11 @@ from collections.abc import Mapping
 
 from oslo_log import log
 
-from lunshare.agent.records import RequestContext, VolumeType
+from lunshare.agent.records import RequestContext
 from lunshare.agent.service.messages import NO_BACKEND, Messages
 from lunshare.agent.service.node import Node
 from lunshare.agent.service.scheduling import placement
-from lunshare.agent.service.scheduling.explanation import (
-    NO_HINTS,
-    Choice,
-    Hints,
-    PlacementRequest,
-)
+from lunshare.agent.service.scheduling.explanation import Choice, PlacementRequest
 from lunshare.agent.service.types import Types
 
 LOG = log.getLogger(__name__)
@@ -45,35 +40,32 @@ class Scheduler:
         :raises NotFound: the volume type.
         """
         kind = self._types.resolve(ctx, volume_type)
-        request = PlacementRequest(size, kind, zone)
-        return placement.choose(self._node.current_pools(), request, self._multipliers)
+        return self._choose(PlacementRequest(size, kind, zone))
+
+    def choose(self, request: PlacementRequest) -> Choice:
+        """Return the choice for a new volume, with or without a pool."""
+        choice = self._choose(request)
+        if choice.chosen is not None:
+            LOG.debug("[%s] pool chosen: %s", choice.chosen.backend, choice)
+        return choice
 
     def place(
-        self,
-        ctx: RequestContext,
-        size: int,
-        volume_type: VolumeType | None,
-        zone: str | None = None,
-        *,
-        only: str | None = None,
-        exclude: str | None = None,
-        hints: Hints = NO_HINTS,
+        self, ctx: RequestContext, volume_id: str, request: PlacementRequest
     ) -> str:
-        """Return the backend for a volume that will be created or migrated.
+        """Return the backend for a volume that exists and will be migrated.
 
-        ``size`` is in GiB. ``only`` names the one possible backend, ``exclude`` an
-        impossible one; ``hints`` come from the client. When no pool is possible, the
-        reason is also stored as a user message.
+        When no pool is possible, the reason is also stored as a user message.
 
         :raises Invalid: no backend meets the request.
         :raises Exhausted: the backends that meet it have no space.
         """
-        pools = self._node.current_pools()
-        request = PlacementRequest(size, volume_type, zone, only, exclude, hints)
-        choice = placement.choose(pools, request, self._multipliers)
+        choice = self.choose(request)
         if choice.chosen is None:
             error = placement.refusal(choice)
-            self._messages.record(ctx, NO_BACKEND, error.message)
+            self._messages.record(ctx, NO_BACKEND, error.message, volume_id)
             raise error
-        LOG.debug("[%s] pool chosen: %s", choice.chosen.backend, choice)
         return choice.chosen.backend
+
+    def _choose(self, request: PlacementRequest) -> Choice:
+        pools = self._node.current_pools()
+        return placement.choose(pools, request, self._multipliers)

@@ -22,6 +22,7 @@ from lunshare.agent.records import RequestContext, Volume, VolumeType
 from lunshare.agent.service.job_runner import JobRunner
 from lunshare.agent.service.node import Node
 from lunshare.agent.service.quotas import Quotas
+from lunshare.agent.service.scheduling.explanation import PlacementRequest
 from lunshare.agent.service.scheduling.pools import Pools
 from lunshare.agent.service.scheduling.scheduler import Scheduler
 from lunshare.agent.service.sharing import SharingRules
@@ -100,6 +101,8 @@ class VolumeMigrator:
                 f"os-retype.new_type: volume {volume.id} is of type {kind.name}"
                 " already."
             )
+        if volume.own_status is not VolumeStatus.AVAILABLE:
+            raise wrong_status(volume, "retyped", "available")
         self._sharing.check_new(ctx, kind.multiattach and not volume.multiattach)
         why = self._pools.unmet_specs(volume.backend, kind)
         if why is None:
@@ -109,7 +112,9 @@ class VolumeMigrator:
                 f"os-retype.migration_policy: backend {volume.backend}: {why}; give"
                 " on-demand, so that the volume may be migrated."
             )
-        backend = self._scheduler.place(ctx, volume.size, kind, exclude=volume.backend)
+        backend = self._scheduler.place(
+            ctx, volume.id, PlacementRequest(volume.size, kind, exclude=volume.backend)
+        )
         return self._start(volume, VolumeStatus.RETYPING, backend, kind)
 
     def migrate(self, ctx: RequestContext, volume_id: str, host: str) -> None:
@@ -141,7 +146,8 @@ class VolumeMigrator:
         kind = None
         if volume.volume_type_id:
             kind = self._types.get(ctx, volume.volume_type_id)
-        self._scheduler.place(ctx, volume.size, kind, only=backend)
+        request = PlacementRequest(volume.size, kind, only=backend)
+        self._scheduler.place(ctx, volume.id, request)
         self._start(volume, VolumeStatus.MAINTENANCE, backend)
 
     def finish_migration(self, volume_id: str) -> None:
@@ -210,8 +216,6 @@ class VolumeMigrator:
         return kind
 
     def _retype_here(self, volume: Volume, kind: VolumeType) -> None:
-        if volume.own_status is not VolumeStatus.AVAILABLE:
-            raise wrong_status(volume, "retyped", "available")
         with self._db.writing() as connection:
             self._types.check_unchanged(connection, kind)
             if not status_changes.change_status(

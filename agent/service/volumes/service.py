@@ -21,6 +21,7 @@ from lunshare.agent.project_records import VolumeSummary
 from lunshare.agent.records import NewVolume, Page, RequestContext, Volume
 from lunshare.agent.service.attachments.legacy_choice import is_unopened
 from lunshare.agent.service.job_runner import JobRunner
+from lunshare.agent.service.messages import Messages
 from lunshare.agent.service.node import Node
 from lunshare.agent.service.quotas import Quotas
 from lunshare.agent.service.scheduling.pools import Pools
@@ -72,11 +73,12 @@ class Volumes:
         scheduler: Scheduler,
         quotas: Quotas,
         sharing: SharingRules,
+        messages: Messages,
     ) -> None:
         self._db, self._rows = db, VolumeRows(db)
         self._volume_disks, self._jobs = volume_disks, jobs
         self._types, self._node, self._pools = types, node, pools
-        self._quotas, self._sharing = quotas, sharing
+        self._quotas, self._sharing, self._messages = quotas, sharing, messages
         self._planner = CreatePlanner(db, types, scheduler)
 
     def get(self, ctx: RequestContext, volume_id: str) -> Volume:
@@ -112,18 +114,21 @@ class Volumes:
     def create(self, ctx: RequestContext, new: NewVolume) -> Volume:
         """Choose a backend and create the disk there.
 
-        Waits a little for the disk, so that the error of a backend that is full or
-        broken is raised here, and nothing is left. Slow work continues without the
-        request; if it fails, the status is error.
+        Where no pool can hold it, the volume is in error from the start: it has no
+        backend and no disk, and a user message has the reason of each pool.
+        Otherwise waits a little for the disk, so that the error of a backend that is
+        full or broken is raised here, and nothing is left. Slow work continues
+        without the request; if it fails, the status is error.
 
-        :raises Invalid: the request, or no backend meets it.
+        :raises Invalid: the request.
         :raises NotFound: the volume type, or the source.
         :raises Forbidden: several hosts could use it, and the policy.
         :raises Busy: the source or the type has just changed.
-        :raises Exhausted: no backend has space, or a quota of the project.
+        :raises Exhausted: a quota of the project, or the chosen backend has no space.
         :raises BackendFailed: the disk could not be created; nothing is left.
         """
         check_has_project(ctx)
+        self._pools.check_zone(new.availability_zone)
         plan = self._planner.plan(ctx, new)
         self._sharing.check_new(ctx, plan.multiattach)
         volume = self._new_row(ctx, new, plan)
@@ -132,8 +137,17 @@ class Volumes:
             self._planner.lock_source(connection, ctx, new, plan)
             volumes.insert(connection, volume)
             self._quotas.check_new_volume(connection, volume)
+            if plan.problem:
+                self._messages.record_no_backend(
+                    connection, ctx, volume.id, plan.problem
+                )
+        if volume.backend:
+            self._create_disk(volume)
+        return self.get(ctx, volume.id)
+
+    def _create_disk(self, volume: Volume) -> None:
         self._node.count_volume(volume.backend, 1, volume.size)
-        copies = bool(new.snapshot_id or new.source_volid)
+        copies = bool(volume.snapshot_id or volume.source_volid)
         try:
             self._jobs.run_and_wait(
                 self._volume_disks.finish_create, volume.id, volume.backend, copies
@@ -141,7 +155,6 @@ class Volumes:
         except Exception:
             self._volume_disks.discard(volume)
             raise
-        return self.get(ctx, volume.id)
 
     def update(
         self, ctx: RequestContext, volume_id: str, changes: Mapping[str, Any]
@@ -191,9 +204,8 @@ class Volumes:
                 uncloned=True,
             ):
                 raise _delete_error(connection, ctx, volume)
-        self._jobs.run_later(
-            self._volume_disks.finish_delete, volume_id, volume.backend
-        )
+            _remove_if_nowhere(connection, volume)
+        self._delete_disk(volume)
 
     def force_delete(self, ctx: RequestContext, volume_id: str) -> None:
         """Accept the deletion of a volume in any status that no operation works on.
@@ -221,15 +233,21 @@ class Volumes:
                 forced=True,
             ):
                 raise _delete_error(connection, ctx, require(connection, volume_id))
-        self._jobs.run_later(
-            self._volume_disks.finish_delete, volume_id, volume.backend
-        )
+            _remove_if_nowhere(connection, volume)
+        self._delete_disk(volume)
+
+    def _delete_disk(self, volume: Volume) -> None:
+        if volume.backend:
+            self._jobs.run_later(
+                self._volume_disks.finish_delete, volume.id, volume.backend
+            )
 
     def _new_row(self, ctx: RequestContext, new: NewVolume, plan: CreatePlan) -> Volume:
         return Volume(
             id=str(uuid.uuid4()),
             size=plan.size,
-            own_status=VolumeStatus.CREATING,
+            own_status=VolumeStatus.CREATING if plan.backend else VolumeStatus.ERROR,
+            status_reason=plan.problem,
             backend=plan.backend,
             project_id=ctx.project_id,
             user_id=ctx.user_id,
@@ -245,8 +263,17 @@ class Volumes:
             updated_at=now(),
             snapshot_id=new.snapshot_id,
             source_volid=new.source_volid,
-            intent=plan.intent,
+            intent=plan.intent if plan.backend else None,
         )
+
+
+def _remove_if_nowhere(connection: Any, volume: Volume) -> None:
+    """Remove the row of a volume that no pool could hold, in its delete's transaction.
+
+    It has no disk, so there is no work that a job or a restart could do.
+    """
+    if not volume.backend:
+        volumes.remove(connection, volume.id)
 
 
 def _may_be_forced(volume: Volume) -> bool:

@@ -23,7 +23,12 @@ from lunshare.agent.records import (
     Volume,
     VolumeType,
 )
-from lunshare.agent.service.scheduling.explanation import Hints
+from lunshare.agent.service.scheduling import placement
+from lunshare.agent.service.scheduling.explanation import (
+    Choice,
+    Hints,
+    PlacementRequest,
+)
 from lunshare.agent.service.scheduling.scheduler import Scheduler
 from lunshare.agent.service.types import Types
 from lunshare.agent.service.volumes import rows
@@ -38,10 +43,11 @@ class CreatePlan:
     none or gets its source's. ``origin`` is the volume whose bytes it gets, as it
     was when this was planned. ``owned``: it is of the project that has the source,
     which a volume that went to another project after its snapshot is not.
+    ``choice`` is that of the scheduler, which may be none.
     """
 
     size: int
-    backend: str
+    choice: Choice
     volume_type: VolumeType | None
     type_id: str | None
     multiattach: bool
@@ -54,6 +60,16 @@ class CreatePlan:
         """The volume whose image metadata it gets, None where they are not copied."""
         return self.origin if self.owned else None
 
+    @property
+    def backend(self) -> str:
+        """The chosen backend; empty where no pool can hold the volume."""
+        return self.choice.chosen.backend if self.choice.chosen else ""
+
+    @property
+    def problem(self) -> str | None:
+        """Why no pool can hold the volume, None where one can."""
+        return None if self.choice.chosen else placement.refusal(self.choice).message
+
 
 class CreatePlanner:
     """Plans new volumes."""
@@ -65,9 +81,7 @@ class CreatePlanner:
         """Decide what has to be decided before the row is written.
 
         :raises NotFound: the volume type or the source.
-        :raises Invalid: the source does not allow the size or the type, or no
-            backend meets the type's extra specs.
-        :raises Exhausted: no backend has space.
+        :raises Invalid: the source does not allow the size or the type.
         """
         origin, least, owned = self._find_source(ctx, new)
         if origin is None:
@@ -80,14 +94,7 @@ class CreatePlanner:
         size = _checked_size(new, least)
         return CreatePlan(
             size=size,
-            backend=self._scheduler.place(
-                ctx,
-                size,
-                volume_type,
-                new.availability_zone,
-                only=origin.backend,
-                hints=self._hints(ctx, new),
-            ),
+            choice=self._choose(ctx, new, size, volume_type, origin.backend),
             volume_type=volume_type,
             type_id=origin.volume_type_id if inherits else _id(volume_type),
             multiattach=origin.multiattach if inherits else _is_shared(volume_type),
@@ -134,17 +141,23 @@ class CreatePlanner:
         volume_type = self._types.resolve(ctx, new.volume_type)
         return CreatePlan(
             size=new.size,
-            backend=self._scheduler.place(
-                ctx,
-                new.size,
-                volume_type,
-                new.availability_zone,
-                hints=self._hints(ctx, new),
-            ),
+            choice=self._choose(ctx, new, new.size, volume_type),
             volume_type=volume_type,
             type_id=_id(volume_type),
             multiattach=_is_shared(volume_type),
         )
+
+    def _choose(
+        self,
+        ctx: RequestContext,
+        new: NewVolume,
+        size: int,
+        volume_type: VolumeType | None,
+        only: str | None = None,
+    ) -> Choice:
+        zone, hints = new.availability_zone, self._hints(ctx, new)
+        request = PlacementRequest(size, volume_type, zone, only, hints=hints)
+        return self._scheduler.choose(request)
 
     def _hints(self, ctx: RequestContext, new: NewVolume) -> Hints:
         """Return which backends the scheduler hints mean. Unknown ids mean none."""
