@@ -31,6 +31,7 @@ from lunshare.agent.service.attachments.access import Access
 from lunshare.agent.service.attachments.legacy import LegacyActions
 from lunshare.agent.service.attachments.service import Attachments
 from lunshare.agent.service.attachments.unanswered import UnansweredRequests
+from lunshare.agent.service.foreign_snapshots import ForeignSnapshots
 from lunshare.agent.service.hosts import Hosts
 from lunshare.agent.service.instance_gate import InstanceGate
 from lunshare.agent.service.job_runner import JobRunner
@@ -227,6 +228,16 @@ def assemble(conf: cfg.ConfigOpts, root: Root | None = None) -> Assembly:
             pools=pools,
             quotas=quotas,
         ),
+        foreign_snapshots=ForeignSnapshots(
+            database,
+            backends,
+            locks,
+            jobs,
+            its_snapshots=its_snapshots,
+            pools=pools,
+            quotas=quotas,
+            node=node,
+        ),
         status_resetter=StatusResetter(
             database,
             backends,
@@ -275,6 +286,7 @@ def assemble(conf: cfg.ConfigOpts, root: Root | None = None) -> Assembly:
             jobs,
             volume_disks=volume_disks,
             snapshots=services.snapshots,
+            foreign_snapshots=services.foreign_snapshots,
             extender=services.extender,
             reverter=services.reverter,
             foreign_disks=services.foreign_disks,

@@ -161,7 +161,8 @@ class Snapshot:
     """The bytes that a volume had at one moment; ``size`` is its size then.
 
     ``status_reason`` and ``reset_from`` are as of a volume; ``progress`` is what a
-    client has set with os-update_snapshot_status, None where none has.
+    client has set with os-update_snapshot_status, None where none has. ``reference``
+    is the foreign snapshot that it becomes, until its manage is complete.
     """
 
     id: str
@@ -178,6 +179,7 @@ class Snapshot:
     status_reason: str | None = None
     reset_from: SnapshotStatus | None = None
     progress: str | None = None
+    reference: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,6 +257,35 @@ class ForeignDisk:
 
     reference: str
     size: int
+    why_not: str = ""
+
+    @property
+    def id(self) -> str:
+        """The id that a list's marker names."""
+        return self.reference
+
+
+@dataclass(frozen=True, slots=True)
+class ManageSnapshotRequest:
+    """A checked request to manage a foreign snapshot of a volume."""
+
+    volume_id: str
+    reference: str
+    name: str | None = None
+    description: str | None = None
+    metadata: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignSnapshot:
+    """A snapshot of a volume in its pool that lunshare did not create.
+
+    The fields are those of ``ForeignDisk``.
+    """
+
+    reference: str
+    size: int
+    volume_id: str
     why_not: str = ""
 
     @property

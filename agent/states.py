@@ -58,6 +58,8 @@ class SnapshotStatus(enum.StrEnum):
     ERROR = "error"
     DELETING = "deleting"
     ERROR_DELETING = "error_deleting"
+    MANAGING = "managing"
+    UNMANAGING = "unmanaging"
 
 
 #: From, to, and when. Any other change is a bug and is refused.
@@ -106,6 +108,12 @@ SNAPSHOT_TRANSITIONS: tuple[tuple[SnapshotStatus, SnapshotStatus, str], ...] = (
     (SnapshotStatus.ERROR, SnapshotStatus.DELETING, "a delete is accepted"),
     (SnapshotStatus.ERROR_DELETING, SnapshotStatus.DELETING, "the delete is retried"),
     (SnapshotStatus.DELETING, SnapshotStatus.ERROR_DELETING, "it was not deleted"),
+    (SnapshotStatus.MANAGING, SnapshotStatus.AVAILABLE, "the snapshot is managed"),
+    (SnapshotStatus.MANAGING, SnapshotStatus.ERROR, "the manage failed"),
+    (SnapshotStatus.MANAGING, SnapshotStatus.DELETING, "a failed manage is cleaned up"),
+    (SnapshotStatus.AVAILABLE, SnapshotStatus.UNMANAGING, "an unmanage is accepted"),
+    (SnapshotStatus.UNMANAGING, SnapshotStatus.AVAILABLE, "the unmanage was refused"),
+    (SnapshotStatus.UNMANAGING, SnapshotStatus.UNMANAGING, "it failed, and is retried"),
 )
 
 ATTACHMENT_TRANSITIONS: tuple[tuple[AttachStatus, AttachStatus, str], ...] = (

@@ -49,6 +49,10 @@ class VolumeAbilities:
     manages: bool = _ability(
         "A foreign disk can be managed as a volume, and a volume can be unmanaged."
     )
+    manages_snapshots: bool = _ability(
+        "A foreign snapshot of a volume can be managed as a snapshot of it, and a"
+        " snapshot can be unmanaged."
+    )
     fills_from_blocks: bool = _ability(
         "``fill`` copies all bytes of a block device of this node to a disk."
     )

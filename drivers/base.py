@@ -40,12 +40,11 @@ it is loaded, and the error names both numbers.
 from __future__ import annotations
 
 import abc
-from collections.abc import Collection, Mapping
-from typing import Any, ClassVar, Protocol
-
-from oslo_config import cfg
+from collections.abc import Collection
+from typing import Any, ClassVar
 
 from lunshare.drivers.abilities import TargetAbilities, VolumeAbilities
+from lunshare.drivers.driver import Driver, Root, require_abilities
 from lunshare.drivers.errors import Unsupported
 from lunshare.drivers.values import (
     Capacity,
@@ -54,62 +53,16 @@ from lunshare.drivers.values import (
     Export,
     LiveExport,
     Manageable,
+    ManageableSnapshot,
     Snapshot,
     Volume,
     Wipe,
 )
 
+__all__ = ["CONTRACT", "Driver", "Root", "TargetDriver", "VolumeDriver"]
+
 #: The number of the contract in this file. 2 renamed verbs and abilities of 1.
 CONTRACT = 2
-
-
-class Root(Protocol):
-    """The root helper as a driver sees it; see ``lunshare.drivers.helper_client``."""
-
-    def run(self, *argv: str, timeout: float = 60.0) -> str:
-        """Run a command as root, if a filter in rootwrap.d allows it; return stdout.
-
-        :raises CommandFailed: its exit code was not 0.
-        :raises HelperRefused: no filter in rootwrap.d allows it.
-        :raises HelperUnreachable: the helper does not answer.
-        :raises DeadlineExceeded: it did not finish within ``timeout`` seconds.
-        """
-
-    def call(self, verb: str, *, timeout: float = 30.0, **arguments: Any) -> Any:
-        """Call a typed verb of the root helper; raises as ``run`` does.
-
-        A verb that copies or wipes bytes may take any time. Its ``timeout`` is the
-        longest time without progress.
-
-        :raises Stalled: no byte was processed for ``timeout`` seconds.
-        """
-
-
-def _require_abilities(driver: Any, kind: type) -> None:
-    if not isinstance(driver.ABILITIES, kind):
-        raise TypeError(f"ABILITIES of {driver.__name__} must be {kind.__name__}(...)")
-
-
-class Driver(abc.ABC):
-    """What both kinds of drivers have."""
-
-    #: The contract that the driver was written for. A driver that does not set it
-    #: was written for the first.
-    CONTRACT: ClassVar[int] = 1
-
-    #: The options of a backend section that this driver reads.
-    OPTIONS: ClassVar[list[cfg.Opt]] = []
-
-    def __init__(self, name: str, options: Mapping[str, Any], root: Root) -> None:
-        """Store the arguments; do no I/O. ``name`` is the backend's section."""
-        self.name, self.options, self.root = name, options, root
-
-    @abc.abstractmethod
-    def check(self) -> None:
-        """Verify that this driver can work. After a boot, activate what it needs.
-
-        :raises Misconfigured: names what is wrong and what to do about it.
-        """
 
 
 class VolumeDriver(Driver):
@@ -123,7 +76,7 @@ class VolumeDriver(Driver):
     ABILITIES: ClassVar[VolumeAbilities] = VolumeAbilities()
 
     def __init_subclass__(cls) -> None:
-        _require_abilities(cls, VolumeAbilities)
+        require_abilities(cls, VolumeAbilities)
 
     @property
     def abilities(self) -> VolumeAbilities:
@@ -296,6 +249,39 @@ class VolumeDriver(Driver):
         """
         raise self._unsupported("unmanaging a volume")
 
+    def manageable_snapshots(self) -> tuple[ManageableSnapshot, ...]:
+        """Return the foreign snapshots of this pool's volumes. One query.
+
+        A foreign snapshot is one whose name lunshare did not give. The storage itself
+        says of which volume it is.
+        """
+        raise self._unsupported("managing a foreign snapshot")
+
+    def manage_snapshot(self, snapshot: Snapshot, reference: str) -> None:
+        """Rename a foreign snapshot to the snapshot's name; its bytes are preserved.
+
+        ``reference`` is one of ``manageable_snapshots``, of ``snapshot.volume_id``. If
+        the snapshot exists already, that is success.
+
+        :raises UnknownReference: the volume has no such foreign snapshot, or it cannot
+            be managed.
+        :raises DiskBusy: it is open; nothing was changed.
+        """
+        raise self._unsupported("managing a foreign snapshot")
+
+    def unmanage_snapshot(self, snapshot: Snapshot) -> None:
+        """Rename the snapshot to a foreign name, which contains its id.
+
+        Its bytes are preserved, and ``manageable_snapshots`` lists it afterwards. A
+        snapshot that does not exist is success.
+
+        :raises DiskBusy: it is open; nothing was changed.
+        :raises LostSnapshot: its bytes are lost.
+        :raises Unsupported: the storage does not know any more of which volume it is,
+            so it could not be managed again; nothing was changed.
+        """
+        raise self._unsupported("unmanaging a snapshot")
+
     def wipes(self) -> tuple[Wipe, ...]:
         """Return the deleted disks that still have bytes to wipe. Cost: one query."""
         return ()
@@ -332,7 +318,7 @@ class TargetDriver(Driver):
     PROTOCOL: ClassVar[str] = "iSCSI"
 
     def __init_subclass__(cls) -> None:
-        _require_abilities(cls, TargetAbilities)
+        require_abilities(cls, TargetAbilities)
 
     @property
     def abilities(self) -> TargetAbilities:

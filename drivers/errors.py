@@ -78,13 +78,13 @@ class LostSnapshot(UnknownSnapshot):
 
 
 class UnknownReference(DriverError):
-    """The pool has no disk of that name that can be managed."""
+    """The pool has no disk or snapshot of that name that can be managed."""
 
     code = "unknown-reference"
     FIELDS: ClassVar[tuple[str, ...]] = ("reference", "why")
 
     def __init__(self, reference: str, why: str) -> None:
-        super().__init__(f"{reference!r} cannot become a volume: {why}")
+        super().__init__(f"{reference!r} cannot be managed: {why}")
         self.reference, self.why = reference, why
 
 

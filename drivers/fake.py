@@ -16,24 +16,21 @@ from typing import Any, ClassVar
 from oslo_config import cfg
 
 from lunshare.drivers.abilities import VolumeAbilities
-from lunshare.drivers.base import Root, VolumeDriver
+from lunshare.drivers.base import Root
 from lunshare.drivers.errors import (
     CommandFailed,
-    DiskBusy,
     LostSnapshot,
     Misconfigured,
     NoSpace,
     UnknownDisk,
-    UnknownReference,
     UnknownSnapshot,
 )
+from lunshare.drivers.fake_foreign import FakeForeign
 from lunshare.drivers.fake_storage import BLOCK, Failures, FakeDisk, disk_at, storage
 from lunshare.drivers.values import (
     GIB,
     Capacity,
     Disk,
-    DiskKind,
-    Manageable,
     Snapshot,
     Volume,
     Wipe,
@@ -59,7 +56,7 @@ _OPTIONS = [
 ]
 
 
-class FakeVolumes(VolumeDriver):
+class FakeVolumes(FakeForeign):
     """Disks in memory. ``failures`` can make each step fail or stop."""
 
     CONTRACT: ClassVar[int] = 2
@@ -71,6 +68,7 @@ class FakeVolumes(VolumeDriver):
         extends_open=True,
         extends_under_snapshots=True,
         manages=True,
+        manages_snapshots=True,
         fills_from_blocks=True,
         discards=True,
         loses_snapshots=True,
@@ -105,14 +103,17 @@ class FakeVolumes(VolumeDriver):
         "manage.after",
         "unmanage.before",
         "unmanage.after",
+        "manage_snapshot.before",
+        "manage_snapshot.after",
+        "unmanage_snapshot.before",
+        "unmanage_snapshot.after",
         "wipe.before",
         "wipe.after",
     )
 
     def __init__(self, name: str, options: Mapping[str, Any], root: Root) -> None:
         super().__init__(name, options, root)
-        self.storage = storage(name)
-        self.failures = Failures(self.POINTS)
+        self.storage, self.failures = storage(name), Failures(self.POINTS)
         self._thin: bool = options["fake_thin"]
         self._total: int = options["fake_capacity_gb"] * GIB
 
@@ -246,45 +247,6 @@ class FakeVolumes(VolumeDriver):
         self._verify_copy(volume.id, found)
         self.failures.at("fill.after")
 
-    def manageable(self) -> tuple[Manageable, ...]:
-        with self.storage.lock:
-            return tuple(
-                Manageable(name, disk.size)
-                for name, disk in self.storage.foreign_disks.items()
-            )
-
-    def manage(self, volume: Volume, reference: str) -> Disk:
-        self.failures.at("manage.before")
-        with self.storage.lock:
-            disk = self.storage.disks.get(volume.id)
-            if disk is None:
-                disk = self._rename_foreign(volume, reference)
-                self.storage.put(self.storage.disks, volume.id, disk)
-        self.failures.at("manage.after")
-        return self._as_disk(volume.id, disk)
-
-    def _rename_foreign(self, volume: Volume, reference: str) -> FakeDisk:
-        if reference in self.storage.open:
-            raise DiskBusy(volume.id, f"{reference} is open; end its use first")
-        disk = self.storage.foreign_disks.pop(reference, None)
-        if disk is None:
-            raise UnknownReference(reference, "no such disk exists")
-        self.storage.foreign -= disk.size
-        disk.complete = True
-        return disk
-
-    def unmanage(self, volume_id: str) -> None:
-        self.failures.at("unmanage.before")
-        require_uuid(volume_id)
-        with self.storage.lock:
-            self._require_closed(volume_id)
-            disk = self.storage.disks.get(volume_id)
-            self.storage.drop(volume_id)
-            if disk:
-                self.storage.foreign_disks[f"unmanaged-{volume_id}"] = disk
-                self.storage.foreign += disk.size
-        self.failures.at("unmanage.after")
-
     def wipes(self) -> tuple[Wipe, ...]:
         with self.storage.lock:
             return tuple(
@@ -341,14 +303,6 @@ class FakeVolumes(VolumeDriver):
         if disk.lost:
             raise LostSnapshot(snapshot.id, "a test removed them")
         return disk
-
-    def _require_closed(self, volume_id: str) -> None:
-        if volume_id in self.storage.exports or volume_id in self.storage.open:
-            raise DiskBusy(volume_id, "its disk is open; remove its export first")
-
-    def _as_disk(self, volume_id: str, disk: FakeDisk) -> Disk:
-        path = f"/dev/fake-{self.name}/volume-{volume_id}"
-        return Disk(volume_id, path, disk.size, DiskKind.BLOCK)
 
     def _complete_disk(self, volume_id: str) -> FakeDisk:
         disk = self.storage.disks.get(require_uuid(volume_id))

@@ -30,6 +30,7 @@ class FakeDisk:
         "blocks",
         "complete",
         "lost",
+        "origin",
         "size",
         "unflushed",
         "wiped",
@@ -39,6 +40,7 @@ class FakeDisk:
         self.size = size
         self.allocated = 0  # bytes, of a disk that reserves its space
         self.lost = False  # of a snapshot: its bytes are lost
+        self.origin = ""  # of a foreign snapshot: the id of its volume
         self.unflushed: set[int] = set()  # blocks that a power cut loses
         self.complete = False  # the next create finishes an incomplete disk
         self.wiped = 0  # bytes, of a deleted disk
@@ -122,6 +124,7 @@ class FakeStorage:
         # Foreign bytes, disks and exports: the fakes do not list or touch them.
         self.foreign = 0
         self.foreign_disks: dict[str, FakeDisk] = {}
+        self.foreign_snapshots: dict[str, FakeDisk] = {}
         self.foreign_exports: dict[str, dict[str, FakeAcl]] = {}
 
     def disk_lock(self, volume_id: str) -> Any:

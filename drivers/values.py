@@ -244,6 +244,19 @@ class Manageable:
 
 
 @dataclass(frozen=True, slots=True)
+class ManageableSnapshot:
+    """A foreign snapshot of volume ``volume_id``, which could be managed.
+
+    The other fields are as in ``Manageable``; ``size`` is that of its bytes.
+    """
+
+    reference: str
+    size: int
+    volume_id: str
+    reason_not_safe: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Wipe:
     """A deleted disk that is being wiped: its size, and the bytes ``left`` to wipe."""
 

@@ -30,6 +30,7 @@ from lunshare.agent.api.handlers import (
     health,
     hosts,
     manageable,
+    manageable_snapshots,
     messages,
     orphans,
     qos,
@@ -62,7 +63,7 @@ _QUOTAS = one("quota_set", operators.QUOTAS)
 _SHOWN_QUOTAS: Schema = one(
     "quota_set", {"anyOf": [operators.QUOTA_SET, operators.QUOTA_USAGE]}
 )
-_FOREIGN = "manageable-volumes"
+_FOREIGN, _FOREIGN_SNAPSHOTS = "manageable-volumes", "manageable-snapshots"
 _NO_CLUSTER = shown({"clusters": {"type": "array", "maxItems": 0}})
 _CLEANED = shown({"cleaning": {"type": "array"}, "unavailable": {"type": "array"}})
 _ACTIONS = volume_actions.ACTIONS
@@ -112,6 +113,11 @@ BODIES: Mapping[Callable[..., Any], Schema] = {
     manageable.create: _WRITTEN_VOLUME,
     manageable.index: pages(_FOREIGN, operators.FOREIGN_DISK_BRIEF),
     manageable.detail: pages(_FOREIGN, operators.FOREIGN_DISK),
+    manageable_snapshots.create: _SNAPSHOT,
+    manageable_snapshots.index: pages(
+        _FOREIGN_SNAPSHOTS, operators.FOREIGN_SNAPSHOT_BRIEF
+    ),
+    manageable_snapshots.detail: pages(_FOREIGN_SNAPSHOTS, operators.FOREIGN_SNAPSHOT),
     attachments.create: _ATTACHMENT,
     attachments.index: pages("attachments", shows.ATTACHMENT_BRIEF),
     attachments.detail: pages("attachments", shows.ATTACHMENT),

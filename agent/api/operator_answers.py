@@ -118,6 +118,9 @@ FOREIGN_DISK = shown(
         "extra_info": NULL,
     }
 )
+_SOURCE = {"source_reference": shown({"source-name": TEXT})}
+FOREIGN_SNAPSHOT_BRIEF = shown({**FOREIGN_DISK_BRIEF["properties"], **_SOURCE})
+FOREIGN_SNAPSHOT = shown({**FOREIGN_DISK["properties"], **_SOURCE})
 HOST_ACCESS = shown(
     {
         "volume_id": TEXT,

@@ -169,7 +169,14 @@ SNAPSHOT_MANAGE = Form(
                 "snapshot": object_of(
                     {
                         "volume_id": UUID,
-                        "ref": {"type": "object", "description": "an object"},
+                        "ref": {
+                            **object_of(
+                                {"source-name": text(1, null=False)},
+                                ("source-name",),
+                                strict=False,
+                            ),
+                            "description": "an object with source-name",
+                        },
                         "name": text(),
                         "description": text(),
                         "metadata": texts(null=True),

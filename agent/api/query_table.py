@@ -107,8 +107,8 @@ PARAMETERS: Mapping[Handler, tuple[Parameter, ...]] = {
     types.index: (*_list("volume_type"), Parameter("name", "filter")),
     manageable.index: (*_PAGE, _FOREIGN_HOST),
     manageable.detail: (*_PAGE, _FOREIGN_HOST),
-    manageable_snapshots.index: (_FOREIGN_HOST,),
-    manageable_snapshots.detail: (_FOREIGN_HOST,),
+    manageable_snapshots.index: (*_PAGE, _FOREIGN_HOST),
+    manageable_snapshots.detail: (*_PAGE, _FOREIGN_HOST),
     services.index: (Parameter("host", "filter"), Parameter("binary", "filter")),
     services.pools: (
         Parameter("detail", "with their capabilities", FLAG),

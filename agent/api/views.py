@@ -21,6 +21,7 @@ from lunshare.agent.project_records import Message
 from lunshare.agent.records import (
     Attachment,
     ForeignDisk,
+    ForeignSnapshot,
     Pool,
     ServiceState,
     Snapshot,
@@ -61,6 +62,7 @@ MASKED = {
     VolumeStatus.MANAGING: VolumeStatus.CREATING,
     VolumeStatus.ERROR_MANAGING: VolumeStatus.ERROR,
 }
+_MASKED_SNAPSHOT = {SnapshotStatus.MANAGING: SnapshotStatus.CREATING}
 # Cinder has no such field. Clients of an older version may know no others than
 # Cinder's: Tempest shows volumes in error at 3.0 and 3.3, and refuses it.
 _STATUS_REASON: Version = (3, 27)
@@ -201,7 +203,7 @@ def snapshot_brief(shown: Snapshot, version: Version) -> View:
         "name": shown.name,
         "description": shown.description,
         "volume_id": shown.volume_id,
-        "status": shown.status,
+        "status": _MASKED_SNAPSHOT.get(shown.status, shown.status),
         "size": shown.size,
         "metadata": dict(shown.metadata),
     }
@@ -328,6 +330,26 @@ def foreign_disk(shown: ForeignDisk) -> View:
     """Show a foreign disk in full, with the reason if it cannot be managed."""
     return {
         **foreign_disk_brief(shown),
+        "reason_not_safe": shown.why_not or None,
+        "cinder_id": None,
+        "extra_info": None,
+    }
+
+
+def foreign_snapshot_brief(shown: ForeignSnapshot) -> View:
+    """Show a foreign snapshot that may be managed, and of which volume it is."""
+    return {
+        "reference": {"source-name": shown.reference},
+        "size": shown.size,
+        "safe_to_manage": not shown.why_not,
+        "source_reference": {"source-name": f"volume-{shown.volume_id}"},
+    }
+
+
+def foreign_snapshot(shown: ForeignSnapshot) -> View:
+    """Show a foreign snapshot in full, with the reason if it cannot be managed."""
+    return {
+        **foreign_snapshot_brief(shown),
         "reason_not_safe": shown.why_not or None,
         "cinder_id": None,
         "extra_info": None,

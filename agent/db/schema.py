@@ -87,6 +87,7 @@ SNAPSHOTS = sa.Table(
     _text("reset_from"),  # its status before an administrator set another one
     _text("progress"),  # as os-update_snapshot_status has set it
     _text("volume_type_id", 36),  # of its volume when it was created, for quotas
+    _text("reference"),  # of a foreign snapshot, until its manage is complete
 )
 
 VOLUME_ATTACHMENT = sa.Table(

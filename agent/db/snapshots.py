@@ -37,6 +37,7 @@ _ROWS = sa.select(
     _S.status_reason,
     _S.reset_from,
     _S.progress,
+    _S.reference,
 )
 _ONE = _ROWS.where(_S.id == sa.bindparam("id"), _HERE)
 _OF_VOLUME = _ROWS.where(_S.volume_id == sa.bindparam("volume_id"), _HERE).order_by(
@@ -117,6 +118,7 @@ def insert(connection: sa.Connection, snapshot: Snapshot) -> None:
             created_at=snapshot.created_at,
             updated_at=snapshot.updated_at,
             deleted=False,
+            reference=snapshot.reference,
             volume_type_id=sa.select(_V.volume_type_id)
             .where(_V.id == snapshot.volume_id)
             .scalar_subquery(),
@@ -224,11 +226,13 @@ def remove(connection: sa.Connection, snapshot_id: str) -> None:
 
 
 def unfinished(connection: sa.Connection) -> list[tuple[Snapshot, str]]:
-    """Return snapshots being created or deleted, and their backends."""
+    """Return the snapshots on which an operation works, and their backends."""
     states = (
         SnapshotStatus.CREATING,
         SnapshotStatus.DELETING,
         SnapshotStatus.ERROR_DELETING,
+        SnapshotStatus.MANAGING,
+        SnapshotStatus.UNMANAGING,
     )
     query = (
         _ROWS.add_columns(_V.backend)
@@ -262,5 +266,5 @@ def _filtered(query: sa.Select[Any], page: Page) -> sa.Select[Any]:
 def _record(row: Any) -> Snapshot:
     was = None if row[12] is None else SnapshotStatus(row[12])
     status = SnapshotStatus(row[3])
-    known = (row[0], row[1], row[2], status, *row[4:12], was, row[13])
+    known = (row[0], row[1], row[2], status, *row[4:12], was, *row[13:15])
     return Snapshot(*known)

@@ -36,6 +36,8 @@ FAULTS: Mapping[str, tuple[str, str, str]] = {
     "VolumeMigrator.finish_migration": (_VOLUME, "903", "its migration"),
     "ForeignDisks.finish_manage": (_VOLUME, "904", "its manage"),
     "ForeignDisks.finish_unmanage": (_VOLUME, "006", "its unmanage"),
+    "ForeignSnapshots.finish_manage": (_SNAPSHOT, "905", "its manage"),
+    "ForeignSnapshots.finish_unmanage": (_SNAPSHOT, "906", "its unmanage"),
     "Snapshots.finish_create": (_SNAPSHOT, "009", "its creation"),
     "Snapshots.finish_delete": (_SNAPSHOT, "010", "its deletion"),
 }

@@ -17,6 +17,7 @@ from lunshare.agent.db import snapshots as snapshot_rows
 from lunshare.agent.db import volumes
 from lunshare.agent.db.engine import Database
 from lunshare.agent.records import Volume
+from lunshare.agent.service.foreign_snapshots import ForeignSnapshots
 from lunshare.agent.service.job_runner import JobRunner, Step
 from lunshare.agent.service.snapshots import Snapshots
 from lunshare.agent.service.volumes.create import VolumeDisks
@@ -70,13 +71,14 @@ class Recovery:
         *,
         volume_disks: VolumeDisks,
         snapshots: Snapshots,
+        foreign_snapshots: ForeignSnapshots,
         extender: VolumeExtender,
         reverter: VolumeReverter,
         foreign_disks: ForeignDisks,
         migrator: VolumeMigrator,
     ) -> None:
         self._db, self._backends, self._jobs = db, backends, jobs
-        self._snapshots = snapshots
+        self._snapshot_steps = {**snapshots.steps, **foreign_snapshots.steps}
         self._steps: Mapping[VolumeStatus, Step] = {
             VolumeStatus.CREATING: volume_disks.finish_create,
             VolumeStatus.DELETING: volume_disks.finish_delete,
@@ -133,7 +135,7 @@ class Recovery:
         with self._db.reading() as connection:
             found = snapshot_rows.unfinished(connection)
         for row, backend in found:
-            step = self._snapshots.steps[row.status]
+            step = self._snapshot_steps[row.status]
             failed = row.status in FAILED
             yield UnfinishedRow("snapshot", row.id, step, backend, failed=failed)
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from lunshare.agent.service.attachments.legacy import LegacyActions
 from lunshare.agent.service.attachments.service import Attachments
+from lunshare.agent.service.foreign_snapshots import ForeignSnapshots
 from lunshare.agent.service.hosts import Hosts
 from lunshare.agent.service.log_levels import LogLevels
 from lunshare.agent.service.messages import Messages
@@ -50,6 +51,7 @@ class Services:
     reverter: VolumeReverter
     wiper: Wiper
     foreign_disks: ForeignDisks
+    foreign_snapshots: ForeignSnapshots
     migrator: VolumeMigrator
     scheduler: Scheduler
     messages: Messages

@@ -15,7 +15,17 @@ from lunshare.agent.states import SnapshotStatus
 
 LOG = log.getLogger(__name__)
 
-_RUNNING = frozenset({SnapshotStatus.CREATING, SnapshotStatus.DELETING})
+_RUNNING = frozenset(
+    {
+        SnapshotStatus.CREATING,
+        SnapshotStatus.DELETING,
+        SnapshotStatus.MANAGING,
+        SnapshotStatus.UNMANAGING,
+    }
+)
+# Only an operation writes these.
+_NOT_SET = frozenset({SnapshotStatus.MANAGING, SnapshotStatus.UNMANAGING})
+_SET = [each for each in SnapshotStatus if each not in _NOT_SET]
 # What os-update_snapshot_status may write, by the status before.
 _NEXT = {
     SnapshotStatus.CREATING: (
@@ -115,7 +125,7 @@ class SnapshotResetter:
 
 
 def _parse(status: str) -> SnapshotStatus:
-    try:
-        return SnapshotStatus(status)
-    except ValueError:
-        raise Invalid(f"status: give one of {', '.join(SnapshotStatus)}.") from None
+    for each in _SET:
+        if each == status:
+            return each
+    raise Invalid(f"status: give one of {', '.join(_SET)}.")

@@ -5,8 +5,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Mapping
 from typing import Any
 
 from oslo_log import log
@@ -22,13 +21,16 @@ from lunshare.agent.service.job_runner import JobRunner, Step
 from lunshare.agent.service.node import Node
 from lunshare.agent.service.quotas import Quotas
 from lunshare.agent.service.volumes import rows
-from lunshare.agent.service.volumes.steps import failure_recorded
+from lunshare.agent.service.volumes.snapshot_rows import SnapshotRows, delete_disk
 from lunshare.agent.states import DELETABLE_SNAPSHOT, SnapshotStatus, VolumeStatus
 from lunshare.agent.volume_locks import VolumeLocks
 
 LOG = log.getLogger(__name__)
 
 _DELETING = (SnapshotStatus.DELETING, SnapshotStatus.ERROR_DELETING)
+
+#: What a create or a manage that failed may have left as the status.
+_FAILED = (SnapshotStatus.ERROR, SnapshotStatus.CREATING, SnapshotStatus.MANAGING)
 
 
 class Snapshots:
@@ -46,7 +48,7 @@ class Snapshots:
     ) -> None:
         self._db, self._backends, self._locks = db, backends, locks
         self._jobs, self._rows, self._quotas = jobs, rows.VolumeRows(db), quotas
-        self._node = node
+        self._node, self._own_rows = node, SnapshotRows(db)
 
     def get(self, ctx: RequestContext, snapshot_id: str) -> Snapshot:
         """Return one snapshot.
@@ -100,7 +102,7 @@ class Snapshots:
         try:
             self._jobs.run_and_wait(self.finish_create, snapshot.id, volume.backend)
         except Exception:
-            self._discard(snapshot)
+            self.discard(snapshot)
             raise
         return self.get(ctx, snapshot.id)
 
@@ -177,72 +179,50 @@ class Snapshots:
 
     def finish_create(self, snapshot_id: str) -> None:
         """Create a snapshot that is creating; others are ignored. Can be repeated."""
-        row = self._get_if(snapshot_id, SnapshotStatus.CREATING)
+        row = self._own_rows.get_if(snapshot_id, SnapshotStatus.CREATING)
         if row is None:
             return
         with self._locks.volume(row.volume_id, f"snapshot {snapshot_id}"):
-            if self._get_if(snapshot_id, SnapshotStatus.CREATING) is None:
+            if self._own_rows.get_if(snapshot_id, SnapshotStatus.CREATING) is None:
                 return
-            name = self._backend(row)
-            with self._failure_in_row(row, SnapshotStatus.ERROR):
+            name = self._own_rows.backend(row)
+            with self._own_rows.failure_in_row(row, SnapshotStatus.ERROR):
                 self._rows.check_unchanged(row.volume_id, row.size)
                 with self._backends[name].for_job() as backend:
                     backend.volumes.create_snapshot(driver_snapshot(row))
-            self._change_status(row, SnapshotStatus.AVAILABLE)
+            self._own_rows.change_status(row, SnapshotStatus.AVAILABLE)
         LOG.info(
             "[%s] snapshot created: snapshot=%s volume=%s", name, row.id, row.volume_id
         )
 
     def finish_delete(self, snapshot_id: str) -> None:
         """Delete a snapshot that is deleting; others are ignored. Can be repeated."""
-        row = self._get_if(snapshot_id, *_DELETING)
+        row = self._own_rows.get_if(snapshot_id, *_DELETING)
         if row is None:
             return
         with self._locks.volume(row.volume_id, f"the end of snapshot {snapshot_id}"):
-            self._start_delete(row, {SnapshotStatus.ERROR_DELETING})
-            row = self._get_if(snapshot_id, SnapshotStatus.DELETING)
+            self._own_rows.start_delete(row, {SnapshotStatus.ERROR_DELETING})
+            row = self._own_rows.get_if(snapshot_id, SnapshotStatus.DELETING)
             if row is None:
                 return
-            name = self._backend(row)
+            name = self._own_rows.backend(row)
             with (
-                self._failure_in_row(row, SnapshotStatus.ERROR_DELETING),
+                self._own_rows.failure_in_row(row, SnapshotStatus.ERROR_DELETING),
                 self._backends[name].for_job() as backend,
             ):
-                backend.delete_snapshot(row.id)
-            with self._db.writing() as connection:
-                snapshots.remove(connection, snapshot_id)
+                delete_disk(backend, row)
+            self._own_rows.remove(snapshot_id)
         LOG.info(
             "[%s] snapshot deleted: snapshot=%s volume=%s", name, row.id, row.volume_id
         )
 
-    def _failure_in_row(
-        self, row: Snapshot, status: SnapshotStatus
-    ) -> AbstractContextManager[None]:
-        return failure_recorded(lambda e: self._change_status(row, status, str(e)))
-
-    def _get_if(self, snapshot_id: str, *states: SnapshotStatus) -> Snapshot | None:
-        with self._db.reading() as connection:
-            row = snapshots.get(connection, snapshot_id)
-        return row if row and row.status in states else None
-
-    def _backend(self, row: Snapshot) -> str:
-        return self._rows.get(row.volume_id).backend
-
-    def _change_status(
-        self, row: Snapshot, new: SnapshotStatus, reason: str | None = None
-    ) -> None:
-        with self._db.writing() as connection:
-            snapshots.change_status(
-                connection, row.id, {row.status}, new, reason=reason
-            )
-
-    def _discard(self, row: Snapshot) -> None:
-        """Delete a snapshot that failed; no client knows its id.
+    def discard(self, row: Snapshot) -> None:
+        """Delete a snapshot whose create or manage failed; no client knows its id.
 
         A driver that fails has left nothing, or finds it by the id. What is left
         is deleted by the next reconcile.
         """
-        self._start_delete(row, {SnapshotStatus.ERROR, SnapshotStatus.CREATING})
+        self._own_rows.start_delete(row, _FAILED)
         try:
             self.finish_delete(row.id)
         except Exception as error:
@@ -252,11 +232,7 @@ class Snapshots:
                 row.id,
                 error,
             )
-            self._start_delete(row, {SnapshotStatus.ERROR_DELETING})
-
-    def _start_delete(self, row: Snapshot, old: Collection[SnapshotStatus]) -> None:
-        with self._db.writing() as connection:
-            snapshots.change_status(connection, row.id, old, SnapshotStatus.DELETING)
+            self._own_rows.start_delete(row, {SnapshotStatus.ERROR_DELETING})
 
 
 def _require(connection: Any, snapshot_id: str, ctx: RequestContext) -> Snapshot:

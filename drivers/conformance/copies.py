@@ -13,7 +13,7 @@ import pytest
 from lunshare.drivers.base import VolumeDriver
 from lunshare.drivers.conformance.ability_claims import requires
 from lunshare.drivers.conformance.fixtures import new_volume
-from lunshare.drivers.conformance.manage import ManageContract
+from lunshare.drivers.conformance.manage_snapshots import ManageSnapshotContract
 from lunshare.drivers.conformance.volume_bytes import PAGE, Create
 from lunshare.drivers.errors import (
     DiskBusy,
@@ -32,7 +32,7 @@ ForeignState = Callable[[], object]
 _OTHER = b"-other-bytes-than-before-" * 400
 
 
-class CopyContract(ManageContract):
+class CopyContract(ManageSnapshotContract):
     """One test for each behaviour."""
 
     @pytest.fixture

@@ -123,6 +123,11 @@ class FakeVolumeFixtures(VolumeFixtures):
         yield
         held.open.remove(reference)
 
+    def held_open_snapshot(
+        self, driver: VolumeDriver, reference: str
+    ) -> AbstractContextManager[None]:
+        return self.held_open_reference(driver, reference)
+
     def lose_snapshot(self, driver: VolumeDriver, snapshot: Snapshot) -> None:
         storage(driver.name).snapshots[snapshot.id].lost = True
 

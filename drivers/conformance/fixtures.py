@@ -219,6 +219,15 @@ class VolumeFixtures(KitFixtures):
         """
         return None
 
+    def held_open_snapshot(
+        self, driver: VolumeDriver, reference: str
+    ) -> AbstractContextManager[object] | None:
+        """A context in which another process has a foreign snapshot open.
+
+        Override it if ``manages_snapshots`` is yes. None: not tried.
+        """
+        return None
+
     def lose_snapshot(self, driver: VolumeDriver, snapshot: Snapshot) -> None:
         """Make a snapshot lose its bytes. Needed if ``loses_snapshots`` is yes."""
         raise NotImplementedError(

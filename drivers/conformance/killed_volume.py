@@ -222,6 +222,22 @@ class KilledVolumeContract(RevertContract):
             again.manage(volume, self.unmanaged_reference(again, volume))
             assert not self.volume_difference(again, volume, data)
 
+    @requires("manages_snapshots")
+    def test_a_killed_unmanage_of_a_snapshot_is_finished_by_a_retry(
+        self, driver: VolumeDriver, kills: Kills
+    ) -> None:
+        with self.volume_with_snapshot(driver) as (volume, data, snapshot):
+            for kill in kills():
+                again = kill.call_and_retry("unmanage_snapshot", snapshot)
+                assert again.snapshots() == ()
+                [found] = again.manageable_snapshots()
+                again = kill.call_and_retry(
+                    "manage_snapshot", snapshot, found.reference
+                )
+                assert again.snapshots() == (snapshot.id,)
+                assert again.manageable_snapshots() == ()
+            assert not self.volume_difference(driver, volume, data)
+
     def test_a_killed_wipe_is_continued_by_a_retry(
         self, driver: VolumeDriver, kills: Kills, create_volume: Create
     ) -> None:

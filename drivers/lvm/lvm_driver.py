@@ -22,6 +22,7 @@ from lunshare.drivers.lvm import claim, command_errors, names, sysfs
 from lunshare.drivers.lvm.cached_listing import CachedListing, Derived, Listing
 from lunshare.drivers.lvm.foreign_volumes import ForeignVolumes
 from lunshare.drivers.lvm.lvm_commands import Lvm
+from lunshare.drivers.lvm.managed_snapshots import ForeignSnapshots
 from lunshare.drivers.lvm.options import OPTIONS
 from lunshare.drivers.lvm.thick import Thick
 from lunshare.drivers.lvm.thick_snapshots import ThickSnapshots
@@ -32,6 +33,7 @@ from lunshare.drivers.values import (
     Capacity,
     Disk,
     Manageable,
+    ManageableSnapshot,
     Snapshot,
     Volume,
     Wipe,
@@ -56,6 +58,7 @@ class LvmVolumes(VolumeDriver):
         extends_open=True,
         extends_under_snapshots=True,
         manages=True,
+        manages_snapshots=True,
         fills_from_blocks=True,
         fills_from_files=True,
         discards=True,
@@ -78,6 +81,7 @@ class LvmVolumes(VolumeDriver):
             reserve = options["lvm_snapshot_reserve"]
             self._snapshots = ThickSnapshots(self._lvm, thick, reserve, self._timeout)
         self._foreign = ForeignVolumes(self._lvm, self._kind)
+        self._foreign_snapshots = ForeignSnapshots(self._lvm, self._kind)
         self._reverts_finished = Derived(self._finish_reverts)
         self._disks = Derived(self._disks_in)
         self._paths = Derived(lambda listed: {d.path for d in self._disks.of(listed)})
@@ -201,6 +205,20 @@ class LvmVolumes(VolumeDriver):
         require_uuid(volume_id)
         with self._volume_errors(volume_id):
             self._foreign.unmanage(volume_id)
+
+    def manageable_snapshots(self) -> tuple[ManageableSnapshot, ...]:
+        with self._group_errors():
+            return self._foreign_snapshots.manageable()
+
+    @retried_once
+    def manage_snapshot(self, snapshot: Snapshot, reference: str) -> None:
+        with self._volume_errors(snapshot.volume_id):
+            self._foreign_snapshots.manage(snapshot, reference)
+
+    @retried_once
+    def unmanage_snapshot(self, snapshot: Snapshot) -> None:
+        with self._volume_errors(snapshot.volume_id):
+            self._foreign_snapshots.unmanage(snapshot)
 
     def wipes(self) -> tuple[Wipe, ...]:
         with self._group_errors():

@@ -8,7 +8,7 @@
 ``volume-<uuid>.revert``         the next bytes of a thin one; see thin_snapshots
 ``_snapshot-<uuid>``             a snapshot
 ``deleted-<uuid>.<bytes>``       a deleted thick volume to wipe, and its full size
-``unmanaged-<uuid>``             a volume that was unmanaged: it is foreign now
+``unmanaged-<uuid>``             a volume or a snapshot that was unmanaged: foreign
 ===============================  ==============================================
 """
 

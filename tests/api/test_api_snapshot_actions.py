@@ -214,25 +214,3 @@ def test_status_and_progress_are_updated_while_it_is_in_progress(api: Api):
     assert "deleting" in refused(api, ident, update)
     act(api, ident, {"os-update_snapshot_status": {"status": "error_deleting"}})
     assert shown(api, ident)["status"] == "error_deleting"
-
-
-def test_no_snapshot_can_be_managed_or_unmanaged(api: Api, node: Node):
-    volume = api.volume()
-    ident = api.snapshot(volume["id"])["id"]
-    assert "can not unmanage" in refused(api, ident, {"os-unmanage": None})
-    body = {"snapshot": {"volume_id": volume["id"], "ref": {"source-name": "s"}}}
-    host = node.services.node.host_of("acted").replace("#", "%23")
-    for path in ("/manageable_snapshots", "/os-snapshot-manage"):
-        assert "can not manage" in api.fault(400, "POST", path, body)
-        for below in ("", "/detail"):
-            sentence = api.fault(400, "GET", f"{path}{below}?host={host}")
-            assert "can not manage" in sentence
-            assert "host is missing" in api.fault(400, "GET", path + below)
-            assert "mars" in api.fault(404, "GET", f"{path}{below}?host=mars@x")
-        unknown = {"snapshot": {"volume_id": NOWHERE, "ref": {}}}
-        assert NOWHERE in api.fault(404, "POST", path, unknown)
-        for wrong in ({}, {"volume_id": "x", "ref": {}}, {"volume_id": volume["id"]}):
-            api.fault(400, "POST", path, {"snapshot": wrong})
-    before = api.at("3.7")
-    for method in ("GET", "POST"):
-        before.fault(404, method, "/manageable_snapshots", {})

@@ -122,10 +122,34 @@ def test_a_manage_that_fails_later_is_told(api: Api, node: Node):
         told(api, "VOLUME_VOLUME_904_001", made)
 
 
+def test_faults_of_foreign_snapshots_are_told(api: Api, node: Node):
+    made = volume(api)
+    storage = fake_storage.storage(where(api, made))
+    storage.foreign_snapshots["somebodys"] = disk = fake_storage.FakeDisk(GIB)
+    disk.origin = made
+    failures = node.driver(where(api, made)).failures
+    asked = {"snapshot": {"volume_id": made, "ref": {"source-name": "somebodys"}}}
+    with failures.fail("manage_snapshot.before", BROKEN):
+        first = api("POST", "/manageable_snapshots", asked, 202)["snapshot"]["id"]
+        told(api, "VOLUME_VOLUME_SNAPSHOT_905_001", first)
+    assert api("GET", f"/snapshots/{first}")["snapshot"]["status"] == "error"
+    # Its delete gives back what is not managed.
+    api("DELETE", f"/snapshots/{first}", status=202)
+    api.gone(f"/snapshots/{first}")
+    assert list(storage.foreign_snapshots) == ["somebodys"]
+    second = api.snapshot(made)["id"]
+    ready(api, f"/snapshots/{second}", "snapshot")
+    with failures.fail("unmanage_snapshot.before", BROKEN):
+        path = f"/snapshots/{second}/action"
+        api("POST", path, {"os-unmanage": None}, 202)
+        told(api, "VOLUME_VOLUME_SNAPSHOT_906_001", second)
+
+
 def test_every_step_of_a_request_has_its_message(node: Node):
     """The table is read by the names of the steps."""
     steps = [
         *node.assembly.reconcile._recovery._steps.values(),
         *node.services.snapshots.steps.values(),
+        *node.services.foreign_snapshots.steps.values(),
     ]
     assert {step.__qualname__ for step in steps} == set(FAULTS)

@@ -12,7 +12,6 @@ import pytest
 from lunshare.agent.api import reference, reference_answers
 from lunshare.agent.api.handlers import (
     catalog_pages,
-    manageable_snapshots,
     quotas,
     services,
     snapshot_actions,
@@ -28,12 +27,8 @@ page = functools.cache(reference.page)
 
 #: What this node does not have: every answer is a sentence that says so.
 REFUSED = (
-    manageable_snapshots.create,
-    manageable_snapshots.index,
-    manageable_snapshots.detail,
     services.fail_over,
     catalog_pages.cluster,
-    snapshot_actions.ACTIONS["os-unmanage"].run,
 )
 #: The id is that of a project or a class, which is not looked up.
 NOT_LOOKED_UP = (

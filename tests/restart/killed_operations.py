@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from lunshare.agent.errors import AgentError, BackendFailed, Exhausted
 from lunshare.agent.records import (
     ManageRequest,
+    ManageSnapshotRequest,
     NewAttachment,
     NewSnapshot,
     NewVolume,
@@ -162,9 +163,32 @@ def _cancel_create(node: Node, scene: Scene) -> None:
         made.result()
 
 
+def _unmanage_snapshot(node: Node, scene: Scene) -> None:
+    node.services.foreign_snapshots.unmanage(CTX, scene.snapshot)
+
+
+def _manage_snapshot(node: Node, scene: Scene) -> None:
+    _unmanage_snapshot(node, scene)
+    new = ManageSnapshotRequest(scene.idle.id, f"unmanaged-{scene.snapshot}")
+    node.services.foreign_snapshots.manage(CTX, new)
+
+
+def _snapshot_is_not_managed(node: Node, scene: Scene) -> None:
+    """A manage that fails: the foreign snapshot is as it was."""
+    error = CommandFailed(("lvrename",), 5, "because of the test")
+    with (
+        node.driver().failures.fail("manage_snapshot.after", error),
+        contextlib.suppress(BackendFailed),
+    ):
+        _manage_snapshot(node, scene)
+
+
 OPERATIONS: dict[str, Operation] = {
     **LEGACY,
     **QUOTAS,
+    "unmanage a snapshot": _unmanage_snapshot,
+    "manage a snapshot": _manage_snapshot,
+    "failed manage of a snapshot": _snapshot_is_not_managed,
     "reset": _reset,
     "create": lambda n, s: n.services.volumes.create(CTX, NewVolume(1, "made")),
     "create that no pool can hold": lambda n, s: n.services.volumes.create(

@@ -88,7 +88,13 @@ def _assert_nobodys_bytes_are_lost(volumes: list[Volume]) -> None:
     foreign = [disk for disk in held.foreign_disks.values() if disk.blocks]
     own = [fake_storage.storage(v.backend).disks[v.id] for v in volumes]
     assert BYTES in [disk.read(0, len(BYTES)) for disk in foreign + own]
-    assert held.foreign == sum(disk.size for disk in held.foreign_disks.values())
+    assert held.foreign == sum(
+        disk.size
+        for disk in (*held.foreign_disks.values(), *held.foreign_snapshots.values())
+    )
+    # And so is the snapshot that an unmanage gave away.
+    for name in held.foreign_snapshots:
+        assert name.removeprefix("unmanaged-") not in held.snapshots
 
 
 def _assert_written(node: Node, volume_id: str) -> None:

@@ -125,6 +125,12 @@ class LvmFixtures(VolumeFixtures):
     ) -> AbstractContextManager[object]:
         return open_disk(Disk("", f"/dev/{GROUP}/{reference}", self.size), os.O_RDONLY)
 
+    def held_open_snapshot(
+        self, driver: VolumeDriver, reference: str
+    ) -> AbstractContextManager[object]:
+        run("lvchange", "-ay", "-K", f"{GROUP}/{reference}")
+        return self.held_open_reference(driver, reference)
+
     def foreign_name(self) -> str:
         """A name that lunshare does not give."""
         return f"kit-foreign-{uuid.uuid4().hex[:8]}"

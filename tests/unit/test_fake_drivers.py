@@ -60,6 +60,8 @@ def test_every_failure_point_is_passed(target):
     volumes.create_snapshot(snapshot)
     volumes.create_from(new_volume(MIB), snapshot)
     volumes.revert(snapshot)
+    volumes.unmanage_snapshot(snapshot)
+    volumes.manage_snapshot(snapshot, volumes.manageable_snapshots()[0].reference)
     volumes.delete_snapshot(snapshot.id)
     volumes.fill(volume, volumes.disk(volume.id))
     volumes.unmanage(volume.id)

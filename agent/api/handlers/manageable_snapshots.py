@@ -1,37 +1,51 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Foreign snapshots. No driver can manage them yet, and the answers say so."""
+"""Foreign snapshots of volumes that can be managed as their snapshots."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from lunshare.agent.api import operator_schemas as schemas
+from lunshare.agent.api import paging, views
 from lunshare.agent.api.exchange import Answer, Call
 from lunshare.agent.errors import Invalid
+from lunshare.agent.records import ForeignSnapshot, ManageSnapshotRequest
+
+_KEYS = ("reference", "size")
 
 
 def create(call: Call) -> Answer:
-    """POST /manageable_snapshots and /os-snapshot-manage: 400, no driver supports it"""
+    """POST /manageable_snapshots and /os-snapshot-manage: manage a foreign snapshot"""
     asked = schemas.SNAPSHOT_MANAGE.read(call)["snapshot"]
-    volume = call.services.volumes.get(call.ctx, asked["volume_id"].lower())
-    host = call.services.node.host_of(volume.backend)
-    raise _unsupported("snapshot.ref", host)
+    new = ManageSnapshotRequest(
+        volume_id=asked["volume_id"].lower(),
+        reference=asked["ref"]["source-name"],
+        name=asked.get("name"),
+        description=asked.get("description"),
+        metadata=asked.get("metadata") or {},
+    )
+    snapshot = call.services.foreign_snapshots.manage(call.ctx, new)
+    return Answer(202, {"snapshot": views.snapshot(snapshot, call.version)})
 
 
 def index(call: Call) -> Answer:
-    """GET /manageable_snapshots and /os-snapshot-manage: 400, no driver supports it"""
-    host = call.query.get("host")
-    if not host:
-        raise Invalid("host is missing: give host@backend or host@backend#pool.")
-    raise _unsupported("host", call.services.node.pool(call.ctx, host).name)
+    """GET /manageable_snapshots and /os-snapshot-manage: list foreign ones, brief"""
+    return _list(call, views.foreign_snapshot_brief)
 
 
 def detail(call: Call) -> Answer:
-    """GET /manageable_snapshots/detail and /os-snapshot-manage/detail: 400, as above"""
-    return index(call)
+    """GET /manageable_snapshots/detail and /os-snapshot-manage/detail: with reasons"""
+    return _list(call, views.foreign_snapshot)
 
 
-def _unsupported(field: str, host: str) -> Invalid:
-    return Invalid(
-        f"{field}: the driver of backend {host} can not manage foreign snapshots;"
-        " create new ones, or manage the disks as volumes."
-    )
+def _list(call: Call, view: Callable[[ForeignSnapshot], views.View]) -> Answer:
+    host = call.query.get("host")
+    if not host:
+        raise Invalid("host is missing: give host@backend or host@backend#pool.")
+    page = paging.page(call)
+    found = call.services.foreign_snapshots.list(call.ctx, host)
+    rows = paging.cut(call, page, found, _KEYS)
+    body: dict[str, Any] = {"manageable-snapshots": [view(row) for row in rows]}
+    return Answer(200, body | paging.more(call, "manageable-snapshots", page, rows))

@@ -11,7 +11,6 @@ from lunshare.agent.api import action_schemas as schemas
 from lunshare.agent.api import actions, microversions
 from lunshare.agent.api.actions import Action
 from lunshare.agent.api.exchange import Answer, Call
-from lunshare.agent.errors import Invalid
 
 
 def action(call: Call) -> Answer:
@@ -37,12 +36,8 @@ def _update_status(call: Call, asked: Mapping[str, Any]) -> Answer:
 
 
 def _unmanage(call: Call, asked: Any) -> Answer:
-    """No driver supports it."""
-    found = call.services.snapshots.get(call.ctx, call.args["id"])
-    raise Invalid(
-        f"os-unmanage: the backend of snapshot {found.id} can not unmanage a snapshot;"
-        " keep it, or delete it."
-    )
+    call.services.foreign_snapshots.unmanage(call.ctx, call.args["id"])
+    return Answer(202)
 
 
 _V0 = microversions.MIN

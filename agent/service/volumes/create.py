@@ -18,6 +18,7 @@ from lunshare.agent.records import Volume
 from lunshare.agent.service.attachments.access import driver_snapshot, driver_volume
 from lunshare.agent.service.node import Node
 from lunshare.agent.service.volumes.rows import VolumeRows
+from lunshare.agent.service.volumes.snapshot_rows import delete_disk
 from lunshare.agent.service.volumes.steps import Operation, VolumeSteps
 from lunshare.agent.service.wiper import Wiper
 from lunshare.agent.states import VolumeStatus
@@ -151,7 +152,7 @@ class VolumeDisks:
         with self._db.reading() as connection:
             its_snapshots = snapshots.of_volume(connection, volume.id)
         for snapshot in its_snapshots:
-            backend.delete_snapshot(snapshot.id)
+            delete_disk(backend, snapshot)
             with self._db.writing() as connection:
                 snapshots.remove(connection, snapshot.id)
         backend.delete(volume.id)

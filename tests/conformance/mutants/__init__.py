@@ -17,6 +17,7 @@ from tests.conformance.mutants.failures import FAILURES
 from tests.conformance.mutants.killed import KILLED
 from tests.conformance.mutants.lost_middle import LOST_MIDDLE
 from tests.conformance.mutants.manage import MANAGE
+from tests.conformance.mutants.manage_snapshots import MANAGE_SNAPSHOTS
 from tests.conformance.mutants.shared_pool import SHARED_POOL
 from tests.conformance.mutants.targets import TARGETS
 
@@ -27,6 +28,7 @@ TABLES: dict[str, list[tuple[Mutant, str]]] = {
     "disks": [*DISKS],
     "copies": [*COPIES],
     "manage": [*MANAGE],
+    "manage snapshots": [*MANAGE_SNAPSHOTS],
     "killed": [*KILLED],
     "lost middle": [*LOST_MIDDLE],
     "abilities": [*CLAIMS],

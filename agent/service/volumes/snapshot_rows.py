@@ -1,0 +1,75 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""The row of a snapshot on which a step works, and the end of its disk."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from contextlib import AbstractContextManager, suppress
+from typing import Any
+
+from lunshare.agent.db import snapshots
+from lunshare.agent.db.engine import Database
+from lunshare.agent.records import Snapshot
+from lunshare.agent.service.attachments.access import driver_snapshot
+from lunshare.agent.service.volumes.rows import VolumeRows
+from lunshare.agent.service.volumes.steps import failure_recorded
+from lunshare.agent.states import SnapshotStatus
+from lunshare.drivers.backend import Backend
+from lunshare.drivers.errors import Unsupported
+
+
+class SnapshotRows:
+    """The rows of snapshots, one at a time. Each call is one transaction."""
+
+    def __init__(self, db: Database) -> None:
+        self._db, self._volumes = db, VolumeRows(db)
+
+    def get_if(self, snapshot_id: str, *states: SnapshotStatus) -> Snapshot | None:
+        """Return the snapshot if its status is one of these, else None."""
+        with self._db.reading() as connection:
+            row = snapshots.get(connection, snapshot_id)
+        return row if row and row.status in states else None
+
+    def backend(self, row: Snapshot) -> str:
+        """Return the backend of its volume."""
+        return self._volumes.get(row.volume_id).backend
+
+    def change_status(
+        self,
+        row: Snapshot,
+        new: SnapshotStatus,
+        reason: str | None = None,
+        **values: Any,
+    ) -> None:
+        """Change the status if it is that of ``row``."""
+        with self._db.writing() as connection:
+            snapshots.change_status(
+                connection, row.id, {row.status}, new, reason=reason, **values
+            )
+
+    def start_delete(self, row: Snapshot, old: Collection[SnapshotStatus]) -> None:
+        """Set it to deleting, if its status is one of ``old``."""
+        with self._db.writing() as connection:
+            snapshots.change_status(connection, row.id, old, SnapshotStatus.DELETING)
+
+    def remove(self, snapshot_id: str) -> None:
+        """Mark it deleted."""
+        with self._db.writing() as connection:
+            snapshots.remove(connection, snapshot_id)
+
+    def failure_in_row(
+        self, row: Snapshot, status: SnapshotStatus
+    ) -> AbstractContextManager[None]:
+        """Write the error of the work inside, and ``status``; see failure_recorded."""
+        return failure_recorded(lambda e: self.change_status(row, status, str(e)))
+
+
+def delete_disk(backend: Backend, row: Snapshot) -> None:
+    """Delete a snapshot's bytes. One whose manage did not finish is unmanaged."""
+    if row.reference is None:
+        backend.delete_snapshot(row.id)
+        return
+    # A driver that does not support manage has changed nothing.
+    with suppress(Unsupported):
+        backend.volumes.unmanage_snapshot(driver_snapshot(row))

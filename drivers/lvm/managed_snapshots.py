@@ -1,0 +1,129 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""Managing foreign snapshots of volumes, and unmanaging snapshots. Both are a rename.
+
+LVM says of which volume a snapshot is (``origin``). When a thin volume is reverted, LVM
+forgets that of its snapshots: the volume that they were created from is removed.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+
+from lunshare.drivers.errors import (
+    DiskBusy,
+    LostSnapshot,
+    UnknownReference,
+    Unsupported,
+)
+from lunshare.drivers.lvm import names
+from lunshare.drivers.lvm.lvm_commands import Lvm
+from lunshare.drivers.lvm.lvm_reports import VolumeDetails
+from lunshare.drivers.lvm.thick import Thick
+from lunshare.drivers.lvm.thin import Thin
+from lunshare.drivers.values import ManageableSnapshot, Snapshot, Volume
+
+_OPEN = "it is open: unmount it, or stop what uses it"
+_LOST = "its reserve is full (lvm_snapshot_reserve)"
+
+# udev opens a device briefly after each change of it.
+_PAUSES = (0.1, 0.3, 1.0)
+
+_Present = Mapping[str, VolumeDetails]
+
+
+class ForeignSnapshots:
+    """The foreign snapshots of one pool's volumes."""
+
+    def __init__(self, lvm: Lvm, kind: Thin | Thick) -> None:
+        self._lvm, self._kind = lvm, kind
+
+    def manageable(self) -> tuple[ManageableSnapshot, ...]:
+        """Return each foreign snapshot of a volume of lunshare."""
+        present = {found.name: found for found in self._lvm.details()}
+        return tuple(
+            ManageableSnapshot(
+                found.name,
+                self._size(found, present),
+                volume_id,
+                _reason_not_safe(found),
+            )
+            for found in present.values()
+            if (volume_id := self._volume_of(found, present))
+        )
+
+    def manage(self, snapshot: Snapshot, reference: str) -> None:
+        """Rename the foreign snapshot ``reference`` to the snapshot's name."""
+        if not names.is_valid(reference) or names.created_by_lunshare(reference):
+            raise UnknownReference(reference, "give the name of a logical volume")
+        present = {found.name: found for found in self._lvm.details()}
+        if snapshot.name in present:
+            return
+        found = present.get(reference)
+        if found is None or self._volume_of(found, present) != snapshot.volume_id:
+            why = f"volume {snapshot.volume_id} has no such foreign snapshot"
+            raise UnknownReference(reference, why)
+        if found.open:
+            raise DiskBusy(snapshot.volume_id, f"{reference}: {_OPEN}")
+        if why := _reason_not_safe(found):
+            raise UnknownReference(reference, why)
+        self._lvm.rename(reference, snapshot.name)
+
+    def unmanage(self, snapshot: Snapshot) -> None:
+        """Rename it to a foreign name. A snapshot that does not exist is success."""
+        found = self._closed(snapshot)
+        if found is None:
+            return
+        if found.lost:
+            raise LostSnapshot(snapshot.id, _LOST)
+        if found.open:
+            raise DiskBusy(snapshot.volume_id, f"snapshot {snapshot.id}: {_OPEN}")
+        if names.volume_id(found.origin) != snapshot.volume_id:
+            raise Unsupported(
+                f"unmanaging snapshot {snapshot.id}",
+                "its volume was reverted since it was created, and LVM does not know"
+                " any more that it is a snapshot of it: create a volume from it, and"
+                " unmanage that one",
+            )
+        self._lvm.rename(snapshot.name, f"unmanaged-{snapshot.id}")
+
+    def _closed(self, snapshot: Snapshot) -> VolumeDetails | None:
+        """Return it as it is now; wait a little while it is open."""
+        found = self._find(snapshot)
+        for pause in _PAUSES:
+            if found is None or not found.open:
+                break
+            time.sleep(pause)
+            found = self._find(snapshot)
+        return found
+
+    def _find(self, snapshot: Snapshot) -> VolumeDetails | None:
+        name = Volume(snapshot.volume_id, 0).name
+        found = self._lvm.details_of(name, snapshot.name).get(snapshot.name)
+        return found if found and self._kind.owns(found) else None
+
+    def _volume_of(self, found: VolumeDetails, present: _Present) -> str | None:
+        """Return the id of the volume whose foreign snapshot it is, or None."""
+        origin = present.get(found.origin)
+        ours = origin is not None and self._kind.owns(origin)
+        foreign = not names.created_by_lunshare(found.name)
+        if not (ours and foreign and self._kind.owns(found)):
+            return None
+        return names.volume_id(found.origin)
+
+    def _size(self, found: VolumeDetails, present: _Present) -> int:
+        """Return the size of its bytes. LVM reports a thick snapshot's reserve."""
+        return found.size if found.pool else present[found.origin].size
+
+
+def _reason_not_safe(found: VolumeDetails) -> str:
+    if found.open:
+        return _OPEN
+    if found.lost:
+        return f"its bytes are lost: {_LOST}"
+    if found.merging:
+        return "it is being merged into its volume"
+    if not found.writable:
+        return "it is read-only: lvchange --permission rw"
+    return ""
