@@ -56,6 +56,7 @@ from lunshare.agent.service.snapshot_status import SnapshotResetter
 from lunshare.agent.service.snapshots import Snapshots
 from lunshare.agent.service.transfers import Transfers
 from lunshare.agent.service.type_access import TypeAccess
+from lunshare.agent.service.type_encryption import TypeEncryption
 from lunshare.agent.service.types import Types
 from lunshare.agent.service.volumes.create import VolumeDisks
 from lunshare.agent.service.volumes.extend import VolumeExtender
@@ -201,6 +202,7 @@ def assemble(conf: cfg.ConfigOpts, root: Root | None = None) -> Assembly:
         snapshot_resetter=SnapshotResetter(database, backends),
         types=types,
         type_access=TypeAccess(database),
+        type_encryption=TypeEncryption(database),
         qos=Qos(database),
         log_levels=LogLevels(),
         node=node,

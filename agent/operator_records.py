@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,20 @@ class HostAccess:
     sessions: int | None = None
     addresses: tuple[str, ...] = ()
     problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Encryption:
+    """How hosts would encrypt the volumes of a type; ``key_size`` is in bits."""
+
+    volume_type_id: str
+    encryption_id: str
+    provider: str
+    control_location: str
+    cipher: str | None
+    key_size: int | None
+    created_at: datetime
+    updated_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)

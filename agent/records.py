@@ -184,7 +184,7 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class VolumeType:
-    """A named set of extra specs for volumes."""
+    """A named set of extra specs for volumes. ``encrypted``: it has an encryption."""
 
     id: str
     name: str
@@ -192,6 +192,7 @@ class VolumeType:
     is_public: bool = True
     extra_specs: Mapping[str, str] = field(default_factory=dict)
     qos_specs_id: str | None = None
+    encrypted: bool = False
 
     @property
     def multiattach(self) -> bool:

@@ -61,7 +61,25 @@ RULES: tuple[Rule, ...] = (
         "volume_extension:volume_type_encryption:get",
         ADMIN,
         "Show the encryption of a type.",
-        ("GET /types/{id}/encryption",),
+        ("GET /types/{id}/encryption", "GET /types/{id}/encryption/{key}"),
+    ),
+    (
+        "volume_extension:volume_type_encryption:create",
+        ADMIN,
+        "Encrypt a type.",
+        ("POST /types/{id}/encryption",),
+    ),
+    (
+        "volume_extension:volume_type_encryption:update",
+        ADMIN,
+        "Change the encryption of a type.",
+        ("PUT /types/{id}/encryption/{key}",),
+    ),
+    (
+        "volume_extension:volume_type_encryption:delete",
+        ADMIN,
+        "Delete the encryption of a type.",
+        ("DELETE /types/{id}/encryption/{key}",),
     ),
     (
         "volume_extension:types_extra_specs:index",

@@ -118,6 +118,25 @@ FOREIGN_DISK = shown(
         "extra_info": NULL,
     }
 )
+_ENCRYPTION = {
+    "provider": TEXT,
+    "control_location": TEXT,
+    "cipher": null(TEXT),
+    "key_size": null(NUMBER),
+}
+_ENCRYPTION_IDS = {"volume_type_id": TEXT, "encryption_id": TEXT}
+_SHOWN_ENCRYPTION = {
+    **_ENCRYPTION,
+    **_ENCRYPTION_IDS,
+    "created_at": TEXT,
+    "updated_at": null(TEXT),
+    "deleted_at": NULL,
+    "deleted": {"const": False},
+}
+NEW_ENCRYPTION = shown(_ENCRYPTION_IDS, maybe=_ENCRYPTION)
+CHANGED_ENCRYPTION = shown({}, maybe=_ENCRYPTION)
+#: Empty without an encryption; one field where a request names it.
+ENCRYPTION = shown({}, maybe=_SHOWN_ENCRYPTION)
 _SOURCE = {"source_reference": shown({"source-name": TEXT})}
 FOREIGN_SNAPSHOT_BRIEF = shown({**FOREIGN_DISK_BRIEF["properties"], **_SOURCE})
 FOREIGN_SNAPSHOT = shown({**FOREIGN_DISK["properties"], **_SOURCE})

@@ -78,6 +78,32 @@ QOS_CREATE = Form(
         )
     }
 )
+_ENCRYPTION = {
+    "provider": text(null=False),
+    "control_location": {
+        "enum": ["front-end", "back-end"],
+        "description": "front-end or back-end",
+    },
+    "cipher": text(),
+    "key_size": {
+        "type": ["integer", "string", "null"],
+        "description": "a number of bits, 0 or more",
+    },
+}
+
+
+def _encryption(*required: str) -> Form:
+    """Return the form of an encryption; Cinder accepts other keys, too."""
+    of_it = {
+        **object_of(_ENCRYPTION, required, strict=False),
+        "description": "an object with provider and control_location",
+    }
+    return Form({microversions.MIN: object_of({"encryption": of_it}, ("encryption",))})
+
+
+ENCRYPTION_CREATE = _encryption("provider", "control_location")
+ENCRYPTION_UPDATE = _encryption()
+
 QOS_UPDATE = Form(
     {
         microversions.MIN: object_of(

@@ -33,7 +33,6 @@ _BACKUPS = Outside("Backups", "copy a clone or a volume of a snapshot on a host"
 _IMAGES = Outside("Images (Glance)", "attach the volume to a host and copy the bytes")
 _GROUPS = Outside("Groups of volumes", "work on each volume")
 _CONSISTENCY = Outside("Consistency groups", "work on each volume")
-_ENCRYPTION = Outside("Encrypted volume types", "encrypt on the host")
 
 #: Paths under /v3, as they are without a project. {id} is one part.
 PATHS: Mapping[str, Outside] = {
@@ -43,7 +42,6 @@ PATHS: Mapping[str, Outside] = {
     "/v3/group_snapshots": _GROUPS,
     "/v3/consistencygroups": _CONSISTENCY,
     "/v3/cgsnapshots": _CONSISTENCY,
-    "/v3/types/{id}/encryption": _ENCRYPTION,
 }
 
 #: Actions of volumes.

@@ -30,6 +30,7 @@ from lunshare.agent.api.handlers import (
     snapshots,
     transfers,
     type_access,
+    type_encryption,
     types,
     volume_actions,
     volume_metadata,
@@ -53,6 +54,7 @@ _MESSAGES = microversions.MESSAGES
 _SUMMARY = microversions.SUMMARY
 _ATTACH = microversions.ATTACHMENTS
 _MANAGE = microversions.MANAGEABLE
+_ENCRYPTION = "/v3/types/{id}/encryption/{key}"
 _CLUSTERS = microversions.CLUSTERS
 _CLEANUP = microversions.CLEANUP
 _FAILOVER = microversions.FAILOVER
@@ -141,7 +143,11 @@ ROUTES: tuple[Route, ...] = (
     Route("PUT", "/v3/types/{id}/extra_specs/{key}", _V0, types.set_spec),
     Route("DELETE", "/v3/types/{id}/extra_specs/{key}", _V0, types.delete_spec),
     Route("GET", "/v3/types/{id}/os-volume-type-access", _V0, type_access.index),
-    Route("GET", "/v3/types/{id}/encryption", _V0, types.encryption),
+    Route("GET", "/v3/types/{id}/encryption", _V0, type_encryption.index),
+    Route("POST", "/v3/types/{id}/encryption", _V0, type_encryption.create),
+    Route("GET", _ENCRYPTION, _V0, type_encryption.show),
+    Route("PUT", _ENCRYPTION, _V0, type_encryption.update),
+    Route("DELETE", _ENCRYPTION, _V0, type_encryption.delete),
     Route("POST", "/v3/types/{id}/action", _V0, type_access.action),
     Route("GET", "/v3/default-types", _DEFAULTS, type_access.defaults),
     Route("GET", "/v3/default-types/{id}", _DEFAULTS, type_access.default),

@@ -5,8 +5,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
+from lunshare.agent.operator_records import Encryption
 from lunshare.agent.records import VolumeType
 
 View = dict[str, Any]
@@ -28,6 +30,26 @@ def volume_type(shown: VolumeType, all_specs: bool) -> View:
         "os-volume-type-access:is_public": shown.is_public,
         "qos_specs_id": shown.qos_specs_id,
     }
+
+
+def encryption(shown: Encryption) -> View:
+    """Show the encryption of a volume type."""
+    return {
+        "volume_type_id": shown.volume_type_id,
+        "encryption_id": shown.encryption_id,
+        "provider": shown.provider,
+        "control_location": shown.control_location,
+        "cipher": shown.cipher,
+        "key_size": shown.key_size,
+        "created_at": _time(shown.created_at),
+        "updated_at": _time(shown.updated_at),
+        "deleted_at": None,
+        "deleted": False,
+    }
+
+
+def _time(moment: datetime | None) -> str | None:
+    return None if moment is None else moment.isoformat(timespec="microseconds")
 
 
 def visible_specs(specs: Mapping[str, str], all_specs: bool) -> View:

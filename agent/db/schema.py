@@ -160,6 +160,25 @@ VOLUME_TYPE_EXTRA_SPECS = sa.Table(
     sa.Column("value", sa.String(255), nullable=False),
 )
 
+# How hosts would encrypt the volumes of a type.
+TYPE_ENCRYPTION = sa.Table(
+    "type_encryption",
+    METADATA,
+    sa.Column(
+        "volume_type_id",
+        sa.String(36),
+        sa.ForeignKey("volume_types.id"),
+        primary_key=True,
+    ),
+    _id("encryption_id"),
+    _text("provider", nullable=False),
+    _text("control_location", 16, nullable=False),
+    _text("cipher"),
+    sa.Column("key_size", sa.Integer),
+    sa.Column("created_at", sa.DateTime, nullable=False),
+    _time("updated_at"),
+)
+
 # Which projects may use a type that is not public.
 VOLUME_TYPE_PROJECTS = sa.Table(
     "volume_type_projects",

@@ -9,13 +9,26 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from lunshare.agent.db import type_encryption
 from lunshare.agent.db.engine import now
-from lunshare.agent.db.schema import VOLUME_TYPE_EXTRA_SPECS, VOLUME_TYPES
+from lunshare.agent.db.schema import (
+    TYPE_ENCRYPTION,
+    VOLUME_TYPE_EXTRA_SPECS,
+    VOLUME_TYPES,
+)
 from lunshare.agent.errors import Conflict
 from lunshare.agent.records import VolumeType
 
 _T = VOLUME_TYPES.c
 _S = VOLUME_TYPE_EXTRA_SPECS.c
+_ENCRYPTED = (
+    sa.select(sa.literal(1))
+    .select_from(TYPE_ENCRYPTION)
+    .where(TYPE_ENCRYPTION.c.volume_type_id == _T.id)
+    .correlate(VOLUME_TYPES)
+    .exists()
+)
+_ROWS = sa.select(VOLUME_TYPES, _ENCRYPTED.label("encrypted"))
 
 
 def insert(connection: sa.Connection, volume_type: VolumeType) -> None:
@@ -37,13 +50,13 @@ def insert(connection: sa.Connection, volume_type: VolumeType) -> None:
 def find(connection: sa.Connection, ident: str, by_name: bool) -> VolumeType | None:
     """Return a type by its id or, with ``by_name``, by id or name; or None."""
     where = sa.or_(_T.id == ident, _T.name == ident) if by_name else _T.id == ident
-    found = _filled(connection, sa.select(VOLUME_TYPES).where(where))
+    found = _filled(connection, _ROWS.where(where))
     return found[0] if found else None
 
 
 def every(connection: sa.Connection) -> list[VolumeType]:
     """Return the types by name."""
-    return _filled(connection, sa.select(VOLUME_TYPES).order_by(_T.name))
+    return _filled(connection, _ROWS.order_by(_T.name))
 
 
 def update(connection: sa.Connection, type_id: str, changes: Mapping[str, Any]) -> None:
@@ -57,7 +70,8 @@ def update(connection: sa.Connection, type_id: str, changes: Mapping[str, Any]) 
 
 
 def delete(connection: sa.Connection, type_id: str) -> None:
-    """Delete a type and its extra specs."""
+    """Delete a type, its extra specs and its encryption."""
+    type_encryption.remove(connection, type_id)
     connection.execute(
         sa.delete(VOLUME_TYPE_EXTRA_SPECS).where(_S.volume_type_id == type_id)
     )
@@ -103,6 +117,7 @@ def _filled(connection: sa.Connection, query: sa.Select[Any]) -> list[VolumeType
             is_public=row.is_public,
             extra_specs=specs.get(row.id, {}),
             qos_specs_id=row.qos_specs_id,
+            encrypted=bool(row.encrypted),
         )
         for row in rows
     ]

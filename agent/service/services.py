@@ -23,6 +23,7 @@ from lunshare.agent.service.snapshot_status import SnapshotResetter
 from lunshare.agent.service.snapshots import Snapshots
 from lunshare.agent.service.transfers import Transfers
 from lunshare.agent.service.type_access import TypeAccess
+from lunshare.agent.service.type_encryption import TypeEncryption
 from lunshare.agent.service.types import Types
 from lunshare.agent.service.volumes.extend import VolumeExtender
 from lunshare.agent.service.volumes.manage import ForeignDisks
@@ -42,6 +43,7 @@ class Services:
     attachments: Attachments
     types: Types
     type_access: TypeAccess
+    type_encryption: TypeEncryption
     quotas: Quotas
     qos: Qos
     log_levels: LogLevels

@@ -41,8 +41,14 @@ class Types:
     def check_unchanged(self, connection: Any, kind: VolumeType | None) -> None:
         """Check in the transaction of a new volume that its type is as it was read.
 
+        :raises Invalid: it is encrypted; this node has no keys for its volumes.
         :raises Busy: it was changed or deleted since.
         """
+        if kind and kind.encrypted:
+            raise Invalid(
+                f"volume_type {kind.name} is encrypted, and this node has no key"
+                " manager: choose a type without encryption, and encrypt on the host"
+            )
         if kind and types.find(connection, kind.id, by_name=False) != kind:
             raise Busy(f"volume_type {kind.name} has just changed: try again")
 
@@ -137,7 +143,7 @@ class Types:
                     f"volume_type {kind.name} is the default type of a project: change"
                     " that first (GET /default-types)"
                 )
-            self._check_unused(connection, kind)
+            check_unused(connection, kind)
             quotas.forget_type(connection, type_id)
             type_access.forget_type(connection, type_id)
             types.delete(connection, type_id)
@@ -154,7 +160,7 @@ class Types:
         with self._db.writing() as connection:
             kind = require_type(connection, ctx, type_id)
             _check_specs({**kind.extra_specs, **specs})
-            self._check_unused(connection, kind)
+            check_unused(connection, kind)
             types.set_specs(connection, type_id, specs)
         return self.get(ctx, type_id)
 
@@ -166,7 +172,7 @@ class Types:
         """
         with self._db.writing() as connection:
             kind = require_type(connection, ctx, type_id)
-            self._check_unused(connection, kind)
+            check_unused(connection, kind)
             if not types.delete_spec(connection, type_id, key):
                 raise NotFound(f"extra spec of volume_type {kind.name}:", key)
 
@@ -174,12 +180,17 @@ class Types:
         with self._db.reading() as connection:
             return require_type(connection, ctx, ident, by_name)
 
-    def _check_unused(self, connection: Any, kind: VolumeType) -> None:
-        if volumes.uses_type(connection, kind.id):
-            raise Invalid(
-                f"volume_type {kind.name} is in use by volumes: delete them first, or"
-                " create another type"
-            )
+
+def check_unused(connection: Any, kind: VolumeType) -> None:
+    """Check that no volume has a type, so that the type may be changed.
+
+    :raises Invalid: a volume has it, or is being changed to it.
+    """
+    if volumes.uses_type(connection, kind.id):
+        raise Invalid(
+            f"volume_type {kind.name} is in use by volumes: delete them first, or"
+            " create another type"
+        )
 
 
 def _check_specs(specs: Mapping[str, str]) -> Mapping[str, str]:

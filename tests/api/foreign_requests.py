@@ -21,6 +21,7 @@ _VOLUME = "/volumes/{volume}"
 _SNAPSHOT = "/snapshots/{snapshot}"
 _ATTACHMENT = "/attachments/{attachment}"
 _TYPE = "/types/{type}"
+_ENCRYPTION = {"provider": "luks", "control_location": "front-end"}
 _MANAGED = {"volume_id": "{volume}", "ref": {"source-name": "x"}}
 
 VOLUME_ACTIONS: dict[str, Any] = {
@@ -84,7 +85,11 @@ IN_PATH: list[Request] = [
     ("GET", f"{_TYPE}/extra_specs/a", None),
     ("PUT", f"{_TYPE}/extra_specs/a", {"a": "c"}),
     ("DELETE", f"{_TYPE}/extra_specs/a", None),
+    ("POST", f"{_TYPE}/encryption", {"encryption": _ENCRYPTION}),
     ("GET", f"{_TYPE}/encryption", None),
+    ("GET", f"{_TYPE}/encryption/provider", None),
+    ("PUT", f"{_TYPE}/encryption/x", {"encryption": {"key_size": 256}}),
+    ("DELETE", f"{_TYPE}/encryption/x", None),
     ("GET", f"{_TYPE}/os-volume-type-access", None),
     ("POST", f"{_TYPE}/action", {"addProjectAccess": {"project": "three"}}),
     ("POST", f"{_TYPE}/action", {"removeProjectAccess": {"project": "three"}}),

@@ -17,10 +17,8 @@ BELOW = ("", "/detail", f"/{NOWHERE}", f"/{NOWHERE}/action", "/a/b/c")
 @pytest.mark.parametrize("method", ["GET", "POST", "PUT", "DELETE"])
 def test_a_path_is_404_and_named(api: Api, path: str, method: str):
     what = outside.PATHS[path].what
-    short = path.removeprefix("/v3").replace("{id}", api.type()["id"])
+    short = path.removeprefix("/v3")
     for below in BELOW:
-        if (method, path, below) == ("GET", "/v3/types/{id}/encryption", ""):
-            continue  # says that the type is not encrypted
         assert what in api.fault(404, method, short + below, {})
 
 
@@ -28,14 +26,6 @@ def test_a_path_is_named_without_a_project_too(api: Api):
     answer = api.client.simulate_get("/v3/backups")
     assert answer.status_code == 404
     assert "Backups" in answer.json["itemNotFound"]["message"]
-
-
-def test_a_type_is_not_encrypted(api: Api):
-    path = f"/types/{api.type()['id']}/encryption"
-    assert api("GET", path) == {}
-    asked = {"encryption": {"provider": "luks", "control_location": "front-end"}}
-    assert "Encrypted volume types" in api.fault(404, "POST", path, asked)
-    api.fault(404, "GET", f"/types/{NOWHERE}/encryption")
 
 
 @pytest.mark.parametrize("name", outside.ACTIONS)

@@ -18,7 +18,7 @@ from lunshare.agent.api.answer_table import BODIES
 from lunshare.agent.api.handlers import (
     discovery,
     snapshot_actions,
-    types,
+    type_encryption,
     volume_actions,
     volumes,
 )
@@ -165,4 +165,4 @@ def test_every_operation_below_v3_lists_the_errors_of_storage_and_database():
 
 def test_the_document_is_of_the_newest_microversion():
     assert documented.document()["info"]["version"] == text(MAX)
-    assert {discovery.document, types.encryption} <= set(BODIES)
+    assert {discovery.document, type_encryption.index} <= set(BODIES)

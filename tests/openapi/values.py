@@ -39,6 +39,8 @@ _FIELDS: Mapping[str, Value] = {
     "binary": _one("cinder-volume"),
     "service": _one("cinder-volume"),
     "size": _one(1, 2, "3"),
+    "control_location": _one("front-end", "back-end"),
+    "key_size": _one(256, "128", None),
     "new_size": _one(2, 3, "4"),
     "connector": _one(CONNECTOR, {**CONNECTOR, "mode": "ro"}),
     "availability_zone": _one("nova"),

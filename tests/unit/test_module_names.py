@@ -52,6 +52,7 @@ SHARED = {
     "snapshots": _RESOURCE,
     "transfers": _RESOURCE,
     "type_access": _RESOURCE,
+    "type_encryption": _RESOURCE,
     "types": _RESOURCE,
     "volumes": _RESOURCE,
 }

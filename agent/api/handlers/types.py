@@ -75,12 +75,6 @@ def delete(call: Call) -> Answer:
     return Answer(202)
 
 
-def encryption(call: Call) -> Answer:
-    """GET /types/{id}/encryption: show that a volume type is not encrypted"""
-    call.services.types.get(call.ctx, call.args["id"])
-    return Answer(200, {})
-
-
 def specs(call: Call) -> Answer:
     """GET /types/{id}/extra_specs: list the extra specs of a type"""
     return Answer(200, {"extra_specs": dict(_specs(call))})
