@@ -43,11 +43,16 @@ def attach(client: Client, volume_id: str) -> None:
         return
     mode = client.chance.choice(["rw", "ro"])
     initiator = f"iqn.2020-01.org.storm:h{client.number}{client.chance.choice('ab')}"
-    instance = client.chance.choice([None, client.uuid()])
+    connects = client.chance.random() < 0.75
+    # Two reservations without an instance are the same request, and after a kill the
+    # second client could get the one of the first.
+    instance = (
+        client.chance.choice([None, client.uuid()]) if connects else client.uuid()
+    )
     body: dict[str, Any] = {"volume_uuid": volume_id, "mode": mode}
     if instance:
         body["instance_uuid"] = instance
-    if client.chance.random() < 0.75:
+    if connects:
         body["connector"] = connector(initiator)
     life = client.world.lives
     row = Attached("", volume_id, initiator, mode, None, instance, life)
