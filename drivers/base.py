@@ -25,6 +25,9 @@ What the driver does:
   foreign: they are never changed, and listed only where a verb says so.
 - It reports a step that was not finished in time as DeadlineExceeded, never as
   success. The result is then unknown, and the caller repeats the call.
+- It reports a storage whose reads or writes fail as an error, never as success, and
+  never as UnknownDisk or UnknownSnapshot. While the pool cannot be read, ``check``
+  fails, or ``capacity`` fails or is closed.
 - It raises only the errors of ``lunshare.drivers.errors``. Besides those that a verb
   lists, each verb may raise what ``Root`` raises. On any error the caller sets the
   resource to an error status, or repeats the call.

@@ -129,22 +129,25 @@ class FakeVolumes(FakeForeign):
         self.failures.at("check")
         if self._total <= 0:
             raise Misconfigured("fake_capacity_gb is not positive", "give 1 or more")
+        with self._io(write=False):
+            pass
 
     def create(self, volume: Volume) -> Disk:
         self.failures.at("create.before")
-        with self.storage.lock:
+        with self._io(write=True):
             disk = self.storage.disks.get(volume.id)
             self._require_space(volume.size - (disk.size if disk else 0))
             disk = self._create_or_extend(volume)
         self.failures.at("create.half")
-        disk.complete = True
+        with self._io(write=True):
+            disk.complete = True
         self.failures.at("create.after")
         return self._as_disk(volume.id, disk)
 
     def delete(self, volume_id: str) -> None:
         self.failures.at("delete.before")
         require_uuid(volume_id)
-        with self.storage.lock:
+        with self._io(write=True):
             self._require_closed(volume_id)
             disk = self.storage.disks.get(volume_id)
             self.storage.drop(volume_id)
@@ -155,7 +158,7 @@ class FakeVolumes(FakeForeign):
 
     def extend(self, volume: Volume) -> Disk:
         self.failures.at("extend.before")
-        with self.storage.lock:
+        with self._io(write=True):
             disk = self._complete_disk(volume.id)
             self._require_space(volume.size - disk.size)
             self._create_or_extend(volume)
@@ -168,20 +171,20 @@ class FakeVolumes(FakeForeign):
 
     def disks(self) -> tuple[Disk, ...]:
         self.failures.at("disks")
-        with self.storage.lock:
+        with self._io(write=False):
             items = tuple(self.storage.disks.items())
         return tuple(self._as_disk(key, disk) for key, disk in items if disk.complete)
 
     def capacity(self) -> Capacity:
         self.failures.at("capacity")
-        with self.storage.lock:
+        with self._io(write=False):
             free, provisioned = max(0, self._free()), self.storage.provisioned
         closed = "" if free or not self._thin else "the pool has no free space"
         return Capacity(self._total, free, provisioned, self._thin, closed)
 
     def create_snapshot(self, snapshot: Snapshot) -> None:
         self.failures.at("create_snapshot.before")
-        with self.storage.lock:
+        with self._io(write=True):
             snapshots = self.storage.snapshots
             if snapshot.id not in snapshots:
                 origin = self._complete_disk(snapshot.volume_id)
@@ -192,24 +195,24 @@ class FakeVolumes(FakeForeign):
     def delete_snapshot(self, snapshot_id: str) -> None:
         self.failures.at("delete_snapshot.before")
         require_uuid(snapshot_id, "snapshot id")
-        with self.storage.lock:
+        with self._io(write=True):
             self.storage.remove(self.storage.snapshots, snapshot_id)
         self.failures.at("delete_snapshot.after")
 
     def snapshots(self) -> tuple[str, ...]:
-        with self.storage.lock:
+        with self._io(write=False):
             return tuple(self.storage.snapshots)
 
     def create_from(self, volume: Volume, snapshot: Snapshot) -> Disk:
         self.failures.at("create_from.before")
-        with self.storage.lock:
+        with self._io(write=True):
             disk = self.storage.disks.get(volume.id)
             if disk is None or not disk.complete:
                 disk = self._intact_snapshot(snapshot).copy()
                 self._require_space(max(volume.size, disk.size))
                 self.storage.put(self.storage.disks, volume.id, disk)
         self.failures.at("create_from.half")
-        with self.storage.lock:
+        with self._io(write=True):
             self._create_or_extend(volume).complete = True
         self.failures.at("create_from.after")
         return self._as_disk(volume.id, disk)
@@ -220,7 +223,7 @@ class FakeVolumes(FakeForeign):
 
     def _revert_locked(self, snapshot: Snapshot) -> Disk:
         self.failures.at("revert.before")
-        with self.storage.lock:
+        with self._io(write=True):
             self._complete_disk(snapshot.volume_id)
             self._require_closed(snapshot.volume_id)
             disk = self._intact_snapshot(snapshot).copy()
@@ -236,7 +239,8 @@ class FakeVolumes(FakeForeign):
     def _copy_from(self, volume: Volume, source: Disk) -> None:
         self.failures.at("fill.before")
         kinds = self.abilities.fills
-        found = disk_at(source.path) if source.kind in kinds else None
+        with self._io(write=False):
+            found = disk_at(source.path) if source.kind in kinds else None
         if found is None:
             raise self._unsupported(f"a copy of {source.path}")
         blocks = sorted((found.blocks or {}).items())
@@ -248,7 +252,7 @@ class FakeVolumes(FakeForeign):
         self.failures.at("fill.after")
 
     def wipes(self) -> tuple[Wipe, ...]:
-        with self.storage.lock:
+        with self._io(write=False):
             return tuple(
                 Wipe(name, disk.size, disk.size - disk.wiped)
                 for name, disk in self.storage.deleted.items()
@@ -256,7 +260,7 @@ class FakeVolumes(FakeForeign):
 
     def wipe(self, name: str, limit: int) -> Wipe | None:
         self.failures.at("wipe.before")
-        with self.storage.lock:
+        with self._io(write=True):
             left = self._wipe_step(name, limit)
         self.failures.at("wipe.after")
         return left
@@ -279,14 +283,14 @@ class FakeVolumes(FakeForeign):
         return disk
 
     def _write(self, volume_id: str, blocks: list[tuple[int, bytearray]]) -> None:
-        with self.storage.lock:
+        with self._io(write=True):
             self._complete_disk(volume_id)
             for number, block in blocks:
                 self.storage.write(volume_id, number * BLOCK, bytes(block))
 
     def _verify_copy(self, volume_id: str, source: FakeDisk) -> None:
         """Compare every byte with the source, and what was never written."""
-        with self.storage.lock:
+        with self._io(write=False):
             disk = self._complete_disk(volume_id)
             same = _nonzero_blocks(disk) == _nonzero_blocks(source)
             if disk.size < source.size or not same:

@@ -4,8 +4,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from lunshare.drivers.base import VolumeDriver
-from lunshare.drivers.errors import DiskBusy, LostSnapshot, UnknownReference
+from lunshare.drivers.errors import (
+    CommandFailed,
+    DiskBusy,
+    LostSnapshot,
+    UnknownReference,
+)
 from lunshare.drivers.fake_storage import Failures, FakeDisk, FakeStorage
 from lunshare.drivers.values import (
     Disk,
@@ -25,7 +33,7 @@ class FakeForeign(VolumeDriver):
     failures: Failures
 
     def manageable(self) -> tuple[Manageable, ...]:
-        with self.storage.lock:
+        with self._io(write=False):
             return tuple(
                 Manageable(name, disk.size)
                 for name, disk in self.storage.foreign_disks.items()
@@ -33,7 +41,7 @@ class FakeForeign(VolumeDriver):
 
     def manage(self, volume: Volume, reference: str) -> Disk:
         self.failures.at("manage.before")
-        with self.storage.lock:
+        with self._io(write=True):
             disk = self.storage.disks.get(volume.id)
             if disk is None:
                 disk = self._rename_foreign(volume, reference)
@@ -54,7 +62,7 @@ class FakeForeign(VolumeDriver):
     def unmanage(self, volume_id: str) -> None:
         self.failures.at("unmanage.before")
         require_uuid(volume_id)
-        with self.storage.lock:
+        with self._io(write=True):
             self._require_closed(volume_id)
             disk = self.storage.disks.get(volume_id)
             self.storage.drop(volume_id)
@@ -64,7 +72,7 @@ class FakeForeign(VolumeDriver):
         self.failures.at("unmanage.after")
 
     def manageable_snapshots(self) -> tuple[ManageableSnapshot, ...]:
-        with self.storage.lock:
+        with self._io(write=False):
             return tuple(
                 ManageableSnapshot(name, disk.size, disk.origin)
                 for name, disk in self.storage.foreign_snapshots.items()
@@ -72,7 +80,7 @@ class FakeForeign(VolumeDriver):
 
     def manage_snapshot(self, snapshot: Snapshot, reference: str) -> None:
         self.failures.at("manage_snapshot.before")
-        with self.storage.lock:
+        with self._io(write=True):
             if snapshot.id not in self.storage.snapshots:
                 disk = self._take_foreign_snapshot(snapshot, reference)
                 self.storage.put(self.storage.snapshots, snapshot.id, disk)
@@ -90,7 +98,7 @@ class FakeForeign(VolumeDriver):
 
     def unmanage_snapshot(self, snapshot: Snapshot) -> None:
         self.failures.at("unmanage_snapshot.before")
-        with self.storage.lock:
+        with self._io(write=True):
             disk = self.storage.snapshots.get(snapshot.id)
             if disk is not None:
                 self._give_snapshot(snapshot, disk)
@@ -105,6 +113,15 @@ class FakeForeign(VolumeDriver):
         disk.origin = snapshot.volume_id
         self.storage.foreign_snapshots[f"unmanaged-{snapshot.id}"] = disk
         self.storage.foreign += disk.size
+
+    @contextmanager
+    def _io(self, *, write: bool) -> Iterator[None]:
+        """Hold the storage's lock for one access; raise its errors as DriverErrors."""
+        try:
+            with self.storage.io(write=write):
+                yield
+        except OSError as error:
+            raise CommandFailed(("fake", self.name), 5, str(error)) from error
 
     def _require_closed(self, volume_id: str) -> None:
         if volume_id in self.storage.exports or volume_id in self.storage.open:

@@ -9,6 +9,8 @@ call ``reset`` to start with no storage. ``lock`` guards everything.
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 import threading
 from collections.abc import Callable, Iterator
@@ -118,6 +120,7 @@ class FakeStorage:
         self.deleted: dict[str, FakeDisk] = {}  # not wiped yet
         self.exports: dict[str, dict[str, FakeAcl]] = {}
         self.open: set[str] = set()  # volume ids that a process has open
+        self.fails_reads = self.fails_writes = False  # with an I/O error
         self._disk_locks: dict[str, Any] = {}
         # Running sums in bytes, so that no call adds up all disks.
         self.provisioned, self.written = 0, 0
@@ -126,6 +129,17 @@ class FakeStorage:
         self.foreign_disks: dict[str, FakeDisk] = {}
         self.foreign_snapshots: dict[str, FakeDisk] = {}
         self.foreign_exports: dict[str, dict[str, FakeAcl]] = {}
+
+    @contextmanager
+    def io(self, *, write: bool) -> Iterator[None]:
+        """Hold the lock for one access to the medium.
+
+        :raises OSError: EIO, while the medium fails.
+        """
+        with self.lock:
+            if self.fails_writes if write else self.fails_reads:
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+            yield
 
     def disk_lock(self, volume_id: str) -> Any:
         """Return the lock for work on one disk's bytes that has several steps."""
@@ -167,17 +181,17 @@ class FakeStorage:
 
     def write(self, volume_id: str, offset: int, data: bytes) -> None:
         """Write to a disk."""
-        with self.lock:
+        with self.io(write=True):
             self.written += self.disks[volume_id].write(offset, data)
 
     def discard(self, volume_id: str, offset: int, length: int) -> None:
         """Discard bytes of a disk."""
-        with self.lock:
+        with self.io(write=True):
             self.written -= self.disks[volume_id].discard(offset, length)
 
     def read(self, volume_id: str, offset: int, length: int) -> bytes:
         """Read from a disk."""
-        with self.lock:
+        with self.io(write=False):
             return self.disks[volume_id].read(offset, length)
 
 
@@ -192,12 +206,15 @@ def storage(name: str) -> FakeStorage:
 
 
 def disk_at(path: str) -> FakeDisk | None:
-    """Return a copy of the disk that a fake driver has at this path, or None."""
+    """Return a copy of the disk that a fake driver has at this path, or None.
+
+    :raises OSError: EIO, while its medium fails.
+    """
     found = re.fullmatch("/dev/fake-([^/]+)/volume-([^/]+)", path)
     if found is None:
         return None
     owner = storage(found[1])
-    with owner.lock:
+    with owner.io(write=False):
         disk = owner.disks.get(found[2])
         return disk.copy() if disk else None
 

@@ -28,7 +28,7 @@ from lunshare.drivers.conformance.interruption import (
     MissDeadline,
     UnfinishedCall,
 )
-from lunshare.drivers.conformance.killed_volume import KilledVolumeContract
+from lunshare.drivers.conformance.storage_errors import StorageErrorContract
 from lunshare.drivers.conformance.volume_bytes import Create
 from lunshare.drivers.errors import DeadlineExceeded, DriverError, NoSpace, UnknownDisk
 from lunshare.drivers.values import Volume
@@ -42,7 +42,7 @@ Verb = Callable[[VolumeDriver], object]
 _AHEAD = 0.2
 
 
-class FailureContract(KilledVolumeContract):
+class FailureContract(StorageErrorContract):
     """One test for each behaviour."""
 
     # the pool fills up

@@ -135,6 +135,13 @@ class FakeVolumeFixtures(VolumeFixtures):
         storage(driver.name).power_cut()
         return True
 
+    @contextlib.contextmanager
+    def failing_storage(self, driver: VolumeDriver, reads: bool) -> Iterator[None]:
+        held = storage(driver.name)
+        held.fails_reads, held.fails_writes = reads, True
+        yield
+        held.fails_reads = held.fails_writes = False
+
     def allocated(self, driver: VolumeDriver, disk: Disk) -> int:
         return storage(driver.name).disks[disk.volume_id].allocated
 

@@ -210,6 +210,16 @@ class VolumeFixtures(KitFixtures):
         """Lose what was not flushed; return False if you cannot do that."""
         return False
 
+    def failing_storage(
+        self, driver: VolumeDriver, reads: bool
+    ) -> AbstractContextManager[object] | None:
+        """A context in which writes to the storage end with an I/O error (EIO).
+
+        With ``reads`` reads do too. At its end do what an operator does when the
+        storage works again, such as mounting it. None: not tried.
+        """
+        return None
+
     def held_open_reference(
         self, driver: VolumeDriver, reference: str
     ) -> AbstractContextManager[object] | None:

@@ -61,11 +61,14 @@ def large_enough(error: CommandFailed) -> bool:
 
 
 def unknown_group(group: str) -> Misconfigured:
-    """Return the error for a volume group that does not exist, or vanished."""
+    """Return the error for a volume group that does not exist, or vanished.
+
+    LVM says the same of a group whose disk answers every read with an I/O error.
+    """
     return Misconfigured(
         f"volume_group {group}: there is no such volume group",
-        "check whether its disks are present (pvs); create a new one with: vgcreate"
-        f" {group} /dev/DISK",
+        "check whether its disks are present and can be read (pvs, dmesg); on a new"
+        f" node, create it with: vgcreate {group} /dev/DISK",
     )
 
 

@@ -67,12 +67,14 @@ class Lvm:
 
     def pool_usage(self, name: str) -> lvm_reports.PoolUsage | None:
         """Return how full an active thin pool is, from the kernel; else None."""
+        # With a flush the kernel commits the pool's metadata first. If its disk fails
+        # writes, the pool is then read-only until it is repaired (Linux 6.12).
+        words = ("dmsetup", "status", "--noflush", "--target", "thin-pool")
         # A pool that has volumes is below an LVM layer with that suffix.
         for layer in ("-tpool", ""):
             device = sysfs.device_mapper_name(self.name, name) + layer
             try:
-                argv = ("dmsetup", "status", "--target", "thin-pool", device)
-                return lvm_reports.pool_usage(self._run(*argv))
+                return lvm_reports.pool_usage(self._run(*words, device))
             except CommandFailed:
                 continue
         return None

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import struct
@@ -108,6 +109,7 @@ class DirectoryFixtures(ShareFixtures):
     size = 4 * MIB
     # ext4 counts the blocks that list the extents of a file.
     metadata_size = 64 * 1024
+    directories: Directories
     options = {"nfs_clone": False}
 
     @pytest.fixture
@@ -119,7 +121,19 @@ class DirectoryFixtures(ShareFixtures):
         path = tmp_path / "mnt" / self.share.digest
         path.mkdir(parents=True)
         mounts.mounted[str(path)] = self.share.source
+        self.directories = mounts
         return path
+
+    @contextlib.contextmanager
+    def failing_storage(self, driver: VolumeDriver, reads: bool) -> Iterator[None]:
+        """The server answers each request with an I/O error, reads or not."""
+
+        def fail(source: str) -> None:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+        works, self.directories.server = self.directories.server, fail
+        yield
+        self.directories.server = works
 
     @pytest.fixture
     def root(self, tmp_path: Path, mounts: Directories) -> Iterator[Root]:

@@ -23,16 +23,17 @@ from lunshare.drivers.conformance.fixtures import (
     defaults,
     open_disk,
 )
-from lunshare.drivers.lvm import LvmVolumes
+from lunshare.drivers.lvm import LvmVolumes, sysfs
 from lunshare.drivers.values import Disk, Snapshot, Volume
+from tests.system.broken_disk import Trouble, broken, table
 from tests.system.lio_node import HelperProcess, run
 
 # A separate group: the volumes of the node's daemon are not part of these tests. With
 # the process id, because two runs of the kit may work at the same time.
 GROUP, GROUP_SIZE = f"lunshare-kit-{os.getpid()}", 1024 * MIB
 DISK = f"{GROUP}-disk"
-START = 2048  # sectors
 POOL, POOL_SIZE = f"{GROUP}-pool", 64 * MIB
+MAPPED_POOL = sysfs.device_mapper_name(GROUP, POOL)
 FOREIGN = "volume-of-another-owner"
 
 
@@ -51,7 +52,7 @@ def group(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with store.open("wb") as file:
         file.truncate(GROUP_SIZE)
     loop = run("losetup", "--find", "--show", str(store)).strip()
-    run("dmsetup", "create", DISK, "--table", disk_table(loop))
+    run("dmsetup", "create", DISK, "--table", table(loop))
     # Debian's 69-lvm.rules activates a group seconds after its disk appeared. That
     # could be between a test's "lvchange -an" and its check.
     disk = f"/dev/mapper/{DISK}"
@@ -63,15 +64,28 @@ def group(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     run("losetup", "--detach", loop)
 
 
-def disk_table(loop: str, drops_writes: bool = False) -> str:
-    """The device-mapper table of the group's disk; see dm-flakey in the kernel.
+@contextlib.contextmanager
+def failing_group(trouble: Trouble) -> Iterator[None]:
+    """Inside the block the group's disk has this trouble."""
+    below = run("dmsetup", "deps", "-o", "blkdevname", DISK)
+    (name,) = re.findall(r"\((loop\d+)\)", below)
+    with broken(DISK, f"/dev/{name}", trouble):
+        yield
 
-    It is behind the first MiB: LVM must not see its label on the loop device too.
-    """
-    sectors = int(run("blockdev", "--getsz", loop)) - START
-    if drops_writes:
-        return f"0 {sectors} flakey {loop} {START} 0 3600 1 drop_writes"
-    return f"0 {sectors} linear {loop} {START}"
+
+def pool_status() -> str:
+    """The kernel's status of the thin pool, read without a commit of its metadata."""
+    pools = run("dmsetup", "status", "--noflush", "--target", "thin-pool")
+    (line,) = [one for one in pools.splitlines() if one.startswith(MAPPED_POOL)]
+    return line
+
+
+def repair_pool() -> None:
+    """Do what docs/operations.md says, if the pool has met an error of its disk."""
+    if " rw " not in pool_status():
+        options = 'global/thin_check_options=["-q","--clear-needs-check-flag"]'
+        run("vgchange", "-an", GROUP)
+        run("vgchange", "-ay", "--config", options, GROUP)
 
 
 def build_lvm(root: Root, **given: Any) -> LvmVolumes:
@@ -101,24 +115,17 @@ class LvmFixtures(VolumeFixtures):
 
     def power_cut(self, driver: VolumeDriver) -> bool:
         """Lose what is only in caches."""
-        loop = self.lose_writes()
-        run("vgchange", "-an", GROUP)
-        run("blockdev", "--flushbufs", f"/dev/mapper/{DISK}")
-        self._replace_disk(disk_table(loop))
+        with failing_group("drop_writes"):
+            run("vgchange", "-an", GROUP)
+            run("blockdev", "--flushbufs", f"/dev/mapper/{DISK}")
         return True
 
-    def lose_writes(self) -> str:
-        """Let the group's disk lose every write; returns the device below it."""
-        below = run("dmsetup", "deps", "-o", "blkdevname", DISK)
-        (name,) = re.findall(r"\((loop\d+)\)", below)
-        self._replace_disk(disk_table(f"/dev/{name}", drops_writes=True))
-        return f"/dev/{name}"
-
-    def _replace_disk(self, table: str) -> None:
-        # With --noflush, because a flush would write what is to be lost.
-        run("dmsetup", "suspend", "--noflush", "--nolockfs", DISK)
-        run("dmsetup", "load", DISK, "--table", table)
-        run("dmsetup", "resume", DISK)
+    @contextlib.contextmanager
+    def failing_storage(self, driver: VolumeDriver, reads: bool) -> Iterator[None]:
+        """The group's disk fails. A thin pool may need a repair afterwards."""
+        with failing_group("error" if reads else "error_writes"):
+            yield
+        repair_pool()
 
     def held_open_reference(
         self, driver: VolumeDriver, reference: str

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import threading
@@ -29,6 +30,7 @@ from tests.system.lvm_kit import (
     ThickFixtures,
     ThinFixtures,
     build_lvm,
+    failing_group,
     fill,
     group,
     root,
@@ -223,13 +225,13 @@ def test_wait_ends_when_udev_creates_the_node(thin: LvmVolumes, volume: Volume) 
 def test_power_cut_of_the_kit_loses_what_was_not_flushed(
     root: Root, thin: LvmVolumes, volume: Volume
 ) -> None:
-    kit = TestThin()
-    with open_disk(thin.disk(volume.id), os.O_WRONLY) as file:
-        os.pwrite(file, b"flushed", 0)
-        os.fsync(file)
-        os.pwrite(file, b"only in the cache", MIB)
-        kit.lose_writes()
-    kit.power_cut(thin)
+    with contextlib.ExitStack() as lost:
+        with open_disk(thin.disk(volume.id), os.O_WRONLY) as file:
+            os.pwrite(file, b"flushed", 0)
+            os.fsync(file)
+            os.pwrite(file, b"only in the cache", MIB)
+            lost.enter_context(failing_group("drop_writes"))
+        TestThin().power_cut(thin)
     again = build_lvm(root)
     again.check()
     found = Path(again.disk(volume.id).path).read_bytes()

@@ -225,9 +225,10 @@ REFUSED = [
     f"dd {DD.format(f'/dev/lunshare/{SNAPSHOT}', f'/dev/shm/{NAME}.new')}",
     f"dd {DD.format(f'/dev/shm/{SNAPSHOT}', f'/dev/lunshare/{NAME}.new')}",
     f"dd {DD.format(f'/dev/../{SNAPSHOT}', f'/dev/lunshare/{NAME}.new')}",
-    "dmsetup remove --target thin-pool lunshare-pool",
-    "dmsetup status --target crypt lunshare-pool",
-    "dmsetup status --target thin-pool --showkeys",
+    "dmsetup remove --noflush --target thin-pool lunshare-pool",
+    "dmsetup status --target thin-pool lunshare-pool",
+    "dmsetup status --noflush --target crypt lunshare-pool",
+    "dmsetup status --noflush --target thin-pool --showkeys",
     # options where a name belongs
     f"vgs {J} -o vg_size,vg_free --config",
     f"vgs {J} -o vg_size,vg_free -a",

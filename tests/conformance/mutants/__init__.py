@@ -19,6 +19,7 @@ from tests.conformance.mutants.lost_middle import LOST_MIDDLE
 from tests.conformance.mutants.manage import MANAGE
 from tests.conformance.mutants.manage_snapshots import MANAGE_SNAPSHOTS
 from tests.conformance.mutants.shared_pool import SHARED_POOL
+from tests.conformance.mutants.storage_errors import STORAGE_ERRORS
 from tests.conformance.mutants.targets import TARGETS
 
 Mutant = type[FakeVolumes] | type[FakeTarget]
@@ -33,6 +34,7 @@ TABLES: dict[str, list[tuple[Mutant, str]]] = {
     "lost middle": [*LOST_MIDDLE],
     "abilities": [*CLAIMS],
     "failures": [*FAILURES],
+    "storage errors": [*STORAGE_ERRORS],
     "shared pool": [*SHARED_POOL],
     "targets": [*TARGETS],
     "detach": [*DETACH],
