@@ -30,7 +30,7 @@ lint: $(VENV)/.ready ## format, lint, import contracts, types
 unit: $(VENV)/.ready ## unit, API, conformance and lab tests, which need nothing
 	$(PYTEST) -q -n 2 tests/unit tests/api tests/conformance tests/lab
 
-test: check restart storm openapi outside scheduler prometheus ## everything: check, restart, storm, openapi, outside driver, scheduler, Prometheus, then the system tests on a real kernel
+test: check restart storm openapi outside scheduler prometheus tempest ## everything: check, restart, storm, openapi, outside driver, scheduler, Prometheus, Tempest, then the system tests on a real kernel
 	tests/system/run
 
 test-full: test test-kernels fuzz ## hours: everything, every system test on both stock kernels, longer fuzzing and storm
@@ -59,7 +59,7 @@ scheduler: $(VENV)/.ready ## RabbitMQ and the real cinder-scheduler (Cinder 29.0
 prometheus: $(VENV)/.ready ## a real Prometheus with the metrics of a daemon and the shipped alerts
 	tests/prometheus/run
 
-tempest: $(VENV)/.ready ## Tempest 47.0.0 with a real Keystone against a daemon on fake backends
+tempest: $(VENV)/.ready ## 4 minutes: Tempest 47.0.0 with a real Keystone against a daemon on fake backends
 	tests/tempest/run $(TESTS)
 
 test-kernels: check ## the system tests on both supported kernels
