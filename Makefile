@@ -4,6 +4,10 @@ PYTHON := $(VENV)/bin/python
 PYTEST := $(PYTHON) -m pytest
 SOURCES := agent drivers tests
 
+# A container may tell Python to store no bytecode. Then each process that a test starts
+# would compile lunshare again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help demo check lint unit test test-full restart storm openapi fuzz scheduler prometheus tempest test-kernels outside test-loopback bench run sample api-reference states walks clean
 
 help: ## list the targets
