@@ -7,6 +7,8 @@ SOURCES := agent drivers tests
 # A container may tell Python to store no bytecode. Then each process that a test starts
 # would compile lunshare again.
 unexport PYTHONDONTWRITEBYTECODE
+# Many small commits: where the machine has room, their files are in memory.
+unit restart: export PYTEST_DEBUG_TEMPROOT = $(shell tests/memory)
 
 .PHONY: help demo check lint unit test test-full restart storm openapi fuzz scheduler prometheus tempest test-kernels outside test-loopback bench run sample api-reference states walks clean
 
