@@ -57,7 +57,7 @@ test-full: test test-kernels fuzz ## hours: everything, every system test on bot
 	tests/openapi/run --seconds 300 --version 3.27
 	tests/openapi/run --seconds 300 --version 3.0
 
-restart: $(VENV)/.ready ## the daemon as a process: start, refused starts, kill -9 at every step; fake backend
+restart: $(VENV)/.ready ## start, refused starts, kill -9 at every step, clients in every order of commits; fake backend
 	$(PYTEST) -q -n 2 tests/restart
 
 storm: $(VENV)/.ready ## 60 s of many clients, faults and kill -9 against a daemon, then the invariants
