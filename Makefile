@@ -4,7 +4,13 @@ PYTHON := $(VENV)/bin/python
 PYTEST := $(PYTHON) -m pytest
 SOURCES := agent drivers tests
 
-.PHONY: help demo check lint unit test test-full restart storm openapi fuzz scheduler prometheus tempest test-kernels outside test-loopback bench run sample api-reference states walks clean
+# A container may tell Python to store no bytecode. Then each process that a test starts
+# would compile lunshare again.
+unexport PYTHONDONTWRITEBYTECODE
+# Many small commits: where the machine has room, their files are in memory.
+unit api conformance daemon restart: export PYTEST_DEBUG_TEMPROOT = $(shell tests/memory)
+
+.PHONY: help demo check lint unit others api conformance daemon test test-full restart storm openapi fuzz scheduler prometheus tempest test-kernels outside test-loopback bench run sample api-reference states walks clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -18,8 +24,8 @@ $(VENV)/.ready: setup.cfg pyproject.toml Makefile
 demo: $(VENV)/.ready ## one volume for three hosts, two of them read-only, on a real kernel
 	tests/demo/run
 
-check: $(VENV)/.ready ## the fast loop, under a minute: lint and unit at the same time
-	tests/check
+check: $(VENV)/.ready ## the fast loop: lint, unit, api and conformance at the same time
+	tests/beside lint unit api conformance
 
 lint: $(VENV)/.ready ## format, lint, import contracts, types
 	$(VENV)/bin/ruff format --check --quiet $(SOURCES)
@@ -27,10 +33,22 @@ lint: $(VENV)/.ready ## format, lint, import contracts, types
 	$(VENV)/bin/lint-imports --no-logo
 	$(VENV)/bin/mypy
 
-unit: $(VENV)/.ready ## unit, API, conformance and lab tests, which need nothing
-	$(PYTEST) -q -n 2 tests/unit tests/api tests/conformance tests/lab
+unit: $(VENV)/.ready ## tests of single parts, and of the lab's own code
+	$(PYTEST) -q -n 2 tests/unit tests/lab
 
-test: check restart storm openapi outside scheduler prometheus tempest ## everything: check, restart, storm, openapi, outside driver, scheduler, Prometheus, Tempest, then the system tests on a real kernel
+api: $(VENV)/.ready ## the API of a node in the process of the test
+	$(PYTEST) -q -m "not daemon" tests/api
+
+conformance: $(VENV)/.ready ## the conformance kit on the fake and NFS drivers, and on broken ones
+	$(PYTEST) -q tests/conformance
+
+daemon: $(VENV)/.ready ## the API of a daemon as a process: users, tokens, policy, listeners, clients
+	$(PYTEST) -q -n 2 --dist loadfile -m daemon tests/api
+
+test: check ## everything: check, daemon, restart and others, storm, openapi, then the system tests on a real kernel
+	tests/beside daemon restart others
+	$(MAKE) --no-print-directory storm
+	$(MAKE) --no-print-directory openapi
 	tests/system/run
 
 test-full: test test-kernels fuzz ## hours: everything, every system test on both stock kernels, longer fuzzing and storm
@@ -39,7 +57,7 @@ test-full: test test-kernels fuzz ## hours: everything, every system test on bot
 	tests/openapi/run --seconds 300 --version 3.27
 	tests/openapi/run --seconds 300 --version 3.0
 
-restart: $(VENV)/.ready ## the daemon as a process: start, refused starts, kill -9 at every step; fake backend
+restart: $(VENV)/.ready ## start, refused starts, kill -9 at every step, clients in every order of commits; fake backend
 	$(PYTEST) -q -n 2 tests/restart
 
 storm: $(VENV)/.ready ## 60 s of many clients, faults and kill -9 against a daemon, then the invariants
@@ -58,6 +76,9 @@ scheduler: $(VENV)/.ready ## RabbitMQ and the real cinder-scheduler (Cinder 29.0
 
 prometheus: $(VENV)/.ready ## a real Prometheus with the metrics of a daemon and the shipped alerts
 	tests/prometheus/run
+
+# One after the other: each may install a package of Debian, once.
+others: outside scheduler prometheus tempest ## the programs of others: an outside driver, the scheduler of Cinder, Prometheus, Tempest
 
 tempest: $(VENV)/.ready ## 4 minutes: Tempest 47.0.0 with a real Keystone against a daemon on fake backends
 	tests/tempest/run $(TESTS)

@@ -61,7 +61,7 @@ class Source:
             case ast.Name(name):
                 return self.function.__globals__.get(name)
             case ast.Attribute(ast.Attribute(ast.Name("call"), "services"), name):
-                return get_type_hints(Services)[name]
+                return _services()[name]
             case ast.Attribute(ast.Name("call"), "body"):
                 return wsgi._body
             case ast.Attribute(value, name):
@@ -85,6 +85,11 @@ def _plain(found: Any) -> Callable[..., Any] | None:
         return None
     function = inspect.unwrap(getattr(found, "__func__", found))
     return function if inspect.isfunction(function) else None
+
+
+@functools.cache
+def _services() -> Mapping[str, Any]:
+    return get_type_hints(Services)
 
 
 @functools.cache

@@ -162,12 +162,14 @@ def test_a_reset_brings_the_target_back_in_line(api: Api, node: Node):
     assert node_live(node, volume) == {initiator(host): "rw"}
 
 
-def test_a_volume_in_an_operation_is_not_reset(api: Api, node: Node):
+def test_a_volume_in_an_operation_is_not_reset(tmp_path):
     from concurrent.futures import ThreadPoolExecutor
 
+    node = Node(tmp_path, "volume_lock_timeout = 0.3").start()
+    api = Api(node.assembly.app)
     with (
         ThreadPoolExecutor(1) as client,
-        node.driver("api").failures.hold("create.before") as gate,
+        node.driver().failures.hold("create.before") as gate,
     ):
         done = client.submit(api.volume)
         assert gate.reached.wait(30)
@@ -177,6 +179,7 @@ def test_a_volume_in_an_operation_is_not_reset(api: Api, node: Node):
         api.fault(409, "POST", where, reset(status="error"))
         gate.open.set()
         done.result()
+    node.close()
 
 
 def test_an_attachment_is_detached_by_force_whatever_its_status(api: Api, node: Node):

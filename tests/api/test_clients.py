@@ -19,6 +19,8 @@ from tests.api import clients
 from tests.api.clients import BIN
 from tests.node import connector, initiator
 
+pytestmark = pytest.mark.daemon
+
 SERVER = "11111111-2222-3333-4444-555555555555"
 
 

@@ -14,6 +14,8 @@ from tests.api import clients
 from tests.api.calls import until
 from tests.node import connector
 
+pytestmark = pytest.mark.daemon
+
 SERVER = "11111111-2222-3333-4444-555555555555"
 
 

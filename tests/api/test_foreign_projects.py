@@ -4,17 +4,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from lunshare.agent.api.handlers import snapshot_actions, volume_actions
-from lunshare.agent.api.routes import ROUTES
-from tests.api.foreign_requests import IN_BODY, IN_PATH, UNOWNED, Request
+from tests.api.foreign_requests import IN_BODY, IN_PATH, Request
 from tests.api.identity_daemon import Answer, Running, daemon, users
 from tests.node import connector
+
+pytestmark = pytest.mark.daemon
 
 ROLES = {"root": "admin:two", "anna": "member:one", "ben": "member:two"}
 OPTIONS = """auth_strategy = http_basic
@@ -106,29 +105,6 @@ def filled(part: Any, made: dict[str, str]) -> Any:
     for name, ident in made.items():
         part = part.replace(f"{{{name}}}", ident)
     return part
-
-
-def test_every_route_that_names_something_is_asked():
-    asked = {(method, pattern(path)) for method, path, _ in IN_PATH}
-    routes = {
-        (route.method, pattern(route.path.removeprefix("/v3")))
-        for route in ROUTES
-        if "{" in route.path and route.path.removeprefix("/v3") not in UNOWNED
-    }
-    assert asked == routes
-    assert {route.path.removeprefix("/v3") for route in ROUTES} > set(UNOWNED)
-    for table, path in (
-        (volume_actions.ACTIONS, "/volumes/{volume}/action"),
-        (snapshot_actions.ACTIONS, "/snapshots/{snapshot}/action"),
-    ):
-        named = {next(iter(body)) for _, where, body in IN_PATH if where == path}
-        assert named == set(table)
-
-
-def pattern(path: str) -> str:
-    """A path without the names of its variables."""
-    path = re.sub(r"/(metadata|extra_specs|encryption)/[a-z]+$", r"/\1/{}", path)
-    return re.sub(r"{[^}]*}", "{}", path)
 
 
 @pytest.mark.parametrize("request_", IN_PATH + IN_BODY, ids=str)

@@ -22,6 +22,8 @@ from lunshare.agent.api.routes import PUBLIC, ROUTES
 from tests.api.identity_daemon import PASSWORD, Running, daemon, proof, users
 from tests.daemon import ROOT, refused
 
+pytestmark = pytest.mark.daemon
+
 OPTIONS = "auth_strategy = http_basic\nhttp_basic_auth_user_file = {}\n"
 ROLES = {
     "root": "admin",

@@ -22,6 +22,8 @@ from tests.api.nova_stand_in import Nova
 from tests.daemon import refused
 from tests.node import connector
 
+pytestmark = pytest.mark.daemon
+
 BASIC = (
     "quota_volumes = -1\nauth_strategy = http_basic\nhttp_basic_auth_user_file = {}\n"
 )

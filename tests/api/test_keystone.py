@@ -18,6 +18,8 @@ from tests.api.calls import until
 from tests.api.identity_daemon import Answer, Running, daemon
 from tests.api.keystone_stand_in import Keystone
 
+pytestmark = pytest.mark.daemon
+
 
 @pytest.fixture(scope="module")
 def keystone() -> Iterator[Keystone]:

@@ -21,6 +21,8 @@ from lunshare.agent.tls import Certificates
 from tests.api.calls import until
 from tests.api.identity_daemon import Running, certificate, daemon, users
 
+pytestmark = pytest.mark.daemon
+
 BASIC = "auth_strategy = http_basic\nhttp_basic_auth_user_file = {}\n"
 
 

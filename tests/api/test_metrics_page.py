@@ -19,6 +19,8 @@ from tests.api.calls import until
 from tests.api.identity_daemon import PASSWORD, Running, daemon, proof, users
 from tests.daemon import free_port
 
+pytestmark = pytest.mark.daemon
+
 OPTIONS = """\
 auth_strategy = http_basic
 http_basic_auth_user_file = {users}

@@ -14,6 +14,8 @@ from lunshare.agent.api import microversions
 from tests.api.clients import daemon
 from tests.openapi.population import Population
 
+pytestmark = pytest.mark.daemon
+
 
 @pytest.fixture
 def endpoint(tmp_path: Path) -> Iterator[str]:

@@ -13,6 +13,8 @@ from lunshare.agent.api.origins import Origins
 from lunshare.agent.listen_addresses import Address
 from tests.api.identity_daemon import Running, daemon
 
+pytestmark = pytest.mark.daemon
+
 OPTIONS = """
 noauth_on_loopback = true
 public_endpoint = https://storage.example.com:8776

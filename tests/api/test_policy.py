@@ -12,13 +12,12 @@ from typing import Any
 
 import pytest
 
-from lunshare.agent.api import policies
-from lunshare.agent.api.handlers import snapshot_actions, volume_actions
-from lunshare.agent.api.routes import ROUTES
 from tests.api.calls import until
 from tests.api.identity_daemon import Answer, Running, daemon, users
 from tests.daemon import ROOT, refused
 from tests.node import connector
+
+pytestmark = pytest.mark.daemon
 
 OPTIONS = "auth_strategy = http_basic\nhttp_basic_auth_user_file = {}\n"
 ROLES = {
@@ -54,46 +53,6 @@ def made(running: Running) -> dict[str, str]:
     attachment = post("/attachments", "attachment", **host)
     assert "auth_password" in attachment["connection_info"]
     return {"volume": volume, "snapshot": snapshot, "attachment": attachment["id"]}
-
-
-def test_every_route_and_action_has_a_rule():
-    named = [
-        policies.rule_of(route.method, route.path.removeprefix("/v3"))
-        for route in ROUTES
-        if route.path.startswith("/v3/") and not route.path.endswith("/action")
-    ]
-    actions: dict[str, Any] = {
-        "volumes": volume_actions.ACTIONS,
-        "snapshots": snapshot_actions.ACTIONS,
-        "attachments": ["os-complete"],
-        "types": ["addProjectAccess", "removeProjectAccess"],
-    }
-    paths = {route.path for route in ROUTES if route.path.endswith("/action")}
-    assert paths == {f"/v3/{kind}/{{id}}/action" for kind in actions}
-    named += [
-        policies.rule_of("POST", f"/{kind}/{{id}}/action", action)
-        for kind, table in actions.items()
-        for action in table
-    ]
-    assert len(named) > 140
-    assert policies.UNDECLARED not in named
-
-
-def test_an_operation_has_one_rule():
-    operations = [
-        f"{each['method']} {each['path']}"
-        for rule in policies.list_rules()
-        for each in getattr(rule, "operations", [])
-    ]
-    assert sorted(set(operations)) == sorted(operations)
-
-
-def test_every_operation_of_a_rule_is_one_of_the_api():
-    routes = {f"{r.method} {r.path.removeprefix('/v3')}" for r in ROUTES}
-    for rule in policies.list_rules():
-        for each in getattr(rule, "operations", []):
-            path = each["path"].partition(" (")[0].partition("?")[0]
-            assert f"{each['method']} {path}" in routes, rule.name
 
 
 WRITES: list[Any] = [

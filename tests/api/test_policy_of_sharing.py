@@ -12,6 +12,8 @@ import pytest
 from tests.api.identity_daemon import Answer, Running, daemon, users
 from tests.node import connector
 
+pytestmark = pytest.mark.daemon
+
 OPTIONS = """auth_strategy = http_basic
 http_basic_auth_user_file = {}
 quota_volumes = -1

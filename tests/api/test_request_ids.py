@@ -31,6 +31,8 @@ from tests.api.identity_daemon import Answer, UnixClient
 from tests.daemon import ROOT
 from tests.unit.helper_process import HelperProcess
 
+pytestmark = pytest.mark.daemon
+
 OUTSIDE = ROOT / "tests" / "outside_driver"
 CONFIG = """
 [DEFAULT]

@@ -277,14 +277,15 @@ SERVED = Served(
 )
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def served() -> Served:
     return SERVED
 
 
-@pytest.fixture
-def commands(tmp_path: Path, served: Served) -> Commands:
+@pytest.fixture(scope="module")
+def commands(tmp_path_factory: pytest.TempPathFactory, served: Served) -> Commands:
     """The filters over programs that exist but are never run."""
+    tmp_path = tmp_path_factory.mktemp("filters")
     for program in PROGRAMS.split():
         (tmp_path / program).touch(0o755)
     # The helper refuses rules that others may write, as a checkout may be.

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import io
+import re
 from configparser import ConfigParser
 from pathlib import Path
 
@@ -55,3 +56,13 @@ def test_every_file_that_a_node_needs_is_packaged() -> None:
         "docs/openapi.json",
     }
     assert packaged == needed | pages
+
+
+def test_a_file_that_starts_a_daemon_is_not_in_the_fast_loop() -> None:
+    starts = r"^from tests\.(?:daemon|api\.identity_daemon|api\.clients) import"
+    starts += r"|^from tests\.api import .*\bclients\b"
+    texts = {file: file.read_text() for file in ROOT.glob("tests/api/test_*.py")}
+    found = {file for file, text in texts.items() if re.search(starts, text, re.M)}
+    mark = "\npytestmark = pytest.mark.daemon\n"
+    assert len(found) > 10
+    assert [file.name for file in found if mark not in texts[file]] == []

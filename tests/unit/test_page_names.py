@@ -61,7 +61,7 @@ def test_files_and_modules_of_the_page_exist(page: Path) -> None:
     assert missing == []
 
 
-SCRIPTS = [ROOT / "Makefile", ROOT / ".ci/run", ROOT / "tests/check"]
+SCRIPTS = [ROOT / "Makefile", ROOT / ".ci/run", ROOT / "tests/beside"]
 SCRIPTS += sorted(ROOT.glob("tests/*/run"))
 
 

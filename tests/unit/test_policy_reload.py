@@ -56,7 +56,7 @@ def test_what_former_rules_allowed_is_not_remembered(
         f'"a": "rule:b"\n"b": "rule:a"\n"{RULE}": "rule:a"\n',
         f'"{RULE}": 2001-99-99\n',
         f'"{RULE}": "role:admin"\n"{RULE}": "@"\n',
-        "[" * 5000,
+        "[" * 1000,
     ],
 )
 def test_a_file_that_cannot_be_a_policy_is_refused(tmp_path: Path, text: str):

@@ -15,7 +15,7 @@ from lunshare.agent.records import Mode, NewAttachment, NewSnapshot, NewVolume, 
 from lunshare.agent.states import SnapshotStatus, VolumeStatus
 from tests.api.calls import until
 from tests.node import CTX, Node, host_connector, initiator
-from tests.unit.interleaving import Found, Order, every_order
+from tests.restart.interleaving import Found, Order, every_order
 
 EVERY = Page(None, 1000)
 SHARED = {"multiattach": "<is> True"}
