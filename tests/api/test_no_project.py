@@ -17,6 +17,8 @@ from tests.api.keystone_stand_in import Keystone
 from tests.api.test_foreign_projects import filled
 from tests.node import connector
 
+pytestmark = pytest.mark.daemon
+
 SYSTEM, DOMAIN, MEMBER = "system", "domain", "anna"
 NOBODY = "00000000-0000-4000-8000-000000000000"
 

@@ -21,6 +21,8 @@ from tests.api.calls import until
 from tests.api.identity_daemon import Running, daemon, users
 from tests.node import connector
 
+pytestmark = pytest.mark.daemon
+
 OPTIONS = """auth_strategy = http_basic
 http_basic_auth_user_file = {}
 osapi_threads = 12

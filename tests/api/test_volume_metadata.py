@@ -210,7 +210,9 @@ def test_hints_choose_the_backend_of_other_volumes(tmp_path):
         assert made({"different_host": [first["id"]]}) != first[where]
     both = {"same_host": [first["id"]], "different_host": [first["id"]]}
     body = {"volume": {"size": 1}, key: both}
-    assert "different_host" in api.fault(400, "POST", "/volumes", body)
+    refused = api("POST", "/volumes", body, 202)["volume"]
+    assert refused["status"] == "error"
+    assert "different_host" in api.shown(refused["id"])["status_reason"]
     node.close()
 
 

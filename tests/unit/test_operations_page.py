@@ -33,6 +33,8 @@ _OTHER_SENTENCES = ("Failed to find", "open some config files:", "Value for opti
 #: Names of the kernel, LVM, NFS, open-iscsi, keystonemiddleware, keystoneauth, Nova,
 #: and Prometheus.
 _OTHER_NAMES = {
+    "needs_check",
+    "thin_check_options",
     "basic_auth",
     "endpoint_override",
     "send_service_user_token",
