@@ -13,6 +13,8 @@ import pytest
 from tests.api.calls import until
 from tests.api.identity_daemon import Answer, Running, daemon, users
 
+pytestmark = pytest.mark.daemon
+
 OPTIONS = "auth_strategy = http_basic\nhttp_basic_auth_user_file = {}\n"
 ROLES = {"root": "admin:one", "anna": "member:one", "ben": "member:two"}
 ROLES |= {"carl": "member:three"}

@@ -16,8 +16,6 @@ from tests.openapi.population import Population
 
 pytestmark = pytest.mark.daemon
 
-pytestmark = pytest.mark.daemon
-
 
 @pytest.fixture
 def endpoint(tmp_path: Path) -> Iterator[str]:
