@@ -79,6 +79,7 @@ ROUTES: tuple[Route, ...] = (
     Route("PUT", "/v3/volumes/{id}", _V0, volumes.update),
     Route("DELETE", "/v3/volumes/{id}", _V0, volumes.delete),
     Route("POST", "/v3/volumes/{id}/action", _V0, volume_actions.action),
+    Route("GET", "/v3/volumes/{id}/encryption", _V0, volume_metadata.encryption),
     Route("GET", "/v3/volumes/{id}/metadata", _V0, volume_metadata.index),
     Route("POST", "/v3/volumes/{id}/metadata", _V0, volume_metadata.merge),
     Route("PUT", "/v3/volumes/{id}/metadata", _V0, volume_metadata.replace),
