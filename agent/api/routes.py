@@ -178,6 +178,8 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", "/v3/clusters", _CLUSTERS, catalog_pages.clusters),
     Route("GET", "/v3/clusters/detail", _CLUSTERS, catalog_pages.clusters),
     Route("GET", "/v3/clusters/{id}", _CLUSTERS, catalog_pages.cluster),
+    Route("PUT", "/v3/clusters/enable", _CLUSTERS, catalog_pages.enable_cluster),
+    Route("PUT", "/v3/clusters/disable", _CLUSTERS, catalog_pages.disable_cluster),
     Route("POST", "/v3/workers/cleanup", _CLEANUP, catalog_pages.clean_up),
     Route("GET", "/v3/scheduler-stats/get_pools", _V0, services.pools),
     Route("POST", "/v3/scheduler-stats/explain", _V0, services.explain),
