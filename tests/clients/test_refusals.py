@@ -1,0 +1,119 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""What the node does not have: the clients show the sentence that names it."""
+
+from __future__ import annotations
+
+from lunshare.agent.api import outside
+from tests.clients.command import Command
+from tests.clients.library import Library
+from tests.clients.node import HOST, host
+from tests.scheduler.servers import until
+
+IDENT = "22222222-3333-4444-5555-666666666666"
+SERVICE = f"{HOST}@first"
+BACKUPS = outside.PATHS["/v3/backups"].sentence
+GROUPS = outside.PATHS["/v3/groups"].sentence
+CONSISTENCY = outside.PATHS["/v3/consistencygroups"].sentence
+ENCRYPTION = outside.PATHS["/v3/types/{id}/encryption"].sentence
+IMAGES = outside.ACTIONS["os-reimage"].sentence
+FOREIGN_SNAPSHOTS = "can not manage foreign snapshots"
+UNMANAGED_SNAPSHOTS = "can not unmanage a snapshot"
+CLUSTERS = f"cluster {IDENT} could not be found"
+FAILOVER = "is not replicated, so it cannot fail over"
+
+#: Each line is a command of cinder; VOLUME, TYPE and SNAPSHOT exist, ID does not.
+CINDER = {
+    BACKUPS: """
+        backup-create VOLUME
+        backup-delete ID
+        backup-export ID
+        backup-import service url
+        backup-list
+        backup-reset-state ID
+        backup-restore ID
+        backup-show ID
+        backup-update --name n ID
+    """,
+    GROUPS: """
+        group-create ID TYPE
+        group-create-from-src --source-group ID
+        group-delete ID
+        group-disable-replication ID
+        group-enable-replication ID
+        group-failover-replication ID
+        group-list
+        group-list-replication-targets ID
+        group-show ID
+        group-snapshot-create ID
+        group-snapshot-delete ID
+        group-snapshot-list
+        group-snapshot-show ID
+        group-specs-list
+        group-type-create n
+        group-type-default
+        group-type-delete ID
+        group-type-key ID set a=b
+        group-type-list
+        group-type-show ID
+        group-type-update --name n ID
+        group-update --name n ID
+    """,
+    CONSISTENCY: """
+        cgsnapshot-create ID
+        cgsnapshot-delete ID
+        cgsnapshot-list
+        cgsnapshot-show ID
+        consisgroup-create TYPE
+        consisgroup-create-from-src --source-cg ID
+        consisgroup-delete ID
+        consisgroup-list
+        consisgroup-show ID
+        consisgroup-update --name n ID
+    """,
+    ENCRYPTION: """
+        encryption-type-create TYPE luks
+        encryption-type-delete TYPE
+        encryption-type-update --provider luks TYPE
+    """,
+    IMAGES: """
+        reimage VOLUME ID
+        upload-to-image VOLUME n
+    """,
+    FOREIGN_SNAPSHOTS: """
+        snapshot-manage VOLUME n
+        snapshot-manageable-list HOST
+    """,
+    UNMANAGED_SNAPSHOTS: "snapshot-unmanage SNAPSHOT",
+    CLUSTERS: """
+        cluster-disable ID
+        cluster-enable ID
+        cluster-show ID
+    """,
+    FAILOVER: "failover-host SERVICE",
+}
+
+
+#: What cinder says itself of an id that the node does not know.
+UNKNOWN = f"with a name or ID of '{IDENT}' exists"
+
+
+def test_cinder_names_what_is_not_here(cinder: Command):
+    ident = cinder.row("create", "1")["id"]
+    until(lambda: cinder.row("show", ident)["status"] == "available", "available")
+    names = {
+        "VOLUME": ident,
+        "SNAPSHOT": cinder.row("snapshot-create", ident)["id"],
+        "TYPE": cinder.rows("type-create", "kind")[0]["ID"],
+        "ID": IDENT,
+        "SERVICE": SERVICE,
+        "HOST": cinder.row("show", ident)["os-vol-host-attr:host"],
+    }
+    for sentence, lines in CINDER.items():
+        for line in lines.strip().splitlines():
+            command, *words = (names.get(word, word) for word in line.split())
+            cinder.refused((sentence, UNKNOWN), command, *words)
+    create = {BACKUPS: "--backup-id", IMAGES: "--image-id"}
+    create |= {CONSISTENCY: "--consisgroup-id", GROUPS: "--group-id"}
+    for sentence, option in create.items():
+        cinder.refused((sentence,), f"create {option}", IDENT, "1")
