@@ -4,7 +4,7 @@ PYTHON := $(VENV)/bin/python
 PYTEST := $(PYTHON) -m pytest
 SOURCES := agent drivers tests
 
-.PHONY: help demo check lint unit test test-full restart storm openapi fuzz scheduler prometheus tempest test-kernels outside test-loopback bench run sample api-reference states walks clean
+.PHONY: help demo check lint unit test test-full restart storm openapi fuzz scheduler prometheus tempest clients clients-page test-kernels outside test-loopback bench run sample api-reference states walks clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -61,6 +61,12 @@ prometheus: $(VENV)/.ready ## a real Prometheus with the metrics of a daemon and
 
 tempest: $(VENV)/.ready ## Tempest 47.0.0 with a real Keystone against a daemon on fake backends
 	tests/tempest/run $(TESTS)
+
+clients: $(VENV)/.ready ## every command of the usual clients against a daemon; is docs/clients.md current?
+	tests/clients/run $(if $(TESTS),-k '$(TESTS)')
+
+clients-page: $(VENV)/.ready ## the same, and write docs/clients.md
+	tests/clients/run --write
 
 test-kernels: check ## the system tests on both supported kernels
 	tests/system/run --kernel 6.1

@@ -18,15 +18,21 @@ OPENSTACKCLIENT = "python-openstackclient==10.5.0"
 SDK = "openstacksdk==4.22.0"
 ANSIBLE_CORE = "ansible-core==2.19.14"
 NOVA = "nova==34.0.0"
+#: The collection reads openstack.version, which newer ones import no more.
+ANSIBLE_SDK = "openstacksdk==4.8.0"
 #: Many collections; only the one for OpenStack is unpacked.
 ANSIBLE = "ansible==12.3.0"
 _COLLECTION = "ansible_collections/openstack/cloud/"
 
 
 def clients() -> Path:
-    """The venv of the commands, the SDK and Ansible."""
-    packages = (CINDERCLIENT, OPENSTACKCLIENT, SDK, ANSIBLE_CORE)
-    return installed.venv("clients-here", packages)
+    """The venv of the commands and the SDK."""
+    return installed.venv("clients-here", (CINDERCLIENT, OPENSTACKCLIENT, SDK))
+
+
+def ansible() -> Path:
+    """The venv of Ansible, without its collections."""
+    return installed.venv("ansible-here", (ANSIBLE_CORE, ANSIBLE_SDK))
 
 
 def nova() -> Path:
@@ -47,7 +53,7 @@ def collections() -> Path:
                 archive.extractall(out, [n for n in names if n.startswith(_COLLECTION)])
             wheel.unlink()
 
-    return cache.entry("ansible-here", [ANSIBLE, _COLLECTION], build)
+    return cache.entry("ansible-collection", [ANSIBLE, _COLLECTION], build)
 
 
 def environ(**more: str) -> dict[str, str]:

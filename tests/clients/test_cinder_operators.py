@@ -17,6 +17,8 @@ def test_types_have_specs_access_and_a_default(cinder: Command):
     cinder("type-key", "kind", "unset", "a:b")
     assert "multiattach : <is> True" in cinder.row("type-show", "kind")["extra_specs"]
     assert "multiattach" in cinder("extra-specs-list")
+    assert made["ID"] not in cinder("encryption-type-list")
+    assert made["ID"] not in cinder("encryption-type-show", "kind")
     cinder("type-update", "--name", "sort", "--is-public", "False", made["ID"])
     access = ("--volume-type", "sort")
     cinder("type-access-add", *access, "--project-id", "other")

@@ -4,10 +4,13 @@
 
 from __future__ import annotations
 
+from lunshare.agent.api import outside
 from tests.clients.library import Library
 from tests.node import connector
 from tests.scheduler.servers import until
 
+IMAGES = outside.ACTIONS["os-reimage"].sentence
+COMPLETIONS = outside.ACTIONS["os-migrate_volume_completion"].sentence
 SERVER = "11111111-2222-3333-4444-555555555555"
 
 
@@ -92,6 +95,15 @@ def test_snapshots_are_created_and_deleted(nova: Library):
             "deleted",
         )
     nova.delete(ident)
+
+
+def test_what_only_nova_can_end_is_refused(nova: Library):
+    ident = volume(nova)
+    made = nova.create_snapshot(ident, "s", "d")["id"]
+    until(lambda: nova.get_snapshot(made)["status"] == "available", "available")
+    nova.refused("give one of", "update_snapshot_status", made, "error")
+    nova.refused(COMPLETIONS, "migrate_volume_completion", ident, SERVER)
+    nova.refused(IMAGES, "reimage_volume", ident, SERVER)
 
 
 def test_limits_types_and_lists_are_read(nova: Library):

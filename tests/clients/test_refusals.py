@@ -17,9 +17,11 @@ GROUPS = outside.PATHS["/v3/groups"].sentence
 CONSISTENCY = outside.PATHS["/v3/consistencygroups"].sentence
 ENCRYPTION = outside.PATHS["/v3/types/{id}/encryption"].sentence
 IMAGES = outside.ACTIONS["os-reimage"].sentence
+COMPLETIONS = outside.ACTIONS["os-migrate_volume_completion"].sentence
 FOREIGN_SNAPSHOTS = "can not manage foreign snapshots"
 UNMANAGED_SNAPSHOTS = "can not unmanage a snapshot"
 CLUSTERS = f"cluster {IDENT} could not be found"
+CREATING = "give one of"
 FAILOVER = "is not replicated, so it cannot fail over"
 
 #: Each line is a command of cinder; VOLUME, TYPE and SNAPSHOT exist, ID does not.
@@ -117,3 +119,104 @@ def test_cinder_names_what_is_not_here(cinder: Command):
     create |= {CONSISTENCY: "--consisgroup-id", GROUPS: "--group-id"}
     for sentence, option in create.items():
         cinder.refused((sentence,), f"create {option}", IDENT, "1")
+
+
+#: Each line is a command of openstack, and its words after two spaces.
+OPENSTACK = {
+    BACKUPS: """
+        volume backup create  VOLUME
+        volume backup list
+        volume backup record import  service url
+    """,
+    GROUPS: """
+        volume group create  --volume-group-type ID --volume-type ID
+        volume group list
+        volume group snapshot list
+        volume group type create  n
+        volume group type list
+    """,
+    CONSISTENCY: """
+        consistency group list
+        consistency group snapshot list
+    """,
+    ENCRYPTION: "volume type create --encryption-provider luks  n",
+    FOREIGN_SNAPSHOTS: "block storage snapshot manageable list  HOST",
+    CLUSTERS: """
+        block storage cluster set --enable  ID
+        block storage cluster show  ID
+    """,
+    FAILOVER: "volume host failover  --volume-backend b SERVICE",
+}
+
+
+def test_openstack_names_what_is_not_here(openstack: Command):
+    made = openstack.json("volume create", "--size", "1", "volume")
+    names = {"VOLUME": made["id"], "ID": IDENT, "SERVICE": SERVICE}
+    names["HOST"] = host("first")
+    for sentence, lines in OPENSTACK.items():
+        for line in lines.strip().splitlines():
+            command, _, words = line.strip().partition("  ")
+            given = (names.get(word, word) for word in words.split())
+            openstack.refused((sentence,), command, *given)
+
+
+#: Methods of the SDK, and their arguments.
+SDK = {
+    BACKUPS: {
+        "backups": {},
+        "create_backup": {"volume_id": IDENT},
+        "get_backup": {"backup": IDENT},
+        "find_backup": {"name_or_id": "n"},
+        "restore_backup": {"backup": IDENT, "volume": IDENT},
+    },
+    GROUPS: {
+        "groups": {},
+        "create_group": {"name": "n"},
+        "get_group": {"group": IDENT},
+        "group_types": {},
+        "create_group_type": {"name": "n"},
+        "group_snapshots": {},
+        "create_group_snapshot": {"group_id": IDENT},
+    },
+    CONSISTENCY: {
+        "consistency_groups": {},
+        "create_consistency_group": {"name": "n"},
+        "consistency_group_snapshots": {},
+    },
+    ENCRYPTION: {
+        "create_type_encryption": {"volume_type": "TYPE", "provider": "luks"},
+    },
+    IMAGES: {"upload_volume_to_image": {"volume": "VOLUME", "image_name": "n"}},
+    FOREIGN_SNAPSHOTS: {
+        "manage_snapshot": {"volume_id": "VOLUME", "ref": {"source-name": "n"}},
+        "manageable_snapshots": {"host": host("first")},
+    },
+    UNMANAGED_SNAPSHOTS: {"unmanage_snapshot": {"snapshot": "SNAPSHOT"}},
+    CLUSTERS: {"get_cluster": {"cluster": IDENT}},
+    COMPLETIONS: {
+        "complete_volume_extend": {"volume": "VOLUME"},
+        "complete_volume_migration": {"volume": "VOLUME", "new_volume": IDENT},
+    },
+    CREATING: {"set_snapshot_status": {"snapshot": "SNAPSHOT", "status": "error"}},
+}
+
+
+def test_the_sdk_names_what_is_not_here(sdk: Library):
+    ident = sdk.create_volume(size=1)["id"]
+    until(lambda: sdk.get_volume(ident)["status"] == "available", "available")
+    taken = sdk.create_snapshot(volume_id=ident)["id"]
+    until(lambda: sdk.get_snapshot(taken)["status"] == "available", "available")
+    names = {
+        "VOLUME": ident,
+        "SNAPSHOT": taken,
+        "TYPE": sdk.create_type(name="kind")["id"],
+    }
+    for sentence, methods in SDK.items():
+        for method, asked in methods.items():
+            given = {
+                key: names.get(value, value) if isinstance(value, str) else value
+                for key, value in asked.items()
+            }
+            sdk.refused(sentence, method, **given)
+    service = {"found": ("find_service", ("cinder-volume",), {"host": SERVICE})}
+    sdk.refused(FAILOVER, "failover_service", service, backend_id="b")

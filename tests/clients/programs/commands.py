@@ -34,9 +34,12 @@ def main() -> None:
 def _load(shell: Any) -> None:
     """Import what commands of openstackclient import: a help text needs all of it."""
     sys.argv = ["openstack", "volume", "list", "--help"]
-    with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):
-        with contextlib.suppress(SystemExit):
-            shell.main()
+    with (
+        open(os.devnull, "w") as nowhere,
+        contextlib.redirect_stdout(nowhere),
+        contextlib.suppress(SystemExit),
+    ):
+        shell.main()
     # Its handlers would write what the children write, once more.
     logging.getLogger().handlers.clear()
     importlib.import_module("openstack.block_storage.v3._proxy")

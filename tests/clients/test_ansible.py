@@ -1,0 +1,62 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""Ansible's modules for Block Storage, in one play."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from lunshare.agent.api import outside
+from tests.clients import pins, strategies
+from tests.clients.node import Node
+from tests.clients.record import Entry, Record
+
+PLAY = Path(__file__).with_name("volumes.yml")
+PREFIX = "openstack.cloud."
+SENTENCES = {
+    "backups": outside.PATHS["/v3/backups"].sentence,
+    "encryption": outside.PATHS["/v3/types/{id}/encryption"].sentence,
+}
+
+
+def test_the_play_ends_without_a_failed_task(node: Node, record: Record):
+    venv = pins.ansible()
+    ansible = [venv / "bin/python", "-m", "ansible", "playbook"]
+    words = [*ansible, PLAY, "-e", json.dumps(SENTENCES)]
+    python = f"ansible_python_interpreter={venv / 'bin/python'}"
+    environ = pins.environ(
+        **strategies.filled(node.strategy.environ, node.endpoint),
+        ANSIBLE_COLLECTIONS_PATH=str(pins.collections()),
+        ANSIBLE_HOME=str(node.directory / "ansible"),
+        ANSIBLE_LOCALHOST_WARNING="false",
+        ANSIBLE_INVENTORY_UNPARSED_WARNING="false",
+    )
+    done = subprocess.run(
+        [str(word) for word in (*words, "-e", python)],
+        env=environ,
+        cwd=node.directory,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    for entry in entries(node.strategy.name):
+        record.add(entry)
+
+
+def entries(strategy: str) -> list[Entry]:
+    """What the play has done, by its own text."""
+    (play,) = yaml.safe_load(PLAY.read_text())
+    return [entry for task in play["tasks"] for entry in _entry(task, strategy)]
+
+
+def _entry(task: dict[str, Any], strategy: str) -> list[Entry]:
+    modules = [key.removeprefix(PREFIX) for key in task if key.startswith(PREFIX)]
+    named = task.get("vars", {}).get("refused", "").strip("{} ")
+    sentence = SENTENCES[named] if named else ""
+    return [Entry("ansible", module, strategy, sentence) for module in modules]
