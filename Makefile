@@ -4,7 +4,7 @@ PYTHON := $(VENV)/bin/python
 PYTEST := $(PYTHON) -m pytest
 SOURCES := agent drivers tests
 
-.PHONY: help demo check lint unit test test-full restart storm openapi fuzz scheduler prometheus tempest clients clients-page test-kernels outside test-loopback bench run sample api-reference states walks clean
+.PHONY: help demo check lint unit test test-full restart storm openapi fuzz scheduler prometheus tempest clients-quick clients clients-page test-kernels outside test-loopback bench run sample api-reference states walks clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -30,10 +30,10 @@ lint: $(VENV)/.ready ## format, lint, import contracts, types
 unit: $(VENV)/.ready ## unit, API, conformance and lab tests, which need nothing
 	$(PYTEST) -q -n 2 tests/unit tests/api tests/conformance tests/lab
 
-test: check restart storm openapi outside scheduler prometheus ## everything: check, restart, storm, openapi, outside driver, scheduler, Prometheus, then the system tests on a real kernel
+test: check restart storm openapi outside scheduler prometheus clients-quick ## everything: check, restart, storm, openapi, outside driver, scheduler, clients, Prometheus, then the system tests on a real kernel
 	tests/system/run
 
-test-full: test test-kernels fuzz ## hours: everything, every system test on both stock kernels, longer fuzzing and storm
+test-full: test clients test-kernels fuzz ## hours: everything, every client, every system test on both stock kernels, longer fuzzing and storm
 	tests/storm/run --seconds 600
 	tests/openapi/run --seconds 900
 	tests/openapi/run --seconds 300 --version 3.27
@@ -64,6 +64,9 @@ tempest: $(VENV)/.ready ## Tempest 47.0.0 with a real Keystone against a daemon 
 
 clients: $(VENV)/.ready ## every command of the usual clients against a daemon; is docs/clients.md current?
 	tests/clients/run $(if $(TESTS),-k '$(TESTS)')
+
+clients-quick: $(VENV)/.ready ## the same of cinder, the SDK and Nova, without the page
+	tests/clients/run -k 'cinder or sdk or nova'
 
 clients-page: $(VENV)/.ready ## the same, and write docs/clients.md
 	tests/clients/run --write
