@@ -9,6 +9,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from lunshare.agent.api import outside
@@ -24,6 +25,7 @@ SENTENCES = {
 }
 
 
+@pytest.mark.timeout(1200)  # two minutes; on a busy machine more than five
 def test_the_play_ends_without_a_failed_task(node: Node, record: Record):
     venv = pins.ansible()
     ansible = [venv / "bin/python", "-m", "ansible", "playbook"]
