@@ -209,7 +209,7 @@ def test_the_sdk_names_what_is_not_here(sdk: Library):
     names = {
         "VOLUME": ident,
         "SNAPSHOT": taken,
-        "TYPE": sdk.create_type(name="kind")["id"],
+        "TYPE": sdk.create_type(name="kind-of-sdk")["id"],
     }
     for sentence, methods in SDK.items():
         for method, asked in methods.items():
