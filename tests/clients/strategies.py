@@ -44,7 +44,7 @@ def filled(values: Mapping[str, str], endpoint: str) -> dict[str, str]:
 TABLE = (
     Strategy(
         name="noauth",
-        options="auth_strategy = noauth",
+        options="auth_strategy = noauth\nnoauth_on_loopback = true",
         project=_PROJECT,
         environ={"OS_AUTH_TYPE": "none", "OS_ENDPOINT": "{endpoint}"},
         cinder={

@@ -83,18 +83,22 @@ def test_a_live_migration_attaches_a_second_host(nova: Library):
 
 def test_snapshots_are_created_and_deleted(nova: Library):
     ident = volume(nova)
-    for make in (nova.create_snapshot, nova.create_snapshot_force):
-        made = make(ident, "s", "d")["id"]
-        until(lambda m=made: nova.get_snapshot(m)["status"] == "available", "available")
-        assert made in [row["id"] for row in nova.get_all_snapshots()]
-        copy = volume(nova, snapshot={"id": made})
-        nova.delete(copy)
-        nova.delete_snapshot(made)
-        until(
-            lambda m=made: m not in [row["id"] for row in nova.get_all_snapshots()],
-            "deleted",
-        )
+    copy_and_delete(nova, nova.create_snapshot(ident, "s", "d")["id"])
+    copy_and_delete(nova, nova.create_snapshot_force(ident, "s", "d")["id"])
     nova.delete(ident)
+
+
+def copy_and_delete(nova: Library, made: str) -> None:
+    """Create a volume of this snapshot; delete both."""
+
+    def listed() -> bool:
+        return made in [row["id"] for row in nova.get_all_snapshots()]
+
+    until(lambda: nova.get_snapshot(made)["status"] == "available", "available")
+    assert listed()
+    nova.delete(volume(nova, snapshot={"id": made}))
+    nova.delete_snapshot(made)
+    until(lambda: not listed(), "deleted")
 
 
 def test_what_only_nova_can_end_is_refused(nova: Library):

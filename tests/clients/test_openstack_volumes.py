@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tests.clients.command import Command
 from tests.clients.node import UNMANAGED, host
 from tests.scheduler.servers import until
@@ -21,8 +23,8 @@ def reaches(openstack: Command, ident: str, status: str) -> None:
     until(lambda: shown(openstack, ident)["status"] == status, status)
 
 
-def shown(openstack: Command, ident: str) -> dict[str, str]:
-    found: dict[str, str] = openstack.json("volume show", ident)
+def shown(openstack: Command, ident: str) -> dict[str, Any]:
+    found: dict[str, Any] = openstack.json("volume show", ident)
     return found
 
 

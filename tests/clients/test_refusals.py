@@ -4,6 +4,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from lunshare.agent.api import outside
 from tests.clients.command import Command
 from tests.clients.library import Library
@@ -161,7 +164,7 @@ def test_openstack_names_what_is_not_here(openstack: Command):
 
 
 #: Methods of the SDK, and their arguments.
-SDK = {
+SDK: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     BACKUPS: {
         "backups": {},
         "create_backup": {"volume_id": IDENT},
