@@ -4,12 +4,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import closing
+import os
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+from functools import cache
 from pathlib import Path
 
 import pytest
 
+from tests.callers import STRATEGIES, Caller
 from tests.clients import pins, strategies
 from tests.clients.command import Command
 from tests.clients.library import Library
@@ -21,7 +24,7 @@ _RECORD = pytest.StashKey[Record]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--record", help="write what the clients did into this file")
+    parser.addoption("--record", help="write what clients did into this directory")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -31,7 +34,8 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     path = session.config.getoption("--record", None)
     if path:
-        session.config.stash[_RECORD].write(Path(path))
+        worker = os.environ.get("PYTEST_XDIST_WORKER", "all")
+        session.config.stash[_RECORD].write(Path(path) / f"{worker}.json")
 
 
 @pytest.fixture(scope="session")
@@ -40,12 +44,29 @@ def record(request: pytest.FixtureRequest) -> Record:
     return request.config.stash[_RECORD]
 
 
-@pytest.fixture(scope="module", params=strategies.TABLE, ids=str)
+@pytest.fixture(scope="session")
+def caller(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Callable[[str], Caller]]:
+    """Who calls with an auth strategy; a Keystone is started once."""
+    with ExitStack() as stack:
+
+        @cache
+        def of(strategy: str) -> Caller:
+            path = tmp_path_factory.mktemp(strategy)
+            return stack.enter_context(STRATEGIES[strategy](path))
+
+        yield of
+
+
+@pytest.fixture(scope="module", params=strategies.TABLE)
 def node(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
+    caller: Callable[[str], Caller],
 ) -> Iterator[Node]:
     """A daemon with one of the auth strategies."""
-    made = Node(tmp_path_factory.mktemp("node"), request.param)
+    made = Node(tmp_path_factory.mktemp("node"), caller(request.param))
     with closing(made):
         made.start()
         yield made
@@ -54,7 +75,7 @@ def node(
 @pytest.fixture(scope="module")
 def cinder(node: Node, record: Record) -> Iterator[Command]:
     """python-cinderclient's command."""
-    environ = strategies.filled(node.strategy.cinder, node.endpoint)
+    environ = node.environ(node.strategy.cinder)
     environ["OS_VOLUME_API_VERSION"] = "3.71"
     yield from _command("cinder", node, environ, record)
 
@@ -62,7 +83,7 @@ def cinder(node: Node, record: Record) -> Iterator[Command]:
 @pytest.fixture(scope="module")
 def openstack(node: Node, record: Record) -> Iterator[Command]:
     """python-openstackclient's command."""
-    environ = strategies.filled(node.strategy.environ, node.endpoint)
+    environ = node.environ(node.strategy.environ)
     environ["OS_VOLUME_API_VERSION"] = "3.71"
     yield from _command("openstack", node, environ, record)
 
@@ -78,13 +99,13 @@ def _command(
         log=node.directory / f"{name}.log",
     )
     with closing(process):
-        yield Command(name, process, node.strategy.name, record)
+        yield Command(name, process, node.caller.strategy, record)
 
 
 @pytest.fixture(scope="module")
 def sdk(node: Node, record: Record) -> Iterator[Library]:
     """openstacksdk's proxy of Block Storage."""
-    environ = strategies.filled(node.strategy.environ, node.endpoint)
+    environ = node.environ(node.strategy.environ)
     # The highest that both know, as openstackclient asks for.
     environ["OS_BLOCK_STORAGE_DEFAULT_MICROVERSION"] = "3.71"
     yield from _library("openstacksdk", pins.clients(), node, environ, record)
@@ -93,12 +114,12 @@ def sdk(node: Node, record: Record) -> Iterator[Library]:
 @pytest.fixture(scope="module")
 def nova(node: Node, record: Record) -> Iterator[Library]:
     """nova.volume.cinder.API of Nova."""
-    options = strategies.filled(node.strategy.nova, node.endpoint)
     config = node.directory / "nova.conf"
-    lines = [f"{name} = {value}" for name, value in options.items()]
-    config.write_text("\n".join(["[cinder]", *lines, ""]))
-    words = (str(config), node.strategy.project)
-    yield from _library("nova", pins.nova(), node, {}, record, *words)
+    config.write_text(node.filled(node.strategy.nova))
+    words = (str(config), node.caller.project)
+    server = node.caller.keystone
+    environ = {} if server is None else {"USER_TOKEN": server.token}
+    yield from _library("nova", pins.nova(), node, environ, record, *words)
 
 
 def _library(
@@ -118,4 +139,4 @@ def _library(
         log=node.directory / f"{name}.log",
     )
     with closing(process):
-        yield Library(name, process, node.strategy.name, record)
+        yield Library(name, process, node.caller.strategy, record)

@@ -17,8 +17,10 @@ from collections.abc import Sequence
 from tests.clients import coverage, page, pins, record
 from tests.lab.steps import say, step
 from tests.scheduler.servers import ROOT
+from tests.tempest import pins as keystone_pins
 
 DIRECTORY = ROOT / "build" / "clients"
+RECORD = DIRECTORY / "record"
 PAGE = ROOT / "docs" / "clients.md"
 TESTS = "tests/clients"
 
@@ -26,14 +28,17 @@ TESTS = "tests/clients"
 def main(words: Sequence[str]) -> int:
     """Run the tests; the exit code."""
     given = [word for word in words if word != "--write"]
-    for each in (pins.clients, pins.nova, pins.ansible, pins.collections):
+    for each in (keystone_pins.venv, pins.clients, pins.nova):
         each()
+    if not given:  # a part of the tests installs it when it is needed
+        pins.ansible()
+        pins.collections()
     shutil.rmtree(DIRECTORY, ignore_errors=True)
-    DIRECTORY.mkdir(parents=True)
+    RECORD.mkdir(parents=True)
     code = subprocess.run(_pytest(given), cwd=ROOT, check=False).returncode
     if code or given:
         return code
-    entries = record.read([DIRECTORY / "record.json"])
+    entries = record.read(sorted(RECORD.glob("*.json")))
     with step("ask each client for its commands"):
         left_out = coverage.check(entries)
     return _compare(page.text(entries, left_out), write="--write" in words)
@@ -41,9 +46,10 @@ def main(words: Sequence[str]) -> int:
 
 def _pytest(given: Sequence[str]) -> list[str]:
     words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
-    words += [f"--basetemp={DIRECTORY / 'tests'}", "-n", "0"]
+    words += [f"--basetemp={DIRECTORY / 'tests'}", "-n", "2", "--dist", "loadscope"]
+    words += ["--timeout=900"]  # the longest takes half a minute, but on two busy CPUs
     # After the path, since only a conftest in it knows the option.
-    return [*words, TESTS, f"--record={DIRECTORY / 'record.json'}", *given]
+    return [*words, TESTS, f"--record={RECORD}", *given]
 
 
 def _compare(text: str, write: bool) -> int:

@@ -29,7 +29,7 @@ def test_types_have_specs_access_and_a_default(cinder: Command):
 
 
 def test_a_project_has_a_default_type(cinder: Command, node: Node):
-    own = node.strategy.project
+    own = node.caller.project
     cinder("type-create", "usual")
     cinder("default-type-set", "usual", own)
     set_to = cinder.row("default-type-list", "--project-id", own)["volume_type_id"]

@@ -26,7 +26,7 @@ def test_types_have_specs_and_access(sdk: Library):
 
 
 def test_a_project_has_a_default_type(sdk: Library, node: Node):
-    own = node.strategy.project
+    own = node.caller.project
     made = sdk.create_type(name="usual")["id"]
     sdk.set_default_type(own, made)
     assert sdk.show_default_type(own)["volume_type_id"] == made

@@ -15,5 +15,5 @@ def test_the_page_has_the_pinned_versions():
     text = PAGE.read_text()
     for title, kind in page.TITLES.values():
         assert f"## {title.replace('==', ' ')}\n" in text
-        names = " | ".join(each.name for each in strategies.TABLE)
+        names = " | ".join(strategies.TABLE)
         assert f"| {kind} | {names} |\n" in text

@@ -52,13 +52,16 @@ def _sdk() -> Callable[[str, list[Any], dict[str, Any]], Any]:
 
 
 def _nova(config: str, project: str) -> Callable[[str, list[Any], dict[str, Any]], Any]:
-    """What nova-compute calls, as an administrator without a token."""
+    """What nova-compute calls: with the token of a user, or as an administrator."""
     nova: Any = importlib.import_module("nova.conf")
     nova.CONF([], project="nova", default_config_files=[config])
     contexts: Any = importlib.import_module("nova.context")
     cinder: Any = importlib.import_module("nova.volume.cinder")
     context = contexts.RequestContext(
-        user_id="nova", project_id=project, is_admin=True, auth_token=None
+        user_id="nova",
+        project_id=project,
+        is_admin=True,
+        auth_token=os.environ.get("USER_TOKEN"),
     )
     api = cinder.API()
     return lambda method, words, named: getattr(api, method)(context, *words, **named)
