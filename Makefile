@@ -35,7 +35,9 @@ test: check restart storm openapi outside scheduler prometheus clients-quick ## 
 
 test-full: test clients test-kernels fuzz ## hours: everything, every client, every system test on both stock kernels, longer fuzzing and storm
 	tests/storm/run --seconds 600
-	tests/openapi/run --seconds 900
+	tests/openapi/run --seconds 300 --auth noauth
+	tests/openapi/run --seconds 300 --auth http_basic
+	tests/openapi/run --seconds 300 --auth keystone
 	tests/openapi/run --seconds 300 --version 3.27
 	tests/openapi/run --seconds 300 --version 3.0
 
@@ -46,8 +48,10 @@ storm: $(VENV)/.ready ## 60 s of many clients, faults and kill -9 against a daem
 	$(PYTEST) -q -n 2 tests/storm
 	tests/storm/run
 
-openapi: $(VENV)/.ready ## 80 s of schemathesis against a daemon: no 5xx, no answer that the OpenAPI document lacks; SEED=...
-	tests/openapi/run --seconds 80 $(if $(SEED),--seed $(SEED))
+openapi: $(VENV)/.ready ## 80 s of schemathesis with each auth strategy: no 5xx, no answer that the OpenAPI document lacks; SEED=...
+	tests/openapi/run --seconds 26 --auth noauth $(if $(SEED),--seed $(SEED))
+	tests/openapi/run --seconds 26 --auth http_basic $(if $(SEED),--seed $(SEED))
+	tests/openapi/run --seconds 26 --auth keystone $(if $(SEED),--seed $(SEED))
 
 EXAMPLES ?= 20000
 fuzz: $(VENV)/.ready ## random frames, verbs and commands against the root helper; EXAMPLES=20000
