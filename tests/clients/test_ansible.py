@@ -23,7 +23,6 @@ ACCESS = Path(__file__).with_name("access.yml")
 PREFIX = "openstack.cloud."
 SENTENCES = {
     "backups": outside.PATHS["/v3/backups"].sentence,
-    "encryption": outside.PATHS["/v3/types/{id}/encryption"].sentence,
 }
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from tests.clients.command import Command
 from tests.clients.node import HOST, Node, host
+from tests.scheduler.servers import until
 
 SERVICE = (f"{HOST}@first", "cinder-volume")
 
@@ -26,6 +27,21 @@ def test_types_have_specs_access_and_a_default(cinder: Command):
     cinder("type-access-remove", *access, "--project-id", "other")
     assert "sort" in cinder("type-list")
     cinder("type-delete", "sort")
+
+
+def test_types_are_encrypted(cinder: Command):
+    (kind,) = cinder.rows("type-create", "secret")
+    ident = kind["ID"]
+    where = ("--control-location", "front-end", "--key-size", "256")
+    cinder("encryption-type-create", *where, ident, "luks")
+    (shown,) = cinder.rows("encryption-type-show", ident)
+    assert (shown["Provider"], shown["Key Size"]) == ("luks", "256")
+    cinder("encryption-type-update", "--provider", "luks2", ident)
+    assert "luks2" in cinder("encryption-type-list")
+    cinder.fails("encrypted", "create", "1", "--volume-type", "secret")
+    cinder("encryption-type-delete", ident)
+    assert "luks2" not in cinder("encryption-type-list")
+    cinder("type-delete", "secret")
 
 
 def test_a_project_has_a_default_type(cinder: Command, node: Node):
@@ -98,9 +114,11 @@ def test_pools_zones_and_versions_are_listed(cinder: Command):
 def test_messages_say_why_a_volume_failed(cinder: Command):
     cinder("type-create", "nowhere")
     cinder("type-key", "nowhere", "set", "volume_backend_name=none")
-    cinder.fails("no backend can hold", "create", "1", "--volume-type", "nowhere")
+    ident = cinder.row("create", "1", "--volume-type", "nowhere")["id"]
+    until(lambda: cinder.row("show", ident)["status"] == "error", "error")
     (row,) = cinder.rows("message-list")
     said = cinder.row("message-show", row["ID"])["user_message"]
     assert "no backend can hold" in said
     cinder("message-delete", row["ID"])
     assert row["ID"] not in cinder("message-list")
+    cinder("delete", ident)

@@ -113,6 +113,28 @@ def test_disks_are_managed(cinder: Command):
     cinder("delete", managed)
 
 
+def test_snapshots_are_managed(cinder: Command):
+    ident = volume(cinder)
+    at = cinder.row("show", ident)["os-vol-host-attr:host"]
+    made = cinder.row("snapshot-create", ident)["id"]
+    available(cinder, made)
+    cinder("snapshot-unmanage", made)
+    until(lambda: made not in cinder("snapshot-list"), "unmanaged")
+    assert UNMANAGED % made in cinder("snapshot-manageable-list", at)
+    managed = cinder.row("snapshot-manage", ident, UNMANAGED % made)["id"]
+    available(cinder, managed)
+    cinder("snapshot-delete", managed)
+    until(lambda: managed not in cinder("snapshot-list"), "deleted")
+    cinder("delete", ident)
+
+
+def available(cinder: Command, snapshot: str) -> None:
+    until(
+        lambda: cinder.row("snapshot-show", snapshot)["status"] == "available",
+        "available",
+    )
+
+
 def test_a_volume_is_given_to_another_project(cinder: Command):
     ident = volume(cinder, "--name", "given")
     kept = cinder.row("transfer-create", "--name", "no", "given")["id"]

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from tests.clients.command import Command
 from tests.clients.node import HOST, host
+from tests.scheduler.servers import until
 
 SERVICE = (f"{HOST}@first", "cinder-volume")
 
@@ -20,6 +21,15 @@ def test_types_have_properties(openstack: Command):
     assert found["properties"] == {"multiattach": "<is> True", "e": "f"}
     assert "sort" in openstack("volume type list", "--long")
     openstack("volume type delete", "sort")
+
+
+def test_types_are_encrypted(openstack: Command):
+    where = ("--encryption-control-location", "front-end")
+    openstack("volume type create --encryption-provider luks", *where, "secret")
+    found = openstack.json("volume type show", "--encryption-type", "secret")
+    assert found["encryption"]["provider"] == "luks"
+    openstack("volume type unset", "--encryption-type", "secret")
+    openstack("volume type delete", "secret")
 
 
 def test_qos_specs_are_associated_with_types(openstack: Command):
@@ -71,8 +81,10 @@ def test_messages_say_why_a_volume_failed(openstack: Command):
     none = ("--property", "volume_backend_name=none", "nowhere")
     openstack("volume type create", *none)
     words = ("--size", "1", "--type", "nowhere", "failed")
-    openstack.fails("no backend can hold", "volume create", *words)
+    ident = openstack.json("volume create", *words)["id"]
+    until(lambda: openstack.json("volume show", ident)["status"] == "error", "error")
     (row,) = openstack.json("volume message list")
     assert "no backend can hold" in row["User Message"]
     openstack("volume message delete", row["ID"])
     assert openstack.json("volume message list") == []
+    openstack("volume delete", ident)

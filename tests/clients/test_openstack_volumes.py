@@ -111,6 +111,11 @@ def test_disks_are_managed(openstack: Command):
     openstack("volume delete", managed)
 
 
+def test_foreign_snapshots_are_listed(openstack: Command):
+    place = host("first")
+    assert openstack.json("block storage snapshot manageable list", place) == []
+
+
 def test_a_volume_is_given_to_another_project(openstack: Command):
     ident = volume(openstack, "given")
     request = "volume transfer request"

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from tests.clients.library import Library
 from tests.clients.node import HOST, Node, host
+from tests.scheduler.servers import until
 
 SERVICE = f"{HOST}@first"
 
@@ -21,6 +22,20 @@ def test_types_have_specs_and_access(sdk: Library):
     sdk.add_type_access(made, "other")
     assert [row["project_id"] for row in sdk.get_type_access(made)] == ["other"]
     sdk.remove_type_access(made, "other")
+    assert sdk.get_type_encryption(made)["encryption_id"] is None
+    sdk.delete_type(made)
+
+
+def test_types_are_encrypted(sdk: Library):
+    made = sdk.create_type(name="secret")["id"]
+    where = {"control_location": "front-end", "key_size": 256}
+    sdk.create_type_encryption(made, provider="luks", **where)
+    found = sdk.get_type_encryption(made)
+    assert (found["provider"], found["key_size"]) == ("luks", 256)
+    sdk.update_type_encryption(volume_type=made, provider="luks2")
+    assert sdk.get_type_encryption(made)["provider"] == "luks2"
+    sdk.fails("encrypted", "create_volume", size=1, volume_type="secret")
+    sdk.delete_type_encryption(volume_type=made)
     assert sdk.get_type_encryption(made)["encryption_id"] is None
     sdk.delete_type(made)
 
@@ -88,8 +103,10 @@ def test_pools_zones_and_extensions_are_listed(sdk: Library):
 def test_messages_say_why_a_volume_failed(sdk: Library):
     kind = sdk.create_type(name="nowhere")["id"]
     sdk.update_type_extra_specs(kind, volume_backend_name="none")
-    sdk.fails("no backend can hold", "create_volume", size=1, volume_type="nowhere")
+    ident = sdk.create_volume(size=1, volume_type="nowhere")["id"]
+    until(lambda: sdk.get_volume(ident)["status"] == "error", "error")
     (row,) = sdk.messages()
     assert "no backend can hold" in row["user_message"]
     sdk.delete_message(row["id"])
     assert sdk.messages() == []
+    sdk.delete_volume(ident)

@@ -111,6 +111,22 @@ def test_disks_are_managed(sdk: Library):
     sdk.delete_volume(made)
 
 
+def test_snapshots_are_managed(sdk: Library):
+    ident = volume(sdk)
+    at = sdk.get_volume(ident)["host"]
+    made = snapshot(sdk, ident)
+    sdk.unmanage_snapshot(made)
+    until(lambda: not sdk.snapshots(), "unmanaged")
+    reference = {"source-name": UNMANAGED % made}
+    listed = sdk.manageable_snapshots(host=at)
+    assert reference in [row["reference"] for row in listed]
+    managed = sdk.manage_snapshot(volume_id=ident, ref=reference)["id"]
+    until(lambda: sdk.get_snapshot(managed)["status"] == "available", "available")
+    sdk.delete_snapshot(managed)
+    until(lambda: not sdk.snapshots(), "deleted")
+    sdk.delete_volume(ident)
+
+
 def test_a_volume_is_given_to_another_project(sdk: Library):
     ident = volume(sdk)
     kept = sdk.create_transfer(volume_id=ident, name="no")["id"]
