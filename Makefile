@@ -10,7 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Many small commits: where the machine has room, their files are in memory.
 unit api conformance daemon restart: export PYTEST_DEBUG_TEMPROOT = $(shell tests/memory)
 
-.PHONY: help demo check lint unit others api conformance daemon test test-full restart storm openapi fuzz scheduler prometheus tempest test-kernels outside test-loopback bench run sample api-reference states walks clean
+.PHONY: help demo check lint unit others api conformance daemon test test-full restart storm openapi fuzz scheduler prometheus tempest clients clients-quick clients-page test-kernels outside test-loopback bench run sample api-reference states walks clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -51,9 +51,11 @@ test: check ## everything: check, daemon, restart and others, storm, openapi, th
 	$(MAKE) --no-print-directory openapi
 	tests/system/run
 
-test-full: test test-kernels fuzz ## hours: everything, every system test on both stock kernels, longer fuzzing and storm
+test-full: test clients test-kernels fuzz ## hours: everything, every client, every system test on both stock kernels, longer fuzzing and storm
 	tests/storm/run --seconds 600
-	tests/openapi/run --seconds 900
+	tests/openapi/run --seconds 300 --auth noauth
+	tests/openapi/run --seconds 300 --auth http_basic
+	tests/openapi/run --seconds 300 --auth keystone
 	tests/openapi/run --seconds 300 --version 3.27
 	tests/openapi/run --seconds 300 --version 3.0
 
@@ -64,8 +66,10 @@ storm: $(VENV)/.ready ## 60 s of many clients, faults and kill -9 against a daem
 	$(PYTEST) -q -n 2 tests/storm
 	tests/storm/run
 
-openapi: $(VENV)/.ready ## 80 s of schemathesis against a daemon: no 5xx, no answer that the OpenAPI document lacks; SEED=...
-	tests/openapi/run --seconds 80 $(if $(SEED),--seed $(SEED))
+openapi: $(VENV)/.ready ## 80 s of schemathesis with each auth strategy: no 5xx, no answer that the OpenAPI document lacks; SEED=...
+	tests/openapi/run --seconds 26 --auth noauth $(if $(SEED),--seed $(SEED))
+	tests/openapi/run --seconds 26 --auth http_basic $(if $(SEED),--seed $(SEED))
+	tests/openapi/run --seconds 26 --auth keystone $(if $(SEED),--seed $(SEED))
 
 EXAMPLES ?= 20000
 fuzz: $(VENV)/.ready ## random frames, verbs and commands against the root helper; EXAMPLES=20000
@@ -78,10 +82,19 @@ prometheus: $(VENV)/.ready ## a real Prometheus with the metrics of a daemon and
 	tests/prometheus/run
 
 # One after the other: each may install a package of Debian, once.
-others: outside scheduler prometheus tempest ## the programs of others: an outside driver, the scheduler of Cinder, Prometheus, Tempest
+others: outside scheduler prometheus clients-quick tempest ## the programs of others: an outside driver, the scheduler of Cinder, Prometheus, clients, Tempest
 
 tempest: $(VENV)/.ready ## 4 minutes: Tempest 47.0.0 with a real Keystone against a daemon on fake backends
 	tests/tempest/run $(TESTS)
+
+clients: $(VENV)/.ready ## every command of the usual clients against a daemon; is docs/clients.md current?
+	tests/clients/run $(if $(TESTS),-k '$(TESTS)')
+
+clients-quick: $(VENV)/.ready ## a minute of it: cinder with http_basic, the SDK and Nova with Keystone
+	tests/clients/run -k '(cinder and http_basic or (sdk or nova) and keystone) and not names'
+
+clients-page: $(VENV)/.ready ## the same, and write docs/clients.md
+	tests/clients/run --write
 
 test-kernels: check ## the system tests on both supported kernels
 	tests/system/run --kernel 6.1

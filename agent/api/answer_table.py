@@ -15,6 +15,7 @@ from lunshare.agent.api import answer_schemas as shows
 from lunshare.agent.api import operator_answers as operators
 from lunshare.agent.api.answer_parts import (
     ANY_OBJECT,
+    NULL,
     TEXT,
     TEXTS,
     Schema,
@@ -86,6 +87,7 @@ BODIES: Mapping[Callable[..., Any], Schema] = {
     volumes.summary: one("volume-summary", shows.VOLUME_SUMMARY),
     volumes.show: _VOLUME,
     volumes.update: _WRITTEN_VOLUME,
+    volume_metadata.encryption: shown({"encryption_key_id": NULL}),
     volume_metadata.index: shows.METADATA,
     volume_metadata.merge: shows.METADATA,
     volume_metadata.replace: shows.METADATA,

@@ -261,6 +261,12 @@ RULES: tuple[Rule, ...] = (
     ),
     ("clusters:get", ADMIN, "Show a cluster.", ("GET /clusters/{id}",)),
     (
+        "clusters:update",
+        ADMIN,
+        "Enable or disable a cluster.",
+        ("PUT /clusters/enable", "PUT /clusters/disable"),
+    ),
+    (
         "workers:cleanup",
         ADMIN,
         "Continue operations that were interrupted.",

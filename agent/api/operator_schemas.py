@@ -167,6 +167,16 @@ SET_LOG = Form(
 )
 GET_LOG = Form({microversions.LOG_LEVELS: object_of(_LOGS)})
 
+_CLUSTER = {"name": text(1, null=False), "binary": text()}
+ENABLE_CLUSTER = Form({microversions.CLUSTERS: object_of(_CLUSTER, ("name",))})
+DISABLE_CLUSTER = Form(
+    {
+        microversions.CLUSTERS: object_of(
+            {**_CLUSTER, "disabled_reason": text()}, ("name",)
+        )
+    }
+)
+
 _ANY = {"description": "a text, a number or null"}
 CLEANUP = Form(
     {

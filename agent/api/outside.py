@@ -33,6 +33,9 @@ _BACKUPS = Outside("Backups", "copy a clone or a volume of a snapshot on a host"
 _IMAGES = Outside("Images (Glance)", "attach the volume to a host and copy the bytes")
 _GROUPS = Outside("Groups of volumes", "work on each volume")
 _CONSISTENCY = Outside("Consistency groups", "work on each volume")
+_COMPLETIONS = Outside(
+    "Completions by Nova", "its migrations and extensions end by themselves"
+)
 
 #: Paths under /v3, as they are without a project. {id} is one part.
 PATHS: Mapping[str, Outside] = {
@@ -48,6 +51,8 @@ PATHS: Mapping[str, Outside] = {
 ACTIONS: Mapping[str, Outside] = {
     "os-volume_upload_image": _IMAGES,
     "os-reimage": _IMAGES,
+    "os-migrate_volume_completion": _COMPLETIONS,
+    "os-extend_volume_completion": _COMPLETIONS,
 }
 
 #: Fields of a new volume.

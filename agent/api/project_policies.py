@@ -96,6 +96,12 @@ RULES: tuple[Rule, ...] = (
         ),
     ),
     (
+        "volume_extension:volume_encryption_metadata",
+        READER,
+        "Show the encryption of a volume.",
+        (f"GET {_VOLUME}/encryption",),
+    ),
+    (
         "volume:create_volume_metadata",
         MEMBER,
         "Add metadata to a volume.",

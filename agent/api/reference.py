@@ -83,7 +83,8 @@ def page() -> str:
     for route in ROUTES:
         groups.setdefault(_module(route.handler), []).append(route)
     sections = [_section(module, routes) for module, routes in groups.items()]
-    head = _HEAD.replace("EVERY", _codes(reference_answers.of_every_route()))
+    before = reference_answers.of_every_route() | reference_answers.of_identity()
+    head = _HEAD.replace("EVERY", _codes(before))
     outside_lines = ["## What stays outside", "", _OUTSIDE, *outside.page(), ""]
     errors = _ERRORS + "".join(_error_lines())
     return "\n".join([head, errors, *outside_lines, *sections])

@@ -123,17 +123,26 @@ def refusals(handler: Callable[..., Any]) -> set[int]:
 
 
 def of_every_route() -> set[int]:
-    """Return the status codes of errors that are raised before a handler is called."""
-    before = (
+    """Return the status codes of errors that any path answers, before its handler."""
+    return _of(
         middleware.Middleware.process_request,
-        middleware.Middleware._enter,
         wsgi.Resource._answer,
         wsgi.Resource._refuse,
         origins.Origins.check,
+    )
+
+
+def of_identity() -> set[int]:
+    """Return those of a path that asks who calls, which is every one below /v3/."""
+    return _of(
+        middleware.Middleware._enter,
         identity.Identity.context,
         access_rules.AccessRules.require,
     )
-    return {status for each in before for status in refusals(each)}
+
+
+def _of(*functions: Callable[..., Any]) -> set[int]:
+    return {status for each in functions for status in refusals(each)}
 
 
 def _answers(source: Source) -> Iterator[tuple[ast.Call, Source]]:

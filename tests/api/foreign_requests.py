@@ -61,6 +61,7 @@ IN_PATH: list[Request] = [
     ("POST", f"{_VOLUME}/metadata", _METADATA),
     ("PUT", f"{_VOLUME}/metadata", _METADATA),
     ("PUT", f"{_VOLUME}/metadata/a", _ITEM),
+    ("GET", f"{_VOLUME}/encryption", None),
     ("GET", f"{_VOLUME}/metadata", None),
     ("GET", f"{_VOLUME}/metadata/a", None),
     ("DELETE", f"{_VOLUME}/metadata/a", None),

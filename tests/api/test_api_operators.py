@@ -268,6 +268,12 @@ def test_a_node_is_in_no_cluster(api: Api):
         assert api("GET", path)["clusters"] == []
         api.at("3.6").fault(404, "GET", path)
     assert "c1" in api.fault(404, "GET", "/clusters/c1")
+    asked = {"name": "c1", "binary": BINARY}
+    reason = asked | {"disabled_reason": "disks"}
+    for path, body in (("/clusters/enable", asked), ("/clusters/disable", reason)):
+        assert "cluster c1" in api.fault(404, "PUT", path, body)
+        assert "name" in api.fault(400, "PUT", path, {"binary": BINARY})
+    assert "binary" in api.fault(400, "PUT", "/clusters/enable", {**asked, "binary": 1})
 
 
 def test_there_is_nothing_to_clean_up(api: Api):

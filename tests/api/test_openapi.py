@@ -23,7 +23,7 @@ from lunshare.agent.api.handlers import (
 )
 from lunshare.agent.api.microversions import MAX, MIN, text
 from lunshare.agent.api.query_table import PARAMETERS
-from lunshare.agent.api.routes import ROUTES, Route
+from lunshare.agent.api.routes import PUBLIC, ROUTES, Route
 from tests.api import documented
 from tests.api.calls import Api
 
@@ -163,6 +163,21 @@ def test_every_operation_below_v3_lists_the_errors_of_storage_and_database():
     for route in ROUTES:
         if route.path.startswith("/v3/"):
             assert {"409", "500", "503"} <= operation(route)["responses"].keys()
+
+
+@pytest.mark.parametrize("route", ROUTES, ids=lambda r: f"{r.method} {r.path}")
+def test_an_operation_needs_an_identity_unless_it_is_public(route: Route):
+    whole = documented.document()
+    asks = route.path not in PUBLIC
+    schemes: list[Any] = [{name: []} for name in whole["components"]["securitySchemes"]]
+    assert operation(route).get("security", []) == (schemes if asks else [])
+    assert ("401" in operation(route)["responses"]) is asks
+
+
+def test_an_answer_to_a_wrong_proof_says_what_to_prove():
+    responses = documented.document()["components"]["responses"]
+    assert "WWW-Authenticate" in responses["401"]["headers"]
+    assert "Retry-After" in responses["503"]["headers"]
 
 
 def test_the_document_is_of_the_newest_microversion():

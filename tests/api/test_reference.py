@@ -29,6 +29,8 @@ page = functools.cache(reference.page)
 REFUSED = (
     services.fail_over,
     catalog_pages.cluster,
+    catalog_pages.enable_cluster,
+    catalog_pages.disable_cluster,
 )
 #: The id is that of a project or a class, which is not looked up.
 NOT_LOOKED_UP = (

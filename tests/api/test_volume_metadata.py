@@ -230,3 +230,9 @@ def test_a_retry_on_a_readonly_volume_gets_the_first_attachment(
     assert later.services.attachments.create(CTX, new).id == first.id
     for each in (node, later):
         each.close()
+
+
+def test_nova_reads_that_a_volume_is_not_encrypted(api: Api):
+    made = f"/volumes/{api.volume()['id']}/encryption"
+    assert api("GET", made) == {"encryption_key_id": None}
+    assert NOWHERE in api.fault(404, "GET", f"/volumes/{NOWHERE}/encryption")

@@ -13,9 +13,13 @@ from typing import Any
 
 import requests
 
+from tests.scheduler.servers import until
+
 #: What every volume and type of the population has. The scheduler ignores its scope.
 KEY = "fuzz:k"
 _INITIATOR = "iqn.1994-05.com.example:fuzz"
+#: Seconds for what takes few, but not on a busy machine.
+_PATIENCE = 240
 CONNECTOR = {"initiator": _INITIATOR, "host": "fuzz", "ip": "127.0.0.1"}
 
 
@@ -59,6 +63,15 @@ class Population:
             self._ids[resource] = self._makers[resource]()
         return self._ids[resource]
 
+    def await_deletion(self, url: str) -> None:
+        """Wait until a deletion that was accepted has ended."""
+
+        def has_ended() -> bool:
+            answer = self._session.get(url, timeout=_PATIENCE)
+            return '"status":"deleting"' not in answer.text
+
+        until(has_ended, f"{url} is deleted", _PATIENCE)
+
     def _is_usable(self, resource: str) -> bool:
         """Whether it exists, and whether a volume is not in the way of the next."""
         path = resource.partition(" ")[0]
@@ -74,34 +87,62 @@ class Population:
 
     def _send(self, method: str, path: str, body: Any = None) -> requests.Response:
         url = f"{self._endpoint}/{path}"
-        return self._session.request(method, url, json=body, timeout=30)
+        return self._session.request(method, url, json=body, timeout=_PATIENCE)
 
     def _new(self, path: str, name: str, fields: Any) -> str:
-        """Create it, also where the quotas, which requests change, are used up."""
+        """Create it, also where what requests have changed is in the way."""
         answer = self._send("POST", path, {name: fields})
-        if answer.status_code == 413:
-            self._lift_quotas()
+        if not answer.ok:
+            self._restore()
             answer = self._send("POST", path, {name: fields})
         assert answer.ok, f"POST {path} {fields}: {answer.text}"
         return str(answer.json()[name]["id"])
 
-    def _lift_quotas(self) -> None:
+    def _ready(self, path: str, name: str, fields: Any) -> str:
+        """Create it, and wait until it is available: a busy machine takes a while."""
+        made = self._new(path, name, fields)
+        if self._status(path, name, made) == "error":
+            self._restore()
+            made = self._new(path, name, fields)
+        assert self._status(path, name, made) == "available", f"{path} {fields}"
+        return made
+
+    def _status(self, path: str, name: str, ident: str) -> str:
+        """What it ends in when it is created."""
+
+        def status() -> str:
+            return str(self._ask("GET", f"{path}/{ident}")[name]["status"])
+
+        until(lambda: status() != "creating", f"{path} are created", _PATIENCE)
+        return status()
+
+    def _restore(self) -> None:
+        """Lift the quotas, and let the scheduler use the backend again."""
         path = f"os-quota-sets/{self._project}"
         found = self._ask("GET", path)["quota_set"]
         limits = {name: -1 for name in found if name != "id"}
         self._ask("PUT", path, {"quota_set": limits})
+        backend = {"host": self.host, "binary": "cinder-volume"}
+        self._ask("PUT", "os-services/enable", backend)
+        self._send("PUT", "os-services/thaw", {"host": self.host})  # 400 if not frozen
 
     def _volume(self) -> str:
-        return self._new("volumes", "volume", {"size": 1, "metadata": {KEY: "v"}})
+        """One with a type, since requests change the default type."""
+        fields = {
+            "size": 1,
+            "metadata": {KEY: "v"},
+            "volume_type": self.of("types in use"),
+        }
+        return self._ready("volumes", "volume", fields)
 
     def _shared_volume(self) -> str:
         """One that many hosts may attach."""
         fields = {"size": 1, "volume_type": self.of("types that share")}
-        return self._new("volumes", "volume", fields)
+        return self._ready("volumes", "volume", fields)
 
     def _snapshot(self) -> str:
         fields = {"volume_id": self._volume(), "metadata": {KEY: "v"}}
-        return self._new("snapshots", "snapshot", fields)
+        return self._ready("snapshots", "snapshot", fields)
 
     def _attachment(self) -> str:
         fields = {"volume_uuid": self._shared_volume()}

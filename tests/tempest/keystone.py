@@ -26,6 +26,7 @@ from tests.tempest import pins
 PASSWORD = "tempest-on-loopback"
 SERVICE = "lunshare"  # the user with which lunshared validates tokens
 REGION = "RegionOne"
+PROJECT_NAME = "admin"  # of the administrator, made by the bootstrap
 
 # Few rounds: Tempest creates two hundred users. The cache is this process's memory.
 _CONFIG = """
@@ -42,6 +43,19 @@ backend = dogpile.cache.memory
 key_repository = {directory}/fernet
 [credential]
 key_repository = {directory}/credential
+"""
+# What lunshared needs in order to ask it.
+_OPTIONS = """
+[keystone_authtoken]
+auth_url = {url}
+www_authenticate_uri = {url}
+interface = public
+auth_type = password
+username = {user}
+password = {password}
+user_domain_id = default
+project_name = service
+project_domain_id = default
 """
 # Several commands of keystone-manage, with one import of Keystone.
 _MANAGE = """
@@ -75,8 +89,16 @@ class Keystone:
         _configure(directory)
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}/v3"
+        #: The id of the administrator's project, and a token of it.
+        self.project = self.token = ""
         self._server = Server("keystone", directory)
         self._session = requests.Session()
+        self._endpoints: list[str] = []
+
+    @property
+    def options(self) -> str:
+        """The section of lunshare.conf that lets it validate tokens."""
+        return _OPTIONS.format(url=self.url, user=SERVICE, password=PASSWORD)
 
     def start(self) -> None:
         """Start it; it listens some seconds later."""
@@ -84,29 +106,35 @@ class Keystone:
         where = {"OS_KEYSTONE_CONFIG_DIR": str(self._directory), "PYTHONPATH": ""}
         self._server.run(words, **where)
 
-    def announce(self, endpoint: str) -> None:
-        """Wait until it listens; put Block Storage into its catalog, and its user."""
+    def prepare(self) -> None:
+        """Wait until it listens; log in, and create what lunshared needs."""
         until(lambda: listens(self.port), "Keystone listens", seconds=300)
         self._log_in()
         self._create("region", id=REGION)
-        public = {"identity": self.url, "block-storage": endpoint, "volumev3": endpoint}
-        # Asked for security groups when a project is deleted: 404, there are none.
-        public["network"] = f"{self.url}/no-network"
-        for kind, url in public.items():
-            service = self._create("service", type=kind, name=kind)
-            self._create(
-                "endpoint",
-                service_id=service,
-                interface="public",
-                region_id=REGION,
-                url=url,
-            )
+        self._public("identity", self.url)
         project = self._create("project", name="service", domain_id="default")
         user = self._create(
             "user", name=SERVICE, password=PASSWORD, domain_id="default"
         )
         for role in ("admin", "service"):
             self._grant(project, user, role)
+
+    def announce(self, endpoint: str) -> None:
+        """Put Block Storage into its catalog, or change where it is."""
+        for known in self._endpoints:
+            self._call("PATCH", f"/endpoints/{known}", {"endpoint": {"url": endpoint}})
+        if self._endpoints:
+            return
+        # Asked for security groups when a project is deleted: 404, there are none.
+        self._public("network", f"{self.url}/no-network")
+        for kind in ("block-storage", "volumev3"):
+            self._endpoints.append(self._public(kind, endpoint))
+
+    def _public(self, kind: str, url: str) -> str:
+        """A new service with one endpoint; the id of that."""
+        service = self._create("service", type=kind, name=kind)
+        where = {"interface": "public", "region_id": REGION, "url": url}
+        return self._create("endpoint", service_id=service, **where)
 
     def close(self) -> None:
         """Stop it."""
@@ -118,10 +146,12 @@ class Keystone:
         user = {"name": "admin", "domain": domain, "password": PASSWORD}
         auth = {
             "identity": {"methods": ["password"], "password": {"user": user}},
-            "scope": {"project": {"name": "admin", "domain": domain}},
+            "scope": {"project": {"name": PROJECT_NAME, "domain": domain}},
         }
         answer = self._call("POST", "/auth/tokens", {"auth": auth})
-        self._session.headers["X-Auth-Token"] = answer.headers["X-Subject-Token"]
+        self.token = answer.headers["X-Subject-Token"]
+        self.project = answer.json()["token"]["project"]["id"]
+        self._session.headers["X-Auth-Token"] = self.token
 
     def _create(self, kind: str, **fields: str) -> str:
         answer = self._call("POST", f"/{kind}s", {kind: fields})

@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 
 from tests.scheduler.servers import Server, free_port, listens, until
-from tests.tempest.keystone import PASSWORD, SERVICE
 
 BACKENDS = ("first", "second")
 # What the fake driver calls a disk and a snapshot after their unmanage.
@@ -19,16 +18,7 @@ _CONFIG = """
 auth_strategy = keystone
 enabled_backends = first, second
 host = node
-[keystone_authtoken]
-auth_url = {keystone}
-www_authenticate_uri = {keystone}
-interface = public
-auth_type = password
-username = {user}
-password = {password}
-user_domain_id = default
-project_name = service
-project_domain_id = default
+{keystone}
 [first]
 volume_driver = fake
 target_driver = fake
@@ -42,12 +32,10 @@ class NodeUnderTest:
     """lunshared as a process, with its log in the directory."""
 
     def __init__(self, directory: Path, keystone: str) -> None:
-        """``keystone``: its URL, where the daemon has the tokens validated."""
+        """``keystone``: the section for the Keystone that validates tokens."""
         self._directory = directory
         self._config = directory / "lunshare.conf"
-        self._config.write_text(
-            _CONFIG.format(keystone=keystone, user=SERVICE, password=PASSWORD)
-        )
+        self._config.write_text(_CONFIG.format(keystone=keystone))
         self.port = free_port()
         self.endpoint = f"http://127.0.0.1:{self.port}/v3/$(project_id)s"
         self._server = Server("lunshared", directory)

@@ -55,10 +55,11 @@ def servers(venv: Path) -> Iterator[Keystone]:
     with ExitStack() as stack:
         keystone = Keystone(venv, DIRECTORY / "keystone")
         stack.enter_context(closing(keystone))
-        node = stack.enter_context(closing(NodeUnderTest(DIRECTORY, keystone.url)))
+        node = stack.enter_context(closing(NodeUnderTest(DIRECTORY, keystone.options)))
         with step("start lunshared and Keystone"):
             keystone.start()
             node.start()
+            keystone.prepare()
             keystone.announce(node.endpoint)
         yield keystone
 

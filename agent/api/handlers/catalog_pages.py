@@ -68,6 +68,16 @@ def cluster(call: Call) -> Answer:
     raise NotFound("cluster", call.args["id"])
 
 
+def enable_cluster(call: Call) -> Answer:
+    """PUT /clusters/enable: 404, because a node is in no cluster"""
+    raise NotFound("cluster", schemas.ENABLE_CLUSTER.read(call)["name"])
+
+
+def disable_cluster(call: Call) -> Answer:
+    """PUT /clusters/disable: 404, because a node is in no cluster"""
+    raise NotFound("cluster", schemas.DISABLE_CLUSTER.read(call)["name"])
+
+
 def clean_up(call: Call) -> Answer:
     """POST /workers/cleanup: nothing to do; a restart continues what was stopped"""
     schemas.CLEANUP.read(call)

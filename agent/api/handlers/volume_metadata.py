@@ -26,6 +26,12 @@ def index(call: Call) -> Answer:
     return Answer(200, {"metadata": dict(found)}, headers)
 
 
+def encryption(call: Call) -> Answer:
+    """GET /volumes/{id}/encryption: show that a volume is not encrypted"""
+    call.services.volumes.get(call.ctx, call.args["id"])
+    return Answer(200, {"encryption_key_id": None})
+
+
 def merge(call: Call) -> Answer:
     """POST /volumes/{id}/metadata: add or replace items"""
     asked = metadata_schemas.METADATA.read(call)["metadata"]
