@@ -69,6 +69,7 @@ class Attachment:
     to read the answer with its id. ``status_reason`` is the error of an attachment
     in an error status. ``legacy`` names the action of the volume that made it, such
     as os-reserve, or is None; ``announced`` says that os-begin_detaching was called.
+    ``user_id`` is who asked for it.
     """
 
     id: str
@@ -92,6 +93,7 @@ class Attachment:
     answered: bool = True
     legacy: str | None = None
     announced: bool = False
+    user_id: str | None = None
 
     @property
     def seen_status(self) -> AttachStatus:

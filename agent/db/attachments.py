@@ -61,6 +61,7 @@ _ALL = sa.select(
     _A.answered,
     _A.legacy,
     _A.announced,
+    _A.user_id,
 )
 # The fields of the record between those of BRIEF, which a brief one does not have.
 _UNREAD: tuple[Any, ...] = (*[None] * 10, True, None)

@@ -119,6 +119,7 @@ VOLUME_ATTACHMENT = sa.Table(
     # and whether os-begin_detaching was called.
     _text("legacy"),
     sa.Column("announced", sa.Boolean, nullable=False, server_default="0"),
+    _text("user_id"),
 )
 
 TRANSFERS = sa.Table(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -157,4 +158,20 @@ def test_an_attach_before_a_stop_in_good_order_is_not_reused(tmp_path: Path) -> 
     first.close()
     second = Node(tmp_path, backends="fake,other", section=WIPES).start()
     assert second.services.attachments.create(CTX, asked).id != known
+    second.close()
+
+
+def test_an_attach_is_not_reused_for_another_user(tmp_path: Path) -> None:
+    """Two users may reserve a shared volume with the same request."""
+    fake_storage.reset()
+    first = Node(tmp_path, backends="fake,other", section=WIPES).start()
+    volume = first.shared_volume()
+    asked = NewAttachment(volume.id, mode=Mode.RO)
+    known = first.services.attachments.create(CTX, asked).id
+    let_end(first)  # it was answered just before the end
+    second = Node(tmp_path, backends="fake,other", section=WIPES).start()
+    create = second.services.attachments.create
+    assert create(replace(CTX, user_id="another"), asked).id != known
+    assert create(CTX, asked).id == known
+    let_end(second)
     second.close()

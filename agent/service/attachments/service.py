@@ -203,7 +203,11 @@ class Attachments:
             with self._db.writing() as connection:
                 volume, known = self._claim(connection, ctx, new, refusal)
                 row = known or self.start_attach(
-                    connection, volume, _new_row(volume, new), connector, is_new=True
+                    connection,
+                    volume,
+                    _new_row(ctx, volume, new),
+                    connector,
+                    is_new=True,
                 )
                 wanted = read_wanted(connection, volume.id, row.initiator)
             self.unanswered.add(row)
@@ -247,7 +251,7 @@ class Attachments:
         :raises Invalid: its status allows no attachment, or no second one.
         """
         volume, known = self._claim(connection, ctx, new, refusal)
-        row = known or _new_row(volume, new)
+        row = known or _new_row(ctx, volume, new)
         if known is None:
             attachments.insert(connection, row)
         return volume, row
@@ -260,7 +264,7 @@ class Attachments:
         refusal: AgentError | None,
     ) -> tuple[Volume, Attachment | None]:
         """Reserve the volume for a row, or find the row of an earlier request."""
-        known = self.unanswered.find_duplicate(connection, new)
+        known = self.unanswered.find_duplicate(connection, ctx, new)
         reserved = known or volumes.claim(connection, new.volume_id, new.instance_uuid)
         volume = volumes.get_row(connection, new.volume_id)
         if volume is None or not ctx.sees(volume.project_id):
@@ -336,7 +340,7 @@ class Attachments:
             )
 
 
-def _new_row(volume: Volume, new: NewAttachment) -> Attachment:
+def _new_row(ctx: RequestContext, volume: Volume, new: NewAttachment) -> Attachment:
     return Attachment(
         id=str(uuid.uuid4()),
         volume_id=volume.id,
@@ -347,6 +351,7 @@ def _new_row(volume: Volume, new: NewAttachment) -> Attachment:
         updated_at=now(),
         answered=False,
         legacy=new.legacy,
+        user_id=ctx.user_id,
     )
 
 

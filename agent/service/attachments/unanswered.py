@@ -15,7 +15,7 @@ from typing import Any
 
 from lunshare.agent.db import attachments, volumes
 from lunshare.agent.db.engine import Database
-from lunshare.agent.records import Attachment, Mode, NewAttachment
+from lunshare.agent.records import Attachment, Mode, NewAttachment, RequestContext
 from lunshare.agent.service.attachments import connectors
 from lunshare.agent.states import AttachStatus
 
@@ -47,11 +47,20 @@ class UnansweredRequests:
         with self._mutex:
             self._created_here.discard(row.id)
 
-    def find_duplicate(self, connection: Any, new: NewAttachment) -> Attachment | None:
-        """Return what an earlier process created for this and did not answer."""
+    def find_duplicate(
+        self, connection: Any, ctx: RequestContext, new: NewAttachment
+    ) -> Attachment | None:
+        """Return what an earlier process created for this and did not answer.
+
+        Only for the same user: two clients may send the same request.
+        """
         found = attachments.unanswered(connection, new.volume_id)
         with self._mutex:
-            earlier = [row for row in found if row.id not in self._created_here]
+            earlier = [
+                row
+                for row in found
+                if row.id not in self._created_here and row.user_id == ctx.user_id
+            ]
         if not earlier:
             return None
         volume = volumes.get_row(connection, new.volume_id)
