@@ -18,6 +18,7 @@ from tests.api.identity_daemon import PASSWORD, Running, daemon, proof, users
 
 IDENT = "22222222-3333-4444-5555-666666666666"
 OPTIONS = "auth_strategy = http_basic\nhttp_basic_auth_user_file = {}\n"
+pytestmark = pytest.mark.daemon
 ASKING = [each for each in ROUTES if each.path not in PUBLIC]
 OPEN = [each for each in ROUTES if each.path in PUBLIC]
 
