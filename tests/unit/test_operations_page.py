@@ -41,7 +41,6 @@ _OTHER_NAMES = {
     "service_user",
     "token_auth_url",
     "global_filter",
-    "needs_check",
     "no_root_squash",
     "service_token_roles",
     "token_cache_time",
@@ -49,7 +48,6 @@ _OTHER_NAMES = {
     "replacement_timeout",
     "scan_lvs",
     "seg_monitor",
-    "thin_check_options",
     "use_devicesfile",
 }
 
