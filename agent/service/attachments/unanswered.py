@@ -50,23 +50,18 @@ class UnansweredRequests:
     def find_duplicate(
         self, connection: Any, ctx: RequestContext, new: NewAttachment
     ) -> Attachment | None:
-        """Return what an earlier process created for this and did not answer.
-
-        Only for the same user: two clients may send the same request.
-        """
+        """Return what an earlier process created for this user and did not answer."""
         found = attachments.unanswered(connection, new.volume_id)
         with self._mutex:
-            earlier = [
-                row
-                for row in found
-                if row.id not in self._created_here and row.user_id == ctx.user_id
-            ]
+            earlier = [row for row in found if row.id not in self._created_here]
         if not earlier:
             return None
         volume = volumes.get_row(connection, new.volume_id)
         if volume is not None and volume.readonly:
             new = replace(new, mode=Mode.RO)
-        return next((row for row in earlier if _is_duplicate(row, new)), None)
+        return next(
+            (row for row in earlier if _is_duplicate(row, ctx.user_id, new)), None
+        )
 
     def mark_answered(self) -> None:
         """Mark in their rows those whose answer was sent before the last call.
@@ -82,9 +77,10 @@ class UnansweredRequests:
             self._old, self._new = self._new, []
 
 
-def _is_duplicate(row: Attachment, new: NewAttachment) -> bool:
+def _is_duplicate(row: Attachment, user_id: str, new: NewAttachment) -> bool:
     """Whether the row is what this request creates, and no client has changed it."""
-    if row.instance_uuid != new.instance_uuid or row.legacy != new.legacy:
+    asked = (user_id, new.instance_uuid, new.legacy)
+    if (row.user_id, row.instance_uuid, row.legacy) != asked:
         return False
     if new.connector is None:
         reserved = AttachStatus.ATTACHING if new.legacy else AttachStatus.RESERVED
