@@ -119,6 +119,12 @@ class StormVolumeFixtures(FakeVolumeFixtures):
         yield
         at(driver)("hold", driver.name, reference, False)
 
+    @contextlib.contextmanager
+    def failing_storage(self, driver: VolumeDriver, reads: bool) -> Iterator[None]:
+        at(driver)("fail", driver.name, reads, True)
+        yield
+        at(driver)("fail", driver.name, False, False)
+
     def power_cut(self, driver: VolumeDriver) -> bool:
         return False
 

@@ -69,6 +69,11 @@ class Machine:
         """Use so many bytes of the pool; a negative number frees them."""
         storage(backend).foreign += size
 
+    def fail(self, backend: str, reads: bool, writes: bool) -> None:
+        """Let each read or write of the medium fail, or none."""
+        held = storage(backend)
+        held.fails_reads, held.fails_writes = reads, writes
+
     def put_foreign(
         self, backend: str, reference: str, size: int, blocks: dict[int, bytes]
     ) -> None:
