@@ -66,3 +66,10 @@ def test_a_file_that_starts_a_daemon_is_not_in_the_fast_loop() -> None:
     mark = "\npytestmark = pytest.mark.daemon\n"
     assert len(found) > 10
     assert [file.name for file in found if mark not in texts[file]] == []
+
+
+def test_every_decision_is_listed() -> None:
+    listed = (ROOT / "docs/decisions/README.md").read_text()
+    pages = sorted(each.name for each in ROOT.glob("docs/decisions/0*.md"))
+    assert len(pages) > 20
+    assert [name for name in pages if f"({name})" not in listed] == []
