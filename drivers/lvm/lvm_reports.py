@@ -175,8 +175,9 @@ def _details(row: _Row) -> VolumeDetails:
         tags=_items(row["lv_tags"]),
         layout=_items(row["lv_layout"]),
         roles=_items(row["lv_role"]),
-        writable=row["lv_permissions"] == "writeable",
-        # LVM reports "unknown" for these if the volume is not active.
+        # LVM reports "unknown" for what is not active: a writable volume, and the next
+        # two. A volume is "read-only" also then (_lvpermissions_disp, lvm2 2.03.16).
+        writable=not row["lv_permissions"].startswith("read-only"),
         open=row["lv_device_open"] == "open",
         lost=row["lv_snapshot_invalid"] == "snapshot invalid",
         merging=row["lv_merging"] == "merging",

@@ -13,7 +13,7 @@ All its parts listen on loopback or on a socket, on a disk of ours, and end with
 - cinder-scheduler, and cinder-volume with a driver without storage
   (``tests.bench.cinder_driver``), as our daemon has its fake.
 
-noauth, no quotas, no debug log.
+No quotas, no debug log. Who calls is proven as with our daemon: by the same Keystone.
 """
 
 from __future__ import annotations
@@ -68,10 +68,13 @@ class MariaDB(Server):
 
 
 class CinderPeer:
-    """Cinder's three services with their database and message bus."""
+    """Cinder's three services with their database and message bus.
 
-    def __init__(self, state: Path) -> None:
-        self.state, self.port = state, free_port()
+    ``options`` as of the daemon: the lines of [DEFAULT], and whole sections.
+    """
+
+    def __init__(self, state: Path, options: str = "auth_strategy = noauth") -> None:
+        self.state, self.port, self._options = state, free_port(), options
         self._database, self._broker = MariaDB(state), Broker(state)
         self._config = state / "cinder.conf"
         self._servers = {
@@ -135,10 +138,10 @@ class CinderPeer:
         paste = python().parents[1] / "etc/cinder/api-paste.ini"
         self._config.write_text(
             f"[DEFAULT]\ntransport_url = {self._broker.url}\nstate_path = {state}\n"
-            f"host = peer\nmy_ip = 127.0.0.1\nauth_strategy = noauth\n"
+            f"host = peer\nmy_ip = 127.0.0.1\n"
             f"api_paste_config = {paste}\nenabled_backends = fake\n"
             "quota_volumes = -1\nquota_gigabytes = -1\n"
-            "graceful_shutdown_timeout = 5\n"
+            f"graceful_shutdown_timeout = 5\n{self._options}\n"
             "[fake]\nvolume_backend_name = fake\n"
             "volume_driver = tests.bench.cinder_driver.NoStorage\n"
             f"[database]\nconnection = {self._database.url}\n"

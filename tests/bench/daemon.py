@@ -19,17 +19,22 @@ ROOT = HERE.parent.parent
 
 
 class Daemon:
-    """A lunshared process with a state path."""
+    """A lunshared process with a state path.
 
-    def __init__(self, state: Path) -> None:
+    ``options`` are lines of [DEFAULT], and whole sections after them.
+    """
+
+    def __init__(self, state: Path, options: str = "") -> None:
         self.state = state
+        self._options = state / "options.conf"
+        self._options.write_text(f"[DEFAULT]\n{options}\n")
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.port: int = probe.getsockname()[1]
 
     def __enter__(self) -> Daemon:
         lunshared = str(Path(sys.executable).with_name("lunshared"))
-        files = (ROOT / "etc/fake.conf", HERE / "fake.conf")
+        files = (ROOT / "etc/fake.conf", HERE / "fake.conf", self._options)
         words = [f"--config-file={file}" for file in files]
         words += [f"--state-path={self.state}", f"--listen=127.0.0.1:{self.port}"]
         with open(self.state / "log", "ab") as log:

@@ -22,7 +22,9 @@ from lunshare.agent.states import AttachStatus, SnapshotStatus, VolumeStatus
 _HOSTS = 3
 
 
-def fill(state: Path, count: int, backend: str = "fake") -> list[str]:
+def fill(
+    state: Path, count: int, backend: str = "fake", project: str = "default"
+) -> list[str]:
     """Write ``count`` volumes, each attached to three hosts; their ids."""
     database = Database(f"sqlite:///{state}/lunshare.sqlite", connections=1)
     ids = [str(uuid.uuid4()) for _ in range(count)]
@@ -34,7 +36,7 @@ def fill(state: Path, count: int, backend: str = "fake") -> list[str]:
                 size=1,
                 own_status=VolumeStatus.AVAILABLE,
                 backend=backend,
-                project_id="default",
+                project_id=project,
                 user_id="admin",
                 name=f"volume {number}",
                 multiattach=True,

@@ -14,8 +14,13 @@ HEADERS = {
     "OpenStack-API-Version": "volume 3.71",
     "X-Auth-Token": "admin:default",
 }
-_JSON = {"Content-Type": "application/json", **HEADERS}
+_JSON = {"Content-Type": "application/json"}
 _YES = "<is> True"
+
+
+def use_token(token: str) -> None:
+    """Send this token with every later request, also with those of wrk."""
+    HEADERS["X-Auth-Token"] = token
 
 
 class Client:
@@ -23,7 +28,9 @@ class Client:
 
     def __init__(self, port: int, keep: bool = True) -> None:
         self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
-        self._headers = _JSON if keep else {**_JSON, "Connection": "close"}
+        self._headers = {**_JSON, **HEADERS}
+        if not keep:
+            self._headers["Connection"] = "close"
 
     def __call__(self, method: str, path: str, body: object = None) -> Any:
         """The answer's JSON; an error status raises."""

@@ -23,9 +23,8 @@ function init()
   math.randomseed(number)
 end
 
--- Cinder wants a token, also without authentication.
 local json = {["Content-Type"] = "application/json",
-              ["X-Auth-Token"] = "admin:default",
+              ["X-Auth-Token"] = os.getenv("TOKEN"),
               ["OpenStack-API-Version"] = "volume 3.71"}
 
 local function read()

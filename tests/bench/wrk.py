@@ -45,6 +45,7 @@ def wrk(
         words += ["-H", f"{name}: {value}"]
     files = {"IDS": "ids", "SHARED": "shared"}
     env = {name: str(server.state / file) for name, file in files.items()}
+    env["TOKEN"] = HEADERS["X-Auth-Token"]
     before = server.cpu()
     ran = subprocess.run(
         words, check=True, text=True, stdout=subprocess.PIPE, env={**os.environ, **env}

@@ -135,7 +135,7 @@ class LvmFixtures(VolumeFixtures):
     def held_open_snapshot(
         self, driver: VolumeDriver, reference: str
     ) -> AbstractContextManager[object]:
-        run("lvchange", "-ay", "-K", f"{GROUP}/{reference}")
+        run("lvchange", "--yes", "-ay", "-K", f"{GROUP}/{reference}")
         return self.held_open_reference(driver, reference)
 
     def foreign_name(self) -> str:

@@ -68,6 +68,15 @@ def test_a_thick_snapshot_is_as_large_as_its_volume():
 
 
 @pytest.mark.parametrize("thin", [True, False])
+def test_an_inactive_snapshot_can_be_managed(thin: bool):
+    """Thin ones are made so. LVM then does not know whether the device is writable."""
+    given = {"lv_permissions": "unknown", "lv_device_open": "unknown"}
+    root = Scripted(lvs=report(thin, {"name": "theirs", "origin": VOLUME, **given}))
+    (found,) = backend(root, thin).manageable_snapshots()
+    assert found.reason_not_safe == ""
+
+
+@pytest.mark.parametrize("thin", [True, False])
 @pytest.mark.parametrize(
     ("given", "why"),
     [

@@ -62,6 +62,7 @@ def test_only_foreign_volumes_of_the_pool_are_manageable():
         row("root"),
         row("pool", lv_layout="thin,pool", lv_role="private"),
         row("theirs", **thin),
+        row("idle", lv_permissions="unknown", lv_device_open="unknown", **thin),
         row("busy", lv_device_open="open", **thin),
         row("sealed", lv_permissions="read-only", **thin),
         row("elsewhere", **thin | {"pool_lv": "other"}),
@@ -69,10 +70,11 @@ def test_only_foreign_volumes_of_the_pool_are_manageable():
         row(f"_snapshot-{UUID}", **thin),
     )
     found = driver(Scripted(lvs=text)).manageable()
-    assert [each.reference for each in found] == ["theirs", "busy", "sealed"]
+    assert [each.reference for each in found] == ["theirs", "idle", "busy", "sealed"]
     assert found[0] == Manageable("theirs", 8 << 20)
-    assert "it is open" in found[1].reason_not_safe
-    assert "read-only" in found[2].reason_not_safe
+    assert found[1] == Manageable("idle", 8 << 20)
+    assert "it is open" in found[2].reason_not_safe
+    assert "read-only" in found[3].reason_not_safe
 
 
 @pytest.mark.parametrize(
