@@ -14,7 +14,7 @@ from lunshare.drivers.base import VolumeDriver
 from lunshare.drivers.conformance.ability_claims import requires
 from lunshare.drivers.conformance.fixtures import new_volume
 from lunshare.drivers.conformance.manage_snapshots import ManageSnapshotContract
-from lunshare.drivers.conformance.volume_bytes import PAGE, Create
+from lunshare.drivers.conformance.volume_bytes import PAGE, Create, Snap
 from lunshare.drivers.errors import (
     DiskBusy,
     InvalidValue,
@@ -26,7 +26,7 @@ from lunshare.drivers.values import Disk, Snapshot, Volume
 
 Build = Callable[[], VolumeDriver]
 FullPool = Callable[[], AbstractContextManager[None]]
-Snap = Callable[[Volume], Snapshot]
+
 ForeignState = Callable[[], object]
 
 _OTHER = b"-other-bytes-than-before-" * 400

@@ -101,9 +101,11 @@ class KilledVolumeContract(RevertContract):
         volume, data = self.new_volume_with_bytes(driver)
         snapshot = Snapshot(str(uuid.uuid4()), volume.id, self.size)
         driver.create_snapshot(snapshot)
-        yield volume, data, snapshot
-        driver.delete_snapshot(snapshot.id)
-        driver.delete(volume.id)
+        try:
+            yield volume, data, snapshot
+        finally:
+            driver.delete_snapshot(snapshot.id)
+            driver.delete(volume.id)
 
     def test_a_killed_create_is_finished_by_a_retry(self, kills: Kills) -> None:
         for kill in kills():

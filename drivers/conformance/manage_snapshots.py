@@ -12,7 +12,7 @@ import pytest
 from lunshare.drivers.base import VolumeDriver
 from lunshare.drivers.conformance.ability_claims import requires
 from lunshare.drivers.conformance.manage import ManageContract
-from lunshare.drivers.conformance.volume_bytes import Create
+from lunshare.drivers.conformance.volume_bytes import Create, Snap
 from lunshare.drivers.errors import DiskBusy, UnknownReference
 from lunshare.drivers.values import Snapshot, Volume
 
@@ -21,14 +21,13 @@ class ManageSnapshotContract(ManageContract):
     """One test for each behaviour."""
 
     def snapshot_of(
-        self, driver: VolumeDriver, create_volume: Create
+        self, driver: VolumeDriver, create_volume: Create, new_snapshot: Snap
     ) -> tuple[Volume, Snapshot, bytes]:
         """A volume whose bytes changed after its snapshot, and the bytes before."""
         volume = create_volume()
-        snapshot = Snapshot(str(uuid.uuid4()), volume.id, self.size)
         data = self.pattern(volume)
         self.write_pattern(driver, driver.disk(volume.id), data)
-        driver.create_snapshot(snapshot)
+        snapshot = new_snapshot(volume)
         self.write_pattern(driver, driver.disk(volume.id), data.swapcase())
         return volume, snapshot, data
 
@@ -43,9 +42,13 @@ class ManageSnapshotContract(ManageContract):
 
     @requires("manages_snapshots")
     def test_an_unmanaged_snapshot_can_be_managed_again(
-        self, driver: VolumeDriver, create_volume: Create, volume: Volume
+        self,
+        driver: VolumeDriver,
+        create_volume: Create,
+        new_snapshot: Snap,
+        volume: Volume,
     ) -> None:
-        source, snapshot, data = self.snapshot_of(driver, create_volume)
+        source, snapshot, data = self.snapshot_of(driver, create_volume, new_snapshot)
         for _ in range(2):
             driver.unmanage_snapshot(snapshot)
         assert driver.snapshots() == ()
@@ -66,9 +69,9 @@ class ManageSnapshotContract(ManageContract):
 
     @requires("manages_snapshots")
     def test_a_snapshot_is_managed_for_its_own_volume_only(
-        self, driver: VolumeDriver, create_volume: Create
+        self, driver: VolumeDriver, create_volume: Create, new_snapshot: Snap
     ) -> None:
-        _, snapshot, _ = self.snapshot_of(driver, create_volume)
+        _, snapshot, _ = self.snapshot_of(driver, create_volume, new_snapshot)
         other = create_volume()
         driver.unmanage_snapshot(snapshot)
         reference = self.unmanaged_snapshot(driver, snapshot)
@@ -86,10 +89,11 @@ class ManageSnapshotContract(ManageContract):
         self,
         driver: VolumeDriver,
         create_volume: Create,
+        new_snapshot: Snap,
         foreign_disk: Callable[[bytes], str],
         volume: Volume,
     ) -> None:
-        source, snapshot, _ = self.snapshot_of(driver, create_volume)
+        source, snapshot, _ = self.snapshot_of(driver, create_volume, new_snapshot)
         reference = foreign_disk(b"")
         wrong = ["no-such-snapshot", "", "../x", "-rf", "a b", "x" * 300]
         for name in (*wrong, reference, snapshot.name, source.name):
@@ -112,9 +116,9 @@ class ManageSnapshotContract(ManageContract):
 
     @requires("manages_snapshots")
     def test_manage_refuses_an_open_snapshot(
-        self, driver: VolumeDriver, create_volume: Create
+        self, driver: VolumeDriver, create_volume: Create, new_snapshot: Snap
     ) -> None:
-        _, snapshot, _ = self.snapshot_of(driver, create_volume)
+        _, snapshot, _ = self.snapshot_of(driver, create_volume, new_snapshot)
         driver.unmanage_snapshot(snapshot)
         if self.can.manages_snapshots:
             reference = self.unmanaged_snapshot(driver, snapshot)

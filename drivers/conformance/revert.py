@@ -10,8 +10,8 @@ import pytest
 
 from lunshare.drivers.base import VolumeDriver
 from lunshare.drivers.conformance.ability_claims import requires
-from lunshare.drivers.conformance.copies import CopyContract, Snap
-from lunshare.drivers.conformance.volume_bytes import Create
+from lunshare.drivers.conformance.copies import CopyContract
+from lunshare.drivers.conformance.volume_bytes import Create, Snap
 from lunshare.drivers.errors import DiskBusy, LostSnapshot, UnknownSnapshot
 from lunshare.drivers.values import Snapshot, Volume
 

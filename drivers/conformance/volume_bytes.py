@@ -11,9 +11,10 @@ import pytest
 
 from lunshare.drivers.base import VolumeDriver
 from lunshare.drivers.conformance.fixtures import MIB, VolumeFixtures, new_volume
-from lunshare.drivers.values import Capacity, Disk, Volume
+from lunshare.drivers.values import Capacity, Disk, Snapshot, Volume
 
 Create = Callable[[], Volume]
+Snap = Callable[[Volume], Snapshot]
 
 PAGE = 4096
 

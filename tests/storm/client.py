@@ -66,6 +66,7 @@ class Client:
         self.unsure: set[tuple[str, str]] = set()
         self.writes = 0
         self.own: str | None = None  # the volume that only legacy.alone uses
+        self.given_up: list[str] = []  # those that it used before
 
     def uuid(self) -> str:
         """One by chance of the seed."""

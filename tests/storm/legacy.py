@@ -134,6 +134,8 @@ def _clean(client: Client, volume_id: str) -> None:
     """End what an action without an answer has left, or give the volume up."""
     shown = client.volume(volume_id)
     if shown is None or "error" in shown["status"]:
+        # None too where the daemon was killed, so a host may still have it.
+        client.given_up.append(volume_id)
         client.own = None
         return
     for step in ("terminate", "unreserve"):
@@ -162,7 +164,7 @@ def _check_out(client: Client, row: Attached) -> None:
         client.journal.find("a detached host is out", said, row.volume_id)
 
 
-def settle(client: Client, volume_ids: list[str]) -> None:
+def detach_hosts(client: Client, volume_ids: list[str]) -> None:
     """End what is left on these volumes, when nobody works on them any more."""
     for volume_id in volume_ids:
         op = client.begin("os-unreserve", volume_id)

@@ -265,7 +265,7 @@ class Storm:
         while time.monotonic() < deadline:
             for client in self.clients:
                 client.pay()
-            self.tenants.settle(self.director)
+            self.tenants.detach_hosts(self.director)
             director = self.director
             seen = observe(director.api, director.storage_client, projects)
             debts = any(client.debts for client in self.clients)

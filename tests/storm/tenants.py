@@ -78,12 +78,13 @@ class Tenants:
             path = f"/v3/os-quota-sets/{world.project}"
             director.api.ask(op, "PUT", path, {"quota_set": most})
 
-    def settle(self, director: Client) -> None:
+    def detach_hosts(self, director: Client) -> None:
         """End what legacy actions without an answer have left."""
         for world in self.worlds:
-            legacy.settle(director, world.legacy)
-        own = [client.own for client in self.clients if client.own]
-        legacy.settle(director, own)
+            legacy.detach_hosts(director, world.legacy)
+        for client in self.clients:
+            own = [client.own] if client.own else []
+            legacy.detach_hosts(director, [*own, *client.given_up])
 
 
 def _project(number: int) -> str:
