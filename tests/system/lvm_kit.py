@@ -160,9 +160,12 @@ class ThinFixtures(LvmFixtures):
     ) -> Callable[[], AbstractContextManager[None]]:
         @contextlib.contextmanager
         def full() -> Iterator[None]:
-            # Not to the last chunk: a pool at 100 % freezes writes for a minute.
-            left = driver.capacity().free - POOL_SIZE // 100
-            with thin_volume("kit-filler", POOL_SIZE, b"f" * left):
+            with thin_volume("kit-filler", POOL_SIZE, b"f"):
+                # Asked now that the pool is active: LVM does not know how full an
+                # inactive one is. A repair of its metadata may leave chunks in use.
+                # Not to the last chunk: a pool at 100 % freezes writes for a minute.
+                left = driver.capacity().free - POOL_SIZE // 100
+                fill("kit-filler", b"f" * left)
                 yield
 
         return full
@@ -265,9 +268,11 @@ class ThickFixtures(LvmFixtures):
 def thin_volume(name: str, size: int, data: bytes) -> Iterator[None]:
     """A foreign thin volume with these bytes."""
     run("lvcreate", "-y", f"-V{size}b", "--thin", "-n", name, f"{GROUP}/{POOL}")
-    fill(name, data)
-    yield
-    run("lvremove", "-y", f"{GROUP}/{name}")
+    try:
+        fill(name, data)
+        yield
+    finally:
+        run("lvremove", "-y", f"{GROUP}/{name}")
 
 
 def fill(name: str, data: bytes) -> None:
