@@ -263,7 +263,9 @@ def test_a_failed_clone_is_an_error_in_the_answer_and_leaves_nothing(
     before = (set(storage.disks), set(storage.snapshots))
     with node.driver("api").failures.fail(point, error):
         api.fault(status, "POST", "/volumes", asked)
-    assert (set(storage.disks), set(storage.snapshots)) == before
+    # Less than before is right: the deletes of earlier tests end meanwhile.
+    assert set(storage.disks) <= before[0]
+    assert set(storage.snapshots) <= before[1]
     assert len(api("GET", "/volumes")["volumes"]) == 1
     api("DELETE", f"/volumes/{source['id']}", status=202)
 
