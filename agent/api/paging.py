@@ -8,7 +8,7 @@ sort, with_count, all_tenants).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, Protocol, TypeVar
 from urllib.parse import urlencode
@@ -16,7 +16,7 @@ from urllib.parse import urlencode
 from lunshare.agent.api import microversions, query, resource_filters
 from lunshare.agent.api.exchange import Call, Version
 from lunshare.agent.errors import Invalid, NotFound
-from lunshare.agent.records import Page
+from lunshare.agent.records import Page, RequestContext
 
 OFFSET_MAX = 2**31 - 1
 _SORTING = frozenset({"sort", "sort_key", "sort_dir"})
@@ -30,6 +30,7 @@ _PAGE_PARAMETERS = _SORTING | {
 }
 _NO_COLUMN = ""
 _COMMON_KEYS = ("id", "name", "is_public")
+_FOREIGN_KEYS = ("reference", "size")
 DIRECTIONS = {"asc": False, "desc": True}
 
 Sort = tuple[tuple[str, bool], ...]
@@ -157,6 +158,25 @@ def cut(
             raise NotFound("marker", page.marker)
         start += ids.index(page.marker) + 1
     return ordered[start : start + page.limit]
+
+
+def foreign(
+    call: Call,
+    resource: str,
+    find: Callable[[RequestContext, str], Sequence[R]],
+    view: Callable[[R], Mapping[str, Any]],
+) -> dict[str, Any]:
+    """Return a page of what a backend holds and lunshare did not create.
+
+    :raises Invalid: the host is missing, or the page is wrong.
+    """
+    host = call.query.get("host")
+    if not host:
+        raise Invalid("host is missing: give host@backend or host@backend#pool.")
+    its = page(call)
+    rows = cut(call, its, find(call.ctx, host), _FOREIGN_KEYS)
+    body: dict[str, Any] = {resource: [view(row) for row in rows]}
+    return body | more(call, resource, its, rows)
 
 
 def counts(call: Call) -> bool:

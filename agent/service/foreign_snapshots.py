@@ -4,15 +4,14 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import replace
 
 from oslo_log import log
 
 from lunshare.agent.backends import Backends
 from lunshare.agent.db import snapshots, volumes
-from lunshare.agent.db.engine import Database, now
+from lunshare.agent.db.engine import Database
 from lunshare.agent.errors import Invalid
 from lunshare.agent.quota_table import GIGABYTES, SNAPSHOTS
 from lunshare.agent.records import (
@@ -28,8 +27,7 @@ from lunshare.agent.service.node import Node
 from lunshare.agent.service.quotas import Quotas
 from lunshare.agent.service.scheduling.pools import Pools
 from lunshare.agent.service.snapshots import Snapshots
-from lunshare.agent.service.volumes import rows
-from lunshare.agent.service.volumes.snapshot_rows import SnapshotRows
+from lunshare.agent.service.volumes import rows, snapshot_rows
 from lunshare.agent.service.volumes.steps import failure_recorded
 from lunshare.agent.states import SnapshotStatus
 from lunshare.agent.volume_locks import VolumeLocks
@@ -60,7 +58,7 @@ class ForeignSnapshots:
         self._db, self._backends, self._locks = db, backends, locks
         self._jobs, self._snapshots, self._pools = jobs, its_snapshots, pools
         self._quotas, self._node = quotas, node
-        self._volumes, self._rows = rows.VolumeRows(db), SnapshotRows(db)
+        self._volumes, self._rows = rows.VolumeRows(db), snapshot_rows.SnapshotRows(db)
 
     def list(self, ctx: RequestContext, host: str) -> list[ForeignSnapshot]:
         """Return the snapshots of volumes on a backend that could be managed.
@@ -88,7 +86,13 @@ class ForeignSnapshots:
         volume = self._volumes.get(new.volume_id, ctx)
         if not volume.backend:
             raise rows.wrong_status(volume, "snapshotted", "available or in-use")
-        snapshot = _new_row(ctx, new, volume, self._require(volume, new))
+        foreign = self._require(volume, new)
+        snapshot = replace(
+            snapshot_rows.new(ctx, new, volume),
+            size=foreign.size,
+            status=SnapshotStatus.MANAGING,
+            reference=foreign.reference,
+        )
         with self._db.writing() as connection:
             held = volumes.lock_available(connection, volume.id)
             found = rows.require(connection, volume.id, ctx)
@@ -98,7 +102,9 @@ class ForeignSnapshots:
                 raise rows.changed_meanwhile(volume.id)
             self._node.check_not_frozen(connection, found.backend)
             snapshots.insert(connection, snapshot)
-            self._check_quotas(connection, found, snapshot)
+            self._quotas.check(
+                connection, ctx.project_id, found.volume_type_id, SNAPSHOTS, GIGABYTES
+            )
         try:
             self._jobs.run_and_wait(self.finish_manage, snapshot.id, volume.backend)
         except Exception:
@@ -117,14 +123,14 @@ class ForeignSnapshots:
         :raises BackendFailed: it is unmanaging. The next reconcile tries again. To
             ask again, or to delete it by force, is allowed.
         """
-        found = self._snapshots.get(ctx, snapshot_id)
         with self._db.writing() as connection:
+            found = snapshot_rows.require(connection, snapshot_id, ctx)
             backend = rows.require(connection, found.volume_id).backend
             self._node.check_not_frozen(connection, backend)
             if not snapshots.change_status(
                 connection, snapshot_id, _UNMANAGEABLE, _UNMANAGING, unread=True
             ):
-                raise _unmanage_error(self._snapshots.get(ctx, snapshot_id))
+                raise _unmanage_error(found)
         self._jobs.run_and_wait(self.finish_unmanage, snapshot_id, backend)
 
     @property
@@ -211,17 +217,6 @@ class ForeignSnapshots:
             f" {new.reference!r}; give one that GET /manageable_snapshots lists."
         )
 
-    def _check_quotas(
-        self, connection: Any, volume: Volume, snapshot: Snapshot
-    ) -> None:
-        self._quotas.check(
-            connection,
-            snapshot.project_id,
-            volume.volume_type_id,
-            SNAPSHOTS,
-            GIGABYTES,
-        )
-
 
 def _wrong_size(size: int) -> str:
     """Return why a snapshot of that size cannot be managed; empty if it can.
@@ -229,28 +224,6 @@ def _wrong_size(size: int) -> str:
     A revert to it gives its volume this size, which is a number of GiB.
     """
     return f"it has {size} bytes, which is not a number of GiB" if size % GIB else ""
-
-
-def _new_row(
-    ctx: RequestContext,
-    new: ManageSnapshotRequest,
-    volume: Volume,
-    found: ForeignSnapshot,
-) -> Snapshot:
-    return Snapshot(
-        id=str(uuid.uuid4()),
-        volume_id=volume.id,
-        size=found.size,
-        status=SnapshotStatus.MANAGING,
-        project_id=ctx.project_id,
-        user_id=ctx.user_id,
-        name=new.name,
-        description=new.description,
-        metadata=new.metadata,
-        created_at=now(),
-        updated_at=now(),
-        reference=found.reference,
-    )
 
 
 def _unmanage_error(found: Snapshot) -> Invalid:

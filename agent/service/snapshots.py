@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,7 +11,7 @@ from oslo_log import log
 
 from lunshare.agent.backends import Backends
 from lunshare.agent.db import snapshots, volumes
-from lunshare.agent.db.engine import Database, now
+from lunshare.agent.db.engine import Database
 from lunshare.agent.errors import Invalid, NotFound
 from lunshare.agent.quota_table import GIGABYTES, SNAPSHOTS
 from lunshare.agent.records import NewSnapshot, Page, RequestContext, Snapshot, Volume
@@ -20,8 +19,7 @@ from lunshare.agent.service.attachments.access import driver_snapshot
 from lunshare.agent.service.job_runner import JobRunner, Step
 from lunshare.agent.service.node import Node
 from lunshare.agent.service.quotas import Quotas
-from lunshare.agent.service.volumes import rows
-from lunshare.agent.service.volumes.snapshot_rows import SnapshotRows, delete_disk
+from lunshare.agent.service.volumes import rows, snapshot_rows
 from lunshare.agent.states import DELETABLE_SNAPSHOT, SnapshotStatus, VolumeStatus
 from lunshare.agent.volume_locks import VolumeLocks
 
@@ -48,7 +46,7 @@ class Snapshots:
     ) -> None:
         self._db, self._backends, self._locks = db, backends, locks
         self._jobs, self._rows, self._quotas = jobs, rows.VolumeRows(db), quotas
-        self._node, self._own_rows = node, SnapshotRows(db)
+        self._node, self._own_rows = node, snapshot_rows.SnapshotRows(db)
 
     def get(self, ctx: RequestContext, snapshot_id: str) -> Snapshot:
         """Return one snapshot.
@@ -56,7 +54,7 @@ class Snapshots:
         :raises NotFound: the snapshot does not exist, or is deleted.
         """
         with self._db.reading() as connection:
-            return _require(connection, snapshot_id, ctx)
+            return snapshot_rows.require(connection, snapshot_id, ctx)
 
     def list(self, ctx: RequestContext, page: Page) -> list[Snapshot]:
         """Return a page of snapshots.
@@ -90,7 +88,7 @@ class Snapshots:
             if not held or not (new.in_use or _is_available(volume)):
                 raise _wrong_status(volume, held)
             self._node.check_not_frozen(connection, volume.backend)
-            snapshot = _new_row(ctx, new, volume)
+            snapshot = snapshot_rows.new(ctx, new, volume)
             snapshots.insert(connection, snapshot)
             self._quotas.check(
                 connection,
@@ -114,7 +112,7 @@ class Snapshots:
         :raises NotFound: the snapshot.
         """
         with self._db.writing() as connection:
-            _require(connection, snapshot_id, ctx)
+            snapshot_rows.require(connection, snapshot_id, ctx)
             snapshots.update(connection, snapshot_id, changes)
         return self.get(ctx, snapshot_id)
 
@@ -126,10 +124,10 @@ class Snapshots:
         :raises NotFound: the snapshot.
         """
         with self._db.writing() as connection:
-            old = _require(connection, snapshot_id, ctx).metadata
+            old = snapshot_rows.require(connection, snapshot_id, ctx).metadata
             metadata = {**old, **new} if keep else dict(new)
             snapshots.update(connection, snapshot_id, {"metadata": metadata})
-            return _require(connection, snapshot_id, ctx)
+            return snapshot_rows.require(connection, snapshot_id, ctx)
 
     def delete_metadata(self, ctx: RequestContext, snapshot_id: str, key: str) -> None:
         """Delete one item of the metadata.
@@ -137,7 +135,7 @@ class Snapshots:
         :raises NotFound: the snapshot, or the item.
         """
         with self._db.writing() as connection:
-            left = dict(_require(connection, snapshot_id, ctx).metadata)
+            left = dict(snapshot_rows.require(connection, snapshot_id, ctx).metadata)
             if left.pop(key, None) is None:
                 raise NotFound(f"metadata of snapshot {snapshot_id}:", key)
             snapshots.update(connection, snapshot_id, {"metadata": left})
@@ -154,7 +152,7 @@ class Snapshots:
             status does not allow it, or its backend is frozen.
         """
         with self._db.writing() as connection:
-            found = _require(connection, snapshot_id, ctx)
+            found = snapshot_rows.require(connection, snapshot_id, ctx)
             backend = rows.require(connection, found.volume_id).backend
             self._node.check_not_frozen(connection, backend)
             if not snapshots.change_status(
@@ -210,7 +208,7 @@ class Snapshots:
                 self._own_rows.failure_in_row(row, SnapshotStatus.ERROR_DELETING),
                 self._backends[name].for_job() as backend,
             ):
-                delete_disk(backend, row)
+                snapshot_rows.delete_disk(backend, row)
             self._own_rows.remove(snapshot_id)
         LOG.info(
             "[%s] snapshot deleted: snapshot=%s volume=%s", name, row.id, row.volume_id
@@ -233,29 +231,6 @@ class Snapshots:
                 error,
             )
             self._own_rows.start_delete(row, {SnapshotStatus.ERROR_DELETING})
-
-
-def _require(connection: Any, snapshot_id: str, ctx: RequestContext) -> Snapshot:
-    found = snapshots.get(connection, snapshot_id)
-    if found is None or not ctx.sees(found.project_id):
-        raise NotFound("snapshot", snapshot_id)
-    return found
-
-
-def _new_row(ctx: RequestContext, new: NewSnapshot, volume: Volume) -> Snapshot:
-    return Snapshot(
-        id=str(uuid.uuid4()),
-        volume_id=volume.id,
-        size=volume.size,
-        status=SnapshotStatus.CREATING,
-        project_id=ctx.project_id,
-        user_id=ctx.user_id,
-        name=new.name,
-        description=new.description,
-        metadata=new.metadata,
-        created_at=now(),
-        updated_at=now(),
-    )
 
 
 def _is_available(volume: Volume) -> bool:

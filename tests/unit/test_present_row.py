@@ -10,10 +10,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 from lunshare.agent.db import attachments
+from lunshare.agent.db.schema import SNAPSHOTS
 from lunshare.agent.errors import BackendFailed, Conflict, NotFound
-from lunshare.agent.records import HostConnector, NewAttachment, RequestContext
+from lunshare.agent.records import (
+    HostConnector,
+    NewAttachment,
+    NewSnapshot,
+    RequestContext,
+)
 from lunshare.drivers import fake_storage
 from lunshare.drivers.errors import TargetFailed
 from tests.api.calls import until
@@ -106,3 +113,20 @@ def test_terminate_of_a_replaced_host_leaves_the_other(node: Node):
     (left,) = rows(node)
     assert left.initiators == (initiator("b"),)
     assert node.live(volume.id) == {}
+
+
+def test_a_snapshot_that_another_project_got_meanwhile_is_not_unmanaged(node: Node):
+    owner = RequestContext("anna", CTX.project_id, False, "req-anna", ("member",))
+    volume = node.plain_volume()
+    row = node.services.snapshots.create(owner, NewSnapshot(volume.id))
+    database = node.assembly.database
+    group: Any = database._group
+    with ThreadPoolExecutor(1) as pool:
+        with database.writing() as connection:
+            asked = pool.submit(node.services.foreign_snapshots.unmanage, owner, row.id)
+            until(lambda: bool(group._waiting))
+            moved = sa.update(SNAPSHOTS).where(SNAPSHOTS.c.id == row.id)
+            connection.execute(moved.values(project_id="another"))
+        with pytest.raises(NotFound):
+            asked.result(20)
+    assert node.driver().snapshots() == (row.id,)

@@ -5,14 +5,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from lunshare.agent.api import paging, query, schemas, views
 from lunshare.agent.api.exchange import Answer, Call
-from lunshare.agent.errors import Invalid
-from lunshare.agent.records import ForeignDisk, ManageRequest
-
-_KEYS = ("reference", "size")
+from lunshare.agent.records import (
+    ForeignDisk,
+    ManageRequest,
+)
 
 
 def create(call: Call) -> Answer:
@@ -47,11 +46,5 @@ def detail(call: Call) -> Answer:
 
 
 def _list(call: Call, view: Callable[[ForeignDisk], views.View]) -> Answer:
-    host = call.query.get("host")
-    if not host:
-        raise Invalid("host is missing: give host@backend or host@backend#pool.")
-    page = paging.page(call)
-    found = call.services.foreign_disks.list(call.ctx, host)
-    rows = paging.cut(call, page, found, _KEYS)
-    body: dict[str, Any] = {"manageable-volumes": [view(row) for row in rows]}
-    return Answer(200, body | paging.more(call, "manageable-volumes", page, rows))
+    find = call.services.foreign_disks.list
+    return Answer(200, paging.foreign(call, "manageable-volumes", find, view))

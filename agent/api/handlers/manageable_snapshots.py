@@ -5,15 +5,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from lunshare.agent.api import operator_schemas as schemas
 from lunshare.agent.api import paging, views
 from lunshare.agent.api.exchange import Answer, Call
-from lunshare.agent.errors import Invalid
 from lunshare.agent.records import ForeignSnapshot, ManageSnapshotRequest
-
-_KEYS = ("reference", "size")
 
 
 def create(call: Call) -> Answer:
@@ -41,11 +37,5 @@ def detail(call: Call) -> Answer:
 
 
 def _list(call: Call, view: Callable[[ForeignSnapshot], views.View]) -> Answer:
-    host = call.query.get("host")
-    if not host:
-        raise Invalid("host is missing: give host@backend or host@backend#pool.")
-    page = paging.page(call)
-    found = call.services.foreign_snapshots.list(call.ctx, host)
-    rows = paging.cut(call, page, found, _KEYS)
-    body: dict[str, Any] = {"manageable-snapshots": [view(row) for row in rows]}
-    return Answer(200, body | paging.more(call, "manageable-snapshots", page, rows))
+    find = call.services.foreign_snapshots.list
+    return Answer(200, paging.foreign(call, "manageable-snapshots", find, view))

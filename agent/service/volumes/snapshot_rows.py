@@ -4,19 +4,57 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Collection
 from contextlib import AbstractContextManager, suppress
 from typing import Any
 
 from lunshare.agent.db import snapshots
-from lunshare.agent.db.engine import Database
-from lunshare.agent.records import Snapshot
+from lunshare.agent.db.engine import Database, now
+from lunshare.agent.errors import NotFound
+from lunshare.agent.records import (
+    ManageSnapshotRequest,
+    NewSnapshot,
+    RequestContext,
+    Snapshot,
+    Volume,
+)
 from lunshare.agent.service.attachments.access import driver_snapshot
 from lunshare.agent.service.volumes.rows import VolumeRows
 from lunshare.agent.service.volumes.steps import failure_recorded
 from lunshare.agent.states import SnapshotStatus
 from lunshare.drivers.backend import Backend
 from lunshare.drivers.errors import Unsupported
+
+
+def require(connection: Any, snapshot_id: str, ctx: RequestContext) -> Snapshot:
+    """Return a snapshot that the caller may see.
+
+    :raises NotFound: the snapshot does not exist, or is another project's.
+    """
+    found = snapshots.get(connection, snapshot_id)
+    if found is None or not ctx.sees(found.project_id):
+        raise NotFound("snapshot", snapshot_id)
+    return found
+
+
+def new(
+    ctx: RequestContext, asked: NewSnapshot | ManageSnapshotRequest, volume: Volume
+) -> Snapshot:
+    """Return the row of a snapshot of the volume that is being created."""
+    return Snapshot(
+        id=str(uuid.uuid4()),
+        volume_id=volume.id,
+        size=volume.size,
+        status=SnapshotStatus.CREATING,
+        project_id=ctx.project_id,
+        user_id=ctx.user_id,
+        name=asked.name,
+        description=asked.description,
+        metadata=asked.metadata,
+        created_at=now(),
+        updated_at=now(),
+    )
 
 
 class SnapshotRows:
