@@ -59,9 +59,8 @@ class Lvm:
 
     def thin_pool(self, name: str) -> lvm_reports.Pool | None:
         """Return the thin pool of that name; None if it is not a thin pool."""
-        usage = "data_percent,metadata_percent,lv_health_status"
-        fields = f"lv_size,segtype,zero,{usage}"
-        text = self._run("lvs", *_JSON, "-o", fields, f"{self.name}/{name}")
+        where = f"{self.name}/{name}"
+        text = self._run("lvs", *_JSON, "-o", "lv_size,segtype,zero", where)
         found = lvm_reports.pools(text)
         return found[0] if found else None
 
@@ -168,6 +167,11 @@ class Lvm:
     def activate_all(self) -> None:
         """Activate every volume of lunshare, in one command."""
         self._run_change("lvchange", "-ay", "-K", "--select", _VOLUMES, self.name)
+
+    def activate_pool(self, name: str) -> None:
+        """Activate a thin pool. If there is no thin pool of that name, do nothing."""
+        pool = f'segtype="thin-pool" && lv_name="{name}"'
+        self._run_change("lvchange", "-ay", "--select", pool, self.name)
 
     def deactivate(self, name: str) -> None:
         """Deactivate it. Fails if it is open; LVM waits while udev reads it."""

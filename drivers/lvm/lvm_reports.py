@@ -37,21 +37,18 @@ class VolumeGroup:
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """One thin pool. ``zeroes``: the pool zeroes a chunk when it allocates it.
-
-    ``health`` is empty if there is no problem, or LVM's word, such as ``out_of_data``.
-    """
+    """One thin pool. ``zeroes``: the pool zeroes a chunk when it allocates it."""
 
     size: int
-    data_percent: float
-    metadata_percent: float
     zeroes: bool
-    health: str
 
 
 @dataclass(frozen=True, slots=True)
 class PoolUsage:
-    """How full a thin pool is, and its health, as in ``Pool``."""
+    """How full a thin pool is.
+
+    ``health`` is empty if there is no problem, or LVM's word, such as ``out_of_data``.
+    """
 
     data_percent: float
     metadata_percent: float
@@ -191,10 +188,7 @@ def _merge_progress(row: _Row) -> str | None:
 def _pool(row: _Row) -> Pool | None:
     if row["segtype"] != "thin-pool":
         return None
-    # These two are empty if the pool is not active.
-    usage = float(row["data_percent"] or 0), float(row["metadata_percent"] or 0)
-    zeroes, health = row["zero"] != "", row["lv_health_status"]
-    return Pool(int(row["lv_size"]), *usage, zeroes, health)
+    return Pool(int(row["lv_size"]), zeroes=row["zero"] != "")
 
 
 def _segment(row: _Row) -> Segment:

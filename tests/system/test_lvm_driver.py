@@ -151,6 +151,18 @@ def test_pool_stats_of_an_unchanged_group_run_no_lvm_command(
     assert observer.capacity() == known
 
 
+def test_pool_without_active_volumes_reports_how_full_it_is(
+    root: Root, thin: LvmVolumes, volume: Volume
+) -> None:
+    fill(volume.name, b"f" * volume.size)
+    known = thin.capacity()
+    run("lvchange", "-an", f"{GROUP}/{volume.name}", f"{GROUP}/{POOL}")
+    shown = run("lvs", "--noheadings", "-o", "data_percent", f"{GROUP}/{POOL}")
+    assert shown.strip() == ""
+    assert build_lvm(root).capacity() == known
+    assert known.data_percent
+
+
 def test_commit_read_from_a_disk_is_the_one_lvm_shows(root: Root) -> None:
     (disk,) = run("vgs", "--noheadings", "-o", "pv_name", GROUP).split()
 

@@ -43,15 +43,13 @@ POOL = """
       "report": [
           {
               "lv": [
-                  {"lv_size":"8589934592", "segtype":"%s", "zero":"%s",
-                   "data_percent":"%s", "metadata_percent":"%s",
-                   "lv_health_status":"%s"}
+                  {"lv_size":"8589934592", "segtype":"%s", "zero":"%s"}
               ]
           }
       ]
   }
 """
-HALF_FULL = POOL % ("thin-pool", "zero", "50.00", "10.79", "")
+THIN_POOL = POOL % ("thin-pool", "zero")
 VG = """{"report":[{"vg":[{"vg_size":"100", "vg_free":"%s", "vg_extent_size":"4",
  "vg_tags":"%s", "pv_name":"/dev/loop9", "pv_mda_used_count":"1"}]}]}"""
 GONE = f'  Failed to find logical volume "{GROUP}/volume-{UUID}"\n'
@@ -60,6 +58,12 @@ GONE = f'  Failed to find logical volume "{GROUP}/volume-{UUID}"\n'
 def commit(offset: int, checksum: int) -> dict[str, int]:
     """The answer of lvm.commit."""
     return {"offset": offset, "size": 512, "checksum": checksum}
+
+
+def pool_status(data: float, metadata: float, mode: str = "rw") -> str:
+    """The answer of dmsetup status for an active pool that full, in percent."""
+    used = f"{metadata * 100:.0f}/10000 {data * 100:.0f}/10000"
+    return f"0 16777216 thin-pool 9 {used} - {mode} discard_passdown"
 
 
 class Scripted:
@@ -96,10 +100,10 @@ def driver(root: Scripted, **given: Any) -> LvmVolumes:
 
 
 class Answering(Scripted):
-    """Returns ``one`` if lvs is run on one volume."""
+    """Returns ``one`` if lvs is run on one volume. The thin pool is half full."""
 
     def __init__(self, one: str, **answers: str | Exception) -> None:
-        super().__init__(**answers)
+        super().__init__(**{"dmsetup": pool_status(50.0, 10.79), **answers})
         self._one = one
 
     def run(self, *argv: str, timeout: float = 60.0) -> str:

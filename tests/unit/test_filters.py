@@ -82,6 +82,7 @@ CALLS: list[tuple[str, tuple[Any, ...]]] = [
     ("activate", (SNAPSHOT,)),
     ("activate", (DELETED,)),
     ("activate_all", ()),
+    ("activate_pool", ("lunshare-pool",)),
     ("deactivate", (NAME,)),
     ("refresh", (NAME,)),
     ("refresh", (f"{NAME}.tail",)),
@@ -191,6 +192,9 @@ REFUSED = [
     f"lvchange -an lunshare/{SNAPSHOT}",
     "lvchange -ay -K --select lv_name=~. lunshare",
     "lvchange -ay -K --select vg_free>0 lunshare",
+    'lvchange -ay --select \'segtype="thin-pool" || lv_name="a"\' lunshare',
+    'lvchange -ay --select \'segtype="thin-pool" && lv_name="a" || size>0\' lunshare',
+    "lvchange -ay --select 'lv_name=\"root\"' lunshare",
     # devices that are not ours
     "blkdiscard --zeroout /dev/sda",
     "blkdiscard --zeroout /dev/lunshare/root",

@@ -22,11 +22,11 @@ from lunshare.drivers.values import Capacity, Disk, Volume
 from tests.unit.lvm_answers import (
     GONE,
     GROUP,
-    HALF_FULL,
     LVS,
     OTHER,
     POOL,
     SNAPSHOT,
+    THIN_POOL,
     UUID,
     VG,
     Answering,
@@ -34,6 +34,7 @@ from tests.unit.lvm_answers import (
     commit,
     driver,
     failed,
+    pool_status,
     row,
     rows,
 )
@@ -57,9 +58,11 @@ def test_report_of_segments_is_parsed():
     )
 
 
-def test_inactive_pool_has_no_usage():
-    (pool,) = lvm_reports.pools(POOL % ("thin-pool", "", "", "", ""))
-    assert pool == lvm_reports.Pool(8589934592, 0.0, 0.0, zeroes=False, health="")
+def test_report_of_a_pool_says_whether_it_zeroes_chunks():
+    (pool,) = lvm_reports.pools(POOL % ("thin-pool", ""))
+    assert pool == lvm_reports.Pool(8589934592, zeroes=False)
+    (pool,) = lvm_reports.pools(THIN_POOL)
+    assert pool.zeroes
 
 
 @pytest.mark.parametrize(
@@ -82,7 +85,7 @@ def test_disks_lists_only_volumes_of_the_pool():
 
 
 def test_capacity_of_a_pool_counts_foreign_volumes_too():
-    found = driver(Answering(HALF_FULL, lvs=LVS)).capacity()
+    found = driver(Answering(THIN_POOL, lvs=LVS)).capacity()
     assert found == Capacity(
         1 << 33,
         1 << 32,
@@ -194,7 +197,7 @@ class ActivePool(Answering):
     def __init__(self) -> None:
         status = "0 16777216 thin-pool 9 21/2048 7/16 - rw discard_passdown"
         group = VG % (50, claim.node_tag())
-        super().__init__(HALF_FULL, vgs=group, lvs=LVS, dmsetup=status, lvchange="")
+        super().__init__(THIN_POOL, vgs=group, lvs=LVS, dmsetup=status, lvchange="")
 
     def add(self, *names: str) -> None:
         """Add volumes to the pool, as one commit of LVM's metadata."""
@@ -255,21 +258,40 @@ def test_create_in_a_group_without_extents_is_no_space():
 
 @pytest.mark.parametrize(
     ("data", "metadata", "word"),
-    [("95.00", "1.00", "data"), ("1.00", "90.00", "metadata")],
+    [(95.0, 1.0, "data"), (1.0, 90.0, "metadata")],
 )
 def test_nearly_full_pool_refuses_a_volume(data, metadata, word):
-    root = Scripted(lvs=POOL % ("thin-pool", "zero", data, metadata, ""))
+    root = Scripted(dmsetup=pool_status(data, metadata))
     with pytest.raises(NoSpace, match=f"its {word} is"):
         driver(root).create(Volume(UUID, 8))
-    assert [argv[0] for argv in root.commands] == ["dmsetup", "dmsetup", "lvs"]
-
-
-def test_create_asks_the_kernel_whether_the_pool_is_full():
-    status = "0 16777216 thin-pool 9 21/2048 16/16 - rw discard_passdown"
-    root = Scripted(dmsetup=status)
-    with pytest.raises(NoSpace, match="its data is 100% full"):
-        driver(root).create(Volume(UUID, 8))
     assert [argv[0] for argv in root.commands] == ["dmsetup"]
+
+
+class InactivePool(Answering):
+    """A pool that is active, and 99 % full, once LVM has activated it."""
+
+    def run(self, *argv: str, timeout: float = 60.0) -> str:
+        if argv[0] == "lvchange":
+            self._answers["dmsetup"] = pool_status(99.0, 1.0)
+        return super().run(*argv)
+
+
+def test_inactive_pool_is_activated_to_know_how_full_it_is():
+    inactive = failed("Device does not exist.")
+    root = InactivePool(THIN_POOL, lvs=rows(), lvchange="", dmsetup=inactive)
+    found = driver(root).capacity()
+    assert (found.data_percent, found.free) == (99.0, (1 << 33) // 100)
+    assert "its data is 99% full" in found.closed
+    root = InactivePool(THIN_POOL, lvs=rows(), lvchange="", dmsetup=inactive)
+    with pytest.raises(NoSpace, match="its data is 99% full"):
+        driver(root).create(Volume(UUID, 8))
+
+
+def test_pool_that_stays_inactive_has_no_capacity():
+    inactive = failed("Device does not exist.")
+    root = Answering(THIN_POOL, lvs=rows(), lvchange="", dmsetup=inactive)
+    with pytest.raises(Misconfigured, match=f"lvchange -ay {GROUP}/pool"):
+        driver(root).capacity()
 
 
 def test_unknown_failure_is_raised_unchanged():
@@ -279,7 +301,7 @@ def test_unknown_failure_is_raised_unchanged():
 
 
 def test_error_names_a_pool_that_is_not_a_thin_pool():
-    group, pool = VG % (9, claim.node_tag()), POOL % ("linear", "", "", "", "")
+    group, pool = VG % (9, claim.node_tag()), POOL % ("linear", "")
     root = Answering(pool, vgs=group, lvs=LVS)
     with pytest.raises(Misconfigured, match="lvcreate --type thin-pool"):
         driver(root).check()
@@ -296,16 +318,16 @@ def test_missing_device_node_is_deadline_exceeded():
 @pytest.mark.parametrize(
     ("usage", "options", "word"),
     [
-        (("95.00", "1.00", ""), {}, "its data is 95% full"),
-        (("94.99", "1.00", ""), {}, ""),
-        (("94.99", "90.00", ""), {}, "its metadata is 90% full"),
-        (("60.00", "1.00", ""), {"lvm_pool_data_limit": 60.0}, "its data is 60%"),
-        (("1.00", "50.00", ""), {"lvm_pool_metadata_limit": 50.0}, "its metadata"),
-        (("1.00", "1.00", "out_of_data"), {}, "out_of_data"),
+        ((95.0, 1.0), {}, "its data is 95% full"),
+        ((94.99, 1.0), {}, ""),
+        ((94.99, 90.0), {}, "its metadata is 90% full"),
+        ((60.0, 1.0), {"lvm_pool_data_limit": 60.0}, "its data is 60%"),
+        ((1.0, 50.0), {"lvm_pool_metadata_limit": 50.0}, "its metadata"),
+        ((1.0, 1.0, "out_of_data_space"), {}, "out_of_data"),
     ],
 )
 def test_closed_pool_reports_the_reason(usage, options, word):
-    root = Answering(POOL % ("thin-pool", "zero", *usage), lvs=LVS)
+    root = Answering(THIN_POOL, lvs=LVS, dmsetup=pool_status(*usage))
     closed = driver(root, **options).capacity().closed
     assert word in closed
     assert bool(word) is bool(closed)
@@ -313,12 +335,12 @@ def test_closed_pool_reports_the_reason(usage, options, word):
 
 @pytest.mark.parametrize("call", ["create_snapshot", "create_from"])
 def test_nearly_full_pool_refuses_snapshots_and_copies(call):
-    full = POOL % ("thin-pool", "zero", "99.00", "1.00", "")
-    root = Answering(full, lvs=rows(row(f"volume-{UUID}", pool_lv="pool")))
+    listed = rows(row(f"volume-{UUID}", pool_lv="pool"))
+    root = Answering(THIN_POOL, lvs=listed, dmsetup=pool_status(99.0, 1.0))
     given = [SNAPSHOT] if call == "create_snapshot" else [Volume(UUID, 8), SNAPSHOT]
     with pytest.raises(NoSpace, match="its data is 99% full"):
         getattr(driver(root), call)(*given)
-    assert {argv[0] for argv in root.commands} == {"lvs", "dmsetup"}
+    assert {argv[0] for argv in root.commands} <= {"lvs", "dmsetup"}
 
 
 def test_group_without_free_extents_is_closed():

@@ -15,7 +15,7 @@ from lunshare.drivers.errors import Misconfigured
 from lunshare.drivers.lvm import claim
 from tests.unit.lvm_answers import (
     GROUP,
-    HALF_FULL,
+    THIN_POOL,
     VG,
     Answering,
     Scripted,
@@ -26,11 +26,11 @@ from tests.unit.lvm_answers import (
 
 def test_check_tags_the_group_once():
     vgs = VG % (9, "")
-    root = Answering(HALF_FULL, vgs=vgs, lvs=rows(), vgchange="")
+    root = Answering(THIN_POOL, vgs=vgs, lvs=rows(), vgchange="")
     driver(root).check()
     (tagged,) = (argv for argv in root.commands if argv[0] == "vgchange")
     assert tagged[-3:] == ("--addtag", claim.node_tag(), GROUP)
-    root = Answering(HALF_FULL, vgs=VG % (9, "theirs," + claim.node_tag()), lvs=rows())
+    root = Answering(THIN_POOL, vgs=VG % (9, "theirs," + claim.node_tag()), lvs=rows())
     driver(root).check()
 
 

@@ -18,9 +18,9 @@ from lunshare.drivers.lvm import LvmVolumes, sysfs
 from lunshare.drivers.values import Volume
 from tests.unit.lvm_answers import (
     GROUP,
-    HALF_FULL,
     OTHER,
     SNAPSHOT,
+    THIN_POOL,
     UUID,
     Answering,
     driver,
@@ -49,7 +49,7 @@ OTHERS: dict[Callable[..., LvmVolumes], str] = {
 
 
 def others(build: Callable[..., LvmVolumes]) -> tuple[LvmVolumes, Answering]:
-    root = Answering(HALF_FULL, lvs=OTHERS[build], lvcreate=EXISTS)
+    root = Answering(THIN_POOL, lvs=OTHERS[build], lvcreate=EXISTS)
     return build(root), root
 
 
@@ -91,7 +91,7 @@ def test_snapshot_of_the_other_backend_is_unknown(build):
 
 
 def test_delete_of_a_thin_volume_names_its_pool():
-    root = Answering(HALF_FULL, lvremove="")
+    root = Answering(THIN_POOL, lvremove="")
     driver(root).delete(UUID)
     driver(root).delete_snapshot(OTHER)
     for argv in root.commands:
@@ -110,7 +110,7 @@ def test_delete_of_a_thick_volume_ignores_thin_ones():
 def test_error_of_a_failed_copy_is_raised():
     error = failed("  Insufficient something")
     text = rows(row(SNAPSHOT.name, **THIN))
-    root = Answering(HALF_FULL, lvs=text, lvcreate=error)
+    root = Answering(THIN_POOL, lvs=text, lvcreate=error)
     with pytest.raises(CommandFailed, match="Insufficient something"):
         driver(root).create_from(VOLUME, SNAPSHOT)
 
@@ -122,7 +122,7 @@ def test_revert_keeps_its_copy_if_a_retry_removed_the_volume():
         row(SNAPSHOT.name, origin=VOLUME.name, **THIN),
     )
     not_found = failed(f'  Failed to find logical volume "{GROUP}/{VOLUME.name}"')
-    root = Answering(HALF_FULL, lvs=text, lvcreate="", lvremove=not_found, lvrename="")
+    root = Answering(THIN_POOL, lvs=text, lvcreate="", lvremove=not_found, lvrename="")
     driver(root)._snapshots.revert(SNAPSHOT)
     removed = [argv[-1] for argv in root.commands if argv[0] == "lvremove"]
     assert removed == [f"{GROUP}/{VOLUME.name}"]

@@ -23,10 +23,10 @@ from lunshare.drivers.lvm import claim, deleted_volumes, lvm_reports, names
 from lunshare.drivers.values import Manageable, Volume, Wipe
 from tests.unit.lvm_answers import (
     GROUP,
-    HALF_FULL,
     LVS,
     OTHER,
     SNAPSHOT,
+    THIN_POOL,
     UUID,
     VG,
     Answering,
@@ -169,7 +169,7 @@ def test_unmanage_removes_the_parts_of_the_volume():
     ],
 )
 def test_snapshot_of_an_unknown_disk_is_refused(stderr):
-    root = Answering(HALF_FULL, lvs=rows(), lvcreate=failed(stderr))
+    root = Answering(THIN_POOL, lvs=rows(), lvcreate=failed(stderr))
     with pytest.raises(UnknownDisk):
         driver(root).create_snapshot(SNAPSHOT)
     with pytest.raises(UnknownSnapshot):
@@ -181,7 +181,7 @@ def test_check_finishes_a_killed_revert():
         f'"volume-{UUID}"', f'"volume-{UUID}.revert"'
     )
     vgs = VG % (9, claim.node_tag())
-    root = Answering(HALF_FULL, vgs=vgs, lvs=text, lvrename="", lvchange="")
+    root = Answering(THIN_POOL, vgs=vgs, lvs=text, lvrename="", lvchange="")
     driver(root).check()
     (renamed,) = (argv for argv in root.commands if argv[0] == "lvrename")
     assert renamed[-3:] == (GROUP, f"volume-{UUID}.revert", f"volume-{UUID}")
