@@ -23,6 +23,7 @@ from oslo_log import log
 
 from lunshare.agent import request_scope
 from lunshare.agent.api import token_answers
+from lunshare.agent.api.accepted_tokens import AcceptedTokens
 from lunshare.agent.errors import StartupError
 from lunshare.agent.thread_share import Share
 from lunshare.agent.worker_turns import waiting
@@ -50,18 +51,39 @@ class TokenCache:
         self._found: OrderedDict[str, tuple[Any, float]] = OrderedDict()
         self._lock = threading.Lock()
 
-    def get(self, key: str) -> Any:
-        """Return what is known, or None."""
+    def get(self, key: str) -> tuple[Any, float]:
+        """Return what is known, or None, and until when, of time.monotonic()."""
         value, until = self._found.get(key, (None, 0.0))
-        return value if time.monotonic() < until else None
+        return (value, until) if time.monotonic() < until else (None, 0.0)
 
-    def set(self, key: str, value: Any, time: float = 0) -> None:
-        """Remember for ``time`` seconds. The oldest of too many is forgotten."""
+    def set(self, key: str, value: Any, seconds: float) -> float:
+        """Remember for so many seconds. The oldest of too many is forgotten."""
+        until = time.monotonic() + seconds
         with self._lock:
-            self._found[key] = (value, _now() + time)
+            self._found[key] = (value, until)
             self._found.move_to_end(key)
             while len(self._found) > _TOKENS_MAX:
                 self._found.popitem(last=False)
+        return until
+
+
+class RequestCache:
+    """The cache as keystonemiddleware uses it for one request.
+
+    ``until``: how long its last token is remembered; 0 if it is not.
+    """
+
+    def __init__(self, cache: TokenCache) -> None:
+        self._cache, self.until = cache, 0.0
+
+    def get(self, key: str) -> Any:
+        """Return what is known, or None."""
+        value, self.until = self._cache.get(key)
+        return value
+
+    def set(self, key: str, value: Any, time: float = 0) -> None:
+        """Remember for ``time`` seconds."""
+        self.until = self._cache.set(key, value, time)
 
 
 class OneAtATime:
@@ -195,17 +217,23 @@ class _Checked:
 
     def __init__(self, app: App, protocol: App) -> None:
         self._app, self._protocol = app, protocol
-        self._cache = TokenCache()
+        self._cache, self._accepted = TokenCache(), AcceptedTokens()
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Any:
         """Serve a request. Peers, versions and health checks need no token."""
         request_scope.begin(environ)
-        if environ["PATH_INFO"].startswith(_NEEDS_TOKEN) and _PEER not in environ:
-            environ[_CACHE] = self._cache
-            status = self._checked(environ)
-            if status != _ACCEPTED_STATUS:
-                environ[REFUSED] = status
+        needed = environ["PATH_INFO"].startswith(_NEEDS_TOKEN) and _PEER not in environ
+        if needed and not self._accepted.enter(environ):
+            self._check(environ)
         return self._app(environ, start_response)
+
+    def _check(self, environ: dict[str, Any]) -> None:
+        environ[_CACHE] = cache = RequestCache(self._cache)
+        status = self._checked(environ)
+        if status != _ACCEPTED_STATUS:
+            environ[REFUSED] = status
+        else:
+            self._accepted.remember(environ, cache.until)
 
     def _checked(self, environ: dict[str, Any]) -> int:
         """Return the status with which keystonemiddleware answers."""
@@ -237,7 +265,3 @@ def _accepted(environ: dict[str, Any], start_response: Any) -> list[bytes]:
     """Answer in place of the application, which is asked after the token."""
     start_response(f"{_ACCEPTED_STATUS} No Content", [])
     return []
-
-
-def _now() -> float:
-    return time.monotonic()
