@@ -16,6 +16,7 @@ from oslo_log import log
 from lunshare.agent.conf.listeners import tls_section
 from lunshare.agent.errors import StartupError
 from lunshare.agent.listen_addresses import Address
+from lunshare.agent.trusted_files import why_not_trusted
 
 LOG = log.getLogger(__name__)
 
@@ -99,6 +100,7 @@ class Certificates:
         context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
         certificate, key = self._files
         try:
+            _check_key(key)
             # Without a password OpenSSL would ask for one at the terminal.
             context.load_cert_chain(certificate, key, password="")
         except ssl.SSLError as error:
@@ -119,6 +121,12 @@ class Certificates:
                 " daemon may read them"
             ) from None
         return context
+
+
+def _check_key(key: str) -> None:
+    """:raises StartupError: others can read or replace the key."""
+    if problem := why_not_trusted(os.stat(key), secret=True):
+        raise StartupError(f"[tls] key_file {key} {problem}")
 
 
 def certificates(

@@ -14,12 +14,12 @@ import errno
 import fcntl
 import grp
 import os
-import pwd
 import re
-import stat
 import tempfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+
+from lunshare.agent.trusted_files import why_not_trusted
 
 _HASH = re.compile(r"\$2[aby]\$(0[4-9]|[12][0-9]|3[01])\$[./A-Za-z0-9]{53}")
 _NAME = re.compile(r"[^\s:]{1,255}")
@@ -144,22 +144,8 @@ def _check_owner(path: str, known: os.stat_result) -> None:
 
     :raises UsersFileError: it is not a file, or another user can write it.
     """
-    if not stat.S_ISREG(known.st_mode):
-        raise _not_safe(path, "is not a file")
-    if known.st_uid not in _owners():
-        raise _not_safe(path, f"belongs to uid {known.st_uid}: chown it to root")
-    if known.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        mode = f"{stat.S_IMODE(known.st_mode):04o}"
-        raise _not_safe(path, f"has mode {mode}, so others can write it: chmod go-w")
-
-
-def _owners() -> set[int]:
-    """Return who may own the file: root, this process, and for root the daemon."""
-    found = {0, os.geteuid()}
-    if os.geteuid() == 0:
-        with contextlib.suppress(KeyError):
-            found.add(pwd.getpwnam(_DAEMON).pw_uid)
-    return found
+    if problem := why_not_trusted(known):
+        raise _not_safe(path, problem)
 
 
 def _not_safe(path: str, why: str) -> UsersFileError:

@@ -4,8 +4,8 @@
 
 keystonemiddleware remembers what Keystone answers about a token, but reads that answer
 again for each request: 0.35 of 0.78 ms of CPU (show of a volume, keystonemiddleware
-13.0.1). So what it wrote into the environment of a request is written again for the next
-one with the same token: not longer than the token is valid and its answer is
+13.0.1). So what it wrote into the environment of a request is written again for the
+next one with the same token: not longer than the token is valid and its answer is
 remembered, and only where a token alone decides.
 """
 

@@ -29,6 +29,7 @@ from lunshare.agent.api.remote_checks import REFERENCE, RemoteChecks, remote_rul
 from lunshare.agent.api.routes import Route
 from lunshare.agent.errors import Forbidden, Invalid, StartupError
 from lunshare.agent.records import RequestContext
+from lunshare.agent.trusted_files import why_not_trusted
 
 LOG = log.getLogger(__name__)
 
@@ -212,7 +213,7 @@ def _file_state(conf: cfg.ConfigOpts) -> Marks:
             known = os.stat(file)
         except OSError:
             continue
-        marks.append((str(file), known.st_mtime_ns, known.st_size))
+        marks.append((str(file), known.st_ctime_ns, known.st_size))
     return tuple(marks)
 
 
@@ -234,10 +235,13 @@ def _check(file: Path) -> None:
 def _read(file: Path) -> tuple[dict[Any, Any], dict[str, int]]:
     """Return the rules of a file, and the line of each.
 
-    :raises StartupError: it is no mapping in YAML, or names a rule twice.
+    :raises StartupError: it is no mapping in YAML, names a rule twice, or others can
+        write it.
     """
     try:
-        text = file.read_text(encoding="utf-8")
+        with open(file, encoding="utf-8", opener=_no_wait) as opened:
+            _check_owner(file, os.fstat(opened.fileno()))
+            text = opened.read()
         node = yaml.compose(text, yaml.SafeLoader)
         rules = yaml.safe_load(text) or {}
     except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
@@ -252,6 +256,16 @@ def _read(file: Path) -> tuple[dict[Any, Any], dict[str, int]]:
             ' "volume:create": "role:member"'
         )
     return rules, _lines(file, node)
+
+
+def _no_wait(path: str, flags: int) -> int:
+    """Open a file. Without O_NONBLOCK a FIFO would be waited for."""
+    return os.open(path, flags | os.O_NONBLOCK)
+
+
+def _check_owner(file: Path, known: os.stat_result) -> None:
+    if problem := why_not_trusted(known):
+        raise StartupError(f"policy file {file} {problem}")
 
 
 def _lines(file: Path, node: yaml.Node | None) -> dict[str, int]:

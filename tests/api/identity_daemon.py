@@ -185,6 +185,7 @@ def certificate(path: Path, name: str = "localhost") -> None:
         .sign(key, hashes.SHA256())
     )
     pem = serialization.Encoding.PEM
+    (path / "key.pem").touch(mode=0o600)
     (path / "key.pem").write_bytes(
         key.private_bytes(
             pem,

@@ -153,6 +153,24 @@ def test_sighup_reads_the_certificate_again(running: Running):
     until(lambda: running.log().count("[tls] certificate loaded") > loaded)
 
 
+@pytest.mark.parametrize(
+    ("mode", "sentence"),
+    [
+        (0o604, "has mode 0604, so everybody can read it: chmod o-r"),
+        (0o620, "has mode 0620, so others can write it: chmod go-w"),
+    ],
+)
+def test_a_key_that_others_can_use_is_a_start_error(
+    mode: int, sentence: str, tmp_path: Path
+):
+    certificate(tmp_path)
+    (tmp_path / "key.pem").chmod(0o640)
+    Certificates(str(tmp_path / "cert.pem"), str(tmp_path / "key.pem"))
+    (tmp_path / "key.pem").chmod(mode)
+    with pytest.raises(StartupError, match=f"key.pem {sentence}"):
+        Certificates(str(tmp_path / "cert.pem"), str(tmp_path / "key.pem"))
+
+
 def test_a_key_of_another_certificate_is_a_start_error(tmp_path: Path):
     certificate(tmp_path)
     shutil.copy(tmp_path / "cert.pem", tmp_path / "first.pem")

@@ -4,9 +4,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,13 @@ ROLES = {
     "nova": "service,member:one",
     "nobody": ":one",
 }
+CONFIG = """[DEFAULT]
+enabled_backends = a
+listen = unix:{}/s
+[a]
+volume_driver = fake
+target_driver = fake
+"""
 GONE = "00000000-0000-0000-0000-000000000000"
 
 
@@ -323,13 +331,35 @@ def test_a_wrong_policy_file_is_a_start_error_that_names_the_line(
 ):
     (tmp_path / "policy.yaml").write_text(text)
     config = tmp_path / "lunshare.conf"
-    config.write_text(
-        f"[DEFAULT]\nenabled_backends = a\nlisten = unix:{tmp_path}/s\n"
-        "[a]\nvolume_driver = fake\ntarget_driver = fake\n"
-    )
+    config.write_text(CONFIG.format(tmp_path))
     said = refused("--config-file", config, "--state-path", tmp_path / "state")
     assert f"policy file {tmp_path}/policy.yaml" in said
     assert sentence in said
+
+
+def _fifo(file: Path) -> None:
+    file.unlink()
+    os.mkfifo(file)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "sentence"),
+    [
+        (lambda file: file.chmod(0o664), "has mode 0664, so others can write it"),
+        (lambda file: file.chmod(0o646), "has mode 0646, so others can write it"),
+        (_fifo, "is not a file"),
+    ],
+)
+def test_a_policy_file_that_others_can_write_is_a_start_error(
+    spoil: Callable[[Path], None], sentence: str, tmp_path: Path
+):
+    file = tmp_path / "policy.yaml"
+    file.write_text('"volume:get": "role:reader"\n')
+    spoil(file)
+    config = tmp_path / "lunshare.conf"
+    config.write_text(CONFIG.format(tmp_path))
+    said = refused("--config-file", config, "--state-path", tmp_path / "state")
+    assert f"policy file {file} {sentence}" in said
 
 
 def test_the_tools_of_oslo_policy_know_the_rules(tmp_path: Path):
