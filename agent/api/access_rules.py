@@ -235,7 +235,7 @@ def _check(file: Path) -> None:
 def _read(file: Path) -> tuple[dict[Any, Any], dict[str, int]]:
     """Return the rules of a file, and the line of each.
 
-    :raises StartupError: it is no mapping in YAML, names a rule twice, or others can
+    :raises StartupError: it is not a mapping in YAML, names a rule twice, or others can
         write it.
     """
     try:

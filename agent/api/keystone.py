@@ -208,7 +208,7 @@ def _checked_answers(
 
 
 def _nonsense(unavailable: type[Exception], why: str) -> Exception:
-    LOG.error("[keystone] its answer about a token is no token: %s", why)
+    LOG.error("[keystone] its answer about a token is not one: %s", why)
     return unavailable("Keystone sends no token.")
 
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""A fault for which no request waits is told to its project by a user message."""
+"""A fault for which no request waits is reported to its project by a user message."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def volume(api: Api) -> str:
     return made
 
 
-def told(api: Api, event: str, ident: str) -> None:
+def reported(api: Api, event: str, ident: str) -> None:
     def found() -> list[dict[str, Any]]:
         rows = api("GET", f"/messages?resource_uuid={ident}")["messages"]
         return [row for row in rows if row["event_id"] == event]
@@ -60,13 +60,13 @@ def where(api: Api, ident: str) -> str:
     return str(host).partition("@")[2].partition("#")[0]
 
 
-def test_a_creation_that_fails_later_is_told(api: Api, node: Node):
+def test_a_creation_that_fails_later_is_reported(api: Api, node: Node):
     with (
         node.driver("one").failures.fail("create.before", BROKEN),
         node.driver("two").failures.fail("create.before", BROKEN),
     ):
         made = api.volume()["id"]
-        told(api, "VOLUME_VOLUME_008_001", made)
+        reported(api, "VOLUME_VOLUME_008_001", made)
     assert api.shown(made)["status"] == "error"
 
 
@@ -78,51 +78,51 @@ def test_a_creation_that_fails_later_is_told(api: Api, node: Node):
         ("delete.before", {"os-force_delete": None}, "901"),
     ],
 )
-def test_an_action_that_fails_later_is_told(
+def test_an_action_that_fails_later_is_reported(
     api: Api, node: Node, point: str, action: dict[str, Any], event: str
 ):
     made = volume(api)
     with node.driver(where(api, made)).failures.fail(point, BROKEN):
         api.act(made, action)
-        told(api, f"VOLUME_VOLUME_{event}_001", made)
+        reported(api, f"VOLUME_VOLUME_{event}_001", made)
 
 
-def test_a_migration_that_fails_later_is_told(api: Api, node: Node):
+def test_a_migration_that_fails_later_is_reported(api: Api, node: Node):
     made = volume(api)
     other = "two" if where(api, made) == "one" else "one"
     host = node.services.node.host_of(other)
     with node.driver(other).failures.fail("create.before", BROKEN):
         api.act(made, {"os-migrate_volume": {"host": host}})
-        told(api, "VOLUME_VOLUME_903_001", made)
+        reported(api, "VOLUME_VOLUME_903_001", made)
 
 
-def test_faults_of_snapshots_are_told(api: Api, node: Node):
+def test_faults_of_snapshots_are_reported(api: Api, node: Node):
     made = volume(api)
     failures = node.driver(where(api, made)).failures
     with failures.fail("create_snapshot.before", BROKEN):
         first = api.snapshot(made)["id"]
-        told(api, "VOLUME_VOLUME_SNAPSHOT_009_001", first)
+        reported(api, "VOLUME_VOLUME_SNAPSHOT_009_001", first)
     second = api.snapshot(made)["id"]
     ready(api, f"/snapshots/{second}", "snapshot")
     with failures.fail("revert.before", BROKEN):
         api.act(made, {"revert": {"snapshot_id": second}})
-        told(api, "VOLUME_VOLUME_902_001", made)
+        reported(api, "VOLUME_VOLUME_902_001", made)
     with failures.fail("delete_snapshot.before", BROKEN):
         api("DELETE", f"/snapshots/{second}", status=202)
-        told(api, "VOLUME_VOLUME_SNAPSHOT_010_001", second)
+        reported(api, "VOLUME_VOLUME_SNAPSHOT_010_001", second)
 
 
-def test_a_manage_that_fails_later_is_told(api: Api, node: Node):
+def test_a_manage_that_fails_later_is_reported(api: Api, node: Node):
     storage = fake_storage.storage("one")
     storage.foreign_disks["somebodys"] = fake_storage.FakeDisk(GIB)
     host = node.services.node.host_of("one")
     asked = {"volume": {"host": host, "ref": {"source-name": "somebodys"}}}
     with node.driver("one").failures.fail("manage.before", BROKEN):
         made = api("POST", "/manageable_volumes", asked, 202)["volume"]["id"]
-        told(api, "VOLUME_VOLUME_904_001", made)
+        reported(api, "VOLUME_VOLUME_904_001", made)
 
 
-def test_faults_of_foreign_snapshots_are_told(api: Api, node: Node):
+def test_faults_of_foreign_snapshots_are_reported(api: Api, node: Node):
     made = volume(api)
     storage = fake_storage.storage(where(api, made))
     storage.foreign_snapshots["somebodys"] = disk = fake_storage.FakeDisk(GIB)
@@ -131,7 +131,7 @@ def test_faults_of_foreign_snapshots_are_told(api: Api, node: Node):
     asked = {"snapshot": {"volume_id": made, "ref": {"source-name": "somebodys"}}}
     with failures.fail("manage_snapshot.before", BROKEN):
         first = api("POST", "/manageable_snapshots", asked, 202)["snapshot"]["id"]
-        told(api, "VOLUME_VOLUME_SNAPSHOT_905_001", first)
+        reported(api, "VOLUME_VOLUME_SNAPSHOT_905_001", first)
     assert api("GET", f"/snapshots/{first}")["snapshot"]["status"] == "error"
     # Its delete gives back what is not managed.
     api("DELETE", f"/snapshots/{first}", status=202)
@@ -142,7 +142,7 @@ def test_faults_of_foreign_snapshots_are_told(api: Api, node: Node):
     with failures.fail("unmanage_snapshot.before", BROKEN):
         path = f"/snapshots/{second}/action"
         api("POST", path, {"os-unmanage": None}, 202)
-        told(api, "VOLUME_VOLUME_SNAPSHOT_906_001", second)
+        reported(api, "VOLUME_VOLUME_SNAPSHOT_906_001", second)
 
 
 def test_every_step_of_a_request_has_its_message(node: Node):

@@ -68,7 +68,7 @@ def _snapshot(node: Node, scene: Scene) -> None:
 
 
 def _delete_and_create(node: Node, scene: Scene) -> None:
-    """Room that a delete has made."""
+    """Space that a delete has freed."""
     _allow(node, 0, "volumes", "snapshots", "gigabytes")
     node.services.volumes.delete(CTX, scene.idle.id, cascade=True)
     let_end(node)

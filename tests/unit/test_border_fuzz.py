@@ -243,7 +243,7 @@ def test_random_verbs(fuzz, process: HelperProcess, canaries: Path) -> None:
                 while "progress" in (answer := frames.receive(connection)):
                     pass
             except (frames.Closed, ConnectionError):
-                return  # it was no JSON: Infinity, half a surrogate
+                return  # it was not JSON: Infinity, half a surrogate
             assert answer.keys() in ({"value"}, {"error", "fields"})
             assert answer.get("error", "unsupported") in CODES
             assert "journal" not in str(answer), answer
