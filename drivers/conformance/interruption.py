@@ -9,15 +9,22 @@ steps are the lines of its own code (``conformance/line_steps``).
 from __future__ import annotations
 
 import contextlib
+import sys
 import threading
 from collections.abc import Callable, Collection, Iterator
+from types import FrameType
 from typing import Any, Generic, TypeVar
 
 from lunshare.drivers.base import Root, TargetDriver, VolumeDriver
 from lunshare.drivers.errors import DeadlineExceeded, DriverError
+from lunshare.drivers.helper.commands import Commands
+from lunshare.drivers.protocol import frames
 
 #: No verb of a driver has as many steps.
 MOST_STEPS = 100
+
+#: Who is in one of these has sent its request to the helper, or started its command.
+_WAITING = (frames.receive.__code__, Commands.run.__code__)
 
 #: Called with the name of a step right after the step.
 OnStep = Callable[[str], None]
@@ -114,10 +121,22 @@ class UnfinishedCall:
         raise Killed(name)
 
     def _work(self, work: Callable[[], Any]) -> None:
-        # Only now: a request that is sent after its repeat is another case, in which
-        # its client is gone, and the helper does not start it.
-        self.started.set()
-        _ignore_errors(work)
+        sys.setprofile(self._notice_start)
+        try:
+            _ignore_errors(work)
+        finally:
+            sys.setprofile(None)
+            self.started.set()
+
+    def _notice_start(self, frame: FrameType, event: str, value: object) -> None:
+        """Set ``started`` when the request is sent, or the command runs.
+
+        Not before: a request that is sent after its repeat is another case, in which
+        its client is gone, and the helper does not start it.
+        """
+        if event == "call" and frame.f_code in _WAITING:
+            sys.setprofile(None)
+            self.started.set()
 
     def finish(self) -> None:
         """Let the step end, and wait until it has ended."""

@@ -243,9 +243,7 @@ NONSENSE: dict[str, Callable[[Any], Any]] = {
     "user is text": lambda body: {"token": {**body["token"], "user": "root"}},
     "user without id": lambda body: {"token": {**body["token"], "user": {"id": ""}}},
     "no end": lambda body: _without(body, "expires_at"),
-    "end is a word": lambda body: {
-        "token": {**body["token"], "expires_at": "soon"}
-    },
+    "end is a word": lambda body: {"token": {**body["token"], "expires_at": "soon"}},
     "end is a number": lambda body: {"token": {**body["token"], "expires_at": 9**9}},
     "roles are text": lambda body: {"token": {**body["token"], "roles": "admin"}},
     "role is text": lambda body: {"token": {**body["token"], "roles": ["admin"]}},
