@@ -4,6 +4,8 @@
 
 from oslo_config import cfg
 
+from lunshare.drivers import wiping
+
 OPTIONS = [
     cfg.StrOpt(
         "volume_driver",
@@ -34,19 +36,5 @@ OPTIONS = [
         help="The size of all thin volumes together may be this many times the size of"
         " the pool. 1.0 allows no more than the pool has. Thick backends ignore it.",
     ),
-    cfg.IntOpt(
-        "wipe_rate",
-        default=100,
-        min=0,
-        help="MiB per second that a wipe of deleted volumes writes at most. 0 means no"
-        " limit. Lower it if a wipe slows hosts down. Raise it if space is freed too"
-        " slowly.",
-    ),
-    cfg.IntOpt(
-        "wipe_step",
-        default=64,
-        min=1,
-        help="MiB that one step of a wipe writes. A stop of the daemon waits for one"
-        " step.",
-    ),
+    *wiping.OPTIONS,
 ]

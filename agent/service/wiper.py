@@ -14,18 +14,16 @@ from collections.abc import Callable, Mapping
 
 from oslo_log import log
 
-from lunshare.agent.backends import Backends, NodeBackend, translated
+from lunshare.agent.backends import Backends, translated
 from lunshare.agent.errors import AgentError
 from lunshare.agent.operator_records import WipeState
 from lunshare.agent.records import RequestContext
 from lunshare.agent.request_scope import scope
-from lunshare.drivers.values import Wipe
+from lunshare.drivers import wiping
 
 LOG = log.getLogger(__name__)
 
-_MIB = 1024**2
 _PERIOD = 60.0  # seconds until what failed, or was deleted elsewhere, is tried
-_TENTH = 10  # per cent, between two lines of the log
 
 
 class Wiper:
@@ -101,7 +99,13 @@ class Wiper:
             return
         for disk in left:
             try:
-                self._wipe(backend, disk)
+                wiping.wipe_disk(
+                    backend.driver.volumes,
+                    disk,
+                    backend.options,
+                    self._stopped,
+                    translated,
+                )
             except AgentError as error:
                 LOG.error("[%s] wipe failed: disk=%s: %s", name, disk.name, error)
                 self._on_failure("wipe")
@@ -121,41 +125,3 @@ class Wiper:
         except Exception:
             LOG.exception("[%s] wipe failed unexpectedly; it is tried again", name)
             self._on_failure("wipe")
-
-    def _wipe(self, backend: NodeBackend, disk: Wipe) -> None:
-        step = backend.options["wipe_step"] * _MIB
-        LOG.info(
-            "[%s] wiping: disk=%s size=%s left=%s",
-            backend.name,
-            disk.name,
-            disk.size,
-            disk.left,
-        )
-        left: Wipe | None = disk
-        while left is not None and not self._stopped.is_set():
-            started, before = time.monotonic(), left
-            with translated():
-                left = backend.driver.volumes.wipe(disk.name, step)
-            if left is None:
-                LOG.info("[%s] disk wiped: disk=%s", backend.name, disk.name)
-            else:
-                _log_progress(backend.name, before, left)
-                self._pause(backend, before.left - left.left, started)
-
-    def _pause(self, backend: NodeBackend, wiped: int, started: float) -> None:
-        """Pause, so that no more bytes a second are wiped than wipe_rate allows."""
-        rate = backend.options["wipe_rate"] * _MIB
-        if rate:
-            self._stopped.wait(max(0.0, started + wiped / rate - time.monotonic()))
-
-
-def _log_progress(backend: str, before: Wipe, after: Wipe) -> None:
-    """Log each tenth."""
-    if _percent(after) // _TENTH != _percent(before) // _TENTH:
-        LOG.info(
-            "[%s] wiping: disk=%s percent=%s", backend, after.name, _percent(after)
-        )
-
-
-def _percent(wipe: Wipe) -> int:
-    return WipeState("", wipe.name, wipe.size, wipe.left).percent
