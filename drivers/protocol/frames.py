@@ -8,6 +8,7 @@ A frame is a length of four bytes, big-endian, then so many bytes of JSON: a mes
 
 from __future__ import annotations
 
+import select
 import socket
 import struct
 import time
@@ -40,7 +41,8 @@ def connect(path: str, seconds: float) -> socket.socket:
     """Connect to the unix socket at ``path``; wait so long while its queue is full.
 
     A timeout of Python's would make the connect non-blocking, and that fails at once
-    when the queue is full (unix(7), EAGAIN).
+    when the queue is full (unix(7), EAGAIN). Under eventlet, as in cinder-volume, every
+    connect is non-blocking, and is repeated until that timeout (eventlet 0.41).
 
     :raises OSError: nobody listens, or the queue is full for so long.
     """
@@ -49,8 +51,10 @@ def connect(path: str, seconds: float) -> socket.socket:
         whole = int(seconds)
         timeval = struct.pack("ll", whole, int((seconds - whole) * 1e6))
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, timeval)
+        # eventlet removes select.poll, which shows that it has replaced sockets too.
+        connection.settimeout(None if hasattr(select, "poll") else seconds)
         connection.connect(path)
-    except BlockingIOError:
+    except (BlockingIOError, TimeoutError):
         connection.close()
         raise ConnectionError("it accepts no connections") from None
     except BaseException:

@@ -47,6 +47,10 @@ class Client:
         self._connection.close()
         self("GET", "/types")
 
+    def close(self) -> None:
+        """Close the connection; the next request opens another one."""
+        self._connection.close()
+
     def fetch(self, path: str) -> bytes:
         """GET without parsing the answer."""
         self._connection.request("GET", f"/v3{path}", headers=self._headers)
