@@ -2,7 +2,7 @@
 VENV   := .venv
 PYTHON := $(VENV)/bin/python
 PYTEST := $(PYTHON) -m pytest
-SOURCES := agent drivers tests
+SOURCES := agent cinder_driver drivers tests
 
 # A container may tell Python to store no bytecode. Then each process that a test starts
 # would compile lunshare again.
@@ -10,7 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Many small commits: where the machine has room, their files are in memory.
 unit api conformance daemon restart: export PYTEST_DEBUG_TEMPROOT = $(shell tests/memory)
 
-.PHONY: help demo check lint unit others api conformance daemon test test-full restart storm openapi fuzz scheduler prometheus tempest clients clients-quick clients-page test-kernels outside test-loopback bench run sample api-reference states walks clean
+.PHONY: help demo check lint unit others api conformance daemon test test-full restart storm openapi fuzz scheduler fleet-quick prometheus tempest clients clients-quick clients-page test-kernels outside test-loopback bench run sample api-reference states walks clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -77,6 +77,9 @@ fuzz: $(VENV)/.ready ## random frames, verbs and commands against the root helpe
 
 scheduler: $(VENV)/.ready ## RabbitMQ and the real cinder-scheduler (Cinder 29.0.0) with the reports of a daemon
 	tests/scheduler/run
+
+fleet-quick: $(VENV)/.ready ## two minutes: a stock Cinder 29.0.0 whose cinder-volume runs the drivers; fake storage
+	tests/fleet/run
 
 prometheus: $(VENV)/.ready ## a real Prometheus with the metrics of a daemon and the shipped alerts
 	tests/prometheus/run

@@ -53,6 +53,13 @@ class Driver(abc.ABC):
         """Store the arguments; do no I/O. ``name`` is the backend's section."""
         self.name, self.options, self.root = name, options, root
 
+    def claim(self) -> None:  # noqa: B027 - most drivers need none
+        """Reserve what only one control plane may use, as ``check`` does too.
+
+        Who forks a process for each backend calls this before: then all its processes
+        have what any of them needs. It raises no error; ``check`` does.
+        """
+
     @abc.abstractmethod
     def check(self) -> None:
         """Verify that this driver can work. After a boot, activate what it needs.

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import time
@@ -99,6 +100,10 @@ class LvmVolumes(VolumeDriver):
             extends_under_snapshots=False,
             loses_snapshots=True,
         )
+
+    def claim(self) -> None:
+        with contextlib.suppress(Misconfigured):
+            claim.lock_on_node(self._group)
 
     @retried_once
     def check(self) -> None:

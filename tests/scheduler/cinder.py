@@ -26,8 +26,9 @@ from tests.scheduler.servers import Server, until
 
 SCHEDULER = "from cinder.cmd.scheduler import main; main()"
 MANAGE = "from cinder.cmd.manage import main; main()"
-# What the benchmark needs beside it: a WSGI server, and MariaDB's client.
-_BESIDE = ["pyuwsgi>=2.0.30", "PyMySQL>=1.1"]
+# Beside it: a WSGI server and MariaDB's client, and what lunshare's drivers need that
+# Cinder does not bring (tests/fleet).
+_BESIDE = ["pyuwsgi>=2.0.30", "PyMySQL>=1.1", "orjson>=3.9"]
 _FILTERS = "AvailabilityZoneFilter,CapacityFilter,CapabilitiesFilter"
 
 # One request per line, one answer per line. validate_host_capacity runs all

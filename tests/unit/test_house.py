@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import io
 import re
+from collections.abc import Iterator
 from configparser import ConfigParser
 from pathlib import Path
 
@@ -14,8 +15,13 @@ from lunshare.agent.conf import sample
 ROOT = Path(__file__).resolve().parents[2]
 
 
+def sources() -> Iterator[Path]:
+    for folder in ("agent", "cinder_driver", "drivers"):
+        yield from ROOT.glob(f"{folder}/**/*.py")
+
+
 def test_no_file_is_longer_than_400_lines() -> None:
-    files = [*ROOT.glob("agent/**/*.py"), *ROOT.glob("drivers/**/*.py")]
+    files = list(sources())
     files += ROOT.glob("tests/**/*.py")
     long = [str(f) for f in files if len(f.read_text().splitlines()) >= 400]
     assert files
@@ -23,7 +29,7 @@ def test_no_file_is_longer_than_400_lines() -> None:
 
 
 def test_every_source_file_has_its_license_and_a_docstring() -> None:
-    for file in [*ROOT.glob("agent/**/*.py"), *ROOT.glob("drivers/**/*.py")]:
+    for file in sources():
         if "versions" in file.parts:
             continue
         lines = file.read_text().splitlines()

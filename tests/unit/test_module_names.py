@@ -58,8 +58,12 @@ SHARED = {
 }
 
 
+#: The folders, by their names below ``lunshare``.
+FOLDERS = {"agent": "agent", "cinder": "cinder_driver", "drivers": "drivers"}
+
+
 def modules() -> list[Path]:
-    files = [*ROOT.glob("agent/**/*.py"), *ROOT.glob("drivers/**/*.py")]
+    files = [file for name in FOLDERS.values() for file in ROOT.glob(f"{name}/**/*.py")]
     return [file for file in files if "versions" not in file.parts]
 
 
@@ -76,7 +80,7 @@ def test_two_modules_have_one_name_only_with_a_reason() -> None:
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What a wheel of this tree installs into site-packages."""
     tree = tmp_path_factory.mktemp("tree")
-    for folder in ("agent", "drivers", "lunshare"):
+    for folder in (*FOLDERS.values(), "lunshare"):
         ignored = shutil.ignore_patterns("__pycache__")
         shutil.copytree(ROOT / folder, tree / folder, symlinks=True, ignore=ignored)
     for file in ("setup.cfg", "pyproject.toml", "README.md"):
@@ -101,8 +105,11 @@ def test_wheel_installs_its_modules_only_below_lunshare(
 ) -> None:
     assert [each.name for each in site.iterdir()] == ["lunshare"]
     installed = {file.relative_to(site) for file in site.rglob("*.py")}
-    folders = [*ROOT.glob("agent/**/*.py"), *ROOT.glob("drivers/**/*.py")]
-    assert installed == {Path("lunshare", file.relative_to(ROOT)) for file in folders}
+    assert installed == {
+        Path("lunshare", name, file.relative_to(ROOT / folder))
+        for name, folder in FOLDERS.items()
+        for file in ROOT.glob(f"{folder}/**/*.py")
+    }
     assert (site / "lunshare/agent/api/openapi.json").is_file()
     assert not any(each.is_symlink() for each in site.rglob("*"))
     for module in ("agent", "drivers"):

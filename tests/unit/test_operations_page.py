@@ -53,7 +53,7 @@ _OTHER_NAMES = {
 
 
 def source_files() -> Iterator[Path]:
-    for folder in ("agent", "drivers"):
+    for folder in ("agent", "cinder_driver", "drivers"):
         for file in ROOT.glob(f"{folder}/**/*.py"):
             if "conformance" not in file.parts:
                 yield file

@@ -18,16 +18,19 @@ PAGES = [
     *sorted(ROOT.glob("docs/decisions/*.md")),
 ]
 
+HOME = ROOT / "lunshare"  # its links have the import names
+
 #: Where a path of a page may start.
 _TOPS = [
     ROOT / top
     for top in (".", "agent", "agent/service", "drivers", "tests/outside_driver")
 ]
 _FIRST = (
-    r"(?:agent|drivers|service|api|db|tests|docs|etc|systemd|rootwrap\.d|helper|lvm)"
+    r"(?:agent|cinder_driver|drivers|service|api|db|tests|docs|etc|systemd"
+    r"|rootwrap\.d|helper|lvm)"
 )
 _PATH = re.compile(rf"`({_FIRST}/[\w./*-]+)`")
-_MODULE = re.compile(r"`(lunshare\.(?:agent|drivers)\.[\w.*]+)`")
+_MODULE = re.compile(r"`(lunshare\.(?:agent|cinder|drivers)\.[\w.*]+)`")
 #: Pages about old names.
 _PAST = {"0017-words.md"}
 
@@ -44,7 +47,7 @@ def module_exists(name: str) -> bool:
     parts = name.removeprefix("lunshare.").rstrip(".").split(".")
     for length in range(len(parts), 1, -1):
         module, names = "/".join(parts[:length]), parts[length:]
-        for file in (ROOT / f"{module}.py", ROOT / module / "__init__.py"):
+        for file in (HOME / f"{module}.py", HOME / module / "__init__.py"):
             if file.exists():
                 text = file.read_text()
                 return all(re.search(rf"\b{each}\b", text) for each in names)

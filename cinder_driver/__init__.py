@@ -1,0 +1,26 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""The driver for a stock Cinder: ``volume_driver = lunshare.cinder.LunshareDriver``.
+
+==================  ============================================================
+volume_driver       the class that cinder-volume loads
+backend_section     its options in cinder.conf; the drivers that they choose
+foreign_options     options of Cinder's drivers that mean nothing here
+cinder_rows         what Cinder's database says of a volume's hosts
+wanted_access       from those rows to the access that a target should have
+host_connections    opens and closes access; the lock of each volume
+unfinished          access whose rows Cinder writes only after the driver's answer
+chap_secrets        a CHAP secret for each host, from one for each volume
+local_migration     a volume's bytes to another backend of the node
+manageable_disks    foreign disks of the pool
+scheduler_stats     what the scheduler gets
+cinder_errors       errors of drivers as Cinder's
+==================  ============================================================
+
+Cinder's database is the truth. What this package keeps in memory can be lost at any
+time, and a start builds every target from the rows again.
+"""
+
+from lunshare.cinder.volume_driver import LunshareDriver
+
+__all__ = ["LunshareDriver"]

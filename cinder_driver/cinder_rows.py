@@ -1,0 +1,85 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""What Cinder's database says of a volume's hosts, read each time.
+
+Attachments are rows of ``volume_attachment``. Cinder also opens connections that have
+no such row, to copy bytes or to back them up. These are stored here, in the volume's
+administrator metadata, before they are opened: so a restart finds them too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from cinder import context, objects
+
+from lunshare.cinder.wanted_access import AttachmentRow, VolumeHosts
+from lunshare.drivers.values import Mode
+
+# Keys and values have up to 255 characters, and an iSCSI name has up to 223.
+_DIRECT = "lunshare:direct:"
+
+
+class CinderRows:
+    """Reads and writes through Cinder's own objects and database API."""
+
+    def __init__(self, database: Any) -> None:
+        """``database`` is the module ``cinder.db`` that every driver gets."""
+        self._database = database
+
+    def of_volume(self, volume: Any) -> VolumeHosts:
+        """Return the hosts of a volume, as the database has them now.
+
+        Two queries, whatever the backend holds.
+        """
+        admin = context.get_admin_context()
+        found = objects.VolumeAttachmentList.get_all_by_volume_id(admin, volume.id)
+        metadata = self._database.volume_admin_metadata_get(admin, volume.id)
+        return _hosts(volume, found, metadata)
+
+    def store_direct(self, volume: Any, initiator: str, mode: Mode) -> None:
+        """Store a connection that has no attachment."""
+        self._database.volume_admin_metadata_update(
+            context.get_admin_context(),
+            volume.id,
+            {_DIRECT + initiator: str(mode)},
+            False,
+        )
+
+    def forget_direct(self, volume: Any, initiators: Iterable[str]) -> None:
+        """Forget such connections."""
+        for initiator in initiators:
+            self._database.volume_admin_metadata_delete(
+                context.get_admin_context(), volume.id, _DIRECT + initiator
+            )
+
+    def host_of(self, volume_id: str) -> str | None:
+        """Return the host@backend#pool of a volume; None if it is deleted."""
+        admin = context.get_admin_context()
+        found = objects.VolumeList.get_all(admin, filters={"id": volume_id})
+        return next((str(each.host) for each in found), None)
+
+
+def has_direct(volume: Any) -> bool:
+    """Whether a volume, as it was loaded, has a connection without an attachment."""
+    return any(key.startswith(_DIRECT) for key in volume.admin_metadata)
+
+
+def _hosts(
+    volume: Any, rows: Iterable[Any], metadata: Mapping[str, str]
+) -> VolumeHosts:
+    return VolumeHosts(
+        volume.name_id,
+        volume.provider_auth,
+        tuple(
+            AttachmentRow(row.id, row.attach_status, row.attach_mode, row.connector)
+            for row in rows
+        ),
+        {
+            key.removeprefix(_DIRECT): Mode(value)
+            for key, value in metadata.items()
+            if key.startswith(_DIRECT)
+        },
+        metadata.get("readonly") == "True",
+    )

@@ -1,0 +1,139 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""Migrate a volume to another backend of this node: the root helper copies its bytes.
+
+Cinder's own way attaches both volumes by iSCSI and copies with dd. Here no host is
+attached, and the copy is read back before the source is deleted.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from oslo_config import cfg
+
+from lunshare.cinder.backend_section import Section
+from lunshare.cinder.cinder_rows import CinderRows
+from lunshare.cinder.host_connections import HostConnections, driver_volume
+from lunshare.drivers.backend import Backend
+from lunshare.drivers.errors import DriverError, Misconfigured, UnknownDisk, Unsupported
+from lunshare.drivers.lvm import claim
+from lunshare.drivers.values import Volume
+
+LOG = logging.getLogger(__name__)
+
+# Seconds in which Cinder stores the volume's new host, and between two looks at it.
+_LATEST, _WAIT = 60.0, 0.5
+
+
+def location_info(section: str) -> str:
+    """Return the stats' text that says where a backend is: its node and section."""
+    return f"lunshare:{_node()}:{section}"
+
+
+class LocalMigration:
+    """Copies volumes from one backend to others of the node."""
+
+    def __init__(
+        self,
+        conf: cfg.ConfigOpts,
+        backend: Backend,
+        connections: HostConnections,
+        rows: CinderRows,
+        deleted: Callable[[], None],
+    ) -> None:
+        """``deleted`` is called after the source's disk was deleted."""
+        self._conf, self._backend = conf, backend
+        self._connections, self._rows, self._deleted = connections, rows, deleted
+
+    def migrate(self, volume: Any, host: Mapping[str, Any]) -> bool:
+        """Copy a volume without hosts; return False if Cinder has to do it.
+
+        The source's disk is deleted when Cinder has stored that the volume moved.
+
+        :raises DriverError: nothing is left at the target.
+        """
+        section = self._section_of(host.get("capabilities") or {})
+        if section is None:
+            return False
+        target, _ = Section(self._conf, section).load(check_names=False)
+        with self._connections.locked(volume.name_id):
+            if not self._copy(driver_volume(volume), target.volumes):
+                return False
+        threading.Thread(
+            target=self._delete_source, args=(volume, host["host"]), daemon=True
+        ).start()
+        return True
+
+    def _section_of(self, capabilities: Mapping[str, Any]) -> str | None:
+        """Return the target's section if it is another backend of this node."""
+        kind, _, rest = str(capabilities.get("location_info", "")).partition(":")
+        node, _, section = rest.partition(":")
+        here = node and node == _node()
+        if kind != "lunshare" or not here or section == self._backend.name:
+            return None
+        return section if section in self._conf.enabled_backends else None
+
+    def _copy(self, volume: Volume, target: Any) -> bool:
+        source = self._backend.volumes.disk(volume.id)
+        if source.kind not in target.abilities.fills or _has_disk(target, volume.id):
+            return False
+        self._backend.target.remove(volume.id)
+        # Pools round sizes up, each in its own way.
+        wanted = Volume(volume.id, max(volume.size, source.size))
+        try:
+            target.create(wanted)
+        except Unsupported:  # a pool of the same volume group has this name
+            return False
+        try:
+            target.fill(wanted, source)
+        except BaseException:
+            target.delete(volume.id)
+            raise
+        LOG.info(
+            "[%s] volume copied: volume=%s to=%s",
+            self._backend.name,
+            volume.id,
+            target.name,
+        )
+        return True
+
+    def _delete_source(self, volume: Any, host: str) -> None:
+        until = time.monotonic() + _LATEST
+        while self._rows.host_of(volume.id) != host:
+            if time.monotonic() > until:
+                LOG.error(
+                    "[%s] disk not deleted: volume=%s was copied to %s, but Cinder has"
+                    " not stored that it is there",
+                    self._backend.name,
+                    volume.id,
+                    host,
+                )
+                return
+            time.sleep(_WAIT)
+        with self._connections.locked(volume.name_id):
+            try:
+                self._backend.volumes.delete(volume.name_id)
+            except DriverError as error:
+                LOG.error("[%s] disk not deleted: %s", self._backend.name, error)
+        self._deleted()
+
+
+def _has_disk(volumes: Any, volume_id: str) -> bool:
+    try:
+        volumes.disk(volume_id)
+    except UnknownDisk:
+        return False
+    return True
+
+
+def _node() -> str:
+    """Return a digest of the machine's id; empty if this node has none."""
+    try:
+        return claim.node_tag().split(":")[1]
+    except Misconfigured:
+        return ""

@@ -1,0 +1,148 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""From Cinder's rows to the access that a target should have. Pure.
+
+A volume's access is a function of its attachments as Cinder has them, of the
+connections that Cinder opened without an attachment, and of nothing else.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from lunshare.cinder import chap_secrets
+from lunshare.drivers.errors import InvalidValue
+from lunshare.drivers.values import Connector, Mode, iscsi_name
+
+#: The statuses of an attachment in which its host has access. Cinder stores the
+#: connector of a reserved one only after the driver's answer.
+OPEN = frozenset({"attaching", "attached"})
+RESERVED = "reserved"
+
+
+@dataclass(frozen=True, slots=True)
+class AttachmentRow:
+    """One row of ``volume_attachment``.
+
+    ``attach_mode`` is None until cinder-api stores it, and the text "null" if the
+    client gave none: then the mode in the connector counts, else it is rw.
+    """
+
+    id: str
+    status: str
+    attach_mode: str | None
+    connector: Mapping[str, Any] | None
+
+
+@dataclass(frozen=True, slots=True)
+class VolumeHosts:
+    """What Cinder's database says of a volume's hosts.
+
+    ``direct`` are connections without an attachment, by initiator: of cinder-volume
+    itself and cinder-backup, and of clients of the actions os-initialize_connection
+    and os-terminate_connection. ``readonly`` is the volume's own flag.
+    """
+
+    volume_id: str
+    provider_auth: str | None
+    rows: tuple[AttachmentRow, ...] = ()
+    direct: Mapping[str, Mode] = field(default_factory=dict)
+    readonly: bool = False
+
+    @property
+    def reserved(self) -> tuple[AttachmentRow, ...]:
+        """The attachments that have no connector yet."""
+        return tuple(
+            row
+            for row in self.rows
+            if not row.connector and row.status in (RESERVED, "attaching")
+        )
+
+    def rows_of(
+        self, initiator: str, without: Collection[str] = ()
+    ) -> tuple[AttachmentRow, ...]:
+        """Return the attachments of a host that want access."""
+        return tuple(
+            row
+            for row in self.rows
+            if row.id not in without
+            and row.status in OPEN
+            and row.connector
+            and name_of(row.connector) == initiator
+        )
+
+
+def wanted(hosts: VolumeHosts) -> dict[str, Connector]:
+    """Return every access that the target should have, by initiator."""
+    names = {
+        name_of(row.connector)
+        for row in hosts.rows
+        if row.connector and row.status in OPEN
+    }
+    found = (of_host(hosts, name) for name in sorted(names | set(hosts.direct)))
+    return {each.initiator: each for each in found if each is not None}
+
+
+def of_host(
+    hosts: VolumeHosts, initiator: str, without: Collection[str] = ()
+) -> Connector | None:
+    """Return the access that a host should have, or None.
+
+    A host has one ACL and one write-protect bit: the widest mode of what it has.
+    ``without``: ids of attachments that do not count.
+    """
+    rows = hosts.rows_of(initiator, without)
+    modes = [mode_of(row) for row in rows]
+    if direct := hosts.direct.get(initiator):
+        modes.append(direct)
+    if not modes:
+        return None
+    mode = Mode.RW if Mode.RW in modes else Mode.RO
+    return connector(hosts, initiator, mode, rows[0].id if rows else "")
+
+
+def connector(
+    hosts: VolumeHosts, initiator: str, mode: Mode, attachment_id: str
+) -> Connector:
+    """Return an access of a host with its credentials."""
+    auth = chap_secrets.of_host(hosts.provider_auth, initiator)
+    return Connector(initiator, mode, attachment_id, auth)
+
+
+def mode_of(row: AttachmentRow) -> Mode:
+    """Return the mode of an attachment; read-only until cinder-api has stored one."""
+    if row.attach_mode == "null":
+        return asked_mode(row.connector or {}) or Mode.RW
+    return Mode.RW if row.attach_mode == Mode.RW else Mode.RO
+
+
+def asked_mode(sent: Mapping[str, Any]) -> Mode | None:
+    """Return the mode in a connector.
+
+    cinder-volume puts the mode of the attachment there before it calls the driver. It
+    puts None if cinder-api has not stored one yet, which is so when a client creates an
+    attachment and connects it in one request. Without the key, the mode is rw.
+
+    :raises InvalidValue: it is neither ro nor rw.
+    """
+    mode = sent.get("mode", Mode.RW)
+    if mode is not None and mode not in (Mode.RO, Mode.RW):
+        raise InvalidValue("connector.mode", mode, "give ro or rw")
+    return None if mode is None else Mode(str(mode))
+
+
+def name_of(sent: Mapping[str, Any]) -> str:
+    """Return the iSCSI name of the host that sent a connector.
+
+    A host without iSCSI, which mounts a share itself, gets a name made of its own.
+
+    :raises InvalidValue: it has neither an initiator nor a host.
+    """
+    initiator, host = sent.get("initiator"), sent.get("host")
+    if initiator or not host:
+        return iscsi_name(initiator, "connector.initiator")
+    digest = hashlib.sha256(str(host).encode()).hexdigest()[:32]
+    return f"iqn.2026-11.io.lunshare.host:{digest}"

@@ -1,0 +1,271 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""A stock Cinder 29.0.0 on loopback, whose cinder-volume loads lunshare's driver.
+
+MariaDB, RabbitMQ, cinder-api, cinder-scheduler and cinder-volume, as pip and Debian
+have them. The storage is the fake one in a process of its own (``tests/storm``), so
+disks, exports and sessions of hosts survive a kill of cinder-volume, as in a kernel.
+"""
+
+from __future__ import annotations
+
+import configparser
+import os
+from collections.abc import Mapping
+from contextlib import ExitStack
+from http.client import HTTPException
+from pathlib import Path
+from typing import Any
+
+from lunshare.drivers.targets.fake import FakeTarget
+from lunshare.drivers.values import Auth
+from storm_storage.storage_client import StorageClient
+from tests.bench.cinder_peer import MariaDB
+from tests.bench.http import Client
+from tests.lab.steps import sh, step
+from tests.scheduler.cinder import MANAGE, SCHEDULER, command, python
+from tests.scheduler.servers import ROOT, Broker, Server, free_port, until
+from tests.storm.processes import ENTRY_POINTS, Storage
+
+_VOLUME = "from cinder.cmd.volume import main; main()"
+_UWSGI = "import pyuwsgi; pyuwsgi.run()"
+_START = 120.0
+THIN, THICK = "thin", "thick"
+
+
+class Stack:
+    """The processes, and clients of them."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory, self.port = directory, free_port()
+        self._database, self._broker = MariaDB(directory), Broker(directory)
+        self._servers = {
+            name: Server(name, directory)
+            for name in ("cinder-scheduler", "cinder-volume", "cinder-api")
+        }
+        self.config = directory / "cinder.conf"
+        self._stack = ExitStack()
+        self._asking, self._clients = Client(self.port), list[Client]()
+
+    def __enter__(self) -> Stack:
+        python()
+        with self._stack, step("start Cinder"):
+            self._start()
+            self._stack = self._stack.pop_all()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for client in (self._asking, *self._clients):
+            client.close()
+        self._stack.close()
+
+    @property
+    def log(self) -> str:
+        """What cinder-volume has written."""
+        return self._servers["cinder-volume"].log.read_text()
+
+    def client(self) -> Client:
+        """A client of cinder-api; it is closed at the end."""
+        made = Client(self.port)
+        self._clients.append(made)
+        return made
+
+    def host(self, backend: str, initiator: str, info: Mapping[str, Any]) -> Host:
+        """Log a host in, with what its attachment says; PermissionError if refused."""
+        auth = Auth(info["auth_username"], info["auth_password"])
+        volume_id = info["target_iqn"].partition("volume-")[2]
+        number = self._machine("login", backend, volume_id, initiator, auth)
+        return Host(self.storage, number)
+
+    def exports(self, backend: str) -> dict[str, dict[str, tuple[str, str]]]:
+        """The live exports: mode and attachment of each initiator, by volume."""
+        state = self._machine("state", backend, 8)
+        return {key: dict(value) for key, value in state["exports"].items()}
+
+    def disks(self, backend: str) -> set[str]:
+        """The ids of the disks."""
+        return set(self._machine("state", backend, 8)["disks"])
+
+    def put_foreign(self, backend: str, name: str, size: int) -> None:
+        """Put a foreign disk into the pool."""
+        self._machine("put_foreign", backend, name, size, {})
+
+    def forget_export(self, backend: str, volume_id: str) -> None:
+        """Lose an export, as a kernel does at a reboot."""
+        options = {option.dest: option.default for option in FakeTarget.OPTIONS}
+        key = ("reboot", backend, tuple(sorted(options.items())))
+        self.storage.call("target", key, "remove", volume_id)
+
+    def hang(self, backend: str, point: str) -> None:
+        """Let a point of the storage hang until ``release``."""
+        self._machine("arm", "hang", backend, point, 1, 120.0)
+
+    def release(self) -> None:
+        """End everything that hangs."""
+        self._machine("clear")
+
+    def fail(self, backend: str, point: str, times: int = 1) -> None:
+        """Let a point of the storage fail so often."""
+        self._machine("arm", "fail", backend, point, times, 1.0)
+
+    def configure(self, sections: str = "", *more: str) -> None:
+        """Write cinder.conf; ``sections`` are of the backends in ``more``."""
+        backends = ",".join((THIN, THICK, *more))
+        state, paste = self._directory, python().parents[1] / "etc/cinder"
+        storm = f"storm_socket = {self.storage_socket}\n"
+        driver = "volume_driver = lunshare.cinder.LunshareDriver\n"
+        drivers = f"{driver}lunshare_storage = storm\nlunshare_target = storm\n{storm}"
+        self.config.write_text(
+            f"[DEFAULT]\ntransport_url = {self._broker.url}\nstate_path = {state}\n"
+            f"host = node\nmy_ip = 127.0.0.1\nauth_strategy = noauth\n"
+            f"api_paste_config = {paste}/api-paste.ini\nenabled_backends = {backends}\n"
+            "quota_volumes = -1\nquota_gigabytes = -1\nquota_snapshots = -1\n"
+            "rpc_response_timeout = 10\nreinit_driver_count = 1\n"
+            "report_interval = 2\nservice_down_time = 6\n"
+            "backend_stats_polling_interval = 3\ngraceful_shutdown_timeout = 5\n"
+            f"[{THIN}]\nvolume_backend_name = {THIN}\n{drivers}"
+            f"[{THICK}]\nvolume_backend_name = {THICK}\n{drivers}"
+            "fake_thin = false\nfake_capacity_gb = 20\nfake_wipe = true\n"
+            f"[database]\nconnection = {self._database.url}\n"
+            f"[oslo_concurrency]\nlock_path = {state}/lock\n"
+            f"[coordination]\nbackend_url = file://{state}/coordination\n{sections}"
+        )
+
+    def start_volume(self) -> None:
+        """Start cinder-volume."""
+        self._servers["cinder-volume"].run(
+            command(_VOLUME, self.config), PYTHONPATH=self._python_path()
+        )
+
+    def stop_volume(self, number: int) -> None:
+        """Send a signal to every process of cinder-volume, and wait for their end."""
+        server = self._servers["cinder-volume"]
+        assert server.process is not None
+        children = _children(server.process.pid)
+        if number == 9:
+            for child in children:
+                os.kill(child, number)
+        server.end(number)
+        until(lambda: not any(map(_runs, children)), "its children ended")
+
+    def services(self) -> dict[str, str]:
+        """State of each cinder-volume by its host."""
+        listed = self._asking("GET", "/os-services?binary=cinder-volume")["services"]
+        return {each["host"]: each["state"] for each in listed}
+
+    def pools(self) -> dict[str, dict[str, Any]]:
+        """The stats that the scheduler has, by the pool's name."""
+        listed = self._asking("GET", "/scheduler-stats/get_pools?detail=true")
+        return {pool["name"]: pool["capabilities"] for pool in listed["pools"]}
+
+    def is_up(self, *backends: str) -> bool:
+        """Whether these backends can be chosen."""
+        names = [f"node@{name}#{name}" for name in backends]
+        try:
+            pools, services = self.pools(), self.services()
+        except (OSError, RuntimeError, HTTPException):
+            self._asking.close()
+            return False
+        return all(
+            name in pools and services.get(name.partition("#")[0]) == "up"
+            for name in names
+        )
+
+    def _start(self) -> None:
+        self._stack.callback(self._database.end)
+        self._database.start()
+        self._stack.callback(self._broker.close)
+        self._broker.start()
+        made = Storage(self._directory, ROOT, seed=1, delay=0)
+        self._stack.callback(made.close)
+        self.storage_socket = made.socket
+        self.storage = StorageClient(made.socket)
+        self.configure()
+        sh(command(MANAGE, self.config, "db", "sync"))
+        for server in self._servers.values():
+            self._stack.callback(server.end)
+        self._servers["cinder-scheduler"].run(command(SCHEDULER, self.config))
+        self.start_volume()
+        self._servers["cinder-api"].run(self._uwsgi())
+        until(
+            lambda: self.is_up(THIN, THICK),
+            f"Cinder answers; see {self._directory}",
+            _START,
+        )
+
+    def _machine(self, verb: str, *given: object) -> Any:
+        return self.storage.call("machine", None, verb, *given)
+
+    def _python_path(self) -> str:
+        """Where cinder-volume finds lunshare, the drivers, and their entry points."""
+        setup = configparser.ConfigParser()
+        setup.read(ROOT / "setup.cfg")
+        points = setup["options.entry_points"]
+        ours = "".join(
+            f"[{group}]{points[group]}\n"
+            for group in ("lunshare.drivers", "lunshare.targets")
+        )
+        for name, text in (("lunshare", ours), ("storm_storage", ENTRY_POINTS)):
+            known = self._directory / "site" / f"{name}-1.dist-info"
+            known.mkdir(parents=True, exist_ok=True)
+            (known / "METADATA").write_text(
+                f"Metadata-Version: 2.1\nName: {name}\nVersion: 1\n"
+            )
+            (known / "entry_points.txt").write_text(text)
+        places = (ROOT, ROOT / "tests/storm", self._directory / "site")
+        return os.pathsep.join(map(str, places))
+
+    def _uwsgi(self) -> list[str]:
+        return [
+            *(str(python()), "-W", "ignore", "-c", _UWSGI),
+            *(f"--http=127.0.0.1:{self.port}", "--http-auto-chunked"),
+            *("--http-keepalive=600", "--http-timeout=600"),
+            *("--master", "--die-on-term", "--lazy-apps", "--enable-threads"),
+            *("--need-app", "--disable-logging", "--processes=1", "--threads=8"),
+            "--module=cinder.wsgi.api:application",
+            f"--pyargv=--config-file {self.config}",
+        ]
+
+
+class Host:
+    """One host that is logged in to a volume."""
+
+    def __init__(self, storage: StorageClient, number: int) -> None:
+        self._storage, self._number = storage, number
+
+    def write(self, data: bytes) -> None:
+        """Write at the start; PermissionError if the target refuses it."""
+        self._do("write", 0, data)
+
+    def read(self, length: int) -> bytes:
+        """Read from the start."""
+        return bytes(self._do("read", 0, length))
+
+    @property
+    def size(self) -> int:
+        """The size that it sees."""
+        return int(self._do("size"))
+
+    def is_alive(self) -> bool:
+        """Whether its session goes on."""
+        return bool(self._do("alive"))
+
+    def _do(self, verb: str, *given: object) -> Any:
+        return self._storage.call(
+            "machine", None, "session", self._number, verb, *given
+        )
+
+
+def _children(process: int) -> list[int]:
+    found: list[int] = []
+    for task in Path(f"/proc/{process}/task").iterdir():
+        for child in (task / "children").read_text().split():
+            found += [int(child), *_children(int(child))]
+    return found
+
+
+def _runs(process: int) -> bool:
+    try:
+        return "State:\tZ" not in Path(f"/proc/{process}/status").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False

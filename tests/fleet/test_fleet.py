@@ -1,0 +1,323 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""A stock Cinder with lunshare's driver: what its users do, over its own API."""
+
+from __future__ import annotations
+
+import signal
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from lunshare.drivers.values import GIB
+from tests.bench.http import Client
+from tests.fleet import api
+from tests.fleet.stack import THICK, THIN, Stack
+from tests.scheduler.servers import until
+
+
+@pytest.fixture
+def volume(stack: Stack, client: Client) -> str:
+    return api.create(client, THIN)
+
+
+def say(*words: object) -> None:
+    """Print a line of the transcript."""
+    print("  ", *words, flush=True)
+
+
+def modes(stack: Stack, volume_id: str, backend: str = THIN) -> dict[str, str]:
+    """The mode of each host at the target."""
+    acls = stack.exports(backend).get(volume_id, {})
+    return {name.rpartition(":")[2]: mode for name, (mode, _) in acls.items()}
+
+
+def test_three_hosts_have_the_mode_of_their_attachment(
+    stack: Stack, client: Client, volume: str
+) -> None:
+    writer, w_info = api.attach(client, volume, "one", "rw")
+    _, r_info = api.attach(client, volume, "two", "ro")
+    third, t_info = api.attach_at_once(client, volume, "three", "ro")
+    assert modes(stack, volume) == {"one": "rw", "two": "ro", "three": "ro"}
+    assert w_info["driver_volume_type"] == "iscsi"
+    assert len({each["auth_password"] for each in (w_info, r_info, t_info)}) == 3
+
+    one = stack.host(THIN, api.iqn("one"), w_info)
+    two = stack.host(THIN, api.iqn("two"), r_info)
+    three = stack.host(THIN, api.iqn("three"), t_info)
+    one.write(b"shared")
+    for reader in (two, three):
+        assert reader.read(6) == b"shared"
+        with pytest.raises(PermissionError, match="write-protected"):
+            reader.write(b"x")
+    with pytest.raises(PermissionError, match="credentials"):
+        stack.host(THIN, api.iqn("two"), w_info)
+    say("rw, ro, ro: writes of the two are refused at the target")
+
+    api.detach(client, writer)
+    assert not one.is_alive()
+    assert two.is_alive()
+    assert three.is_alive()
+    api.detach(client, third)
+    assert modes(stack, volume) == {"two": "ro"}
+    say("detach ends the session of its host only")
+
+
+def test_attachment_created_with_its_connector_gets_its_mode(
+    stack: Stack, client: Client, volume: str
+) -> None:
+    attachment, info = api.attach_at_once(client, volume, "one", "rw")
+    until(lambda: modes(stack, volume) == {"one": "rw"}, "it may write", 10)
+    stack.host(THIN, api.iqn("one"), info).write(b"x")
+    api.detach(client, attachment)
+    assert modes(stack, volume) == {}
+    assert volume not in stack.exports(THIN)
+
+
+def test_two_attachments_of_one_host_share_its_access(
+    stack: Stack, client: Client, volume: str
+) -> None:
+    first, info = api.attach(client, volume, "one", "rw")
+    second, _ = api.attach(client, volume, "one", "rw")
+    session = stack.host(THIN, api.iqn("one"), info)
+    api.detach(client, first)
+    assert session.is_alive()
+    session.write(b"x")
+    api.detach(client, second)
+    assert not session.is_alive()
+    assert modes(stack, volume) == {}
+
+
+def test_parallel_detaches_of_one_host_close_its_access(
+    stack: Stack, client: Client, volume: str
+) -> None:
+    for _ in range(3):
+        made = [api.attach(client, volume, "one", "rw")[0] for _ in range(3)]
+        with ThreadPoolExecutor(3) as pool:
+            list(pool.map(lambda each: api.detach(stack.client(), each), made))
+        assert modes(stack, volume) == {}
+
+
+def test_other_mode_for_the_same_host_is_refused(
+    stack: Stack, client: Client, volume: str
+) -> None:
+    api.attach(client, volume, "one", "ro")
+    second = api.reserve(client, volume, "rw")
+    with pytest.raises(RuntimeError, match="500"):
+        api.connect(client, second, "one")
+    assert modes(stack, volume) == {"one": "ro"}
+    assert "one initiator has one write-protect bit" in stack.log
+    api.detach(client, second)
+    assert modes(stack, volume) == {"one": "ro"}
+
+
+@pytest.mark.parametrize(
+    ("sent", "missing"),
+    [
+        ({"host": "one"}, "initiator"),
+        ({"host": "one", "initiator": "not-iqn"}, "iSCSI name"),
+    ],
+)
+def test_connector_that_cannot_be_used_is_refused(
+    stack: Stack, client: Client, volume: str, sent: Any, missing: str
+) -> None:
+    attachment = api.reserve(client, volume, "rw")
+    body = {"attachment": {"connector": sent}}
+    with pytest.raises(RuntimeError, match=f"400 .*{missing}"):
+        client("PUT", f"/attachments/{attachment}", body)
+    assert volume not in stack.exports(THIN)
+
+
+@pytest.mark.parametrize("point", ["apply.born", "apply.opened"])
+def test_failed_attach_concerns_no_other_host(
+    stack: Stack, client: Client, volume: str, point: str
+) -> None:
+    _, info = api.attach(client, volume, "one", "rw")
+    session = stack.host(THIN, api.iqn("one"), info)
+    second = api.reserve(client, volume, "rw")
+    stack.fail(THIN, point)
+    with pytest.raises(RuntimeError, match="500"):
+        api.connect(client, second, "two")
+    assert session.is_alive()
+    session.write(b"x")
+    assert modes(stack, volume) == {"one": "rw"}
+    api.connect(client, second, "two")
+    assert modes(stack, volume) == {"one": "rw", "two": "rw"}
+
+
+def test_snapshots_clones_and_extends(stack: Stack, client: Client) -> None:
+    volume = api.create(client, THIN)
+    attachment, info = api.attach(client, volume, "one", "rw")
+    session = stack.host(THIN, api.iqn("one"), info)
+    session.write(b"before")
+    snapshot = api.snapshot(client, volume)
+    session.write(b"after!")
+
+    clone = api.create(client, THIN, source_volid=volume)
+    copy = api.create(client, THIN, size=2, snapshot_id=snapshot)
+    for made, text in ((clone, b"after!"), (copy, b"before")):
+        _, read = api.attach(client, made, "two", "ro")
+        assert stack.host(THIN, api.iqn("two"), read).read(6) == text
+
+    api.act(client, volume, "os-extend", {"new_size": 3})
+    api.reaches(client, volume, "in-use")
+    assert session.is_alive()
+    assert session.size == 3 * GIB
+    say("extended in use: its host sees 3 GiB")
+    api.detach(client, attachment)
+    api.reaches(client, volume, "available")
+
+    other = api.create(client, THIN)
+    reverted = api.snapshot(client, other)
+    attachment, info = api.attach(client, other, "one", "rw")
+    stack.host(THIN, api.iqn("one"), info).write(b"lost")
+    api.detach(client, attachment)
+    api.reaches(client, other, "available")
+    api.act(client, other, "revert", {"snapshot_id": reverted})
+    api.reaches(client, other, "available")
+    _, info = api.attach(client, other, "one", "ro")
+    assert stack.host(THIN, api.iqn("one"), info).read(4) == bytes(4)
+    say("reverted: the bytes of the snapshot")
+
+    client("DELETE", f"/snapshots/{snapshot}")
+    api.gone(client, f"/snapshots/{snapshot}")
+    api.delete(client, volume)
+    assert volume not in stack.disks(THIN)
+    assert {clone, copy} <= stack.disks(THIN)
+
+
+def test_driver_copies_a_volume_to_another_backend_of_the_node(
+    stack: Stack, client: Client
+) -> None:
+    anywhere = api.volume_type(client, "anywhere", {})
+    volume = api.create(client, THIN, volume_type=anywhere)
+    attachment, info = api.attach(client, volume, "one", "rw")
+    stack.host(THIN, api.iqn("one"), info).write(b"moved")
+    api.detach(client, attachment)
+    api.reaches(client, volume, "available")
+    body = {"host": f"node@{THICK}#{THICK}", "force_host_copy": False}
+    api.act(client, volume, "os-migrate_volume", body)
+    until(
+        lambda: api.show(client, volume)["migration_status"] == "success",
+        "it is migrated",
+    )
+    until(lambda: volume not in stack.disks(THIN), "the source is deleted")
+    assert api.show(client, volume)["os-vol-host-attr:host"] == body["host"]
+    assert f"[{THIN}] volume copied: volume={volume} to={THICK}" in stack.log
+    _, info = api.attach(client, volume, "one", "ro")
+    assert stack.host(THICK, api.iqn("one"), info).read(5) == b"moved"
+
+
+def test_foreign_disks_are_listed_managed_and_given_back(
+    stack: Stack, client: Client
+) -> None:
+    stack.put_foreign(THIN, "other", 3 * GIB // 2)
+    path = f"/manageable_volumes/detail?host=node@{THIN}%23{THIN}"
+    listed = client("GET", path)["manageable-volumes"]
+    (found,) = [one for one in listed if one["reference"] == {"source-name": "other"}]
+    assert (found["size"], found["safe_to_manage"]) == (2, True)
+    body = {"host": f"node@{THIN}#{THIN}", "ref": {"source-name": "other"}}
+    made = client("POST", "/manageable_volumes", {"volume": body})["volume"]["id"]
+    api.reaches(client, made, "available")
+    assert api.show(client, made)["size"] == 2
+    _, info = api.attach(client, made, "one", "ro")
+    assert stack.host(THIN, api.iqn("one"), info).size == 2 * GIB
+    (row,) = client("GET", f"/attachments?volume_id={made}")["attachments"]
+    api.detach(client, row["id"])
+    api.reaches(client, made, "available")
+    api.act(client, made, "os-unmanage", {})
+    api.gone(client, f"/volumes/{made}")
+    listed = client("GET", path)["manageable-volumes"]
+    assert {"source-name": f"unmanaged-{made}"} in [one["reference"] for one in listed]
+
+
+def test_connections_without_an_attachment_are_closed_again(
+    stack: Stack, client: Client, volume: str
+) -> None:
+    sent = {"connector": api.connector("one")}
+    info = api.act(client, volume, "os-initialize_connection", sent)["connection_info"]
+    assert info["driver_volume_type"] == "iscsi"
+    session = stack.host(THIN, api.iqn("one"), info["data"])
+    session.write(b"x")
+    api.act(client, volume, "os-terminate_connection", sent)
+    assert not session.is_alive()
+    assert volume not in stack.exports(THIN)
+
+
+def test_killed_service_leaves_hosts_and_continues(
+    stack: Stack, client: Client, volume: str
+) -> None:
+    attachment, info = api.attach(client, volume, "one", "rw")
+    reader, r_info = api.attach_at_once(client, volume, "two", "ro")
+    direct = api.create(client, THIN)
+    sent = {"connector": api.connector("three")}
+    api.act(client, direct, "os-initialize_connection", sent)
+    session = stack.host(THIN, api.iqn("one"), info)
+    before = stack.exports(THIN)
+    assert before[volume][api.iqn("one")] == ("rw", attachment)
+
+    stack.stop_volume(signal.SIGKILL)
+    session.write(b"while it is down")
+    stack.forget_export(THIN, direct)
+    stack.start_volume()
+    until(lambda: stack.exports(THIN) == before, "every export is as it was")
+    assert session.is_alive()
+    session.write(b"while it is up again")
+    say("killed: no session ended")
+
+    stack.stop_volume(signal.SIGKILL)
+    stack.forget_export(THIN, volume)  # a reboot of the node
+    stack.start_volume()
+    until(lambda: stack.exports(THIN) == before, "every export is as it was")
+    assert stack.host(THIN, api.iqn("one"), info).read(5) == b"while"
+    with pytest.raises(PermissionError):
+        stack.host(THIN, api.iqn("two"), r_info).write(b"x")
+    say("killed and rebooted: the same exports, modes and secrets")
+    until(lambda: stack.is_up(THIN, THICK), "it is up again")
+    api.detach(client, attachment)
+    api.detach(client, reader)
+    assert volume not in stack.exports(THIN)
+    api.act(client, direct, "os-terminate_connection", sent)
+    assert direct not in stack.exports(THIN)
+
+
+def test_killed_operations_end_at_the_next_start(stack: Stack, client: Client) -> None:
+    busy, shared = api.shared_type(client, THIN), api.create(client, THIN)
+    attachment, _ = api.attach(client, shared, "one", "rw")
+    doomed = api.create(client, THIN)
+    stack.hang(THIN, "create.half")
+    body = {"volume": {"size": 1, "volume_type": busy}}
+    half = client("POST", "/volumes", body)["volume"]["id"]
+    stack.hang(THIN, "delete.before")
+    client("DELETE", f"/volumes/{doomed}")
+    until(lambda: half in stack.disks(THIN), "the creation has begun")
+    stack.stop_volume(signal.SIGKILL)
+    stack.release()
+    stack.start_volume()
+    until(lambda: stack.is_up(THIN, THICK), "it is up again")
+    api.gone(client, f"/volumes/{doomed}")
+    api.reaches(client, half, "error")
+    api.delete(client, half)
+    assert not {half, doomed} & stack.disks(THIN)
+    assert modes(stack, shared) == {"one": "rw"}
+    api.detach(client, attachment)
+
+
+def test_access_that_no_row_wants_is_closed_at_a_start(
+    stack: Stack, client: Client, volume: str
+) -> None:
+    attachment = api.reserve(client, volume, "rw")
+    stack.hang(THIN, "apply.after")
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(api.connect, stack.client(), attachment, "one")
+        until(lambda: modes(stack, volume) == {"one": "rw"}, "the access is open")
+        stack.stop_volume(signal.SIGKILL)
+        stack.release()
+        stack.start_volume()
+        until(lambda: modes(stack, volume) == {}, "it is closed")
+        # Its row has no connector; cinder-api waits for an answer until its timeout.
+        assert asked.exception(120) is not None
+    until(lambda: stack.is_up(THIN, THICK), "it is up again")
+    api.connect(client, attachment, "one")
+    assert modes(stack, volume) == {"one": "rw"}
