@@ -4,15 +4,17 @@
 
 ==================  ============================================================
 volume_driver       the class that cinder-volume loads
+assembled           the parts of one backend, and what is done at a start
 backend_section     its options in cinder.conf; the drivers that they choose
 foreign_options     options of Cinder's drivers that mean nothing here
 cinder_rows         what Cinder's database says of a volume's hosts
 wanted_access       from those rows to the access that a target should have
-host_connections    opens and closes access; the lock of each volume
 unfinished          access whose rows Cinder writes only after the driver's answer
-chap_secrets        a CHAP secret for each host, from one for each volume
+host_connections    opens and closes access; the lock of each volume
+chap_secrets        a CHAP secret for each host, from one key for each volume
 local_migration     a volume's bytes to another backend of the node
 manageable_disks    foreign disks of the pool
+background_wipe     the thread that wipes deleted disks
 scheduler_stats     what the scheduler gets
 cinder_errors       errors of drivers as Cinder's
 ==================  ============================================================
@@ -21,6 +23,17 @@ Cinder's database is the truth. What this package keeps in memory can be lost at
 time, and a start builds every target from the rows again.
 """
 
-from lunshare.cinder.volume_driver import LunshareDriver
+from __future__ import annotations
+
+from typing import Any
 
 __all__ = ["LunshareDriver"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import the driver when it is used: only that part needs Cinder."""
+    if name != "LunshareDriver":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from lunshare.cinder.volume_driver import LunshareDriver  # noqa: PLC0415
+
+    return LunshareDriver

@@ -201,7 +201,11 @@ class LunshareDriver(cinder_base.VolumeDriver):  # type: ignore[misc]
 
     @translated
     def initialize_connection(
-        self, volume: Any, connector: Mapping[str, Any], **kwargs: Any
+        self,
+        volume: Any,
+        connector: Mapping[str, Any],
+        initiator_data: Any = None,
+        **kwargs: Any,
     ) -> dict[str, Any]:
         return nested(self._made.connections.open(volume, connector))
 

@@ -134,7 +134,7 @@ class Stack:
     def start_volume(self) -> None:
         """Start cinder-volume."""
         self._servers["cinder-volume"].run(
-            command(_VOLUME, self.config), PYTHONPATH=self._python_path()
+            command(_VOLUME, self.config), PYTHONPATH=python_path(self._directory)
         )
 
     def stop_volume(self, number: int) -> None:
@@ -196,25 +196,6 @@ class Stack:
     def _machine(self, verb: str, *given: object) -> Any:
         return self.storage.call("machine", None, verb, *given)
 
-    def _python_path(self) -> str:
-        """Where cinder-volume finds lunshare, the drivers, and their entry points."""
-        setup = configparser.ConfigParser()
-        setup.read(ROOT / "setup.cfg")
-        points = setup["options.entry_points"]
-        ours = "".join(
-            f"[{group}]{points[group]}\n"
-            for group in ("lunshare.drivers", "lunshare.targets")
-        )
-        for name, text in (("lunshare", ours), ("storm_storage", ENTRY_POINTS)):
-            known = self._directory / "site" / f"{name}-1.dist-info"
-            known.mkdir(parents=True, exist_ok=True)
-            (known / "METADATA").write_text(
-                f"Metadata-Version: 2.1\nName: {name}\nVersion: 1\n"
-            )
-            (known / "entry_points.txt").write_text(text)
-        places = (ROOT, ROOT / "tests/storm", self._directory / "site")
-        return os.pathsep.join(map(str, places))
-
     def _uwsgi(self) -> list[str]:
         return [
             *(str(python()), "-W", "ignore", "-c", _UWSGI),
@@ -254,6 +235,26 @@ class Host:
         return self._storage.call(
             "machine", None, "session", self._number, verb, *given
         )
+
+
+def python_path(directory: Path) -> str:
+    """Where Cinder's Python finds lunshare, the drivers, and their entry points."""
+    setup = configparser.ConfigParser()
+    setup.read(ROOT / "setup.cfg")
+    points = setup["options.entry_points"]
+    ours = "".join(
+        f"[{group}]{points[group]}\n"
+        for group in ("lunshare.drivers", "lunshare.targets")
+    )
+    for name, text in (("lunshare", ours), ("storm_storage", ENTRY_POINTS)):
+        known = directory / "site" / f"{name}-1.dist-info"
+        known.mkdir(parents=True, exist_ok=True)
+        (known / "METADATA").write_text(
+            f"Metadata-Version: 2.1\nName: {name}\nVersion: 1\n"
+        )
+        (known / "entry_points.txt").write_text(text)
+    places = (ROOT, ROOT / "tests/storm", directory / "site")
+    return os.pathsep.join(map(str, places))
 
 
 def _children(process: int) -> list[int]:

@@ -1,0 +1,89 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""The driver's class beside Cinder's interface classes and Cinder's LVM driver."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.fleet.stack import python_path
+from tests.scheduler.cinder import python
+
+#: What Cinder's base class does for every driver.
+COMMON = {
+    "after_volume_copy",
+    "before_volume_copy",
+    "clone_image",
+    "do_setup",
+    "get_volume_stats",
+    "init_capabilities",
+    "initialized",
+    "set_initialized",
+    "set_throttle",
+    "supported",
+    "unmanage_snapshot",
+}
+#: What it refuses with NotImplementedError: Cinder then loops over the volumes of a
+#: group, keeps a migrated volume's other id, and refuses a snapshot to manage.
+REFUSED = {
+    "create_cgsnapshot",
+    "create_consistencygroup",
+    "create_consistencygroup_from_src",
+    "create_group",
+    "create_group_from_src",
+    "create_group_snapshot",
+    "delete_cgsnapshot",
+    "delete_consistencygroup",
+    "delete_group",
+    "delete_group_snapshot",
+    "get_manageable_snapshots",
+    "manage_existing_snapshot",
+    "manage_existing_snapshot_get_size",
+    "update_consistencygroup",
+    "update_group",
+    "update_migrated_volume",
+}
+
+
+@pytest.fixture(params=["ours theirs", "theirs ours"])
+def found(tmp_path: Path, request: pytest.FixtureRequest) -> Any:
+    config = tmp_path / "cinder.conf"
+    config.write_text(
+        "[DEFAULT]\nmy_ip = 192.0.2.1\nenabled_backends = ours,theirs\n"
+        f"state_path = {tmp_path}\n"
+        f"[database]\nconnection = sqlite:///{tmp_path}/cinder.sqlite\n"
+        f"[oslo_concurrency]\nlock_path = {tmp_path}/lock\n"
+        "[ours]\nvolume_driver = lunshare.cinder.LunshareDriver\n"
+        "volume_group = ours\n"
+        "[theirs]\nvolume_driver = cinder.volume.drivers.lvm.LVMVolumeDriver\n"
+        "volume_group = theirs\ntarget_helper = fake\n"
+    )
+    words = [str(python()), "-W", "ignore", "-m", "tests.fleet.interface_checks"]
+    done = subprocess.run(
+        [*words, str(config), *request.param.split()],
+        check=False,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": python_path(tmp_path)},
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def test_driver_has_the_whole_interface_beside_cinders_own_driver(found: Any) -> None:
+    assert found["registered"]
+    assert found["listed"]
+    assert found["compliant"] == found["interfaces"]
+    assert found["wrong"] == []
+    assert set(found["inherited"]) == COMMON | REFUSED
+    assert set(found["refused"]) == REFUSED
+    # Both have an option of this name, with other choices and another default.
+    assert found["lvm_type"] == {"ours": "thin", "theirs": "auto"}
+    assert found["chap"] is True
+    assert found["address"] == "192.0.2.1"

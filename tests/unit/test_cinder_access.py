@@ -1,0 +1,172 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""From Cinder's rows to the wanted access, also before Cinder has written them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from lunshare.cinder import chap_secrets, wanted_access
+from lunshare.cinder.unfinished import LATEST, Unfinished
+from lunshare.cinder.wanted_access import AttachmentRow, VolumeHosts
+from lunshare.drivers.errors import InvalidValue
+from lunshare.drivers.values import Mode
+
+ID = "0a1b2c3d-0000-4000-8000-000000000001"
+AUTH = chap_secrets.new_provider_auth()
+ONE, TWO = "iqn.1994-05.com.example:one", "iqn.1994-05.com.example:two"
+
+
+def row(
+    name: str,
+    initiator: str = ONE,
+    mode: str | None = "rw",
+    status: str = "attached",
+    sent: dict[str, Any] | None = None,
+) -> AttachmentRow:
+    connector = {"initiator": initiator, **(sent or {})}
+    return AttachmentRow(name, status, mode, connector)
+
+
+def hosts(*rows: AttachmentRow, **more: Any) -> VolumeHosts:
+    return VolumeHosts(ID, AUTH, rows, **more)
+
+
+def modes(found: VolumeHosts) -> dict[str, str]:
+    return {name: str(c.mode) for name, c in wanted_access.wanted(found).items()}
+
+
+@pytest.mark.parametrize(
+    ("stored", "sent", "mode"),
+    [
+        ("rw", {}, "rw"),
+        ("ro", {}, "ro"),
+        ("ro", {"mode": "rw"}, "ro"),
+        ("null", {}, "rw"),
+        ("null", {"mode": "ro"}, "ro"),
+        ("null", {"mode": None}, "rw"),
+        (None, {}, "ro"),
+        (None, {"mode": "rw"}, "ro"),
+        ("other", {}, "ro"),
+    ],
+)
+def test_mode_is_what_cinder_stored_and_else_read_only(
+    stored: str | None, sent: dict[str, Any], mode: str
+) -> None:
+    assert modes(hosts(row("a", mode=stored, sent=sent))) == {ONE: mode}
+
+
+@pytest.mark.parametrize(
+    "status", ["reserved", "error_attaching", "error_detaching", "detached", "deleted"]
+)
+def test_attachment_of_another_status_wants_nothing(status: str) -> None:
+    assert modes(hosts(row("a", status=status), row("b", TWO))) == {TWO: "rw"}
+
+
+def test_names_of_hosts_have_one_form() -> None:
+    found = hosts(row("a", ONE.upper()), row("b", ONE))
+    assert modes(found) == {ONE: "rw"}
+    mounting = AttachmentRow("c", "attached", "rw", {"host": "node-7"})
+    (name,) = modes(hosts(mounting))
+    assert name.startswith("iqn.2026-11.io.lunshare.host:")
+
+
+@pytest.mark.parametrize("sent", [{}, {"initiator": "x"}, {"host": ""}])
+def test_connector_without_a_name_is_refused(sent: dict[str, Any]) -> None:
+    with pytest.raises(InvalidValue, match=r"connector\.initiator"):
+        wanted_access.name_of(sent)
+
+
+def test_unknown_mode_in_a_connector_is_refused() -> None:
+    with pytest.raises(InvalidValue, match=r"connector\.mode 'w'"):
+        wanted_access.asked_mode({"mode": "w"})
+
+
+def test_connection_without_an_attachment_is_wanted() -> None:
+    assert modes(hosts(row("a"), direct={TWO: Mode.RO})) == {ONE: "rw", TWO: "ro"}
+
+
+def test_each_host_of_a_volume_has_its_own_secret() -> None:
+    first, second = chap_secrets.of_host(AUTH, ONE), chap_secrets.of_host(AUTH, TWO)
+    other = chap_secrets.of_host(chap_secrets.new_provider_auth(), ONE)
+    assert first is not None
+    assert first == chap_secrets.of_host(AUTH, ONE)
+    assert len({each.password for each in (first, second, other) if each}) == 3
+    assert (len(first.username), len(first.password)) == (20, 16)
+    assert (first.username + first.password).isalnum()
+    assert first.username[0].isalpha()
+    assert first.password[0].isalpha()
+    assert AUTH.split()[1] not in repr(first)
+
+
+@pytest.mark.parametrize("stored", [None, "", "CHAP user secret", AUTH + "0"])
+def test_provider_auth_of_another_driver_is_no_key(stored: str | None) -> None:
+    assert not chap_secrets.is_provider_auth(stored)
+    assert chap_secrets.of_host(stored, ONE) is None
+
+
+def open_modes(unfinished: Unfinished, found: VolumeHosts) -> dict[str, str]:
+    return {name: str(c.mode) for name, c in unfinished.of_volume(found).items()}
+
+
+def test_opened_access_counts_before_its_row() -> None:
+    unfinished, reserved = (
+        Unfinished(),
+        hosts(AttachmentRow("a", "reserved", "rw", None)),
+    )
+    access = wanted_access.connector(reserved, ONE, Mode.RW, "a")
+    unfinished.open(ID, access)
+    assert open_modes(unfinished, reserved) == {ONE: "rw"}
+    unfinished.opened(ID, ONE)
+    assert open_modes(unfinished, reserved) == {}
+    assert open_modes(unfinished, hosts(row("a"))) == {ONE: "rw"}
+
+
+def test_released_attachment_does_not_count_although_its_row_exists() -> None:
+    unfinished, found = Unfinished(), hosts(row("a"), row("b", TWO))
+    unfinished.release(ID, ONE, found.rows_of(ONE))
+    assert open_modes(unfinished, found) == {TWO: "rw"}
+
+
+def test_two_releases_of_one_host_close_it_and_one_does_not() -> None:
+    unfinished, found = Unfinished(), hosts(row("a"), row("b"))
+    unfinished.release(ID, ONE, found.rows_of(ONE))
+    assert open_modes(unfinished, found) == {ONE: "rw"}
+    unfinished.release(ID, ONE, found.rows_of(ONE))
+    assert open_modes(unfinished, found) == {}
+
+
+def test_release_is_over_when_its_row_is_deleted() -> None:
+    unfinished, found = Unfinished(), hosts(row("a"), row("b"))
+    unfinished.release(ID, ONE, found.rows_of(ONE))
+    left = hosts(row("b"))
+    assert open_modes(unfinished, left) == {ONE: "rw"}
+    unfinished.release(ID, ONE, left.rows_of(ONE))
+    assert open_modes(unfinished, left) == {}
+
+
+def test_new_attachment_of_a_host_counts_while_its_last_one_is_released() -> None:
+    unfinished, found = Unfinished(), hosts(row("a"))
+    unfinished.release(ID, ONE, found.rows_of(ONE))
+    assert open_modes(unfinished, hosts(row("a"), row("new", mode="ro"))) == {ONE: "ro"}
+
+
+def test_release_that_cinder_never_finished_counts_again_later() -> None:
+    now = [0.0]
+    unfinished, found = Unfinished(lambda: now[0]), hosts(row("a"))
+    unfinished.release(ID, ONE, found.rows_of(ONE))
+    assert open_modes(unfinished, found) == {}
+    now[0] = LATEST + 1
+    assert open_modes(unfinished, found) == {ONE: "rw"}
+
+
+def test_force_detach_releases_every_host() -> None:
+    unfinished, found = Unfinished(), hosts(row("a"), row("b", TWO))
+    unfinished.open(ID, wanted_access.connector(found, TWO, Mode.RW, ""))
+    unfinished.release_all(found)
+    assert open_modes(unfinished, found) == {}
+    other = replace(found, rows=(*found.rows, row("c", mode="ro")))
+    assert open_modes(unfinished, other) == {ONE: "ro"}
