@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -22,7 +21,6 @@ from lunshare.drivers.backend import Backend
 from lunshare.drivers.errors import (
     DriverError,
     InvalidValue,
-    Misconfigured,
     UnknownDisk,
 )
 from lunshare.drivers.values import Mode
@@ -159,22 +157,11 @@ class Assembled:
 
     def _find_problem(self) -> DriverError | None:
         try:
-            self._check_socket()
             self.backend.volumes.check()
             self.backend.target.check()
         except DriverError as error:
             return error
         return None
-
-    def _check_socket(self) -> None:
-        """Check that this user may use the helper's socket, if there is one."""
-        path = self.options["lunshare_helper_socket"]
-        if os.path.exists(path) and not os.access(path, os.R_OK | os.W_OK):
-            raise Misconfigured(
-                f"the user of cinder-volume may not use the root helper at {path}",
-                "start the helper with --user and its socket with SocketGroup of that"
-                " user (docs/fleet.md)",
-            )
 
     def _note_problem(self, problem: str | None) -> None:
         """Log one line when the state of the backend changes."""

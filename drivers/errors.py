@@ -183,6 +183,22 @@ class HelperBusy(DriverError):
         self.why = why
 
 
+class HelperForbidden(HelperUnreachable):
+    """This user may not open the root helper's socket. Nothing was started."""
+
+    code = "helper-forbidden"
+    FIELDS: ClassVar[tuple[str, ...]] = ("path", "user")
+
+    def __init__(self, path: str, user: str) -> None:
+        DriverError.__init__(
+            self,
+            f"user {user} may not use the root helper at {path}: name it in --user of"
+            " lunshare-helper.service and its group in SocketGroup of"
+            " lunshare-helper.socket, then systemctl restart both",
+        )
+        self.path, self.user = path, user
+
+
 class HelperVersion(HelperUnreachable):
     """Helper and daemon speak two protocols. Nothing was started. Restart both."""
 

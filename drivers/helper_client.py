@@ -9,6 +9,8 @@ trip: it creates no connection, no thread and no process.
 from __future__ import annotations
 
 import contextlib
+import os
+import pwd
 import socket
 import threading
 from collections.abc import Mapping
@@ -56,6 +58,7 @@ class Helper:
         """Call a verb of the helper, and raise the error that it returns.
 
         :raises HelperVersion: helper and daemon are of two versions.
+        :raises HelperForbidden: this user may not open the socket.
         """
         message = messages.request(verb, timeout, arguments)
         try:
@@ -64,6 +67,8 @@ class Helper:
         except TimeoutError:
             self.blocked = True
             raise errors.DeadlineExceeded(verb, timeout) from None
+        except PermissionError:
+            raise errors.HelperForbidden(self._path, _user()) from None
         except (frames.Closed, frames.BadFrame, OSError) as error:
             self.blocked = True
             raise errors.HelperUnreachable(self._path, str(error)) from None
@@ -127,6 +132,15 @@ class Helper:
                 self._idle.append(connection)
                 return
         connection.close()
+
+
+def _user() -> str:
+    """Return the name of this process's user."""
+    uid = os.geteuid()
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
 
 
 class _NotStarted(Exception):

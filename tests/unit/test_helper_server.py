@@ -32,6 +32,8 @@ from tests.unit.helper_life import Serve
 
 pytest_plugins = ["tests.unit.helper_fixtures"]
 
+_NOBODY = 65534
+
 
 def knock(path: Path) -> socket.socket:
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -52,6 +54,21 @@ def test_another_user_is_not_served(serve: Serve, path: Path) -> None:
 def test_error_without_a_server_names_what_to_do(path: Path) -> None:
     with pytest.raises(errors.HelperUnreachable, match="start lunshare-helper"):
         Helper(str(path)).run("echo", "hello")
+
+
+def test_user_who_may_not_open_the_socket_is_named(serve: Serve, path: Path) -> None:
+    serve()
+    path.chmod(0)
+    before = os.geteuid()
+    if before == 0:
+        os.seteuid(_NOBODY)
+    try:
+        with pytest.raises(
+            errors.HelperForbidden, match=r"user .* may not use .*--user"
+        ):
+            Helper(str(path)).run("echo", "hello")
+    finally:
+        os.seteuid(before)
 
 
 # frames

@@ -67,6 +67,33 @@ def test_second_process_is_refused_until_the_first_ends():
         claim.lock_on_node(group)
 
 
+def test_processes_that_are_forked_after_a_claim_share_it():
+    """cinder-volume creates every backend, then forks a process for each."""
+    group = f"{GROUP}-7"
+    code = f"""
+import os, pathlib
+from lunshare.drivers.lvm import claim
+claim.CLAIM_DIRECTORY = pathlib.Path({str(claim.CLAIM_DIRECTORY)!r})
+claim.lock_on_node({group!r})
+for _ in range(2):
+    if not os.fork():
+        claim.lock_on_node({group!r})
+        os._exit(0)
+    print(os.wait()[1])
+input()
+"""
+    line = [sys.executable, "-c", code]
+    with subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as first:
+        assert first.stdout is not None
+        assert [first.stdout.readline() for _ in range(2)] == [b"0\n", b"0\n"]
+        with pytest.raises(Misconfigured, match="another process"):
+            claim.lock_on_node(group)
+        found = driver(Scripted())
+        vars(found)["_group"] = group
+        found.claim()  # check() has the error
+        first.kill()
+
+
 def test_socket_of_another_user_does_not_lock_the_group():
     """Any user of the node can bind a name that is in no file system."""
     group = f"{GROUP}-3"
