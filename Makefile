@@ -85,7 +85,7 @@ prometheus: $(VENV)/.ready ## a real Prometheus with the metrics of a daemon and
 	tests/prometheus/run
 
 # One after the other: each may install a package of Debian, once.
-others: outside scheduler prometheus clients-quick tempest ## the programs of others: an outside driver, the scheduler of Cinder, Prometheus, clients, Tempest
+others: outside scheduler fleet-quick prometheus clients-quick tempest ## the programs of others: an outside driver, the scheduler of Cinder, a whole Cinder, Prometheus, clients, Tempest
 
 tempest: $(VENV)/.ready ## 4 minutes: Tempest 47.0.0 with a real Keystone against a daemon on fake backends
 	tests/tempest/run $(TESTS)

@@ -45,7 +45,7 @@ def exists(path: str) -> bool:
 def module_exists(name: str) -> bool:
     """Whether it is a module, or a module and names in it."""
     parts = name.removeprefix("lunshare.").rstrip(".").split(".")
-    for length in range(len(parts), 1, -1):
+    for length in range(len(parts), 0, -1):
         module, names = "/".join(parts[:length]), parts[length:]
         for file in (HOME / f"{module}.py", HOME / module / "__init__.py"):
             if file.exists():
