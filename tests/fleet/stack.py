@@ -126,6 +126,7 @@ class Stack:
             f"[{THIN}]\nvolume_backend_name = {THIN}\n{drivers}"
             f"[{THICK}]\nvolume_backend_name = {THICK}\n{drivers}"
             "fake_thin = false\nfake_capacity_gb = 20\nfake_wipe = true\n"
+            "wipe_rate = 0\n"
             f"[database]\nconnection = {self._database.url}\n"
             f"[oslo_concurrency]\nlock_path = {state}/lock\n"
             f"[coordination]\nbackend_url = file://{state}/coordination\n{sections}"

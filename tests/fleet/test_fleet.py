@@ -53,6 +53,10 @@ def test_three_hosts_have_the_mode_of_their_attachment(
             reader.write(b"x")
     with pytest.raises(PermissionError, match="credentials"):
         stack.host(THIN, api.iqn("two"), w_info)
+    for reader in ("two", "three"):  # not for a moment
+        given = f"volume={volume} initiator={api.iqn(reader)} mode="
+        assert f"{given}ro" in stack.log
+        assert f"{given}rw" not in stack.log
     say("rw, ro, ro: writes of the two are refused at the target")
 
     api.detach(client, writer)
@@ -205,8 +209,13 @@ def test_driver_copies_a_volume_to_another_backend_of_the_node(
     until(lambda: volume not in stack.disks(THIN), "the source is deleted")
     assert api.show(client, volume)["os-vol-host-attr:host"] == body["host"]
     assert f"[{THIN}] volume copied: volume={volume} to={THICK}" in stack.log
-    _, info = api.attach(client, volume, "one", "ro")
+    attachment, info = api.attach(client, volume, "one", "ro")
     assert stack.host(THICK, api.iqn("one"), info).read(5) == b"moved"
+
+    api.detach(client, attachment)
+    api.reaches(client, volume, "available")
+    api.delete(client, volume)
+    until(lambda: f"[{THICK}] disk wiped: disk=" in stack.log, "its bytes are wiped")
 
 
 def test_foreign_disks_are_listed_managed_and_given_back(

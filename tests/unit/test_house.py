@@ -44,6 +44,14 @@ def test_the_sample_file_is_generated_from_the_options() -> None:
     assert (ROOT / "etc" / "lunshare.conf.sample").read_text() == written.getvalue()
 
 
+def test_daemon_has_its_libraries_in_tests_too() -> None:
+    """The lab installs what drivers and tests need, and runs the daemon with it."""
+    setup = ConfigParser()
+    setup.read(ROOT / "setup.cfg")
+    extras = setup["options.extras_require"]
+    assert set(extras["daemon"].split()) <= set(extras["test"].split())
+
+
 def test_every_file_that_a_node_needs_is_packaged() -> None:
     setup = ConfigParser()
     setup.read(ROOT / "setup.cfg")
