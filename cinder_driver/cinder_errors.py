@@ -1,6 +1,9 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""The errors of drivers, as the classes that Cinder's manager expects."""
+"""The errors of drivers, as the classes that Cinder's manager expects.
+
+The id of Cinder's request is passed on, so the helper's log has it too.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +13,9 @@ from contextlib import contextmanager
 from typing import ParamSpec, TypeVar
 
 from cinder import exception
+from oslo_context import context as oslo_context
 
-from lunshare.drivers import errors
+from lunshare.drivers import errors, request_ids
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -26,8 +30,10 @@ def as_cinder() -> Iterator[None]:
     :raises InvalidInput: a value is not valid; it names the field.
     :raises VolumeBackendAPIException: every other error.
     """
+    asked = oslo_context.get_current()
     try:
-        yield
+        with request_ids.of(asked.request_id if asked else request_ids.NONE):
+            yield
     except errors.DiskBusy as error:
         raise exception.VolumeIsBusy(str(error)) from error
     except errors.UnknownReference as error:

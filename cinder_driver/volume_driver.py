@@ -264,13 +264,9 @@ class LunshareDriver(cinder_base.VolumeDriver):  # type: ignore[misc]
         sort_keys: Any,
         sort_dirs: Any,
     ) -> Any:
+        found = manageable_disks.entries(self._made.backend.volumes, cinder_volumes)
         return volume_utils.paginate_entries_list(
-            manageable_disks.entries(self._made.backend.volumes, cinder_volumes),
-            marker,
-            limit,
-            offset,
-            sort_keys,
-            sort_dirs,
+            found, marker, limit, offset, sort_keys, sort_dirs
         )
 
     @translated
@@ -278,6 +274,50 @@ class LunshareDriver(cinder_base.VolumeDriver):  # type: ignore[misc]
         with self._made.connections.locked(volume.name_id):
             self._made.backend.target.remove(volume.name_id)
             self._made.backend.volumes.unmanage(volume.name_id)
+
+    @translated
+    def manage_existing_snapshot(
+        self, snapshot: Any, existing_ref: Mapping[str, Any]
+    ) -> None:
+        wanted, volumes = driver_snapshot(snapshot), self._made.backend.volumes
+        with self._made.connections.locked(wanted.volume_id):
+            found = manageable_disks.find_snapshot(
+                volumes, wanted.volume_id, existing_ref
+            )
+            volumes.manage_snapshot(wanted, found.reference)
+
+    @translated
+    def manage_existing_snapshot_get_size(
+        self, snapshot: Any, existing_ref: Mapping[str, Any]
+    ) -> int:
+        found = manageable_disks.find_snapshot(
+            self._made.backend.volumes,
+            driver_snapshot(snapshot).volume_id,
+            existing_ref,
+        )
+        return manageable_disks.gib(found.size)
+
+    @translated
+    def get_manageable_snapshots(  # noqa: PLR0917 - the arguments are Cinder's
+        self,
+        cinder_snapshots: Iterable[Any],
+        marker: Any,
+        limit: Any,
+        offset: Any,
+        sort_keys: Any,
+        sort_dirs: Any,
+    ) -> Any:
+        volumes = self._made.backend.volumes
+        found = manageable_disks.snapshot_entries(volumes, cinder_snapshots)
+        return volume_utils.paginate_entries_list(
+            found, marker, limit, offset, sort_keys, sort_dirs
+        )
+
+    @translated
+    def unmanage_snapshot(self, snapshot: Any) -> None:
+        wanted = driver_snapshot(snapshot)
+        with self._made.connections.locked(wanted.volume_id):
+            self._made.backend.volumes.unmanage_snapshot(wanted)
 
     # The service
 

@@ -241,6 +241,31 @@ def test_foreign_disks_are_listed_managed_and_given_back(
     assert {"source-name": f"unmanaged-{made}"} in [one["reference"] for one in listed]
 
 
+def test_snapshots_are_given_back_and_managed_again(
+    stack: Stack, client: Client, volume: str
+) -> None:
+    snapshot = api.snapshot(client, volume)
+    client("POST", f"/snapshots/{snapshot}/action", {"os-unmanage": {}})
+    api.gone(client, f"/snapshots/{snapshot}")
+    path = f"/manageable_snapshots/detail?host=node@{THIN}%23{THIN}"
+    (found,) = [
+        one
+        for one in client("GET", path)["manageable-snapshots"]
+        if snapshot in one["reference"]["source-name"]
+    ]
+    assert found["source_reference"] == {"source-name": f"volume-{volume}"}
+    assert (found["size"], found["safe_to_manage"]) == (1, True)
+    body = {"snapshot": {"volume_id": volume, "ref": found["reference"]}}
+    made = client("POST", "/manageable_snapshots", body)["snapshot"]["id"]
+    until(
+        lambda: (
+            client("GET", f"/snapshots/{made}")["snapshot"]["status"] == "available"
+        ),
+        "it is managed",
+    )
+    api.create(client, THIN, snapshot_id=made)
+
+
 def test_connections_without_an_attachment_are_closed_again(
     stack: Stack, client: Client, volume: str
 ) -> None:

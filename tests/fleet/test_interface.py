@@ -27,10 +27,9 @@ COMMON = {
     "set_initialized",
     "set_throttle",
     "supported",
-    "unmanage_snapshot",
 }
 #: What it refuses with NotImplementedError: Cinder then loops over the volumes of a
-#: group, keeps a migrated volume's other id, and refuses a snapshot to manage.
+#: group, and keeps a migrated volume's other id.
 REFUSED = {
     "create_cgsnapshot",
     "create_consistencygroup",
@@ -42,9 +41,6 @@ REFUSED = {
     "delete_consistencygroup",
     "delete_group",
     "delete_group_snapshot",
-    "get_manageable_snapshots",
-    "manage_existing_snapshot",
-    "manage_existing_snapshot_get_size",
     "update_consistencygroup",
     "update_group",
     "update_migrated_volume",
