@@ -53,8 +53,8 @@ def test_three_hosts_have_the_mode_of_their_attachment(
             reader.write(b"x")
     with pytest.raises(PermissionError, match="credentials"):
         stack.host(THIN, api.iqn("two"), w_info)
-    for reader in ("two", "three"):  # not for a moment
-        given = f"volume={volume} initiator={api.iqn(reader)} mode="
+    for name in ("two", "three"):  # not for a moment
+        given = f"volume={volume} initiator={api.iqn(name)} mode="
         assert f"{given}ro" in stack.log
         assert f"{given}rw" not in stack.log
     say("rw, ro, ro: writes of the two are refused at the target")
