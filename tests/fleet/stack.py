@@ -121,7 +121,7 @@ class Stack:
             f"api_paste_config = {paste}/api-paste.ini\nenabled_backends = {backends}\n"
             "quota_volumes = -1\nquota_gigabytes = -1\nquota_snapshots = -1\n"
             "reinit_driver_count = 1\n"
-            "report_interval = 2\nservice_down_time = 12\n"
+            "report_interval = 2\nservice_down_time = 30\n"
             "backend_stats_polling_interval = 3\ngraceful_shutdown_timeout = 5\n"
             f"[{THIN}]\nvolume_backend_name = {THIN}\n{drivers}"
             f"[{THICK}]\nvolume_backend_name = {THICK}\n{drivers}"
