@@ -10,10 +10,22 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from configparser import ConfigParser
 from pathlib import Path
 
 from tests.lab import cache
 from tests.lab.steps import sh, step
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def required(extra: str = "") -> list[str]:
+    """What lunshare itself needs: of an extra, or what pip always installs."""
+    setup = ConfigParser()
+    setup.read(ROOT / "setup.cfg")
+    if extra:
+        return setup["options.extras_require"][extra].split()
+    return setup["options"]["install_requires"].split()
 
 
 def venv(name: str, packages: Sequence[str]) -> Path:

@@ -20,15 +20,16 @@ from pathlib import Path
 from typing import Any
 
 from tests import installed
+from tests.installed import required
 from tests.lab.environment import FURTHER
 from tests.lab.steps import sh
 from tests.scheduler.servers import Server, until
 
 SCHEDULER = "from cinder.cmd.scheduler import main; main()"
 MANAGE = "from cinder.cmd.manage import main; main()"
-# Beside it: a WSGI server and MariaDB's client, and what lunshare's drivers need that
-# Cinder does not bring (tests/fleet).
-_BESIDE = ["pyuwsgi>=2.0.30", "PyMySQL>=1.1", "orjson>=3.9"]
+# Beside it: a WSGI server and MariaDB's client, and what lunshare's drivers need
+# (tests/fleet): pip finds versions that both allow.
+_BESIDE = ["pyuwsgi>=2.0.30", "PyMySQL>=1.1", *required()]
 _FILTERS = "AvailabilityZoneFilter,CapacityFilter,CapabilitiesFilter"
 
 # One request per line, one answer per line. validate_host_capacity runs all
