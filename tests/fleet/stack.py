@@ -31,6 +31,8 @@ _VOLUME = "from cinder.cmd.volume import main; main()"
 _UWSGI = "import pyuwsgi; pyuwsgi.run()"
 _START = 120.0
 THIN, THICK = "thin", "thick"
+#: A backend of another driver (``other_backend``).
+OTHER = "other"
 
 
 class Stack:
@@ -110,7 +112,7 @@ class Stack:
 
     def configure(self, sections: str = "", *more: str) -> None:
         """Write cinder.conf; ``sections`` are of the backends in ``more``."""
-        backends = ",".join((THIN, THICK, *more))
+        backends = ",".join((THIN, THICK, OTHER, *more))
         state, paste = self._directory, python().parents[1] / "etc/cinder"
         storm = f"storm_socket = {self.storage_socket}\n"
         driver = "volume_driver = lunshare.cinder.LunshareDriver\n"
@@ -122,11 +124,14 @@ class Stack:
             "quota_volumes = -1\nquota_gigabytes = -1\nquota_snapshots = -1\n"
             "reinit_driver_count = 1\n"
             "report_interval = 2\nservice_down_time = 30\n"
+            "periodic_interval = 2\nperiodic_fuzzy_delay = 0\n"
             "backend_stats_polling_interval = 3\ngraceful_shutdown_timeout = 5\n"
             f"[{THIN}]\nvolume_backend_name = {THIN}\n{drivers}"
             f"[{THICK}]\nvolume_backend_name = {THICK}\n{drivers}"
             "fake_thin = false\nfake_capacity_gb = 20\nfake_wipe = true\n"
             "wipe_rate = 0\n"
+            f"[{OTHER}]\nvolume_backend_name = {OTHER}\n"
+            "volume_driver = tests.fleet.other_backend.OtherBackend\n"
             f"[database]\nconnection = {self._database.url}\n"
             f"[oslo_concurrency]\nlock_path = {state}/lock\n"
             f"[coordination]\nbackend_url = file://{state}/coordination\n{sections}"
@@ -189,7 +194,7 @@ class Stack:
         self.start_volume()
         self._servers["cinder-api"].run(self._uwsgi())
         until(
-            lambda: self.is_up(THIN, THICK),
+            lambda: self.is_up(THIN, THICK, OTHER),
             f"Cinder answers; see {self._directory}",
             _START,
         )

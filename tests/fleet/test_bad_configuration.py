@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from lunshare.drivers.protocol import frames
-from tests.fleet.stack import THICK, THIN, Stack
+from tests.fleet.stack import OTHER, THICK, THIN, Stack
 from tests.scheduler.servers import until
 from tests.unit.helper_process import HelperProcess
 
@@ -93,8 +93,8 @@ def test_wrong_backends_are_down_and_others_work(
         lambda: all(stack.services()[host] == "down" for host in hosts),
         "they are down",
     )
-    until(lambda: stack.is_up(THIN, THICK), "the others work")
-    assert set(stack.pools()) == {f"node@{n}#{n}" for n in (THIN, THICK)}
+    until(lambda: stack.is_up(THIN, THICK, OTHER), "the others work")
+    assert set(stack.pools()) == {f"node@{n}#{n}" for n in (THIN, THICK, OTHER)}
     for name, (_, sentence) in WRONG.items():
         lines = [
             line

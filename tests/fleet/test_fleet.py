@@ -196,8 +196,8 @@ def test_snapshots_clones_and_extends(stack: Stack, client: Client) -> None:
 def test_driver_copies_a_volume_to_another_backend_of_the_node(
     stack: Stack, client: Client
 ) -> None:
-    anywhere = api.volume_type(client, "anywhere", {})
-    volume = api.create(client, THIN, volume_type=anywhere)
+    ours = api.volume_type(client, "ours", {"vendor_name": "lunshare"})
+    volume = api.create(client, THIN, volume_type=ours)
     attachment, info = api.attach(client, volume, "one", "rw")
     stack.host(THIN, api.iqn("one"), info).write(b"moved")
     api.detach(client, attachment)
