@@ -10,7 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Many small commits: where the machine has room, their files are in memory.
 unit api conformance daemon restart: export PYTEST_DEBUG_TEMPROOT = $(shell tests/memory)
 
-.PHONY: help demo check lint unit others api conformance daemon test test-full restart storm openapi fuzz scheduler fleet-quick prometheus tempest clients clients-quick clients-page test-kernels outside test-loopback bench run sample api-reference states walks clean
+.PHONY: help demo check lint unit others api conformance daemon test test-full restart storm openapi fuzz fleet-quick prometheus tempest clients clients-quick clients-page test-kernels outside test-loopback bench run sample api-reference states walks clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -75,17 +75,14 @@ EXAMPLES ?= 20000
 fuzz: $(VENV)/.ready ## random frames, verbs and commands against the root helper; EXAMPLES=20000
 	$(PYTEST) -q tests/unit/test_border_fuzz.py tests/unit/test_filters_fuzz.py --timeout 3600 --fuzz-examples $(EXAMPLES) $(if $(SEED),--fuzz-seed $(SEED))
 
-scheduler: $(VENV)/.ready ## RabbitMQ and the real cinder-scheduler (Cinder 29.0.0) with the reports of a daemon
-	tests/scheduler/run
-
-fleet-quick: $(VENV)/.ready ## two minutes: a stock Cinder 29.0.0 whose cinder-volume runs the drivers; fake storage
+fleet-quick: $(VENV)/.ready ## three minutes: a stock Cinder 29.0.0 whose cinder-volume runs the drivers; fake storage
 	tests/fleet/run
 
 prometheus: $(VENV)/.ready ## a real Prometheus with the metrics of a daemon and the shipped alerts
 	tests/prometheus/run
 
 # One after the other: each may install a package of Debian, once.
-others: outside scheduler fleet-quick prometheus clients-quick tempest ## the programs of others: an outside driver, the scheduler of Cinder, a whole Cinder, Prometheus, clients, Tempest
+others: outside fleet-quick prometheus clients-quick tempest ## the programs of others: an outside driver, a stock Cinder, Prometheus, clients, Tempest
 
 tempest: $(VENV)/.ready ## 4 minutes: Tempest 47.0.0 with a real Keystone against a daemon on fake backends
 	tests/tempest/run $(TESTS)

@@ -15,7 +15,7 @@ from typing import Any
 
 from oslo_config import cfg
 
-from lunshare.agent import listen_addresses, nova, reporter
+from lunshare.agent import listen_addresses, nova
 from lunshare.agent.api import keystone
 from lunshare.agent.api.access_rules import AccessRules
 from lunshare.agent.api.settings import ApiSettings
@@ -25,7 +25,6 @@ from lunshare.agent.db import migrations
 from lunshare.agent.db.engine import PROBE_SECONDS, Database
 from lunshare.agent.errors import DatabaseFailed
 from lunshare.agent.quota_table import RESOURCES
-from lunshare.agent.reporter import Reporter
 from lunshare.agent.service.attachments import unanswered
 from lunshare.agent.service.attachments.access import Access
 from lunshare.agent.service.attachments.legacy import LegacyActions
@@ -90,7 +89,7 @@ class Assembly:
     services: Services
     reconcile: Reconciler
     backends: Backends
-    loops: tuple[Timer | Wiper | Reporter, ...]
+    loops: tuple[Timer | Wiper, ...]
     database: Database
     jobs: JobRunner
     timer: Timer
@@ -113,8 +112,7 @@ class Assembly:
         """
         until = time.monotonic() + max(seconds, IDLE_SECONDS)
         for loop in self.loops:
-            if not isinstance(loop, Reporter):
-                loop.stop(0)
+            loop.stop(0)
         for loop in self.loops:
             loop.stop(max(0.0, until - time.monotonic()))
         ended = self.jobs.stop(until) and not any(loop.alive for loop in self.loops)
@@ -295,7 +293,6 @@ def assemble(conf: cfg.ConfigOpts, root: Root | None = None) -> Assembly:
             migrator=services.migrator,
         ),
     )
-    reports = reporter.create(conf, node.reports)
     timers: dict[str, tuple[float, Callable[[], object]]] = {
         "reconcile": (conf.reconcile_interval, reconcile.run),
         "database": (PROBE_SECONDS, database.probe),
@@ -311,11 +308,7 @@ def assemble(conf: cfg.ConfigOpts, root: Root | None = None) -> Assembly:
         for name, (seconds, work) in timers.items()
     ]
     timer = running[0]
-    loops: tuple[Timer | Wiper | Reporter, ...] = (
-        *running,
-        wiper,
-        *([reports] if reports else []),
-    )
+    loops: tuple[Timer | Wiper, ...] = (*running, wiper)
     app = build_app(services, _api_settings(conf), rules)
     if conf.auth_strategy == "keystone":
         app = keystone.wrap(app, conf, share_of(conf.osapi_threads))

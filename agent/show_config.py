@@ -13,7 +13,6 @@ from lunshare.agent import (
     listen_addresses,
     metrics_listener,
     nova,
-    reporter,
     tls,
 )
 from lunshare.agent.api.access_rules import AccessRules
@@ -56,7 +55,6 @@ def _check(conf: cfg.ConfigOpts) -> None:
     metrics_listener.configured(conf)
     backends.load(conf, Helper(conf.helper.socket))
     Database(database_url(conf), connections=1)
-    reporter.create(conf, dict)
     AccessRules(conf)
     nova.client(conf, 1)
 

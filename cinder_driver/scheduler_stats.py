@@ -59,6 +59,24 @@ class SchedulerStats:
             **self._of_operator,
         }
         if self.problem or found.closed:
-            caps |= backend_stats.without_space(caps, 1.0)
-            caps["max_over_subscription_ratio"] = "1.0"
+            caps |= _without_space(caps)
         return {**{key: caps[key] for key in _OF_BACKEND}, "pools": [caps]}
+
+
+def _without_space(caps: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the stats that make Cinder's filters refuse a pool.
+
+    They read neither a pool's state nor the physical space of a thin one, so it has no
+    free space, and all of it is provisioned.
+
+    Not 100 % reserved: CapacityFilter of Cinder 29.0.0 divides by what is not
+    reserved, and its error ends the search for every other backend too.
+    """
+    return {
+        "free_capacity_gb": 0.0,
+        "provisioned_capacity_gb": max(
+            caps["provisioned_capacity_gb"], caps["total_capacity_gb"]
+        ),
+        "max_over_subscription_ratio": "1.0",
+        "reserved_percentage": 0,
+    }

@@ -8,7 +8,7 @@ here reads storage.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from typing import Any
 
 from lunshare.drivers.backend import Backend
@@ -45,24 +45,6 @@ def of_pool(
         "metadata_percent": found.metadata_percent,
         "wipes": len(wipes),
         "wipes_left_gb": gib(sum(wipe.left for wipe in wipes)),
-    }
-
-
-def without_space(caps: Mapping[str, Any], ratio: float) -> dict[str, Any]:
-    """Return the stats that make Cinder's filters refuse a pool.
-
-    They read neither a pool's state nor the physical space of a thin one, so it has no
-    free space, and all of it is provisioned, ``ratio`` times.
-
-    Not 100 % reserved: CapacityFilter of Cinder 29.0.0 divides by what is not
-    reserved, and its error ends the search for every other backend too.
-    """
-    return {
-        "free_capacity_gb": 0.0,
-        "provisioned_capacity_gb": max(
-            caps["provisioned_capacity_gb"], caps["total_capacity_gb"] * ratio
-        ),
-        "reserved_percentage": 0,
     }
 
 

@@ -48,10 +48,7 @@ def check(conf: cfg.ConfigOpts) -> None:
     """
     for section in ("DEFAULT", "database", "helper", "scheduler", "tls", "oslo_policy"):
         if unknown := unknown_options.unknown(conf, section):
-            raise StartupError(
-                f"[{section}]: {', '.join(unknown)}: no such option; correct or remove"
-                " it, share/lunshare/etc/lunshare.conf.sample describes all of them"
-            )
+            raise StartupError(unknown_options.sentence(section, unknown))
     for option in _command_line() + _default():
         getattr(conf, option.dest)
     for option in scheduler.OPTIONS:

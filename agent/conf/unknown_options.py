@@ -16,6 +16,28 @@ from lunshare.agent.conf import registered
 #: Options of the command line alone.
 _COMMAND_LINE = {"show_config"}
 
+_REPORTS = (
+    "lunshared no longer reports to the scheduler of a Cinder: remove it. A Cinder uses"
+    " this storage through cinder-volume with volume_driver ="
+    " lunshare.cinder.LunshareDriver, instead of lunshared (docs/fleet.md)"
+)
+#: Options that are gone, by section, and what to do.
+_REMOVED = {
+    ("scheduler", "transport_url"): _REPORTS,
+    ("scheduler", "report_interval"): _REPORTS,
+}
+
+
+def sentence(section: str, names: list[str]) -> str:
+    """Return what is wrong with these unknown options of a section."""
+    for name in names:
+        if remedy := _REMOVED.get((section, name.replace("-", "_"))):
+            return f"[{section}] {name}: {remedy}"
+    return (
+        f"[{section}]: {', '.join(names)}: no such option; correct or remove"
+        " it, share/lunshare/etc/lunshare.conf.sample describes all of them"
+    )
+
 
 def unknown(conf: cfg.ConfigOpts, section: str) -> list[str]:
     """Return the options of a section in the files that are not registered."""

@@ -186,14 +186,6 @@ class Node:
                 return pool
         raise NotFound("service", host)
 
-    def reports(self) -> dict[str, dict[str, Any]]:
-        """Return the pool stats for Cinder's scheduler, by host@backend."""
-        return {
-            pool.name.partition("#")[0]: pool_stats.for_scheduler(pool)
-            for pool in self.current_pools()
-            if self._backends[pool.backend].capacity
-        }
-
     def refresh(self, wait: float | None = None) -> None:
         """Check every backend again, all of them at once.
 

@@ -1,33 +1,20 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Pool stats: what a backend reports to schedulers, with the keys of Cinder's drivers.
+"""Pool stats: what schedulers read of a backend, with the keys of Cinder's drivers.
 
 All of it is from the backend's last check. Nothing here reads storage.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
 from lunshare.agent.backends import NodeBackend
-from lunshare.agent.records import Pool
 from lunshare.drivers import backend_stats
 from lunshare.drivers.values import Capacity
 
 _UNCHECKED = Capacity(total=0, free=0, provisioned=0, thin=False)
-
-#: What Cinder's scheduler stores of a backend beside its pools.
-_OF_BACKEND = (
-    "volume_backend_name",
-    "vendor_name",
-    "driver_version",
-    "storage_protocol",
-    "shared_targets",
-    "sparse_copy_volume",
-    "replication_enabled",
-)
 
 
 def pool_name(backend: NodeBackend) -> str:
@@ -60,21 +47,3 @@ def capabilities(
         .replace(tzinfo=None)
         .isoformat(),
     }
-
-
-def for_scheduler(pool: Pool) -> dict[str, Any]:
-    """Return the pool as Cinder's scheduler reads it: a backend with one pool.
-
-    A pool that must not be chosen reports that it has no space.
-    """
-    caps = dict(pool.capabilities)
-    # Cinder puts the time of the message here, and compares it with its own.
-    del caps["timestamp"]
-    if pool.problem or pool.closed or not pool.enabled or _is_full(caps):
-        caps |= backend_stats.without_space(caps, caps["max_over_subscription_ratio"])
-    return {**{key: caps[key] for key in _OF_BACKEND}, "pools": [caps]}
-
-
-def _is_full(caps: Mapping[str, Any]) -> bool:
-    reserve = caps["total_capacity_gb"] * caps["reserved_percentage"] / 100
-    return bool(caps["free_capacity_gb"] <= reserve)

@@ -27,9 +27,9 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from tests.bench.http import Client
+from tests.cinder_programs import MANAGE, SCHEDULER, command, python
 from tests.lab.steps import sh, step
-from tests.scheduler.cinder import MANAGE, SCHEDULER, command, python
-from tests.scheduler.servers import ROOT, Broker, Server, free_port, until
+from tests.servers import ROOT, Broker, Server, free_port, until
 
 _VOLUME = "from cinder.cmd.volume import main; main()"
 _UWSGI = "import pyuwsgi; pyuwsgi.run()"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tests.callers import USER, Caller
 from tests.clients.strategies import TABLE
-from tests.scheduler.servers import Server, free_port, listens, until
+from tests.servers import Server, free_port, listens, until
 from tests.tempest.keystone import PROJECT_NAME, SERVICE
 
 BACKENDS = ("first", "second")

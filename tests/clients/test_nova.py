@@ -7,7 +7,7 @@ from __future__ import annotations
 from lunshare.agent.api import outside
 from tests.clients.library import Library
 from tests.node import connector
-from tests.scheduler.servers import until
+from tests.servers import until
 
 IMAGES = outside.ACTIONS["os-reimage"].sentence
 COMPLETIONS = outside.ACTIONS["os-migrate_volume_completion"].sentence

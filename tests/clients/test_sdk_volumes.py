@@ -7,7 +7,7 @@ from __future__ import annotations
 from tests.clients.library import Library
 from tests.clients.node import UNMANAGED, host
 from tests.node import connector
-from tests.scheduler.servers import until
+from tests.servers import until
 
 SERVER = "11111111-2222-3333-4444-555555555555"
 

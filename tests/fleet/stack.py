@@ -22,9 +22,9 @@ from lunshare.drivers.values import Auth
 from storm_storage.storage_client import StorageClient
 from tests.bench.cinder_peer import MariaDB
 from tests.bench.http import Client
+from tests.cinder_programs import MANAGE, SCHEDULER, command, python
 from tests.lab.steps import sh, step
-from tests.scheduler.cinder import MANAGE, SCHEDULER, command, python
-from tests.scheduler.servers import ROOT, Broker, Server, free_port, until
+from tests.servers import ROOT, Broker, Server, free_port, until
 from tests.storm.processes import ENTRY_POINTS, Storage
 
 _VOLUME = "from cinder.cmd.volume import main; main()"

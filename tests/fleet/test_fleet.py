@@ -16,7 +16,7 @@ from lunshare.drivers.values import GIB
 from tests.bench.http import Client
 from tests.fleet import api
 from tests.fleet.stack import THICK, THIN, Stack
-from tests.scheduler.servers import until
+from tests.servers import until
 
 
 @pytest.fixture

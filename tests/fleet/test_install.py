@@ -17,10 +17,10 @@ from pathlib import Path
 import pytest
 
 from tests import installed
+from tests.cinder_programs import python
 from tests.installed import required
 from tests.lab.steps import sh
-from tests.scheduler.cinder import python
-from tests.scheduler.servers import ROOT
+from tests.servers import ROOT
 
 # Prints one JSON object. The conformance kit needs pytest, as its users have it.
 _IMPORTS = """
@@ -59,6 +59,7 @@ DAEMON = {
     "oslo.concurrency": "oslo_concurrency",
     "oslo.log": "oslo_log",
     "oslo.policy": "oslo_policy",
+    "prometheus-client": "prometheus_client",
 }
 
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from tests.cinder_programs import python
 from tests.fleet.stack import python_path
-from tests.scheduler.cinder import python
 
 #: What Cinder's base class does for every driver.
 COMMON = {

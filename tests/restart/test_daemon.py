@@ -25,6 +25,16 @@ WRONG = [
         "enabled_backends = a\n[a]\nvolume_driver = fake\n[database]\nconection = a",
         "[database]: conection: no such option",
     ),
+    (
+        "enabled_backends = a\n[a]\nvolume_driver = fake\n"
+        "[scheduler]\ntransport_url = rabbit://user:secret@bus",
+        "[scheduler] transport_url: lunshared no longer reports to the scheduler",
+    ),
+    (
+        "enabled_backends = a\n[a]\nvolume_driver = fake\n"
+        "[scheduler]\nreport-interval = 60",
+        "with volume_driver = lunshare.cinder.LunshareDriver",
+    ),
     ("enabled_backends = a", "backend section [a] is missing"),
     ("enabled_backends = a\n[a]\nvolume_driver = no", "choose one of: fake, lvm"),
     (
@@ -123,6 +133,14 @@ def test_eventlet_is_not_in_the_process(running) -> None:
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
 
 
+def test_daemon_starts_no_other_process(running) -> None:
+    process, url, _ = running
+    answered(f"{url}/readyz", process)
+    tasks = list(Path(f"/proc/{process.pid}/task").glob("*/children"))
+    assert tasks
+    assert "".join(task.read_text() for task in tasks) == ""
+
+
 @pytest.mark.parametrize(("text", "sentence"), [*WRONG, UNREACHABLE])
 def test_a_wrong_configuration_is_refused_in_one_sentence(
     text: str, sentence: str, tmp_path: Path
@@ -131,6 +149,7 @@ def test_a_wrong_configuration_is_refused_in_one_sentence(
     config.write_text(f"[DEFAULT]\n{text}\n")
     line = refused("--config-file", config, "--state-path", tmp_path / "state")
     assert sentence in line
+    assert "secret" not in line
 
 
 def test_a_state_path_that_cannot_be_written_is_refused(tmp_path: Path) -> None:

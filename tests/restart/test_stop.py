@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import dataclasses
 import socket
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -18,7 +17,6 @@ from lunshare.agent import listener
 from lunshare.agent.assemble import IDLE_SECONDS
 from lunshare.agent.listen_addresses import Address
 from lunshare.agent.main import close
-from lunshare.agent.reporter import Reporter
 from lunshare.agent.timers import Timer
 from tests.api.calls import until
 from tests.node import Node
@@ -55,10 +53,8 @@ def test_the_end_takes_stop_wait_once_whatever_hangs(
     node = Node(tmp_path).start()
     server = listener.serve(hung, [Address(("127.0.0.1", 0))], threads=4)
     timer = Timer("hung", 0.01, hung)
-    child = [sys.executable, "-c", "import time; time.sleep(600)"]
-    reporter = Reporter(child, 600, dict)
-    assembly = dataclasses.replace(node.assembly, loops=(timer, reporter))
-    for each in (server, timer, reporter):
+    assembly = dataclasses.replace(node.assembly, loops=(timer,))
+    for each in (server, timer):
         each.start()
     job = node.assembly.jobs.submit(hung.step, "volume", "fake")
     with socket.create_connection(server.bind_addr) as client:
@@ -71,7 +67,7 @@ def test_the_end_takes_stop_wait_once_whatever_hangs(
     assert STOP_WAIT <= took < STOP_WAIT + IDLE_SECONDS + 0.4
     hung.released.set()
     job.result(timeout=20)
-    until(lambda: not timer.alive and not reporter.alive)
+    until(lambda: not timer.alive)
     node.close()
 
 

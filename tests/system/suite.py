@@ -31,12 +31,11 @@ JUDGED = (
     "test_kernel_initiator",
     "test_lio_closing",
     "test_lio_killed",
-    "test_reports",
 )
 #: User-mode Linux has no process connector, which counts the processes. And in 6.12.101
 #: the daemon ends with SIGSEGV when the test reads its /proc/PID/mem (3 of 3; a small
 #: program with threads does not, and the stock kernels have no such fault).
-STOCK_ONLY = ("test_costs", "test_reports")
+STOCK_ONLY = ("test_costs",)
 _PYTEST = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
 _AFTER = "test_after_"  # of a reboot and of a power cut: tests/system/run
 _LVM = "test_lvm_driver"

@@ -116,7 +116,7 @@ def test_disk_in_use_is_neither_read_nor_written(
 
 
 def test_installed_files_belong_to_root_and_units_have_limits() -> None:
-    """Only root and the daemon can read the file with the message bus's password."""
+    """Only root and the daemon can read the file that may have passwords."""
     conf = Path("/etc/lunshare/lunshare.conf")
     assert (conf.group(), conf.owner()) == ("lunshare", "root")
     assert stat.S_IMODE(conf.stat().st_mode) == 0o640

@@ -18,7 +18,7 @@ from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 from tests.lab.steps import say, step
-from tests.scheduler.servers import ROOT
+from tests.servers import ROOT
 from tests.tempest import exclusions, pins, results, tempest_run
 from tests.tempest.exclusions import Exclusion
 from tests.tempest.keystone import Keystone

@@ -23,11 +23,7 @@ _VALUE = re.compile(r"\.\.\.|\b(?:[A-Z]|ID|[1-9]\d*)\b")
 _NAME = re.compile(r"[a-z]+(?:_[a-z]+)+")
 
 #: Sections whose tables start with a sentence or a log line.
-_TABLES = (
-    "It does not start",
-    "NFS backends",
-    "Reports to the scheduler of a Cinder",
-)
+_TABLES = ("It does not start", "NFS backends")
 #: Sentences of oslo.config, which reads the configuration.
 _OTHER_SENTENCES = ("Failed to find", "open some config files:", "Value for option")
 #: Names of the kernel, LVM, NFS, open-iscsi, keystonemiddleware, keystoneauth, Nova,

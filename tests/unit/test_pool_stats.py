@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from lunshare.agent import backends
-from lunshare.agent.service import pool_stats
 from lunshare.agent.service.node import Node as NodeService
 from lunshare.drivers import fake_storage
 from lunshare.drivers.errors import CommandFailed
@@ -173,30 +172,4 @@ def test_a_closed_pool_gets_nothing_and_reports_why(path: Path) -> None:
     volume = node.plain_volume()
     assert (volume.status, volume.backend) == ("error", "")
     assert "its data is 99 % full" in (volume.status_reason or "")
-    node.close()
-
-
-def test_pools_that_must_not_be_chosen_report_no_space_to_cinder(
-    path: Path,
-) -> None:
-    """Cinder's filters read neither the state of a pool nor its physical space."""
-    node = Node(path).start()
-    (pool,) = pools(node)
-    report = pool_stats.for_scheduler(pool)
-    (inside,) = report["pools"]
-    assert report["storage_protocol"] == "iSCSI"
-    assert inside["pool_name"] == "fake"
-    assert inside["multiattach"] is True
-    assert inside["reserved_percentage"] == 0
-    assert "timestamp" not in inside
-    for other in (
-        replace(pool, problem="it is gone"),
-        replace(pool, closed="it is full"),
-        replace(pool, enabled=False),
-        replace(pool, capabilities={**pool.capabilities, "free_capacity_gb": 0.0}),
-    ):
-        (inside,) = pool_stats.for_scheduler(other)["pools"]
-        assert inside["free_capacity_gb"] == 0
-        assert inside["provisioned_capacity_gb"] == 1000 * 20
-        assert inside["reserved_percentage"] == 0
     node.close()

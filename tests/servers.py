@@ -5,16 +5,14 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 _RABBIT = "/usr/lib/rabbitmq/bin/rabbitmq-server"
 
 
@@ -115,42 +113,3 @@ class Broker(Server):
         self.end()
         words = ["epmd", "-port", self._env["ERL_EPMD_PORT"], "-kill"]
         subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
-
-
-class Daemon(Server):
-    """lunshared with two fakes: ``big`` is thin and large, ``small`` thick, 10 GiB."""
-
-    def __init__(self, directory: Path, url: str, interval: int) -> None:
-        super().__init__("lunshared", directory)
-        self.port = free_port()
-        self._state = directory / "state"
-        self._config = directory / "lunshare.conf"
-        self._config.write_text(
-            "[DEFAULT]\nenabled_backends = big,small\nhost = node\n"
-            "noauth_on_loopback = true\n"
-            "backend_stats_polling_interval = 1\n"
-            "quota_volumes = -1\nquota_gigabytes = -1\n"
-            "[big]\nvolume_driver = fake\ntarget_driver = fake\n"
-            "[small]\nvolume_driver = fake\ntarget_driver = fake\n"
-            "fake_thin = false\nfake_capacity_gb = 10\n"
-            f"[scheduler]\ntransport_url = {url}\nreport_interval = {interval}\n"
-        )
-
-    def start(self) -> None:
-        """Start it, and wait until it listens."""
-        words = [
-            sys.executable,
-            "-m",
-            "lunshare.agent.main",
-            f"--config-file={self._config}",
-        ]
-        words += [f"--state-path={self._state}", f"--listen=127.0.0.1:{self.port}"]
-        self.run(words)
-        until(lambda: listens(self.port), "lunshared listens")
-
-    def reporter(self) -> int:
-        """The id of the newest of its children that send reports."""
-        until(lambda: self.count_in_log("[reports] STARTED"), "reports are started")
-        return int(
-            re.findall(r"\[reports\] STARTED pid=(\d+)", self.log.read_text())[-1]
-        )
