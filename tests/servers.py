@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
@@ -37,6 +38,24 @@ def listens(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
+def children(process: int) -> list[int]:
+    """The processes below this one, of all generations."""
+    found: list[int] = []
+    for task in Path(f"/proc/{process}/task").glob("*"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            for child in (task / "children").read_text().split():
+                found += [int(child), *children(int(child))]
+    return found
+
+
+def runs(process: int) -> bool:
+    """Whether this process has not ended."""
+    try:
+        return "State:\tZ" not in Path(f"/proc/{process}/status").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
 class Server:
     """One process, with its output in a file."""
 
@@ -56,15 +75,21 @@ class Server:
         return self.log.read_text().count(text) if self.log.exists() else 0
 
     def end(self, number: int = signal.SIGTERM) -> None:
-        """Stop it, and wait for its end."""
-        if self.process is not None:
-            self.process.send_signal(number)
-            try:
-                self.process.wait(30)
-            except subprocess.TimeoutExpired:
-                self.process.kill()
-                self.process.wait()
-            self.process = None
+        """Stop it, and wait for its end; no process that it started is left."""
+        if self.process is None:
+            return
+        below = children(self.process.pid)
+        self.process.send_signal(number)
+        try:
+            self.process.wait(30)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self.process = None
+        for each in filter(runs, below):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(each, signal.SIGKILL)
+        until(lambda: not any(map(runs, below)), f"what {self.log.stem} started ended")
 
 
 class Broker(Server):

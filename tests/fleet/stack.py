@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import configparser
 import os
+import signal
 from collections.abc import Mapping
 from contextlib import ExitStack
 from http.client import HTTPException
@@ -24,7 +25,7 @@ from tests.bench.cinder_peer import MariaDB
 from tests.bench.http import Client
 from tests.cinder_programs import MANAGE, SCHEDULER, command, python
 from tests.lab.steps import sh, step
-from tests.servers import ROOT, Broker, Server, free_port, until
+from tests.servers import ROOT, Broker, Server, children, free_port, until
 from tests.storm.processes import ENTRY_POINTS, Storage
 
 _VOLUME = "from cinder.cmd.volume import main; main()"
@@ -147,12 +148,10 @@ class Stack:
         """Send a signal to every process of cinder-volume, and wait for their end."""
         server = self._servers["cinder-volume"]
         assert server.process is not None
-        children = _children(server.process.pid)
-        if number == 9:
-            for child in children:
+        if number == signal.SIGKILL:
+            for child in children(server.process.pid):
                 os.kill(child, number)
         server.end(number)
-        until(lambda: not any(map(_runs, children)), "its children ended")
 
     def services(self) -> dict[str, str]:
         """State of each cinder-volume by its host."""
@@ -261,18 +260,3 @@ def python_path(directory: Path) -> str:
         (known / "entry_points.txt").write_text(text)
     places = (ROOT, ROOT / "tests/storm", directory / "site")
     return os.pathsep.join(map(str, places))
-
-
-def _children(process: int) -> list[int]:
-    found: list[int] = []
-    for task in Path(f"/proc/{process}/task").iterdir():
-        for child in (task / "children").read_text().split():
-            found += [int(child), *_children(int(child))]
-    return found
-
-
-def _runs(process: int) -> bool:
-    try:
-        return "State:\tZ" not in Path(f"/proc/{process}/status").read_text()
-    except (FileNotFoundError, ProcessLookupError):
-        return False
