@@ -108,10 +108,11 @@ class Section:
     def _check_names(self) -> None:
         """:raises Misconfigured: the section has an option that means nothing here."""
         for name in sorted(self._written()):
-            if name in FOREIGN and name not in self._known:
+            foreign = name.replace("-", "_")
+            if foreign in FOREIGN and foreign not in self._known:
                 raise Misconfigured(
                     f"section [{self.name}]: {name} is not an option of lunshare",
-                    FOREIGN[name],
+                    FOREIGN[foreign],
                 )
             if name not in self._known | set(self._cinder[self.name]):
                 raise Misconfigured(
@@ -120,10 +121,13 @@ class Section:
                 )
 
     def _written(self) -> set[str]:
-        """Return the names of the options that the files have in this section."""
+        """Return the names of the options that the files have in this section.
+
+        oslo.config 10.7 ignores a name with a hyphen for an underscore.
+        """
         found: set[str] = set()
         for file in self._files:
             sections: dict[str, dict[str, list[str]]] = {}
             cfg.ConfigParser(file, sections).parse()
-            found |= {name.replace("-", "_") for name in sections.get(self.name, {})}
+            found |= set(sections.get(self.name, {}))
         return found

@@ -98,11 +98,23 @@ def refused(driver: Any, names: list[str]) -> list[str]:
     return found
 
 
+def options(*modules: Any) -> list[str]:
+    """The names of the options in these modules of Cinder's drivers."""
+    lists = [
+        found
+        for module in modules
+        for name, found in vars(module).items()
+        if name.endswith("opts") and isinstance(found, list)
+    ]
+    return sorted({option.dest for found in lists for option in found})
+
+
 def main(argv: list[str]) -> None:
     """``argv``: a cinder.conf with the sections ours and theirs, and their order."""
     file, *order = argv
     objects.register_all()
     from cinder.volume import manager  # it needs the objects
+    from cinder.volume.drivers import lvm, nfs, remotefs
 
     cfg.CONF(["--config-file", file], project="cinder")
     classes = {
@@ -131,6 +143,7 @@ def main(argv: list[str]) -> None:
             "ours": ours._made.options["lvm_type"],
             "theirs": made["theirs"].configuration.lvm_type,
         },
+        "options": options(cinder_base, lvm, nfs, remotefs),
         "chap": ours._made.options["use_chap_auth"],
         "address": ours._made.options["target_ip_address"],
     }

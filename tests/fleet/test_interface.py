@@ -12,6 +12,12 @@ from typing import Any
 
 import pytest
 
+from lunshare.cinder.backend_section import OPTIONS
+from lunshare.cinder.foreign_options import FOREIGN
+from lunshare.drivers.lvm import LvmVolumes
+from lunshare.drivers.nfs import NfsVolumes
+from lunshare.drivers.targets.lio import LioTarget
+from lunshare.drivers.targets.nfs import NfsTarget
 from tests.cinder_programs import python
 from tests.fleet.stack import python_path
 
@@ -44,6 +50,34 @@ REFUSED = {
     "update_consistencygroup",
     "update_group",
     "update_migrated_volume",
+}
+#: Options beside Cinder's drivers that Cinder itself reads, or all drivers have.
+OF_CINDER = {
+    "backend_availability_zone",
+    "backup_use_temp_snapshot",
+    "disk_geometry",
+    "driver_data_namespace",
+    "enable_unsupported_driver",
+    "enforce_multipath_for_image_xfer",
+    "filter_function",
+    "goodness_function",
+    "image_upload_use_cinder_backend",
+    "image_upload_use_internal_tenant",
+    "image_volume_cache_enabled",
+    "image_volume_cache_max_count",
+    "image_volume_cache_max_size_gb",
+    "max_over_subscription_ratio",
+    "num_shell_tries",
+    "num_volume_device_scan_tries",
+    "report_discard_supported",
+    "reserved_percentage",
+    "trace_flags",
+    "unique_fqdn_network",
+    "use_multipath_for_image_xfer",
+    "volume_backend_name",
+    "volume_copy_blkio_cgroup_name",
+    "volume_copy_bps_limit",
+    "volume_dd_blocksize",
 }
 
 
@@ -83,3 +117,13 @@ def test_driver_has_the_whole_interface_beside_cinders_own_driver(found: Any) ->
     assert found["lvm_type"] == {"ours": "thin", "theirs": "auto"}
     assert found["chap"] is True
     assert found["address"] == "192.0.2.1"
+
+
+def test_each_option_of_cinders_drivers_is_read_or_refused_with_what_to_do(
+    found: Any,
+) -> None:
+    drivers = (LvmVolumes, NfsVolumes, LioTarget, NfsTarget)
+    lists = (OPTIONS, *(driver.OPTIONS for driver in drivers))
+    read = {option.dest for each in lists for option in each}
+    assert set(found["options"]) - read - set(FOREIGN) == OF_CINDER
+    assert not read & set(FOREIGN)

@@ -1,0 +1,80 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""A backend's section of cinder.conf: what is read, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from oslo_config import cfg
+
+from lunshare.cinder.backend_section import Section
+from lunshare.cinder.foreign_options import FOREIGN
+from lunshare.drivers.errors import Misconfigured
+
+_FAKE = "lunshare_storage = fake\nlunshare_target = fake\n"
+
+
+def section(path: Path, lines: str, shared: str = "") -> Section:
+    """The section [one], as cinder-volume has registered it."""
+    file = path / "cinder.conf"
+    file.write_text(f"[backend_defaults]\n{shared}\n[one]\n{lines}\n")
+    conf = cfg.ConfigOpts()
+    conf(args=[], default_config_files=[str(file)], default_config_dirs=[])
+    for name in ("my_ip", "host", "state_path"):
+        conf.register_opt(cfg.StrOpt(name, default="192.0.2.1"))
+    conf.register_opt(cfg.StrOpt("volume_backend_name"), group="one")
+    for name in FOREIGN:  # Cinder knows them, so it does not refuse them
+        conf.register_opt(cfg.StrOpt(name), group="one")
+    return Section(conf, "one")
+
+
+@pytest.mark.parametrize("name", sorted(FOREIGN))
+def test_option_of_another_driver_is_refused_with_what_to_do(
+    tmp_path: Path, name: str
+) -> None:
+    with pytest.raises(Misconfigured) as refused:
+        section(tmp_path, f"{_FAKE}{name} = 1").load()
+    text = str(refused.value)
+    assert text.startswith(f"section [one]: {name} is not an option of lunshare: ")
+    assert text.endswith(FOREIGN[name])
+
+
+@pytest.mark.parametrize(
+    ("lines", "sentence"),
+    [
+        ("fake_whipe = true", "fake_whipe: no such option: its drivers know "),
+        ("fake-wipe = true", "fake-wipe: no such option"),  # Cinder would ignore it
+        ("volume-clear = none", "volume-clear is not an option of lunshare: remove"),
+        ("fake_capacity_gb = much", "fake_capacity_gb"),
+        ("lunshare_storage = zfs", "choose one of: fake, lvm, nfs"),
+        ("lunshare_target = scst", "choose one of: fake, lio, nfs"),
+        ("wipe_rate = -1", "wipe_rate"),
+    ],
+)
+def test_wrong_section_is_refused_in_one_sentence(
+    tmp_path: Path, lines: str, sentence: str
+) -> None:
+    names = [line.partition(" =")[0] for line in lines.splitlines()]
+    rest = "".join(
+        f"{line}\n" for line in _FAKE.splitlines() if line.split()[0] not in names
+    )
+    with pytest.raises(Misconfigured) as refused:
+        section(tmp_path, rest + lines).load()
+    assert sentence in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_section_has_its_own_value_then_the_shared_one_then_the_default(
+    tmp_path: Path,
+) -> None:
+    lines = f"{_FAKE}volume_backend_name = x\nfake_capacity_gb = 3\nfake_wipe = true"
+    shared = "fake_capacity_gb = 9\nwipe_rate = 7"
+    backend, options = section(tmp_path, lines, shared).load()
+    assert backend.volumes.name == "one"
+    assert options["fake_capacity_gb"] == 3
+    assert options["fake_wipe"] is True
+    assert options["wipe_rate"] == 7
+    assert options["wipe_step"] == 64
+    assert options["target_ip_address"] == "192.0.2.1"
