@@ -60,7 +60,7 @@ def reaches(client: Client, volume_id: str, *statuses: str) -> None:
             raise AssertionError(f"volume {volume_id} is {status}")
         return status in statuses
 
-    until(done, f"volume {volume_id} is {' or '.join(statuses)}", 60)
+    until(done, f"volume {volume_id} is {' or '.join(statuses)}", 180)
 
 
 def act(client: Client, volume_id: str, name: str, body: Any) -> Any:
@@ -83,7 +83,7 @@ def gone(client: Client, path: str) -> None:
             return False
         return True
 
-    until(unknown, f"{path} is gone", 60)
+    until(unknown, f"{path} is gone", 180)
 
 
 def snapshot(client: Client, volume_id: str) -> str:

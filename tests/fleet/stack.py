@@ -30,7 +30,7 @@ from tests.storm.processes import ENTRY_POINTS, Storage
 
 _VOLUME = "from cinder.cmd.volume import main; main()"
 _UWSGI = "import pyuwsgi; pyuwsgi.run()"
-_START = 120.0
+_START = 300.0  # it takes two minutes on a busy machine
 THIN, THICK = "thin", "thick"
 #: A backend of another driver (``other_backend``).
 OTHER = "other"

@@ -74,7 +74,7 @@ def test_attachment_created_with_its_connector_gets_its_mode(
     stack: Stack, client: Client, volume: str
 ) -> None:
     attachment, info = api.attach_at_once(client, volume, "one", "rw")
-    until(lambda: modes(stack, volume) == {"one": "rw"}, "it may write", 10)
+    until(lambda: modes(stack, volume) == {"one": "rw"}, "it may write", 90)
     stack.host(THIN, api.iqn("one"), info).write(b"x")
     api.detach(client, attachment)
     assert modes(stack, volume) == {}

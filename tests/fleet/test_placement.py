@@ -52,7 +52,7 @@ def reasons(client: Client, volume_id: str) -> str:
     def texts() -> list[str]:
         return [each["user_message"] for each in client("GET", path)["messages"]]
 
-    until(texts, f"there is a message about {volume_id}", 20)
+    until(texts, f"there is a message about {volume_id}")
     return " ".join(texts())
 
 

@@ -43,8 +43,18 @@ WRONG = [
     ),
     (
         "enabled_backends = a\n[a]\nvolume_driver = fake\ntarget_driver = fake\n"
-        "fake-wipe = true\nfake_whipe = true",
+        "fake_wipe = true\nfake_whipe = true",
         "[a]: fake_whipe: no such option; its drivers know ",
+    ),
+    (  # oslo.config would ignore it
+        "enabled_backends = a\nreconcile-interval = 9\nlog-file = /tmp/a\n[a]\n"
+        "volume_driver = fake",
+        "[DEFAULT]: log-file, reconcile-interval: no such option",
+    ),
+    (
+        "enabled_backends = a\n[a]\nvolume_driver = fake\ntarget_driver = fake\n"
+        "fake-wipe = true",
+        "[a]: fake-wipe: no such option; its drivers know ",
     ),
     (
         "enabled_backends = a\nmixed_modes_per_host = both\n[a]",
