@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -127,3 +128,37 @@ def test_each_option_of_cinders_drivers_is_read_or_refused_with_what_to_do(
     read = {option.dest for each in lists for option in each}
     assert set(found["options"]) - read - set(FOREIGN) == OF_CINDER
     assert not read & set(FOREIGN)
+
+
+def test_user_without_permission_on_the_socket_is_named(tmp_path: Path) -> None:
+    socket_path, config = tmp_path / "helper.sock", tmp_path / "cinder.conf"
+    config.write_text(
+        f"[DEFAULT]\nmy_ip = 192.0.2.1\nstate_path = {tmp_path}\n"
+        f"[database]\nconnection = sqlite:///{tmp_path}/cinder.sqlite\n"
+        f"[oslo_concurrency]\nlock_path = {tmp_path}/lock\n"
+        "[ours]\nvolume_driver = lunshare.cinder.LunshareDriver\n"
+        f"volume_group = ours\nlunshare_helper_socket = {socket_path}\n"
+    )
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(socket_path))
+        listener.listen()
+        socket_path.chmod(0)
+        done = subprocess.run(
+            [
+                str(python()),
+                "-W",
+                "ignore",
+                "-m",
+                "tests.fleet.forbidden_helper",
+                config,
+            ],
+            check=False,
+            capture_output=True,
+            text=True,
+            env={**os.environ, "PYTHONPATH": python_path(tmp_path)},
+        )
+    assert done.returncode == 0, done.stderr
+    said = f"may not use the root helper at {socket_path}: name it in --user"
+    lines = [line for line in done.stdout.splitlines() if said in line]
+    assert [line.partition(":")[0] for line in lines] == ["log", "error"]
+    assert lines[0].startswith("log: [ours] backend state: up=False problem=user ")
