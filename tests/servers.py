@@ -24,7 +24,7 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def until(condition: Callable[[], object], what: str, seconds: float = 90.0) -> None:
+def until(condition: Callable[[], object], what: str, seconds: float = 300.0) -> None:
     """Poll the condition; fails if it is not true in time."""
     end = time.monotonic() + seconds
     while not condition():
