@@ -23,12 +23,12 @@ from lunshare.cinder.cinder_rows import CinderRows
 from lunshare.cinder.unfinished import LATEST, Unfinished
 from lunshare.cinder.wanted_access import VolumeHosts
 from lunshare.drivers.backend import Backend
-from lunshare.drivers.errors import DriverError, Unsupported
+from lunshare.drivers.errors import DiskBusy, DriverError, Unsupported
 from lunshare.drivers.values import GIB, Connector, Mode, Volume
 
 LOG = logging.getLogger(__name__)
 
-# Seconds between two looks at the rows of an access that was opened. cinder-api stores
+# Seconds between two reads of the rows of an access that was opened. cinder-api stores
 # them some ms after the driver's answer.
 _FIRST_WAIT, _LONGEST_WAIT = 0.05, 5.0
 
@@ -48,6 +48,7 @@ class HostConnections:
         self._backend, self._rows = backend, rows
         self._unfinished = Unfinished()
         self._semaphores = lockutils.Semaphores()
+        self._moved: set[str] = set()
 
     @contextmanager
     def locked(self, volume_id: str) -> Iterator[None]:
@@ -58,19 +59,41 @@ class HostConnections:
         with self._semaphores.get(volume_id):
             yield
 
+    @contextmanager
+    def without_hosts(self, volume: Any) -> Iterator[None]:
+        """Lock a volume that no host has, and let none have it in the block.
+
+        Cinder has checked its attachments before, but not in the same transaction, and
+        not the connections that have no attachment.
+
+        :raises DiskBusy: a host has it, or is about to.
+        """
+        with self.locked(volume.name_id):
+            hosts = self._rows.of_volume(volume)
+            if hosts.rows or hosts.direct:
+                raise DiskBusy(volume.name_id, "a host has it: detach it first")
+            yield
+
+    def set_moved(self, volume_id: str, moved: bool) -> None:
+        """Open no access to a disk whose bytes are at another backend, or do again."""
+        (self._moved.add if moved else self._moved.discard)(volume_id)
+
     def open(self, volume: Any, sent: Mapping[str, Any]) -> dict[str, Any]:
         """Open the access of the host with this connector; return connection_info.
 
         :raises Unsupported: the host has an attachment of the other mode.
+        :raises DiskBusy: the volume has just migrated to another backend.
         :raises DriverError: the access is closed again.
         """
         initiator = wanted_access.name_of(sent)
         with self.locked(volume.name_id):
+            if volume.name_id in self._moved:
+                raise DiskBusy(volume.name_id, "it has just migrated: attach it again")
             hosts = self._rows.of_volume(volume)
             if hosts.reserved or hosts.rows_of(initiator):
                 access = self._start_opening(hosts, initiator, sent)
                 self._open(volume, hosts, initiator)
-                self._watch(self._settle_opening, volume, initiator)
+                self._watch(self._finish_opening, volume, initiator)
             else:
                 access = self._open_direct(volume, hosts, initiator, sent)
             return self._backend.connection_info(driver_volume(volume), access)
@@ -181,7 +204,7 @@ class HostConnections:
             return hosts
         self._rows.forget_direct(volume, [initiator])
         if rows:  # Cinder does not say which of the two ends
-            self._watch(self._settle_closing, volume, initiator)
+            self._watch(self._finish_closing, volume, initiator)
         left = {name: mode for name, mode in hosts.direct.items() if name != initiator}
         return replace(hosts, direct=left)
 
@@ -214,17 +237,17 @@ class HostConnections:
                 initiator,
                 error,
             )
-            self._watch(self._settle_closing, volume, initiator)
+            self._watch(self._finish_closing, volume, initiator)
 
     # Rows that Cinder writes later
 
-    def _watch(self, settle: Callable[..., bool], volume: Any, initiator: str) -> None:
-        """Call ``settle`` until Cinder has written its rows."""
+    def _watch(self, finish: Callable[..., bool], volume: Any, initiator: str) -> None:
+        """Call ``finish`` until Cinder has written its rows."""
         threading.Thread(
-            target=self._follow, args=(settle, volume, initiator), daemon=True
+            target=self._follow, args=(finish, volume, initiator), daemon=True
         ).start()
 
-    def _follow(self, settle: Callable[..., bool], volume: Any, initiator: str) -> None:
+    def _follow(self, finish: Callable[..., bool], volume: Any, initiator: str) -> None:
         wait, until = _FIRST_WAIT, time.monotonic() + LATEST
         while True:
             time.sleep(wait)
@@ -232,7 +255,7 @@ class HostConnections:
             try:
                 with self.locked(volume.name_id):
                     hosts = self._rows.of_volume(volume)
-                    if settle(volume, hosts, initiator, time.monotonic() > until):
+                    if finish(volume, hosts, initiator, time.monotonic() > until):
                         return
             except Exception:
                 LOG.exception(
@@ -243,7 +266,7 @@ class HostConnections:
                     initiator,
                 )
 
-    def _settle_opening(
+    def _finish_opening(
         self, volume: Any, hosts: VolumeHosts, initiator: str, last: bool
     ) -> bool:
         """Give a new access the mode that cinder-api has stored; return if it has.
@@ -262,7 +285,7 @@ class HostConnections:
             self._apply_host(volume, hosts, initiator)
         return True
 
-    def _settle_closing(
+    def _finish_closing(
         self, volume: Any, hosts: VolumeHosts, initiator: str, last: bool
     ) -> bool:
         """Apply a host's access when none of its attachments is left."""

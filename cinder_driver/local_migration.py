@@ -26,7 +26,7 @@ from lunshare.drivers.values import Volume
 
 LOG = logging.getLogger(__name__)
 
-# Seconds in which Cinder stores the volume's new host, and between two looks at it.
+# Seconds in which Cinder stores the volume's new host, and between two reads of it.
 _LATEST, _WAIT = 60.0, 0.5
 
 
@@ -55,15 +55,17 @@ class LocalMigration:
 
         The source's disk is deleted when Cinder has stored that the volume moved.
 
+        :raises DiskBusy: a host has the volume; nothing is changed.
         :raises DriverError: nothing is left at the target.
         """
         section = self._section_of(host.get("capabilities") or {})
         if section is None:
             return False
         target, _ = Section(self._conf, section).load(check_names=False)
-        with self._connections.locked(volume.name_id):
+        with self._connections.without_hosts(volume):
             if not self._copy(driver_volume(volume), target.volumes):
                 return False
+            self._connections.set_moved(volume.name_id, True)
         threading.Thread(
             target=self._delete_source, args=(volume, host["host"]), daemon=True
         ).start()
@@ -103,6 +105,12 @@ class LocalMigration:
         return True
 
     def _delete_source(self, volume: Any, host: str) -> None:
+        try:
+            self._delete_when_moved(volume, host)
+        finally:
+            self._connections.set_moved(volume.name_id, False)
+
+    def _delete_when_moved(self, volume: Any, host: str) -> None:
         until = time.monotonic() + _LATEST
         while self._rows.host_of(volume.id) != host:
             if time.monotonic() > until:

@@ -220,6 +220,27 @@ def test_driver_copies_a_volume_to_another_backend_of_the_node(
     until(lambda: f"[{THICK}] disk wiped: disk=" in stack.log, "its bytes are wiped")
 
 
+def test_volume_with_a_connection_is_not_migrated(stack: Stack, client: Client) -> None:
+    """Cinder counts attachments only; the host would lose its disk."""
+    ours = api.volume_type(client, "ours", {"vendor_name": "lunshare"})
+    volume = api.create(client, THIN, volume_type=ours)
+    sent = {"connector": api.connector("one")}
+    info = api.act(client, volume, "os-initialize_connection", sent)["connection_info"]
+    session = stack.host(THIN, api.iqn("one"), info["data"])
+    session.write(b"before")
+    body = {"host": f"node@{THICK}#{THICK}", "force_host_copy": False}
+    api.act(client, volume, "os-migrate_volume", body)
+    until(
+        lambda: api.show(client, volume)["migration_status"] == "error",
+        "the migration has failed",
+    )
+    assert f"{volume} is in use: a host has it: detach it first" in stack.log
+    assert session.read(6) == b"before"
+    assert volume not in stack.disks(THICK)
+    api.act(client, volume, "os-terminate_connection", sent)
+    api.delete(client, volume)
+
+
 def test_foreign_disks_are_listed_managed_and_given_back(
     stack: Stack, client: Client
 ) -> None:
