@@ -102,8 +102,12 @@ def test_each_host_of_a_volume_has_its_own_secret() -> None:
     assert AUTH.split()[1] not in repr(first)
 
 
-@pytest.mark.parametrize("stored", [None, "", "CHAP user secret", AUTH + "0"])
-def test_provider_auth_of_another_driver_is_no_key(stored: str | None) -> None:
+@pytest.mark.parametrize(
+    "stored",
+    [None, "", "CHAP user secret", AUTH + "0"],
+    ids=["none", "empty", "of Cinder's driver", "too long"],
+)
+def test_provider_auth_of_another_driver_is_not_a_key(stored: str | None) -> None:
     assert not chap_secrets.is_provider_auth(stored)
     assert chap_secrets.of_host(stored, ONE) is None
 
