@@ -61,8 +61,9 @@ _REMEDY = {
     "read-only": "export and mount it read-write",
     "denied": "export it with no_root_squash, or give the user that its server maps"
     " root to write permission in its directory",
-    "stale": "its server has another filesystem there now: stop what uses it, then"
-    " umount it; the next check mounts it again",
+    # XFS that a failing disk has shut down is stale, too (Linux 6.12, knfsd).
+    "stale": "repair the server if its filesystem has failed; if another one is there"
+    " now, stop what uses the share and umount it: the next check mounts it again",
 }
 
 Verb = Callable[[Mapping[str, Any], float], Any] | ChangeVerb | LongVerb
