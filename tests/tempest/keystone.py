@@ -41,6 +41,8 @@ password_hash_rounds = 4
 backend = dogpile.cache.memory
 [fernet_tokens]
 key_repository = {directory}/fernet
+[fernet_receipts]
+key_repository = {directory}/fernet
 [credential]
 key_repository = {directory}/credential
 """
