@@ -196,6 +196,26 @@ def test_a_connection_without_a_reservation_ends_with_it(api: Api, node: Node):
     assert status(api, volume) == "available"
 
 
+def test_the_host_of_an_attachment_asks_an_action_for_its_connection(
+    api: Api, node: Node
+):
+    volume, host = api.volume(), name()
+    asked = {"volume_uuid": volume["id"], "connector": connector(host), "mode": "ro"}
+    row = api("POST", "/attachments", {"attachment": asked})["attachment"]
+    told = row["connection_info"]
+    data = initialize(api, volume, host)["data"]
+    assert data == {key: told[key] for key in data}
+    assert data["access_mode"] == "ro"
+    (seen,) = api("GET", f"/attachments?volume_id={volume['id']}")["attachments"]
+    assert seen["id"] == row["id"]
+    other = {"os-initialize_connection": {"connector": connector(name())}}
+    assert "takes one" in api.refused(400, volume["id"], other)
+    assert row["id"] in api.refused(409, volume["id"], terminate(host))
+    assert node_live(node, volume) == {initiator(host): "ro"}
+    api("DELETE", f"/attachments/{row['id']}")
+    assert status(api, volume) == "available"
+
+
 def test_a_reservation_survives_the_end_of_its_connection(api: Api, node: Node):
     volume, host = api.volume(), name()
     api.act(volume["id"], RESERVE)

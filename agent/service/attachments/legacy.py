@@ -92,7 +92,8 @@ class LegacyActions:
     ) -> Attachment:
         """Open the volume to a host. The same host again changes nothing.
 
-        It uses a reservation, and makes an attachment where there is none.
+        It uses a reservation, and makes an attachment where there is none. A host
+        that has a plain volume by the attachments API is told its connection.
 
         :raises NotFound: the volume.
         :raises Invalid: its status allows no attachment, or no second one.
@@ -103,8 +104,10 @@ class LegacyActions:
         refusal = self._rows.refusal_of_second(ctx)
         with self._locks.volume(volume_id, f"the attach of host {connector.host}"):
             with self._db.reading() as connection:
-                _require(connection, ctx, volume_id)
+                volume = _require(connection, ctx, volume_id)
                 rows = attachments.legacy(connection, volume_id)
+                if not rows and not volume.multiattach:
+                    rows = _open_rows(connection, volume_id, connector)
             row = legacy_choice.to_connect(rows, connector.initiator)
             if row is not None and connectors.is_open(row, connector):
                 return with_secrets(row)
@@ -261,7 +264,7 @@ class LegacyActions:
         """
         with self._db.reading() as connection:
             volume = _require(connection, ctx, volume_id)
-            chosen = to_detach(volume, attachment_id, "os-detach")
+            chosen = legacy_choice.to_detach(volume, attachment_id, "os-detach")
             row = attachments.get(connection, chosen) if chosen else None
         if row is None:
             return
@@ -352,6 +355,14 @@ def _mode(volume: Volume, row: Attachment, asked: Mode | None) -> Mode:
     return asked or row.mode or Mode.RW
 
 
+def _open_rows(
+    connection: Any, volume_id: str, connector: HostConnector
+) -> list[Attachment]:
+    """Return the attachments by which the host has the volume now."""
+    same = attachments.of_initiator(connection, volume_id, connector.initiator)
+    return [row for row in same if connectors.is_open(row, connector)]
+
+
 def _require(connection: Any, ctx: RequestContext, volume_id: str) -> Volume:
     volume = volumes.get(connection, volume_id)
     if volume is None or not ctx.sees(volume.project_id):
@@ -379,20 +390,3 @@ def _check_unknown(same: Iterable[Attachment]) -> None:
             f" attachment {row.id}: delete that attachment",
             attachment_id=row.id,
         )
-
-
-def to_detach(volume: Volume, attachment_id: str | None, action: str) -> str | None:
-    """Return the id of the attachment that an action means, None if there is none.
-
-    :raises NotFound: the volume has no attachment with this id.
-    :raises Invalid: it has several, and no id is given.
-    """
-    ids = [row.id for row in volume.attachments]
-    if attachment_id is None and len(ids) > 1:
-        raise Invalid(
-            f"{action}.attachment_id: volume {volume.id} has {len(ids)} attachments;"
-            " give the id of one."
-        )
-    if attachment_id is not None and attachment_id not in ids:
-        raise NotFound("attachment", attachment_id)
-    return attachment_id or next(iter(ids), None)

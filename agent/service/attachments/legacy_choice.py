@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from lunshare.agent.errors import Invalid
-from lunshare.agent.records import Attachment
+from lunshare.agent.errors import Invalid, NotFound
+from lunshare.agent.records import Attachment, Volume
 from lunshare.agent.states import AttachStatus
 
 Rows = Sequence[Attachment]
@@ -93,6 +93,23 @@ def to_terminate(rows: Rows, initiator: str) -> Attachment | None:
         return ending
     attaching = _first(own, lambda row: row.status in _UNUSED)
     return attaching or (own[0] if len(own) == 1 else None)
+
+
+def to_detach(volume: Volume, attachment_id: str | None, action: str) -> str | None:
+    """Return the id of the attachment that an action means, None if there is none.
+
+    :raises NotFound: the volume has no attachment with this id.
+    :raises Invalid: it has several, and no id is given.
+    """
+    ids = [row.id for row in volume.attachments]
+    if attachment_id is None and len(ids) > 1:
+        raise Invalid(
+            f"{action}.attachment_id: volume {volume.id} has {len(ids)} attachments;"
+            " give the id of one."
+        )
+    if attachment_id is not None and attachment_id not in ids:
+        raise NotFound("attachment", attachment_id)
+    return attachment_id or next(iter(ids), None)
 
 
 def _first(rows: Rows, chosen: Callable[[Attachment], bool]) -> Attachment | None:

@@ -18,7 +18,7 @@ from lunshare.agent.db import attachments, status_changes, transfers
 from lunshare.agent.db.engine import Database
 from lunshare.agent.errors import AgentError, BackendFailed, Conflict, Invalid
 from lunshare.agent.records import Attachment, NewAttachment, RequestContext, Volume
-from lunshare.agent.service.attachments import legacy
+from lunshare.agent.service.attachments import legacy, legacy_choice
 from lunshare.agent.service.attachments.access import Access
 from lunshare.agent.service.attachments.access import require as require_attachment
 from lunshare.agent.service.attachments.legacy_choice import is_unopened
@@ -144,7 +144,7 @@ class StatusResetter:
         )
 
     def _row_of(self, volume: Volume, attachment_id: str | None) -> Attachment | None:
-        chosen = legacy.to_detach(volume, attachment_id, "os-force_detach")
+        chosen = legacy_choice.to_detach(volume, attachment_id, "os-force_detach")
         if chosen is None:
             return None
         with self._db.reading() as connection:
