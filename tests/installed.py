@@ -28,13 +28,21 @@ def required(extra: str = "") -> list[str]:
     return setup["options"]["install_requires"].split()
 
 
-def venv(name: str, packages: Sequence[str]) -> Path:
-    """The directory of a venv with these packages; it is built if it is missing."""
+def venv(name: str, packages: Sequence[str], python: str = sys.executable) -> Path:
+    """The directory of a venv with these packages; it is built if it is missing.
+
+    ``python``: the interpreter of the venv.
+    """
 
     def build(out: Path) -> None:
         with step(f"install {' '.join(packages)} (once)"):
-            sh([sys.executable, "-m", "venv", out])
+            sh([python, "-m", "venv", out])
             pip = [out / "bin/python", "-m", "pip", "--quiet"]
             sh([*pip, "--disable-pip-version-check", "install", *packages])
 
-    return cache.entry(name, [sys.version, *packages], build)
+    return cache.entry(name, [_version(python), *packages], build)
+
+
+def _version(python: str) -> str:
+    """Its ``sys.version``."""
+    return sh([python, "-c", "import sys; print(sys.version, end='')"])

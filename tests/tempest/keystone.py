@@ -85,8 +85,11 @@ make_server("127.0.0.1", port, initialize_public_application()).serve_forever()
 class Keystone:
     """A started Keystone with the roles of its bootstrap and one administrator."""
 
-    def __init__(self, venv: Path, directory: Path) -> None:
-        shutil.copytree(_prepared(venv), directory)
+    def __init__(
+        self, venv: Path, directory: Path, database: Path | None = None
+    ) -> None:
+        """``database``: what ``prepared`` has made, on a machine that can not."""
+        shutil.copytree(database or prepared(venv), directory)
         self._python, self._directory = venv / "bin/python", directory
         _configure(directory)
         self.port = free_port()
@@ -175,7 +178,7 @@ def _configure(directory: Path) -> Path:
     return path
 
 
-def _prepared(venv: Path) -> Path:
+def prepared(venv: Path) -> Path:
     """A database after its migrations and the bootstrap, and keys; made once."""
     owner = f"--keystone-user={getpass.getuser()}"
     group = f"--keystone-group={grp.getgrgid(os.getgid()).gr_name}"

@@ -8,6 +8,7 @@ Keystone 30.0.0 is of the same release as Cinder 29.0.0; Tempest 47.0.0 tests it
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 from tests import installed
@@ -15,9 +16,9 @@ from tests import installed
 PACKAGES = ("tempest==47.0.0", "keystone==30.0.0")
 
 
-def venv() -> Path:
-    """The venv with both, installed once."""
-    return installed.venv("tempest-here", PACKAGES)
+def venv(python: str = sys.executable) -> Path:
+    """The venv with both, of this Python; installed once."""
+    return installed.venv("tempest-here", PACKAGES, python)
 
 
 def environ(**more: str) -> dict[str, str]:

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """``make tempest``: start the daemon and Keystone, run Tempest, print the totals.
 
-Exit code 1: a test failed, was skipped without being listed, or has no result.
+Exit code 1: a test failed, was skipped without being listed, has no result, or
+something is left on the storage.
 """
 
 from __future__ import annotations
@@ -15,53 +16,63 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from pathlib import Path
 
 from tests.lab.steps import say, step
-from tests.servers import ROOT
-from tests.tempest import exclusions, pins, results, tempest_run
+from tests.tempest import exclusions, results, tempest_run
 from tests.tempest.exclusions import Exclusion
+from tests.tempest.ground import GUEST, Ground, Node, here
 from tests.tempest.keystone import Keystone
-from tests.tempest.node_under_test import NodeUnderTest
 from tests.tempest.results import Result
 
-DIRECTORY = ROOT / "build" / "tempest"
 SHOWN_CLASSES = 8
 
 
-def main(patterns: Sequence[str]) -> int:
+def main(words: Sequence[str]) -> int:
+    """Run the tests that one of the expressions finds, or all; the exit code.
+
+    ``--lab`` before them: this machine is a guest that ``lab_run`` has prepared.
+    """
+    if words[:1] == ["--lab"]:
+        return run(GUEST, words[1:])
+    return run(here(), words)
+
+
+def run(ground: Ground, patterns: Sequence[str]) -> int:
     """Run the tests that one of the expressions finds, or all; the exit code."""
-    venv = pins.venv()
-    ids = {results.name(test): test for test in tempest_run.tests(venv)}
-    excluded = exclusions.apply(exclusions.read(exclusions.FILE.read_text()), [*ids])
+    ids = {results.name(test): test for test in tempest_run.tests(ground.tests)}
+    texts = [path.read_text() for path in ground.excluded]
+    excluded = exclusions.apply(exclusions.read(*texts), [*ids])
     chosen = choose(ids, excluded, patterns)
-    shutil.rmtree(DIRECTORY, ignore_errors=True)
-    DIRECTORY.mkdir(parents=True)
-    with servers(venv) as keystone:
-        config = tempest_run.configure(DIRECTORY, keystone.url)
+    shutil.rmtree(ground.directory, ignore_errors=True)
+    ground.directory.mkdir(parents=True)
+    with servers(ground) as (keystone, node):
+        config = tempest_run.configure(ground.directory, keystone.url, ground.backends)
         lists = tempest_run.split((ids[test] for test in chosen), os.cpu_count() or 1)
         began = time.monotonic()
         with step(f"run {len(chosen)} tests in {len(lists)} processes"):
-            streams = tempest_run.run(venv, config, lists)
+            streams = tempest_run.run(ground.venv, config, lists)
         seconds = (time.monotonic() - began) * len(lists)
-    found = [each for stream in streams for each in results.read(venv, stream)]
+        left = node.left()
+    found = [each for path in streams for each in results.read(ground.venv, path)]
     say_times(found, seconds)
-    return report(chosen, found, excluded)
+    return report(chosen, found, excluded, left)
 
 
 @contextmanager
-def servers(venv: Path) -> Iterator[Keystone]:
-    """A daemon and a Keystone whose catalog names it."""
+def servers(ground: Ground) -> Iterator[tuple[Keystone, Node]]:
+    """A Keystone, and a daemon that its catalog names."""
     with ExitStack() as stack:
-        keystone = Keystone(venv, DIRECTORY / "keystone")
+        directory = ground.directory
+        keystone = Keystone(ground.venv, directory / "keystone", ground.database)
         stack.enter_context(closing(keystone))
-        node = stack.enter_context(closing(NodeUnderTest(DIRECTORY, keystone.options)))
+        node = ground.node(directory, keystone.options)
+        stack.enter_context(closing(node))
         with step("start lunshared and Keystone"):
             keystone.start()
             node.start()
             keystone.prepare()
             keystone.announce(node.endpoint)
-        yield keystone
+        yield keystone, node
 
 
 def choose(
@@ -79,24 +90,26 @@ def choose(
 
 
 def report(
-    chosen: Sequence[str], found: Sequence[Result], excluded: Sequence[Exclusion]
+    chosen: Sequence[str],
+    found: Sequence[Result],
+    excluded: Sequence[Exclusion],
+    left: Sequence[str] = (),
 ) -> int:
-    """Print what did not pass, and the totals; the exit code."""
+    """Print what did not pass or is ``left``, and the totals; the exit code."""
     failed = [each for each in found if not each.good]
     lost = results.missing(chosen, found)
     for each in failed:
         print(f"{each.status}: {each.test}\n    {each.cause}")
     for test in lost:
         print(f"no result: {test}")
+    for name in left:
+        print(f"left behind: {name}")
     for reason, count in reasons(excluded).items():
         print(f"excluded {count:3}: {reason}")
     passed = sum(each.good for each in found)
     out = sum(len(each.tests) for each in excluded)
-    print(
-        f"tempest: {passed} passed, {len(failed) + len(lost)} failed, {out} excluded"
-        f" ({exclusions.FILE.relative_to(ROOT)})"
-    )
-    return 1 if failed or lost else 0
+    print(f"tempest: {passed} passed, {len(failed) + len(lost)} failed, {out} excluded")
+    return 1 if failed or lost or left else 0
 
 
 def say_times(found: Sequence[Result], seconds: float) -> None:

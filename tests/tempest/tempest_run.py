@@ -76,8 +76,8 @@ sys.exit("".join(loader.errors) or 0)
 """
 
 
-def tests(venv: Path) -> list[str]:
-    """The ids of all tests of Block Storage, with their attributes; listed once."""
+def listed(venv: Path) -> Path:
+    """A folder with ids.txt: all tests of Block Storage; made once."""
 
     def build(out: Path) -> None:
         words = [venv / "bin/python", "-W", "ignore", "-c", _LIST, *_places(venv)]
@@ -86,8 +86,12 @@ def tests(venv: Path) -> list[str]:
         ids = [line for line in lines if line.startswith(PACKAGE)]
         (out / "ids.txt").write_text("".join(f"{each}\n" for each in ids))
 
-    entry = cache.entry("tempest-tests", [*pins.PACKAGES, _LIST], build)
-    return (entry / "ids.txt").read_text().splitlines()
+    return cache.entry("tempest-tests", [*pins.PACKAGES, _LIST], build)
+
+
+def tests(folder: Path) -> list[str]:
+    """The ids in such a folder, with their attributes."""
+    return (folder / "ids.txt").read_text().splitlines()
 
 
 def split(chosen: Iterable[str], parts: int) -> list[list[str]]:
@@ -104,8 +108,8 @@ def split(chosen: Iterable[str], parts: int) -> list[list[str]]:
     return lists
 
 
-def configure(directory: Path, keystone: str) -> Path:
-    """Write tempest.conf for this Keystone; its path."""
+def configure(directory: Path, keystone: str, backends: Iterable[str]) -> Path:
+    """Write tempest.conf for this Keystone and a node with these; its path."""
     path = directory / "tempest.conf"
     path.write_text(
         _CONFIG.format(
@@ -113,7 +117,7 @@ def configure(directory: Path, keystone: str) -> Path:
             keystone=keystone,
             password=PASSWORD,
             region=REGION,
-            backends=",".join(node_under_test.BACKENDS),
+            backends=",".join(backends),
             disk=node_under_test.DISK,
             snapshot=node_under_test.SNAPSHOT,
         )

@@ -18,9 +18,10 @@ def result(test: str, status: str = "success", text: str = "") -> Result:
     return Result(test, status, 1.0, text)
 
 
-def test_every_exclusion_in_the_file_has_a_reason():
-    reasons = exclusions.read(exclusions.FILE.read_text())
-    assert reasons
+def test_every_exclusion_in_the_files_has_a_reason():
+    texts = [path.read_text() for path in (exclusions.FILE, exclusions.LAB_FILE)]
+    reasons = exclusions.read(*texts)
+    assert len(reasons) == sum(len(exclusions.read(text)) for text in texts)
     assert all(reason.strip() for reason in reasons.values())
 
 
@@ -56,6 +57,13 @@ def test_all_passed(capsys: pytest.CaptureFixture[str]):
     printed = capsys.readouterr().out
     assert "tempest: 2 passed, 0 failed, 1 excluded" in printed
     assert "excluded   1: no such service" in printed
+
+
+def test_what_is_left_on_the_storage_fails_the_run(
+    capsys: pytest.CaptureFixture[str],
+):
+    assert suite.report([A], [result(A)], [], ["volume-1"]) == 1
+    assert "left behind: volume-1" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("status", ["fail", "skip", "inprogress", "unknown"])
