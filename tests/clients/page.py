@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from tests.brick import commands as brick_commands
+from tests.brick import pins as brick_pins
 from tests.clients import pins, strategies
 from tests.clients.coverage import LeftOut
 from tests.clients.record import Entry
@@ -36,6 +38,23 @@ Not driven. Their provider for OpenStack comes only from its own registry; PyPI,
 Debian do not have it. It uses the routes of the other clients: volumes, snapshots,
 types, attachments, quotas, QoS specs.
 """
+
+_BRICK = """\
+A host attaches a volume to itself. `make local-attach` drives these commands as root in
+the lab, with microversions {versions}: the bytes that the host writes are on the
+volume's disk, and local-detach leaves no device, session or record of the target on
+the host, and no target. The extension prints tables with a function that cinderclient
+9 does not have. Such a command does its work, and then ends with exit code 1 and this
+error:
+
+    {error}
+
+get-volume-paths then prints the device. os-brick also needs:
+
+    {environ}
+
+| command | what it does |
+|---|---|"""
 
 _YOURS = {
     "address": "NODE:8776",
@@ -71,7 +90,20 @@ def text(entries: Sequence[Entry], left_out: Sequence[LeftOut]) -> str:
                 [each for each in left_out if each.client == client],
             )
         )
-    return "\n".join([*parts, _END])
+    return "\n".join([*parts, brick(), _END])
+
+
+def brick() -> str:
+    """The commands of a host that attaches by itself, which need a kernel."""
+    versions = " and ".join(brick_commands.MICROVERSIONS)
+    title = f"## cinder with {brick_pins.BRICK.replace('==', ' ')}"
+    rows = [f"| `{name}` | {does} |" for name, does in brick_commands.COMMANDS.items()]
+    text = _BRICK.format(
+        versions=versions,
+        error=brick_commands.NO_TABLE,
+        environ=_environ(brick_commands.ENVIRON),
+    )
+    return "\n".join([title, "", text, *rows, ""])
 
 
 def _settings() -> list[str]:

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """docs/clients.md names the versions and strategies that `make clients` drives.
 
-The page itself is compared with a run by tests/clients/suite.py.
+The page itself is compared with a run by tests/clients/suite.py; what brick does needs
+a kernel, and is found by tests/brick.
 """
 
 from __future__ import annotations
@@ -17,3 +18,7 @@ def test_the_page_has_the_pinned_versions():
         assert f"## {title.replace('==', ' ')}\n" in text
         names = " | ".join(strategies.TABLE)
         assert f"| {kind} | {names} |\n" in text
+
+
+def test_the_page_has_what_tests_brick_finds():
+    assert page.brick() in PAGE.read_text()
