@@ -12,6 +12,7 @@ import os
 import re
 import subprocess
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,7 @@ from tests.system.nfs_fixtures import server
 from tests.system.nfs_server import NfsServer
 from tests.system.raw_iscsi import FLAGS, TASK_FUNCTIONS, RawSession
 from tests.system.scsi_commands import commands
+from tests.system.waiting import wait_until
 
 __all__ = ["server"]
 pytestmark = pytest.mark.system
@@ -159,6 +161,9 @@ def test_exclusive_reservation_does_not_stop_readers(disk: Node) -> None:
 _FAMILIES = ["Pr*", "Reserve6", "CompareAndWrite", "WriteSame1*", "Unmap"]
 #: Known failures of LIO; they are the same with one LUN for all (6.1 and 6.12).
 _KNOWN = {"CompareAndWrite.Simple", "CompareAndWrite.Miscompare"}
+#: The end of a session releases its RESERVE(6). LIO does that after it has answered the
+#: logout, and these do not wait for it: both failed once on a busy machine (6.12).
+_AFTER_A_SESSION = {"Reserve6.Logout", "Reserve6.ITNexusLoss"}
 
 
 def test_iscsi_test_cu_finds_nothing_writable(disk: Node) -> None:
@@ -172,14 +177,16 @@ def test_iscsi_test_cu_finds_nothing_writable(disk: Node) -> None:
 
 def test_iscsi_test_cu_finds_what_writers_need(disk: Node) -> None:
     disk.apply(a="rw", c="rw", b="ro")
-    failed = set()
+    failed = set[str]()
     with Traffic(disk.login("b"), "ro", pause=0.05) as reading:
         for family in _FAMILIES:
             output = _run_iscsi_test_cu(disk, family, "a", "c")
-            failed |= set(re.findall(r"Suite (\w+), Test (\w+) had failures", output))
+            failed |= _failures(output)
+        for late in failed & _AFTER_A_SESSION:
+            wait_until(partial(_succeeds, disk, late, "a", "c"))
         reading.wait_for_progress()
         reading.stop()
-    assert {".".join(each) for each in failed} == _KNOWN
+    assert failed - _AFTER_A_SESSION == _KNOWN
 
 
 # Which LUN a host has
@@ -331,6 +338,15 @@ def _run_iscsi_test_cu(node: Node, family: str, one: str, two: str) -> str:
     done = subprocess.run(line, check=False, capture_output=True, text=True)
     assert "asserts" in done.stdout, done
     return done.stdout
+
+
+def _succeeds(node: Node, test: str, one: str, two: str) -> bool:
+    return not _failures(_run_iscsi_test_cu(node, test, one, two))
+
+
+def _failures(output: str) -> set[str]:
+    found = re.findall(r"Suite (\w+), Test (\w+) had failures", output)
+    return {".".join(each) for each in found}
 
 
 def _older(node: Node, host: str) -> None:
