@@ -28,7 +28,10 @@ from lunshare.drivers.errors import Misconfigured
 #: The lock files. A user who could enter it could prevent the daemon's start.
 CLAIM_DIRECTORY = Path("/run/lunshare/claims")
 
-_MACHINE = Path("/etc/machine-id")
+#: 32 hexadecimal digits. It is empty or "uninitialized" in an image that has not
+#: started yet, and in many containers (machine-id(5)).
+MACHINE_ID = Path("/etc/machine-id")
+_MACHINE_ID = re.compile(rb"[0-9a-f]{32}")
 _TAG = re.compile(r"lunshare:[0-9a-f]{32}:[A-Za-z0-9.-]*")
 
 # By group. Two backends of one process may share a group, one thin and one thick.
@@ -109,13 +112,18 @@ def node_tag() -> str:
 
     The machine id itself is confidential (machine-id(5)).
 
-    :raises Misconfigured: the node has no machine id.
+    :raises Misconfigured: the node has no machine id. All such nodes would have the
+        same tag.
     """
     try:
-        machine = _MACHINE.read_bytes().strip()
+        machine = MACHINE_ID.read_bytes().strip()
     except OSError as error:
-        raise Misconfigured(
-            f"{_MACHINE}: {error.strerror}", "run systemd-machine-id-setup"
-        ) from None
+        raise _no_machine_id(str(error.strerror)) from None
+    if not _MACHINE_ID.fullmatch(machine):
+        raise _no_machine_id("it has no machine id")
     digest = hashlib.sha256(b"lunshare volume group " + machine).hexdigest()[:32]
     return f"lunshare:{digest}:{re.sub('[^A-Za-z0-9.-]', '-', socket.gethostname())}"
+
+
+def _no_machine_id(problem: str) -> Misconfigured:
+    return Misconfigured(f"{MACHINE_ID}: {problem}", "run systemd-machine-id-setup")

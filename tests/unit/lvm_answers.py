@@ -18,8 +18,13 @@ from lunshare.drivers.values import Snapshot
 UUID = "11111111-2222-4333-8444-555555555555"
 OTHER = "11111111-2222-4333-8444-666666666666"
 SNAPSHOT = Snapshot(OTHER, UUID, 8 << 20)
-# The real directory of lock files is not writable for tests.
-claim.CLAIM_DIRECTORY = Path(tempfile.mkdtemp(prefix="lunshare-claims-"))
+# The real directory of lock files is not writable for tests, and a container has no
+# machine id.
+_DIRECTORY = Path(tempfile.mkdtemp(prefix="lunshare-claims-"))
+claim.CLAIM_DIRECTORY = _DIRECTORY / "claims"
+claim.CLAIM_DIRECTORY.mkdir(mode=0o700)
+claim.MACHINE_ID = _DIRECTORY / "machine-id"
+claim.MACHINE_ID.write_text(f"{'3' * 32}\n")
 # This group does not exist on the machine, so no disk is ever active. Each process
 # locks its group, and tests run in several processes.
 GROUP = f"lunshare-unit-{os.getpid()}"

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import socket
 import subprocess
 import sys
@@ -54,7 +56,7 @@ def test_lock_of_a_killed_helper_lasts_as_long_as_its_command(directory: Path) -
         locks.acquire("disk", 0.2)
     with locks.hold("another", 10):
         pass
-    subprocess.run(["kill", "-9", killed.stdout.strip()], check=True)
+    os.kill(int(killed.stdout), signal.SIGKILL)
     with locks.hold("disk", 10):
         assert (directory / "disk").stat().st_mode & 0o777 == 0o600
     assert locks._held == {}

@@ -8,6 +8,7 @@ import socket
 import stat
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -48,6 +49,19 @@ def test_renamed_node_keeps_its_group():
     assert not claim.is_tagged_by_this_node(
         GROUP, ["x", "lunshare", "lunshare:short:y"]
     )
+
+
+@pytest.mark.parametrize("content", ["", "\n", "uninitialized\n", "0123\n", None])
+def test_node_without_a_machine_id_works_with_no_group(
+    content: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All nodes that run such an image would have the same tag."""
+    monkeypatch.setattr(claim, "MACHINE_ID", tmp_path / "machine-id")
+    if content is not None:
+        claim.MACHINE_ID.write_text(content)
+    tag = f"lunshare:{'0' * 32}:storage-2"
+    with pytest.raises(Misconfigured, match="run systemd-machine-id-setup"):
+        claim.is_tagged_by_this_node(GROUP, [tag])
 
 
 def test_second_process_is_refused_until_the_first_ends():
