@@ -52,8 +52,9 @@ def scripts(out: Path) -> None:
 def package(python: Path, out: Path) -> None:
     """The wheel of the tree in tree.tar, and installed.tar: what it installs."""
     source, stage = out / "source", out / "stage"
-    with tarfile.open(out / "tree.tar") as archive:
-        archive.extractall(source, filter="data")
+    source.mkdir()
+    # Not extractall: Python 3.12 wants its argument `filter`, Debian 12's 3.11.2 has none.
+    sh(["tar", "--extract", "--file", out / "tree.tar", "--directory", source])
     build = [python, "-m", "pip", "wheel", "--quiet", "--disable-pip-version-check"]
     offline = ["--no-deps", "--no-index", "--no-build-isolation"]
     sh([*build, *offline, "-w", out, source])
