@@ -53,7 +53,7 @@ def package(python: Path, out: Path) -> None:
     """The wheel of the tree in tree.tar, and installed.tar: what it installs."""
     source, stage = out / "source", out / "stage"
     source.mkdir()
-    # Not extractall: Python 3.12 wants its argument `filter`, Debian 12's 3.11.2 has none.
+    # Not extractall: Python 3.12 wants the argument `filter`, 3.11.2 has none.
     sh(["tar", "--extract", "--file", out / "tree.tar", "--directory", source])
     build = [python, "-m", "pip", "wheel", "--quiet", "--disable-pip-version-check"]
     offline = ["--no-deps", "--no-index", "--no-build-isolation"]
