@@ -7,7 +7,7 @@ SOURCES := agent cinder_driver drivers tests
 # A container may tell Python to store no bytecode. Then each process that a test starts
 # would compile lunshare again.
 unexport PYTHONDONTWRITEBYTECODE
-# Many small commits: where the machine has room, their files are in memory.
+# Many small commits: where the machine has enough memory, their files are there.
 unit api conformance daemon restart: export PYTEST_DEBUG_TEMPROOT = $(shell tests/memory)
 
 .PHONY: help demo check lint unit others api conformance daemon test test-full restart storm openapi fuzz fleet-quick prometheus tempest tempest-lab local-attach clients clients-quick clients-page test-kernels outside test-loopback bench run sample api-reference states walks clean

@@ -114,9 +114,9 @@ class Volume:
     ``backend`` is empty where no pool could hold it: such a volume is in error, and
     has no disk.
     ``intent`` is what a restart needs, beside the status, to finish an operation:
-    ``size`` (GiB) of an extend; ``snapshot_id`` of a revert; ``moment`` (GiB of the
-    source) and ``kept`` (whether the temporary snapshot exists) of a clone that is
-    not complete; ``reference`` of a disk to manage; ``backend`` of a migration, with
+    ``size`` (GiB) of an extend; ``snapshot_id`` of a revert; ``source_size``
+    (GiB) and ``has_snapshot`` (whether its temporary snapshot exists) of a clone that
+    is not complete; ``reference`` of a disk to manage; ``backend`` of a migration, with
     ``type_id`` and ``multiattach`` of a retype. ``leaving`` is a backend that still
     has a disk of it, which will be deleted. ``readonly``: new attachments are ro;
     None if it was never set. ``reset_from`` is the own status that the row had before

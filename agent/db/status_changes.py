@@ -51,13 +51,13 @@ _HAS_SNAPSHOTS = (
 )
 
 # Other volumes than that of the row: its clones that still need its bytes. A complete
-# one has no ``moment`` in its intent, whatever else is being done to it.
+# one has no ``source_size`` in its intent, whatever else is being done to it.
 OTHERS = VOLUMES.alias("others")
 CLONES = (
     sa.select(OTHERS.c.id)
     .where(
         OTHERS.c.deleted == sa.false(),
-        OTHERS.c.intent["moment"].as_integer().is_not(None),
+        OTHERS.c.intent["source_size"].as_integer().is_not(None),
     )
     .limit(1)
 )

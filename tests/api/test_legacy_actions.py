@@ -202,9 +202,9 @@ def test_the_host_of_an_attachment_asks_an_action_for_its_connection(
     volume, host = api.volume(), name()
     asked = {"volume_uuid": volume["id"], "connector": connector(host), "mode": "ro"}
     row = api("POST", "/attachments", {"attachment": asked})["attachment"]
-    told = row["connection_info"]
+    expected = row["connection_info"]
     data = initialize(api, volume, host)["data"]
-    assert data == {key: told[key] for key in data}
+    assert data == {key: expected[key] for key in data}
     assert data["access_mode"] == "ro"
     (seen,) = api("GET", f"/attachments?volume_id={volume['id']}")["attachments"]
     assert seen["id"] == row["id"]

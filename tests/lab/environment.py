@@ -90,6 +90,6 @@ def _build(
 
 def _install(root: Path, name: str) -> None:
     """In mounts of its own, which end with it: `root` is removed afterwards."""
-    told = {"ROOT": str(root), "NAME": name, "LC_ALL": "C.UTF-8", "PATH": host.PATH}
+    env = {"ROOT": str(root), "NAME": name, "LC_ALL": "C.UTF-8", "PATH": host.PATH}
     alone = ["unshare", "--mount", "--propagation", "private"]
-    sh([*alone, "sh", "-c", INSTALL], env=told)
+    sh([*alone, "sh", "-c", INSTALL], env=env)

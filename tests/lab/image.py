@@ -52,9 +52,9 @@ def _bootstrap(kernel: str, root: Path, out: Path) -> None:
         *(f"--aptopt={each}" for each in host.apt_options()),
         f'--customize-hook=sh "{HERE}/customize" "$1"',
     ]
-    told = {"KERNEL": kernel, "OUT": str(out), "LAB": str(HERE), "LC_ALL": "C.UTF-8"}
+    env = {"KERNEL": kernel, "OUT": str(out), "LAB": str(HERE), "LC_ALL": "C.UTF-8"}
     argv = ["mmdebstrap", *options, "bookworm", root, *host.debian_sources()]
-    sh(argv, env={**os.environ, **told})
+    sh(argv, env={**os.environ, **env})
 
 
 def _packages() -> list[str]:
@@ -63,7 +63,7 @@ def _packages() -> list[str]:
 
 
 def filesystem(tree: Path, disk: Path, size: int, label: str) -> None:
-    """An ext4 disk that holds `tree`; the rest of it takes no room on the host."""
+    """An ext4 disk that holds `tree`; the rest of it uses no space on the host."""
     with open(disk, "wb") as new:
         new.truncate(size)
     zeroed = "assume_storage_prezeroed=1"  # nothing left for the guest to initialise

@@ -14,7 +14,7 @@ from alembic.runtime.environment import EnvironmentContext
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
-from lunshare.agent.db import migrations, quotas, snapshots, volumes
+from lunshare.agent.db import migrations, quotas, snapshots, status_changes, volumes
 from lunshare.agent.db.engine import Database
 from lunshare.agent.db.schema import METADATA
 from lunshare.agent.errors import DatabaseFailed, StartupError
@@ -151,6 +151,35 @@ def test_a_database_of_the_first_schema_is_read(database: Database) -> None:
         assert (found.name, found.size, found.intent) == ("n", 3, None)
         assert (found.snapshot_id, found.source_volid) == (None, None)
         assert snapshots.of_volume(connection, "v") == []
+
+
+def test_an_upgrade_goes_on_with_an_unfinished_clone(database: Database) -> None:
+    """As the version before the names of the intent left it."""
+    _upgrade_to(database, "0011")
+    volume = (
+        "INSERT INTO volumes (id, size, status, backend, project_id, user_id,"
+        " availability_zone, multiattach, bootable, metadata, deleted, source_volid,"
+        " intent) VALUES (?, 1, ?, 'b', 'p', 'u', 'z', 0, 0, '{}', 0, ?, ?)"
+    )
+    rows = [
+        ("source", "available", None, '{"size": 5}'),
+        ("plain", "available", None, None),
+        ("clone", "creating", "source", '{"moment": 1, "kept": true}'),
+    ]
+    with database.writing() as connection:
+        for row in rows:
+            connection.exec_driver_sql(volume, row)
+    migrations.upgrade(database)
+    with database.reading() as connection:
+        found = [volumes.get(connection, key) for key, *_ in rows]
+        intents = {each.id: each.intent for each in found if each is not None}
+        clones = connection.execute(status_changes.CLONES).scalars().all()
+    assert intents == {
+        "source": {"size": 5},
+        "plain": None,
+        "clone": {"source_size": 1, "has_snapshot": True},
+    }
+    assert clones == ["clone"]
 
 
 def test_an_upgrade_counts_what_projects_have(database: Database) -> None:

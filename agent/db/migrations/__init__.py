@@ -14,7 +14,7 @@ from lunshare.agent.db.schema import METADATA
 from lunshare.agent.errors import DatabaseFailed, StartupError
 
 #: The newest revision. A test compares it with the files.
-HEAD = "0011"
+HEAD = "0012"
 
 #: The table of alembic, as alembic creates it.
 _VERSION = sa.Table(

@@ -93,7 +93,7 @@ class LegacyActions:
         """Open the volume to a host. The same host again changes nothing.
 
         It uses a reservation, and makes an attachment where there is none. A host
-        that has a plain volume by the attachments API is told its connection.
+        that has a plain volume by the attachments API gets its connection.
 
         :raises NotFound: the volume.
         :raises Invalid: its status allows no attachment, or no second one.

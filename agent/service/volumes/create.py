@@ -123,13 +123,13 @@ class VolumeDisks:
     def _clone(self, backend: Backend, volume: Volume, source_id: str) -> None:
         """Do the steps of Backend.clone; the source is locked only briefly."""
         intent = volume.intent or {}
-        temporary = Snapshot(volume.id, source_id, intent["moment"] * GIB)
-        if not intent.get("kept"):
+        temporary = Snapshot(volume.id, source_id, intent["source_size"] * GIB)
+        if not intent.get("has_snapshot"):
             with self._locks.volume(source_id, f"the start of its clone {volume.id}"):
-                self._rows.check_unchanged(source_id, intent["moment"])
+                self._rows.check_unchanged(source_id, intent["source_size"])
                 backend.volumes.create_snapshot(temporary)
             # From here on the source may change, and even get another size.
-            self._rows.update(volume.id, intent={**intent, "kept": True})
+            self._rows.update(volume.id, intent={**intent, "has_snapshot": True})
         backend.volumes.create_from(driver_volume(volume), temporary)
         self._delete_clone_snapshot(backend, volume, source_id)
 
@@ -159,5 +159,5 @@ class VolumeDisks:
         if volume.leaving:
             with self._backends[volume.leaving].for_job() as left:
                 left.volumes.delete(volume.id)
-        if volume.source_volid and "moment" in (volume.intent or {}):
+        if volume.source_volid and "source_size" in (volume.intent or {}):
             self._delete_clone_snapshot(backend, volume, volume.source_volid)

@@ -98,7 +98,7 @@ class CreatePlanner:
             volume_type=volume_type,
             type_id=origin.volume_type_id if inherits else _id(volume_type),
             multiattach=origin.multiattach if inherits else _is_shared(volume_type),
-            intent={"moment": least} if new.source_volid else None,
+            intent={"source_size": least} if new.source_volid else None,
             origin=origin,
             owned=owned,
         )
