@@ -23,8 +23,7 @@ from lunshare.drivers.protocol import frames
 #: No verb of a driver has as many steps.
 MOST_STEPS = 100
 
-#: Who is in one of these has sent its request to the helper, or started its command.
-_WAITING = (frames.receive.__code__, Commands.run.__code__)
+_RECEIVE, _COMMAND = frames.receive.__code__, Commands.run.__code__
 
 #: Called with the name of a step right after the step.
 OnStep = Callable[[str], None]
@@ -93,8 +92,8 @@ class MissDeadline(ActBefore):
 class UnfinishedCall:
     """A call whose driver is killed in the given step, while the step still runs.
 
-    ``started`` is set when the step has started. A call of the root helper continues in
-    a thread. Another driver waits in the step until ``finish``, and then does it.
+    ``started`` is set when the step has started, or has ended. A call of the root
+    helper continues in a thread. Another driver waits in the step until ``finish``, and then does it.
     """
 
     def __init__(self, step: int) -> None:
@@ -129,12 +128,18 @@ class UnfinishedCall:
             self.started.set()
 
     def _notice_start(self, frame: FrameType, event: str, value: object) -> None:
-        """Set ``started`` when the request is sent, or the command runs.
+        """Set ``started`` when the helper reports progress, or the command runs.
 
-        Not before: a request that is sent after its repeat is another case, in which
-        its client is gone, and the helper does not start it.
+        The helper's first report comes when it has locked the disk. Not before: two
+        requests may get the lock in another order than they were sent in, as seen on a
+        machine with a load of 8. Then the repeat is done first, a host writes, and the
+        first call overwrites it. The helper starts nothing for a client that is gone,
+        but here the client of the first call is still there. A verb without reports is
+        too short to be repeated in the meantime.
         """
-        if event == "call" and frame.f_code in _WAITING:
+        code, has_locked = frame.f_code, _is_report(value)
+        runs = event == "call" and code is _COMMAND
+        if runs or (event == "return" and code is _RECEIVE and has_locked):
             sys.setprofile(None)
             self.started.set()
 
@@ -143,6 +148,10 @@ class UnfinishedCall:
         self._gate.set()
         if self._working:
             self._working.join(60)
+
+
+def _is_report(value: object) -> bool:
+    return isinstance(value, dict) and "progress" in value
 
 
 def _ignore_errors(work: Callable[[], Any]) -> None:
