@@ -93,7 +93,8 @@ class UnfinishedCall:
     """A call whose driver is killed in the given step, while the step still runs.
 
     ``started`` is set when the step has started, or has ended. A call of the root
-    helper continues in a thread. Another driver waits in the step until ``finish``, and then does it.
+    helper continues in a thread. Another driver waits in the step until ``finish``,
+    and then does it.
     """
 
     def __init__(self, step: int) -> None:
