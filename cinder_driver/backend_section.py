@@ -15,7 +15,7 @@ from typing import Any
 from oslo_config import cfg
 
 from lunshare.cinder.foreign_options import FOREIGN
-from lunshare.drivers import registry, wiping
+from lunshare.drivers import config_files, registry, wiping
 from lunshare.drivers.backend import Backend
 from lunshare.drivers.errors import Misconfigured
 from lunshare.drivers.helper_client import Helper
@@ -56,7 +56,7 @@ class Section:
         self.name, self._cinder = name, conf
         files = list(conf.config_file or ())
         directories = list(conf.config_dir or ())
-        self._files = files
+        self._files = config_files.paths(conf)
         self._conf = cfg.ConfigOpts()
         self._conf(args=[], default_config_files=files, default_config_dirs=directories)
         self._conf.register_opts(

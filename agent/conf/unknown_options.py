@@ -7,11 +7,10 @@ oslo.config ignores such a line, so a misspelt option would keep its default.
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from oslo_config import cfg
 
 from lunshare.agent.conf import registered
+from lunshare.drivers import config_files
 
 #: Options of the command line alone.
 _COMMAND_LINE = {"show_config"}
@@ -43,16 +42,11 @@ def unknown(conf: cfg.ConfigOpts, section: str) -> list[str]:
     """Return the options of a section in the files that are not registered."""
     known = registered.names(conf, section) - _COMMAND_LINE
     former = registered.former_names(conf, section)
-    written = {name for file in _files(conf) for name in _section(file, section)}
+    written = {
+        name for file in config_files.paths(conf) for name in _section(file, section)
+    }
     # oslo.config 10.7 ignores a name with a hyphen for an underscore.
     return sorted(written - former - known)
-
-
-def _files(conf: cfg.ConfigOpts) -> list[str]:
-    """Return the files that were read: named on the command line, or found."""
-    directories = (Path(each) for each in conf.config_dir or [])
-    found = (str(file) for each in directories for file in sorted(each.glob("*.conf")))
-    return [*conf.config_file, *found]
 
 
 def _section(file: str, name: str) -> list[str]:

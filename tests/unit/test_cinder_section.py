@@ -16,12 +16,15 @@ from lunshare.drivers.errors import Misconfigured
 _FAKE = "lunshare_storage = fake\nlunshare_target = fake\n"
 
 
-def section(path: Path, lines: str, shared: str = "") -> Section:
+def section(
+    path: Path, lines: str, shared: str = "", directory: Path | None = None
+) -> Section:
     """The section [one], as cinder-volume has registered it."""
     file = path / "cinder.conf"
     file.write_text(f"[backend_defaults]\n{shared}\n[one]\n{lines}\n")
     conf = cfg.ConfigOpts()
-    conf(args=[], default_config_files=[str(file)], default_config_dirs=[])
+    directories = [str(directory)] if directory else []
+    conf(args=[], default_config_files=[str(file)], default_config_dirs=directories)
     for name in ("my_ip", "host", "state_path"):
         conf.register_opt(cfg.StrOpt(name, default="192.0.2.1"))
     conf.register_opt(cfg.StrOpt("volume_backend_name"), group="one")
@@ -64,6 +67,14 @@ def test_wrong_section_is_refused_in_one_sentence(
         section(tmp_path, rest + lines).load()
     assert sentence in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+def test_misspelt_option_in_a_file_of_config_dir_is_refused(tmp_path: Path) -> None:
+    directory = tmp_path / "cinder.conf.d"
+    directory.mkdir()
+    (directory / "one.conf").write_text(f"[one]\n{_FAKE}fake_whipe = true\n")
+    with pytest.raises(Misconfigured, match="fake_whipe: no such option"):
+        section(tmp_path, "", directory=directory).load()
 
 
 def test_section_has_its_own_value_then_the_shared_one_then_the_default(
