@@ -8,10 +8,7 @@ from collections.abc import Callable
 
 from lunshare.agent.api import paging, query, schemas, views
 from lunshare.agent.api.exchange import Answer, Call
-from lunshare.agent.records import (
-    ForeignDisk,
-    ManageRequest,
-)
+from lunshare.agent.records import ForeignDisk, ManageRequest
 
 
 def create(call: Call) -> Answer:
