@@ -200,19 +200,22 @@ class HelperForbidden(HelperUnreachable):
 
 
 class HelperVersion(HelperUnreachable):
-    """Helper and daemon speak two protocols. Nothing was started. Restart both."""
+    """Helper and client speak two protocols. Nothing was started. Restart both.
+
+    The client is lunshared, or cinder-volume with lunshare's driver.
+    """
 
     code = "helper-version"
-    FIELDS: ClassVar[tuple[str, ...]] = ("helper", "daemon")
+    FIELDS: ClassVar[tuple[str, ...]] = ("helper", "client")
 
-    def __init__(self, helper: int, daemon: int) -> None:
+    def __init__(self, helper: int, client: int) -> None:
         DriverError.__init__(
             self,
-            f"the root helper speaks protocol {helper} and lunshared protocol {daemon}:"
-            " install one version of lunshare, then systemctl restart"
-            " lunshare-helper.service lunshared.service",
+            f"the root helper speaks protocol {helper} and its client (lunshared or"
+            f" cinder-volume) protocol {client}: install one version of lunshare, then"
+            " systemctl restart lunshare-helper.service and that client",
         )
-        self.helper, self.daemon = helper, daemon
+        self.helper, self.client = helper, client
 
 
 class Interrupted(HelperUnreachable):

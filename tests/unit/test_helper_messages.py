@@ -88,7 +88,8 @@ def test_helper_refuses_another_protocol_in_one_sentence(
     # A daemon of protocol 1 made the error of these: DriverError(*fields).
     [sentence] = answer["fields"]
     assert sentence.startswith(
-        f"the root helper speaks protocol {PROTOCOL} and lunshared protocol {theirs}:"
+        f"the root helper speaks protocol {PROTOCOL} and its client (lunshared or"
+        f" cinder-volume) protocol {theirs}:"
     )
     assert SENTENCE in sentence
     assert answer["error"] == "helper-version"
@@ -124,7 +125,8 @@ def test_daemon_reports_a_helper_of_another_protocol_in_one_sentence(
         helper.close()
         thread.join(10)
     assert str(caught.value).startswith(
-        f"the root helper speaks protocol {theirs} and lunshared protocol {PROTOCOL}:"
+        f"the root helper speaks protocol {theirs} and its client (lunshared or"
+        f" cinder-volume) protocol {PROTOCOL}:"
     )
     assert SENTENCE in str(caught.value)
 
