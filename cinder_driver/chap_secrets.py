@@ -13,19 +13,12 @@ import hashlib
 import hmac
 import re
 import secrets
-import string
 
+from lunshare.drivers import chap_text
 from lunshare.drivers.values import Auth
 
 _KEY_BYTES = 32
 _STORED = re.compile("lunshare ([0-9a-f]{64})")
-
-# As in lunshare.agent.service.attachments.wanted_state: the first character is a
-# letter, because a value that starts with 0x or 0b is a number in iSCSI text (RFC 7143
-# section 6.1). 16 characters are what Windows accepts, and 95 bits.
-_FIRST = string.ascii_letters
-_ALPHABET = _FIRST + string.digits
-_USERNAME_LENGTH, _SECRET_LENGTH = 20, 16
 
 
 def new_provider_auth() -> str:
@@ -45,8 +38,8 @@ def of_host(stored: str | None, initiator: str) -> Auth | None:
         return None
     key = bytes.fromhex(found[1])
     return Auth(
-        _text(key, "user", initiator, _USERNAME_LENGTH),
-        _text(key, "secret", initiator, _SECRET_LENGTH),
+        _text(key, "user", initiator, chap_text.USERNAME_LENGTH),
+        _text(key, "secret", initiator, chap_text.SECRET_LENGTH),
     )
 
 
@@ -54,9 +47,4 @@ def _text(key: bytes, purpose: str, initiator: str, length: int) -> str:
     """Return a letter, then letters and digits, of one keyed digest."""
     message = f"{purpose} {initiator}".encode()
     number = int.from_bytes(hmac.new(key, message, hashlib.sha256).digest())
-    number, index = divmod(number, len(_FIRST))
-    text = _FIRST[index]
-    while len(text) < length:
-        number, index = divmod(number, len(_ALPHABET))
-        text += _ALPHABET[index]
-    return text
+    return chap_text.text(number, length)

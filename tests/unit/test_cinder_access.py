@@ -12,8 +12,9 @@ import pytest
 from lunshare.cinder import chap_secrets, wanted_access
 from lunshare.cinder.unfinished import LATEST, Unfinished
 from lunshare.cinder.wanted_access import AttachmentRow, VolumeHosts
+from lunshare.drivers import chap_text
 from lunshare.drivers.errors import InvalidValue
-from lunshare.drivers.values import Mode
+from lunshare.drivers.values import Auth, Mode
 
 ID = "0a1b2c3d-0000-4000-8000-000000000001"
 AUTH = chap_secrets.new_provider_auth()
@@ -100,6 +101,17 @@ def test_each_host_of_a_volume_has_its_own_secret() -> None:
     assert first.username[0].isalpha()
     assert first.password[0].isalpha()
     assert AUTH.split()[1] not in repr(first)
+
+
+def test_secret_of_a_host_is_the_same_in_every_version() -> None:
+    """Cinder has given it to the host, which uses it at each login."""
+    found = chap_secrets.of_host(f"lunshare {'0123456789abcdef' * 4}", ONE)
+    assert found == Auth("mbMEAhOIJEEjyjwhrFMF", "v5Plpjd0Rbq3qMQ9")
+
+
+def test_each_number_has_its_own_text() -> None:
+    texts = {chap_text.text(number, 2) for number in range(chap_text.count(2))}
+    assert len(texts) == chap_text.count(2) == 52 * 62
 
 
 @pytest.mark.parametrize(

@@ -9,23 +9,13 @@ attachments and of nothing else.
 from __future__ import annotations
 
 import secrets
-import string
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from lunshare.agent.records import Attachment
 from lunshare.agent.states import WANTED
+from lunshare.drivers import chap_text
 from lunshare.drivers.values import Auth, Connector, Mode
-
-# In iSCSI text a value that starts with 0x or 0b is a number, hex or base64 (RFC 7143
-# section 6.1), and LIO parses a CHAP_N that starts so as one (extract_param in
-# drivers/target/iscsi/iscsi_target_nego.c, 6.1): no host can log in with such a name.
-_FIRST = string.ascii_letters
-_ALPHABET = _FIRST + string.digits
-# RFC 7143 section 9.2.1 asks for at least 96 random bits in a CHAP secret, and
-# Windows accepts at most 16 characters: 16 of these are 95 bits.
-_SECRET_LENGTH = 16
-_USERNAME_LENGTH = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,14 +79,8 @@ def credentials(rows: Iterable[Attachment]) -> tuple[str, str]:
     for row in rows:
         if row.auth_username and row.auth_password:
             return row.auth_username, row.auth_password
-    return _random(_USERNAME_LENGTH), _random(_SECRET_LENGTH)
+    return _random(chap_text.USERNAME_LENGTH), _random(chap_text.SECRET_LENGTH)
 
 
 def _random(length: int) -> str:
-    """Return a letter, then letters and digits, of one random number."""
-    number = secrets.randbelow(len(_FIRST) * len(_ALPHABET) ** (length - 1))
-    text = ""
-    for _ in range(length - 1):
-        number, index = divmod(number, len(_ALPHABET))
-        text += _ALPHABET[index]
-    return _FIRST[number] + text
+    return chap_text.text(secrets.randbelow(chap_text.count(length)), length)
