@@ -1,13 +1,9 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Run the system tests in parallel lanes; then print how many there were.
+"""Run lanes of the system tests in parallel; then print how many tests there were.
 
 ``python -m tests.system.suite DIRECTORY [LANE...]`` writes a report (JUnit XML) for
-each lane to the directory. The conformance kit on LVM takes longest. It has its own
-disks, helpers and names, so it can run beside the tests of the installed node. A quick
-guest has one processor, so there each half of the kit (lanes ``thin`` and ``thick``)
-has its own guest. Every run repeats the lane ``judged`` on Debian's own kernel
-(tests/system/run).
+each lane to the directory. ``lanes.py`` has the lanes.
 """
 
 from __future__ import annotations
@@ -19,40 +15,17 @@ from collections import Counter
 from pathlib import Path
 from xml.etree import ElementTree
 
-HERE = Path(__file__).parent
-LANES = ("lvm", "node")
-#: The acceptance path, access and its end, read-only hosts, and the cost of an attach.
-JUDGED = (
-    "test_access",
-    "test_attachments",
-    "test_costs",
-    "test_failed_attach",
-    "test_hung_disk",
-    "test_kernel_initiator",
-    "test_lio_closing",
-    "test_lio_killed",
-)
-#: User-mode Linux has no process connector, which counts the processes. And in 6.12.101
-#: the daemon ends with SIGSEGV when the test reads its /proc/PID/mem (3 of 3; a small
-#: program with threads does not, and the stock kernels have no such fault).
-STOCK_ONLY = ("test_costs",)
+from tests.system import lanes
+
 _PYTEST = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
-_AFTER = "test_after_"  # of a reboot and of a power cut: tests/system/run
-_LVM = "test_lvm_driver"
-_THICK = str(HERE / f"{_LVM}.py::TestThick")
-#: Lanes that are a part of a file: what pytest selects.
-_PARTS = {
-    "thick": [_THICK],
-    "thin": [str(HERE / f"{_LVM}.py"), "-k", "not TestThick"],
-}
 _OUTCOMES = ("failure", "error", "skipped")
 
 
 def main(argv: list[str]) -> int:
     """Run the lanes, show the first one's output last; 0 when every test has passed."""
-    directory, lanes = Path(argv[0]), argv[1:] or LANES
-    *beside, last = lanes
-    reports = {lane: directory / f"system-{lane}.xml" for lane in lanes}
+    directory, names = Path(argv[0]), argv[1:] or lanes.STOCK
+    *beside, last = names
+    reports = {lane: directory / f"system-{lane}.xml" for lane in names}
     logs = {lane: (directory / f"system-{lane}.log").open("w+") for lane in beside}
     started = [
         subprocess.Popen(_pytest(lane, reports[lane]), stdout=log, stderr=log)
@@ -67,24 +40,8 @@ def main(argv: list[str]) -> int:
     return max(codes)
 
 
-def files(lane: str) -> list[Path]:
-    """The test files of a lane on the kernel that runs."""
-    found = [f for f in sorted(HERE.glob("test_*.py")) if not f.name.startswith(_AFTER)]
-    if _is_uml():
-        found = [each for each in found if each.stem not in STOCK_ONLY]
-    if lane == "judged":
-        return [each for each in found if each.stem in JUDGED]
-    return [each for each in found if each.name.startswith(_LVM) == (lane == "lvm")]
-
-
-def _is_uml() -> bool:
-    """Whether this kernel is User-mode Linux; see /proc/cpuinfo there."""
-    return "User Mode Linux" in Path("/proc/cpuinfo").read_text()
-
-
 def _pytest(lane: str, report: Path) -> list[str]:
-    selected = _PARTS.get(lane) or [str(each) for each in files(lane)]
-    return [*_PYTEST, "--junitxml", str(report), *selected]
+    return [*_PYTEST, "--junitxml", str(report), *lanes.selected(lane)]
 
 
 def _counted(report: Path) -> Counter[str]:
@@ -96,7 +53,7 @@ def _counted(report: Path) -> Counter[str]:
 
 def _totals(counts: Counter[str]) -> str:
     others = ", ".join(f"{counts[each]} {each}" for each in _OUTCOMES)
-    kernel = f"{os.uname().release}{' (User-mode Linux)' if _is_uml() else ''}"
+    kernel = f"{os.uname().release}{' (User-mode Linux)' if lanes.is_uml() else ''}"
     return f"kernel {kernel}: {counts['passed']} tests passed, {others}"
 
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""The LVM driver on a real volume group: the kit, and tests of LVM only."""
+"""The LVM driver on a real volume group: what only LVM has, beside the kit."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from lunshare.drivers import devices
 from lunshare.drivers.base import Root
 from lunshare.drivers.conformance.fixtures import MIB, new_volume, open_disk
 from lunshare.drivers.conformance.root import NoRoot
-from lunshare.drivers.conformance.volume import VolumeContract
 from lunshare.drivers.errors import Misconfigured
 from lunshare.drivers.lvm import LvmVolumes
 from lunshare.drivers.values import Volume
@@ -27,7 +26,6 @@ from tests.system.lio_node import run
 from tests.system.lvm_kit import (
     GROUP,
     POOL,
-    ThickFixtures,
     ThinFixtures,
     build_lvm,
     failing_group,
@@ -38,17 +36,7 @@ from tests.system.lvm_kit import (
 from tests.system.waiting import wait_until
 
 __all__ = ["group", "root"]
-# A verb that is killed at each of its steps runs a hundred commands of LVM, a second
-# each in an emulated guest.
 pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]
-
-
-class TestThin(ThinFixtures, VolumeContract):
-    pass
-
-
-class TestThick(ThickFixtures, VolumeContract):
-    pass
 
 
 class Counting:
@@ -243,7 +231,7 @@ def test_power_cut_of_the_kit_loses_what_was_not_flushed(
             os.fsync(file)
             os.pwrite(file, b"only in the cache", MIB)
             lost.enter_context(failing_group("drop_writes"))
-        TestThin().power_cut(thin)
+        ThinFixtures().power_cut(thin)
     again = build_lvm(root)
     again.check()
     found = Path(again.disk(volume.id).path).read_bytes()

@@ -1,0 +1,93 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""Which system tests run one after the other, in one lane.
+
+A stock kernel runs the lanes of ``STOCK`` beside each other in one guest. A quick guest
+has one processor and often waits, so each lane of ``QUICK`` has its own guest.
+``JUDGED`` runs again on Debian's own kernel in every run (tests/system/run).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from lunshare.drivers.conformance.volume import VolumeContract
+
+HERE = Path(__file__).parent
+STOCK = ("lvm", "node")
+#: Each test is in exactly one of them: tests/unit/test_lanes.py.
+QUICK = ("thin", "thick-1", "thick-2", "node-1", "node-2")
+#: The files of ``node-2``. The other files of ``node`` are in ``node-1``.
+NODE_2 = (
+    "test_lvm_changes",
+    "test_lvm_copies",
+    "test_lvm_driver",
+    "test_lvm_group",
+    "test_lvm_managed_snapshots",
+    "test_nfs_and_lvm",
+    "test_nfs_driver",
+    "test_nfs_export",
+)
+#: The files of drivers/conformance whose tests are in ``thick-2``, not in ``thick-1``.
+THICK_2 = ("failures", "killed_volume", "storage_errors")
+#: The acceptance path, access and its end, read-only hosts, and the cost of an attach.
+JUDGED = (
+    "test_access",
+    "test_attachments",
+    "test_costs",
+    "test_failed_attach",
+    "test_hung_disk",
+    "test_kernel_initiator",
+    "test_lio_closing",
+    "test_lio_killed",
+)
+#: User-mode Linux has no process connector, which counts the processes. And in 6.12.101
+#: the daemon ends with SIGSEGV when the test reads its /proc/PID/mem (3 of 3; a small
+#: program with threads does not, and the stock kernels have no such fault).
+STOCK_ONLY = ("test_costs",)
+_AFTER = "test_after_"  # of a reboot and of a power cut: tests/system/run
+#: The kit on LVM takes longest. It has its own disks, helpers and names, so it can run
+#: beside the tests of the installed node.
+_KIT = HERE / "test_lvm_conformance.py"
+
+
+def is_uml() -> bool:
+    """Whether this kernel is User-mode Linux; see /proc/cpuinfo there."""
+    return "User Mode Linux" in Path("/proc/cpuinfo").read_text()
+
+
+def selected(lane: str) -> list[str]:
+    """Return the tests of a lane, as arguments of pytest."""
+    match lane:
+        case "lvm":
+            return [str(_KIT)]
+        case "thin":
+            return [f"{_KIT}::TestThin"]
+        case "thick-1" | "thick-2":
+            found = (n for n, file in _kit() if (file in THICK_2) == (lane[-1] == "2"))
+            return [f"{_KIT}::TestThick::{name}" for name in found]
+        case "node-1" | "node-2":
+            second = lane == "node-2"
+            return [str(f) for f in _of_node() if (f.stem in NODE_2) == second]
+        case "judged":
+            return [str(file) for file in _of_node() if file.stem in JUDGED]
+        case "node":
+            return [str(file) for file in _of_node()]
+    raise ValueError(f"lane {lane}: choose one of {', '.join((*STOCK, *QUICK))}")
+
+
+def _of_node() -> list[Path]:
+    """The test files of the installed node on the kernel that runs."""
+    found = [f for f in sorted(HERE.glob("test_*.py")) if not f.name.startswith(_AFTER)]
+    others = {_KIT.stem, *(STOCK_ONLY if is_uml() else ())}
+    return [file for file in found if file.stem not in others]
+
+
+def _kit() -> list[tuple[str, str]]:
+    """The names of the kit's tests, each with its file in drivers/conformance."""
+    names = [name for name in dir(VolumeContract) if name.startswith("test_")]
+    modules = [getattr(VolumeContract, name).__module__ for name in names]
+    return [
+        (name, module.rpartition(".")[2])
+        for name, module in zip(names, modules, strict=True)
+    ]
