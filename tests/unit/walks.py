@@ -11,6 +11,7 @@ stack of the request that waits for the job belongs to it too.
 
 from __future__ import annotations
 
+import functools
 import sys
 import tempfile
 import threading
@@ -64,7 +65,12 @@ def lines(file: str) -> int:
 
 def _file(frame: FrameType) -> str | None:
     """The path of our own code below the root, else None."""
-    path = Path(frame.f_code.co_filename).resolve()
+    return _own(frame.f_code.co_filename)
+
+
+@functools.cache
+def _own(name: str) -> str | None:
+    path = Path(name).resolve()
     if path.is_relative_to(ROOT / "agent") or path.is_relative_to(ROOT / "drivers"):
         return str(path.relative_to(ROOT))
     return None
