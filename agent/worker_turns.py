@@ -8,7 +8,7 @@ a request instead of 0.7 (32 clients that show a volume, 2 cores, Linux 6.18,
 Python 3.11). So a thread gets a turn before it works. It gives the turn back while
 it waits (``waiting``): for storage, a lock, a disk. A thread that stops waiting gets
 the next free turn, so that requests that have not started do not delay a thread that
-has a lock or a transaction.
+has a lock or a transaction. A ``TurnEvent`` wakes its threads once, with their turn.
 
 A turn is for speed only. One that is older than MAX_TURN does not count any more: a
 thread that hangs does not stop the others.
@@ -29,13 +29,17 @@ MAX_TURN = 0.1
 
 
 class _Thread:
-    """A thread of the pool, with the lock that wakes it."""
+    """A thread of the pool, with the lock that wakes it.
 
-    __slots__ = ("ident", "item", "wake")
+    ``parked``: it waits for ``TurnQueue.unpark``; ``unparked``: that came before.
+    """
+
+    __slots__ = ("ident", "item", "parked", "unparked", "wake")
 
     def __init__(self) -> None:
         self.ident = threading.get_ident()
         self.item: object = None
+        self.parked = self.unparked = False
         self.wake = threading.Lock()
         self.wake.acquire()
 
@@ -92,6 +96,31 @@ class TurnQueue(Generic[Item]):
         if not me.wake.acquire(timeout=MAX_TURN):
             self._run_without_turn(me)
 
+    def park(self, me: _Thread) -> None:
+        """Wait for ``unpark`` without a turn; return with one.
+
+        Where a thread that has a turn hangs, ``drop_late`` frees it.
+        """
+        with self._mutex:
+            if me.unparked:
+                me.unparked = False
+                return
+            me.parked = True
+            self._running.pop(me.ident, None)
+            self._resume_waiting()
+            self._start_items()
+        me.wake.acquire()
+
+    def unpark(self, thread: _Thread) -> None:
+        """End the wait of a thread: it gets the next free turn."""
+        with self._mutex:
+            if not thread.parked:
+                thread.unparked = True
+                return
+            thread.parked = False
+            self._back.append(thread)
+            self._resume_waiting()
+
     def drop_late(self) -> None:
         """Stop counting turns that are older than MAX_TURN."""
         late = time.monotonic() - MAX_TURN
@@ -144,6 +173,61 @@ def _current_thread(turns: TurnQueue[Item]) -> _Thread:
     if _MINE.thread is None:
         _MINE.thread, _MINE.turns = _Thread(), turns  # type: ignore[assignment]
     return _MINE.thread
+
+
+class _Wakeup:
+    """One wait of the thread that creates it, which another thread ends with ``set``.
+
+    Each of both is called once, in any order.
+    """
+
+    __slots__ = ("_thread", "_turns")
+
+    def __init__(self) -> None:
+        self._thread, self._turns = _MINE.thread or _Thread(), _MINE.turns
+
+    def wait(self) -> None:
+        """Wait without a turn; return with one, if the thread has turns."""
+        if self._turns is None:
+            self._thread.wake.acquire()
+        else:
+            self._turns.park(self._thread)
+
+    def set(self) -> None:
+        """End the wait."""
+        if self._turns is None:
+            self._thread.wake.release()
+        else:
+            self._turns.unpark(self._thread)
+
+
+class TurnEvent:
+    """Something that happens once, for which threads wait without a turn.
+
+    A threading.Event inside ``waiting()`` wakes a thread when it happens, and again
+    when there is a turn. This one wakes it once, with its turn.
+    """
+
+    def __init__(self) -> None:
+        self._mutex = threading.Lock()
+        self._is_set = False
+        self._waiting: list[_Wakeup] = []
+
+    def wait(self) -> None:
+        """Return when it has happened."""
+        with self._mutex:
+            if self._is_set:
+                return
+            mine = _Wakeup()
+            self._waiting.append(mine)
+        mine.wait()
+
+    def set(self) -> None:
+        """It has happened: wake all threads."""
+        with self._mutex:
+            self._is_set = True
+        for each in self._waiting:
+            each.set()
 
 
 class _Waiting:

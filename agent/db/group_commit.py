@@ -19,7 +19,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from lunshare.agent.worker_turns import waiting
+from lunshare.agent.worker_turns import TurnEvent, waiting
 
 #: Largest number of transactions per commit, so that the first does not wait long.
 _MOST = 32
@@ -33,7 +33,7 @@ class _Batch:
 
     def __init__(self) -> None:
         self.count = 0
-        self.done = threading.Event()
+        self.done = TurnEvent()
         self.error: BaseException | None = None
 
 
@@ -61,8 +61,7 @@ class Group:
             self._roll_back(batch, error)
             raise
         if not self._leave(batch):
-            with waiting():
-                batch.done.wait()
+            batch.done.wait()
         if batch.error is not None:
             raise batch.error
 
