@@ -8,6 +8,8 @@ Cheroot parses a request, from bytes that are complete, and runs it.
 from __future__ import annotations
 
 import contextlib
+import email.utils
+import functools
 import io
 import socket
 import ssl
@@ -61,6 +63,17 @@ class Request(HTTPRequest):
         super().parse_request()
         if b"Transfer-Encoding" in self.inheaders:
             self.close_connection = True
+
+    def send_headers(self) -> None:
+        """Send the head of the answer, with the date."""
+        self.outheaders.append((b"Date", _date(int(time.time()))))
+        super().send_headers()
+
+
+@functools.lru_cache(maxsize=1)
+def _date(second: int) -> bytes:
+    """Return the time of an answer. Its text changes once a second."""
+    return email.utils.formatdate(second, usegmt=True).encode()
 
 
 class Gateway(wsgi.Gateway_10):

@@ -10,6 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from lunshare.agent.db.engine import now
+from lunshare.agent.db.prepared import Prepared
 from lunshare.agent.db.schema import QOS_SPECS, VOLUME_TYPES
 from lunshare.agent.errors import Conflict
 from lunshare.agent.qos_table import QosSpecs
@@ -17,8 +18,10 @@ from lunshare.agent.qos_table import QosSpecs
 _Q = QOS_SPECS.c
 _T = VOLUME_TYPES.c
 _ROWS = sa.select(_Q.id, _Q.name, _Q.consumer, _Q.specs)
-_OF_TYPE = _ROWS.join(VOLUME_TYPES, _T.qos_specs_id == _Q.id).where(
-    _T.id == sa.bindparam("type_id")
+_OF_TYPE = Prepared(
+    _ROWS.join(VOLUME_TYPES, _T.qos_specs_id == _Q.id).where(
+        _T.id == sa.bindparam("type_id")
+    )
 )
 
 
@@ -50,7 +53,7 @@ def get(connection: sa.Connection, qos_id: str) -> QosSpecs | None:
 
 def of_type(connection: sa.Connection, type_id: str) -> QosSpecs | None:
     """Return the QoS specs of a volume type, or None."""
-    row = connection.execute(_OF_TYPE, {"type_id": type_id}).first()
+    row = _OF_TYPE.first(connection, {"type_id": type_id})
     return None if row is None else QosSpecs(*row)
 
 

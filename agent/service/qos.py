@@ -167,7 +167,7 @@ def of_volume(db: Database, volume: Volume) -> dict[str, str] | None:
     """Return the limits of a volume's type that its host enforces, or None."""
     if volume.volume_type_id is None:
         return None
-    with db.reading() as connection:
+    with db.reading(one_statement=True) as connection:
         found = qos.of_type(connection, volume.volume_type_id)
     return for_host(found, volume.size)
 

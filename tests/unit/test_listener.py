@@ -4,8 +4,13 @@
 
 from __future__ import annotations
 
+import re
 import socket
+import time
+from email.utils import parsedate_to_datetime
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -110,3 +115,31 @@ def test_a_file_that_is_not_a_socket_is_not_replaced(tmp_path: Path) -> None:
     with pytest.raises(StartupError, match="not a socket"):
         listener.serve(lambda *_: [], [Address(str(path))], 1)
     assert path.read_text() == "the only copy"
+
+
+def _no_content(environ: object, start_response: Any) -> list[bytes]:
+    start_response("204 No Content", [])
+    return []
+
+
+def test_each_answer_has_its_own_date(tmp_path: Path) -> None:
+    path = tmp_path / "api.sock"
+    server = listener.serve(_no_content, [Address(str(path))], 1)
+    server.start()
+    dates = []
+    try:
+        for _ in range(2):
+            before = int(time.time())
+            with socket.socket(socket.AF_UNIX) as client:
+                client.connect(str(path))
+                client.sendall(b"GET / HTTP/1.0\r\n\r\n")
+                head = b"".join(iter(partial(client.recv, 4096), b"")).decode()
+            (date,) = re.findall(r"^Date: (.*)\r$", head, re.M)
+            found = parsedate_to_datetime(date).timestamp()
+            assert before <= found <= time.time()
+            dates.append(date)
+            while int(time.time()) <= found:
+                time.sleep(0.01)
+    finally:
+        server.stop()
+    assert dates[0] != dates[1]
