@@ -26,6 +26,7 @@ Item = TypeVar("Item")
 
 #: Seconds after which a turn does not count any more.
 MAX_TURN = 0.1
+_PARKED = 1.0
 
 
 class _Thread:
@@ -99,7 +100,8 @@ class TurnQueue(Generic[Item]):
     def park(self, me: _Thread) -> None:
         """Wait for ``unpark`` without a turn; return with one.
 
-        Where a thread that has a turn hangs, ``drop_late`` frees it.
+        Where a thread that has a turn hangs, ``drop_late`` frees it. The listener calls
+        that all the time, but ends before the last requests do.
         """
         with self._mutex:
             if me.unparked:
@@ -109,7 +111,8 @@ class TurnQueue(Generic[Item]):
             self._running.pop(me.ident, None)
             self._resume_waiting()
             self._start_items()
-        me.wake.acquire()
+        while not me.wake.acquire(timeout=_PARKED):
+            self.drop_late()
 
     def unpark(self, thread: _Thread) -> None:
         """End the wait of a thread: it gets the next free turn."""
