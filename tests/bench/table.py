@@ -22,6 +22,7 @@ _PARTS = (
     ("quick-lab", "Attaching on a real kernel: the quick guest"),
     ("quick-lvm", "Knowing how full LVM is: the quick guest"),
     ("quick-verbs", "Beside LVM's own commands: the quick guest"),
+    ("cinder", "Beside Cinder's LVM driver, under one cinder-volume: the quick guest"),
 )
 
 
