@@ -10,7 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Many small commits: where the machine has enough memory, their files are there.
 unit api conformance daemon restart: export PYTEST_DEBUG_TEMPROOT = $(shell tests/memory)
 
-.PHONY: help demo check lint unit others api conformance daemon test test-full restart storm openapi fuzz fleet-quick prometheus tempest tempest-lab local-attach clients clients-quick clients-page test-kernels outside test-loopback bench run sample api-reference states walks clean
+.PHONY: help demo check lint unit others api conformance daemon test test-full restart storm openapi fuzz fleet-quick prometheus tempest tempest-lab local-attach takeover clients clients-quick clients-page test-kernels outside test-loopback bench run sample api-reference states walks clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -51,7 +51,7 @@ test: check ## everything: check, daemon, restart and others, storm, openapi, th
 	$(MAKE) --no-print-directory openapi
 	tests/system/run
 
-test-full: test clients tempest-lab local-attach test-kernels fuzz ## hours: everything, every client, every system test on both stock kernels, longer fuzzing and storm
+test-full: test clients tempest-lab local-attach takeover test-kernels fuzz ## hours: everything, every client, every system test on both stock kernels, longer fuzzing and storm
 	tests/storm/run --seconds 600
 	tests/openapi/run --seconds 300 --auth noauth
 	tests/openapi/run --seconds 300 --auth http_basic
@@ -92,6 +92,9 @@ tempest-lab: $(VENV)/.ready ## 6 minutes: Tempest against the installed daemon, 
 
 local-attach: $(VENV)/.ready ## 2 minutes: a host attaches by itself with brick-cinderclient-ext, in a quick guest
 	tests/brick/run
+
+takeover: $(VENV)/.ready ## 10 minutes: a backend of Cinder's LVM driver is taken over with its hosts, in a quick guest
+	tests/cinder_guest/run
 
 clients: $(VENV)/.ready ## every command of the usual clients against a daemon; is docs/clients.md current?
 	tests/clients/run $(if $(TESTS),-k '$(TESTS)')

@@ -9,7 +9,7 @@ from the same files, into a configuration that Cinder does not see.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from oslo_config import cfg
@@ -44,6 +44,9 @@ OPTIONS: list[cfg.Opt] = [
 ]
 
 _SHARED = "backend_defaults"
+# Cinder's own LVM driver, and its defaults.
+_PEER = "cinder.volume.drivers.lvm.LVMVolumeDriver"
+_PEER_GROUP, _PEER_PREFIX = "cinder-volumes", "iqn.2010-10.org.openstack:"
 # What a value in a section may refer to, as in target_ip_address = $my_ip.
 _REFERRED = ("my_ip", "host", "state_path")
 
@@ -80,6 +83,7 @@ class Section:
             options = chosen | self._read([*volumes.OPTIONS, *target.OPTIONS])
             if check_names:
                 self._check_names()
+                self._check_alone(options)
             root = Helper(options["lunshare_helper_socket"])
             backend = Backend(
                 volumes(self.name, options, root), target(self.name, options, root)
@@ -120,14 +124,38 @@ class Section:
                     f"its drivers know {', '.join(sorted(self._known))}",
                 )
 
+    def _check_alone(self, options: Mapping[str, Any]) -> None:
+        """:raises Misconfigured: Cinder's LVM driver serves the same targets."""
+        for other in self._cinder.enabled_backends or ():
+            given = self._texts(_SHARED) | self._texts(other)
+            if (
+                other != self.name
+                and given.get("volume_driver", _PEER) == _PEER
+                and given.get("volume_group", _PEER_GROUP)
+                == options.get("volume_group")
+                and given.get("target_prefix", _PEER_PREFIX)
+                == options.get("target_prefix")
+            ):
+                raise Misconfigured(
+                    f"section [{self.name}]: section [{other}] has Cinder's LVM driver"
+                    " with the same volume_group and target_prefix",
+                    "one of the two may serve them: see docs/fleet.md, From Cinder's"
+                    " LVM driver",
+                )
+
     def _written(self) -> set[str]:
         """Return the names of the options that the files have in this section.
 
         oslo.config 10.7 ignores a name with a hyphen for an underscore.
         """
-        found: set[str] = set()
+        return set(self._texts(self.name))
+
+    def _texts(self, section: str) -> dict[str, str]:
+        """Return what the files have in a section, as it is written."""
+        found: dict[str, str] = {}
         for file in self._files:
             sections: dict[str, dict[str, list[str]]] = {}
             cfg.ConfigParser(file, sections).parse()
-            found |= set(sections.get(self.name, {}))
+            given = sections.get(section, {})
+            found |= {name: values[-1] for name, values in given.items()}
         return found

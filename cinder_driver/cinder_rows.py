@@ -14,6 +14,7 @@ from typing import Any
 
 from cinder import context, objects
 
+from lunshare.cinder import chap_secrets
 from lunshare.cinder.wanted_access import AttachmentRow, VolumeHosts
 from lunshare.drivers.values import Mode
 
@@ -73,7 +74,13 @@ def _hosts(
         volume.name_id,
         volume.provider_auth,
         tuple(
-            AttachmentRow(row.id, row.attach_status, row.attach_mode, row.connector)
+            AttachmentRow(
+                row.id,
+                row.attach_status,
+                row.attach_mode,
+                row.connector,
+                chap_secrets.told(row.connection_info or {}),
+            )
             for row in rows
         ),
         {

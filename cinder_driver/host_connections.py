@@ -74,6 +74,25 @@ class HostConnections:
                 raise DiskBusy(volume.name_id, "a host has it: detach it first")
             yield
 
+    def has_hosts(self, volume: Any) -> bool:
+        """Whether a host has access, or is being given it."""
+        with self.locked(volume.name_id):
+            hosts = self._rows.of_volume(volume)
+            return bool(self._unfinished.of_volume(hosts))
+
+    def provider_location(self, volume: Any) -> str | None:
+        """Return where the volume is exported, as Cinder's LVM driver stores it.
+
+        Only that driver reads it, when it gets the volume (back); None without iSCSI.
+        """
+        nobody = Connector("iqn.2026-11.io.lunshare:nobody", Mode.RO, "")
+        info = self._backend.connection_info(driver_volume(volume), nobody)
+        if "target_iqn" not in info:
+            return None
+        portals = info.get("target_portals", [info["target_portal"]])
+        iqn, lun = info["target_iqn"], info["target_lun"]
+        return f"{';'.join(portals)},{iqn} {iqn} {lun}"
+
     def set_moved(self, volume_id: str, moved: bool) -> None:
         """Open no access to a disk whose bytes are at another backend, or do again."""
         (self._moved.add if moved else self._moved.discard)(volume_id)

@@ -184,10 +184,18 @@ class LunshareDriver(cinder_base.VolumeDriver):  # type: ignore[misc]
     def create_export(
         self, context: Any, volume: Any, connector: Any
     ) -> dict[str, Any] | None:
-        """Give the volume its key for CHAP, if it has none; hosts are added later."""
-        if chap_secrets.is_provider_auth(volume.provider_auth):
-            return None
-        return self._new_auth()
+        """Give the volume its key for CHAP, if it has none; hosts are added later.
+
+        Hosts that another driver has attached keep the credentials of that driver.
+        """
+        known = chap_secrets.is_provider_auth(volume.provider_auth)
+        shared = not known and chap_secrets.of_host(volume.provider_auth, "")
+        keep = known or (shared and self._made.connections.has_hosts(volume))
+        changes = {} if keep else self._new_auth()
+        location = self._made.connections.provider_location(volume)
+        if location and location != volume.provider_location:
+            changes["provider_location"] = location
+        return changes or None
 
     def ensure_export(self, context: Any, volume: Any) -> None:
         """Make the export what the rows say. What fails now is repeated each minute."""

@@ -15,7 +15,7 @@ from typing import Any
 
 from lunshare.cinder import chap_secrets
 from lunshare.drivers.errors import InvalidValue
-from lunshare.drivers.values import Connector, Mode, iscsi_name
+from lunshare.drivers.values import Auth, Connector, Mode, iscsi_name
 
 #: The statuses of an attachment in which its host has access. Cinder stores the
 #: connector of a reserved one only after the driver's answer.
@@ -28,13 +28,15 @@ class AttachmentRow:
     """One row of ``volume_attachment``.
 
     ``attach_mode`` is None until cinder-api stores it, and the text "null" if the
-    client gave none: then the mode in the connector counts, else it is rw.
+    client gave none: then the mode in the connector counts, else it is rw. ``auth`` are
+    the credentials that its host was told, with whatever driver.
     """
 
     id: str
     status: str
     attach_mode: str | None
     connector: Mapping[str, Any] | None
+    auth: Auth | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,14 +103,19 @@ def of_host(
     if not modes:
         return None
     mode = Mode.RW if Mode.RW in modes else Mode.RO
-    return connector(hosts, initiator, mode, rows[0].id if rows else "")
+    told = next((row.auth for row in rows if row.auth), None)
+    return connector(hosts, initiator, mode, rows[0].id if rows else "", told)
 
 
 def connector(
-    hosts: VolumeHosts, initiator: str, mode: Mode, attachment_id: str
+    hosts: VolumeHosts,
+    initiator: str,
+    mode: Mode,
+    attachment_id: str,
+    told: Auth | None = None,
 ) -> Connector:
-    """Return an access of a host with its credentials."""
-    auth = chap_secrets.of_host(hosts.provider_auth, initiator)
+    """Return an access of a host with its credentials: those that it was ``told``."""
+    auth = told or chap_secrets.of_host(hosts.provider_auth, initiator)
     return Connector(initiator, mode, attachment_id, auth)
 
 

@@ -33,6 +33,7 @@ _KEYS = (
     "nfs_shares",
     "directories",
     "manage_foreign_disks",
+    "take_over_cinder_targets",
 )
 
 
@@ -58,7 +59,8 @@ def read(path: str) -> Served:
         base=_one(path, _KEYS[2], given.get("nfs_mount_point_base", BASE), _directory),
         shares=each("nfs_shares", r"\s+", _share),
         directories=each("directories", r"[\s,]+", _directory),
-        manage=_switch(path, given),
+        manage=_switch(path, given, "manage_foreign_disks"),
+        takeover=_switch(path, given, "take_over_cinder_targets"),
     )
 
 
@@ -133,10 +135,10 @@ def _share(text: str) -> str:
     raise InvalidValue("", text, "give HOST:/PATH; a blank in a path is \\040")
 
 
-def _switch(path: str, given: dict[str, str]) -> bool:
-    text = given.get("manage_foreign_disks", "no")
+def _switch(path: str, given: dict[str, str], key: str) -> bool:
+    text = given.get(key, "no")
     if text not in _SWITCH:
-        raise _wrong(path, f"manage_foreign_disks {text!r}", "give yes or no")
+        raise _wrong(path, f"{key} {text!r}", "give yes or no")
     return _SWITCH[text]
 
 

@@ -46,7 +46,8 @@ class Served:
     The name of a group may end in ``*``, which matches any ending. A share is
     ``HOST:/PATH``, with all directories below it. ``directories`` are those in which
     drivers of other projects store volumes as files. ``manage`` is whether a foreign
-    disk in these groups and shares may become a volume.
+    disk in these groups and shares may become a volume. ``takeover`` is whether a
+    target that Cinder's LVM driver has created may be changed.
     """
 
     prefix: str = ""
@@ -55,6 +56,7 @@ class Served:
     shares: tuple[str, ...] = ()
     directories: tuple[str, ...] = ()
     manage: bool = False
+    takeover: bool = False
 
     def serves_group(self, name: str) -> bool:
         """Whether a volume group is served."""

@@ -114,7 +114,7 @@ def verbs(
     docs/border.md has a line for each: what it can touch, and which test attacks it.
     With ``disk_locks`` verbs on bytes wait for the work of an earlier helper process.
     """
-    lio, headers = TargetVerbs(served.prefix), HeaderVerbs(served)
+    lio, headers = TargetVerbs(served.prefix, served.takeover), HeaderVerbs(served)
 
     def bare(
         given: Mapping[str, Any], verb: Callable[..., Any], *seconds: float

@@ -116,12 +116,27 @@ def test_each_number_has_its_own_text() -> None:
 
 @pytest.mark.parametrize(
     "stored",
-    [None, "", "CHAP user secret", AUTH + "0"],
-    ids=["none", "empty", "of Cinder's driver", "too long"],
+    [None, "", "CHAP user", "CHAP user secret more", AUTH + "0"],
+    ids=["none", "empty", "too short", "too many words", "too long"],
 )
-def test_provider_auth_of_another_driver_is_not_a_key(stored: str | None) -> None:
+def test_provider_auth_of_another_form_is_not_a_key(stored: str | None) -> None:
     assert not chap_secrets.is_provider_auth(stored)
     assert chap_secrets.of_host(stored, ONE) is None
+
+
+def test_hosts_of_a_volume_of_cinders_driver_share_its_secret() -> None:
+    stored = "CHAP user secret"
+    assert not chap_secrets.is_provider_auth(stored)
+    assert chap_secrets.of_host(stored, ONE) == Auth("user", "secret")
+    assert chap_secrets.of_host(stored, TWO) == Auth("user", "secret")
+
+
+def test_host_keeps_the_secret_that_it_was_told() -> None:
+    told = chap_secrets.told({"auth_username": "old", "auth_password": "known"})
+    found = wanted_access.wanted(hosts(replace(row("a"), auth=told), row("b", TWO)))
+    assert found[ONE].auth == Auth("old", "known")
+    assert found[TWO].auth == chap_secrets.of_host(AUTH, TWO)
+    assert chap_secrets.told({"auth_username": "without a secret"}) is None
 
 
 def open_modes(unfinished: Unfinished, found: VolumeHosts) -> dict[str, str]:

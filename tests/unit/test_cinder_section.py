@@ -17,16 +17,21 @@ _FAKE = "lunshare_storage = fake\nlunshare_target = fake\n"
 
 
 def section(
-    path: Path, lines: str, shared: str = "", directory: Path | None = None
+    path: Path,
+    lines: str,
+    shared: str = "",
+    directory: Path | None = None,
+    two: str = "",
 ) -> Section:
-    """The section [one], as cinder-volume has registered it."""
+    """The section [one], as cinder-volume has registered it, beside a section [two]."""
     file = path / "cinder.conf"
-    file.write_text(f"[backend_defaults]\n{shared}\n[one]\n{lines}\n")
+    file.write_text(f"[backend_defaults]\n{shared}\n[one]\n{lines}\n[two]\n{two}\n")
     conf = cfg.ConfigOpts()
     directories = [str(directory)] if directory else []
     conf(args=[], default_config_files=[str(file)], default_config_dirs=directories)
     for name in ("my_ip", "host", "state_path"):
         conf.register_opt(cfg.StrOpt(name, default="192.0.2.1"))
+    conf.register_opt(cfg.ListOpt("enabled_backends", default=["one", "two"]))
     conf.register_opt(cfg.StrOpt("volume_backend_name"), group="one")
     for name in FOREIGN:  # Cinder knows them, so it does not refuse them
         conf.register_opt(cfg.StrOpt(name), group="one")
@@ -89,3 +94,44 @@ def test_section_has_its_own_value_then_the_shared_one_then_the_default(
     assert options["wipe_rate"] == 7
     assert options["wipe_step"] == 64
     assert options["target_ip_address"] == "192.0.2.1"
+
+
+_PEER = "volume_driver = cinder.volume.drivers.lvm.LVMVolumeDriver\n"
+_PREFIX = "target_prefix = iqn.2010-10.org.openstack:\n"
+
+
+@pytest.mark.parametrize(
+    ("shared", "two"),
+    [
+        ("", f"{_PEER}volume_group = ssd"),
+        ("", "volume_group = ssd"),  # it is Cinder's default driver
+        ("volume_group = ssd", _PEER),
+        ("", f"{_PEER}volume_group = ssd\n{_PREFIX}"),
+    ],
+)
+def test_cinders_driver_on_the_same_targets_is_refused(
+    tmp_path: Path, shared: str, two: str
+) -> None:
+    one = (
+        f"lunshare_storage = lvm\nlunshare_target = lio\nvolume_group = ssd\n{_PREFIX}"
+    )
+    with pytest.raises(Misconfigured, match="From Cinder's LVM driver"):
+        section(tmp_path, one, shared, two=two).load()
+
+
+@pytest.mark.parametrize(
+    ("one", "two"),
+    [
+        ("volume_group = ssd", f"{_PEER}volume_group = ssd"),  # another prefix
+        (f"volume_group = hdd\n{_PREFIX}", f"{_PEER}volume_group = ssd"),
+        (
+            f"volume_group = ssd\n{_PREFIX}",
+            "volume_driver = other\nvolume_group = ssd",
+        ),
+    ],
+)
+def test_cinders_driver_on_other_targets_is_not_refused(
+    tmp_path: Path, one: str, two: str
+) -> None:
+    storage = "lunshare_storage = lvm\nlunshare_target = lio\n"
+    assert section(tmp_path, storage + one, two=two).load()

@@ -202,6 +202,7 @@ def test_sample_file_has_the_defaults(tmp_path: Path) -> None:
         ("[helper]\nnfs_shares = nas:/a/../b", "nfs_shares 'nas:/a/../b'"),
         ("[helper]\ndirectories = /", "directories '/'"),
         ("[helper]\nmanage_foreign_disks = 1", "manage_foreign_disks '1': give yes"),
+        ("[helper]\ntake_over_cinder_targets = on", "targets 'on': give yes or no"),
         ("[others]\na = 1", r"\[others\]"),
         ("volume_groups = a", "no section headers"),
     ],

@@ -18,6 +18,7 @@ from __future__ import annotations
 import contextlib
 import enum
 import errno
+import glob
 import hashlib
 import os
 import re
@@ -82,9 +83,13 @@ _CLOSED = {
 _OPEN = {"emulate_3pc": "1", "emulate_pr": "1", "emulate_caw": "1"}
 
 
-def name_of(volume_id: str, role: Role) -> str:
-    """Return the name of a backstore; rtslib requires that each name is unique."""
-    return f"volume-{volume_id}{_SUFFIXES[role]}"
+def name_of(volume_id: str, role: Role, prefix: str = "") -> str:
+    """Return the name of a backstore; rtslib requires that each name is unique.
+
+    ``prefix`` is that of targets which are taken over from Cinder's LVM driver, and may
+    be given back to it: it finds the backstore of a target by the target's name.
+    """
+    return f"{prefix}volume-{volume_id}{_SUFFIXES[role]}"
 
 
 def disk_identity(found: os.stat_result) -> str:
@@ -120,15 +125,20 @@ def has_disk(path: str, wanted: str) -> bool:
     return live == wanted or (not live and read_or_empty(path + "/udev_path") != "")
 
 
-def is_correct(path: str, volume_id: str, disk: Disk, role: Role, wanted: str) -> bool:
-    """Whether a backstore is the wanted disk under the volume's own identity."""
+def is_correct(path: str, serial: str, disk: Disk, role: Role, wanted: str) -> bool:
+    """Whether a backstore is the wanted disk under this serial number."""
     plugin = _PLUGINS[disk.kind, role]
     return (
         has_disk(path, wanted)
         and os.path.basename(os.path.dirname(path)).startswith(plugin)
         and read(path + "/enable") == "1"
-        and read(path + "/wwn/vpd_unit_serial").endswith(f": {volume_id}")
+        and serial_of(path) == serial
     )
+
+
+def serial_of(path: str) -> str:
+    """Return the serial number that hosts see."""
+    return read(path + "/wwn/vpd_unit_serial").rpartition(": ")[2]
 
 
 def repair(path: str, disk: Disk, role: Role) -> list[str]:
@@ -142,8 +152,11 @@ def repair(path: str, disk: Disk, role: Role) -> list[str]:
     return changes
 
 
-def create(disk: Disk, role: Role) -> str:
+def create(disk: Disk, role: Role, prefix: str = "", like: str = "") -> str:
     """Create a backstore of a checked disk and return its path.
+
+    ``like`` is a backstore whose SCSI identity it gets; else it is the volume's own.
+    ``prefix`` as in ``name_of``.
 
     The kernel accepts the SCSI identity only for an open disk, so it is set after the
     open. No host can reach the disk before the backstore is linked to a target.
@@ -154,7 +167,7 @@ def create(disk: Disk, role: Role) -> str:
         disk_paths.open_disk(disk) as found,
         _path_for_kernel(disk, role, found) as opened,
     ):
-        path = _place(disk.volume_id, role, _PLUGINS[disk.kind, role])
+        path = _place(disk, role, prefix)
         os.mkdir(path)
         write(path + "/control", _control(disk, role, opened, found.stat.st_size))
         write(path + "/alias", disk_identity(found.stat))
@@ -165,7 +178,7 @@ def create(disk: Disk, role: Role) -> str:
             _show_path(path, disk)
         if live_identity(path) != disk_identity(found.stat):
             raise OSError(errno.ESTALE, os.strerror(errno.ESTALE), disk.path)
-    _identify(disk.volume_id, path)
+    _identify(disk.volume_id, path, like)
     if (
         role is Role.WRITERS
         and found.stat.st_rdev
@@ -203,9 +216,16 @@ def report_size(path: str, size: int) -> None:
     write(path + "/control", f"fd_dev_size={size}")
 
 
-def existing(volume_id: str, *roles: Role) -> Iterator[str]:
-    """Yield every backstore of lunshare for the volume."""
+def existing(volume_id: str, *roles: Role, prefix: str = "") -> Iterator[str]:
+    """Yield every backstore of lunshare for the volume.
+
+    With a ``prefix``, also those of that name: of lunshare, and of Cinder. rtslib has
+    chosen the numbers of the latter, so all are looked at.
+    """
     for role in roles or Role:
+        if prefix:
+            name = name_of(volume_id, role, prefix)
+            yield from glob.glob(f"{CORE}/*/{glob.escape(name)}")
         for plugin in sorted(set(_PLUGINS.values())):
             for number in _numbers(volume_id, role):
                 path = f"{CORE}/{plugin}_{number}/{name_of(volume_id, role)}"
@@ -272,22 +292,28 @@ def _attributes(path: str, role: Role) -> Mapping[str, str]:
     return _OPEN | {"emulate_tpws": read(path + "/attrib/emulate_tpu")}
 
 
-def _identify(volume_id: str, path: str) -> None:
+def _identify(volume_id: str, path: str, like: str) -> None:
     """Set the LUN's SCSI identity, which stays the same for the life of the volume.
 
     Both backstores have the same one. VMware distinguishes LUNs by the first 8
     characters of the product.
     """
+    if like:
+        for name in ("vendor_id", "product_id"):
+            write(f"{path}/wwn/{name}", read(f"{like}/wwn/{name}"))
+        write(path + "/wwn/vpd_unit_serial", serial_of(like))
+        return
     write(path + "/wwn/vendor_id", "lunshare")
     write(path + "/wwn/product_id", volume_id.replace("-", "")[:16])
     write(path + "/wwn/vpd_unit_serial", volume_id)
 
 
-def _place(volume_id: str, role: Role, plugin: str) -> str:
+def _place(disk: Disk, role: Role, prefix: str) -> str:
+    volume_id, plugin = disk.volume_id, _PLUGINS[disk.kind, role]
     for number in _numbers(volume_id, role):
         hba = f"{CORE}/{plugin}_{number}"
         if create_object(hba) or not _is_occupied(hba):
-            return f"{hba}/{name_of(volume_id, role)}"
+            return f"{hba}/{name_of(volume_id, role, prefix)}"
     raise TargetFailed(volume_id, "every HBA number for its backstore is in use")
 
 

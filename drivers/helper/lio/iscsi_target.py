@@ -55,10 +55,16 @@ _LUNS = {Role.WRITERS: "lun_0", Role.READERS: "lun_1"}
 
 
 class Target:
-    """Where the target of one volume is in configfs."""
+    """Where the target of one volume is in configfs.
 
-    def __init__(self, prefix: str, volume_id: str) -> None:
+    ``takeover``: the target may be one that Cinder's LVM driver has created, with its
+    own backstore. It stays as it is, because a live session keeps its disk only as long
+    as nothing of both is replaced.
+    """
+
+    def __init__(self, prefix: str, volume_id: str, takeover: bool = False) -> None:
         self.volume_id = volume_id
+        self.prefix = prefix if takeover else ""
         self.name = f"volume-{volume_id}"
         self.iqn = prefix + self.name
         self.path = f"{ISCSI}/{self.iqn}"
@@ -74,7 +80,11 @@ class Target:
 
     def backstore_link(self, role: Role) -> str:
         """Return the path of the backstore through the LUN's link."""
-        return f"{self.lun(role)}/{self.name}"
+        link = f"{self.lun(role)}/{self.name}"
+        if self.prefix and not os.path.lexists(link):
+            found = links(self.lun(role))  # rtslib chooses a random name
+            return f"{self.lun(role)}/{found[0]}" if found else link
+        return link
 
     def acl(self, initiator: str) -> str:
         """Return the path of an initiator's ACL."""
@@ -95,8 +105,27 @@ class Target:
         except OSError:
             return None
         hba, name = where.rsplit("/", 2)[1:]
-        wanted = backstores.name_of(self.volume_id, role)
-        return f"{CORE}/{hba}/{name}" if name == wanted else None
+        return f"{CORE}/{hba}/{name}" if name in self._names(role) else None
+
+    def foreign_backstore(self) -> str | None:
+        """Return the name of a backstore that another program has put into it."""
+        lun = self.lun(Role.WRITERS)
+        if os.path.lexists(f"{lun}/{self.name}"):
+            return None
+        found = (os.path.basename(os.readlink(f"{lun}/{n}")) for n in links(lun))
+        known = self._names(Role.WRITERS)
+        return next((name for name in found if name not in known), None)
+
+    def serial(self) -> str:
+        """Return the serial number that its LUNs should have."""
+        path = self.backstore(Role.WRITERS) if self.prefix else None
+        return backstores.serial_of(path) if path else self.volume_id
+
+    def _names(self, role: Role) -> set[str]:
+        return {
+            backstores.name_of(self.volume_id, role, prefix)
+            for prefix in ("", self.prefix)
+        }
 
 
 def disk_path(target: Target) -> str:
@@ -139,7 +168,7 @@ def create(target: Target, disk: Disk, portals: Iterable[Portal], hold: Hold) ->
 
     Returns the writers' backstore. ``link_lun`` links its LUN.
     """
-    path = _create_backstore(disk, Role.WRITERS, hold)
+    path = _create_backstore(target, disk, Role.WRITERS, hold)
     os.mkdir(target.path)
     os.mkdir(target.group)
     for name, value in _ATTRIBUTES.items():
@@ -152,7 +181,7 @@ def create(target: Target, disk: Disk, portals: Iterable[Portal], hold: Hold) ->
 def link_lun(target: Target, role: Role, path: str) -> None:
     """Link a LUN to its backstore."""
     create_object(target.lun(role))
-    os.symlink(path, target.backstore_link(role))
+    os.symlink(path, f"{target.lun(role)}/{target.name}")
 
 
 def create_readers_lun(
@@ -176,7 +205,7 @@ def create_readers_lun(
             target.volume_id, "its readers' LUN is outdated; a reconcile replaces it"
         )
     changes = remove_readers_lun(target, hold)
-    link_lun(target, Role.READERS, _create_backstore(disk, Role.READERS, hold))
+    link_lun(target, Role.READERS, _create_backstore(target, disk, Role.READERS, hold))
     return [*changes, f"readers' LUN of {target.name} created"]
 
 
@@ -189,7 +218,7 @@ def remove_readers_lun(target: Target, hold: Hold) -> list[str]:
             if acls.maps(target.acl(initiator), lun):
                 acls.evict(target.acl(initiator), hold)
         _remove_lun(lun)
-    for path in backstores.existing(target.volume_id, Role.READERS):
+    for path in _backstores(target, Role.READERS):
         hold.run_step(f"closing {path}", backstores.destroy, path)
         found = True
     return [f"readers' LUN of {target.name} removed"] if found else []
@@ -274,7 +303,7 @@ def teardown(target: Target, hold: Hold) -> list[str]:
         )
         _remove_objects(target)
         changes.append(f"target of {target.name} removed")
-    for path in backstores.existing(target.volume_id):
+    for path in _backstores(target):
         hold.run_step(f"closing {path}", backstores.destroy, path)
         changes.append(f"backstore of {target.name} removed")
     return changes
@@ -321,14 +350,24 @@ def _remove_lun(lun: str) -> None:
 def _lun_has_disk(target: Target, disk: Disk, role: Role, wanted: str) -> bool:
     path = target.backstore(role)
     return path is not None and backstores.is_correct(
-        path, target.volume_id, disk, role, wanted
+        path, target.serial(), disk, role, wanted
     )
 
 
-def _create_backstore(disk: Disk, role: Role, hold: Hold) -> str:
-    """Create a backstore; this may wait for the disk."""
+def _backstores(target: Target, *roles: Role) -> list[str]:
+    return list(backstores.existing(target.volume_id, *roles, prefix=target.prefix))
+
+
+def _create_backstore(target: Target, disk: Disk, role: Role, hold: Hold) -> str:
+    """Create a backstore; this may wait for the disk.
+
+    The readers' one gets the identity of a writers' one that was taken over.
+    """
     built: list[str] = []
+    reads, prefix = role is Role.READERS, target.prefix
+    like = (reads and prefix and target.backstore(Role.WRITERS)) or ""
     hold.run_step(
-        f"opening {disk.path}", lambda: built.append(backstores.create(disk, role))
+        f"opening {disk.path}",
+        lambda: built.append(backstores.create(disk, role, prefix, like)),
     )
     return built[0]

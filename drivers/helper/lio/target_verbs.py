@@ -53,8 +53,9 @@ class TargetVerbs:
         client is ``gone``, and nothing was started.
     """
 
-    def __init__(self, prefix: str) -> None:
-        self._prefix = prefix
+    def __init__(self, prefix: str, takeover: bool = False) -> None:
+        """``takeover``: whether targets of Cinder's LVM driver may become ours."""
+        self._prefix, self._takeover = prefix, takeover
         self._ours = re.compile(re.escape(prefix) + f"volume-({_UUID})")
         self._locks, self._reads = Locks(), Locks()
 
@@ -70,7 +71,7 @@ class TargetVerbs:
 
     def apply(self, wanted: Apply, seconds: float, gone: Gone = waits) -> list[str]:
         """Make the live export equal to the wanted one; return the changes."""
-        target = Target(self._prefix, wanted.export.volume_id)
+        target = self._target(wanted.export.volume_id)
         disk = wanted.export.disk
         medium = _medium(target, disk)
         with self._locks.hold(target.name, seconds, medium, gone=gone) as hold:
@@ -78,7 +79,7 @@ class TargetVerbs:
 
     def remove(self, volume_id: str, seconds: float, gone: Gone = waits) -> list[str]:
         """Remove the volume's export; return the changes."""
-        target = Target(self._prefix, volume_id)
+        target = self._target(volume_id)
         medium = _medium(target, None)
         with self._locks.hold(target.name, seconds, medium, gone=gone) as hold:
             return _as_target_failed(target, lambda: _remove(target, hold))
@@ -89,12 +90,15 @@ class TargetVerbs:
 
     def live(self, volume_id: str, seconds: float) -> dict[str, Any] | None:
         """Return the export of one volume, as ``observe`` does; None if it has none."""
-        target = Target(self._prefix, volume_id)
+        target = self._target(volume_id)
         return self._read(
             target.name,
             seconds,
             lambda: self._observe(volume_id) if os.path.isdir(target.path) else None,
         )
+
+    def _target(self, volume_id: str) -> Target:
+        return Target(self._prefix, volume_id, self._takeover)
 
     def _read(self, name: str, seconds: float, read: Callable[[], _Value]) -> _Value:
         """Read in a thread of its own, until the deadline.
@@ -113,7 +117,7 @@ class TargetVerbs:
         return [self._observe(match[1]) for match in found if match]
 
     def _observe(self, volume_id: str) -> dict[str, Any]:
-        target = Target(self._prefix, volume_id)
+        target = self._target(volume_id)
         seen = (_live(target, initiator) for initiator in target.acls())
         return {
             "volume_id": volume_id,
@@ -133,6 +137,7 @@ def _medium(target: Target, disk: Disk | None) -> str:
 
 def _apply(target: Target, wanted: Apply, hold: Hold) -> list[str]:
     """Close accesses, then repair or create the target, then open accesses."""
+    _need_ours(target)
     export = wanted.export
     changes = _close(target, wanted, hold)
     if export.disk is None or not export.connectors:
@@ -214,6 +219,17 @@ def _place_hosts(
     return changes
 
 
+def _need_ours(target: Target) -> None:
+    """:raises TargetFailed: another program has created this target."""
+    if name := target.foreign_backstore():
+        raise TargetFailed(
+            target.volume_id,
+            f"another program has created {target.iqn}, with the backstore {name}, and"
+            " it is left alone: take_over_cinder_targets of helper.conf takes over"
+            " those of Cinder's LVM driver",
+        )
+
+
 def _close(target: Target, wanted: Apply, hold: Hold) -> list[str]:
     """Close what is not wanted, among the initiators that are concerned."""
     connectors = {each.initiator: each for each in wanted.export.connectors}
@@ -261,6 +277,7 @@ def _concerned(export: Export, only: Collection[str] | None) -> list[Connector]:
 
 def _remove(target: Target, hold: Hold) -> list[str]:
     """Remove the target and the saved reservations."""
+    _need_ours(target)
     changes = iscsi_target.teardown(target, hold)
     reservations.delete_saved(target)
     return changes
