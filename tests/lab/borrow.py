@@ -5,12 +5,13 @@
     python -m tests.lab.borrow [--packages AT=FROM] [--files AT=FROM]
         [--missing FOLDER] -- CMD
 
-The quick guest has no network, but it can mount folders of the host (hostfs). FROM is
-one, AT is where it appears. ``--packages``: FROM is a site-packages that the host's
-pip filled; at AT is then a venv with them, of the guest's own Python. Packages with
-compiled parts work in every Python 3.11, so the host's must be that. ``--missing``:
-FOLDER of the guest shows also what only the host has in it, such as programs of
-/usr/bin with their libraries. The host must be the same Debian as the guest.
+The quick guest does not reach the internet, but it can mount folders of the host
+(hostfs). FROM is one, AT is where it appears. ``--packages``: FROM is a site-packages
+that the host's pip filled; at AT is then a venv with them, of the guest's own Python.
+Packages with compiled parts work in every Python 3.11, so the host's must be that.
+``--missing``: FOLDER of the guest shows also what only the host has in it, such as
+programs of /usr/bin with their libraries. The host must be the same Debian as the
+guest.
 """
 
 from __future__ import annotations

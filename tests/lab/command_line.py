@@ -3,6 +3,7 @@
 """The command line of `run`: options, then one command for each boot of the guest."""
 
 import argparse
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -12,6 +13,8 @@ from tests.lab.image import KERNELS
 USAGE = "%(prog)s [options] -- CMD… [--reboot -- CMD…] [--cut -- CMD…]"
 #: The quick guest: see tests/lab/uml.
 UML = "uml"
+#: A tap device of this machine, and the address that the guest has there.
+NETWORK = r"[\w.-]{1,15}=[\da-f.:]+/\d{1,3}"
 WHAT = "Run CMD as root on a storage node with lunshare: a fresh Debian guest in QEMU."
 MORE = """CMD runs in /srv/lunshare, a copy of the working tree, with /opt/lunshare/bin
 first in PATH; what it writes to /build appears in the repository's build/. --reboot
@@ -35,6 +38,7 @@ class Options:
     keep: bool
     bare: bool
     extra: Sequence[str]
+    network: str
     stages: list[Stage]
 
 
@@ -48,7 +52,14 @@ def parse(words: Sequence[str]) -> Options:
         parser.error("a command is missing")
     if known.kernel == UML and (known.keep or known.extra or len(stages) > 1):
         parser.error("--kernel uml takes one command, without --keep and --with")
-    return Options(known.kernel, known.keep, known.bare, known.extra, stages)
+    if known.network and known.kernel != UML:
+        parser.error("--network needs --kernel uml")
+    if known.network and not re.fullmatch(NETWORK, known.network):
+        parser.error(
+            "--network: expected DEVICE=ADDRESS/PREFIX, such as tap1=10.0.0.2/24"
+        )
+    shared = known.kernel, known.keep, known.bare, known.extra, known.network
+    return Options(*shared, stages)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -63,6 +74,12 @@ def _parser() -> argparse.ArgumentParser:
         help="leave it running, print how to enter",
     )
     add("--bare", action="store_true", help="a volume group, but no lunshare")
+    add(
+        "--network",
+        metavar="DEVICE=ADDRESS/PREFIX",
+        default="",
+        help="a network card of the quick guest, at this tap device",
+    )
     add(
         "--with",
         dest="extra",

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import FrameType
 
 from tests.lab import accel, command_line, environment, host, image, node, payload, warm
-from tests.lab.command_line import Options, Stage
+from tests.lab.command_line import UML, Options, Stage
 from tests.lab.guest import Guest, Parts
 from tests.lab.steps import LabError, say, step
 from tests.lab.uml import build
@@ -28,7 +28,7 @@ def main(words: Sequence[str]) -> int:
     options = command_line.parse(words)
     try:
         host.need_programs()
-        return _run(options)
+        return _run_quickly(options) if options.kernel == UML else _run(options)
     except LabError as error:
         say(str(error))
         return LAB_FAILED
@@ -39,11 +39,8 @@ def main(words: Sequence[str]) -> int:
 
 def _run(options: Options) -> int:
     python = environment.tools(REPOSITORY)
-    quick = options.kernel == command_line.UML
-    system = image.system("6.1" if quick else options.kernel)
+    system = image.system(options.kernel)
     packages = environment.lunshare(REPOSITORY, system, python)
-    if quick:
-        return _run_quickly(options, python, system, packages)
     further = [environment.further(each, system, python) for each in options.extra]
     how = accel.choose(system)
     state = warm.node(system, packages, how)
@@ -64,12 +61,19 @@ def _run(options: Options) -> int:
     return code
 
 
-def _run_quickly(options: Options, python: Path, system: Path, packages: Path) -> int:
+def build_quick() -> tuple[Path, list[Path]]:
+    """The kernel and the disks of the quick guest; what is missing is built."""
+    python, system = environment.tools(REPOSITORY), image.system("6.1")
+    packages, kernel = environment.lunshare(REPOSITORY, system, python), build.kernel()
+    return kernel, [build.system(system, kernel) / "disk.raw", packages]
+
+
+def _run_quickly(options: Options) -> int:
     """The command in a guest of tests/lab/uml."""
-    kernel = build.kernel()
-    disks = [build.system(system, kernel) / "disk.raw", packages]
+    kernel, disks = build_quick()
+    python = environment.tools(REPOSITORY)
     directory = Path(tempfile.mkdtemp(prefix="lunshare-lab-"))
-    guest = UmlGuest(kernel, disks, directory)
+    guest = UmlGuest(kernel, disks, directory, options.network)
     try:
         with step("pack the tree"):
             _pack(options, directory, python)

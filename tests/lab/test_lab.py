@@ -67,6 +67,27 @@ def test_quick_guest_takes_one_command_only(words, capsys):
     assert "--kernel uml takes one command" in capsys.readouterr().err
 
 
+def test_network_card_has_a_tap_device_and_an_address():
+    words = ["--kernel", "uml", "--network", "tap-1=10.0.0.2/24", "--", "a"]
+    assert command_line.parse(words).network == "tap-1=10.0.0.2/24"
+    assert command_line.parse(["--", "a"]).network == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--network", "tap1=10.0.0.2/24"], "--network needs --kernel uml"),
+        (["--kernel", "uml", "--network", "tap1"], "expected DEVICE=ADDRESS/PREFIX"),
+        (["--kernel", "uml", "--network", "tap1=10.0.0.2"], "expected DEVICE"),
+        (["--kernel", "uml", "--network", "a b=10.0.0.2/24"], "expected DEVICE"),
+    ],
+)
+def test_wrong_network_card_is_refused(words, sentence, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        command_line.parse([*words, "--", "a"])
+    assert sentence in capsys.readouterr().err
+
+
 def test_entry_is_built_once_for_parallel_callers():
     built = []
 

@@ -29,10 +29,17 @@ ALONE = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"]
 
 
 class UmlGuest:
-    """A guest; ``directory`` is its /host."""
+    """A guest; ``directory`` is its /host.
 
-    def __init__(self, kernel: Path, disks: Sequence[Path], directory: Path) -> None:
+    ``network``: DEVICE=ADDRESS/PREFIX, a tap device of this machine and the guest's
+    address there; without it, the guest has no network card.
+    """
+
+    def __init__(
+        self, kernel: Path, disks: Sequence[Path], directory: Path, network: str = ""
+    ) -> None:
         self._kernel, self._disks, self._directory = kernel, disks, directory
+        self._tap, _, self._address = network.partition("=")
         self._process: subprocess.Popen[bytes] | None = None
 
     def prepare(self, command: Sequence[str], *, bare: bool) -> None:
@@ -40,7 +47,7 @@ class UmlGuest:
         line = f"cd /srv/lunshare && exec env PATH={node.PATH} {shlex.join(command)}\n"
         (self._directory / "command").write_text(line)
         what = "bare" if bare else "node"
-        head = f"NOW={time.time():.3f} WHAT={what}\n"
+        head = f"NOW={time.time():.3f} WHAT={what} ADDRESS={self._address}\n"
         (self._directory / "setup").write_text(head + (HERE / "setup").read_text())
         (self._directory / "build").mkdir()
         (self._directory / "out").touch()
@@ -111,6 +118,7 @@ class UmlGuest:
             *("root=/dev/ubda", "rw", "net.ifnames=0", f"lab={self._directory}"),
             *("quiet", "systemd.show_status=no", f"uml_dir={self._directory}"),
             *("con=null", "con0=null,fd:1", "con1=null", "ssl=null"),
+            *([f"vec0:transport=tap,ifname={self._tap}"] if self._tap else []),
         ]
 
     def _environment(self) -> dict[str, str]:
