@@ -13,9 +13,11 @@ from tests.lab.environment import FURTHER
 
 SCHEDULER = "from cinder.cmd.scheduler import main; main()"
 MANAGE = "from cinder.cmd.manage import main; main()"
-# Beside it: a WSGI server and MariaDB's client, and what lunshare's drivers need
-# (tests/fleet): pip finds versions that both allow.
-_BESIDE = ["pyuwsgi>=2.0.30", "PyMySQL>=1.1", *required()]
+VOLUME = "from cinder.cmd.volume import main; main()"
+_UWSGI = "import pyuwsgi; pyuwsgi.run()"
+# Beside it: a WSGI server, the clients of MariaDB and PostgreSQL, and what lunshare's
+# drivers need (tests/fleet): pip finds versions that both allow.
+_BESIDE = ["pyuwsgi>=2.0.30", "PyMySQL>=1.1", "psycopg2-binary>=2.9.10", *required()]
 
 
 @functools.cache
@@ -28,6 +30,19 @@ def command(program: str, config: Path, *more: str) -> list[str]:
     """The words that start one of its programs with this configuration file."""
     words = [str(python()), "-W", "ignore", "-c", program]
     return [*words, "--config-file", str(config), *more]
+
+
+def api_command(config: Path, port: int, processes: int = 1) -> list[str]:
+    """The words that start cinder-api on loopback, in uWSGI behind its own router."""
+    return [
+        *(str(python()), "-W", "ignore", "-c", _UWSGI, f"--http=127.0.0.1:{port}"),
+        *("--http-keepalive=600", "--http-timeout=600", "--http-auto-chunked"),
+        *("--master", "--die-on-term", "--lazy-apps", "--enable-threads"),
+        *("--need-app", "--disable-logging"),
+        *(f"--processes={processes}", "--threads=8"),
+        "--module=cinder.wsgi.api:application",
+        f"--pyargv=--config-file {config}",
+    ]
 
 
 if __name__ == "__main__":

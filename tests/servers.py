@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
+LOOPBACK = "127.0.0.1"
 _RABBIT = "/usr/lib/rabbitmq/bin/rabbitmq-server"
 
 
@@ -32,10 +33,10 @@ def until(condition: Callable[[], object], what: str, seconds: float = 300.0) ->
         time.sleep(0.1)
 
 
-def listens(port: int) -> bool:
+def listens(port: int, address: str = LOOPBACK) -> bool:
     """Whether a process listens there."""
     with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
+        return probe.connect_ex((address, port)) == 0
 
 
 def children(process: int) -> list[int]:
@@ -93,18 +94,18 @@ class Server:
 
 
 class Broker(Server):
-    """RabbitMQ with its own ports and data."""
+    """RabbitMQ with its own ports and data; every client may be its guest."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, address: str = LOOPBACK) -> None:
         super().__init__("rabbitmq", directory)
-        self.port = free_port()
+        self.port, self._address = free_port(), address
         self._pid = directory / "pid"
         (directory / "plugins").write_text("[].")
-        (directory / "rabbitmq.conf").touch()
+        (directory / "rabbitmq.conf").write_text("loopback_users = none\n")
         self._env = {
             "HOME": str(directory),
             "RABBITMQ_NODENAME": f"lunshare{self.port}@localhost",
-            "RABBITMQ_NODE_IP_ADDRESS": "127.0.0.1",
+            "RABBITMQ_NODE_IP_ADDRESS": address,
             "RABBITMQ_NODE_PORT": str(self.port),
             "RABBITMQ_DIST_PORT": str(free_port()),
             "RABBITMQ_MNESIA_BASE": str(directory / "db"),
@@ -119,12 +120,12 @@ class Broker(Server):
     @property
     def url(self) -> str:
         """Its URL for clients."""
-        return f"rabbit://guest:guest@127.0.0.1:{self.port}/"
+        return f"rabbit://guest:guest@{self._address}:{self.port}/"
 
     def start(self) -> None:
         """Start it with its existing data, and wait until it listens."""
         self.run([_RABBIT], **self._env)
-        until(lambda: listens(self.port), "RabbitMQ listens")
+        until(lambda: listens(self.port, self._address), "RabbitMQ listens")
 
     def end(self, number: int = signal.SIGTERM) -> None:
         """Stop Erlang; the script that started it ends with it."""

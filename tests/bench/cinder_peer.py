@@ -27,13 +27,18 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from tests.bench.http import Client
-from tests.cinder_programs import MANAGE, SCHEDULER, command, python
+from tests.cinder_programs import (
+    MANAGE,
+    SCHEDULER,
+    VOLUME,
+    api_command,
+    command,
+    python,
+)
 from tests.lab.steps import sh, step
 from tests.servers import ROOT, Broker, Server, free_port, until
 
-_VOLUME = "from cinder.cmd.volume import main; main()"
-_UWSGI = "import pyuwsgi; pyuwsgi.run()"
-_PROCESSES, _THREADS = 2, 8
+_PROCESSES = 2
 _HOSTS = 3
 _START = 300.0
 
@@ -130,8 +135,10 @@ class CinderPeer:
             self._stack.callback(server.end)
         env = {"PYTHONPATH": str(ROOT)}
         self._servers["cinder-scheduler"].run(command(SCHEDULER, self._config))
-        self._servers["cinder-volume"].run(command(_VOLUME, self._config), **env)
-        self._servers["cinder-api"].run(self._uwsgi())
+        self._servers["cinder-volume"].run(command(VOLUME, self._config), **env)
+        self._servers["cinder-api"].run(
+            api_command(self._config, self.port, _PROCESSES)
+        )
         until(self._answers, f"Cinder answers; see {self.state}", _START)
         Client(self.port).shared_volume()
 
@@ -150,18 +157,6 @@ class CinderPeer:
             f"[oslo_concurrency]\nlock_path = {state}/lock\n"
             f"[coordination]\nbackend_url = file://{state}/coordination\n"
         )
-
-    def _uwsgi(self) -> list[str]:
-        served = f"--http=127.0.0.1:{self.port}"
-        return [
-            *(str(python()), "-W", "ignore", "-c", _UWSGI, served),
-            *("--http-keepalive=600", "--http-timeout=600", "--http-auto-chunked"),
-            *("--master", "--die-on-term", "--lazy-apps", "--enable-threads"),
-            *("--need-app", "--disable-logging"),
-            *(f"--processes={_PROCESSES}", f"--threads={_THREADS}"),
-            "--module=cinder.wsgi.api:application",
-            f"--pyargv=--config-file {self._config}",
-        ]
 
     def _answers(self) -> bool:
         for server in self._servers.values():

@@ -51,7 +51,9 @@ def show(client: Client, volume_id: str) -> Any:
     return client("GET", f"/volumes/{volume_id}")["volume"]
 
 
-def reaches(client: Client, volume_id: str, *statuses: str) -> None:
+def reaches(
+    client: Client, volume_id: str, *statuses: str, seconds: float = 180.0
+) -> None:
     """Wait until the volume has one of these statuses."""
 
     def done() -> bool:
@@ -60,7 +62,7 @@ def reaches(client: Client, volume_id: str, *statuses: str) -> None:
             raise AssertionError(f"volume {volume_id} is {status}")
         return status in statuses
 
-    until(done, f"volume {volume_id} is {' or '.join(statuses)}", 180)
+    until(done, f"volume {volume_id} is {' or '.join(statuses)}", seconds)
 
 
 def act(client: Client, volume_id: str, name: str, body: Any) -> Any:
@@ -90,12 +92,13 @@ def snapshot(client: Client, volume_id: str) -> str:
     """Create a snapshot, also while hosts use the volume."""
     body = {"snapshot": {"volume_id": volume_id, "force": True}}
     found = client("POST", "/snapshots", body)["snapshot"]["id"]
-    until(
-        lambda: (
-            client("GET", f"/snapshots/{found}")["snapshot"]["status"] == "available"
-        ),
-        "the snapshot is available",
-    )
+
+    def done() -> bool:
+        status = client("GET", f"/snapshots/{found}")["snapshot"]["status"]
+        assert status != "error", f"snapshot {found} is {status}"
+        return bool(status == "available")
+
+    until(done, f"snapshot {found} is available")
     return str(found)
 
 

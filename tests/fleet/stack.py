@@ -23,13 +23,18 @@ from lunshare.drivers.values import Auth
 from storm_storage.storage_client import StorageClient
 from tests.bench.cinder_peer import MariaDB
 from tests.bench.http import Client
-from tests.cinder_programs import MANAGE, SCHEDULER, command, python
+from tests.cinder_programs import (
+    MANAGE,
+    SCHEDULER,
+    VOLUME,
+    api_command,
+    command,
+    python,
+)
 from tests.lab.steps import sh, step
 from tests.servers import ROOT, Broker, Server, children, free_port, until
 from tests.storm.processes import ENTRY_POINTS, Storage
 
-_VOLUME = "from cinder.cmd.volume import main; main()"
-_UWSGI = "import pyuwsgi; pyuwsgi.run()"
 _START = 300.0  # it takes two minutes on a busy machine
 THIN, THICK = "thin", "thick"
 #: A backend of another driver (``other_backend``).
@@ -141,7 +146,7 @@ class Stack:
     def start_volume(self) -> None:
         """Start cinder-volume."""
         self._servers["cinder-volume"].run(
-            command(_VOLUME, self.config), PYTHONPATH=python_path(self._directory)
+            command(VOLUME, self.config), PYTHONPATH=python_path(self._directory)
         )
 
     def stop_volume(self, number: int) -> None:
@@ -191,7 +196,7 @@ class Stack:
             self._stack.callback(server.end)
         self._servers["cinder-scheduler"].run(command(SCHEDULER, self.config))
         self.start_volume()
-        self._servers["cinder-api"].run(self._uwsgi())
+        self._servers["cinder-api"].run(api_command(self.config, self.port))
         until(
             lambda: self.is_up(THIN, THICK, OTHER),
             f"Cinder answers; see {self._directory}",
@@ -200,17 +205,6 @@ class Stack:
 
     def _machine(self, verb: str, *given: object) -> Any:
         return self.storage.call("machine", None, verb, *given)
-
-    def _uwsgi(self) -> list[str]:
-        return [
-            *(str(python()), "-W", "ignore", "-c", _UWSGI),
-            *(f"--http=127.0.0.1:{self.port}", "--http-auto-chunked"),
-            *("--http-keepalive=600", "--http-timeout=600"),
-            *("--master", "--die-on-term", "--lazy-apps", "--enable-threads"),
-            *("--need-app", "--disable-logging", "--processes=1", "--threads=8"),
-            "--module=cinder.wsgi.api:application",
-            f"--pyargv=--config-file {self.config}",
-        ]
 
 
 class Host:

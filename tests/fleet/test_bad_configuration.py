@@ -104,3 +104,19 @@ def test_wrong_backends_are_down_and_others_work(
         assert len(lines) == 1, (name, lines)
         assert sentence in lines[0], lines[0]
         print("  ", lines[0].partition("problem=")[2], flush=True)
+
+
+def test_active_active_cluster_is_refused_with_the_reason(stack: Stack) -> None:
+    """Two cinder-volume on one backend, as ``cluster`` wants: not with this driver."""
+    stack.stop_volume(signal.SIGTERM)
+    before = len(stack.log)
+    stack.configure("[DEFAULT]\ncluster = fleet\n")
+    stack.start_volume()
+    refused = (
+        "Active-Active configuration is not currently supported by driver"
+        " lunshare.cinder.LunshareDriver."
+    )
+    until(lambda: stack.log[before:].count(refused) >= len((THIN, THICK)), "it says so")
+    hosts = [f"node@{name}" for name in (THIN, THICK)]
+    until(lambda: all(stack.services()[host] == "down" for host in hosts), "down")
+    print("  ", refused, flush=True)

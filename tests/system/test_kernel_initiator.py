@@ -4,11 +4,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-import select
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.system.api import Api
+from tests.system.compute_client import SECONDS, Compute
 from tests.system.hosts import Traffic, block, write_protected
 from tests.system.kernel import Live
 from tests.system.lio_hosts import BLOCK
@@ -23,39 +20,7 @@ from tests.system.volumes import BorrowVolume, MakeHost
 
 pytestmark = pytest.mark.system
 
-#: On an emulated machine the imports alone have taken more than 60.
-_SECONDS = 240
 _PAUSE_SECONDS = 1.0
-
-
-class Compute:
-    """The client of tests/system/compute_host.py."""
-
-    def __init__(self) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.system.compute_host"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            cwd=Path(__file__).parents[2],
-        )
-
-    def ask(self, verb: str, argument: object = None) -> Any:
-        """Send a verb; returns its answer, which must come in time."""
-        assert self._process.stdin
-        assert self._process.stdout
-        self._process.stdin.write(json.dumps([verb, argument]) + "\n")
-        self._process.stdin.flush()
-        ready, _, _ = select.select([self._process.stdout], [], [], _SECONDS)
-        assert ready, f"{verb} took more than {_SECONDS} seconds"
-        answer = json.loads(self._process.stdout.readline())
-        if "error" in answer:
-            raise RuntimeError(answer["error"])
-        return answer["value"]
-
-    def close(self) -> None:
-        self._process.kill()
-        self._process.communicate()
 
 
 @pytest.fixture
@@ -71,7 +36,7 @@ def _attach(api: Api, volume: str, connector: object, mode: str) -> dict[str, An
     return dict(answer["attachment"])
 
 
-@pytest.mark.timeout(3 * _SECONDS)
+@pytest.mark.timeout(3 * SECONDS)
 def test_os_brick_attaches_writes_and_detaches_beside_other_hosts(
     api: Api, borrow: BorrowVolume, host: MakeHost, compute: Compute
 ) -> None:

@@ -1,0 +1,110 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""One storage node: a quick guest of the lab, as the tests outside it see it."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Mapping
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any
+from xmlrpc.client import ServerProxy, Transport
+
+from tests.fleet_nodes import network
+from tests.fleet_nodes.in_guest import PORT
+from tests.servers import ROOT, Server, listens
+
+_SECONDS = 300
+_BACKENDS = ("thin", "thick")
+
+
+class _Patient(Transport):
+    """An answer comes in time, or never: the guest was killed."""
+
+    def make_connection(self, host: Any) -> HTTPConnection:
+        connection = super().make_connection(host)
+        connection.timeout = _SECONDS
+        return connection
+
+
+class Node:
+    """A guest with cinder-volume, lunshare-helper, LVM and LIO, and hosts.
+
+    ``lent``: a folder with lunshare's wheel, to which cinder.conf is added.
+    ``packages``: what pip installed with Cinder.
+    """
+
+    def __init__(self, name: str, directory: Path, lent: Path, packages: Path) -> None:
+        self.name, self.address = name, network.NODES[name]
+        self._lent, self._packages = lent, packages
+        self._server = Server(name, directory)
+
+    def start(self, options: str, thin: str) -> None:
+        """Boot it; it answers some time later.
+
+        ``options``: of every cinder.conf. ``thin``: more of the thin backend.
+        """
+        (self._lent / "cinder.conf").write_text(self._config(options, thin))
+        self._server.run(
+            [
+                *(str(ROOT / "tests/lab/run"), "--kernel", "uml", "--bare"),
+                *("--network", network.card(self.name), "--"),
+                *("python", "-m", "tests.lab.borrow"),
+                *(
+                    f"--files=/srv/cinder={self._packages}",
+                    f"--files=/srv/lent={self._lent}",
+                ),
+                *("--", "python", "-m", "tests.fleet_nodes.in_guest", self.address),
+                f"/build/{self.name}.journal",
+            ]
+        )
+
+    def answers(self) -> bool:
+        """Whether it does what tests ask."""
+        process = self._server.process
+        assert process is not None
+        assert process.poll() is None, f"it ended; see {self._server.log}"
+        return listens(PORT, self.address)
+
+    def kill(self) -> None:
+        """End the guest as a loss of power does."""
+        self._server.end(signal.SIGTERM)
+
+    def ask(self, verb: str, *given: object) -> Any:
+        """Ask the machine (in_guest.Machine)."""
+        where = f"http://{self.address}:{PORT}/"
+        more: Mapping[str, Any] = {"allow_none": True, "use_builtin_types": True}
+        with ServerProxy(
+            where, transport=_Patient(use_builtin_types=True), **more
+        ) as it:
+            return getattr(it, verb)(*given)
+
+    def must(self, *words: str) -> str:
+        """Run a command in it, which must succeed; its output."""
+        code, text = self.ask("run", list(words))
+        assert code == 0, f"{self.name}: {' '.join(words)}: {text}"
+        return str(text)
+
+    def exports(self) -> dict[str, dict[str, str]]:
+        """The live target: the mode of each initiator, by volume."""
+        return dict(self.ask("exports"))
+
+    def backends(self) -> list[str]:
+        """Their hosts in Cinder."""
+        return [f"{self.name}@{backend}" for backend in _BACKENDS]
+
+    def _config(self, options: str, thin: str) -> str:
+        driver = (
+            "volume_driver = lunshare.cinder.LunshareDriver\nvolume_group = lunshare\n"
+        )
+        state = "/var/lib/cinder"
+        return (
+            f"{options}[DEFAULT]\nhost = {self.name}\nmy_ip = {self.address}\n"
+            f"enabled_backends = {','.join(_BACKENDS)}\nstate_path = {state}\n"
+            f"[thin]\n{driver}volume_backend_name = {self.name}-thin\n{thin}\n"
+            f"[thick]\n{driver}volume_backend_name = {self.name}-thick\n"
+            "lvm_type = default\n"
+            f"[oslo_concurrency]\nlock_path = {state}/lock\n"
+            f"[coordination]\nbackend_url = file://{state}/coordination\n"
+        )

@@ -1,0 +1,17 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""Install and build what a run needs, once, while this machine's network is there."""
+
+from __future__ import annotations
+
+from tests import cinder_programs
+from tests.lab import host
+from tests.lab.main import build_quick
+from tests.tempest import keystone, pins, tempest_run
+
+if __name__ == "__main__":
+    cinder_programs.python()
+    keystone.prepared(pins.venv())
+    tempest_run.listed(pins.venv())
+    host.need_programs()
+    build_quick()
