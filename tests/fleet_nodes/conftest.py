@@ -12,7 +12,7 @@ from tests.bench.http import Client
 from tests.fleet_nodes import transcript
 from tests.fleet_nodes.fleet import Fleet
 
-_ORDER = ("placement", "shared_volume", "kills", "tempest", "lost_node")
+_ORDER = ("placement", "shared_volume", "kills", "lost_node")
 
 
 @pytest.fixture(scope="session")

@@ -62,6 +62,12 @@ class Shared:
             name.partition("-")[2] for name in listed.split() if name[-12:].isalnum()
         }
 
+    def size(self) -> float:
+        """The size of the volume's disk, in GiB."""
+        words = ["--noheadings", "--units=g", "--nosuffix", "-o", "lv_size"]
+        name = f"lunshare/volume-{self.volume}"
+        return float(self.node.must("lvs", *words, name))
+
     def end(self) -> int:
         """Stop I/O; each host has the bytes of all acknowledged writes."""
         rounds = [host.stop() for host in self.hosts]

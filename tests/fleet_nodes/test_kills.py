@@ -21,12 +21,14 @@ from tests.fleet_nodes.shared import BACKEND, Shared
 from tests.fleet_nodes.transcript import say
 
 ACLS = "/sys/kernel/config/target/iscsi/*/tpgt_1/acls/*"
+MAPPED = f"{ACLS}/lun_0/write_protect"
 DISKS = "/dev/mapper/lunshare-*"
 SIZES = "/sys/block/dm-*/size"
-SUSPENDED = "/sys/block/dm-*/dm/suspended"
+LVM_LOCK = "/run/lock/lvm/V_lunshare"
 Step = Callable[[Client, Shared], None]
+Check = Callable[[Client, Shared], bool]
 _RESTART = 90.0
-#: The processes that were killed, and the volumes that were acknowledged.
+#: The processes that were killed, and the disks whose creation was acknowledged.
 KILLED: list[int] = []
 CREATED: set[str] = set()
 
@@ -44,14 +46,12 @@ def shared(fleet: Fleet) -> Iterator[Shared]:
 def attach(client: Client, shared: Shared) -> None:
     """One more host of the shared volume."""
     api.attach(client, shared.volume, "late", "ro")
-    assert shared.node.exports()[shared.volume][api.iqn("late")] == "ro"
 
 
 def detach(client: Client, shared: Shared) -> None:
     """Every host but the three leaves."""
     for each in shared.others():
         api.detach(client, each)
-    assert len(shared.node.exports()[shared.volume]) == len(shared.hosts)
 
 
 def create(client: Client, shared: Shared) -> None:
@@ -61,7 +61,7 @@ def create(client: Client, shared: Shared) -> None:
 
 def snapshot(client: Client, shared: Shared) -> None:
     """A snapshot in use."""
-    api.snapshot(client, shared.volume)
+    CREATED.add(api.snapshot(client, shared.volume))
 
 
 def extend(client: Client, shared: Shared) -> None:
@@ -73,37 +73,65 @@ def extend(client: Client, shared: Shared) -> None:
 
 def delete(client: Client, shared: Shared) -> None:
     """Every snapshot, and every other volume."""
+    CREATED.clear()
     for each in client("GET", "/snapshots")["snapshots"]:
         client("DELETE", f"/snapshots/{each['id']}")
         api.gone(client, f"/snapshots/{each['id']}")
     for each in client("GET", "/volumes")["volumes"]:
         if each["id"] != shared.volume:
-            CREATED.discard(each["id"])
             api.delete(client, each["id"])
+
+
+def is_attached(client: Client, shared: Shared) -> bool:
+    """Whether the late host may read, and nothing else."""
+    return shared.node.exports()[shared.volume].get(api.iqn("late")) == "ro"
+
+
+def is_detached(client: Client, shared: Shared) -> bool:
+    """Whether only the three hosts have access."""
+    names = {host.iqn for host in shared.hosts}
+    return shared.node.exports()[shared.volume].keys() == names
+
+
+def is_created(client: Client, shared: Shared) -> bool:
+    """Whether every acknowledged volume and snapshot has its disk."""
+    return shared.disks() >= CREATED
+
+
+def is_extended(client: Client, shared: Shared) -> bool:
+    """Whether the disk has the size that the API says."""
+    return shared.size() == float(api.show(client, shared.volume)["size"])
+
+
+def is_deleted(client: Client, shared: Shared) -> bool:
+    """Whether nothing else is left."""
+    return shared.disks() == {shared.volume}
 
 
 @dataclass(frozen=True)
 class Point:
     """A request that is cut off when what the pattern finds changes.
 
-    ``before`` makes what it needs, ``after`` does what was not acknowledged.
+    ``holds`` is true after it was acknowledged. ``before`` makes what it needs,
+    ``after`` does it again, or undoes it.
     """
 
     do: Step
+    holds: Check
     when: str
     pattern: str
-    before: Step | None = None
-    after: Step | None = None
+    before: Step | None
+    after: Step
 
 
 POINTS = [
-    Point(attach, "the host's ACL is there", ACLS, after=detach),
-    Point(attach, "its LUN is mapped", f"{ACLS}/lun_0/write_protect", after=detach),
-    Point(detach, "the host's ACL is gone", ACLS, before=attach, after=detach),
-    Point(create, "the disk is there", DISKS, after=create),
-    Point(snapshot, "the volume is suspended", SUSPENDED, after=snapshot),
-    Point(extend, "the size is another one", SIZES),
-    Point(delete, "the first disk is gone", DISKS, before=create, after=delete),
+    Point(attach, is_attached, "the ACL is there", ACLS, None, detach),
+    Point(attach, is_attached, "the LUN is mapped", MAPPED, None, detach),
+    Point(detach, is_detached, "the ACL is gone", ACLS, attach, detach),
+    Point(create, is_created, "the disk is there", DISKS, None, create),
+    Point(snapshot, is_created, "LVM has locked the group", LVM_LOCK, None, snapshot),
+    Point(extend, is_extended, "the disk has grown", SIZES, None, extend),
+    Point(delete, is_deleted, "a disk is gone", DISKS, create, delete),
 ]
 
 
@@ -124,7 +152,7 @@ def test_no_host_notices_a_kill_of_what_does_nothing(
 def test_no_host_notices_a_kill_in_the_middle(
     client: Client, shared: Shared, point: Point, victim: str
 ) -> None:
-    if point.before is not None:
+    if point.before:
         point.before(client, shared)
     number = shared.node.ask("arm", point.pattern, [victim])
     answer = "acknowledged"
@@ -139,10 +167,12 @@ def test_no_host_notices_a_kill_in_the_middle(
     shared.recovers()
     shared.nobody_noticed()
     say(f"{victim} killed in {point.do.__name__}, when {point.when}: {answer}")
+    assert answer != "acknowledged" or point.holds(client, shared)
+    assert is_created(client, shared)
     repair(client, shared)
-    assert shared.disks() >= CREATED
-    if point.after is not None:
-        point.after(client, shared)
+    point.after(client, shared)
+    holds = is_detached if point.after is detach else point.holds
+    assert holds(client, shared)
 
 
 def repair(client: Client, shared: Shared) -> None:
@@ -154,5 +184,5 @@ def repair(client: Client, shared: Shared) -> None:
 
 def test_nothing_is_left_of_what_was_killed(client: Client, shared: Shared) -> None:
     delete(client, shared)
-    assert shared.disks() == {shared.volume}
+    assert is_deleted(client, shared)
     assert not [*shared.fleet.differences()]
