@@ -51,8 +51,8 @@ def of_host(stored: str | None, initiator: str) -> Auth | None:
     )
 
 
-def told(connection_info: Mapping[str, Any]) -> Auth | None:
-    """Return the credentials that a host was told when it was attached, or None."""
+def of_connection(connection_info: Mapping[str, Any]) -> Auth | None:
+    """Return the credentials that a host got when it was attached, or None."""
     user = connection_info.get("auth_username")
     secret = connection_info.get("auth_password")
     return Auth(str(user), str(secret)) if user and secret else None

@@ -79,7 +79,7 @@ def _hosts(
                 row.attach_status,
                 row.attach_mode,
                 row.connector,
-                chap_secrets.told(row.connection_info or {}),
+                chap_secrets.of_connection(row.connection_info or {}),
             )
             for row in rows
         ),

@@ -29,7 +29,7 @@ class AttachmentRow:
 
     ``attach_mode`` is None until cinder-api stores it, and the text "null" if the
     client gave none: then the mode in the connector counts, else it is rw. ``auth`` are
-    the credentials that its host was told, with whatever driver.
+    the credentials that its host got when it was attached, from whatever driver.
     """
 
     id: str
@@ -103,8 +103,8 @@ def of_host(
     if not modes:
         return None
     mode = Mode.RW if Mode.RW in modes else Mode.RO
-    told = next((row.auth for row in rows if row.auth), None)
-    return connector(hosts, initiator, mode, rows[0].id if rows else "", told)
+    stored = next((row.auth for row in rows if row.auth), None)
+    return connector(hosts, initiator, mode, rows[0].id if rows else "", stored)
 
 
 def connector(
@@ -112,10 +112,10 @@ def connector(
     initiator: str,
     mode: Mode,
     attachment_id: str,
-    told: Auth | None = None,
+    stored: Auth | None = None,
 ) -> Connector:
-    """Return an access of a host with its credentials: those that it was ``told``."""
-    auth = told or chap_secrets.of_host(hosts.provider_auth, initiator)
+    """Return an access of a host. It keeps credentials that are ``stored`` for it."""
+    auth = stored or chap_secrets.of_host(hosts.provider_auth, initiator)
     return Connector(initiator, mode, attachment_id, auth)
 
 

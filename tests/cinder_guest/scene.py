@@ -85,7 +85,7 @@ class Scene:
         assert (self._sessions(), self._rows()) == self._before
 
     def need_every_byte(self) -> None:
-        """Both hosts log in a second time, with what they were told, and read."""
+        """Both hosts log in a second time, with the credentials they got, and read."""
         assert bytes_of(self.alpha) == self.alpha_bytes
         assert bytes_of(self.gamma) == self.gamma_bytes
 
@@ -124,5 +124,5 @@ def bytes_of(host: Host) -> bytes:
 
 
 def auth_of(host: Host) -> Auth:
-    """The credentials that a host was told."""
+    """The credentials that a host got."""
     return Auth(host.info["auth_username"], host.info["auth_password"])

@@ -109,10 +109,10 @@ def _use_new_and_old_hosts(scene: Scene) -> None:
     assert delta.read() == scene.alpha_bytes
     assert auth_of(delta) == auth_of(scene.alpha)
     scene.detach(delta)
-    told = auth_of(scene.gamma)
+    before = auth_of(scene.gamma)
     scene.attach_gamma_again()
     assert scene.started == []  # not one process
-    assert auth_of(scene.gamma) != told
+    assert auth_of(scene.gamma) != before
 
 
 def _give_back(node: Node, scene: Scene) -> None:

@@ -132,11 +132,13 @@ def test_hosts_of_a_volume_of_cinders_driver_share_its_secret() -> None:
 
 
 def test_host_keeps_the_secret_that_it_was_told() -> None:
-    told = chap_secrets.told({"auth_username": "old", "auth_password": "known"})
+    told = chap_secrets.of_connection(
+        {"auth_username": "old", "auth_password": "known"}
+    )
     found = wanted_access.wanted(hosts(replace(row("a"), auth=told), row("b", TWO)))
     assert found[ONE].auth == Auth("old", "known")
     assert found[TWO].auth == chap_secrets.of_host(AUTH, TWO)
-    assert chap_secrets.told({"auth_username": "without a secret"}) is None
+    assert chap_secrets.of_connection({"auth_username": "without a secret"}) is None
 
 
 def open_modes(unfinished: Unfinished, found: VolumeHosts) -> dict[str, str]:
