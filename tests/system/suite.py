@@ -46,6 +46,9 @@ def _pytest(lane: str, report: Path) -> list[str]:
 
 def _counted(report: Path) -> Counter[str]:
     """How many tests there were of each outcome."""
+    if not report.exists():
+        print(f"{report.stem}: pytest ended without a report, as if it was killed")
+        return Counter(error=1)
     cases = ElementTree.parse(report).iter("testcase")
     outcomes = ({child.tag for child in case} & {*_OUTCOMES} for case in cases)
     return Counter(found.pop() if found else "passed" for found in outcomes)
