@@ -23,6 +23,7 @@ from tests.restart.killed_operations import OPERATIONS
 from tests.restart.killed_quotas import OTHER
 from tests.restart.killed_scene import BYTES, Operation, Scene, choose_from_both
 from tests.restart.killing import MANY, WIPES, Killed, Killer, let_end
+from tests.servers import until
 
 
 def _delete_failed(node: Node) -> None:
@@ -38,7 +39,9 @@ def _delete_failed(node: Node) -> None:
     for volume in node.services.volumes.list(CTX, MANY):
         if volume.own_status in (VolumeStatus.ERROR, VolumeStatus.ERROR_MANAGING):
             node.services.volumes.delete(CTX, volume.id)
-    let_end(node)
+    # Not let_end: it leaves jobs without a thread to the next start, and the old disk
+    # of a migration is deleted in a job of its own.
+    until(lambda: not node.assembly.jobs.in_progress(), "the jobs of the start")
 
 
 def _assert_right(node: Node) -> None:
