@@ -73,7 +73,8 @@ class LunshareDriver(cinder_base.VolumeDriver):  # type: ignore[misc]
     @translated
     def delete_volume(self, volume: Any) -> None:
         with self._made.connections.locked(volume.name_id):
-            if volume.source_volid:  # a clone that was killed has left its snapshot
+            if volume.source_volid and not self._clones_at_once:
+                # A clone that was killed has left its snapshot.
                 self._made.backend.delete_snapshot(volume.name_id)
             self._made.backend.delete(volume.name_id)
         self._made.wiper.wake()
@@ -97,6 +98,10 @@ class LunshareDriver(cinder_base.VolumeDriver):  # type: ignore[misc]
         wanted, source = driver_volume(volume), driver_volume(src_vref)
         temporary, made = Snapshot(wanted.id, source.id, source.size), self._made
         with made.connections.locked(source.id):
+            if self._clones_at_once:
+                with made.connections.locked(wanted.id):
+                    made.backend.volumes.clone(wanted, source)
+                return self._new_auth()
             made.backend.volumes.create_snapshot(temporary)
         with made.connections.locked(wanted.id):
             try:
@@ -353,6 +358,10 @@ class LunshareDriver(cinder_base.VolumeDriver):  # type: ignore[misc]
             "goodness_function": self.get_goodness_function(),
             "location_info": local_migration.location_info(self._made.name),
         }
+
+    @property
+    def _clones_at_once(self) -> bool:
+        return self._made.backend.volumes.abilities.clones_at_once
 
     def _new_auth(self) -> dict[str, Any]:
         return {"provider_auth": chap_secrets.new_provider_auth()}

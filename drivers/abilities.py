@@ -34,6 +34,10 @@ class VolumeAbilities:
         "The driver creates snapshots, reverts a volume to one, and creates volumes"
         " from them."
     )
+    clones_at_once: bool = _ability(
+        "A volume is cloned in one step, ``clone``, that copies no bytes and needs no"
+        " temporary snapshot."
+    )
     snapshots_open: bool = _ability(
         "A snapshot can be created while the disk is open. If not, the driver refuses"
         " with DiskBusy."

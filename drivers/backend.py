@@ -10,7 +10,7 @@ from typing import Any
 
 from lunshare.drivers.base import TargetDriver, VolumeDriver
 from lunshare.drivers.errors import Unsupported
-from lunshare.drivers.values import Connector, Disk, Export, Snapshot, Volume
+from lunshare.drivers.values import Connector, Disk, Export, Volume
 
 
 class Backend:
@@ -33,19 +33,6 @@ class Backend:
     def create(self, volume: Volume) -> Disk:
         """Create the volume's disk. It is not exported to any host."""
         return self.volumes.create(volume)
-
-    def clone(self, volume: Volume, source: Volume) -> Disk:
-        """Create the volume with the bytes that the source has at one moment.
-
-        A temporary snapshot, named with the new volume's id, has these bytes until
-        the copy is complete. The source is needed only while the snapshot is
-        created, so a caller that locks volumes does the three steps itself.
-        """
-        temporary = Snapshot(volume.id, source.id, source.size)
-        self.volumes.create_snapshot(temporary)
-        disk = self.volumes.create_from(volume, temporary)
-        self.volumes.delete_snapshot(temporary.id)
-        return disk
 
     def delete(self, volume_id: str) -> None:
         """Remove the export, then delete the disk."""

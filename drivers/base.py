@@ -192,6 +192,20 @@ class VolumeDriver(Driver):
         """
         raise self._unsupported("a volume created from a snapshot")
 
+    def clone(self, volume: Volume, source: Volume) -> Disk:
+        """Create the disk with the bytes of ``source``, and zeros after them.
+
+        They are the source's bytes as they are now, as in ``create_snapshot``; hosts
+        may write to it meanwhile. It is a short step, so the caller may lock the
+        source for it. Otherwise as ``create_from``: a disk of that volume that exists
+        is success.
+
+        :raises UnknownDisk: the source has no disk.
+        :raises DiskBusy: the source is open, and ``snapshots_open`` is no.
+        :raises NoSpace: nothing is left behind.
+        """
+        raise self._unsupported("a clone in one step")
+
     def revert(self, snapshot: Snapshot) -> Disk:
         """Give the volume the snapshot's bytes and size; the snapshot remains.
 

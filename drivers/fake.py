@@ -9,7 +9,7 @@ lunshare.drivers.fake_storage.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -47,6 +47,11 @@ _OPTIONS = [
         "fake_thin",
         default=True,
         help="Whether space is used as it is written, or all at creation.",
+    ),
+    cfg.BoolOpt(
+        "fake_clones_at_once",
+        default=False,
+        help="Whether a clone is one step, without a temporary snapshot.",
     ),
     cfg.BoolOpt(
         "fake_wipe",
@@ -94,6 +99,9 @@ class FakeVolumes(FakeForeign):
         "create_from.before",
         "create_from.half",
         "create_from.after",
+        "clone.before",
+        "clone.half",
+        "clone.after",
         "revert.before",
         "revert.after",
         "fill.before",
@@ -122,6 +130,7 @@ class FakeVolumes(FakeForeign):
         return replace(
             self.ABILITIES,
             reserves_space=not self.options["fake_thin"],
+            clones_at_once=self.options["fake_clones_at_once"],
             wipes_deleted=self.options["fake_wipe"],
         )
 
@@ -204,17 +213,31 @@ class FakeVolumes(FakeForeign):
             return tuple(self.storage.snapshots)
 
     def create_from(self, volume: Volume, snapshot: Snapshot) -> Disk:
-        self.failures.at("create_from.before")
+        return self._create_copy(
+            "create_from", volume, lambda: self._intact_snapshot(snapshot)
+        )
+
+    def clone(self, volume: Volume, source: Volume) -> Disk:
+        if not self.abilities.clones_at_once:
+            return super().clone(volume, source)
+        return self._create_copy(
+            "clone", volume, lambda: self._complete_disk(source.id)
+        )
+
+    def _create_copy(
+        self, verb: str, volume: Volume, origin: Callable[[], FakeDisk]
+    ) -> Disk:
+        self.failures.at(f"{verb}.before")
         with self._io(write=True):
             disk = self.storage.disks.get(volume.id)
             if disk is None or not disk.complete:
-                disk = self._intact_snapshot(snapshot).copy()
+                disk = origin().copy()
                 self._require_space(max(volume.size, disk.size))
                 self.storage.put(self.storage.disks, volume.id, disk)
-        self.failures.at("create_from.half")
+        self.failures.at(f"{verb}.half")
         with self._io(write=True):
             self._create_or_extend(volume).complete = True
-        self.failures.at("create_from.after")
+        self.failures.at(f"{verb}.after")
         return self._as_disk(volume.id, disk)
 
     def revert(self, snapshot: Snapshot) -> Disk:

@@ -67,7 +67,9 @@ class CopyContract(ManageSnapshotContract):
         return volume, data
 
     def clone(self, driver: VolumeDriver, volume: Volume, source: Volume) -> Disk:
-        """Clone as lunshare.drivers.backend.Backend does."""
+        """Clone in one step if the driver can, or by a temporary snapshot."""
+        if self.can.clones_at_once:
+            return driver.clone(volume, source)
         temporary = Snapshot(volume.id, source.id, source.size)
         driver.create_snapshot(temporary)
         disk = driver.create_from(volume, temporary)

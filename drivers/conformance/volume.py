@@ -11,8 +11,8 @@ from contextlib import AbstractContextManager
 import pytest
 
 from lunshare.drivers.base import VolumeDriver
+from lunshare.drivers.conformance.clones import CloneContract
 from lunshare.drivers.conformance.fixtures import MIB, new_volume
-from lunshare.drivers.conformance.shared_pool import SharedPoolContract
 from lunshare.drivers.conformance.volume_bytes import Create
 from lunshare.drivers.errors import (
     DiskBusy,
@@ -28,7 +28,7 @@ FullPool = Callable[[], AbstractContextManager[None]]
 ForeignState = Callable[[], object]
 
 
-class VolumeContract(SharedPoolContract):
+class VolumeContract(CloneContract):
     """One test for each behaviour; bind them with a subclass named ``Test...``."""
 
     # check

@@ -92,7 +92,7 @@ class LvmVolumes(VolumeDriver):
     @property
     def abilities(self) -> VolumeAbilities:
         if self.options["lvm_type"] == "thin":
-            return self.ABILITIES
+            return replace(self.ABILITIES, clones_at_once=True)
         return replace(
             self.ABILITIES,
             reserves_space=True,
@@ -184,6 +184,16 @@ class LvmVolumes(VolumeDriver):
     def create_from(self, volume: Volume, snapshot: Snapshot) -> Disk:
         with self._volume_errors(volume.id):
             self._snapshots.create_from(volume, snapshot)
+        return self.extend(volume)
+
+    @retried_once
+    def clone(self, volume: Volume, source: Volume) -> Disk:
+        kind = self._snapshots
+        if not isinstance(kind, ThinSnapshots):
+            return super().clone(volume, source)
+        with self._volume_errors(source.id):
+            self._require_owned(source)
+            kind.clone(volume, source)
         return self.extend(volume)
 
     @retried_once

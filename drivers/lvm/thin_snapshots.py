@@ -45,6 +45,16 @@ class ThinSnapshots:
         except CommandFailed as error:
             self._explain(error, volume, snapshot)
 
+    def clone(self, volume: Volume, source: Volume) -> None:
+        """Create it with the source's size if it does not exist."""
+        self._thin.require_space()
+        try:
+            self._lvm.snapshot_thin(volume.name, source.name, skip_activation=False)
+        except CommandFailed as error:
+            if not command_errors.exists(error):
+                raise
+            self._thin.require_owned(self._lvm.details_of(volume.name), volume)
+
     def revert(self, snapshot: Snapshot) -> None:
         """Replace the volume by a copy of the snapshot."""
         name = Volume(snapshot.volume_id, 0).name

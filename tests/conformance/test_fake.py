@@ -15,6 +15,10 @@ class TestFakeThin(FakeVolumeFixtures, VolumeContract):
     options = {"fake_thin": True, "fake_capacity_gb": 1}
 
 
+class TestFakeClones(FakeVolumeFixtures, VolumeContract):
+    options = {"fake_thin": True, "fake_capacity_gb": 1, "fake_clones_at_once": True}
+
+
 class TestFakeTarget(FakeTargetFixtures, TargetContract):
     pass
 

@@ -110,12 +110,12 @@ def _assert_written(node: Node, volume_id: str) -> None:
     assert volume.leaving is None
 
 
-def _life(path: Path) -> Node:
-    return Node(path, backends="fake,other", section=WIPES)
+def _life(path: Path, section: str = WIPES) -> Node:
+    return Node(path, backends="fake,other", section=section)
 
 
-def _assert_next_life_is_right(path: Path, scene: Scene) -> None:
-    node = _life(path).start()
+def _assert_next_life_is_right(path: Path, scene: Scene, section: str = WIPES) -> None:
+    node = _life(path, section).start()
     assert node.outcome.failed == []
     _delete_failed(node)
     for name in ("fake", "other"):
@@ -125,11 +125,13 @@ def _assert_next_life_is_right(path: Path, scene: Scene) -> None:
     node.close()
 
 
-def _killed_at(path: Path, operation: Operation, step: int) -> bool:
+def _killed_at(
+    path: Path, operation: Operation, step: int, section: str = WIPES
+) -> bool:
     """Run one life that dies at ``step``, then another; False: it was not reached."""
     fake_storage.reset()
     path.mkdir()
-    first = _life(path).start()
+    first = _life(path, section).start()
     scene = Scene(first)
     session = first.target().login(
         scene.volume.id, initiator("writer"), _auth(first, scene.writer)
@@ -138,7 +140,7 @@ def _killed_at(path: Path, operation: Operation, step: int) -> bool:
     with contextlib.suppress(Killed):
         operation(first, scene)
     let_end(first)
-    _assert_next_life_is_right(path, scene)
+    _assert_next_life_is_right(path, scene, section)
     session.write(0, b"the host that nothing was asked of")
     assert session.alive
     return killer.fired
@@ -208,6 +210,14 @@ def test_a_node_killed_at_any_step_is_consistent_after_its_next_start(
     # A commit at least; what touches storage has more steps than that.
     assert steps > 1
     print(f"{name}: killed at each of {steps - 1} steps")
+
+
+def test_a_killed_clone_without_a_snapshot_is_consistent(tmp_path: Path) -> None:
+    section, clone = f"{WIPES}\nfake_clones_at_once = true", OPERATIONS["clone"]
+    steps = 1
+    while _killed_at(tmp_path / str(steps), clone, steps, section):
+        steps += 1
+    assert steps > 4  # the intent, the three points of ``clone``, the status
 
 
 def test_a_start_that_is_killed_is_finished_by_the_next_one(tmp_path: Path) -> None:

@@ -38,9 +38,8 @@ def export(disk: Disk, mode: Mode) -> Export:
 
 
 def test_every_failure_point_is_passed(target):
-    volumes = FakeVolumes(
-        target.name, {**defaults(FakeVolumes), "fake_wipe": True}, NoRoot()
-    )
+    options = defaults(FakeVolumes, fake_wipe=True, fake_clones_at_once=True)
+    volumes = FakeVolumes(target.name, options, NoRoot())
     passed: list[str] = []
     volumes.failures.watch(passed.append)
     target.failures.watch(passed.append)
@@ -59,6 +58,7 @@ def test_every_failure_point_is_passed(target):
     snapshot = Snapshot(new_volume(MIB).id, volume.id, MIB)
     volumes.create_snapshot(snapshot)
     volumes.create_from(new_volume(MIB), snapshot)
+    volumes.clone(new_volume(MIB), volume)
     volumes.revert(snapshot)
     volumes.unmanage_snapshot(snapshot)
     volumes.manage_snapshot(snapshot, volumes.manageable_snapshots()[0].reference)

@@ -26,6 +26,7 @@ from lunshare.agent.volume_locks import VolumeLocks
 from lunshare.drivers.backend import Backend
 from lunshare.drivers.errors import Unsupported
 from lunshare.drivers.values import GIB, Snapshot
+from lunshare.drivers.values import Volume as DriverVolume
 
 LOG = log.getLogger(__name__)
 
@@ -121,16 +122,23 @@ class VolumeDisks:
             backend.create(driver_volume(volume))
 
     def _clone(self, backend: Backend, volume: Volume, source_id: str) -> None:
-        """Do the steps of Backend.clone; the source is locked only briefly."""
-        intent = volume.intent or {}
-        temporary = Snapshot(volume.id, source_id, intent["source_size"] * GIB)
+        """Clone it at once, or copy a temporary snapshot, named by the volume's id.
+
+        The source is locked only briefly, at the start.
+        """
+        intent, wanted = volume.intent or {}, driver_volume(volume)
+        source = DriverVolume(source_id, intent["source_size"] * GIB)
+        temporary = Snapshot(volume.id, source.id, source.size)
         if not intent.get("has_snapshot"):
             with self._locks.volume(source_id, f"the start of its clone {volume.id}"):
                 self._rows.check_unchanged(source_id, intent["source_size"])
+                if backend.volumes.abilities.clones_at_once:
+                    backend.volumes.clone(wanted, source)
+                    return
                 backend.volumes.create_snapshot(temporary)
             # From here on the source may change, and even get another size.
             self._rows.update(volume.id, intent={**intent, "has_snapshot": True})
-        backend.volumes.create_from(driver_volume(volume), temporary)
+        backend.volumes.create_from(wanted, temporary)
         self._delete_clone_snapshot(backend, volume, source_id)
 
     def _delete_clone_snapshot(

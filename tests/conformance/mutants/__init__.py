@@ -10,6 +10,7 @@ from __future__ import annotations
 from lunshare.drivers.fake import FakeVolumes
 from lunshare.drivers.targets.fake import FakeTarget
 from tests.conformance.mutants.abilities import CLAIMS
+from tests.conformance.mutants.clones import CLONES
 from tests.conformance.mutants.copies import COPIES
 from tests.conformance.mutants.detach import DETACH
 from tests.conformance.mutants.disks import DISKS
@@ -28,6 +29,7 @@ Mutant = type[FakeVolumes] | type[FakeTarget]
 TABLES: dict[str, list[tuple[Mutant, str]]] = {
     "disks": [*DISKS],
     "copies": [*COPIES],
+    "clones": [*CLONES],
     "manage": [*MANAGE],
     "manage snapshots": [*MANAGE_SNAPSHOTS],
     "killed": [*KILLED],

@@ -1,0 +1,162 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of ``clone``, which needs no temporary snapshot (``clones_at_once``)."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from typing import Any
+
+import pytest
+
+from lunshare.drivers.base import VolumeDriver
+from lunshare.drivers.conformance.ability_claims import requires
+from lunshare.drivers.conformance.coverage import DriverSteps
+from lunshare.drivers.conformance.fixtures import new_volume
+from lunshare.drivers.conformance.interruption import Kill
+from lunshare.drivers.conformance.shared_pool import OtherBackend, SharedPoolContract
+from lunshare.drivers.conformance.volume_bytes import Create
+from lunshare.drivers.errors import NoSpace, UnknownDisk
+from lunshare.drivers.values import Volume
+
+Build = Callable[[], VolumeDriver]
+FullPool = Callable[[], AbstractContextManager[None]]
+Kills = Callable[..., Iterator[Kill[VolumeDriver]]]
+
+
+class CloneContract(SharedPoolContract):
+    """One test for each behaviour. Those of ``copies`` clone as well."""
+
+    @requires("clones_at_once")
+    def test_a_clone_of_a_smaller_source_adds_zeros(
+        self, driver: VolumeDriver, create_volume: Create
+    ) -> None:
+        source, data = self.volume_with_bytes(driver, create_volume)
+        size, larger = driver.disk(source.id).size, new_volume(2 * self.size)
+        disk = driver.clone(larger, source)
+        assert disk.size >= larger.size
+        assert disk == driver.disk(larger.id)
+        assert not self.volume_difference(driver, larger, data)
+        added = self.read(driver, disk, size, 2 * self.size - size)
+        assert added.count(0) == len(added)
+        assert driver.disk(source.id).size == size
+        driver.delete(larger.id)
+
+    @requires("clones_at_once")
+    def test_a_retried_clone_changes_nothing(
+        self, driver: VolumeDriver, create_volume: Create, volume: Volume
+    ) -> None:
+        source, _ = self.volume_with_bytes(driver, create_volume)
+        disk = driver.clone(volume, source)
+        other = self.overwrite(driver, volume)
+        assert driver.clone(volume, source) == disk
+        assert not self.volume_difference(driver, volume, other)
+
+    @requires("clones_at_once")
+    def test_a_clone_of_an_unknown_source_fails(
+        self, driver: VolumeDriver, volume: Volume
+    ) -> None:
+        unknown = Volume(str(uuid.uuid4()), self.size)
+        with pytest.raises(UnknownDisk) as raised:
+            driver.clone(volume, unknown)
+        assert raised.value.volume_id == unknown.id
+        assert driver.disks() == ()
+
+    @requires("clones_at_once")
+    def test_a_clone_of_another_backends_volume_fails(
+        self,
+        driver: VolumeDriver,
+        other_backend: OtherBackend,
+        create_volume: Create,
+        volume: Volume,
+    ) -> None:
+        driver.clone(volume, create_volume())
+        driver.delete(volume.id)
+        before = driver.disks()
+        with self.volume_of_other_backend(other_backend) as found:
+            if found is None:
+                return
+            with pytest.raises(UnknownDisk):
+                driver.clone(volume, found[0])
+            assert driver.disks() == before
+
+    @requires("clones_at_once")
+    def test_a_clone_in_a_full_pool_leaves_nothing(
+        self,
+        driver: VolumeDriver,
+        full_pool: FullPool,
+        create_volume: Create,
+        volume: Volume,
+    ) -> None:
+        source, data = self.volume_with_bytes(driver, create_volume)
+        with full_pool():
+            with pytest.raises(NoSpace):
+                driver.clone(volume, source)
+            assert [disk.volume_id for disk in driver.disks()] == [source.id]
+        driver.clone(volume, source)
+        assert not self.volume_difference(driver, volume, data)
+
+    @requires("clones_at_once")
+    def test_a_killed_clone_is_finished_by_a_retry(
+        self, driver: VolumeDriver, create_volume: Create, kills: Kills
+    ) -> None:
+        source, data = self.volume_with_bytes(driver, create_volume)
+        for kill in kills():
+            volume = new_volume(2 * self.size)
+            again = kill.call_and_retry("clone", volume, source)
+            assert again.disk(volume.id).size >= volume.size
+            assert not self.volume_difference(again, volume, data)
+            assert not self.volume_difference(again, source, data)
+            again.delete(volume.id)
+
+    @requires("clones_at_once")
+    def test_a_clone_can_be_retried_while_the_first_call_runs(
+        self,
+        driver: VolumeDriver,
+        build: Build,
+        steps: DriverSteps[VolumeDriver],
+        create_volume: Create,
+    ) -> None:
+        source, data = self.volume_with_bytes(driver, create_volume)
+        volumes = [new_volume(self.size)]
+        for _ in self.retried_while_running(
+            build,
+            steps,
+            lambda driver: driver.clone(volumes[-1], source),
+            lambda: self.rewrite(driver, volumes[-1]),
+        ):
+            assert not self.volume_difference(driver, volumes[-1], self.rewritten())
+            assert not self.volume_difference(driver, source, data)
+            driver.delete(volumes[-1].id)
+            volumes.append(new_volume(self.size))
+
+    @requires("clones_at_once")
+    def test_a_clone_that_meets_an_io_error_can_be_retried(
+        self,
+        driver: VolumeDriver,
+        create_volume: Create,
+        after_errors: Any,
+        volume: Volume,
+    ) -> None:
+        source, data = self.volume_with_bytes(driver, create_volume)
+        driver.clone(volume, source)
+        driver.delete(volume.id)
+        for again, done in after_errors(
+            "clone", lambda driver: driver.clone(volume, source)
+        ):
+            if not done:
+                again.clone(volume, source)
+            assert not self.volume_difference(again, volume, data)
+            assert not self.volume_difference(again, source, data)
+            again.delete(volume.id)
+            assert again.disks() == (again.disk(source.id),)
+
+    @requires("clones_at_once")
+    def test_a_clone_survives_a_power_cut(
+        self, driver: VolumeDriver, build: Build, create_volume: Create, volume: Volume
+    ) -> None:
+        source, data = self.volume_with_bytes(driver, create_volume)
+        driver.clone(volume, source)
+        self.survives_power_cut(driver, build, "clone", [source, volume], data)
