@@ -13,7 +13,7 @@ from oslo_config import cfg
 from lunshare.cinder import wanted_access
 from lunshare.cinder.backend_section import Section
 from lunshare.cinder.background_wipe import BackgroundWipe
-from lunshare.cinder.cinder_rows import CinderRows, has_direct
+from lunshare.cinder.cinder_rows import CinderRows, has_direct, node_of
 from lunshare.cinder.host_connections import HostConnections
 from lunshare.cinder.local_migration import LocalMigration
 from lunshare.cinder.scheduler_stats import SchedulerStats
@@ -105,9 +105,10 @@ class Assembled:
             )
         return ""
 
-    def start_volumes(self, volumes: Sequence[Any]) -> None:
+    def start_volumes(self, volumes: Sequence[Any], host: str) -> None:
         """Apply the rows of every volume that may have hosts, or has an export.
 
+        ``host`` is this backend's host@backend.
         Cinder itself calls ``start_volume`` for those in use.
         """
         live = {export.volume_id for export in self.backend.target.observe()}
@@ -117,7 +118,7 @@ class Assembled:
                     self.start_volume(volume)
                 except DriverError as error:
                     LOG.error("[%s] export not started: %s", self.name, error)
-        self._report_unknown({volume.name_id for volume in volumes}, live)
+        self._report_unknown({volume.name_id for volume in volumes}, live, host)
 
     def start_volume(self, volume: Any) -> None:
         """Apply the rows of one volume; what may work later is repeated.
@@ -183,11 +184,16 @@ class Assembled:
             except DriverError as error:
                 LOG.error("[%s] export not started: %s", self.name, error)
 
-    def _report_unknown(self, known: set[str], live: set[str]) -> None:
-        """Log disks and exports without a volume. They are not touched."""
+    def _report_unknown(self, known: set[str], live: set[str], host: str) -> None:
+        """Log disks and exports without a volume. They are not touched.
+
+        The kernel's target has the exports of the node's other backends too.
+        """
         disks = {disk.volume_id for disk in self.backend.volumes.disks()}
-        for what, found in (("disks", disks), ("exports", live)):
-            if unknown := sorted(found - known):
+        if exports := live - known:
+            exports -= self._rows.on_node(exports, node_of(host))
+        for what, found in (("disks", disks - known), ("exports", exports)):
+            if unknown := sorted(found):
                 LOG.warning(
                     "[%s] %d %s without a volume of this backend, such as: %s",
                     self.name,

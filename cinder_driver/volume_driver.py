@@ -338,7 +338,7 @@ class LunshareDriver(cinder_base.VolumeDriver):  # type: ignore[misc]
         self, volumes: Iterable[Any], snapshots: Iterable[Any]
     ) -> tuple[None, None]:
         """Make every export what the rows say: Cinder calls it at each start."""
-        self._made.start_volumes(list(volumes))
+        self._made.start_volumes(list(volumes), self.host)
         return None, None
 
     def _update_volume_stats(self) -> None:

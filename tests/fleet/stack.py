@@ -12,14 +12,15 @@ from __future__ import annotations
 import configparser
 import os
 import signal
-from collections.abc import Mapping
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
+from lunshare.drivers.fake import FakeVolumes
 from lunshare.drivers.targets.fake import FakeTarget
-from lunshare.drivers.values import Auth
+from lunshare.drivers.values import GIB, Auth, Connector, Export, Mode, Volume
 from storm_storage.storage_client import StorageClient
 from tests.bench.cinder_peer import MariaDB
 from tests.bench.http import Client
@@ -100,9 +101,35 @@ class Stack:
 
     def forget_export(self, backend: str, volume_id: str) -> None:
         """Lose an export, as a kernel does at a reboot."""
-        options = {option.dest: option.default for option in FakeTarget.OPTIONS}
+        self._driver(FakeTarget, backend, "remove", volume_id)
+
+    @contextmanager
+    def exported(self, backend: str, *volume_ids: str) -> Iterator[None]:
+        """Show these exports to a backend, as a kernel shows all that it has.
+
+        The fake target has only exports of disks that exist.
+        """
+        for each in volume_ids:
+            disk = self._driver(FakeVolumes, backend, "create", Volume(each, GIB))
+            host = Connector("iqn.1994-05.com.example:other", Mode.RW, each)
+            export = Export(each, disk, (host,))
+            self._driver(FakeTarget, backend, "apply", export, None)
+        yield
+        for each in volume_ids:
+            self.forget_export(backend, each)
+            self._driver(FakeVolumes, backend, "delete", each)
+
+    def _driver(
+        self,
+        kind: type[FakeTarget] | type[FakeVolumes],
+        backend: str,
+        verb: str,
+        *given: object,
+    ) -> Any:
+        role = "target" if kind is FakeTarget else "volumes"
+        options = {option.dest: option.default for option in kind.OPTIONS}
         key = ("reboot", backend, tuple(sorted(options.items())))
-        self.storage.call("target", key, "remove", volume_id)
+        return self.storage.call(role, key, verb, *given)
 
     def hang(self, backend: str, point: str) -> None:
         """Let a point of the storage hang until ``release``."""

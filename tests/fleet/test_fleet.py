@@ -7,6 +7,7 @@ from __future__ import annotations
 import contextlib
 import signal
 import threading
+import uuid
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -359,6 +360,24 @@ def test_killed_operations_end_at_the_next_start(stack: Stack, client: Client) -
     assert not {half, doomed} & stack.disks(THIN)
     assert modes(stack, shared) == {"one": "rw"}
     api.detach(client, attachment)
+
+
+def test_exports_of_the_nodes_other_backend_are_not_reported(
+    stack: Stack, client: Client, volume: str
+) -> None:
+    """A kernel has one target for all backends of its node."""
+    unknown, before = str(uuid.uuid4()), len(stack.log)
+    with stack.exported(THICK, volume, unknown):
+        stack.stop_volume(signal.SIGKILL)
+        stack.start_volume()
+        until(lambda: unknown in stack.log[before:], "the unknown export is reported")
+        new = stack.log[before:].splitlines()
+        lines = [line for line in new if "exports without" in line]
+        assert len(lines) == 1
+        why = "1 exports without a volume of this backend, such as:"
+        assert f"{why} {unknown}" in lines[0]
+        assert {volume, unknown} <= set(stack.exports(THICK))  # not touched
+        until(lambda: stack.is_up(THIN, THICK), "it is up again")
 
 
 def test_access_that_no_row_wants_is_closed_at_a_start(
