@@ -76,7 +76,7 @@ class Measurement:
 
         def keep(name: str, seconds: float) -> None:
             times.setdefault(name, []).append(seconds)
-            print(f"    {backend}: {name} {seconds * 1000:,.0f}", flush=True)
+            print(f"    {backend}: {name} {seconds:,.3f} s", flush=True)
             wait_idle()
 
         def made(name: str, make: Callable[[], str]) -> str:
@@ -88,7 +88,7 @@ class Measurement:
         within = calls.within(volume_id)
         keep(_ATTACH, within.opened)
         keep(_DETACH, within.closed)
-        keep(_STARTED, within.started)
+        times.setdefault(_STARTED, []).append(within.started)
         opened, closed = calls.over_http(volume_id)
         keep("attach over HTTP", opened)
         keep("detach over HTTP", closed)
