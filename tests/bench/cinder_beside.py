@@ -22,8 +22,7 @@ from tests.cinder_guest.calls import Calls
 from tests.cinder_guest.node import OURS, PEER, Node, stop_lunshared
 
 BACKENDS = {"ours": OURS, "peer": PEER}
-#: With 100 exports, one attach of Cinder's driver takes minutes.
-_ROUNDS = {1: 3, 10: 3, 100: 1}
+_LEVELS, _ROUNDS = (1, 10, 100), 3
 #: Least ratio of an attach within cinder-volume, and of anything.
 _BOUNDS, _NEVER_SLOWER = {10: 20.0, 100: 100.0}, 1.0
 _ATTACH, _DETACH = "attach within cinder-volume", "detach within cinder-volume"
@@ -55,7 +54,7 @@ class Measurement:
     def level(self, count: int) -> Iterator[Figure]:
         """Measure every step by turns."""
         found: dict[str, Times] = {backend: {} for backend in BACKENDS}
-        for _ in range(_ROUNDS[count]):
+        for _ in range(_ROUNDS):
             for backend, times in found.items():
                 self._round(backend, times)
         for step in (*_HOSTS, *_DISKS) if self._disks else _HOSTS:
@@ -137,7 +136,7 @@ def measure(calls: Calls, directory: Path, part: str, disks: bool) -> None:
     """Write the figures after each level: the last one takes longest."""
     peer, figures = Peer(directory), list[Figure]()
     measured = Measurement(calls, disks)
-    for count in _ROUNDS:
+    for count in _LEVELS:
         print(f"  {count} exports ...", flush=True)
         peer.grow(count)
         figures += map(say, measured.level(count))
