@@ -19,13 +19,12 @@ No quotas, no debug log. Who calls is proven as with our daemon: by the same Key
 from __future__ import annotations
 
 import getpass
-import os
-import re
 import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
+from tests.bench import process_costs
 from tests.bench.http import Client
 from tests.cinder_programs import (
     MANAGE,
@@ -46,9 +45,11 @@ _START = 300.0
 class MariaDB(Server):
     """One server with its own data, reached over a socket of its owner."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *options: str) -> None:
+        """``options``: more words of its command line."""
         super().__init__("mariadbd", directory)
-        self._socket = directory / "mariadb.sock"
+        self._options = options
+        self.socket = directory / "mariadb.sock"
         self._data = f"--datadir={directory / 'mariadb'}"
         self._first = directory / "first.sql"
         directory.chmod(0o700)
@@ -56,7 +57,7 @@ class MariaDB(Server):
     @property
     def url(self) -> str:
         """Its URL for SQLAlchemy."""
-        return f"mysql+pymysql://root@localhost/cinder?unix_socket={self._socket}"
+        return f"mysql+pymysql://root@localhost/cinder?unix_socket={self.socket}"
 
     def start(self) -> None:
         """Create the data, start it, and wait until it answers."""
@@ -67,11 +68,11 @@ class MariaDB(Server):
         common = ["--no-defaults", user, self._data, most]
         sh(["mariadb-install-db", *common, "--skip-test-db", normal])
         self._first.write_text("CREATE DATABASE cinder CHARACTER SET utf8mb3;\n")
-        more = ["--skip-networking", f"--socket={self._socket}"]
+        more = ["--skip-networking", f"--socket={self.socket}"]
         # MariaDB's default of 128 MiB is for small machines.
         more += [f"--init-file={self._first}", "--innodb-buffer-pool-size=512M"]
-        self.run(["/usr/sbin/mariadbd", *common, *more])
-        until(self._socket.exists, "MariaDB listens")
+        self.run(["/usr/sbin/mariadbd", *common, *more, *self._options])
+        until(self.socket.exists, "MariaDB listens")
 
 
 class CinderPeer:
@@ -118,11 +119,11 @@ class CinderPeer:
 
     def memory(self) -> float:
         """PSS of Cinder's own processes, in MiB: not of its database and its bus."""
-        return sum(map(_pss, self._processes()))
+        return process_costs.pss(self._processes())
 
     def cpu(self) -> float:
         """Seconds of CPU that Cinder's own processes have used so far."""
-        return sum(map(_cpu, self._processes()))
+        return process_costs.cpu(self._processes())
 
     def _start(self) -> None:
         self._stack.callback(self._database.end)
@@ -176,25 +177,4 @@ class CinderPeer:
     def _processes(self) -> Iterator[int]:
         for server in self._servers.values():
             if server.process is not None:
-                yield from _with_children(server.process.pid)
-
-
-def _with_children(process: int) -> Iterator[int]:
-    yield process
-    for thread in os.listdir(f"/proc/{process}/task"):
-        listed = Path(f"/proc/{process}/task/{thread}/children").read_text()
-        for child in listed.split():
-            yield from _with_children(int(child))
-
-
-def _pss(process: int) -> float:
-    rollup = Path(f"/proc/{process}/smaps_rollup").read_text()
-    found = re.search(r"^Pss:\s+(\d+) kB", rollup, re.MULTILINE)
-    assert found
-    return int(found[1]) / 1024
-
-
-def _cpu(process: int) -> float:
-    # The name, in brackets, may contain spaces.
-    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+                yield from process_costs.tree(server.process.pid)
