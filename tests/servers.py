@@ -127,6 +127,18 @@ class Broker(Server):
         self.run([_RABBIT], **self._env)
         until(lambda: listens(self.port, self._address), "RabbitMQ listens")
 
+    def messages(self) -> dict[str, int]:
+        """How many messages each queue holds, also those that a client works on."""
+        words = ["/usr/lib/rabbitmq/bin/rabbitmqctl", "-q", "--no-table-headers"]
+        listed = subprocess.run(
+            [*words, "list_queues", "name", "messages"],
+            check=True,
+            text=True,
+            stdout=subprocess.PIPE,
+            env={**os.environ, **self._env},
+        ).stdout.splitlines()
+        return {name: int(count) for name, count in map(str.split, listed)}
+
     def end(self, number: int = signal.SIGTERM) -> None:
         """Stop Erlang; the script that started it ends with it."""
         if self.process is not None:

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from http.client import HTTPException
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from lunshare.drivers.fake import FakeVolumes
 from lunshare.drivers.targets.fake import FakeTarget
@@ -45,10 +45,11 @@ OTHER = "other"
 class Stack:
     """The processes, and clients of them."""
 
-    def __init__(self, directory: Path) -> None:
-        self._directory, self.port = directory, free_port()
-        self._database, self._broker = MariaDB(directory), Broker(directory)
-        self._servers = {
+    def __init__(self, directory: Path, *database_options: str) -> None:
+        self.directory, self.port = directory, free_port()
+        self.database = MariaDB(directory, *database_options)
+        self.broker = Broker(directory)
+        self.servers = {
             name: Server(name, directory)
             for name in ("cinder-scheduler", "cinder-volume", "cinder-api")
         }
@@ -56,7 +57,7 @@ class Stack:
         self._stack = ExitStack()
         self._asking, self._clients = Client(self.port), list[Client]()
 
-    def __enter__(self) -> Stack:
+    def __enter__(self) -> Self:
         python()
         with self._stack, step("start Cinder"):
             self._start()
@@ -71,7 +72,7 @@ class Stack:
     @property
     def log(self) -> str:
         """What cinder-volume has written."""
-        return self._servers["cinder-volume"].log.read_text()
+        return self.servers["cinder-volume"].log.read_text()
 
     def client(self) -> Client:
         """A client of cinder-api; it is closed at the end."""
@@ -146,12 +147,12 @@ class Stack:
     def configure(self, sections: str = "", *more: str) -> None:
         """Write cinder.conf; ``sections`` are of the backends in ``more``."""
         backends = ",".join((THIN, THICK, OTHER, *more))
-        state, paste = self._directory, python().parents[1] / "etc/cinder"
+        state, paste = self.directory, python().parents[1] / "etc/cinder"
         storm = f"storm_socket = {self.storage_socket}\n"
         driver = "volume_driver = lunshare.cinder.LunshareDriver\n"
         drivers = f"{driver}lunshare_storage = storm\nlunshare_target = storm\n{storm}"
         self.config.write_text(
-            f"[DEFAULT]\ntransport_url = {self._broker.url}\nstate_path = {state}\n"
+            f"[DEFAULT]\ntransport_url = {self.broker.url}\nstate_path = {state}\n"
             f"host = node\nmy_ip = 127.0.0.1\nauth_strategy = noauth\n"
             f"api_paste_config = {paste}/api-paste.ini\nenabled_backends = {backends}\n"
             "quota_volumes = -1\nquota_gigabytes = -1\nquota_snapshots = -1\n"
@@ -165,20 +166,20 @@ class Stack:
             "wipe_rate = 0\n"
             f"[{OTHER}]\nvolume_backend_name = {OTHER}\n"
             "volume_driver = tests.fleet.other_backend.OtherBackend\n"
-            f"[database]\nconnection = {self._database.url}\n"
+            f"[database]\nconnection = {self.database.url}\n"
             f"[oslo_concurrency]\nlock_path = {state}/lock\n"
             f"[coordination]\nbackend_url = file://{state}/coordination\n{sections}"
         )
 
     def start_volume(self) -> None:
         """Start cinder-volume."""
-        self._servers["cinder-volume"].run(
-            command(VOLUME, self.config), PYTHONPATH=python_path(self._directory)
+        self.servers["cinder-volume"].run(
+            command(VOLUME, self.config), PYTHONPATH=python_path(self.directory)
         )
 
     def stop_volume(self, number: int) -> None:
         """Send a signal to every process of cinder-volume, and wait for their end."""
-        server = self._servers["cinder-volume"]
+        server = self.servers["cinder-volume"]
         assert server.process is not None
         if number == signal.SIGKILL:
             for child in children(server.process.pid):
@@ -209,24 +210,24 @@ class Stack:
         )
 
     def _start(self) -> None:
-        self._stack.callback(self._database.end)
-        self._database.start()
-        self._stack.callback(self._broker.close)
-        self._broker.start()
-        made = Storage(self._directory, ROOT, seed=1, delay=0)
+        self._stack.callback(self.database.end)
+        self.database.start()
+        self._stack.callback(self.broker.close)
+        self.broker.start()
+        made = Storage(self.directory, ROOT, seed=1, delay=0)
         self._stack.callback(made.close)
         self.storage_socket = made.socket
         self.storage = StorageClient(made.socket)
         self.configure()
         sh(command(MANAGE, self.config, "db", "sync"))
-        for server in self._servers.values():
+        for server in self.servers.values():
             self._stack.callback(server.end)
-        self._servers["cinder-scheduler"].run(command(SCHEDULER, self.config))
+        self.servers["cinder-scheduler"].run(command(SCHEDULER, self.config))
         self.start_volume()
-        self._servers["cinder-api"].run(api_command(self.config, self.port))
+        self.servers["cinder-api"].run(api_command(self.config, self.port))
         until(
             lambda: self.is_up(THIN, THICK, OTHER),
-            f"Cinder answers; see {self._directory}",
+            f"Cinder answers; see {self.directory}",
             _START,
         )
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.bench import table
+from tests.bench import scale_table, table
 from tests.bench.figures import RATE, Figure, write
 
 
@@ -54,3 +54,21 @@ def _lines(tmp_path: Path, *figures: Figure) -> list[str]:
     write(tmp_path / "figures.json", figures)
     rows = json.loads((tmp_path / "figures.json").read_text())["figures"]
     return table.rows(rows)
+
+
+def test_figures_of_several_places_are_one_row_of_the_table_of_the_fleet(
+    tmp_path: Path,
+) -> None:
+    figures = [
+        Figure("one choice, 100 nodes", 95.6, "ms"),
+        Figure("creates, 100 nodes", 2.69, "in a second"),
+        Figure("one choice, 1,000 nodes", 412.4, "ms"),
+    ]
+    write(tmp_path / "scale.json", figures)
+    kept = json.loads((tmp_path / "scale.json").read_text())["figures"]
+    assert scale_table.rows(kept) == [
+        "|  | 100 nodes | 1,000 nodes |",
+        "| --- | ---: | ---: |",
+        "| one choice | 95.6 ms | 412 ms |",
+        "| creates | 2.69 in a second |  |",
+    ]
