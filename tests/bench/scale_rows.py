@@ -3,7 +3,8 @@
 """A stock Cinder whose database has a million volumes, of 1,000 nodes.
 
 The rows are copies of one attached volume, made by SQL: each with its attachment and
-its metadata, on a fake node, in one of 1,000 projects.
+its metadata, on one of 1,000 hosts, in one of 1,000 projects. 100 nodes report, so that
+what grows here is the database.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from tests.bench.scale_stack import POOL, Nodes, ScaleStack
 from tests.fleet.stack import THIN
 from tests.lab.steps import step
 
-_NODES, _OTHERS, _CHUNK = 999, 999_000, 111_000
+_NODES, _OTHERS, _CHUNK = 99, 999_000, 111_000
 _BACKEND = f"node@{THIN}%23{THIN}"
 _ROUNDS, _SLOW = 5, 10.0
 _DIGESTS = "performance_schema.events_statements_summary_by_digest"
@@ -144,7 +145,7 @@ _TABLES = {
         "id",
         {
             "id": _VOLUME,
-            "host": f"CONCAT(service.host, '#{POOL}')",
+            "host": f"CONCAT('node-', LPAD(n DIV 1000, 4, '0'), '@{POOL}#{POOL}')",
             "service_uuid": "service.uuid",
             "project_id": "CONCAT('project-', n MOD 1000)",
             "display_name": "CONCAT('volume ', n)",
@@ -166,7 +167,7 @@ def _copies(stack: ScaleStack, table: str, first: str, begin: int) -> str:
     return (
         f"INSERT INTO {table} (`{'`, `'.join(columns)}`) SELECT {', '.join(values)}"
         f" FROM {table} AS old JOIN {_NUMBERS} AS numbers"
-        f" JOIN {_SERVICES} AS service ON service.number = n DIV 1000"
+        f" JOIN {_SERVICES} AS service ON service.number = n MOD {_NODES}"
         f" WHERE old.{key} = '{first}' AND old.deleted = 0"
         f" AND n >= {begin} AND n < {begin + _CHUNK}"
     )

@@ -39,7 +39,9 @@ class ScaleStack(Stack):
     """``Stack``, with what a measurement asks of its processes and its database."""
 
     def __init__(self, directory: Path, *database_options: str) -> None:
-        super().__init__(directory, *_DATABASE, *database_options)
+        # Not in /tmp, which may be small: MariaDB copies a million rows there.
+        place = f"--tmpdir={directory}"
+        super().__init__(directory, *_DATABASE, place, *database_options)
         self._second = Server("second-scheduler", directory)
 
     def configure(self, sections: str = "", *more: str) -> None:

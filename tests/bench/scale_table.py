@@ -14,9 +14,9 @@ _PAGE = ROOT / "docs/fleet.md"
 _BEGIN = "<!-- figures: written by `tests/bench/run scale` -->"
 _END = "<!-- end of figures -->"
 _PARTS = {
-    "reports": "Fake nodes that report, and a storm of 100 creates by 16 clients",
+    "reports": "Fake nodes that report, and a storm of 60 creates by 16 clients",
     "node": "One real cinder-volume, one backend of lunshare's driver on fake storage",
-    "rows": "A database with a million volumes, 999 fake nodes",
+    "rows": "A database with a million volumes, 100 nodes that report",
 }
 
 
@@ -29,7 +29,7 @@ def write_page() -> None:
         path = ROOT / f"build/bench-scale-{name}.json"
         if path.exists():
             tables += _table(name, title, json.loads(path.read_text()))
-    _PAGE.write_text(f"{before}{_BEGIN}\n{tables}{_END}{after}")
+    _PAGE.write_text(f"{before}{_BEGIN}\n{tables}\n{_END}{after}")
 
 
 def _table(name: str, title: str, part: dict[str, Any]) -> str:
@@ -39,7 +39,7 @@ def _table(name: str, title: str, part: dict[str, Any]) -> str:
         f" Python {machine['python']}):\n",
         *rows(part["figures"]),
     ]
-    return "\n".join(lines) + "\n\n"
+    return "\n".join(lines) + "\n"
 
 
 def rows(figures: list[dict[str, Any]]) -> list[str]:
