@@ -13,6 +13,7 @@ unfinished          access whose rows Cinder writes only after the driver's answ
 host_connections    opens and closes access; the lock of each volume
 chap_secrets        a CHAP secret for each host, from one key for each volume
 local_migration     a volume's bytes to another backend of the node
+node_location       where a backend is, as others of its node know it
 manageable_disks    foreign disks of the pool
 background_wipe     the thread that wipes deleted disks
 scheduler_stats     what the scheduler gets

@@ -16,23 +16,18 @@ from typing import Any
 
 from oslo_config import cfg
 
+from lunshare.cinder import node_location
 from lunshare.cinder.backend_section import Section
 from lunshare.cinder.cinder_rows import CinderRows
 from lunshare.cinder.host_connections import HostConnections, driver_volume
 from lunshare.drivers.backend import Backend
-from lunshare.drivers.errors import DriverError, Misconfigured, UnknownDisk, Unsupported
-from lunshare.drivers.lvm import claim
+from lunshare.drivers.errors import DriverError, UnknownDisk, Unsupported
 from lunshare.drivers.values import Volume
 
 LOG = logging.getLogger(__name__)
 
 # Seconds in which Cinder stores the volume's new host, and between two reads of it.
 _LATEST, _WAIT = 60.0, 0.5
-
-
-def location_info(section: str) -> str:
-    """Return the stats' text that says where a backend is: its node and section."""
-    return f"lunshare:{_node()}:{section}"
 
 
 class LocalMigration:
@@ -58,8 +53,8 @@ class LocalMigration:
         :raises DiskBusy: a host has the volume; nothing is changed.
         :raises DriverError: nothing is left at the target.
         """
-        section = self._section_of(host.get("capabilities") or {})
-        if section is None:
+        section = node_location.section_of(volume.host, host)
+        if section is None or not self._is_other(section):
             return False
         target, _ = Section(self._conf, section).load(check_names=False)
         with self._connections.without_hosts(volume):
@@ -71,14 +66,9 @@ class LocalMigration:
         ).start()
         return True
 
-    def _section_of(self, capabilities: Mapping[str, Any]) -> str | None:
-        """Return the target's section if it is another backend of this node."""
-        kind, _, rest = str(capabilities.get("location_info", "")).partition(":")
-        node, _, section = rest.partition(":")
-        here = node and node == _node()
-        if kind != "lunshare" or not here or section == self._backend.name:
-            return None
-        return section if section in self._conf.enabled_backends else None
+    def _is_other(self, section: str) -> bool:
+        known: list[str] = self._conf.enabled_backends
+        return section != self._backend.name and section in known
 
     def _copy(self, volume: Volume, target: Any) -> bool:
         source = self._backend.volumes.disk(volume.id)
@@ -137,11 +127,3 @@ def _has_disk(volumes: Any, volume_id: str) -> bool:
     except UnknownDisk:
         return False
     return True
-
-
-def _node() -> str:
-    """Return a digest of the machine's id; empty if this node has none."""
-    try:
-        return claim.node_tag().split(":")[1]
-    except Misconfigured:
-        return ""

@@ -17,8 +17,8 @@ from cinder.volume import volume_utils
 from lunshare.cinder import (
     backend_section,
     chap_secrets,
-    local_migration,
     manageable_disks,
+    node_location,
 )
 from lunshare.cinder.assembled import Assembled
 from lunshare.cinder.cinder_errors import as_cinder, translated
@@ -356,7 +356,7 @@ class LunshareDriver(cinder_base.VolumeDriver):  # type: ignore[misc]
             ),
             "filter_function": self.get_filter_function(),
             "goodness_function": self.get_goodness_function(),
-            "location_info": local_migration.location_info(self._made.name),
+            "location_info": node_location.location_info(self._made.name),
         }
 
     @property
