@@ -107,6 +107,11 @@ class UmlGuest:
         )
 
     def _command(self) -> list[str]:
+        """Its kernel, and that kernel's parameters.
+
+        gro=1: buffers for frames of 64 KiB. Without it, guests send each other such
+        frames and lose them; a copy of a volume had 0.3 MB/s.
+        """
         root = [] if os.geteuid() == 0 else ["--map-root-user"]
         disks = (
             f"ubd{number}={self._directory}/written{number},{disk}"
@@ -118,7 +123,7 @@ class UmlGuest:
             *("root=/dev/ubda", "rw", "net.ifnames=0", f"lab={self._directory}"),
             *("quiet", "systemd.show_status=no", f"uml_dir={self._directory}"),
             *("con=null", "con0=null,fd:1", "con1=null", "ssl=null"),
-            *([f"vec0:transport=tap,ifname={self._tap}"] if self._tap else []),
+            *([f"vec0:transport=tap,ifname={self._tap},gro=1"] if self._tap else []),
         ]
 
     def _environment(self) -> dict[str, str]:
