@@ -22,11 +22,14 @@ ANY_THICK = {"node1@thick", "node2@thick"}
 NOWHERE = "no valid backend was found"
 #: What a foreign volume takes of node1's group, and what is left there, in GiB.
 TAKEN, LEFT = 5.9, 2.1
+#: A group without volumes has more.
+EMPTY = 7.9
 
 
 @pytest.fixture(scope="module")
 def full(fleet: Fleet) -> Iterator[Fleet]:
     """Most of node1's volume group is taken by a volume that is not Cinder's."""
+    are_wiped(fleet)
     first = fleet.nodes["node1"]
     first.must("lvcreate", "-q", "--size", f"{TAKEN}g", "--name", "other", "lunshare")
     until(lambda: free(fleet, "node1@thick") < LEFT, "the scheduler knows")
@@ -38,6 +41,14 @@ def full(fleet: Fleet) -> Iterator[Fleet]:
 def free(fleet: Fleet, backend: str) -> float:
     """The free space that the scheduler knows, in GiB."""
     return float(fleet.controller.pools()[backend]["free_capacity_gb"])
+
+
+def are_wiped(fleet: Fleet) -> None:
+    """Wait until no deleted volume takes space of a group."""
+    until(
+        lambda: min(free(fleet, each) for each in ANY_THICK) > EMPTY,
+        "deleted thick volumes are wiped",
+    )
 
 
 def create(client: Client, specs: Mapping[str, str], size: int) -> tuple[str, str]:
@@ -66,6 +77,16 @@ def test_scheduler_knows_what_four_backends_can_do(fleet: Fleet) -> None:
         say(f"{name}: {pool['free_capacity_gb']} GiB free, thin {thin}, multiattach")
     places = {pools[name]["location_info"] for name in pools}
     assert len(places) == 4
+
+
+def test_both_nodes_get_volumes(fleet: Fleet, client: Client) -> None:
+    are_wiped(fleet)
+    made = [create(client, THICK, 1) for _ in range(4)]
+    nodes = {backend.partition("@")[0] for _, backend in made}
+    say(f"four thick volumes: {sorted(backend for _, backend in made)}")
+    for volume_id, _ in made:
+        api.delete(client, volume_id)
+    assert nodes == {"node1", "node2"}
 
 
 @pytest.mark.parametrize(
@@ -97,7 +118,7 @@ def test_volume_is_placed_by_capabilities_and_space(
 
 
 def test_thick_volumes_fill_a_node_and_no_more(full: Fleet, client: Client) -> None:
-    until(lambda: free(full, "node2@thick") > 7, "deleted thick volumes are wiped")
+    until(lambda: free(full, "node2@thick") > EMPTY, "deleted volumes are wiped")
     made = [create(client, THICK, 3) for _ in range(3)]
     say(f"three thick volumes of 3 GiB: {[backend for _, backend in made]}")
     small, where = create(client, THICK, 1)
@@ -106,16 +127,3 @@ def test_thick_volumes_fill_a_node_and_no_more(full: Fleet, client: Client) -> N
         api.delete(client, volume_id)
     assert [backend for _, backend in made] == ["node2@thick"] * 2 + [NOWHERE]
     assert where in ANY_THICK
-
-
-def test_both_nodes_get_volumes(fleet: Fleet, client: Client) -> None:
-    until(
-        lambda: min(free(fleet, each) for each in ANY_THICK) > 7,
-        "deleted thick volumes are wiped",
-    )
-    made = [create(client, THICK, 1) for _ in range(4)]
-    nodes = {backend.partition("@")[0] for _, backend in made}
-    say(f"four thick volumes: {sorted(backend for _, backend in made)}")
-    for volume_id, _ in made:
-        api.delete(client, volume_id)
-    assert nodes == {"node1", "node2"}
