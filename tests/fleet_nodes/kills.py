@@ -57,13 +57,13 @@ def processes(unit: str) -> list[int]:
 
 
 def _seen(pattern: str) -> dict[str, str]:
-    """What is at these paths; of a file also what it says."""
-    return {path: _text(path) for path in glob.glob(pattern)}
+    """What is at these paths; of a file also what it says, or when it was written."""
+    return {path: _state(Path(path)) for path in glob.glob(pattern)}
 
 
-def _text(path: str) -> str:
-    if not path.startswith("/sys") or os.path.isdir(path):
-        return ""
+def _state(path: Path) -> str:
     with contextlib.suppress(OSError):
-        return Path(path).read_text()
+        if path.is_file():
+            in_kernel = path.is_relative_to("/sys")
+            return path.read_text() if in_kernel else str(path.stat().st_mtime_ns)
     return ""

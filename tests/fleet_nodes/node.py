@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from collections.abc import Mapping
 from http.client import HTTPConnection
@@ -17,6 +18,8 @@ from tests.servers import ROOT, Server, listens
 
 _SECONDS = 300
 _BACKENDS = ("thin", "thick")
+_NOT_DISKS = re.compile("lunshare-pool|deleted-")
+_PREFIX = re.compile("volume-|_snapshot-")
 
 
 class _Patient(Transport):
@@ -89,6 +92,15 @@ class Node:
     def exports(self) -> dict[str, dict[str, str]]:
         """The live target: the mode of each initiator, by volume."""
         return dict(self.ask("exports"))
+
+    def disks(self) -> set[str]:
+        """The ids of volumes and snapshots that have a disk here, and of parts of one.
+
+        Of another disk its name; the pool and deleted disks to wipe do not count.
+        """
+        listed = self.must("lvs", "--noheadings", "-o", "lv_name", "lunshare")
+        found = [name for name in listed.split() if not _NOT_DISKS.match(name)]
+        return {_PREFIX.sub("", name) for name in found}
 
     def backends(self) -> list[str]:
         """Their hosts in Cinder."""

@@ -55,13 +55,6 @@ class Shared:
         found = [each["id"] for each in self.client("GET", path)["attachments"]]
         return [each for each in found if each not in self._attached]
 
-    def disks(self) -> set[str]:
-        """The ids of volumes and snapshots that the node has disks of."""
-        listed = self.node.must("lvs", "--noheadings", "-o", "lv_name", "lunshare")
-        return {
-            name.partition("-")[2] for name in listed.split() if name[-12:].isalnum()
-        }
-
     def size(self) -> float:
         """The size of the volume's disk, in GiB."""
         words = ["--noheadings", "--units=g", "--nosuffix", "-o", "lv_size"]

@@ -24,7 +24,9 @@ ACLS = "/sys/kernel/config/target/iscsi/*/tpgt_1/acls/*"
 MAPPED = f"{ACLS}/lun_0/write_protect"
 DISKS = "/dev/mapper/lunshare-*"
 SIZES = "/sys/block/dm-*/size"
-LVM_LOCK = "/run/lock/lvm/V_lunshare"
+# lvcreate writes it shortly before its end. Commands that only read take the group's
+# lock too, several times in each period of the stats.
+LVM_BACKUP = "/etc/lvm/backup/lunshare"
 Step = Callable[[Client, Shared], None]
 Check = Callable[[Client, Shared], bool]
 _RESTART = 90.0
@@ -95,7 +97,7 @@ def is_detached(client: Client, shared: Shared) -> bool:
 
 def is_created(client: Client, shared: Shared) -> bool:
     """Whether every acknowledged volume and snapshot has its disk."""
-    return shared.disks() >= CREATED
+    return shared.node.disks() >= CREATED
 
 
 def is_extended(client: Client, shared: Shared) -> bool:
@@ -105,7 +107,7 @@ def is_extended(client: Client, shared: Shared) -> bool:
 
 def is_deleted(client: Client, shared: Shared) -> bool:
     """Whether nothing else is left."""
-    return shared.disks() == {shared.volume}
+    return shared.node.disks() == {shared.volume}
 
 
 @dataclass(frozen=True)
@@ -129,7 +131,7 @@ POINTS = [
     Point(attach, is_attached, "the LUN is mapped", MAPPED, None, detach),
     Point(detach, is_detached, "the ACL is gone", ACLS, attach, detach),
     Point(create, is_created, "the disk is there", DISKS, None, create),
-    Point(snapshot, is_created, "LVM has locked the group", LVM_LOCK, None, snapshot),
+    Point(snapshot, is_created, "LVM has stored it", LVM_BACKUP, None, snapshot),
     Point(extend, is_extended, "the disk has grown", SIZES, None, extend),
     Point(delete, is_deleted, "a disk is gone", DISKS, create, delete),
 ]
