@@ -26,7 +26,8 @@ from tests.tempest.keystone import Keystone
 
 _START = 300.0
 _ACCESS = """
-SELECT volume.host, volume.id, attachment.attach_mode AS mode, attachment.connector
+SELECT volume.host, coalesce(volume._name_id, volume.id) AS disk,
+attachment.attach_mode AS mode, attachment.connector
 FROM volume_attachment AS attachment JOIN volumes AS volume
 ON volume.id = attachment.volume_id
 WHERE NOT attachment.deleted AND NOT volume.deleted
@@ -95,12 +96,15 @@ class Controller:
         return {each["name"].partition("#")[0]: each["capabilities"] for each in listed}
 
     def wanted_access(self, node: str) -> dict[str, dict[str, str]]:
-        """What Cinder's database says: the mode of each initiator, by volume."""
+        """What Cinder's database says: the mode of each initiator, by disk.
+
+        After a migration by Cinder, the disk has another id than the volume.
+        """
         found: dict[str, dict[str, str]] = {}
         for row in self.database.rows(_ACCESS):
             if row["host"].partition("@")[0] == node:
                 name = json.loads(row["connector"])["initiator"]
-                found.setdefault(row["id"], {})[name] = row["mode"]
+                found.setdefault(row["disk"], {})[name] = row["mode"]
         return found
 
     def _ask(self, path: str) -> Any:

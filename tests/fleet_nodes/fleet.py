@@ -29,14 +29,13 @@ class Fleet:
     def __init__(self, directory: Path) -> None:
         self._stack = ExitStack()
         self.controller = Controller(directory)
-        packages = next(python().parents[1].glob("lib/python*/site-packages"))
         wheel = _wheel(directory / "wheel")
         self.nodes: dict[str, Node] = {}
         for name in network.NODES:
             lent = directory / f"lent-{name}"
             lent.mkdir()
             shutil.copy(wheel, lent)
-            self.nodes[name] = Node(name, directory, lent, packages)
+            self.nodes[name] = Node(name, directory, lent, python().parents[1])
 
     def __enter__(self) -> Fleet:
         with self._stack:

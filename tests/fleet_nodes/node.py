@@ -35,12 +35,12 @@ class Node:
     """A guest with cinder-volume, lunshare-helper, LVM and LIO, and hosts.
 
     ``lent``: a folder with lunshare's wheel, to which cinder.conf is added.
-    ``packages``: what pip installed with Cinder.
+    ``cinder``: the venv in which pip installed Cinder.
     """
 
-    def __init__(self, name: str, directory: Path, lent: Path, packages: Path) -> None:
+    def __init__(self, name: str, directory: Path, lent: Path, cinder: Path) -> None:
         self.name, self.address = name, network.NODES[name]
-        self._lent, self._packages = lent, packages
+        self._lent, self._cinder = lent, cinder
         self._server = Server(name, directory)
 
     def start(self, options: str, thin: str) -> None:
@@ -55,7 +55,7 @@ class Node:
                 *("--network", network.card(self.name), "--"),
                 *("python", "-m", "tests.lab.borrow"),
                 *(
-                    f"--files=/srv/cinder={self._packages}",
+                    f"--files=/srv/cinder={self._cinder}",
                     f"--files=/srv/lent={self._lent}",
                 ),
                 *("--", "python", "-m", "tests.fleet_nodes.in_guest", self.address),
