@@ -12,7 +12,14 @@ from tests.bench.http import Client
 from tests.fleet_nodes import transcript
 from tests.fleet_nodes.fleet import Fleet
 
-_ORDER = ("placement", "shared_volume", "kills", "lost_node")
+_ORDER = (
+    "placement",
+    "shared_volume",
+    "kills",
+    "migration",
+    "tempest",
+    "lost_node",
+)
 
 
 @pytest.fixture(scope="session")
