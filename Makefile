@@ -78,7 +78,7 @@ fuzz: $(VENV)/.ready ## random frames, verbs and commands against the root helpe
 fleet-quick: $(VENV)/.ready ## three minutes: a stock Cinder 29.0.0 whose cinder-volume runs the drivers; fake storage
 	tests/fleet/run
 
-fleet: $(VENV)/.ready ## 20 minutes, as root: a stock Cinder, and two nodes with LVM and LIO in quick guests of the lab
+fleet: $(VENV)/.ready ## half an hour, as root: a stock Cinder, and two nodes with LVM and LIO in quick guests of the lab
 	tests/fleet_nodes/run
 
 prometheus: $(VENV)/.ready ## a real Prometheus with the metrics of a daemon and the shipped alerts
