@@ -15,6 +15,7 @@ from typing import Any
 from cinder import context, objects
 
 from lunshare.cinder import chap_secrets
+from lunshare.cinder.node_location import node_of
 from lunshare.cinder.wanted_access import AttachmentRow, VolumeHosts
 from lunshare.drivers.values import Mode
 
@@ -66,11 +67,6 @@ class CinderRows:
         wanted = {"id": sorted(volume_ids)}
         found = objects.VolumeList.get_all(context.get_admin_context(), filters=wanted)
         return {each.id for each in found if node_of(str(each.host)) == node}
-
-
-def node_of(host: str) -> str:
-    """Return the node of host@backend#pool."""
-    return host.partition("@")[0]
 
 
 def has_direct(volume: Any) -> bool:

@@ -26,13 +26,13 @@ def section_of(here: str, target: Mapping[str, Any]) -> str | None:
     stats = target.get("capabilities") or {}
     kind, _, rest = str(stats.get("location_info", "")).partition(":")
     node, _, section = rest.partition(":")
-    same = _host(here) == _host(target["host"]) and node == _node()
+    same = node_of(here) == node_of(target["host"]) and node == _node()
     return section if kind == "lunshare" and node and same else None
 
 
-def _host(backend: str) -> str:
-    """Return the host in host@backend#pool."""
-    return backend.partition("@")[0]
+def node_of(host: str) -> str:
+    """Return the node in host@backend#pool."""
+    return host.partition("@")[0]
 
 
 def _node() -> str:
