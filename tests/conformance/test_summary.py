@@ -50,7 +50,7 @@ class TestSomethingElse:
 """
 
 
-BEHAVIOURS = "unknown_volume or (PowerCut and power_cut) or (Target and can_read_and)"
+BEHAVIOURS = "unknown_volume or (PowerCut and disks_survive) or (Target and can_read_and)"
 
 
 @pytest.fixture(scope="module")
