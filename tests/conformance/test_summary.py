@@ -50,7 +50,8 @@ class TestSomethingElse:
 """
 
 
-BEHAVIOURS = "unknown_volume or (PowerCut and disks_survive) or (Target and can_read_and)"
+_OF_TARGET = "(Target and can_read_and)"
+BEHAVIOURS = f"unknown_volume or (PowerCut and disks_survive) or {_OF_TARGET}"
 
 
 @pytest.fixture(scope="module")

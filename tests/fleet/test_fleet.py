@@ -4,10 +4,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import signal
-import threading
-import uuid
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -17,23 +13,13 @@ from lunshare.drivers.values import GIB
 from tests.bench.http import Client
 from tests.fleet import api
 from tests.fleet.stack import THICK, THIN, Stack
+from tests.fleet.transcript import modes, say
 from tests.servers import until
 
 
 @pytest.fixture
 def volume(stack: Stack, client: Client) -> str:
     return api.create(client, THIN)
-
-
-def say(*words: object) -> None:
-    """Print a line of the transcript."""
-    print("  ", *words, flush=True)
-
-
-def modes(stack: Stack, volume_id: str, backend: str = THIN) -> dict[str, str]:
-    """The mode of each host at the target."""
-    acls = stack.exports(backend).get(volume_id, {})
-    return {name.rpartition(":")[2]: mode for name, (mode, _) in acls.items()}
 
 
 def test_three_hosts_have_the_mode_of_their_attachment(
@@ -301,105 +287,3 @@ def test_connections_without_an_attachment_are_closed_again(
     api.act(client, volume, "os-terminate_connection", sent)
     assert not session.is_alive()
     assert volume not in stack.exports(THIN)
-
-
-def test_killed_service_leaves_hosts_and_continues(
-    stack: Stack, client: Client, volume: str
-) -> None:
-    attachment, info = api.attach(client, volume, "one", "rw")
-    reader, r_info = api.attach_at_once(client, volume, "two", "ro")
-    direct = api.create(client, THIN)
-    sent = {"connector": api.connector("three")}
-    api.act(client, direct, "os-initialize_connection", sent)
-    session = stack.host(THIN, api.iqn("one"), info)
-    before = stack.exports(THIN)
-    assert before[volume][api.iqn("one")] == ("rw", attachment)
-
-    stack.stop_volume(signal.SIGKILL)
-    session.write(b"while it is down")
-    stack.forget_export(THIN, direct)
-    stack.start_volume()
-    until(lambda: stack.exports(THIN) == before, "every export is as it was")
-    assert session.is_alive()
-    session.write(b"while it is up again")
-    say("killed: no session ended")
-
-    stack.stop_volume(signal.SIGKILL)
-    stack.forget_export(THIN, volume)  # a reboot of the node
-    stack.start_volume()
-    until(lambda: stack.exports(THIN) == before, "every export is as it was")
-    assert stack.host(THIN, api.iqn("one"), info).read(5) == b"while"
-    with pytest.raises(PermissionError):
-        stack.host(THIN, api.iqn("two"), r_info).write(b"x")
-    say("killed and rebooted: the same exports, modes and secrets")
-    until(lambda: stack.is_up(THIN, THICK), "it is up again")
-    api.detach(client, attachment)
-    api.detach(client, reader)
-    assert volume not in stack.exports(THIN)
-    api.act(client, direct, "os-terminate_connection", sent)
-    assert direct not in stack.exports(THIN)
-
-
-def test_killed_operations_end_at_the_next_start(stack: Stack, client: Client) -> None:
-    busy, shared = api.shared_type(client, THIN), api.create(client, THIN)
-    attachment, _ = api.attach(client, shared, "one", "rw")
-    doomed = api.create(client, THIN)
-    stack.hang(THIN, "create.half")
-    body = {"volume": {"size": 1, "volume_type": busy}}
-    half = client("POST", "/volumes", body)["volume"]["id"]
-    stack.hang(THIN, "delete.before")
-    client("DELETE", f"/volumes/{doomed}")
-    until(lambda: half in stack.disks(THIN), "the creation has begun")
-    stack.stop_volume(signal.SIGKILL)
-    stack.release()
-    stack.start_volume()
-    until(lambda: stack.is_up(THIN, THICK), "it is up again")
-    api.gone(client, f"/volumes/{doomed}")
-    api.reaches(client, half, "error")
-    api.delete(client, half)
-    assert not {half, doomed} & stack.disks(THIN)
-    assert modes(stack, shared) == {"one": "rw"}
-    api.detach(client, attachment)
-
-
-def test_exports_of_the_nodes_other_backend_are_not_reported(
-    stack: Stack, client: Client, volume: str
-) -> None:
-    """A kernel has one target for all backends of its node."""
-    unknown, before = str(uuid.uuid4()), len(stack.log)
-    with stack.exported(THICK, volume, unknown):
-        stack.stop_volume(signal.SIGKILL)
-        stack.start_volume()
-        until(lambda: unknown in stack.log[before:], "the unknown export is reported")
-        new = stack.log[before:].splitlines()
-        lines = [line for line in new if "exports without" in line]
-        assert len(lines) == 1
-        why = "1 exports without a volume of this backend, such as:"
-        assert f"{why} {unknown}" in lines[0]
-        assert {volume, unknown} <= set(stack.exports(THICK))  # not touched
-        until(lambda: stack.is_up(THIN, THICK), "it is up again")
-
-
-def test_access_that_no_row_wants_is_closed_at_a_start(
-    stack: Stack, client: Client, volume: str
-) -> None:
-    attachment = api.reserve(client, volume, "rw")
-    stack.hang(THIN, "apply.after")
-    # cinder-api waits for an answer that never comes, until its own timeout.
-    threading.Thread(
-        target=_connect, args=(stack.client(), attachment), daemon=True
-    ).start()
-    until(lambda: modes(stack, volume) == {"one": "rw"}, "the access is open")
-    stack.stop_volume(signal.SIGKILL)
-    stack.release()
-    stack.start_volume()
-    until(lambda: modes(stack, volume) == {}, "it is closed")  # its row has no host
-    until(lambda: stack.is_up(THIN, THICK), "it is up again")
-    api.detach(client, attachment)
-    _, info = api.attach(client, volume, "two", "rw")
-    stack.host(THIN, api.iqn("two"), info).write(b"x")
-
-
-def _connect(client: Client, attachment: str) -> None:
-    with contextlib.suppress(Exception):
-        api.connect(client, attachment, "one")
