@@ -91,6 +91,8 @@ class CloneContract(SharedPoolContract):
         volume: Volume,
     ) -> None:
         source, data = self.volume_with_bytes(driver, create_volume)
+        driver.clone(volume, source)
+        driver.delete(volume.id)
         with full_pool():
             with pytest.raises(NoSpace):
                 driver.clone(volume, source)
