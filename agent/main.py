@@ -30,6 +30,7 @@ from lunshare.agent.assemble import Assembly, assemble
 from lunshare.agent.conf import opts
 from lunshare.agent.errors import StartupError
 from lunshare.drivers.sd_notify import notify
+from lunshare.drivers.stop_signals import StopSignals
 
 LOG = log.getLogger(__name__)
 
@@ -108,9 +109,7 @@ def run(conf: cfg.ConfigOpts) -> None:
     addresses = listen_addresses.configured(conf)
     certificates = {each: tls.certificates(conf, each) for each in addresses}
     of_metrics = metrics_listener.configured(conf)
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
+    stop = StopSignals()
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until there is what to reload
     assembly = assemble(conf)
     server = metrics = None
@@ -131,7 +130,7 @@ def run(conf: cfg.ConfigOpts) -> None:
         close(assembly, server, conf.stop_wait)
 
 
-def first_reconcile(assembly: Assembly, wait: float, stop: threading.Event) -> bool:
+def first_reconcile(assembly: Assembly, wait: float, stop: StopSignals) -> bool:
     """Apply the database to the node before the first request is served.
 
     Return whether that was done within ``wait`` seconds. What takes longer
@@ -171,7 +170,7 @@ class BackgroundTask:
         self._done = threading.Event()
         threading.Thread(target=self._run, name=name, daemon=True).start()
 
-    def wait(self, seconds: float, stop: threading.Event) -> bool:
+    def wait(self, seconds: float, stop: StopSignals) -> bool:
         """Return whether it was done within ``seconds``, and before ``stop``.
 
         It raises what the work has raised.
@@ -196,7 +195,7 @@ class BackgroundTask:
 def serve(
     assembly: Assembly,
     servers: Sequence[listener.Server],
-    stop: threading.Event,
+    stop: StopSignals,
     late: bool,
 ) -> None:
     """Serve requests until ``stop``. ``late``: the first reconcile is not done."""

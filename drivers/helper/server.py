@@ -14,7 +14,7 @@ import errno
 import logging
 import os
 import pwd
-import signal
+import select
 import socket
 import struct
 import sys
@@ -52,6 +52,7 @@ from lunshare.drivers.helper.nfs.share_verbs import ShareVerbs
 from lunshare.drivers.helper.served import PATH, NotServed, Served
 from lunshare.drivers.protocol import frames, messages
 from lunshare.drivers.sd_notify import notify
+from lunshare.drivers.stop_signals import StopSignals
 
 LOG = logging.getLogger(__name__)
 
@@ -93,12 +94,10 @@ def main(argv: list[str] | None = None) -> int:
         return 1
     table = verbs(served, commands, Mounts(), locks)
     server = Server(listener, table, {0, account.pw_uid})
-    signal.signal(signal.SIGTERM, _stop)
-    signal.signal(signal.SIGINT, _stop)
+    stop = StopSignals()
     LOG.info("serving %s with %d filters", options.user, len(commands))
     notify("READY=1")
-    with contextlib.suppress(_Stopped):
-        server.serve()
+    server.serve(stop)
     notify("STOPPING=1")
     return 0
 
@@ -162,12 +161,21 @@ class Server:
     ) -> None:
         self._listener, self._table, self._allowed = listener, table, allowed
         self._connections = Connections()
+        self._events = select.poll()
+        self._events.register(listener, select.POLLIN)
+        # A client that is gone again must not make accept wait for the next one.
+        listener.setblocking(False)
 
-    def serve(self) -> None:
-        """Accept connections until ``close`` is called."""
-        while True:
+    def serve(self, stop: StopSignals | None = None) -> None:
+        """Accept connections until ``stop`` is set or ``close`` is called."""
+        if stop is not None:
+            self._events.register(stop, select.POLLIN)
+        while stop is None or not stop.is_set():
+            self._events.poll()
             try:
                 connection, _ = self._listener.accept()
+            except BlockingIOError:
+                pass  # a signal
             except OSError as error:
                 if error.errno in (errno.EBADF, errno.EINVAL):
                     return  # closed
@@ -302,14 +310,6 @@ def _turn_away(connection: socket.socket, why: str) -> None:
 def _shown(text: str) -> str:
     """Return text of a client as printable ASCII on one line of the log."""
     return ascii(text[:_MOST_SHOWN])[1:-1]
-
-
-class _Stopped(BaseException):
-    """SIGTERM or SIGINT was received."""
-
-
-def _stop(_number: int, _frame: object) -> None:
-    raise _Stopped
 
 
 def _peer(connection: socket.socket) -> int:

@@ -272,7 +272,7 @@ def test_process_notifies_systemd_and_stops_on_sigterm(
             assert helper.run("echo", "hello") == "hello\n"
             helper.close()
             process.send_signal(signal.SIGTERM)
-            assert process.wait(10) == 0
+            assert process.wait(60) == 0
             assert notify.recv(100) == b"STOPPING=1"
         finally:
             process.kill()
