@@ -16,7 +16,7 @@ from lunshare.drivers.conformance.volume import VolumeContract
 HERE = Path(__file__).parent
 STOCK = ("lvm", "node")
 #: Each test is in exactly one of them: tests/unit/test_lanes.py.
-QUICK = ("thin", "thick-1", "thick-2", "node-1", "node-2")
+QUICK = ("thin-1", "thin-2", "thick-1", "thick-2", "node-1", "node-2")
 #: The files of ``node-2``. The other files of ``node`` are in ``node-1``.
 NODE_2 = (
     "test_lvm_changes",
@@ -28,8 +28,8 @@ NODE_2 = (
     "test_nfs_driver",
     "test_nfs_export",
 )
-#: The files of drivers/conformance whose tests are in ``thick-2``, not in ``thick-1``.
-THICK_2 = ("failures", "killed_volume", "storage_errors")
+#: The files of drivers/conformance whose tests are in ``thin-2`` and ``thick-2``.
+KIT_2 = ("failures", "killed_volume", "storage_errors")
 #: The acceptance path, access and its end, read-only hosts, and the cost of an attach.
 JUDGED = (
     "test_access",
@@ -61,11 +61,10 @@ def selected(lane: str) -> list[str]:
     match lane:
         case "lvm":
             return [str(_KIT)]
-        case "thin":
-            return [f"{_KIT}::TestThin"]
-        case "thick-1" | "thick-2":
-            found = (n for n, file in _kit() if (file in THICK_2) == (lane[-1] == "2"))
-            return [f"{_KIT}::TestThick::{name}" for name in found]
+        case "thin-1" | "thin-2" | "thick-1" | "thick-2":
+            kind, _, part = lane.partition("-")
+            found = (name for name, file in _kit() if (file in KIT_2) == (part == "2"))
+            return [f"{_KIT}::Test{kind.title()}::{name}" for name in found]
         case "node-1" | "node-2":
             second = lane == "node-2"
             return [str(f) for f in _of_node() if (f.stem in NODE_2) == second]
