@@ -40,6 +40,12 @@ _START = 300.0  # it takes two minutes on a busy machine
 THIN, THICK = "thin", "thick"
 #: A backend of another driver (``other_backend``).
 OTHER = "other"
+#: Of the thick backend. The scheduler does not evaluate them here: the evaluator of
+#: Cinder 29.0.0 refuses every variable with pyparsing 3.3.3, and then every backend.
+FUNCTIONS = {
+    "filter_function": "volume.size < 13",
+    "goodness_function": "capabilities.total_volumes < 100 ? 90 : 10",
+}
 
 
 class Stack:
@@ -162,6 +168,8 @@ class Stack:
             "backend_stats_polling_interval = 3\ngraceful_shutdown_timeout = 5\n"
             f"[{THIN}]\nvolume_backend_name = {THIN}\n{drivers}"
             f"[{THICK}]\nvolume_backend_name = {THICK}\n{drivers}"
+            f"filter_function = {FUNCTIONS['filter_function']}\n"
+            f"goodness_function = {FUNCTIONS['goodness_function']}\n"
             "fake_thin = false\nfake_capacity_gb = 20\nfake_wipe = true\n"
             "wipe_rate = 0\n"
             f"[{OTHER}]\nvolume_backend_name = {OTHER}\n"

@@ -12,6 +12,7 @@ import pytest
 from lunshare.drivers.values import GIB
 from tests.bench.http import Client
 from tests.fleet import api
+from tests.fleet.api import SHARED
 from tests.fleet.stack import THICK, THIN, Stack
 from tests.fleet.transcript import modes, say
 from tests.servers import until
@@ -80,6 +81,24 @@ def test_two_attachments_of_one_host_share_its_access(
     api.detach(client, second)
     assert not session.is_alive()
     assert modes(stack, volume) == {}
+
+
+def test_front_end_limits_reach_the_host(client: Client) -> None:
+    kind, limits = "limited", {"total_iops_sec": "500", "consumer": "front-end"}
+    specs = {**SHARED, "volume_backend_name": THIN}
+    api.volume_type(client, kind, specs)
+    qos = client("POST", "/qos-specs", {"qos_specs": {"name": kind, **limits}})
+    (type_id,) = [
+        each["id"]
+        for each in client("GET", "/types")["volume_types"]
+        if each["name"] == kind
+    ]
+    path = f"/qos-specs/{qos['qos_specs']['id']}/associate"
+    client("GET", f"{path}?vol_type_id={type_id}")
+    limited = api.create(client, THIN, volume_type=kind)
+    attachment, info = api.attach(client, limited, "one", "rw")
+    assert info["qos_specs"] == {"total_iops_sec": "500"}
+    api.detach(client, attachment)
 
 
 def test_parallel_detaches_of_one_host_close_its_access(

@@ -12,7 +12,7 @@ import pytest
 from tests.bench.http import Client
 from tests.fleet import api
 from tests.fleet.api import SHARED
-from tests.fleet.stack import OTHER, THICK, THIN, Stack
+from tests.fleet.stack import FUNCTIONS, OTHER, THICK, THIN, Stack
 from tests.servers import until
 
 OURS = {"vendor_name": "lunshare"}
@@ -77,6 +77,7 @@ def test_scheduler_knows_what_both_backends_can_do(stack: Stack) -> None:
         assert found["thick_provisioning_support"] is not thin
         for ability in ("multiattach", "enforces_read_only", "fences"):
             assert found[ability] is True
+    assert {key: pool(stack, THICK)[key] for key in FUNCTIONS} == FUNCTIONS
 
 
 @pytest.mark.parametrize(
