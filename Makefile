@@ -10,7 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Many small commits: where the machine has enough memory, their files are there.
 unit api conformance daemon restart: export PYTEST_DEBUG_TEMPROOT = $(shell tests/memory)
 
-.PHONY: help demo check lint unit others api conformance daemon test test-full restart storm openapi fuzz fleet-quick fleet prometheus tempest tempest-lab local-attach takeover clients clients-quick clients-page test-kernels outside test-loopback bench run sample api-reference states walks clean
+.PHONY: help demo check lint unit others api conformance daemon test test-full restart storm openapi fuzz fleet-quick fleet-releases fleet prometheus tempest tempest-lab local-attach takeover clients clients-quick clients-page test-kernels outside test-loopback bench run sample api-reference states walks clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -51,7 +51,7 @@ test: check ## everything: check, daemon, restart and others, storm, openapi, th
 	$(MAKE) --no-print-directory openapi
 	tests/system/run
 
-test-full: test clients tempest-lab local-attach takeover fleet test-kernels fuzz ## hours: everything, every client, every system test on both stock kernels, longer fuzzing and storm
+test-full: test fleet-releases clients tempest-lab local-attach takeover fleet test-kernels fuzz ## hours: everything, every client, every system test on both stock kernels, longer fuzzing and storm
 	tests/storm/run --seconds 600
 	tests/openapi/run --seconds 300 --auth noauth
 	tests/openapi/run --seconds 300 --auth http_basic
@@ -77,6 +77,10 @@ fuzz: $(VENV)/.ready ## random frames, verbs and commands against the root helpe
 
 fleet-quick: $(VENV)/.ready ## three minutes: a stock Cinder 29.0.0 whose cinder-volume runs the drivers; fake storage
 	tests/fleet/run
+
+fleet-releases: $(VENV)/.ready ## seven minutes: the same with the two releases of Cinder before it
+	CINDER_RELEASE=28.0.0 tests/fleet/run
+	CINDER_RELEASE=27.0.0 tests/fleet/run
 
 fleet: $(VENV)/.ready ## half an hour, as root: a stock Cinder, and two nodes with LVM and LIO in quick guests of the lab
 	tests/fleet_nodes/run

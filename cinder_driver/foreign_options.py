@@ -28,6 +28,7 @@ FOREIGN: dict[str, str] = {
     "driver_ssl_cert_path": _LOCAL,
     "driver_ssl_cert_verify": _LOCAL,
     "driver_use_ssl": _LOCAL,
+    "iscsi_iotype": _TARGET,  # of Cinder 27
     "iscsi_target_flags": _TARGET,
     "iscsi_write_cache": _TARGET,
     "iser_helper": _TARGET,

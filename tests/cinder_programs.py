@@ -1,10 +1,14 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Cinder 29.0.0 as pip installs it, and the commands that start its programs."""
+"""Cinder as pip installs it, and the commands that start its programs.
+
+CINDER_RELEASE names another release than the one that the driver is written for.
+"""
 
 from __future__ import annotations
 
 import functools
+import os
 from pathlib import Path
 
 from tests import installed
@@ -23,7 +27,9 @@ _BESIDE = ["pyuwsgi>=2.0.30", "PyMySQL>=1.1", "psycopg2-binary>=2.9.10", *requir
 @functools.cache
 def python() -> Path:
     """A Python with Cinder, installed once, in the lab's cache."""
-    return installed.venv("cinder-here", [*FURTHER["cinder"], *_BESIDE]) / "bin/python"
+    release = os.environ.get("CINDER_RELEASE")
+    packages = [f"cinder=={release}"] if release else FURTHER["cinder"]
+    return installed.venv("cinder-here", [*packages, *_BESIDE]) / "bin/python"
 
 
 def command(program: str, config: Path, *more: str) -> list[str]:
