@@ -16,7 +16,9 @@ _ORDER = (
     "placement",
     "shared_volume",
     "kills",
+    "reboot",
     "migration",
+    "copies",
     "tempest",
     "lost_node",
 )

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""The controller: PostgreSQL, RabbitMQ, Keystone, cinder-api and cinder-scheduler.
+"""The controller: PostgreSQL, RabbitMQ, Keystone, Glance, cinder-api, cinder-scheduler.
 
-Cinder is unpatched, and nothing of lunshare is here. The database and the bus listen on
-the network of the nodes, the other servers on loopback.
+Cinder is unpatched, and nothing of lunshare is here. The database, the bus and Glance
+listen on the network of the nodes, the other servers on loopback.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from tests.bench import http
 from tests.bench.http import Client
 from tests.cinder_programs import MANAGE, SCHEDULER, api_command, command, python
 from tests.fleet_nodes import network
-from tests.fleet_nodes.postgresql import PostgreSQL
+from tests.fleet_nodes.glance import Glance
+from tests.fleet_nodes.postgresql import CINDER, GLANCE, PostgreSQL
 from tests.lab.steps import sh
 from tests.servers import Broker, Server, free_port, until
 from tests.tempest import pins
@@ -45,6 +46,7 @@ class Controller:
         self.database = PostgreSQL(directory, network.CONTROLLER, clients)
         self._broker = Broker(directory, network.CONTROLLER)
         self.keystone = Keystone(pins.venv(), directory / "keystone")
+        self.glance = Glance(directory / "glance")
         self._servers = {
             name: Server(name, directory) for name in ("cinder-scheduler", "cinder-api")
         }
@@ -77,7 +79,8 @@ class Controller:
             "rpc_response_timeout = 30\nreport_interval = 2\nservice_down_time = 30\n"
             "periodic_interval = 2\nperiodic_fuzzy_delay = 0\n"
             "backend_stats_polling_interval = 3\ngraceful_shutdown_timeout = 5\n"
-            f"[database]\nconnection = {self.database.url}\n"
+            f"glance_api_servers = {self.glance.url}\n"
+            f"[database]\nconnection = {self.database.url(CINDER)}\n"
         )
 
     def services(self) -> dict[str, str]:
@@ -126,6 +129,9 @@ class Controller:
         sh(command(MANAGE, self._config, "db", "sync"))
         self.keystone.prepare()
         self.keystone.announce(f"http://127.0.0.1:{self.port}/v3/$(project_id)s")
+        self.keystone.add_service("image", self.glance.url)
+        self._stack.callback(self.glance.close)
+        self.glance.start(self.database.url(GLANCE), self.keystone)
         http.use_token(self.keystone.token)
         for server in self._servers.values():
             self._stack.callback(server.end)

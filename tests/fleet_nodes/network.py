@@ -16,6 +16,8 @@ PREFIX = 24
 CONTROLLER = "10.231.7.1"
 #: The address of each node.
 NODES = {"node1": "10.231.7.11", "node2": "10.231.7.12"}
+#: Where cinder-backup runs, with its files.
+BACKUPS = "node2"
 
 
 def build() -> None:

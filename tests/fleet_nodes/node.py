@@ -19,6 +19,13 @@ from tests.servers import ROOT, Server, listens
 _SECONDS = 300
 _BACKENDS = ("thin", "thick")
 _NOT_DISKS = re.compile("lunshare-pool|deleted-")
+# In the quick guest's kernel a process has up to 65,530 mappings of one page or more
+# (vm.max_map_count of the host), and cinder-backup keeps as much as this in memory.
+_BACKUPS = """\
+backup_file_size = 33554432
+backup_driver = cinder.backup.drivers.posix.PosixBackupDriver
+backup_posix_path = /var/lib/cinder/backups
+"""
 _PREFIX = re.compile("volume-|_snapshot-")
 
 
@@ -114,6 +121,7 @@ class Node:
         return (
             f"{options}[DEFAULT]\nhost = {self.name}\nmy_ip = {self.address}\n"
             f"enabled_backends = {','.join(_BACKENDS)}\nstate_path = {state}\n"
+            f"{_BACKUPS if self.name == network.BACKUPS else ''}"
             f"[thin]\n{driver}volume_backend_name = {self.name}-thin\n{thin}\n"
             f"[thick]\n{driver}volume_backend_name = {self.name}-thick\n"
             "lvm_type = default\n"

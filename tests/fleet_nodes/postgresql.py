@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""PostgreSQL of Debian with its own data, as Cinder's database."""
+"""PostgreSQL of Debian with its own data, for Cinder and for Glance."""
 
 from __future__ import annotations
 
@@ -15,12 +15,14 @@ from typing import Any
 from tests.lab.steps import sh
 from tests.servers import Server, free_port, listens, until
 
+CINDER = "cinder"
+GLANCE = "glance"
 _USER = "cinder"
 _OWNER = "postgres"  # of Debian's package; the server refuses to run as root
 
 
 class PostgreSQL(Server):
-    """One server at this address; everyone in its network is Cinder's user."""
+    """One server at this address; everyone in its network is its one user."""
 
     def __init__(self, directory: Path, address: str, network: str) -> None:
         super().__init__("postgresql", directory)
@@ -29,13 +31,12 @@ class PostgreSQL(Server):
         self._home = Path(tempfile.mkdtemp(prefix="lunshare-postgresql-"))
         shutil.chown(self._home, _OWNER, _OWNER)
 
-    @property
-    def url(self) -> str:
-        """Its URL for SQLAlchemy."""
-        return f"postgresql+psycopg2://{_USER}@{self._address}:{self.port}/cinder"
+    def url(self, database: str) -> str:
+        """The URL of a database for SQLAlchemy."""
+        return f"postgresql+psycopg2://{_USER}@{self._address}:{self.port}/{database}"
 
     def start(self) -> None:
-        """Create the data and the database, and wait until it listens."""
+        """Create the data and the databases, and wait until it listens."""
         data = self._home / "data"
         common = ["--auth=trust", "--no-sync", "--encoding=UTF8", "--locale=C"]
         sh([*_as_owner("initdb"), *common, "--username", _USER, "--pgdata", data])
@@ -50,12 +51,13 @@ class PostgreSQL(Server):
         ]
         self.run([str(word) for word in words])
         until(lambda: listens(self.port, self._address), "PostgreSQL listens")
-        sh([*self._client("createdb"), "cinder"])
+        for database in (CINDER, GLANCE):
+            sh([*self._client("createdb"), database])
 
     def rows(self, query: str) -> list[dict[str, Any]]:
-        """The rows of a query."""
+        """The rows of a query in Cinder's database."""
         asked = f"SELECT coalesce(json_agg(found), '[]') FROM ({query}) AS found"
-        return list(json.loads(sh([*self._client("psql"), "-Atc", asked, "cinder"])))
+        return list(json.loads(sh([*self._client("psql"), "-Atc", asked, CINDER])))
 
     def end(self, number: int = signal.SIGINT) -> None:
         """Stop it and its connections, and remove its data."""

@@ -5,12 +5,14 @@
 from __future__ import annotations
 
 from tests import cinder_programs
+from tests.fleet_nodes import glance
 from tests.lab import host
 from tests.lab.main import build_quick
 from tests.tempest import keystone, pins, tempest_run
 
 if __name__ == "__main__":
     cinder_programs.python()
+    glance.venv()
     keystone.prepared(pins.venv())
     tempest_run.listed(pins.venv())
     host.need_programs()

@@ -23,7 +23,9 @@ def test_tempest_passes_and_leaves_nothing(fleet: Fleet, tmp_path: Path) -> None
     excluded = exclusions.apply(exclusions.read(EXCLUDED.read_text()), [*ids])
     chosen = suite.choose(ids, excluded, ())
     backends = [f"{node}-thin" for node in fleet.nodes]
-    config = tempest_run.configure(tmp_path, fleet.controller.keystone.url, backends)
+    keystone, glance = fleet.controller.keystone, fleet.controller.glance
+    image = glance.image(keystone.token)
+    config = tempest_run.configure(tmp_path, keystone.url, backends, image, backup=True)
     lists = tempest_run.split((ids[test] for test in chosen), _PROCESSES)
     streams = tempest_run.run(venv, config, lists)
     found = [each for path in streams for each in results.read(venv, path)]

@@ -116,7 +116,7 @@ class Keystone:
         until(lambda: listens(self.port), "Keystone listens", seconds=300)
         self._log_in()
         self._create("region", id=REGION)
-        self._public("identity", self.url)
+        self.add_service("identity", self.url)
         project = self._create("project", name="service", domain_id="default")
         user = self._create(
             "user", name=SERVICE, password=PASSWORD, domain_id="default"
@@ -131,12 +131,12 @@ class Keystone:
         if self._endpoints:
             return
         # Asked for security groups when a project is deleted: 404, there are none.
-        self._public("network", f"{self.url}/no-network")
+        self.add_service("network", f"{self.url}/no-network")
         for kind in ("block-storage", "volumev3"):
-            self._endpoints.append(self._public(kind, endpoint))
+            self._endpoints.append(self.add_service(kind, endpoint))
 
-    def _public(self, kind: str, url: str) -> str:
-        """A new service with one endpoint; the id of that."""
+    def add_service(self, kind: str, url: str) -> str:
+        """Put a service with one public endpoint into its catalog; the id of that."""
         service = self._create("service", type=kind, name=kind)
         where = {"interface": "public", "region_id": REGION, "url": url}
         return self._create("endpoint", service_id=service, **where)

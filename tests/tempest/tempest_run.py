@@ -56,8 +56,10 @@ manage_volume_ref = source-name, {disk}
 manage_snapshot_ref = source-name, {snapshot}
 max_microversion = latest
 build_timeout = 300
+[compute]
+image_ref = {image}
 [volume-feature-enabled]
-backup = false
+backup = {backup}
 multi_backend = true
 manage_volume = true
 manage_snapshot = true
@@ -108,8 +110,17 @@ def split(chosen: Iterable[str], parts: int) -> list[list[str]]:
     return lists
 
 
-def configure(directory: Path, keystone: str, backends: Iterable[str]) -> Path:
-    """Write tempest.conf for this Keystone and a node with these; its path."""
+def configure(
+    directory: Path,
+    keystone: str,
+    backends: Iterable[str],
+    image: str = "",
+    backup: bool = False,
+) -> Path:
+    """Write tempest.conf for this Keystone and a node with these; its path.
+
+    ``image``: the id of an image in Glance. ``backup``: whether cinder-backup runs.
+    """
     path = directory / "tempest.conf"
     path.write_text(
         _CONFIG.format(
@@ -118,6 +129,8 @@ def configure(directory: Path, keystone: str, backends: Iterable[str]) -> Path:
             password=PASSWORD,
             region=REGION,
             backends=",".join(backends),
+            image=image,
+            backup=str(backup).lower(),
             disk=node_under_test.DISK,
             snapshot=node_under_test.SNAPSHOT,
         )
