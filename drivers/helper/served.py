@@ -47,7 +47,7 @@ class Served:
     ``HOST:/PATH``, with all directories below it. ``directories`` are those in which
     drivers of other projects store volumes as files. ``manage`` is whether a foreign
     disk in these groups and shares may become a volume. ``takeover`` is whether a
-    target that Cinder's LVM driver has created may be changed.
+    target that Cinder's LVM driver has created for these groups may be changed.
     """
 
     prefix: str = ""

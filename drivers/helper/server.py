@@ -113,7 +113,8 @@ def verbs(
     docs/border.md has a line for each: what it can touch, and which test attacks it.
     With ``disk_locks`` verbs on bytes wait for the work of an earlier helper process.
     """
-    lio, headers = TargetVerbs(served.prefix, served.takeover), HeaderVerbs(served)
+    takes_over = served.serves_group if served.takeover else None
+    lio, headers = TargetVerbs(served.prefix, takes_over), HeaderVerbs(served)
 
     def bare(
         given: Mapping[str, Any], verb: Callable[..., Any], *seconds: float

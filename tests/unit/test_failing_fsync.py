@@ -25,7 +25,7 @@ from lunshare.drivers.conformance.fixtures import MIB, new_volume
 from lunshare.drivers.errors import DriverError
 from lunshare.drivers.helper.data import copying
 from lunshare.drivers.helper.lio import reservations
-from lunshare.drivers.helper.lio.iscsi_target import Target
+from lunshare.drivers.helper.lio.target_tree import Target
 from lunshare.drivers.helper.nfs import contents
 from lunshare.drivers.values import Disk, DiskKind
 from tests.unit.nfs_fixtures import build, driver, files, mounts, node

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from lunshare.drivers.helper.lio.backstores import Role
-from lunshare.drivers.helper.lio.iscsi_target import Target
+from lunshare.drivers.helper.lio.target_tree import Target
 from lunshare.drivers.helper.thread_limits import THREADS
 from lunshare.drivers.protocol import frames
 from tests.unit.helper_life import until

@@ -24,12 +24,12 @@ from lunshare.drivers.conformance.fixtures import MIB
 from lunshare.drivers.helper.commands import Commands
 from lunshare.drivers.helper.lio import (
     backstores,
-    iscsi_target,
     reservations,
+    target_tree,
     target_verbs,
 )
 from lunshare.drivers.helper.lio.backstores import Role
-from lunshare.drivers.helper.lio.iscsi_target import Target
+from lunshare.drivers.helper.lio.target_tree import Target
 from lunshare.drivers.helper.nfs.mounts import KERNEL, Mounts
 from lunshare.drivers.helper.served import Served
 from lunshare.drivers.helper.server import Server, verbs
@@ -104,9 +104,9 @@ def helper(tmp_path: Path, *programs: str, mounts: Mounts = KERNEL) -> Iterator[
 def target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Target:
     """A complete target; the ACL of OTHER answers when the test writes to it."""
     root = tmp_path / "configfs"
-    for module in (iscsi_target, backstores):
+    for module in (target_tree, backstores):
         monkeypatch.setattr(module, "CORE", str(root / "core"))
-    for module in (iscsi_target, target_verbs):
+    for module in (target_tree, target_verbs):
         monkeypatch.setattr(module, "ISCSI", str(root / "iscsi"))
     monkeypatch.setattr(reservations, "ROOT", str(root))
     made = Target(PREFIX, ID)

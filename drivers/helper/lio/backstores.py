@@ -18,7 +18,6 @@ from __future__ import annotations
 import contextlib
 import enum
 import errno
-import glob
 import hashlib
 import os
 import re
@@ -60,7 +59,7 @@ _SUFFIXES = {Role.WRITERS: "", Role.READERS: "-readers"}
 
 # The kernel stores 32 bits of the number. rtslib-fb 2.2 allocates those below 2**20,
 # so there is never a conflict with a backstore that targetcli creates.
-_FIRST, _END = 2**20, 2**31
+FIRST, _END = 2**20, 2**31
 _CANDIDATES = 4
 
 # In fileio's info: "File: PATH  Size: 8388608  Mode: O_DSYNC".
@@ -109,8 +108,13 @@ def live_identity(path: str) -> str:
     iblock shows it. For fileio the kernel shows only the path that it got. So
     ``create`` writes it into the backstore's alias, a text that the kernel stores.
     """
+    return live_device(path) or read_or_empty(path + "/alias")
+
+
+def live_device(path: str) -> str:
+    """Return the numbers of the device that iblock has open; empty without one."""
     found = _NUMBERS.search(read_or_empty(path + "/info"))
-    return f"{found[1]}:{found[2]}" if found else read_or_empty(path + "/alias")
+    return f"{found[1]}:{found[2]}" if found else ""
 
 
 def has_disk(path: str, wanted: str) -> bool:
@@ -219,18 +223,15 @@ def report_size(path: str, size: int) -> None:
 def existing(volume_id: str, *roles: Role, prefix: str = "") -> Iterator[str]:
     """Yield every backstore of lunshare for the volume.
 
-    With a ``prefix``, also those of that name: of lunshare, and of Cinder. rtslib has
-    chosen the numbers of the latter, so all are looked at.
+    With the ``prefix`` of targets, also those that Cinder's LVM driver could remove.
     """
     for role in roles or Role:
-        if prefix:
-            name = name_of(volume_id, role, prefix)
-            yield from glob.glob(f"{CORE}/*/{glob.escape(name)}")
+        known = {name_of(volume_id, role, each) for each in ("", prefix)}
         for plugin in sorted(set(_PLUGINS.values())):
             for number in _numbers(volume_id, role):
-                path = f"{CORE}/{plugin}_{number}/{name_of(volume_id, role)}"
-                if os.path.isdir(path):
-                    yield path
+                hba = f"{CORE}/{plugin}_{number}"
+                for name in sorted(known.intersection(names(hba))):
+                    yield f"{hba}/{name}"
 
 
 def destroy(path: str) -> None:
@@ -325,4 +326,4 @@ def _numbers(volume_id: str, role: Role) -> Iterator[int]:
     digest = hashlib.sha256(f"{volume_id}{_SUFFIXES[role]}".encode()).digest()
     for start in range(0, 4 * _CANDIDATES, 4):
         number = int.from_bytes(digest[start : start + 4], "big")
-        yield _FIRST + number % (_END - _FIRST)
+        yield FIRST + number % (_END - FIRST)

@@ -126,7 +126,11 @@ def _need_regular(disk: Disk, found: os.stat_result) -> None:
 
 def device_mapper_name(found: os.stat_result) -> str:
     """Return a device's name in device-mapper: a link in /dev may be stale."""
-    device = f"{os.major(found.st_rdev)}:{os.minor(found.st_rdev)}"
+    return mapped_name(f"{os.major(found.st_rdev)}:{os.minor(found.st_rdev)}")
+
+
+def mapped_name(device: str) -> str:
+    """Return the name in device-mapper of a device by its numbers; else empty."""
     try:
         with open(f"/sys/dev/block/{device}/dm/name", encoding="utf-8") as name:
             return name.read().rstrip("\n")

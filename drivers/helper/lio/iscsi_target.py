@@ -21,8 +21,6 @@ from lunshare.drivers.errors import TargetFailed
 from lunshare.drivers.helper.lio import acls, backstores, disk_paths
 from lunshare.drivers.helper.lio.backstores import Role
 from lunshare.drivers.helper.lio.configfs import (
-    CORE,
-    ISCSI,
     create_object,
     links,
     names,
@@ -31,8 +29,10 @@ from lunshare.drivers.helper.lio.configfs import (
     write,
     write_if_different,
 )
+from lunshare.drivers.helper.lio.target_tree import Target
 from lunshare.drivers.helper.named_locks import Hold
-from lunshare.drivers.values import Connector, Disk, DiskKind, Portal
+from lunshare.drivers.protocol import export_paths
+from lunshare.drivers.values import Disk, DiskKind, Portal
 
 # A host without an ACL sees and reaches nothing, and a new mapped LUN is read-only.
 # CHAP is required unless an ACL disables it, so an incomplete ACL refuses every login.
@@ -49,83 +49,6 @@ _ATTRIBUTES = {
 # portal is refused: kernel_bind() -98 in the kernel's log, EINVAL from mkdir (6.1:
 # iscsit_get_np skips a portal that is shutting down).
 _SHUTDOWN_SECONDS, _PAUSE_SECONDS = 3.0, 0.01
-
-
-_LUNS = {Role.WRITERS: "lun_0", Role.READERS: "lun_1"}
-
-
-class Target:
-    """Where the target of one volume is in configfs.
-
-    ``takeover``: the target may be one that Cinder's LVM driver has created, with its
-    own backstore. It stays as it is, because a live session keeps its disk only as long
-    as nothing of both is replaced.
-    """
-
-    def __init__(self, prefix: str, volume_id: str, takeover: bool = False) -> None:
-        self.volume_id = volume_id
-        self.prefix = prefix if takeover else ""
-        self.name = f"volume-{volume_id}"
-        self.iqn = prefix + self.name
-        self.path = f"{ISCSI}/{self.iqn}"
-        self.group = self.path + "/tpgt_1"
-
-    def lun(self, role: Role) -> str:
-        """Return the path of the writers' or the readers' LUN."""
-        return f"{self.group}/lun/{_LUNS[role]}"
-
-    def lun_of(self, connector: Connector) -> str:
-        """Return the path of the LUN for the mode of a connector."""
-        return self.lun(backstores.ROLES[connector.mode])
-
-    def backstore_link(self, role: Role) -> str:
-        """Return the path of the backstore through the LUN's link."""
-        link = f"{self.lun(role)}/{self.name}"
-        if self.prefix and not os.path.lexists(link):
-            found = links(self.lun(role))  # rtslib chooses a random name
-            return f"{self.lun(role)}/{found[0]}" if found else link
-        return link
-
-    def acl(self, initiator: str) -> str:
-        """Return the path of an initiator's ACL."""
-        return f"{self.group}/acls/{initiator}"
-
-    def acls(self) -> list[str]:
-        """Return the initiators that have an ACL."""
-        return names(self.group + "/acls")
-
-    def enabled(self) -> bool:
-        """Whether hosts can log in. A target is enabled last."""
-        return read_or_empty(self.group + "/enable") == "1"
-
-    def backstore(self, role: Role) -> str | None:
-        """Return the path of the backstore that a LUN is linked to, or None."""
-        try:
-            where = os.readlink(self.backstore_link(role))
-        except OSError:
-            return None
-        hba, name = where.rsplit("/", 2)[1:]
-        return f"{CORE}/{hba}/{name}" if name in self._names(role) else None
-
-    def foreign_backstore(self) -> str | None:
-        """Return the name of a backstore that another program has put into it."""
-        lun = self.lun(Role.WRITERS)
-        if os.path.lexists(f"{lun}/{self.name}"):
-            return None
-        found = (os.path.basename(os.readlink(f"{lun}/{n}")) for n in links(lun))
-        known = self._names(Role.WRITERS)
-        return next((name for name in found if name not in known), None)
-
-    def serial(self) -> str:
-        """Return the serial number that its LUNs should have."""
-        path = self.backstore(Role.WRITERS) if self.prefix else None
-        return backstores.serial_of(path) if path else self.volume_id
-
-    def _names(self, role: Role) -> set[str]:
-        return {
-            backstores.name_of(self.volume_id, role, prefix)
-            for prefix in ("", self.prefix)
-        }
 
 
 def disk_path(target: Target) -> str:
@@ -355,7 +278,8 @@ def _lun_has_disk(target: Target, disk: Disk, role: Role, wanted: str) -> bool:
 
 
 def _backstores(target: Target, *roles: Role) -> list[str]:
-    return list(backstores.existing(target.volume_id, *roles, prefix=target.prefix))
+    found = list(backstores.existing(target.volume_id, *roles, prefix=target.prefix))
+    return found + (target.left_by_cinder() if Role.WRITERS in (roles or Role) else [])
 
 
 def _create_backstore(target: Target, disk: Disk, role: Role, hold: Hold) -> str:
@@ -364,8 +288,9 @@ def _create_backstore(target: Target, disk: Disk, role: Role, hold: Hold) -> str
     The readers' one gets the identity of a writers' one that was taken over.
     """
     built: list[str] = []
-    reads, prefix = role is Role.READERS, target.prefix
-    like = (reads and prefix and target.backstore(Role.WRITERS)) or ""
+    group = export_paths.group_of(disk) if disk.kind is DiskKind.BLOCK else None
+    prefix = target.prefix_for(group)
+    like = (role is Role.READERS and target.cinder_backstore()) or ""
     hold.run_step(
         f"opening {disk.path}",
         lambda: built.append(backstores.create(disk, role, prefix, like)),

@@ -24,7 +24,7 @@ import sys
 from collections.abc import Collection, Iterator, Mapping
 
 from lunshare.drivers.helper.lio.configfs import ROOT, read, write
-from lunshare.drivers.helper.lio.iscsi_target import Target
+from lunshare.drivers.helper.lio.target_tree import Target
 
 LOG = logging.getLogger(__name__)
 

@@ -23,6 +23,7 @@ from lunshare.drivers.helper.lio import (
     reservations,
 )
 from lunshare.drivers.helper.lio.backstores import Role
+from lunshare.drivers.helper.lio.cinder_targets import TakesOver
 from lunshare.drivers.helper.lio.configfs import (
     CORE,
     ISCSI,
@@ -31,8 +32,8 @@ from lunshare.drivers.helper.lio.configfs import (
     names,
     read,
 )
-from lunshare.drivers.helper.lio.iscsi_target import Target
 from lunshare.drivers.helper.lio.target_requests import Apply
+from lunshare.drivers.helper.lio.target_tree import Target
 from lunshare.drivers.helper.named_locks import Hold, Locks
 from lunshare.drivers.values import Connector, Disk, Export, Mode
 
@@ -53,9 +54,9 @@ class TargetVerbs:
         client is ``gone``, and nothing was started.
     """
 
-    def __init__(self, prefix: str, takeover: bool = False) -> None:
-        """``takeover``: whether targets of Cinder's LVM driver may become ours."""
-        self._prefix, self._takeover = prefix, takeover
+    def __init__(self, prefix: str, takes_over: TakesOver | None = None) -> None:
+        """``takes_over``: for which groups targets of Cinder's driver may be ours."""
+        self._prefix, self._takes_over = prefix, takes_over
         self._ours = re.compile(re.escape(prefix) + f"volume-({_UUID})")
         self._locks, self._reads = Locks(), Locks()
 
@@ -94,11 +95,11 @@ class TargetVerbs:
         return self._read(
             target.name,
             seconds,
-            lambda: self._observe(volume_id) if os.path.isdir(target.path) else None,
+            lambda: self._observe(volume_id) if _is_ours(target) else None,
         )
 
     def _target(self, volume_id: str) -> Target:
-        return Target(self._prefix, volume_id, self._takeover)
+        return Target(self._prefix, volume_id, self._takes_over)
 
     def _read(self, name: str, seconds: float, read: Callable[[], _Value]) -> _Value:
         """Read in a thread of its own, until the deadline.
@@ -113,8 +114,9 @@ class TargetVerbs:
         return found[0]
 
     def _observe_all(self) -> list[dict[str, Any]]:
-        found = (self._ours.fullmatch(name) for name in names(ISCSI))
-        return [self._observe(match[1]) for match in found if match]
+        found = filter(None, map(self._ours.fullmatch, names(ISCSI)))
+        ids = [match[1] for match in found if _is_ours(self._target(match[1]))]
+        return [self._observe(volume_id) for volume_id in ids]
 
     def _observe(self, volume_id: str) -> dict[str, Any]:
         target = self._target(volume_id)
@@ -142,6 +144,7 @@ def _apply(target: Target, wanted: Apply, hold: Hold) -> list[str]:
     changes = _close(target, wanted, hold)
     if export.disk is None or not export.connectors:
         return changes
+    _need_known_hosts(target)
     found = iscsi_target.stat_disk(export.disk, hold)
     if fresh := not _is_complete(target, export.disk, found, wanted.only is None):
         # Checked before anything is removed.
@@ -219,14 +222,33 @@ def _place_hosts(
     return changes
 
 
+def _is_ours(target: Target) -> bool:
+    return os.path.isdir(target.path) and not target.foreign_parts()
+
+
 def _need_ours(target: Target) -> None:
     """:raises TargetFailed: another program has created this target."""
-    if name := target.foreign_backstore():
+    if parts := target.foreign_parts():
         raise TargetFailed(
             target.volume_id,
-            f"another program has created {target.iqn}, with the backstore {name}, and"
+            f"another program has created {target.iqn}, with {', '.join(parts)}, and"
             " it is left alone: take_over_cinder_targets of helper.conf takes over"
-            " those of Cinder's LVM driver",
+            " those of Cinder's LVM driver, on the volume's disk in its volume_groups",
+        )
+
+
+def _need_known_hosts(target: Target) -> None:
+    """:raises TargetFailed: a host without an ACL has the disk, or may log in.
+
+    Cinder's LVM driver never allows it, so an administrator did. Such a session has no
+    mapped LUN in configfs that could be write-protected.
+    """
+    if target.cinder_backstore() and target.allows_unknown_hosts():
+        raise TargetFailed(
+            target.volume_id,
+            f"{target.iqn} serves hosts without an ACL: write 0 to its"
+            " tpgt_1/attrib/generate_node_acls, and log out what is in its"
+            " tpgt_1/dynamic_sessions",
         )
 
 

@@ -1,0 +1,129 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""A target as Cinder's LVM driver creates it, in directories in place of configfs.
+
+The kernel's part is missing: a new directory has no attributes, and a directory with
+attributes cannot be removed. So a test sees the first change, and what is not changed.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import stat
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lunshare.drivers.helper.lio import disk_paths
+
+PREFIX = "iqn.2010-10.org.openstack:"
+_TOPS = {"ROOT": "", "CORE": "/core", "ISCSI": "/iscsi"}
+_OF_GROUPS = (
+    "generate_node_acls",
+    "demo_mode_discovery",
+    "demo_mode_write_protect",
+    "prod_mode_write_protect",
+    "cache_dynamic_acls",
+    "authentication",
+)
+_OF_BACKSTORES = (
+    "emulate_3pc",
+    "emulate_pr",
+    "emulate_caw",
+    "emulate_tpu",
+    "emulate_tpws",
+)
+_IDLE = "No active iSCSI Session for Initiator Endpoint"
+
+
+class Tree:
+    """The directory of configfs, and device-mapper's names of devices."""
+
+    def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.root = root
+        self.mapped: dict[str, str] = {}  # the name of each device in device-mapper
+        self._devices: dict[str, str] = {}  # the numbers of each path below /dev
+        for name, module in list(sys.modules.items()):
+            if name.startswith("lunshare.drivers.helper.lio."):
+                for constant in _TOPS.keys() & vars(module).keys():
+                    path = str(root) + _TOPS[constant]
+                    monkeypatch.setattr(module, constant, path)
+        (root / "core").mkdir(parents=True)
+        (root / "iscsi").mkdir()
+        (root / "dbroot").write_text(str(root))
+        monkeypatch.setattr(disk_paths, "open", self._open, raising=False)
+        self._real_stat = os.stat
+        monkeypatch.setattr(os, "stat", self._stat)
+
+    def backstore(self, hba: str, name: str, device: str, group: str) -> Path:
+        """A backstore that has the disk of a volume of that name open."""
+        path = self.root / "core" / hba / name
+        volume = name[name.index("volume-") :].removesuffix("-readers")
+        words = (group, volume)
+        self.mapped[device] = "-".join(each.replace("-", "--") for each in words)
+        self._devices[f"/dev/{group}/{volume}"] = device
+        _write(path, "udev_path", f"/dev/{group}/{volume}")
+        _write(path, "alias", "")
+        _write(path, "enable", "1")
+        _write(path, "wwn/vpd_unit_serial", "T10 VPD Unit Serial Number: of-cinder")
+        for attribute in _OF_BACKSTORES:
+            _write(path, f"attrib/{attribute}", "1")
+        numbers = "Major: {} Minor: {}  CLAIMED: IBLOCK\n".format(*device.split(":"))
+        _write(path, "info", f"Status: ACTIVATED\n        {numbers}")
+        return path
+
+    def target(self, volume_id: str, *initiators: str) -> Path:
+        """A target without a LUN; returns its portal group."""
+        group = self.root / "iscsi" / f"{PREFIX}volume-{volume_id}" / "tpgt_1"
+        _write(group, "enable", "1")
+        for attribute in _OF_GROUPS:
+            _write(group, f"attrib/{attribute}", "0")
+        _write(group, "dynamic_sessions", "")
+        (group / "lun").mkdir()
+        (group / "np").mkdir()
+        for each in initiators:
+            _write(group, f"acls/{each}/info", _IDLE)
+            _write(group, f"acls/{each}/tag", "")
+            _write(group, f"acls/{each}/lun_0/write_protect", "0")
+            _write(group, f"acls/{each}/attrib/authentication", "0")
+            os.symlink(group / "lun/lun_0", group / f"acls/{each}/lun_0/9c1b")
+        return group
+
+    def snapshot(self) -> dict[str, str]:
+        """All files with what they have, all links, all directories."""
+        found = sorted(self.root.rglob("*"))
+        return {str(path.relative_to(self.root)): _content(path) for path in found}
+
+    def _stat(self, path: Any, *more: Any, **named: Any) -> os.stat_result:
+        device = self._devices.get(str(path))
+        if device is None:
+            return self._real_stat(path, *more, **named)
+        number = os.makedev(*map(int, device.split(":")))
+        words = {"st_rdev": number}
+        return os.stat_result([stat.S_IFBLK | 0o600, *[0] * 9], words)
+
+    def _open(self, path: str, *more: Any, **named: Any) -> Any:
+        found = [self.mapped.get(part) for part in Path(path).parts]
+        if path.startswith("/sys/dev/block/"):
+            return io.StringIO("".join(filter(None, found)) + "\n")
+        return open(path, *more, **named)
+
+
+def link(group: Path, backstore: Path, lun: str = "lun_0", name: str = "0a5e") -> None:
+    """Link a LUN; rtslib chooses a random name."""
+    (group / "lun" / lun).mkdir(exist_ok=True)
+    os.symlink(backstore, group / "lun" / lun / name)
+
+
+def _write(top: Path, name: str, text: str) -> None:
+    (top / name).parent.mkdir(parents=True, exist_ok=True)
+    (top / name).write_text(text)
+
+
+def _content(path: Path) -> str:
+    if path.is_symlink():
+        return f"-> {os.readlink(path)}"
+    return path.read_text() if path.is_file() else "directory"
