@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -142,7 +142,7 @@ class HostConnections:
         with self.locked(volume.name_id):
             hosts = self._rows.of_volume(volume)
             accesses = self._unfinished.of_volume(hosts).values()
-            return self._backend.apply(driver_volume(volume), accesses)
+            return self._apply(driver_volume(volume), accesses)
 
     def leave(self, volume: Any) -> None:
         """Close what no row wants; of a volume without attachments also the rest.
@@ -165,7 +165,7 @@ class HostConnections:
         accesses = self._unfinished.of_volume(self._rows.of_volume(volume))
         if accesses:
             extended = Volume(volume.name_id, size)
-            self._backend.apply(extended, accesses.values(), set(accesses))
+            self._apply(extended, accesses.values(), set(accesses))
 
     def _start_opening(
         self, hosts: VolumeHosts, initiator: str, sent: Mapping[str, Any]
@@ -227,6 +227,17 @@ class HostConnections:
         left = {name: mode for name, mode in hosts.direct.items() if name != initiator}
         return replace(hosts, direct=left)
 
+    def _apply(
+        self,
+        volume: Volume,
+        accesses: Collection[Connector],
+        only: Collection[str] | None = None,
+    ) -> tuple[str, ...]:
+        """:raises Misconfigured: a host has no secret, and the target asks for it."""
+        if self._backend.target.abilities.checks_credentials:
+            wanted_access.need_secrets(volume.id, accesses)
+        return self._backend.apply(volume, accesses, only)
+
     def _apply_host(self, volume: Any, hosts: VolumeHosts, initiator: str) -> None:
         """Make the access of one host what it should be, and read no other."""
         access = self._unfinished.of_host(hosts, initiator)
@@ -234,7 +245,7 @@ class HostConnections:
             changed = self._backend.apply(driver_volume(volume), ())
         else:
             accesses = [] if access is None else [access]
-            changed = self._backend.apply(driver_volume(volume), accesses, {initiator})
+            changed = self._apply(driver_volume(volume), accesses, {initiator})
         LOG.info(
             "[%s] access applied: volume=%s initiator=%s mode=%s changed=%s",
             self._backend.name,

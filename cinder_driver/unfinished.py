@@ -81,7 +81,8 @@ class Unfinished:
         if found is None or opening is None:
             return found or opening
         writes = Mode.RW in (found.mode, opening.mode)
-        return replace(found, mode=Mode.RW if writes else Mode.RO)
+        mode = Mode.RW if writes else Mode.RO
+        return replace(found, mode=mode, auth=opening.auth)  # what it is being told
 
     def of_volume(self, hosts: VolumeHosts) -> dict[str, Connector]:
         """Return every access that the volume should have, by initiator."""

@@ -9,12 +9,12 @@ connections that Cinder opened without an attachment, and of nothing else.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from lunshare.cinder import chap_secrets
-from lunshare.drivers.errors import InvalidValue
+from lunshare.drivers.errors import InvalidValue, Misconfigured
 from lunshare.drivers.values import Auth, Connector, Mode, iscsi_name
 
 #: The statuses of an attachment in which its host has access. Cinder stores the
@@ -49,7 +49,7 @@ class VolumeHosts:
     """
 
     volume_id: str
-    provider_auth: str | None
+    provider_auth: str | None = field(repr=False)
     rows: tuple[AttachmentRow, ...] = ()
     direct: Mapping[str, Mode] = field(default_factory=dict)
     readonly: bool = False
@@ -103,20 +103,29 @@ def of_host(
     if not modes:
         return None
     mode = Mode.RW if Mode.RW in modes else Mode.RO
-    stored = next((row.auth for row in rows if row.auth), None)
-    return connector(hosts, initiator, mode, rows[0].id if rows else "", stored)
+    return connector(hosts, initiator, mode, rows[0].id if rows else "")
 
 
 def connector(
-    hosts: VolumeHosts,
-    initiator: str,
-    mode: Mode,
-    attachment_id: str,
-    stored: Auth | None = None,
+    hosts: VolumeHosts, initiator: str, mode: Mode, attachment_id: str
 ) -> Connector:
-    """Return an access of a host. It keeps credentials that are ``stored`` for it."""
-    auth = stored or chap_secrets.of_host(hosts.provider_auth, initiator)
+    """Return an access of a host. It keeps the credentials that it was told before."""
+    told = (row.auth for row in hosts.rows_of(initiator) if row.auth)
+    auth = next(told, None) or chap_secrets.of_host(hosts.provider_auth, initiator)
     return Connector(initiator, mode, attachment_id, auth)
+
+
+def need_secrets(volume_id: str, accesses: Iterable[Connector]) -> None:
+    """Check that each host has a secret, for a target that asks for it.
+
+    :raises Misconfigured: CHAP would be switched off for a host.
+    """
+    if without := [each.initiator for each in accesses if each.auth is None]:
+        raise Misconfigured(
+            f"volume {volume_id}: Cinder's database has no CHAP secret of"
+            f" {', '.join(without)}",
+            "delete the attachment of that host, and attach it again",
+        )
 
 
 def mode_of(row: AttachmentRow) -> Mode:

@@ -13,7 +13,7 @@ from lunshare.cinder import chap_secrets, wanted_access
 from lunshare.cinder.unfinished import LATEST, Unfinished
 from lunshare.cinder.wanted_access import AttachmentRow, VolumeHosts
 from lunshare.drivers import chap_text
-from lunshare.drivers.errors import InvalidValue
+from lunshare.drivers.errors import InvalidValue, Misconfigured
 from lunshare.drivers.values import Auth, Mode
 
 ID = "0a1b2c3d-0000-4000-8000-000000000001"
@@ -141,6 +141,35 @@ def test_host_keeps_the_secret_that_it_was_told() -> None:
     assert chap_secrets.of_connection({"auth_username": "without a secret"}) is None
 
 
+def test_second_attachment_of_a_host_is_told_the_secret_of_the_first() -> None:
+    """A host has one session, and one ACL, whatever the volume's key is by now."""
+    found = hosts(replace(row("a"), auth=Auth("old", "known")))
+    assert wanted_access.connector(found, ONE, Mode.RW, "b").auth == Auth(
+        "old", "known"
+    )
+    assert wanted_access.connector(found, TWO, Mode.RW, "b").auth != Auth(
+        "old", "known"
+    )
+
+
+def test_host_without_a_secret_is_refused_by_a_target_that_checks_it() -> None:
+    """CHAP would be switched off for it."""
+    unknown = replace(hosts(row("a"), row("b", TWO)), provider_auth=None)
+    found = wanted_access.wanted(unknown)
+    with pytest.raises(Misconfigured, match=f"no CHAP secret of {ONE}, {TWO}"):
+        wanted_access.need_secrets(ID, found.values())
+    told = replace(row("a"), auth=Auth("old", "known"))
+    found = wanted_access.wanted(replace(unknown, rows=(told,)))
+    wanted_access.need_secrets(ID, found.values())
+
+
+def test_secret_of_a_volume_is_not_in_a_repr() -> None:
+    stored = "CHAP user hidden-word"
+    found = replace(hosts(row("a")), provider_auth=stored)
+    assert "hidden-word" not in repr(found) + str(found)
+    assert "hidden-word" not in repr(chap_secrets.of_host(stored, ONE))
+
+
 def open_modes(unfinished: Unfinished, found: VolumeHosts) -> dict[str, str]:
     return {name: str(c.mode) for name, c in unfinished.of_volume(found).items()}
 
@@ -156,6 +185,15 @@ def test_opened_access_counts_before_its_row() -> None:
     unfinished.opened(ID, ONE)
     assert open_modes(unfinished, reserved) == {}
     assert open_modes(unfinished, hosts(row("a"))) == {ONE: "rw"}
+
+
+def test_opened_host_keeps_the_secret_that_it_is_being_told() -> None:
+    """Two first attaches at once may each make a key, and the last one is stored."""
+    unfinished, later = Unfinished(), chap_secrets.new_provider_auth()
+    access = wanted_access.connector(hosts(), ONE, Mode.RW, "a")
+    unfinished.open(ID, access)
+    stored = replace(hosts(row("a")), provider_auth=later)
+    assert unfinished.of_volume(stored)[ONE].auth == access.auth
 
 
 def test_released_attachment_does_not_count_although_its_row_exists() -> None:
