@@ -2,14 +2,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """A target as Cinder's LVM driver creates it, in directories in place of configfs.
 
-The kernel's part is missing: a new directory has no attributes, and a directory with
-attributes cannot be removed. So a test sees the first change, and what is not changed.
+Of the kernel's part there is the removal of an object with its attributes. A new
+object has none, so a test sees only the first step of a creation.
 """
 
 from __future__ import annotations
 
+import errno
 import io
 import os
+import shutil
 import stat
 import sys
 from pathlib import Path
@@ -57,6 +59,8 @@ class Tree:
         monkeypatch.setattr(disk_paths, "open", self._open, raising=False)
         self._real_stat = os.stat
         monkeypatch.setattr(os, "stat", self._stat)
+        self._real_rmdir = os.rmdir
+        monkeypatch.setattr(os, "rmdir", self._rmdir)
 
     def backstore(self, hba: str, name: str, device: str, group: str) -> Path:
         """A backstore that has the disk of a volume of that name open."""
@@ -92,6 +96,11 @@ class Tree:
             os.symlink(group / "lun/lun_0", group / f"acls/{each}/lun_0/9c1b")
         return group
 
+    def objects(self) -> list[Path]:
+        """All targets and backstores."""
+        targets = self.root.glob("iscsi/*")
+        return sorted([*targets, *self.root.glob("core/*/*")])
+
     def snapshot(self) -> dict[str, str]:
         """All files with what they have, all links, all directories."""
         found = sorted(self.root.rglob("*"))
@@ -104,6 +113,20 @@ class Tree:
         number = os.makedev(*map(int, device.split(":")))
         words = {"st_rdev": number}
         return os.stat_result([stat.S_IFBLK | 0o600, *[0] * 9], words)
+
+    def _rmdir(self, path: str, **named: Any) -> None:
+        """Remove an object, but not what was created in it, and nothing linked."""
+        if not str(path).startswith(f"{self.root}/") or named:
+            self._real_rmdir(path, **named)
+            return
+        linked = {
+            os.readlink(each) for each in self.root.rglob("*") if each.is_symlink()
+        }
+        if path in linked:
+            raise OSError(errno.EBUSY, os.strerror(errno.EBUSY), path)
+        if any(_is_made(each) for each in Path(path).rglob("*")):
+            raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), path)
+        shutil.rmtree(path)
 
     def _open(self, path: str, *more: Any, **named: Any) -> Any:
         found = [self.mapped.get(part) for part in Path(path).parts]
@@ -121,6 +144,12 @@ def link(group: Path, backstore: Path, lun: str = "lun_0", name: str = "0a5e") -
 def _write(top: Path, name: str, text: str) -> None:
     (top / name).parent.mkdir(parents=True, exist_ok=True)
     (top / name).write_text(text)
+
+
+def _is_made(path: Path) -> bool:
+    """Whether it is no attribute and no default group of its parent."""
+    made = path.name.startswith(("lun_", "tpgt_")) or "volume-" in path.name
+    return path.is_symlink() or made or path.parent.name in ("acls", "np")
 
 
 def _content(path: Path) -> str:

@@ -180,10 +180,41 @@ def test_target_of_the_driver_is_in_the_list_if_it_may_be_taken_over(
 def test_half_removed_target_of_the_driver_is_removed(tree: Tree, ask: Ask) -> None:
     """Killed when the LUN was unlinked: its backstore is found by its name."""
     tree.backstore("iblock_3", IQN, "253:9", SERVED)
-    group = tree.target(ID)
-    with pytest.raises(TargetFailed):  # attributes of a plain directory stay
-        ask(True, "lio.remove", volume_id=ID)
-    assert (group / "enable").read_text() == "0"
+    tree.target(ID)
+    ask(True, "lio.remove", volume_id=ID)
+    assert tree.objects() == []
+
+
+def test_backstore_that_a_removed_target_has_left_is_removed(
+    tree: Tree, ask: Ask
+) -> None:
+    tree.backstore("iblock_3", IQN, "253:9", SERVED)
+    kept = tree.backstore("iblock_4", IQN, "253:8", "cinder-fast")
+    ask(True, "lio.remove", volume_id=ID)
+    assert tree.objects() == [kept]
+
+
+def test_target_of_the_driver_is_removed_with_its_backstore(
+    tree: Tree, ask: Ask
+) -> None:
+    link(tree.target(ID, HOST), tree.backstore("iblock_3", IQN, "253:9", SERVED))
+    ask(True, "lio.remove", volume_id=ID)
+    assert tree.objects() == []
+
+
+@pytest.mark.parametrize("takeover", [True, False])
+@pytest.mark.parametrize("name", [IQN, f"volume-{ID}"])
+def test_target_that_rtslib_has_restored_is_removed_with_its_backstore(
+    tree: Tree, ask: Ask, name: str, takeover: bool
+) -> None:
+    """After a reboot: rtslib keeps the name of the link, and numbers the HBA anew.
+
+    The backstore was left, and the disk could not be opened or removed any more.
+    """
+    store = tree.backstore("iblock_0", name, "253:9", SERVED)
+    link(tree.target(ID), store, name=f"volume-{ID}")
+    ask(takeover, "lio.remove", volume_id=ID)
+    assert tree.objects() == []
 
 
 # a host without an ACL

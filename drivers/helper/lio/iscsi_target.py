@@ -134,14 +134,14 @@ def create_readers_lun(
 
 def remove_readers_lun(target: Target, hold: Hold) -> list[str]:
     """Remove the readers' LUN, after its hosts; return the changes."""
-    lun = target.lun(Role.READERS)
+    lun, paths = target.lun(Role.READERS), _backstores(target, Role.READERS)
     found = os.path.isdir(lun)
     if found:
         for initiator in target.acls():
             if acls.maps(target.acl(initiator), lun):
                 acls.evict(target.acl(initiator), hold)
         _remove_lun(lun)
-    for path in _backstores(target, Role.READERS):
+    for path in paths:
         hold.run_step(f"closing {path}", backstores.destroy, path)
         found = True
     return [f"readers' LUN of {target.name} removed"] if found else []
@@ -214,7 +214,7 @@ def teardown(target: Target, hold: Hold) -> list[str]:
     :raises DeadlineExceeded: no host can log in any more, but writes in progress may
         still land.
     """
-    changes = []
+    changes, paths = [], _backstores(target)
     if os.path.isdir(target.path):
         for initiator in target.acls():
             acls.write_protect(target.acl(initiator))
@@ -226,7 +226,7 @@ def teardown(target: Target, hold: Hold) -> list[str]:
         )
         _remove_objects(target)
         changes.append(f"target of {target.name} removed")
-    for path in _backstores(target):
+    for path in paths:
         hold.run_step(f"closing {path}", backstores.destroy, path)
         changes.append(f"backstore of {target.name} removed")
     return changes
@@ -278,8 +278,16 @@ def _lun_has_disk(target: Target, disk: Disk, role: Role, wanted: str) -> bool:
 
 
 def _backstores(target: Target, *roles: Role) -> list[str]:
-    found = list(backstores.existing(target.volume_id, *roles, prefix=target.prefix))
-    return found + (target.left_by_cinder() if Role.WRITERS in (roles or Role) else [])
+    """Return what is to be removed, also what is linked nowhere.
+
+    Call it before links are removed: when rtslib restores a target at boot, it numbers
+    the HBAs of its backstores anew.
+    """
+    chosen = roles or tuple(Role)
+    linked = [path for role in chosen if (path := target.backstore(role))]
+    linked += backstores.existing(target.volume_id, *chosen, prefix=target.prefix)
+    linked += target.left_by_cinder() if Role.WRITERS in chosen else []
+    return list(dict.fromkeys(linked))
 
 
 def _create_backstore(target: Target, disk: Disk, role: Role, hold: Hold) -> str:
