@@ -4,28 +4,19 @@
 
 from __future__ import annotations
 
-import os
 import random
-import signal
-import sys
-import threading
-from collections.abc import Callable
-from pathlib import Path
-from types import FrameType
-from typing import Any
 
 import pytest
 
-import lunshare.drivers.helper
 from lunshare.drivers.helper.lio.target_requests import Apply
 from lunshare.drivers.helper.lio.target_verbs import TargetVerbs
 from lunshare.drivers.values import Portal
+from tests.system.dying_apply import is_killed
 from tests.system.lio_node import PORT, PREFIX, Node
 
 pytestmark = pytest.mark.system
 pytest_plugins = ["tests.system.lio_fixtures"]
 
-_OURS = str(Path(lunshare.drivers.helper.__file__).parent)
 _SHOTS = 24
 _PORTALS = (Portal("127.0.0.1", PORT),)
 #: The state before and the wanted state: together they have every change of a host.
@@ -37,27 +28,8 @@ _CHANGES = [
 
 def _dying(node: Node, line: int, **wanted: str) -> bool:
     """Apply in a process that is killed at its ``line``th line; whether it was."""
-    child = os.fork()
-    if child:
-        return os.WIFSIGNALED(os.waitpid(child, 0)[1])
-    left = line
-
-    def trace(frame: FrameType, event: str, _: Any) -> Callable[..., Any] | None:
-        nonlocal left
-        if not frame.f_code.co_filename.startswith(_OURS):
-            return None
-        left -= event == "line"
-        if not left:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return trace
-
-    try:
-        lio, asked = TargetVerbs(PREFIX), Apply(node.export(**wanted), _PORTALS)
-        threading.settrace(trace)
-        sys.settrace(trace)
-        lio.apply(asked, 20)
-    finally:
-        os._exit(0)
+    asked = Apply(node.export(**wanted), _PORTALS)
+    return is_killed(line, lambda: TargetVerbs(PREFIX), asked)
 
 
 @pytest.mark.parametrize(("before", "after"), _CHANGES, ids=["first", "change"])

@@ -17,7 +17,7 @@ import os
 import time
 from collections.abc import Iterable
 
-from lunshare.drivers.errors import TargetFailed
+from lunshare.drivers.errors import InvalidValue, TargetFailed
 from lunshare.drivers.helper.lio import acls, backstores, disk_paths
 from lunshare.drivers.helper.lio.backstores import Role
 from lunshare.drivers.helper.lio.configfs import (
@@ -32,7 +32,7 @@ from lunshare.drivers.helper.lio.configfs import (
 from lunshare.drivers.helper.lio.target_tree import Target
 from lunshare.drivers.helper.named_locks import Hold
 from lunshare.drivers.protocol import export_paths
-from lunshare.drivers.values import Disk, DiskKind, Portal
+from lunshare.drivers.values import Disk, DiskKind, Portal, iscsi_name
 
 # A host without an ACL sees and reaches nothing, and a new mapped LUN is read-only.
 # CHAP is required unless an ACL disables it, so an incomplete ACL refuses every login.
@@ -202,6 +202,29 @@ def repair(target: Target, disk: Disk, portals: Iterable[Portal]) -> list[str]:
     return changes
 
 
+def close_unknown_hosts(target: Target, hold: Hold) -> list[str]:
+    """End the sessions of hosts without an ACL, which a person has let in.
+
+    Such a session has no mapped LUN in configfs that could be write-protected. The
+    kernel makes its own ACL visible when one of that name is created
+    (core_tpg_add_initiator_node_acl, 6.1).
+
+    :raises TargetFailed: the name of such a host cannot be that of an ACL.
+    """
+    lets_in = target.group + "/attrib/generate_node_acls"
+    if read_or_empty(lets_in) == "1":
+        write(lets_in, "0")
+    closed: set[str] = set()
+    while new := target.unknown_hosts() - closed:
+        for initiator in sorted(new):
+            acl = target.acl(_name_of_acl(target, initiator))
+            create_object(acl)
+            acls.close(acl, hold)
+            acls.remove(acl)
+        closed |= new
+    return [f"{initiator} closed, which had no ACL" for initiator in sorted(closed)]
+
+
 def teardown(target: Target, hold: Hold) -> list[str]:
     """Remove the target and its backstores, also incomplete ones.
 
@@ -230,6 +253,15 @@ def teardown(target: Target, hold: Hold) -> list[str]:
         hold.run_step(f"closing {path}", backstores.destroy, path)
         changes.append(f"backstore of {target.name} removed")
     return changes
+
+
+def _name_of_acl(target: Target, initiator: str) -> str:
+    """Return the name; the kernel takes any from a host, also a path."""
+    try:
+        return iscsi_name(initiator)
+    except InvalidValue:
+        why = f"host {initiator!a} is logged in without an ACL: end its session"
+        raise TargetFailed(target.volume_id, why) from None
 
 
 def _create_portal(portal: str) -> bool:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import os
+import re
 
 from lunshare.drivers.helper.lio import backstores, cinder_targets
 from lunshare.drivers.helper.lio.backstores import Role
@@ -101,10 +102,10 @@ class Target:
         others = [name for name in groups if not self.group.endswith(f"/{name}")]
         return [os.path.basename(path) for path in found if path] + others
 
-    def allows_unknown_hosts(self) -> bool:
-        """Whether a host without an ACL may log in, or is logged in."""
-        made = read_or_empty(self.group + "/attrib/generate_node_acls")
-        return made == "1" or read_or_empty(self.group + "/dynamic_sessions") != ""
+    def unknown_hosts(self) -> set[str]:
+        """Return the hosts that are logged in without an ACL, or some of very many."""
+        found = read_or_empty(self.group + "/dynamic_sessions")
+        return {name for name in re.split("[\n\0]", found) if name}
 
     def may_take(self, path: str) -> bool:
         """Whether a backstore is of Cinder's LVM driver, and may become ours."""

@@ -140,11 +140,12 @@ def _medium(target: Target, disk: Disk | None) -> str:
 def _apply(target: Target, wanted: Apply, hold: Hold) -> list[str]:
     """Close accesses, then repair or create the target, then open accesses."""
     _need_ours(target)
-    export = wanted.export
-    changes = _close(target, wanted, hold)
+    export, changes = wanted.export, []
+    if wanted.only is None or target.cinder_backstore():
+        changes += iscsi_target.close_unknown_hosts(target, hold)
+    changes += _close(target, wanted, hold)
     if export.disk is None or not export.connectors:
         return changes
-    _need_known_hosts(target)
     found = iscsi_target.stat_disk(export.disk, hold)
     if fresh := not _is_complete(target, export.disk, found, wanted.only is None):
         # Checked before anything is removed.
@@ -234,21 +235,6 @@ def _need_ours(target: Target) -> None:
             f"another program has created {target.iqn}, with {', '.join(parts)}, and"
             " it is left alone: take_over_cinder_targets of helper.conf takes over"
             " those of Cinder's LVM driver, on the volume's disk in its volume_groups",
-        )
-
-
-def _need_known_hosts(target: Target) -> None:
-    """:raises TargetFailed: a host without an ACL has the disk, or may log in.
-
-    Cinder's LVM driver never allows it, so an administrator did. Such a session has no
-    mapped LUN in configfs that could be write-protected.
-    """
-    if target.cinder_backstore() and target.allows_unknown_hosts():
-        raise TargetFailed(
-            target.volume_id,
-            f"{target.iqn} serves hosts without an ACL: write 0 to its"
-            " tpgt_1/attrib/generate_node_acls, and log out what is in its"
-            " tpgt_1/dynamic_sessions",
         )
 
 
