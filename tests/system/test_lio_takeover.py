@@ -121,18 +121,32 @@ def test_next_apply_completes_a_takeover_killed_at_any_line(node: Node) -> None:
 
 
 def test_next_remove_completes_one_killed_at_any_line(node: Node) -> None:
-    """Of a taken-over volume; apply removes no target, so remove is in a process."""
-    export = replace(wanted(node), connectors=())
-    for line in range(20, 400, 20):
-        with exported(node):
-            apply(node, a="rw", b="ro")
-            is_killed(line, _Removing, Apply(export, _PORTALS))
-            taking().remove(node.id, 20)
-            assert not (CONFIGFS / "iscsi" / node.iqn).exists(), line
-            assert not list((CONFIGFS / "core").glob(f"*/*{node.id}*")), line
+    seed = random.randrange(2**32)
+    print("seed", seed)
+    chosen, most, shots = random.Random(seed), 1, 0
+    while _removal_is_killed(node, most * 2):
+        most *= 2
+    for turn in range(_SHOTS):
+        step = 2 * most // _SHOTS
+        line = 1 + turn * step + chosen.randrange(step)
+        shots += _removal_is_killed(node, line)
+    assert shots > _SHOTS // 4
+
+
+def _removal_is_killed(node: Node, line: int) -> bool:
+    """Kill the removal of a volume that was taken over, and remove it again."""
+    with exported(node):
+        apply(node, a="rw", b="ro")
+        killed = is_killed(line, _Removing, Apply(wanted(node), _PORTALS))
+        taking().remove(node.id, 20)
+        assert not (CONFIGFS / "iscsi" / node.iqn).exists(), line
+        assert not list((CONFIGFS / "core").glob(f"*/*{node.id}*")), line
+    return killed
 
 
 class _Removing(TargetVerbs):
+    """Removes instead."""
+
     def __init__(self) -> None:
         super().__init__(PREFIX, lambda group: True)
 
@@ -145,10 +159,8 @@ def exported(node: Node) -> Iterator[Session]:
     """Exported by Cinder to hosts a and b; a is logged in."""
     cinder_export.export(node, "a", "b")
     try:
-        with (
-            Session(initiator("a"), node.iqn, f"127.0.0.1:{PORT}", AUTH) as a,
-            contextlib.closing(a),
-        ):
+        portal = f"127.0.0.1:{PORT}"
+        with contextlib.closing(Session(initiator("a"), node.iqn, portal, AUTH)) as a:
             yield a
     finally:
         taking().remove(node.id, 20)
