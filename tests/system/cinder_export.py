@@ -20,7 +20,7 @@ from rtslib_fb import (
 
 from lunshare.drivers.helper.lio.target_verbs import TargetVerbs
 from lunshare.drivers.values import Auth
-from tests.system.lio_node import GROUP, PORT, PREFIX, Node, initiator
+from tests.system.lio_node import CONFIGFS, GROUP, PORT, PREFIX, Node, initiator
 
 AUTH = Auth("shared-user", "shared-secret")
 _SESSION = re.compile(r"LIO Session ID: (\d+)")
@@ -54,6 +54,12 @@ def remove(node: Node) -> None:
     for found in [*root.targets, *root.storage_objects]:
         if node.iqn in {getattr(found, "wwn", ""), getattr(found, "name", "")}:
             found.delete()
+
+
+def commands(node: Node) -> int:
+    """How many commands the target has passed to its disk."""
+    (store,) = (CONFIGFS / "core").glob(f"iblock_*/{node.iqn}")
+    return int((store / "statistics/scsi_lu/num_cmds").read_text())
 
 
 def session(node: Node, host: str) -> str:

@@ -30,6 +30,7 @@ from tests.system.lio_node import (
     Node,
     hanging,
     initiator,
+    wait_until,
 )
 
 # rtslib asks pyudev for the size of a device in an old way.
@@ -173,9 +174,10 @@ def killed(node: Node, line: int) -> bool:
 def test_takeover_waits_for_a_write_in_progress(taken: Node) -> None:
     """b writes to a disk that hangs, and is to be read-only."""
     a, b = taken.login("a", AUTH), taken.login("b", AUTH)
-    before = session(taken, "a")
+    before, passed = session(taken, "a"), cinder_export.commands(taken)
     with hanging(taken):
         write = Later(b.write, 0, ONE)
+        wait_until(lambda: cinder_export.commands(taken) > passed)
         with pytest.raises(DeadlineExceeded):
             apply(taken, seconds=1, a="rw", b="ro")
         assert taken.live().get("b") != "rw"
