@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 
 from rtslib_fb import (
@@ -33,6 +34,7 @@ def taking(group: str = GROUP) -> TargetVerbs:
 
 def export(node: Node, *hosts: str) -> TPG:
     """Export the node's disk to hosts, all read-write; return the portal group."""
+    _remove_empty_hbas()
     RTSRoot().invalidate_caches()
     store = BlockStorageObject(name=node.iqn, dev=node.disk.path)
     group = TPG(Target(FabricModule("iscsi"), node.iqn, "create"), mode="create")
@@ -45,6 +47,14 @@ def export(node: Node, *hosts: str) -> TPG:
         acl.chap_userid, acl.chap_password = AUTH.username, AUTH.password
         MappedLUN(acl, 0, tpg_lun=0)
     return group
+
+
+def _remove_empty_hbas() -> None:
+    """As docs/fleet.md says for the way back: a kill may have left one, and rtslib
+    then takes its number again and fails. The kernel refuses those in use."""
+    for hba in (CONFIGFS / "core").glob("iblock_*"):
+        with contextlib.suppress(OSError):
+            hba.rmdir()
 
 
 def remove(node: Node) -> None:
