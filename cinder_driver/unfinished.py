@@ -82,7 +82,7 @@ class Unfinished:
             return found or opening
         writes = Mode.RW in (found.mode, opening.mode)
         mode = Mode.RW if writes else Mode.RO
-        return replace(found, mode=mode, auth=opening.auth)  # what it is being told
+        return replace(found, mode=mode, auth=opening.auth)  # what the answer has
 
     def of_volume(self, hosts: VolumeHosts) -> dict[str, Connector]:
         """Return every access that the volume should have, by initiator."""

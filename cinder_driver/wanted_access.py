@@ -109,9 +109,9 @@ def of_host(
 def connector(
     hosts: VolumeHosts, initiator: str, mode: Mode, attachment_id: str
 ) -> Connector:
-    """Return an access of a host. It keeps the credentials that it was told before."""
-    told = (row.auth for row in hosts.rows_of(initiator) if row.auth)
-    auth = next(told, None) or chap_secrets.of_host(hosts.provider_auth, initiator)
+    """Return an access of a host. It keeps credentials of an earlier answer."""
+    known = (row.auth for row in hosts.rows_of(initiator) if row.auth)
+    auth = next(known, None) or chap_secrets.of_host(hosts.provider_auth, initiator)
     return Connector(initiator, mode, attachment_id, auth)
 
 

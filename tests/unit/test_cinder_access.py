@@ -132,10 +132,10 @@ def test_hosts_of_a_volume_of_cinders_driver_share_its_secret() -> None:
 
 
 def test_host_keeps_the_secret_that_it_was_told() -> None:
-    told = chap_secrets.of_connection(
+    answered = chap_secrets.of_connection(
         {"auth_username": "old", "auth_password": "known"}
     )
-    found = wanted_access.wanted(hosts(replace(row("a"), auth=told), row("b", TWO)))
+    found = wanted_access.wanted(hosts(replace(row("a"), auth=answered), row("b", TWO)))
     assert found[ONE].auth == Auth("old", "known")
     assert found[TWO].auth == chap_secrets.of_host(AUTH, TWO)
     assert chap_secrets.of_connection({"auth_username": "without a secret"}) is None
@@ -158,8 +158,8 @@ def test_host_without_a_secret_is_refused_by_a_target_that_checks_it() -> None:
     found = wanted_access.wanted(unknown)
     with pytest.raises(Misconfigured, match=f"no CHAP secret of {ONE}, {TWO}"):
         wanted_access.need_secrets(ID, found.values())
-    told = replace(row("a"), auth=Auth("old", "known"))
-    found = wanted_access.wanted(replace(unknown, rows=(told,)))
+    answered = replace(row("a"), auth=Auth("old", "known"))
+    found = wanted_access.wanted(replace(unknown, rows=(answered,)))
     wanted_access.need_secrets(ID, found.values())
 
 

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ from lunshare.drivers.helper.server import verbs
 from tests.unit.configfs_tree import PREFIX, Tree, link
 
 ROOT = Path(__file__).resolve().parents[2]
-ID = str(uuid.uuid4())
+ID = "6b1f5a52-31c2-4f0e-9f39-5a5c0b8b3c11"
 IQN = f"{PREFIX}volume-{ID}"
 HOST, OTHER = (f"iqn.1994-05.com.example:{name}" for name in ("host", "other"))
 SERVED = "cinder-volumes"
@@ -203,7 +202,7 @@ def test_target_of_the_driver_is_removed_with_its_backstore(
 
 
 @pytest.mark.parametrize("takeover", [True, False])
-@pytest.mark.parametrize("name", [IQN, f"volume-{ID}"])
+@pytest.mark.parametrize("name", [IQN, f"volume-{ID}"], ids=["of Cinder", "of ours"])
 def test_target_that_rtslib_has_restored_is_removed_with_its_backstore(
     tree: Tree, ask: Ask, name: str, takeover: bool
 ) -> None:
