@@ -135,7 +135,7 @@ def verbs(
                 target_requests.argv(given), left, gone
             )
         ),
-        "lio.check": lambda given, _: bare(given, lio.check),
+        "lio.check": lambda given, _: lio.check(target_requests.prefix(given)),
         "lio.apply": ChangeVerb(apply),
         "lio.remove": ChangeVerb(
             lambda given, left, gone: lio.remove(

@@ -24,7 +24,7 @@ from typing import Any
 from lunshare.drivers import errors, request_ids
 
 #: Raise it with every change of a message that the other side must understand.
-PROTOCOL = 3
+PROTOCOL = 4
 
 _CLASSES: dict[str, type[errors.DriverError]] = {
     kind.code: kind

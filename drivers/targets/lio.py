@@ -101,7 +101,9 @@ class LioTarget(TargetDriver):
         self._portals = [Portal(each, options["target_port"]) for each in addresses]
 
     def check(self) -> None:
-        problems = self.root.call("lio.check", timeout=self._deadline)
+        problems = self.root.call(
+            "lio.check", timeout=self._deadline, prefix=self._prefix
+        )
         if problems:
             raise Misconfigured("the iSCSI target", "; ".join(problems))
 

@@ -158,7 +158,8 @@ def test_an_id_of_another_form_is_refused(helper: HelperProcess, given: Any) -> 
     """An attacker may be the daemon's user; a line of the log is evidence."""
     before = helper.said().count("\n")
     with helper.knock() as wire:
-        frames.send(wire, messages.request("lio.check", 5, {}) | {"request_id": given})
+        asked = messages.request("lio.observe", 5, {})
+        frames.send(wire, asked | {"request_id": given})
         answer = frames.receive(wire)
         assert answer["error"] == "invalid-value"
         assert answer["fields"]["name"] == "request.request_id"

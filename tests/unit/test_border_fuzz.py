@@ -75,7 +75,7 @@ def state(place: Path) -> str:
 def is_well(process: HelperProcess) -> None:
     """It answers a correct request, and logged no fault of itself."""
     with process.knock() as connection:
-        frames.send(connection, messages.request("lio.check", 5, {}))
+        frames.send(connection, messages.request("lio.check", 5, {"prefix": "p:"}))
         assert "value" in frames.receive(connection)
     assert "Traceback" not in process.said(), process.said()[-3000:]
 
@@ -85,7 +85,7 @@ def is_well(process: HelperProcess) -> None:
 HEADER = st.one_of(st.integers(0, 300), st.integers(0, 2**32 - 1)).map(
     lambda length: struct.pack(">I", length)
 )
-NEAR = messages.request("lio.check", 1, {})
+NEAR = messages.request("lio.check", 1, {"prefix": "p:"})
 FRAMES = st.lists(
     st.one_of(
         HEADER,
@@ -211,7 +211,8 @@ WANTS = {
         ("share.find", "share.unmanage", "share.delete"), ("point", "name")
     ),
     **dict.fromkeys(("share.check", "share.capacity", "share.list"), ("point",)),
-    **dict.fromkeys(("lio.check", "lio.observe"), ()),
+    "lio.check": ("prefix",),
+    "lio.observe": (),
 }
 CODES = {kind.code for kind in vars(errors).values() if hasattr(kind, "code")}
 

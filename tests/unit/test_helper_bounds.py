@@ -32,7 +32,7 @@ from lunshare.drivers.helper_client import Helper
 from lunshare.drivers.protocol import frames, messages
 from tests.unit.helper_process import HelperProcess
 
-CHECK = messages.request("lio.check", 5, {})
+CHECK = messages.request("lio.check", 5, {"prefix": "p:"})
 
 
 @pytest.fixture(scope="module")

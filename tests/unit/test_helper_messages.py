@@ -82,7 +82,7 @@ def test_helper_refuses_another_protocol_in_one_sentence(
         connection.connect(str(path))
         frames.send(connection, request_)
         answer = frames.receive(connection)
-        frames.send(connection, messages.request("lio.check", 5, {}))
+        frames.send(connection, messages.request("lio.check", 5, {"prefix": "p:"}))
         assert "value" in frames.receive(connection)
     theirs = request_.get("protocol", 1)
     # A daemon of protocol 1 made the error of these: DriverError(*fields).

@@ -159,6 +159,9 @@ _DISKS = forms.record(
 )
 _DEVICE = forms.record(lambda device: device, device=forms.text())
 _VOLUME_ID = forms.record(lambda volume_id: volume_id, volume_id=forms.uuid)
+_PREFIX = forms.record(
+    lambda prefix: prefix, prefix=forms.text(_PRINTABLE, "give printable ASCII")
+)
 _NOTHING: forms.Form[dict[str, Any]] = forms.record(dict)
 
 
@@ -193,6 +196,11 @@ def device(arguments: Mapping[str, Any]) -> str:
 def volume_id(arguments: Mapping[str, Any]) -> str:
     """Check the argument of lio.remove and lio.live."""
     return str(_VOLUME_ID("", arguments))
+
+
+def prefix(arguments: Mapping[str, Any]) -> str:
+    """Check the argument of lio.check: the prefix of targets that the client uses."""
+    return str(_PREFIX("", arguments))
 
 
 def nothing(arguments: Mapping[str, Any]) -> None:

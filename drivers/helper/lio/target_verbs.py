@@ -60,8 +60,13 @@ class TargetVerbs:
         self._ours = re.compile(re.escape(prefix) + f"volume-({_UUID})")
         self._locks, self._reads = Locks(), Locks()
 
-    def check(self) -> list[str]:
-        """Prepare the node; return a sentence for each thing that is missing."""
+    def check(self, prefix: str) -> list[str]:
+        """Prepare the node; return a sentence for each thing that is missing or wrong.
+
+        ``prefix``: what the client puts before the names of targets, for hosts.
+        """
+        if prefix != self._prefix:
+            return [_other_prefix(prefix, self._prefix)]
         if not os.path.isdir(ROOT):
             return [_missing()]
         try:
@@ -323,6 +328,14 @@ def _as_target_failed(target: Target, change: Any) -> list[str]:
 
 
 _REMEDY = "load the modules target_core_mod and iscsi_target_mod"
+
+
+def _other_prefix(client: str, helper: str) -> str:
+    return (
+        f"target_prefix is {client} in the backend's section, and {helper} in"
+        " /etc/lunshare/helper.conf: write the same one in both, and restart"
+        " lunshare-helper.service"
+    )
 
 
 def _missing() -> str:
