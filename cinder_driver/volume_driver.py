@@ -73,8 +73,9 @@ class LunshareDriver(cinder_base.VolumeDriver):  # type: ignore[misc]
     @translated
     def delete_volume(self, volume: Any) -> None:
         with self._made.connections.locked(volume.name_id):
-            if volume.source_volid and not self._clones_at_once:
-                # A clone that was killed has left its snapshot.
+            if volume.source_volid:
+                # Left by a clone in three steps that was killed, perhaps before an
+                # upgrade of lunshare to clones in one step.
                 self._made.backend.delete_snapshot(volume.name_id)
             self._made.backend.delete(volume.name_id)
         self._made.wiper.wake()

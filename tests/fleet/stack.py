@@ -20,7 +20,7 @@ from typing import Any, Self
 
 from lunshare.drivers.fake import FakeVolumes
 from lunshare.drivers.targets.fake import FakeTarget
-from lunshare.drivers.values import GIB, Auth, Connector, Export, Mode, Volume
+from lunshare.drivers.values import GIB, Auth, Connector, Export, Mode, Snapshot, Volume
 from storm_storage.storage_client import StorageClient
 from tests.bench.cinder_peer import MariaDB
 from tests.bench.http import Client
@@ -110,6 +110,14 @@ class Stack:
         """Lose an export, as a kernel does at a reboot."""
         self._driver(FakeTarget, backend, "remove", volume_id)
 
+    def put_snapshot(self, backend: str, snapshot: Snapshot) -> None:
+        """Put a snapshot of which Cinder knows nothing into the pool."""
+        self._driver(FakeVolumes, backend, "create_snapshot", snapshot)
+
+    def snapshots(self, backend: str) -> set[str]:
+        """The ids of the snapshots."""
+        return set(self._driver(FakeVolumes, backend, "snapshots"))
+
     @contextmanager
     def exported(self, backend: str, *volume_ids: str) -> Iterator[None]:
         """Show these exports to a backend, as a kernel shows all that it has.
@@ -167,6 +175,7 @@ class Stack:
             "periodic_interval = 2\nperiodic_fuzzy_delay = 0\n"
             "backend_stats_polling_interval = 3\ngraceful_shutdown_timeout = 5\n"
             f"[{THIN}]\nvolume_backend_name = {THIN}\n{drivers}"
+            "fake_clones_at_once = true\n"
             f"[{THICK}]\nvolume_backend_name = {THICK}\n{drivers}"
             f"filter_function = {FUNCTIONS['filter_function']}\n"
             f"goodness_function = {FUNCTIONS['goodness_function']}\n"

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from lunshare.drivers.values import GIB
+from lunshare.drivers.values import GIB, Snapshot
 from tests.bench.http import Client
 from tests.fleet import api
 from tests.fleet.api import SHARED
@@ -156,6 +156,18 @@ def test_failed_attach_concerns_no_other_host(
     assert modes(stack, volume) == {"one": "rw"}
     api.connect(client, second, "two")
     assert modes(stack, volume) == {"one": "rw", "two": "rw"}
+
+
+def test_deleted_clone_leaves_no_snapshot_of_a_killed_clone(
+    stack: Stack, client: Client, volume: str
+) -> None:
+    """A version that cloned in three steps may have left one, when it was killed."""
+    clone = api.create(client, THIN, source_volid=volume)
+    stack.put_snapshot(THIN, Snapshot(clone, volume, GIB))
+    assert clone in stack.snapshots(THIN)
+    api.delete(client, clone)
+    assert clone not in stack.snapshots(THIN)
+    api.delete(client, volume)
 
 
 def test_snapshots_clones_and_extends(stack: Stack, client: Client) -> None:
