@@ -13,10 +13,9 @@ from oslo_config import cfg
 from lunshare.cinder import wanted_access
 from lunshare.cinder.backend_section import Section
 from lunshare.cinder.background_wipe import BackgroundWipe
-from lunshare.cinder.cinder_rows import CinderRows, has_direct
+from lunshare.cinder.cinder_rows import CinderRows, has_direct, node_of
 from lunshare.cinder.host_connections import HostConnections
 from lunshare.cinder.local_migration import LocalMigration
-from lunshare.cinder.node_location import node_of
 from lunshare.cinder.scheduler_stats import SchedulerStats
 from lunshare.drivers.backend import Backend
 from lunshare.drivers.errors import (

@@ -44,6 +44,7 @@ OPTIONS: list[cfg.Opt] = [
 ]
 
 _SHARED = "backend_defaults"
+_HOST = cfg.StrOpt("backend_host")  # Cinder reads it from the section only
 # Cinder's own LVM driver, and its defaults.
 _PEER = "cinder.volume.drivers.lvm.LVMVolumeDriver"
 _PEER_GROUP, _PEER_PREFIX = "cinder-volumes", "iqn.2010-10.org.openstack:"
@@ -66,6 +67,12 @@ class Section:
             [cfg.StrOpt(each, default=getattr(conf, each)) for each in _REFERRED]
         )
         self._known: set[str] = set()
+
+    @property
+    def host(self) -> str:
+        """Return host@backend, which Cinder stores in the rows of its volumes."""
+        self._conf.register_opt(_HOST, group=self.name)
+        return f"{self._conf[self.name].backend_host or self._conf.host}@{self.name}"
 
     def load(self, check_names: bool = True) -> tuple[Backend, dict[str, Any]]:
         """Return the section's two drivers, and the values of its options.

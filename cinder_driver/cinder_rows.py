@@ -15,7 +15,6 @@ from typing import Any
 from cinder import context, objects
 
 from lunshare.cinder import chap_secrets
-from lunshare.cinder.node_location import node_of
 from lunshare.cinder.wanted_access import AttachmentRow, VolumeHosts
 from lunshare.drivers.values import Mode
 
@@ -97,3 +96,8 @@ def _hosts(
         },
         metadata.get("readonly") == "True",
     )
+
+
+def node_of(host: str) -> str:
+    """Return the node in host@backend#pool."""
+    return host.partition("@")[0]

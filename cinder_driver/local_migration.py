@@ -17,7 +17,6 @@ from typing import Any
 from oslo_config import cfg
 
 from lunshare.cinder import node_location
-from lunshare.cinder.backend_section import Section
 from lunshare.cinder.cinder_rows import CinderRows
 from lunshare.cinder.host_connections import HostConnections, driver_volume
 from lunshare.drivers.backend import Backend
@@ -53,10 +52,10 @@ class LocalMigration:
         :raises DiskBusy: a host has the volume; nothing is changed.
         :raises DriverError: nothing is left at the target.
         """
-        section = node_location.section_of(volume.host, host)
-        if section is None or not self._is_other(section):
+        section = node_location.other_section(self._conf, self._backend.name, host)
+        if section is None:
             return False
-        target, _ = Section(self._conf, section).load(check_names=False)
+        target, _ = section.load(check_names=False)
         with self._connections.without_hosts(volume):
             if not self._copy(driver_volume(volume), target.volumes):
                 return False
@@ -65,10 +64,6 @@ class LocalMigration:
             target=self._delete_source, args=(volume, host["host"]), daemon=True
         ).start()
         return True
-
-    def _is_other(self, section: str) -> bool:
-        known: list[str] = self._conf.enabled_backends
-        return section != self._backend.name and section in known
 
     def _copy(self, volume: Volume, target: Any) -> bool:
         source = self._backend.volumes.disk(volume.id)

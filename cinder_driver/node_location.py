@@ -7,6 +7,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from oslo_config import cfg
+
+from lunshare.cinder.backend_section import Section
 from lunshare.drivers.errors import Misconfigured
 from lunshare.drivers.lvm import claim
 
@@ -16,23 +19,21 @@ def location_info(section: str) -> str:
     return f"lunshare:{_node()}:{section}"
 
 
-def section_of(here: str, target: Mapping[str, Any]) -> str | None:
-    """Return the target's section if it is a backend of lunshare on this node.
+def other_section(
+    conf: cfg.ConfigOpts, own: str, target: Mapping[str, Any]
+) -> Section | None:
+    """Return the target's section if it is another backend of this node than ``own``.
 
-    ``here`` is the host@backend#pool of a volume of this node. ``target`` is what
-    Cinder gives to migrate_volume: ``host``, and the stats as ``capabilities``. Nodes
-    that were cloned from one image have one machine id, so the host must match too.
+    ``target`` is what Cinder gives to migrate_volume: ``host``, and the stats as
+    ``capabilities``. A cloned node may have this one's machine id, its sections and its
+    ``backend_host``. A copy to a section here would be stored as one there, so the host
+    that this node's files give to the section must be the target's.
     """
-    stats = target.get("capabilities") or {}
-    kind, _, rest = str(stats.get("location_info", "")).partition(":")
-    node, _, section = rest.partition(":")
-    same = node_of(here) == node_of(target["host"]) and node == _node()
-    return section if kind == "lunshare" and node and same else None
-
-
-def node_of(host: str) -> str:
-    """Return the node in host@backend#pool."""
-    return host.partition("@")[0]
+    name = _section_of(target)
+    if name in {None, own} or name not in conf.enabled_backends:
+        return None
+    section = Section(conf, name)
+    return section if section.host == target["host"].partition("#")[0] else None
 
 
 def _node() -> str:
@@ -41,3 +42,11 @@ def _node() -> str:
         return claim.node_tag().split(":")[1]
     except Misconfigured:
         return ""
+
+
+def _section_of(target: Mapping[str, Any]) -> str | None:
+    """Return the section of a backend of lunshare with this machine's id, or None."""
+    stats = target.get("capabilities") or {}
+    kind, _, rest = str(stats.get("location_info", "")).partition(":")
+    node, _, section = rest.partition(":")
+    return section if kind == "lunshare" and node and node == _node() else None
