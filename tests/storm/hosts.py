@@ -32,7 +32,8 @@ class Attached:
     mode: str
     info: dict[str, Any] | None
     instance: str | None
-    life: int
+    #: The life of the daemon that created it, counted by the storm.
+    life: int = 0
     session: int | None = None
     ending: bool = False
 
@@ -54,8 +55,7 @@ def attach(client: Client, volume_id: str) -> None:
         body["instance_uuid"] = instance
     if connects:
         body["connector"] = connector(initiator)
-    life = client.world.lives
-    row = Attached("", volume_id, initiator, mode, None, instance, life)
+    row = Attached("", volume_id, initiator, mode, None, instance)
     _attach(client, row, {"attachment": body})
 
 
@@ -69,6 +69,8 @@ def _attach(client: Client, row: Attached, body: dict[str, Any]) -> None:
     op = client.begin("attach", row.volume_id, **given, connects=connects)
 
     def asked() -> bool:
+        # Of the life that answers: it may be repeated after a kill.
+        row.life = client.world.lives
         answer = client.post(op, "attachments", body)
         if not answer.good:
             _doubt(client, row.volume_id, row.initiator, answer)

@@ -92,7 +92,7 @@ def _attach_and_detach(client: Client, volume_id: str, checked: bool = True) -> 
             return False
         if step == "initialize" and checked:
             info = answer["connection_info"]["data"]
-            row = Attached("", volume_id, _initiator(client), mode, info, None, 0)
+            row = Attached("", volume_id, _initiator(client), mode, info, None)
             log_in(client, row)
     if not reserved:
         ends: tuple[str, ...] = ("terminate",)
