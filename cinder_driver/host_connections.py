@@ -233,10 +233,18 @@ class HostConnections:
         accesses: Collection[Connector],
         only: Collection[str] | None = None,
     ) -> tuple[str, ...]:
-        """:raises Misconfigured: a host has no secret, and the target asks for it."""
-        if self._backend.target.abilities.checks_credentials:
-            wanted_access.need_secrets(volume.id, accesses)
-        return self._backend.apply(volume, accesses, only)
+        """Apply these accesses, and those of ``only`` if it is given.
+
+        :raises Misconfigured: a host has no secret, and the target asks for it. Its
+            access stays as it is; the other hosts have theirs.
+        """
+        unknown = wanted_access.without_secret(accesses)
+        if not (unknown and self._backend.target.abilities.checks_credentials):
+            return self._backend.apply(volume, accesses, only)
+        known = [each for each in accesses if each.initiator not in unknown]
+        if known:
+            self._backend.apply(volume, known, {each.initiator for each in known})
+        raise wanted_access.no_secret(volume.id, unknown)
 
     def _apply_host(self, volume: Any, hosts: VolumeHosts, initiator: str) -> None:
         """Make the access of one host what it should be, and read no other."""

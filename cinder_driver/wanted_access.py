@@ -115,17 +115,18 @@ def connector(
     return Connector(initiator, mode, attachment_id, auth)
 
 
-def need_secrets(volume_id: str, accesses: Iterable[Connector]) -> None:
-    """Check that each host has a secret, for a target that asks for it.
+def without_secret(accesses: Iterable[Connector]) -> list[str]:
+    """Return the initiators for which CHAP would be switched off."""
+    return [each.initiator for each in accesses if each.auth is None]
 
-    :raises Misconfigured: CHAP would be switched off for a host.
-    """
-    if without := [each.initiator for each in accesses if each.auth is None]:
-        raise Misconfigured(
-            f"volume {volume_id}: Cinder's database has no CHAP secret of"
-            f" {', '.join(without)}",
-            "delete the attachment of that host, and attach it again",
-        )
+
+def no_secret(volume_id: str, initiators: Iterable[str]) -> Misconfigured:
+    """Return the error of a target that asks these hosts for a secret."""
+    return Misconfigured(
+        f"volume {volume_id}: Cinder's database has no CHAP secret of"
+        f" {', '.join(initiators)}",
+        "delete the attachment of that host, and attach it again",
+    )
 
 
 def mode_of(row: AttachmentRow) -> Mode:

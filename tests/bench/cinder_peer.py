@@ -74,6 +74,11 @@ class MariaDB(Server):
         self.run(["/usr/sbin/mariadbd", *common, *more, *self._options])
         until(self.socket.exists, "MariaDB listens")
 
+    def execute(self, statement: str) -> None:
+        """Change rows of Cinder."""
+        where = [f"--socket={self.socket}", "--user=root", "cinder"]
+        sh(["mariadb", "--no-defaults", *where, "--execute", statement])
+
 
 class CinderPeer:
     """Cinder's three services with their database and message bus.

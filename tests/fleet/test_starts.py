@@ -120,6 +120,34 @@ def test_access_that_no_row_wants_is_closed_at_a_start(
     stack.host(THIN, api.iqn("two"), info).write(b"x")
 
 
+def test_host_without_a_secret_concerns_no_other_host(
+    stack: Stack, client: Client, volume: str
+) -> None:
+    first, info = api.attach(client, volume, "one", "rw")
+    second, _ = api.attach(client, volume, "two", "ro")
+    stack.stop_volume(signal.SIGKILL)
+    stack.forget_export(THIN, volume)  # a reboot of the node
+    for table, column, row in (
+        ("volumes", "provider_auth", volume),
+        ("volume_attachment", "connection_info", second),
+    ):
+        stack.database.execute(f"UPDATE {table} SET {column} = NULL WHERE id = '{row}'")
+    before = len(stack.log)
+    stack.start_volume()
+    until(lambda: modes(stack, volume) == {"one": "rw"}, "the other host has access")
+    stack.host(THIN, api.iqn("one"), info).write(b"x")
+    why = f"Cinder's database has no CHAP secret of {api.iqn('two')}: delete the"
+    until(lambda: why in stack.log[before:], "the log names the host")
+    until(lambda: stack.is_up(THIN, THICK), "it is up again")
+    api.detach(client, second)
+    assert modes(stack, volume) == {"one": "rw"}
+    _, again = api.attach(client, volume, "two", "ro")
+    assert stack.host(THIN, api.iqn("two"), again).read(1) == b"x"
+    api.detach(client, first)
+    assert modes(stack, volume) == {"two": "ro"}
+    say("a host without a secret has no access; the other one has it")
+
+
 def _connect(client: Client, attachment: str) -> None:
     with contextlib.suppress(Exception):
         api.connect(client, attachment, "one")

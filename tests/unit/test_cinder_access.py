@@ -13,7 +13,7 @@ from lunshare.cinder import chap_secrets, wanted_access
 from lunshare.cinder.unfinished import LATEST, Unfinished
 from lunshare.cinder.wanted_access import AttachmentRow, VolumeHosts
 from lunshare.drivers import chap_text
-from lunshare.drivers.errors import InvalidValue, Misconfigured
+from lunshare.drivers.errors import InvalidValue
 from lunshare.drivers.values import Auth, Mode
 
 ID = "0a1b2c3d-0000-4000-8000-000000000001"
@@ -131,7 +131,7 @@ def test_hosts_of_a_volume_of_cinders_driver_share_its_secret() -> None:
     assert chap_secrets.of_host(stored, TWO) == Auth("user", "secret")
 
 
-def test_host_keeps_the_secret_that_it_was_told() -> None:
+def test_host_keeps_the_secret_of_its_attachment() -> None:
     answered = chap_secrets.of_connection(
         {"auth_username": "old", "auth_password": "known"}
     )
@@ -141,7 +141,7 @@ def test_host_keeps_the_secret_that_it_was_told() -> None:
     assert chap_secrets.of_connection({"auth_username": "without a secret"}) is None
 
 
-def test_second_attachment_of_a_host_is_told_the_secret_of_the_first() -> None:
+def test_second_attachment_of_a_host_gets_the_secret_of_the_first() -> None:
     """A host has one session, and one ACL, whatever the volume's key is by now."""
     found = hosts(replace(row("a"), auth=Auth("old", "known")))
     assert wanted_access.connector(found, ONE, Mode.RW, "b").auth == Auth(
@@ -152,15 +152,16 @@ def test_second_attachment_of_a_host_is_told_the_secret_of_the_first() -> None:
     )
 
 
-def test_host_without_a_secret_is_refused_by_a_target_that_checks_it() -> None:
+def test_host_without_a_secret_is_found() -> None:
     """CHAP would be switched off for it."""
     unknown = replace(hosts(row("a"), row("b", TWO)), provider_auth=None)
     found = wanted_access.wanted(unknown)
-    with pytest.raises(Misconfigured, match=f"no CHAP secret of {ONE}, {TWO}"):
-        wanted_access.need_secrets(ID, found.values())
+    assert wanted_access.without_secret(found.values()) == [ONE, TWO]
+    error = wanted_access.no_secret(ID, [ONE, TWO])
+    assert f"no CHAP secret of {ONE}, {TWO}: delete" in str(error)
     answered = replace(row("a"), auth=Auth("old", "known"))
     found = wanted_access.wanted(replace(unknown, rows=(answered,)))
-    wanted_access.need_secrets(ID, found.values())
+    assert wanted_access.without_secret(found.values()) == []
 
 
 def test_secret_of_a_volume_is_not_in_a_repr() -> None:
