@@ -111,8 +111,10 @@ class FakeVolumeFixtures(VolumeFixtures):
     def held_open(self, driver: VolumeDriver, disk: Disk) -> Iterator[None]:
         held = storage(driver.name)
         held.open.add(disk.volume_id)
-        yield
-        held.open.remove(disk.volume_id)
+        try:
+            yield
+        finally:
+            held.open.remove(disk.volume_id)
 
     @contextlib.contextmanager
     def held_open_reference(
@@ -120,8 +122,10 @@ class FakeVolumeFixtures(VolumeFixtures):
     ) -> Iterator[None]:
         held = storage(driver.name)
         held.open.add(reference)
-        yield
-        held.open.remove(reference)
+        try:
+            yield
+        finally:
+            held.open.remove(reference)
 
     def held_open_snapshot(
         self, driver: VolumeDriver, reference: str

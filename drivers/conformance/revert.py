@@ -10,13 +10,13 @@ import pytest
 
 from lunshare.drivers.base import VolumeDriver
 from lunshare.drivers.conformance.ability_claims import requires
-from lunshare.drivers.conformance.copies import CopyContract
+from lunshare.drivers.conformance.point_in_time import PointInTimeContract
 from lunshare.drivers.conformance.volume_bytes import Create, Snap
 from lunshare.drivers.errors import DiskBusy, LostSnapshot, UnknownSnapshot
 from lunshare.drivers.values import Snapshot, Volume
 
 
-class RevertContract(CopyContract):
+class RevertContract(PointInTimeContract):
     """One test for each behaviour."""
 
     @requires("supports_snapshots")

@@ -19,6 +19,7 @@ from tests.conformance.mutants.killed import KILLED
 from tests.conformance.mutants.lost_middle import LOST_MIDDLE
 from tests.conformance.mutants.manage import MANAGE
 from tests.conformance.mutants.manage_snapshots import MANAGE_SNAPSHOTS
+from tests.conformance.mutants.point_in_time import POINT_IN_TIME
 from tests.conformance.mutants.shared_pool import SHARED_POOL
 from tests.conformance.mutants.storage_errors import STORAGE_ERRORS
 from tests.conformance.mutants.targets import TARGETS
@@ -30,6 +31,7 @@ TABLES: dict[str, list[tuple[Mutant, str]]] = {
     "disks": [*DISKS],
     "copies": [*COPIES],
     "clones": [*CLONES],
+    "point in time": [*POINT_IN_TIME],
     "manage": [*MANAGE],
     "manage snapshots": [*MANAGE_SNAPSHOTS],
     "killed": [*KILLED],
