@@ -10,7 +10,7 @@ from typing import Any
 
 from oslo_config import cfg
 
-from lunshare.cinder import wanted_access
+from lunshare.cinder import target_services, wanted_access
 from lunshare.cinder.backend_section import Section
 from lunshare.cinder.background_wipe import BackgroundWipe
 from lunshare.cinder.cinder_rows import CinderRows, has_direct, node_of
@@ -160,6 +160,8 @@ class Assembled:
         try:
             self.backend.volumes.check()
             self.backend.target.check()
+            if self.backend.target.PROTOCOL == "iSCSI":
+                target_services.require_masked()
         except DriverError as error:
             return error
         return None

@@ -19,6 +19,7 @@ _ISCSI = Path("/sys/kernel/config/target/iscsi")
 _CORE = Path("/sys/kernel/config/target/core")
 _HELPER = Path("/etc/lunshare/helper.conf")
 _SAVED = Path("/etc/target/saveconfig.json")
+RTSLIB = "rtslib-fb-targetctl.service"
 _SESSION = re.compile(r"LIO Session ID: (\d+)")
 
 
@@ -32,6 +33,12 @@ def take_over(node: Node, allowed: bool = True) -> None:
     _SAVED.rename(_SAVED.with_suffix(".before"))
     node.backends[BACKEND] = f"{OURS}target_prefix = {PREFIX}\n"
     node.configure()
+
+
+def change_unit_of_rtslib(*verbs: str) -> None:
+    """Call systemctl with these verbs: enable it, as its package does, or mask it."""
+    for verb in verbs:
+        subprocess.run(["systemctl", "-q", verb, RTSLIB], check=True)
 
 
 def give_back(node: Node) -> None:
