@@ -62,6 +62,25 @@ def test_a_clone_has_the_bytes_of_its_start_though_its_source_changes(
     second.close()
 
 
+def test_a_complete_clone_is_available_though_its_source_has_grown(
+    tmp_path: Path,
+) -> None:
+    fake_storage.reset()
+    section = "fake_clones_at_once = true"
+    first = Node(tmp_path, section=section).start()
+    source, held = first.plain_volume(), fake_storage.storage("fake")
+    new, create = NewVolume(None, source_volid=source.id), first.services.volumes.create
+    killed_at(first.driver().failures, "clone.after", lambda: create(CTX, new))
+    first.close()
+    second = Node(tmp_path, section=section)  # it has not reconciled yet
+    second.services.extender.extend(CTX, source.id, 2, in_use=True)
+    assert second.start().outcome.failed == []
+    (copy,) = [v for v in second.services.volumes.list(CTX, EVERY) if v.source_volid]
+    assert (copy.status, copy.size) == (VolumeStatus.AVAILABLE, 1)
+    assert held.disks[copy.id].size == GIB
+    second.close()
+
+
 def test_a_refused_step_is_not_proof_that_an_earlier_run_did_nothing(
     first: Node,
 ) -> None:

@@ -24,7 +24,7 @@ from lunshare.agent.service.wiper import Wiper
 from lunshare.agent.states import VolumeStatus
 from lunshare.agent.volume_locks import VolumeLocks
 from lunshare.drivers.backend import Backend
-from lunshare.drivers.errors import Unsupported
+from lunshare.drivers.errors import UnknownDisk, Unsupported
 from lunshare.drivers.values import GIB, Snapshot
 from lunshare.drivers.values import Volume as DriverVolume
 
@@ -130,9 +130,12 @@ class VolumeDisks:
         source = DriverVolume(source_id, intent["source_size"] * GIB)
         temporary = Snapshot(volume.id, source.id, source.size)
         if not intent.get("has_snapshot"):
+            at_once = backend.volumes.abilities.clones_at_once
             with self._locks.volume(source_id, f"the start of its clone {volume.id}"):
-                self._rows.check_unchanged(source_id, intent["source_size"])
-                if backend.volumes.abilities.clones_at_once:
+                # A clone that was killed after its effect has what its source was.
+                if not (at_once and _has_disk(backend, volume.id)):
+                    self._rows.check_unchanged(source_id, intent["source_size"])
+                if at_once:
                     backend.volumes.clone(wanted, source)
                     return
                 backend.volumes.create_snapshot(temporary)
@@ -169,3 +172,11 @@ class VolumeDisks:
                 left.volumes.delete(volume.id)
         if volume.source_volid and "source_size" in (volume.intent or {}):
             self._delete_clone_snapshot(backend, volume, volume.source_volid)
+
+
+def _has_disk(backend: Backend, volume_id: str) -> bool:
+    try:
+        backend.volumes.disk(volume_id)
+    except UnknownDisk:
+        return False
+    return True
