@@ -100,7 +100,7 @@ tempest-lab: $(VENV)/.ready ## 6 minutes: Tempest against the installed daemon, 
 local-attach: $(VENV)/.ready ## 2 minutes: a host attaches by itself with brick-cinderclient-ext, in a quick guest
 	tests/brick/run
 
-takeover: $(VENV)/.ready ## 10 minutes: a backend of Cinder's LVM driver is taken over with its hosts, in a quick guest
+takeover: $(VENV)/.ready ## 20 minutes: a stock Cinder in a quick guest: a takeover with hosts, and backends on NFS
 	tests/cinder_guest/run
 
 clients: $(VENV)/.ready ## every command of the usual clients against a daemon; is docs/clients.md current?

@@ -85,10 +85,10 @@ class HostConnections:
 
         Only that driver reads it, when it gets the volume (back); None without iSCSI.
         """
+        if self._backend.target.PROTOCOL != "iSCSI":
+            return None
         nobody = Connector("iqn.2026-11.io.lunshare:nobody", Mode.RO, "")
         info = self._backend.connection_info(driver_volume(volume), nobody)
-        if "target_iqn" not in info:
-            return None
         portals = info.get("target_portals", [info["target_portal"]])
         iqn, lun = info["target_iqn"], info["target_lun"]
         return f"{';'.join(portals)},{iqn} {iqn} {lun}"

@@ -25,13 +25,15 @@ from tests.lab.steps import sh, step
 from tests.servers import Broker, Server, children, free_port, until
 
 CINDER, CONFIGURATION = Path("/opt/cinder"), Path("/etc/cinder")
-#: A backend of each driver.
+GROUP = "lunshare"
+DRIVER = "volume_driver = lunshare.cinder.LunshareDriver\n"
+#: A backend of each driver on that volume group.
 PEER = (
     "volume_driver = cinder.volume.drivers.lvm.LVMVolumeDriver\n"
-    "target_helper = lioadm\ntarget_protocol = iscsi\nlvm_type = thin\n"
+    f"target_helper = lioadm\ntarget_protocol = iscsi\nvolume_group = {GROUP}\n"
+    "lvm_type = thin\n"
 )
-OURS = "volume_driver = lunshare.cinder.LunshareDriver\n"
-GROUP = "lunshare"
+OURS = f"{DRIVER}volume_group = {GROUP}\n"
 
 _PROGRAMS = {
     "cinder-rtstool": "cinder.cmd.rtstool:main",
@@ -82,7 +84,7 @@ class Node:
         """Write cinder.conf with the present backends."""
         state, names = self.directory, ",".join(self.backends)
         sections = "".join(
-            f"[{name}]\nvolume_backend_name = {name}\nvolume_group = {GROUP}\n{lines}"
+            f"[{name}]\nvolume_backend_name = {name}\n{lines}"
             for name, lines in self.backends.items()
         )
         # The stats of a backend start processes; none does while they are counted.
@@ -147,7 +149,11 @@ class Node:
         self._servers["cinder-scheduler"].run(self.command(_SCHEDULER))
         self.start_volume()
         self._servers["cinder-api"].run(self._uwsgi())
-        until(self._is_up, f"Cinder answers; see {self.directory}")
+        try:
+            until(self._is_up, "Cinder answers")
+        except AssertionError as error:
+            error.add_note(self.log[-3000:])
+            raise
 
     def _is_up(self) -> bool:
         for server in self._servers.values():
