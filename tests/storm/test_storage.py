@@ -116,8 +116,10 @@ class StormVolumeFixtures(FakeVolumeFixtures):
         self, driver: VolumeDriver, reference: str
     ) -> Iterator[None]:
         at(driver)("hold", driver.name, reference, True)
-        yield
-        at(driver)("hold", driver.name, reference, False)
+        try:
+            yield
+        finally:
+            at(driver)("hold", driver.name, reference, False)
 
     @contextlib.contextmanager
     def failing_storage(self, driver: VolumeDriver, reads: bool) -> Iterator[None]:
@@ -145,8 +147,10 @@ class StormVolumeFixtures(FakeVolumeFixtures):
     @contextlib.contextmanager
     def held_open(self, driver: VolumeDriver, disk: Disk) -> Iterator[None]:
         at(driver)("hold", driver.name, disk.volume_id, True)
-        yield
-        at(driver)("hold", driver.name, disk.volume_id, False)
+        try:
+            yield
+        finally:
+            at(driver)("hold", driver.name, disk.volume_id, False)
 
     def watch_steps(self, driver: VolumeDriver, on_step: OnStep) -> VolumeDriver:
         """The storage process counts the steps, so only kills are possible."""
