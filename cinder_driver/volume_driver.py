@@ -172,6 +172,8 @@ class LunshareDriver(cinder_base.VolumeDriver):  # type: ignore[misc]
             size=volume.size,
             disable_sparse=disable_sparse,
         )
+        # qemu-img and dd give a file the size of the image.
+        self._extend_to_size(volume)
 
     def copy_volume_to_image(
         self, context: Any, volume: Any, image_service: Any, image_meta: Any
@@ -359,6 +361,12 @@ class LunshareDriver(cinder_base.VolumeDriver):  # type: ignore[misc]
             "goodness_function": self.get_goodness_function(),
             "location_info": node_location.location_info(self._made.name),
         }
+
+    @translated
+    def _extend_to_size(self, volume: Any) -> None:
+        wanted = driver_volume(volume)
+        with self._made.connections.locked(wanted.id):
+            self._made.backend.volumes.extend(wanted)
 
     @property
     def _clones_at_once(self) -> bool:

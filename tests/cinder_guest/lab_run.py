@@ -1,11 +1,11 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Run a command in a quick guest that has a Cinder 29.0.0, MariaDB and RabbitMQ.
+"""Run a command in a quick guest that has Cinder 29.0.0 and what it needs.
 
     python -m tests.cinder_guest.lab_run CMD...
 
-Cinder comes with pip, once, into the lab's cache. MariaDB and RabbitMQ are Debian's, as
-this machine has them installed: the guest borrows them.
+Cinder and Glance come with pip, once, into the lab's cache. MariaDB and RabbitMQ are
+Debian's, as this machine has them installed: the guest borrows them.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from tests.cinder_guest.node import CINDER, CONFIGURATION
+from tests.cinder_guest.node import CINDER, CONFIGURATION, GLANCE
 from tests.cinder_programs import python
+from tests.fleet_nodes import glance
 from tests.lab import borrow
 
 _FOLDERS = ("/usr/lib/erlang", "/usr/lib/rabbitmq", "/usr/share/mysql")
@@ -28,7 +29,9 @@ def main(words: Sequence[str]) -> NoReturn:
     venv = python().parents[1]
     files = {Path(folder): Path(folder) for folder in _FOLDERS}
     files[CONFIGURATION] = venv / "etc/cinder"
-    borrow.become(words, {CINDER: venv}, files, _PROGRAMS)
+    files[GLANCE / "etc"] = glance.venv() / "etc"
+    venvs = {CINDER: venv, GLANCE: glance.venv()}
+    borrow.become(words, venvs, files, _PROGRAMS)
 
 
 if __name__ == "__main__":

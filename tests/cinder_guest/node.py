@@ -25,6 +25,7 @@ from tests.lab.steps import sh, step
 from tests.servers import Broker, Server, children, free_port, until
 
 CINDER, CONFIGURATION = Path("/opt/cinder"), Path("/etc/cinder")
+GLANCE = Path("/opt/glance")
 GROUP = "lunshare"
 DRIVER = "volume_driver = lunshare.cinder.LunshareDriver\n"
 #: A backend of each driver on that volume group.
@@ -49,9 +50,15 @@ _BIN = Path("/usr/local/bin")
 
 
 class Node:
-    """The processes, with ``backends``: the lines of each section by its name."""
+    """The processes, with ``backends``: the lines of each section by its name.
 
-    def __init__(self, directory: Path, backends: dict[str, str]) -> None:
+    ``more``: further lines of [DEFAULT].
+    """
+
+    def __init__(
+        self, directory: Path, backends: dict[str, str], more: str = ""
+    ) -> None:
+        self._more = more
         self.directory, self.port, self.backends = directory, free_port(), backends
         self.database, self._broker = MariaDB(directory), Broker(directory)
         self.config = directory / "cinder.conf"
@@ -97,7 +104,7 @@ class Node:
             "quota_snapshots = -1\nbackend_stats_polling_interval = 3600\n"
             "graceful_shutdown_timeout = 5\nservice_down_time = 300\n"
             # With 100 exports, Cinder's LVM driver needs more than the default.
-            "rpc_response_timeout = 900\n"
+            f"rpc_response_timeout = 900\n{self._more}"
             f"{sections}[database]\nconnection = {self.database.url}\n"
             f"[oslo_concurrency]\nlock_path = {state}/lock\n"
             f"[coordination]\nbackend_url = file://{state}/coordination\n"

@@ -35,10 +35,17 @@ def take_over(node: Node, allowed: bool = True) -> None:
     node.configure()
 
 
-def change_unit_of_rtslib(*verbs: str) -> None:
-    """Call systemctl with these verbs: enable it, as its package does, or mask it."""
-    for verb in verbs:
+def enable_unit_of_rtslib() -> None:
+    """As its package does. The unit of the test does nothing when it starts."""
+    lines = "[Service]\nExecStart=/bin/true\n[Install]\nWantedBy=multi-user.target\n"
+    Path("/lib/systemd/system", RTSLIB).write_text(lines)
+    for verb in ("unmask", "enable"):
         subprocess.run(["systemctl", "-q", verb, RTSLIB], check=True)
+
+
+def mask_unit_of_rtslib() -> None:
+    """As an operator does, who reads why the backend is down."""
+    subprocess.run(["systemctl", "-q", "mask", RTSLIB], check=True)
 
 
 def give_back(node: Node) -> None:

@@ -13,9 +13,10 @@ import pytest
 
 from lunshare.drivers.values import GIB
 from tests.bench.http import Client
-from tests.cinder_guest.node import DRIVER, OURS, Node, stop_lunshared
+from tests.cinder_guest.node import DRIVER, GLANCE, OURS, Node, stop_lunshared
 from tests.demo.hosts import SHARED, Host, Pulse
 from tests.fleet import api
+from tests.fleet_nodes.glance import Glance
 from tests.servers import until
 from tests.system.lio_hosts import Refused
 from tests.system.nfs_server import NfsServer
@@ -35,7 +36,18 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NfsServer]:
 
 
 @pytest.fixture(scope="module")
-def node(server: NfsServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
+def glance(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Glance]:
+    directory = tmp_path_factory.mktemp("images") / "glance"
+    made = Glance(directory, GLANCE, "127.0.0.1")
+    made.start(f"sqlite:///{directory}/glance.sqlite", None)
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def node(
+    server: NfsServer, glance: Glance, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Node]:
     stop_lunshared()
 
     def share(name: str, target: str) -> str:
@@ -47,7 +59,8 @@ def node(server: NfsServer, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         )
 
     backends = {FILES: share(FILES, "lio"), MOUNTED: share(MOUNTED, "nfs"), THIN: OURS}
-    with Node(tmp_path_factory.mktemp("cinder"), backends) as made:
+    images = f"glance_api_servers = {glance.url}\n"
+    with Node(tmp_path_factory.mktemp("cinder"), backends, images) as made:
         yield made
 
 
@@ -140,6 +153,33 @@ def test_snapshots_clones_and_reverts_of_files(
     for each in (volume, copy, clone):
         api.delete(client, each)
     assert files(server, FILES) == set()
+
+
+@pytest.mark.parametrize("format_", ["raw", "qcow2"])
+def test_image_becomes_a_file_of_the_volumes_size_and_an_image_again(
+    server: NfsServer, glance: Glance, client: Client, format_: str
+) -> None:
+    image = glance.image("")
+    expected = glance.data(image, "")
+    first = api.create(client, FILES, imageRef=image)
+    body = {"image_name": "again", "disk_format": format_, "container_format": "bare"}
+    answer = api.act(client, first, "os-volume_upload_image", body)
+    again = str(answer["os-volume_upload_image"]["image_id"])
+    until(lambda: glance.status(again, "") == "active", "it is uploaded", 300)
+    api.reaches(client, first, "available")
+    second = api.create(client, FILES, imageRef=again)
+    for each in (first, second):
+        path = Path(server.path, FILES, f"volume-{each}")
+        assert path.stat().st_size == GIB
+        assert path.stat().st_mode & 0o777 == 0o600
+        reader = host(client, each, "reader", "ro")
+        assert reader.read() == expected[:SHARED]
+        assert reader.live().read(GIB // 512 - 1) == _BLOCK
+        leave(client, reader)
+        api.reaches(client, each, "available")
+        api.delete(client, each)
+    for name in (image, again):
+        glance.delete(name, "")
 
 
 @pytest.mark.parametrize(("source", "target"), [(THIN, FILES), (FILES, THIN)])

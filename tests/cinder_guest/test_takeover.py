@@ -64,10 +64,10 @@ def test_two_drivers_for_the_same_targets_are_refused(node: Node) -> None:
 def _try_without_permission(node: Node, scene: Scene) -> None:
     """Nothing of Cinder's is touched, also if the prefix is the same."""
     steps.take_over(node, allowed=False)
-    steps.change_unit_of_rtslib("unmask", "enable")
+    steps.enable_unit_of_rtslib()
     steps.start(node, f"{steps.RTSLIB} is enabled: at a boot it removes every target")
     node.stop_volume(signal.SIGKILL)
-    steps.change_unit_of_rtslib("mask")
+    steps.mask_unit_of_rtslib()
     steps.start(node, steps.FOREIGN)
     scene.need_nothing_felt()
     assert scene.may_beta_write()

@@ -17,7 +17,7 @@ from typing import Any
 from tests.bench import http
 from tests.bench.http import Client
 from tests.cinder_programs import MANAGE, SCHEDULER, api_command, command, python
-from tests.fleet_nodes import network
+from tests.fleet_nodes import glance, network
 from tests.fleet_nodes.glance import Glance
 from tests.fleet_nodes.postgresql import CINDER, GLANCE, PostgreSQL
 from tests.lab.steps import sh
@@ -46,7 +46,7 @@ class Controller:
         self.database = PostgreSQL(directory, network.CONTROLLER, clients)
         self._broker = Broker(directory, network.CONTROLLER)
         self.keystone = Keystone(pins.venv(), directory / "keystone")
-        self.glance = Glance(directory / "glance")
+        self.glance = Glance(directory / "glance", glance.venv(), network.CONTROLLER)
         self._servers = {
             name: Server(name, directory) for name in ("cinder-scheduler", "cinder-api")
         }

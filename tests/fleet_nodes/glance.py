@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,6 @@ from typing import Any
 import requests
 
 from tests import installed
-from tests.fleet_nodes import network
 from tests.lab.steps import sh
 from tests.servers import Server, free_port, until
 from tests.tempest.keystone import Keystone
@@ -20,6 +20,11 @@ from tests.tempest.pins import environ
 PACKAGES = ("glance==33.0.0", "cheroot>=10.0.1", "psycopg2-binary>=2.9.10")
 #: The bytes of the image that tests create volumes from.
 IMAGE_BYTES = 16 << 20
+#: Without Keystone a request has no role.
+_RULES = (
+    *("add_image", "get_image", "get_images", "modify_image", "delete_image"),
+    *("publicize_image", "upload_image", "download_image"),
+)
 _MANAGE = "from glance.cmd.manage import main; main()"
 # glanceclient sends chunks, which Glance cannot read behind the router of uWSGI.
 _SERVE = """
@@ -46,9 +51,11 @@ filesystem_store_datadir = {directory}/staging
 filesystem_store_datadir = {directory}/tasks
 [oslo_concurrency]
 lock_path = {directory}/lock
+[oslo_policy]
+policy_file = {directory}/policy.yaml
 [paste_deploy]
-flavor = keystone
-config_file = {venv}/etc/glance/glance-api-paste.ini
+flavor = {flavor}
+config_file = {paste}
 {keystone}
 """
 
@@ -59,29 +66,36 @@ def venv() -> Path:
 
 
 class Glance:
-    """glance-api on the network of the nodes: cinder-volume reads and writes images."""
+    """glance-api: cinder-volume reads and writes images."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, installed_at: Path, address: str) -> None:
+        """``installed_at``: its venv. It listens on ``address``."""
         directory.mkdir()
-        self._directory = directory
-        self._python = venv() / "bin/python"
-        self.url = f"http://{network.CONTROLLER}:{free_port()}"
+        self._directory, self._venv = directory, installed_at
+        self._python, self._address = installed_at / "bin/python", address
+        self.url = f"http://{address}:{free_port()}"
         self._server = Server("glance", directory)
 
-    def start(self, database: str, keystone: Keystone) -> None:
-        """Create its tables in this database, and wait until it answers."""
+    def start(self, database: str, keystone: Keystone | None) -> None:
+        """Create its tables in this database, and wait until it answers.
+
+        Without Keystone everybody is its administrator.
+        """
         config = self._directory / "glance-api.conf"
+        rules = {} if keystone else dict.fromkeys(_RULES, "@")
+        self._directory.joinpath("policy.yaml").write_text(json.dumps(rules))
         config.write_text(
             _CONFIG.format(
                 database=database,
                 directory=self._directory,
-                venv=venv(),
-                keystone=keystone.options,
+                paste=self._venv / "etc/glance/glance-api-paste.ini",
+                flavor="keystone" if keystone else "",
+                keystone=keystone.options if keystone else "",
             )
         )
         words = [str(self._python), "-W", "ignore", "-c"]
         sh([*words, _MANAGE, "--config-file", config, "db_sync"], env=environ())
-        words += [_SERVE, network.CONTROLLER, self.url.rpartition(":")[2]]
+        words += [_SERVE, self._address, self.url.rpartition(":")[2]]
         self._server.run(words, OS_GLANCE_CONFIG_DIR=str(self._directory))
         until(self._answers, f"Glance answers; see {self._server.log}", 120)
 
