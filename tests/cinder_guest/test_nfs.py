@@ -157,7 +157,7 @@ def test_snapshots_clones_and_reverts_of_files(
 
 @pytest.mark.parametrize("format_", ["raw", "qcow2"])
 def test_image_becomes_a_file_of_the_volumes_size_and_an_image_again(
-    server: NfsServer, glance: Glance, client: Client, format_: str
+    node: Node, server: NfsServer, glance: Glance, client: Client, format_: str
 ) -> None:
     image = glance.image("")
     expected = glance.data(image, "")
