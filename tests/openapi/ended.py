@@ -7,6 +7,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+#: What exists may lack these: a public type has no access list, so 404 as in Cinder.
+_OPTIONAL = frozenset({"/v3/types/{id}/os-volume-type-access"})
+
 
 class Ended:
     """The ids of resources that requests may have ended.
@@ -23,6 +26,13 @@ class Ended:
         if status < 400 and method in ("POST", "DELETE"):
             self._ids.update(map(str, parameters.values()))
 
-    def explains(self, parameters: Mapping[str, Any], has_body: bool) -> bool:
-        """Whether a 404 is right: it may also be of what the body names."""
-        return has_body or not self._ids.isdisjoint(map(str, parameters.values()))
+    def explains(
+        self, path: str, parameters: Mapping[str, Any], has_body: bool
+    ) -> bool:
+        """Whether a 404 is right: it may also be of what the body names.
+
+        The path is the document's, with its parameters in braces.
+        """
+        if has_body or path in _OPTIONAL:
+            return True
+        return not self._ids.isdisjoint(map(str, parameters.values()))

@@ -113,7 +113,7 @@ def filter_failure(
     """
     if isinstance(failure, EnsureResourceAvailability):
         has_body = not isinstance(case.body, NotSet)
-        return not _ENDED.explains(case.path_parameters, has_body)
+        return not _ENDED.explains(case.path, case.path_parameters, has_body)
     found = case.operation.responses.find_by_status_code(response.status_code)
     described = "" if found is None else found.definition.get("description", "")
     return bool(response.content) or BODILESS not in described
