@@ -24,7 +24,7 @@ from lunshare.cinder.assembled import Assembled
 from lunshare.cinder.cinder_errors import as_cinder, translated
 from lunshare.cinder.host_connections import driver_volume
 from lunshare.drivers.errors import DiskBusy
-from lunshare.drivers.values import GIB, Snapshot, Volume
+from lunshare.drivers.values import GIB, DiskKind, Snapshot, Volume
 
 LOG = logging.getLogger(__name__)
 
@@ -163,14 +163,17 @@ class LunshareDriver(cinder_base.VolumeDriver):  # type: ignore[misc]
         image_id: str,
         disable_sparse: bool = False,
     ) -> None:
+        disk = self._made.backend.volumes.disk(volume.name_id)
+        # qemu-img creates a file anew. Where it has holes, nothing is reserved.
+        full = disk.kind is DiskKind.FILE and self._reserves_space
         image_utils.fetch_to_raw(
             context,
             image_service,
             image_id,
-            self.local_path(volume),
+            disk.path,
             self.configuration.volume_dd_blocksize,
             size=volume.size,
-            disable_sparse=disable_sparse,
+            disable_sparse=disable_sparse or full,
         )
         # qemu-img and dd give a file the size of the image.
         self._extend_to_size(volume)
@@ -367,6 +370,10 @@ class LunshareDriver(cinder_base.VolumeDriver):  # type: ignore[misc]
         wanted = driver_volume(volume)
         with self._made.connections.locked(wanted.id):
             self._made.backend.volumes.extend(wanted)
+
+    @property
+    def _reserves_space(self) -> bool:
+        return self._made.backend.volumes.abilities.reserves_space
 
     @property
     def _clones_at_once(self) -> bool:

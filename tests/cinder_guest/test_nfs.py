@@ -21,15 +21,16 @@ from tests.servers import until
 from tests.system.lio_hosts import Refused
 from tests.system.nfs_server import NfsServer
 
-#: Files that LIO exports, files that hosts mount, and logical volumes.
-FILES, MOUNTED, THIN = "files", "mounted", "thin"
+#: Files that LIO exports, sparse and preallocated; files that hosts mount; and logical
+#: volumes.
+FILES, RESERVED, MOUNTED, THIN = "files", "reserved", "mounted", "thin"
 _BLOCK, _DATA_PROTECT = bytes(512), 7
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NfsServer]:
-    made = NfsServer(tmp_path_factory.mktemp("nfs"))
-    for name in (FILES, MOUNTED):
+    made = NfsServer(tmp_path_factory.mktemp("nfs"), 3 * GIB)
+    for name in (FILES, RESERVED, MOUNTED):
         made.path.joinpath(name).mkdir()
     yield made
     made.stop()
@@ -58,7 +59,12 @@ def node(
             f"nas_mount_options = {server.share.options}\n"
         )
 
-    backends = {FILES: share(FILES, "lio"), MOUNTED: share(MOUNTED, "nfs"), THIN: OURS}
+    backends = {
+        FILES: share(FILES, "lio"),
+        RESERVED: share(RESERVED, "lio") + "nfs_sparsed_volumes = false\n",
+        MOUNTED: share(MOUNTED, "nfs"),
+        THIN: OURS,
+    }
     images = f"glance_api_servers = {glance.url}\n"
     with Node(tmp_path_factory.mktemp("cinder"), backends, images) as made:
         yield made
@@ -155,22 +161,26 @@ def test_snapshots_clones_and_reverts_of_files(
     assert files(server, FILES) == set()
 
 
-@pytest.mark.parametrize("format_", ["raw", "qcow2"])
+@pytest.mark.parametrize(
+    ("backend", "format_"), [(FILES, "raw"), (FILES, "qcow2"), (RESERVED, "qcow2")]
+)
 def test_image_becomes_a_file_of_the_volumes_size_and_an_image_again(
-    node: Node, server: NfsServer, glance: Glance, client: Client, format_: str
+    server: NfsServer, glance: Glance, client: Client, backend: str, format_: str
 ) -> None:
     image = glance.image("")
     expected = glance.data(image, "")
-    first = api.create(client, FILES, imageRef=image)
+    first = api.create(client, backend, imageRef=image)
     body = {"image_name": "again", "disk_format": format_, "container_format": "bare"}
     answer = api.act(client, first, "os-volume_upload_image", body)
     again = str(answer["os-volume_upload_image"]["image_id"])
     until(lambda: glance.status(again, "") == "active", "it is uploaded", 300)
     api.reaches(client, first, "available")
-    second = api.create(client, FILES, imageRef=again)
+    second = api.create(client, backend, imageRef=again)
     for each in (first, second):
-        path = Path(server.path, FILES, f"volume-{each}")
+        path = Path(server.path, backend, f"volume-{each}")
         assert path.stat().st_size == GIB
+        full = path.stat().st_blocks * 512 >= GIB
+        assert full is (backend == RESERVED)
         assert path.stat().st_mode & 0o777 == 0o600
         reader = host(client, each, "reader", "ro")
         assert reader.read() == expected[:SHARED]

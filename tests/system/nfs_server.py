@@ -29,12 +29,12 @@ _EXPORTS = Path("/etc/exports.d/lunshare-kit.exports")
 
 
 class NfsServer:
-    """One exported XFS. ``share`` is what clients mount."""
+    """One exported XFS of ``size`` bytes. ``share`` is what clients mount."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, size: int = SIZE) -> None:
         self._image, self.path = directory / "image", directory / "export"
         with self._image.open("wb") as file:
-            file.truncate(SIZE)
+            file.truncate(size)
         run("mkfs.xfs", "-q", "-m", "reflink=1", str(self._image))
         self.path.mkdir()
         run("mount", "-o", "loop", str(self._image), str(self.path))
