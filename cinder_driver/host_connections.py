@@ -9,9 +9,14 @@ the volume's lock. A change that concerns one host reads and changes only that h
 from __future__ import annotations
 
 import logging
-import threading
-import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+import uuid
+from collections.abc import (
+    Collection,
+    Iterator,
+    Mapping,
+    MutableMapping,
+    Sequence,
+)
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -20,17 +25,14 @@ from oslo_concurrency import lockutils
 
 from lunshare.cinder import wanted_access
 from lunshare.cinder.cinder_rows import CinderRows
-from lunshare.cinder.unfinished import LATEST, Unfinished
-from lunshare.cinder.wanted_access import VolumeHosts
+from lunshare.cinder.later_rows import LaterRows
+from lunshare.cinder.unfinished import Opening, Unfinished
+from lunshare.cinder.wanted_access import AttachmentRow, VolumeHosts
 from lunshare.drivers.backend import Backend
-from lunshare.drivers.errors import DiskBusy, DriverError, Unsupported
+from lunshare.drivers.errors import DiskBusy, Unsupported
 from lunshare.drivers.values import GIB, Connector, Mode, Volume
 
 LOG = logging.getLogger(__name__)
-
-# Seconds between two reads of the rows of an access that was opened. cinder-api stores
-# them some ms after the driver's answer.
-_FIRST_WAIT, _LONGEST_WAIT = 0.05, 5.0
 
 
 def driver_volume(volume: Any) -> Volume:
@@ -47,6 +49,9 @@ class HostConnections:
     def __init__(self, backend: Backend, rows: CinderRows) -> None:
         self._backend, self._rows = backend, rows
         self._unfinished = Unfinished()
+        self._later = LaterRows(
+            backend.name, rows, self.locked, self._unfinished, self._apply_host
+        )
         self._semaphores = lockutils.Semaphores()
         self._moved: set[str] = set()
 
@@ -97,8 +102,11 @@ class HostConnections:
         """Open no access to a disk whose bytes are at another backend, or do again."""
         (self._moved.add if moved else self._moved.discard)(volume_id)
 
-    def open(self, volume: Any, sent: Mapping[str, Any]) -> dict[str, Any]:
+    def open(self, volume: Any, sent: MutableMapping[str, Any]) -> dict[str, Any]:
         """Open the access of the host with this connector; return connection_info.
+
+        The connector of an attachment gets the name of its connection, which Cinder
+        stores with it.
 
         :raises Unsupported: the host has an attachment of the other mode.
         :raises DiskBusy: the volume has just migrated to another backend.
@@ -110,39 +118,34 @@ class HostConnections:
                 raise DiskBusy(volume.name_id, "it has just migrated: attach it again")
             hosts = self._rows.of_volume(volume)
             if hosts.reserved or hosts.rows_of(initiator):
-                access = self._start_opening(hosts, initiator, sent)
-                self._open(volume, hosts, initiator)
-                self._watch(self._finish_opening, volume, initiator)
+                access = self._open_attachment(volume, hosts, initiator, sent)
             else:
                 access = self._open_direct(volume, hosts, initiator, sent)
             return self._backend.connection_info(driver_volume(volume), access)
 
     def close(self, volume: Any, sent: Mapping[str, Any] | None) -> bool:
-        """Close the access of the host; of every host without a connector.
+        """Close the access of the host.
 
-        The access stays if another attachment of the host needs it. Returns whether
-        any host still has access.
+        The access stays if another attachment of the host needs it. Without a
+        connector, an only attachment loses its access, and of several the one that
+        Cinder deletes next: an action os-force_detach does not say which. Returns
+        whether any host still has access.
 
-        :raises DriverError: it may still be open. Cinder keeps the attachment.
+        :raises DriverError: it may still be open. Cinder keeps the attachment, and so
+            does its access.
         """
         with self.locked(volume.name_id):
             hosts = self._rows.of_volume(volume)
             if sent is None:
-                self._unfinished.release_all(hosts)
-                self._rows.forget_direct(volume, hosts.direct)
-                self._backend.apply(driver_volume(volume), ())
-                return False
-            initiator = wanted_access.name_of(sent)
-            hosts = self._start_closing(volume, hosts, initiator)
-            self._apply_host(volume, hosts, initiator)
+                hosts = self._close_any(volume, hosts)
+            else:
+                hosts = self._close_host(volume, hosts, sent)
             return bool(self._unfinished.of_volume(hosts))
 
     def apply(self, volume: Any) -> tuple[str, ...]:
         """Make the volume's export what its rows want; return what changed."""
         with self.locked(volume.name_id):
-            hosts = self._rows.of_volume(volume)
-            accesses = self._unfinished.of_volume(hosts).values()
-            return self._apply(driver_volume(volume), accesses)
+            return self._apply_rows(volume, self._rows.of_volume(volume))
 
     def leave(self, volume: Any) -> None:
         """Close what no row wants; of a volume without attachments also the rest.
@@ -167,32 +170,43 @@ class HostConnections:
             extended = Volume(volume.name_id, size)
             self._apply(extended, accesses.values(), set(accesses))
 
-    def _start_opening(
-        self, hosts: VolumeHosts, initiator: str, sent: Mapping[str, Any]
+    def _open_attachment(
+        self,
+        volume: Any,
+        hosts: VolumeHosts,
+        initiator: str,
+        sent: MutableMapping[str, Any],
     ) -> Connector:
-        """Note the access of an attachment that Cinder is connecting."""
+        """Open the access of an attachment that Cinder is connecting."""
+        opening = self._new_opening(hosts, initiator, sent)
+        sent[wanted_access.CONNECTION] = opening.connection
+        self._unfinished.open(opening)
+        try:
+            self._apply_host(volume, hosts, initiator)
+        except BaseException:
+            self._unfinished.opened(opening)
+            self._later.apply_or_repeat(volume, hosts, initiator)
+            raise
+        self._later.follow_opening(volume, opening)
+        return opening.access
+
+    def _new_opening(
+        self, hosts: VolumeHosts, initiator: str, sent: Mapping[str, Any]
+    ) -> Opening:
         mode, rows = wanted_access.asked_mode(sent), hosts.rows_of(initiator)
         if hosts.reserved and mode is not None:
             for row in rows:
-                _need_same_mode(initiator, row, mode)
-        if not hosts.reserved:
-            self._unfinished.keep(hosts.volume_id, initiator)
+                _need_same_mode(initiator, wanted_access.mode_of(row), mode, row.id)
+            for each in self._unfinished.opening(hosts.volume_id, initiator):
+                _need_same_mode(initiator, each.mode, mode, each.attachment_id)
         owners = hosts.reserved or rows
         attachment_id = owners[0].id if len(owners) == 1 else ""
         # Without a mode yet, it is read-only until cinder-api has stored one.
         access = wanted_access.connector(
             hosts, initiator, mode or Mode.RO, attachment_id
         )
-        self._unfinished.open(hosts.volume_id, access)
-        return access
-
-    def _open(self, volume: Any, hosts: VolumeHosts, initiator: str) -> None:
-        try:
-            self._apply_host(volume, hosts, initiator)
-        except BaseException:
-            self._unfinished.opened(hosts.volume_id, initiator)
-            self._close_failed(volume, hosts, initiator)
-            raise
+        ids = frozenset(row.id for row in owners)
+        return Opening(hosts.volume_id, access, uuid.uuid4().hex, ids)
 
     def _open_direct(
         self, volume: Any, hosts: VolumeHosts, initiator: str, sent: Mapping[str, Any]
@@ -207,25 +221,70 @@ class HostConnections:
             self._apply_host(volume, opened, initiator)
         except BaseException:
             self._rows.forget_direct(volume, [initiator])
-            self._close_failed(volume, hosts, initiator)
+            self._later.apply_or_repeat(volume, hosts, initiator)
             raise
         return wanted_access.connector(opened, initiator, mode, "")
 
-    def _start_closing(
-        self, volume: Any, hosts: VolumeHosts, initiator: str
+    def _close_host(
+        self, volume: Any, hosts: VolumeHosts, sent: Mapping[str, Any]
     ) -> VolumeHosts:
-        """Note what is released; return the hosts without it."""
-        self._unfinished.opened(hosts.volume_id, initiator)
-        rows = hosts.rows_of(initiator)
-        if initiator not in hosts.direct:
-            if rows:
-                self._unfinished.release(hosts.volume_id, initiator, rows)
-            return hosts
-        self._rows.forget_direct(volume, [initiator])
-        if rows:  # Cinder does not say which of the two ends
-            self._watch(self._finish_closing, volume, initiator)
-        left = {name: mode for name, mode in hosts.direct.items() if name != initiator}
-        return replace(hosts, direct=left)
+        """Close a host's attachment or direct connection; return the other hosts."""
+        initiator = wanted_access.name_of(sent)
+        rows = hosts.rows_ending(initiator, sent)
+        if initiator in hosts.direct and wanted_access.CONNECTION not in sent:
+            with self._forgotten(volume, hosts, [initiator]) as left:
+                self._apply_host(volume, left, initiator)
+            self._later.follow_deletions(volume, rows)
+            return left
+        with self._releasing(volume, rows):
+            self._apply_host(volume, hosts, initiator)
+        return hosts
+
+    def _close_any(self, volume: Any, hosts: VolumeHosts) -> VolumeHosts:
+        """Close what Cinder deletes without a name; return the other hosts."""
+        rows = [row for row in hosts.rows if row.open]
+        with (
+            self._forgotten(volume, hosts, list(hosts.direct)) as left,
+            self._releasing(volume, rows),
+        ):
+            self._apply_rows(volume, left)
+        return left
+
+    @contextmanager
+    def _forgotten(
+        self, volume: Any, hosts: VolumeHosts, initiators: Collection[str]
+    ) -> Iterator[VolumeHosts]:
+        """Forget direct connections, and close them in the block.
+
+        If the block fails, it is tried again: no row is left that names them.
+        """
+        self._rows.forget_direct(volume, initiators)
+        left = {key: hosts.direct[key] for key in hosts.direct if key not in initiators}
+        try:
+            yield replace(hosts, direct=left)
+        except BaseException:
+            for initiator in initiators:
+                self._later.repeat(volume, initiator)
+            raise
+
+    @contextmanager
+    def _releasing(self, volume: Any, rows: Sequence[AttachmentRow]) -> Iterator[None]:
+        """Close the only one of these attachments in the block.
+
+        If the block fails, Cinder keeps it. Of several, Cinder does not say which of
+        them it is about to delete.
+        """
+        if len(rows) != 1:
+            yield
+            self._later.follow_deletions(volume, rows)
+            return
+        self._unfinished.release(volume.name_id, rows[0])
+        try:
+            yield
+        except BaseException:
+            self._unfinished.keep(volume.name_id, rows[0])
+            raise
+        self._later.follow_release(volume, rows[0])
 
     def _apply(
         self,
@@ -263,83 +322,16 @@ class HostConnections:
             "; ".join(changed) or "nothing",
         )
 
-    def _close_failed(self, volume: Any, hosts: VolumeHosts, initiator: str) -> None:
-        try:
-            self._apply_host(volume, hosts, initiator)
-        except DriverError as error:
-            LOG.error(
-                "[%s] cleanup of a failed attach failed; it is tried again:"
-                " volume=%s initiator=%s: %s",
-                self._backend.name,
-                volume.id,
-                initiator,
-                error,
-            )
-            self._watch(self._finish_closing, volume, initiator)
-
-    # Rows that Cinder writes later
-
-    def _watch(self, finish: Callable[..., bool], volume: Any, initiator: str) -> None:
-        """Call ``finish`` until Cinder has written its rows."""
-        threading.Thread(
-            target=self._follow, args=(finish, volume, initiator), daemon=True
-        ).start()
-
-    def _follow(self, finish: Callable[..., bool], volume: Any, initiator: str) -> None:
-        wait, until = _FIRST_WAIT, time.monotonic() + LATEST
-        while True:
-            time.sleep(wait)
-            wait = min(wait * 1.5, _LONGEST_WAIT)
-            try:
-                with self.locked(volume.name_id):
-                    hosts = self._rows.of_volume(volume)
-                    if finish(volume, hosts, initiator, time.monotonic() > until):
-                        return
-            except Exception:
-                LOG.exception(
-                    "[%s] access not applied; it is tried again: volume=%s"
-                    " initiator=%s",
-                    self._backend.name,
-                    volume.id,
-                    initiator,
-                )
-
-    def _finish_opening(
-        self, volume: Any, hosts: VolumeHosts, initiator: str, last: bool
-    ) -> bool:
-        """Give a new access the mode that cinder-api has stored; return if it has.
-
-        Without a row until the end, no client has the attachment, and it is closed.
-        """
-        opening = self._unfinished.opening(hosts.volume_id, initiator)
-        rows = hosts.rows_of(initiator)
-        known = rows and all(row.attach_mode is not None for row in rows)
-        if opening is None:
-            return True
-        if not known and not last:
-            return False
-        self._unfinished.opened(hosts.volume_id, initiator)
-        if self._unfinished.of_host(hosts, initiator) != opening:
-            self._apply_host(volume, hosts, initiator)
-        return True
-
-    def _finish_closing(
-        self, volume: Any, hosts: VolumeHosts, initiator: str, last: bool
-    ) -> bool:
-        """Apply a host's access when none of its attachments is left."""
-        if hosts.rows_of(initiator) and not last:
-            return False
-        self._apply_host(volume, hosts, initiator)
-        return True
+    def _apply_rows(self, volume: Any, hosts: VolumeHosts) -> tuple[str, ...]:
+        accesses = self._unfinished.of_volume(hosts).values()
+        return self._apply(driver_volume(volume), accesses)
 
 
-def _need_same_mode(
-    initiator: str, row: wanted_access.AttachmentRow, mode: Mode
-) -> None:
-    if wanted_access.mode_of(row) is not mode:
+def _need_same_mode(initiator: str, has: Mode, asked: Mode, attachment_id: str) -> None:
+    if has is not asked:
         raise Unsupported(
-            f"mode {mode} for {initiator}, which has this volume"
-            f" {wanted_access.mode_of(row)} by attachment {row.id}",
+            f"mode {asked} for {initiator}, which has this volume {has} by attachment"
+            f" {attachment_id}",
             "one initiator has one write-protect bit: delete the other attachment"
             " first, or use another initiator name",
         )

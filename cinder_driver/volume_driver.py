@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, MutableMapping
 from typing import Any
 
 from cinder import exception, interface
@@ -222,7 +222,7 @@ class LunshareDriver(cinder_base.VolumeDriver):  # type: ignore[misc]
     def initialize_connection(
         self,
         volume: Any,
-        connector: Mapping[str, Any],
+        connector: MutableMapping[str, Any],
         initiator_data: Any = None,
         **kwargs: Any,
     ) -> dict[str, Any]:

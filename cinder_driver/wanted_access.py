@@ -21,6 +21,10 @@ from lunshare.drivers.values import Auth, Connector, Mode, iscsi_name
 #: connector of a reserved one only after the driver's answer.
 OPEN = frozenset({"attaching", "attached"})
 RESERVED = "reserved"
+#: The key in a connector that tells the attachments of one host apart. Cinder stores a
+#: connector as the driver leaves it (manager._connection_create, 27.0.0 to 29.0.0), and
+#: a detach sends what is stored.
+CONNECTION = "lunshare_connection"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +41,21 @@ class AttachmentRow:
     attach_mode: str | None
     connector: Mapping[str, Any] | None
     auth: Auth | None = None
+
+    @property
+    def connection(self) -> str:
+        """The name of this connection; another one when it is connected again."""
+        return str((self.connector or {}).get(CONNECTION) or self.id)
+
+    @property
+    def open(self) -> bool:
+        """Whether its host has access."""
+        return bool(self.connector) and self.status in OPEN
+
+    @property
+    def initiator(self) -> str:
+        """The iSCSI name of its host; only if it is open."""
+        return name_of(self.connector or {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,24 +85,31 @@ class VolumeHosts:
     def rows_of(
         self, initiator: str, without: Collection[str] = ()
     ) -> tuple[AttachmentRow, ...]:
-        """Return the attachments of a host that want access."""
+        """Return the attachments of a host that want access.
+
+        ``without``: connections that do not count.
+        """
         return tuple(
             row
             for row in self.rows
-            if row.id not in without
-            and row.status in OPEN
-            and row.connector
-            and name_of(row.connector) == initiator
+            if row.open and row.connection not in without and row.initiator == initiator
         )
+
+    def rows_ending(
+        self, initiator: str, sent: Mapping[str, Any]
+    ) -> tuple[AttachmentRow, ...]:
+        """Return the attachments of which a detach with this connector ends one.
+
+        Several, if it is not known which: the connector is a client's own, or another
+        driver has attached the host.
+        """
+        named, rows = sent.get(CONNECTION), self.rows_of(initiator)
+        return tuple(row for row in rows if named in (None, row.connection))
 
 
 def wanted(hosts: VolumeHosts) -> dict[str, Connector]:
     """Return every access that the target should have, by initiator."""
-    names = {
-        name_of(row.connector)
-        for row in hosts.rows
-        if row.connector and row.status in OPEN
-    }
+    names = {row.initiator for row in hosts.rows if row.open}
     found = (of_host(hosts, name) for name in sorted(names | set(hosts.direct)))
     return {each.initiator: each for each in found if each is not None}
 
@@ -94,7 +120,7 @@ def of_host(
     """Return the access that a host should have, or None.
 
     A host has one ACL and one write-protect bit: the widest mode of what it has.
-    ``without``: ids of attachments that do not count.
+    ``without``: connections that do not count.
     """
     rows = hosts.rows_of(initiator, without)
     modes = [mode_of(row) for row in rows]

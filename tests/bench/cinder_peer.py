@@ -21,7 +21,7 @@ from __future__ import annotations
 import getpass
 import subprocess
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from tests.bench import process_costs
@@ -76,8 +76,24 @@ class MariaDB(Server):
 
     def execute(self, statement: str) -> None:
         """Change rows of Cinder."""
+        sh([*self._client, "--execute", statement])
+
+    @contextmanager
+    def read_only(self, table: str) -> Iterator[None]:
+        """Let nobody write a table of Cinder in the block, as a dump does."""
+        words, piped = [*self._client, "--unbuffered"], subprocess.PIPE
+        with subprocess.Popen(words, stdin=piped, stdout=piped) as client:
+            assert client.stdin is not None
+            assert client.stdout is not None
+            client.stdin.write(f"LOCK TABLES {table} READ; SELECT 1;\n".encode())
+            client.stdin.flush()
+            client.stdout.readline()
+            yield
+
+    @property
+    def _client(self) -> list[str]:
         where = [f"--socket={self.socket}", "--user=root", "cinder"]
-        sh(["mariadb", "--no-defaults", *where, "--execute", statement])
+        return ["mariadb", "--no-defaults", *where]
 
 
 class CinderPeer:

@@ -150,6 +150,10 @@ class Stack:
         """Let a point of the storage hang until ``release``."""
         self._machine("arm", "hang", backend, point, 1, 120.0)
 
+    def hangs(self, backend: str, point: str) -> bool:
+        """Whether a call hangs at that point."""
+        return (backend, point) in self._machine("hanging")
+
     def release(self) -> None:
         """End everything that hangs."""
         self._machine("clear")
@@ -193,6 +197,10 @@ class Stack:
         self.servers["cinder-volume"].run(
             command(VOLUME, self.config), PYTHONPATH=python_path(self.directory)
         )
+
+    def start_api(self) -> None:
+        """Start cinder-api."""
+        self.servers["cinder-api"].run(api_command(self.config, self.port))
 
     def stop_volume(self, number: int) -> None:
         """Send a signal to every process of cinder-volume, and wait for their end."""
@@ -241,7 +249,7 @@ class Stack:
             self._stack.callback(server.end)
         self.servers["cinder-scheduler"].run(command(SCHEDULER, self.config))
         self.start_volume()
-        self.servers["cinder-api"].run(api_command(self.config, self.port))
+        self.start_api()
         until(
             lambda: self.is_up(THIN, THICK, OTHER),
             f"Cinder answers; see {self.directory}",

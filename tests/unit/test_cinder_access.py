@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from lunshare.cinder import chap_secrets, wanted_access
-from lunshare.cinder.unfinished import LATEST, Unfinished
+from lunshare.cinder.unfinished import Opening, Unfinished
 from lunshare.cinder.wanted_access import AttachmentRow, VolumeHosts
 from lunshare.drivers import chap_text
 from lunshare.drivers.errors import InvalidValue
@@ -175,70 +175,100 @@ def open_modes(unfinished: Unfinished, found: VolumeHosts) -> dict[str, str]:
     return {name: str(c.mode) for name, c in unfinished.of_volume(found).items()}
 
 
+def opening_of(found: VolumeHosts, *owners: str) -> Opening:
+    access = wanted_access.connector(found, ONE, Mode.RW, "a")
+    return Opening(ID, access, "new", frozenset(owners))
+
+
+def connected(id_: str, connection: str, mode: str | None = "rw") -> AttachmentRow:
+    sent = {"initiator": ONE, wanted_access.CONNECTION: connection}
+    return AttachmentRow(id_, "attached", mode, sent)
+
+
 def test_opened_access_counts_before_its_row() -> None:
     unfinished, reserved = (
         Unfinished(),
         hosts(AttachmentRow("a", "reserved", "rw", None)),
     )
-    access = wanted_access.connector(reserved, ONE, Mode.RW, "a")
-    unfinished.open(ID, access)
+    opening = opening_of(reserved, "a")
+    unfinished.open(opening)
     assert open_modes(unfinished, reserved) == {ONE: "rw"}
-    unfinished.opened(ID, ONE)
+    assert unfinished.opened(opening)
+    assert not unfinished.opened(opening)
     assert open_modes(unfinished, reserved) == {}
     assert open_modes(unfinished, hosts(row("a"))) == {ONE: "rw"}
 
 
-def test_opened_host_keeps_the_secret_that_it_is_being_told() -> None:
+def test_opening_is_stored_with_its_own_connection_and_a_mode() -> None:
+    opening = opening_of(hosts(), "a", "b")
+    assert opening.stored(hosts(connected("a", "new")))
+    for other in (connected("a", "old"), connected("a", "new", None), row("a")):
+        assert not opening.stored(hosts(other))
+    assert not opening.deleted(hosts(row("b")))
+    assert opening.deleted(hosts(row("c")))
+
+
+def test_opened_host_keeps_the_secret_of_its_answer() -> None:
     """Two first attaches at once may each make a key, and the last one is stored."""
     unfinished, later = Unfinished(), chap_secrets.new_provider_auth()
-    access = wanted_access.connector(hosts(), ONE, Mode.RW, "a")
-    unfinished.open(ID, access)
+    opening = opening_of(hosts(), "a")
+    unfinished.open(opening)
     stored = replace(hosts(row("a")), provider_auth=later)
-    assert unfinished.of_volume(stored)[ONE].auth == access.auth
+    assert unfinished.of_volume(stored)[ONE].auth == opening.access.auth
+
+
+def test_an_opening_goes_on_while_another_attachment_of_its_host_is_released() -> None:
+    unfinished, found = Unfinished(), hosts(row("a"))
+    unfinished.open(opening_of(found, "b"))
+    unfinished.release(ID, found.rows[0])
+    assert open_modes(unfinished, found) == {ONE: "rw"}
+    assert open_modes(unfinished, hosts()) == {ONE: "rw"}
 
 
 def test_released_attachment_does_not_count_although_its_row_exists() -> None:
     unfinished, found = Unfinished(), hosts(row("a"), row("b", TWO))
-    unfinished.release(ID, ONE, found.rows_of(ONE))
+    unfinished.release(ID, found.rows[0])
     assert open_modes(unfinished, found) == {TWO: "rw"}
 
 
-def test_two_releases_of_one_host_close_it_and_one_does_not() -> None:
-    unfinished, found = Unfinished(), hosts(row("a"), row("b"))
-    unfinished.release(ID, ONE, found.rows_of(ONE))
-    assert open_modes(unfinished, found) == {ONE: "rw"}
-    unfinished.release(ID, ONE, found.rows_of(ONE))
+def test_repeated_release_leaves_the_other_attachment_of_its_host() -> None:
+    unfinished, found = Unfinished(), hosts(connected("a", "1"), connected("b", "2"))
+    for _ in range(2):
+        unfinished.release(ID, found.rows[0])
+        assert open_modes(unfinished, found) == {ONE: "rw"}
+    unfinished.release(ID, found.rows[1])
     assert open_modes(unfinished, found) == {}
 
 
 def test_release_is_over_when_its_row_is_deleted() -> None:
     unfinished, found = Unfinished(), hosts(row("a"), row("b"))
-    unfinished.release(ID, ONE, found.rows_of(ONE))
+    unfinished.release(ID, found.rows[0])
+    assert unfinished.released(found) == {"a"}
     left = hosts(row("b"))
     assert open_modes(unfinished, left) == {ONE: "rw"}
-    unfinished.release(ID, ONE, left.rows_of(ONE))
-    assert open_modes(unfinished, left) == {}
+    assert unfinished.released(found) == set()
 
 
 def test_new_attachment_of_a_host_counts_while_its_last_one_is_released() -> None:
     unfinished, found = Unfinished(), hosts(row("a"))
-    unfinished.release(ID, ONE, found.rows_of(ONE))
+    unfinished.release(ID, found.rows[0])
     assert open_modes(unfinished, hosts(row("a"), row("new", mode="ro"))) == {ONE: "ro"}
 
 
-def test_release_that_cinder_never_finished_counts_again_later() -> None:
-    now = [0.0]
-    unfinished, found = Unfinished(lambda: now[0]), hosts(row("a"))
-    unfinished.release(ID, ONE, found.rows_of(ONE))
+def test_released_attachment_counts_when_it_is_connected_again() -> None:
+    unfinished, found = Unfinished(), hosts(connected("a", "1"))
+    unfinished.release(ID, found.rows[0])
     assert open_modes(unfinished, found) == {}
-    now[0] = LATEST + 1
-    assert open_modes(unfinished, found) == {ONE: "rw"}
+    assert open_modes(unfinished, hosts(connected("a", "2"))) == {ONE: "rw"}
 
 
-def test_force_detach_releases_every_host() -> None:
-    unfinished, found = Unfinished(), hosts(row("a"), row("b", TWO))
-    unfinished.open(ID, wanted_access.connector(found, TWO, Mode.RW, ""))
-    unfinished.release_all(found)
-    assert open_modes(unfinished, found) == {}
-    other = replace(found, rows=(*found.rows, row("c", mode="ro")))
-    assert open_modes(unfinished, other) == {ONE: "ro"}
+@pytest.mark.parametrize(
+    ("connection", "ending"),
+    [({}, ["a", "b", "c"]), ({wanted_access.CONNECTION: "2"}, ["b"])],
+)
+def test_attachment_that_ends_has_the_connection_of_the_detach(
+    connection: dict[str, str], ending: list[str]
+) -> None:
+    found = hosts(connected("a", "1"), connected("b", "2"), row("c"), row("d", TWO))
+    ended = found.rows_ending(ONE, {"initiator": ONE, **connection})
+    assert [each.id for each in ended] == ending

@@ -48,6 +48,8 @@ class Faults:
         self._random, self.delay = random.Random(seed), delay
         self._mutex, self._armed = threading.Lock(), list[Fault]()
         self._released = threading.Event()
+        #: The backend and point of each call that hangs.
+        self.hanging = list[tuple[str, str]]()
         self._slow, self._slow_until = "", 0.0
 
     def arm(self, fault: Fault) -> None:
@@ -69,7 +71,9 @@ class Faults:
         if fault is None:
             self.pause(point.partition(".")[0])
         elif fault.kind == "hang":
+            self.hanging.append((backend, point))
             released.wait(fault.seconds)
+            self.hanging.remove((backend, point))
         else:
             raise _error(backend, point)
 

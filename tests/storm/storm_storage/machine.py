@@ -129,6 +129,10 @@ class Machine:
         """Clear all faults."""
         self._faults.clear()
 
+    def hanging(self) -> list[tuple[str, str]]:
+        """The backend and point of each call that hangs."""
+        return list(self._faults.hanging)
+
     def overlaps(self) -> list[str]:
         """The verbs that ran at the same time on one volume."""
         return list(self._overlaps.seen)

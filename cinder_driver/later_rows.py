@@ -1,0 +1,166 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""Follows a volume's rows until Cinder has written what the driver's answer begins.
+
+cinder-volume stores a connector some ms after the answer, and cinder-api deletes the
+row of a detach. Either may take long, or never come: a process is killed, a dump or a
+failover of the database lets nobody write.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+from functools import partial
+from typing import Any
+
+from lunshare.cinder.cinder_rows import CinderRows
+from lunshare.cinder.unfinished import Opening, Unfinished
+from lunshare.cinder.wanted_access import AttachmentRow, VolumeHosts
+
+LOG = logging.getLogger(__name__)
+
+# Seconds between two reads, at first and in the end.
+_SHORTEST_WAIT, _LONGEST_WAIT = 0.05, 5.0
+# Seconds after which the API has got no answer (rpc_response_timeout): no client has
+# what the driver answered.
+_LATEST = 60.0
+# Seconds for which a row is waited for that the database does not let Cinder store.
+_GIVEN_UP = 3600.0
+
+#: Gets the rows and the seconds waited so far; returns whether it is finished.
+_Step = Callable[[VolumeHosts, float], bool]
+#: Makes the access of one host what it should be.
+_ApplyHost = Callable[[Any, VolumeHosts, str], None]
+
+
+class LaterRows:
+    """What is done when Cinder writes its rows, or does not. One of each backend."""
+
+    def __init__(
+        self,
+        backend: str,
+        rows: CinderRows,
+        locked: Callable[[str], AbstractContextManager[None]],
+        unfinished: Unfinished,
+        apply_host: _ApplyHost,
+    ) -> None:
+        self._backend, self._rows, self._locked = backend, rows, locked
+        self._unfinished, self._apply_host = unfinished, apply_host
+
+    def follow_opening(self, volume: Any, opening: Opening) -> None:
+        """Give a new access the mode that Cinder stores, or close it without a row."""
+        self._start(partial(self._finish_opening, volume, opening), volume)
+
+    def follow_release(self, volume: Any, row: AttachmentRow) -> None:
+        """Report an attachment that was closed and that Cinder does not delete."""
+        self._start(partial(self._finish_release, volume, row), volume, 1.0)
+
+    def follow_deletions(self, volume: Any, rows: Iterable[AttachmentRow]) -> None:
+        """Close what Cinder deletes of these attachments; it does not say which."""
+        left = list(rows)
+        if left:
+            self._start(partial(self._finish_deletions, volume, left), volume)
+
+    def apply_or_repeat(self, volume: Any, hosts: VolumeHosts, initiator: str) -> None:
+        """Make the access of a host what it should be, now or as soon as possible."""
+        try:
+            self._apply_host(volume, hosts, initiator)
+        except Exception as error:
+            LOG.error(
+                "[%s] access not applied; it is tried again: volume=%s initiator=%s:"
+                " %s",
+                self._backend,
+                volume.id,
+                initiator,
+                error,
+            )
+            self.repeat(volume, initiator)
+
+    def repeat(self, volume: Any, initiator: str) -> None:
+        """Make the access of a host what it should be, as soon as possible."""
+        self._start(partial(self._repeat, volume, initiator), volume)
+
+    def _start(self, step: _Step, volume: Any, first: float = _SHORTEST_WAIT) -> None:
+        threading.Thread(
+            target=self._follow, args=(step, volume, first), daemon=True
+        ).start()
+
+    def _follow(self, step: _Step, volume: Any, wait: float) -> None:
+        """Call the step under the volume's lock until it is finished."""
+        waited = 0.0  # without the time in which the database does not answer
+        while True:
+            time.sleep(wait)
+            waited += wait
+            wait = min(wait * 1.5, _LONGEST_WAIT)
+            try:
+                with self._locked(volume.name_id):
+                    if step(self._rows.of_volume(volume), waited):
+                        return
+            except Exception:
+                LOG.exception(
+                    "[%s] access not applied; it is tried again: volume=%s",
+                    self._backend,
+                    volume.id,
+                )
+
+    # The steps
+
+    def _finish_opening(
+        self, volume: Any, opening: Opening, hosts: VolumeHosts, waited: float
+    ) -> bool:
+        stored, deleted = opening.stored(hosts), opening.deleted(hosts)
+        if not (stored or deleted or waited > _LATEST):
+            return False
+        initiator = opening.access.initiator
+        was_open = self._unfinished.opened(opening)
+        if was_open or stored:
+            found = self._unfinished.of_host(hosts, initiator)
+            if not (was_open and found == opening.access):
+                self.apply_or_repeat(volume, hosts, initiator)
+        if stored:
+            confirm = partial(self._confirm, volume, opening)
+            self._start(confirm, volume, _LONGEST_WAIT)
+        return stored or deleted or waited > _GIVEN_UP
+
+    def _confirm(
+        self, volume: Any, opening: Opening, hosts: VolumeHosts, waited: float
+    ) -> bool:
+        """Close an access whose row was deleted while it was being stored."""
+        if opening.deleted(hosts):
+            self._apply_host(volume, hosts, opening.access.initiator)
+        return True
+
+    def _finish_release(
+        self, volume: Any, row: AttachmentRow, hosts: VolumeHosts, waited: float
+    ) -> bool:
+        if row.connection not in self._unfinished.released(hosts):
+            return True
+        if waited > _LATEST:
+            LOG.warning(
+                "[%s] attachment closed, but Cinder has not deleted it: delete it"
+                " again: volume=%s attachment=%s",
+                self._backend,
+                volume.id,
+                row.id,
+            )
+        return waited > _LATEST
+
+    def _finish_deletions(
+        self, volume: Any, left: list[AttachmentRow], hosts: VolumeHosts, waited: float
+    ) -> bool:
+        """Apply the hosts of what has been deleted since the last call."""
+        known = {row.id for row in hosts.rows}
+        for row in [each for each in left if each.id not in known]:
+            self._apply_host(volume, hosts, row.initiator)
+            left.remove(row)
+        return not left or waited > _LATEST
+
+    def _repeat(
+        self, volume: Any, initiator: str, hosts: VolumeHosts, waited: float
+    ) -> bool:
+        self._apply_host(volume, hosts, initiator)
+        return True

@@ -1,0 +1,176 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""A stock Cinder with lunshare's driver, whose API or database vanishes or waits."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from tests.bench.http import Client
+from tests.cinder_programs import python
+from tests.fleet import api
+from tests.fleet.stack import THIN, Stack
+from tests.fleet.transcript import modes, say
+from tests.lab.steps import sh
+from tests.servers import until
+
+_CLOSED = "Terminate volume connection completed successfully"
+#: As a service does, for which cinder-api makes an exception: noauth has no services.
+_TERMINATE_ANY = """
+import sys
+from cinder import context, objects
+from cinder.common import config
+from cinder.volume import rpcapi
+from oslo_config import cfg
+from cinder import rpc
+cfg.CONF(["--config-file", sys.argv[1]], project="cinder")
+objects.register_all()
+rpc.init(cfg.CONF)
+admin = context.get_admin_context()
+volume = objects.Volume.get_by_id(admin, sys.argv[2])
+rpcapi.VolumeAPI().terminate_connection(admin, volume, None, force=True)
+"""
+
+
+@pytest.fixture
+def volume(stack: Stack, client: Client) -> str:
+    return api.create(client, THIN)
+
+
+def start(verb: Callable[..., object], *given: object) -> threading.Thread:
+    """Send a request that may get no answer."""
+
+    def run() -> None:
+        with contextlib.suppress(Exception):
+            verb(*given)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    return thread
+
+
+def reach(
+    stack: Stack, point: str, verb: Callable[..., object], *given: object
+) -> None:
+    """Send a request, and let the storage hang at a point of it."""
+    stack.hang(THIN, point)
+    start(verb, *given)
+    until(lambda: stack.hangs(THIN, point), f"the request is at {point}")
+
+
+def test_repeated_detach_keeps_the_other_attachment_of_its_host(
+    stack: Stack, client: Client, volume: str
+) -> None:
+    """cinder-api is killed after the driver has answered, before it deletes the row."""
+    first, _ = api.attach(client, volume, "one", "rw")
+    second, info = api.attach(client, volume, "one", "rw")
+    session = stack.host(THIN, api.iqn("one"), info)
+    before = len(stack.log)
+    reach(stack, "apply.before", api.detach, stack.client(), first)
+    stack.servers["cinder-api"].end(signal.SIGKILL)
+    stack.release()
+    until(lambda: _CLOSED in stack.log[before:], "the driver has answered")
+    stack.start_api()
+    until(lambda: stack.is_up(THIN), "cinder-api answers")
+    again = stack.client()
+    api.detach(again, first)
+    assert modes(stack, volume) == {"one": "rw"}
+    assert session.is_alive()
+    api.detach(again, second)
+    assert modes(stack, volume) == {}
+    assert not session.is_alive()
+
+
+def test_attachment_of_a_host_is_opened_while_another_one_is_deleted(
+    stack: Stack, client: Client, volume: str
+) -> None:
+    first, _ = api.attach(client, volume, "one", "rw")
+    second, before = api.reserve(client, volume, "rw"), len(stack.log)
+    stack.hang(THIN, "apply.after")
+    connecting = start(api.connect, stack.client(), second, "one")
+    until(lambda: stack.hangs(THIN, "apply.after"), "it is being opened")
+    with stack.database.read_only("volume_attachment"):  # neither row is written
+        detaching = start(api.detach, stack.client(), first)
+        stack.release()
+        until(lambda: _CLOSED in stack.log[before:], "the driver has answered")
+    connecting.join()
+    detaching.join()
+    assert modes(stack, volume) == {"one": "rw"}
+    info = api.info_of(client, second)
+    stack.host(THIN, api.iqn("one"), info).write(b"x")
+    api.detach(client, second)
+    assert modes(stack, volume) == {}
+
+
+def test_failed_detach_leaves_the_access_of_its_attachment(
+    stack: Stack, client: Client, volume: str
+) -> None:
+    first, info = api.attach(client, volume, "one", "rw")
+    session = stack.host(THIN, api.iqn("one"), info)
+    stack.fail(THIN, "remove.before")
+    with pytest.raises(RuntimeError):
+        api.detach(client, first)
+    second = api.reserve(client, volume, "ro")
+    stack.fail(THIN, "apply.before")
+    with pytest.raises(RuntimeError):  # cinder-volume then applies every row
+        api.connect(client, second, "two")
+    assert modes(stack, volume) == {"one": "rw"}
+    assert session.is_alive()
+    for each in (first, second):
+        api.detach(client, each)
+    assert modes(stack, volume) == {}
+
+
+def test_failed_end_of_a_direct_connection_is_repeated(
+    stack: Stack, client: Client, volume: str
+) -> None:
+    sent = {"connector": api.connector("one")}
+    api.act(client, volume, "os-initialize_connection", sent)
+    stack.fail(THIN, "remove.before")
+    with pytest.raises(RuntimeError):
+        api.act(client, volume, "os-terminate_connection", sent)
+    until(lambda: modes(stack, volume) == {}, "it is closed", 20)
+
+
+def test_detach_without_a_connector_leaves_the_other_hosts(
+    stack: Stack, client: Client, volume: str
+) -> None:
+    """An action os-force_detach of a service: then cinder-api deletes one row."""
+    first, _ = api.attach(client, volume, "one", "rw")
+    second, info = api.attach(client, volume, "two", "ro")
+    session = stack.host(THIN, api.iqn("two"), info)
+    words = [str(python()), "-c", _TERMINATE_ANY, str(stack.config), volume]
+    sh(words)
+    assert modes(stack, volume) == {"one": "rw", "two": "ro"}
+    stack.database.execute(
+        "UPDATE volume_attachment SET attach_status = 'detached', deleted = 1"
+        f" WHERE id = '{first}'"
+    )
+    until(lambda: modes(stack, volume) == {"two": "ro"}, "the host is closed", 20)
+    assert session.is_alive()
+    sh(words)
+    assert modes(stack, volume) == {}
+    api.detach(client, second)
+
+
+def test_access_is_that_of_a_row_which_the_database_stores_late(
+    stack: Stack, client: Client, volume: str
+) -> None:
+    """As while a dump lets nobody write, for longer than cinder-api waits."""
+    attachment = api.reserve(client, volume, "rw")
+    stack.hang(THIN, "apply.after")
+    connecting = start(api.connect, stack.client(), attachment, "one")
+    until(lambda: stack.hangs(THIN, "apply.after"), "the access is open")
+    with stack.database.read_only("volume_attachment"):
+        stack.release()
+        until(lambda: modes(stack, volume) == {}, "it is closed without a row", 120)
+        connecting.join()
+        say("a row that cannot be stored: the access is closed after a minute")
+    until(lambda: modes(stack, volume) == {"one": "rw"}, "the row has its access", 20)
+    api.detach(client, attachment)
+    assert modes(stack, volume) == {}
