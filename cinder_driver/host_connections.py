@@ -26,7 +26,7 @@ from oslo_concurrency import lockutils
 from lunshare.cinder import wanted_access
 from lunshare.cinder.cinder_rows import CinderRows
 from lunshare.cinder.later_rows import LaterRows
-from lunshare.cinder.unfinished import Opening, Unfinished
+from lunshare.cinder.unfinished import DirectOpening, Opening, Unfinished
 from lunshare.cinder.wanted_access import AttachmentRow, VolumeHosts
 from lunshare.drivers.backend import Backend
 from lunshare.drivers.errors import DiskBusy, Unsupported
@@ -105,8 +105,8 @@ class HostConnections:
     def open(self, volume: Any, sent: MutableMapping[str, Any]) -> dict[str, Any]:
         """Open the access of the host with this connector; return connection_info.
 
-        The connector of an attachment gets the name of its connection, which Cinder
-        stores with it.
+        It has the form of Cinder's drivers. The connector of an attachment gets the
+        name of its connection, which Cinder stores with it.
 
         :raises Unsupported: the host has an attachment of the other mode.
         :raises DiskBusy: the volume has just migrated to another backend.
@@ -119,9 +119,13 @@ class HostConnections:
             hosts = self._rows.of_volume(volume)
             if hosts.reserved or hosts.rows_of(initiator):
                 access = self._open_attachment(volume, hosts, initiator, sent)
-            else:
-                access = self._open_direct(volume, hosts, initiator, sent)
-            return self._backend.connection_info(driver_volume(volume), access)
+                return self._answer(volume, access)
+            access = self._open_direct(volume, hosts, initiator, sent)
+            answer = self._answer(volume, access)
+            if initiator not in hosts.direct:
+                opened = DirectOpening(initiator, hosts.initiators, answer)
+                self._later.follow_direct(volume, opened)
+            return answer
 
     def close(self, volume: Any, sent: Mapping[str, Any] | None) -> bool:
         """Close the access of the host.
@@ -170,6 +174,14 @@ class HostConnections:
             extended = Volume(volume.name_id, size)
             self._apply(extended, accesses.values(), set(accesses))
 
+    def _answer(self, volume: Any, access: Connector) -> dict[str, Any]:
+        info = self._backend.connection_info(driver_volume(volume), access)
+        outside = ("driver_volume_type", "mount_point_base")
+        return {
+            **{key: info[key] for key in outside if key in info},
+            "data": {key: value for key, value in info.items() if key not in outside},
+        }
+
     def _open_attachment(
         self,
         volume: Any,
@@ -206,7 +218,8 @@ class HostConnections:
             hosts, initiator, mode or Mode.RO, attachment_id
         )
         ids = frozenset(row.id for row in owners)
-        return Opening(hosts.volume_id, access, uuid.uuid4().hex, ids)
+        name = uuid.uuid4().hex
+        return Opening(hosts.volume_id, access, name, ids, hosts.initiators)
 
     def _open_direct(
         self, volume: Any, hosts: VolumeHosts, initiator: str, sent: Mapping[str, Any]
@@ -259,9 +272,8 @@ class HostConnections:
         If the block fails, it is tried again: no row is left that names them.
         """
         self._rows.forget_direct(volume, initiators)
-        left = {key: hosts.direct[key] for key in hosts.direct if key not in initiators}
         try:
-            yield replace(hosts, direct=left)
+            yield hosts.without_direct(initiators)
         except BaseException:
             for initiator in initiators:
                 self._later.repeat(volume, initiator)

@@ -12,23 +12,28 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
 
 from lunshare.cinder.cinder_rows import CinderRows
-from lunshare.cinder.unfinished import Opening, Unfinished
+from lunshare.cinder.unfinished import DirectOpening, Opening, Unfinished
 from lunshare.cinder.wanted_access import AttachmentRow, VolumeHosts
 
 LOG = logging.getLogger(__name__)
 
-# Seconds between two reads, at first and in the end.
-_SHORTEST_WAIT, _LONGEST_WAIT = 0.05, 5.0
-# Seconds after which the API has got no answer (rpc_response_timeout): no client has
-# what the driver answered.
-_LATEST = 60.0
-# Seconds for which a row is waited for that the database does not let Cinder store.
+# Seconds between two reads: at first, in the first minute, and later.
+_SHORTEST_WAIT, _LONGEST_WAIT, _RARE_WAIT = 0.05, 1.0, 10.0
+# Seconds after which a connector that is not stored belongs to a failed request, or to
+# a database that lets nobody write.
+_UNSTORED = 10.0
+# Seconds in which a row may be stored that its attachment's deletion has not seen.
+_CONFIRMED = 5.0
+# Seconds after which cinder-api has got no answer (rpc_response_timeout), and deletes
+# no row any more.
+_UNDELETED = 60.0
+# Seconds for which a row is waited for that the database does not let Cinder write.
 _GIVEN_UP = 3600.0
 
 #: Gets the rows and the seconds waited so far; returns whether it is finished.
@@ -54,6 +59,10 @@ class LaterRows:
     def follow_opening(self, volume: Any, opening: Opening) -> None:
         """Give a new access the mode that Cinder stores, or close it without a row."""
         self._start(partial(self._finish_opening, volume, opening), volume)
+
+    def follow_direct(self, volume: Any, opened: DirectOpening) -> None:
+        """Close it if Cinder was connecting an attachment that is not there."""
+        self._start(partial(self._finish_direct, volume, opened), volume)
 
     def follow_release(self, volume: Any, row: AttachmentRow) -> None:
         """Report an attachment that was closed and that Cinder does not delete."""
@@ -95,7 +104,8 @@ class LaterRows:
         while True:
             time.sleep(wait)
             waited += wait
-            wait = min(wait * 1.5, _LONGEST_WAIT)
+            longest = _LONGEST_WAIT if waited < _UNDELETED else _RARE_WAIT
+            wait = min(wait * 1.5, longest)
             try:
                 with self._locked(volume.name_id):
                     if step(self._rows.of_volume(volume), waited):
@@ -113,7 +123,7 @@ class LaterRows:
         self, volume: Any, opening: Opening, hosts: VolumeHosts, waited: float
     ) -> bool:
         stored, deleted = opening.stored(hosts), opening.deleted(hosts)
-        if not (stored or deleted or waited > _LATEST):
+        if not (stored or deleted or waited > _UNSTORED):
             return False
         initiator = opening.access.initiator
         was_open = self._unfinished.opened(opening)
@@ -122,8 +132,9 @@ class LaterRows:
             if not (was_open and found == opening.access):
                 self.apply_or_repeat(volume, hosts, initiator)
         if stored:
+            self._close_others(volume, opening.before, hosts)
             confirm = partial(self._confirm, volume, opening)
-            self._start(confirm, volume, _LONGEST_WAIT)
+            self._start(confirm, volume, _CONFIRMED)
         return stored or deleted or waited > _GIVEN_UP
 
     def _confirm(
@@ -134,12 +145,45 @@ class LaterRows:
             self._apply_host(volume, hosts, opening.access.initiator)
         return True
 
+    def _finish_direct(
+        self, volume: Any, opened: DirectOpening, hosts: VolumeHosts, waited: float
+    ) -> bool:
+        if opened.is_direct:
+            return True
+        initiator = opened.initiator
+        stored = bool(hosts.rows_of(initiator))
+        if not stored and waited <= _UNSTORED:
+            return False
+        self._rows.forget_direct(volume, [initiator])
+        self.apply_or_repeat(volume, hosts.without_direct([initiator]), initiator)
+        if stored:
+            self._close_others(volume, opened.before, hosts)
+        else:
+            self._start(partial(self._finish_late, volume, initiator), volume)
+        return True
+
+    def _finish_late(
+        self, volume: Any, initiator: str, hosts: VolumeHosts, waited: float
+    ) -> bool:
+        """Open the access of a row that the database has stored after all."""
+        if hosts.rows_of(initiator):
+            self._apply_host(volume, hosts, initiator)
+            return True
+        return waited > _GIVEN_UP
+
+    def _close_others(
+        self, volume: Any, before: Collection[str], hosts: VolumeHosts
+    ) -> None:
+        """Close hosts whose attachment is now another host's."""
+        for initiator in set(before) - hosts.initiators:
+            self.apply_or_repeat(volume, hosts, initiator)
+
     def _finish_release(
         self, volume: Any, row: AttachmentRow, hosts: VolumeHosts, waited: float
     ) -> bool:
         if row.connection not in self._unfinished.released(hosts):
             return True
-        if waited > _LATEST:
+        if waited > _UNDELETED:
             LOG.warning(
                 "[%s] attachment closed, but Cinder has not deleted it: delete it"
                 " again: volume=%s attachment=%s",
@@ -147,7 +191,7 @@ class LaterRows:
                 volume.id,
                 row.id,
             )
-        return waited > _LATEST
+        return waited > _UNDELETED
 
     def _finish_deletions(
         self, volume: Any, left: list[AttachmentRow], hosts: VolumeHosts, waited: float
@@ -157,7 +201,7 @@ class LaterRows:
         for row in [each for each in left if each.id not in known]:
             self._apply_host(volume, hosts, row.initiator)
             left.remove(row)
-        return not left or waited > _LATEST
+        return not left or waited > _GIVEN_UP
 
     def _repeat(
         self, volume: Any, initiator: str, hosts: VolumeHosts, waited: float

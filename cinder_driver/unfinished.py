@@ -10,7 +10,9 @@ remembers the difference, in memory: a start finds rows that are complete.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from lunshare.cinder.wanted_access import AttachmentRow, VolumeHosts, of_host, wanted
 from lunshare.drivers.values import Connector, Mode
@@ -21,13 +23,15 @@ class Opening:
     """An access that is being opened.
 
     ``connection`` is the name that its row will have. ``owners`` are the ids of the
-    attachments of which one is being connected; Cinder does not say which.
+    attachments of which one is being connected; Cinder does not say which. ``before``
+    are the hosts that had attachments: one of them may lose its to this host.
     """
 
     volume_id: str
     access: Connector
     connection: str
     owners: frozenset[str]
+    before: frozenset[str] = frozenset()
 
     def stored(self, hosts: VolumeHosts) -> bool:
         """Return whether its row has the connector and the mode."""
@@ -39,6 +43,28 @@ class Opening:
     def deleted(self, hosts: VolumeHosts) -> bool:
         """Return whether its attachment has been deleted."""
         return self.owners.isdisjoint(row.id for row in hosts.rows)
+
+
+@dataclass(eq=False, frozen=True, slots=True)
+class DirectOpening:
+    """A connection that is opened without an attachment.
+
+    Cinder may have wanted one: it was deleted in between, or is still that of another
+    host (one of ``before``). ``answer`` is what the driver has returned.
+    """
+
+    initiator: str
+    before: frozenset[str]
+    answer: Mapping[str, Any]
+
+    @property
+    def is_direct(self) -> bool:
+        """Whether Cinder connects no attachment; False if that is not known yet.
+
+        Of the two callers in Cinder 27.0.0 to 29.0.0, manager.initialize_connection
+        adds this key to the data, and manager._connection_create takes the data out.
+        """
+        return "enforce_multipath" in self.answer.get("data", ())
 
 
 class Unfinished:

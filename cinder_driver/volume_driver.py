@@ -226,7 +226,7 @@ class LunshareDriver(cinder_base.VolumeDriver):  # type: ignore[misc]
         initiator_data: Any = None,
         **kwargs: Any,
     ) -> dict[str, Any]:
-        return nested(self._made.connections.open(volume, connector))
+        return self._made.connections.open(volume, connector)
 
     @translated
     def terminate_connection(
@@ -386,12 +386,3 @@ class LunshareDriver(cinder_base.VolumeDriver):  # type: ignore[misc]
 def driver_snapshot(snapshot: Any) -> Snapshot:
     """Return Cinder's snapshot as drivers know it; its size is in bytes."""
     return Snapshot(snapshot.id, snapshot.volume.name_id, snapshot.volume_size * GIB)
-
-
-def nested(info: Mapping[str, Any]) -> dict[str, Any]:
-    """Return connection_info in the form of Cinder's drivers."""
-    outside = ("driver_volume_type", "mount_point_base")
-    return {
-        **{key: info[key] for key in outside if key in info},
-        "data": {key: value for key, value in info.items() if key not in outside},
-    }

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from lunshare.cinder import chap_secrets
@@ -82,6 +82,11 @@ class VolumeHosts:
             if not row.connector and row.status in (RESERVED, "attaching")
         )
 
+    @property
+    def initiators(self) -> frozenset[str]:
+        """The hosts that have attachments."""
+        return frozenset(row.initiator for row in self.rows if row.open)
+
     def rows_of(
         self, initiator: str, without: Collection[str] = ()
     ) -> tuple[AttachmentRow, ...]:
@@ -94,6 +99,11 @@ class VolumeHosts:
             for row in self.rows
             if row.open and row.connection not in without and row.initiator == initiator
         )
+
+    def without_direct(self, initiators: Collection[str]) -> VolumeHosts:
+        """Return the hosts without the direct connections of these."""
+        left = {key: self.direct[key] for key in self.direct if key not in initiators}
+        return replace(self, direct=left)
 
     def rows_ending(
         self, initiator: str, sent: Mapping[str, Any]
@@ -109,8 +119,8 @@ class VolumeHosts:
 
 def wanted(hosts: VolumeHosts) -> dict[str, Connector]:
     """Return every access that the target should have, by initiator."""
-    names = {row.initiator for row in hosts.rows if row.open}
-    found = (of_host(hosts, name) for name in sorted(names | set(hosts.direct)))
+    names = hosts.initiators | set(hosts.direct)
+    found = (of_host(hosts, name) for name in sorted(names))
     return {each.initiator: each for each in found if each is not None}
 
 

@@ -74,9 +74,13 @@ class MariaDB(Server):
         self.run(["/usr/sbin/mariadbd", *common, *more, *self._options])
         until(self.socket.exists, "MariaDB listens")
 
-    def execute(self, statement: str) -> None:
-        """Change rows of Cinder."""
-        sh([*self._client, "--execute", statement])
+    def execute(self, statement: str) -> str:
+        """Read or change rows of Cinder; return what it prints."""
+        return sh([*self._client, "--skip-column-names", "--execute", statement])
+
+    def waits(self) -> bool:
+        """Whether a client waits until it may write a table."""
+        return "Waiting for table" in self.execute("SHOW PROCESSLIST")
 
     @contextmanager
     def read_only(self, table: str) -> Iterator[None]:

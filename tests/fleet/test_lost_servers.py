@@ -54,6 +54,14 @@ def start(verb: Callable[..., object], *given: object) -> threading.Thread:
     return thread
 
 
+def delete_row(stack: Stack, attachment: str) -> None:
+    """Delete an attachment as cinder-api does in the end."""
+    stack.database.execute(
+        "UPDATE volume_attachment SET attach_status = 'detached', deleted = 1"
+        f" WHERE id = '{attachment}'"
+    )
+
+
 def test_repeated_detach_keeps_the_other_attachment_of_its_host(
     stack: Stack, client: Client, volume: str
 ) -> None:
@@ -128,6 +136,38 @@ def test_failed_end_of_a_direct_connection_is_repeated(
     until(lambda: modes(stack, volume) == {}, "it is closed", 20)
 
 
+def test_attachment_that_is_deleted_while_it_is_connected_has_no_access(
+    stack: Stack, client: Client, volume: str
+) -> None:
+    body = {"attachment": {"volume_uuid": volume}}  # as Nova's: without a mode
+    attachment = client("POST", "/attachments", body)["attachment"]["id"]
+    before = len(stack.log)
+    with stack.database.read_only("volumes"):
+        connecting = start(api.connect, stack.client(), attachment, "one")
+        until(stack.database.waits, "cinder-volume has read the attachment")
+        delete_row(stack, attachment)
+    connecting.join()
+    assert f"opened {api.iqn('one')}" in stack.log[before:]
+    until(lambda: modes(stack, volume) == {}, "it is closed", 30)
+    found = stack.database.execute(
+        "SELECT value FROM volume_admin_metadata WHERE NOT deleted"
+        f" AND volume_id = '{volume}' AND `key` LIKE 'lunshare:direct:%'"
+    )
+    assert found == ""
+
+
+def test_attachment_that_another_host_takes_over_has_access_there_alone(
+    stack: Stack, client: Client, volume: str
+) -> None:
+    attachment, info = api.attach(client, volume, "one", "rw")
+    session = stack.host(THIN, api.iqn("one"), info)
+    api.connect(client, attachment, "two")
+    until(lambda: modes(stack, volume) == {"two": "rw"}, "the first is closed", 30)
+    assert not session.is_alive()
+    api.detach(client, attachment)
+    assert modes(stack, volume) == {}
+
+
 def test_detach_without_a_connector_leaves_the_other_hosts(
     stack: Stack, client: Client, volume: str
 ) -> None:
@@ -138,10 +178,7 @@ def test_detach_without_a_connector_leaves_the_other_hosts(
     words = [str(python()), "-c", _TERMINATE_ANY, str(stack.config), volume]
     sh(words)
     assert modes(stack, volume) == {"one": "rw", "two": "ro"}
-    stack.database.execute(
-        "UPDATE volume_attachment SET attach_status = 'detached', deleted = 1"
-        f" WHERE id = '{first}'"
-    )
+    delete_row(stack, first)
     until(lambda: modes(stack, volume) == {"two": "ro"}, "the host is closed", 20)
     assert session.is_alive()
     sh(words)
@@ -152,16 +189,16 @@ def test_detach_without_a_connector_leaves_the_other_hosts(
 def test_access_is_that_of_a_row_which_the_database_stores_late(
     stack: Stack, client: Client, volume: str
 ) -> None:
-    """As while a dump lets nobody write, for longer than cinder-api waits."""
+    """As while a dump of the database lets nobody write."""
     attachment = api.reserve(client, volume, "rw")
     stack.hang(THIN, "apply.after")
     connecting = start(api.connect, stack.client(), attachment, "one")
     until(lambda: stack.hangs(THIN, "apply.after"), "the access is open")
     with stack.database.read_only("volume_attachment"):
         stack.release()
-        until(lambda: modes(stack, volume) == {}, "it is closed without a row", 120)
-        connecting.join()
-        say("a row that cannot be stored: the access is closed after a minute")
+        until(lambda: modes(stack, volume) == {}, "it is closed without a row", 60)
+        say("a row that cannot be stored: the access is closed")
     until(lambda: modes(stack, volume) == {"one": "rw"}, "the row has its access", 20)
+    connecting.join()
     api.detach(client, attachment)
     assert modes(stack, volume) == {}
