@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from cinder import context, objects
+from cinder import context, exception, objects
 
 from lunshare.cinder import chap_secrets
 from lunshare.cinder.wanted_access import AttachmentRow, VolumeHosts
@@ -32,11 +32,14 @@ class CinderRows:
     def of_volume(self, volume: Any) -> VolumeHosts:
         """Return the hosts of a volume, as the database has them now.
 
-        Two queries, whatever the backend holds.
+        A deleted volume has none. Two queries, whatever the backend holds.
         """
         admin = context.get_admin_context()
         found = objects.VolumeAttachmentList.get_all_by_volume_id(admin, volume.id)
-        metadata = self._database.volume_admin_metadata_get(admin, volume.id)
+        try:
+            metadata = self._database.volume_admin_metadata_get(admin, volume.id)
+        except exception.VolumeNotFound:
+            metadata = {}
         return _hosts(volume, found, metadata)
 
     def store_direct(self, volume: Any, initiator: str, mode: Mode) -> None:
@@ -56,8 +59,8 @@ class CinderRows:
             )
 
     def host_of(self, volume_id: str) -> str | None:
-        """Return the host@backend#pool of a volume; None if it is deleted."""
-        admin = context.get_admin_context()
+        """Return the host@backend#pool of a volume, also of a deleted one."""
+        admin = context.get_admin_context(read_deleted="yes")
         found = objects.VolumeList.get_all(admin, filters={"id": volume_id})
         return next((str(each.host) for each in found), None)
 

@@ -238,6 +238,22 @@ def test_driver_copies_a_volume_to_another_backend_of_the_node(
     until(lambda: f"[{THICK}] disk wiped: disk=" in stack.log, "its bytes are wiped")
 
 
+def test_volume_deleted_after_its_migration_leaves_no_disk(
+    stack: Stack, client: Client
+) -> None:
+    ours = api.volume_type(client, "ours", {"vendor_name": "lunshare"})
+    volume = api.create(client, THIN, volume_type=ours)
+    body = {"host": f"node@{THICK}#{THICK}", "force_host_copy": False}
+    api.act(client, volume, "os-migrate_volume", body)
+    until(
+        lambda: api.show(client, volume)["migration_status"] == "success",
+        "it is migrated",
+    )
+    api.delete(client, volume)  # before the source's node reads where it is now
+    until(lambda: volume not in stack.disks(THIN), "the source is deleted", 20)
+    assert volume not in stack.disks(THICK)
+
+
 def test_volume_with_a_connection_is_not_migrated(stack: Stack, client: Client) -> None:
     """Cinder counts attachments only; the host would lose its disk."""
     ours = api.volume_type(client, "ours", {"vendor_name": "lunshare"})

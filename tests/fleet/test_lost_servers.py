@@ -156,6 +156,16 @@ def test_attachment_that_is_deleted_while_it_is_connected_has_no_access(
     assert found == ""
 
 
+def test_rows_of_a_deleted_volume_are_followed_to_their_end(
+    stack: Stack, client: Client, volume: str
+) -> None:
+    attachment, _ = api.attach(client, volume, "one", "rw")
+    api.detach(client, attachment)
+    api.delete(client, volume)
+    last = f"volume={volume} initiator={api.iqn('one')} mode=none changed=nothing"
+    until(lambda: last in stack.log, "its row is read once more", 20)
+
+
 def test_attachment_that_another_host_takes_over_has_access_there_alone(
     stack: Stack, client: Client, volume: str
 ) -> None:
