@@ -48,7 +48,7 @@ class MariaDB(Server):
     def __init__(self, directory: Path, *options: str) -> None:
         """``options``: more words of its command line."""
         super().__init__("mariadbd", directory)
-        self._options = options
+        self._options, self._words = options, list[str]()
         self.socket = directory / "mariadb.sock"
         self._data = f"--datadir={directory / 'mariadb'}"
         self._first = directory / "first.sql"
@@ -70,8 +70,17 @@ class MariaDB(Server):
         self._first.write_text("CREATE DATABASE cinder CHARACTER SET utf8mb3;\n")
         more = ["--skip-networking", f"--socket={self.socket}"]
         # MariaDB's default of 128 MiB is for small machines.
-        more += [f"--init-file={self._first}", "--innodb-buffer-pool-size=512M"]
-        self.run(["/usr/sbin/mariadbd", *common, *more, *self._options])
+        more += ["--innodb-buffer-pool-size=512M", *self._options]
+        self._words = ["/usr/sbin/mariadbd", *common, *more]
+        self._run(f"--init-file={self._first}")
+
+    def start_again(self) -> None:
+        """Start it with the data that it has, after a kill."""
+        self.socket.unlink(missing_ok=True)
+        self._run()
+
+    def _run(self, *more: str) -> None:
+        self.run([*self._words, *more])
         until(self.socket.exists, "MariaDB listens")
 
     def execute(self, statement: str) -> str:

@@ -196,6 +196,60 @@ def test_detach_without_a_connector_leaves_the_other_hosts(
     api.detach(client, second)
 
 
+def test_killed_database_leaves_no_access_without_a_row(
+    stack: Stack, client: Client, volume: str
+) -> None:
+    reader, info = api.attach(client, volume, "two", "ro")
+    session = stack.host(THIN, api.iqn("two"), info)
+    attachment = api.reserve(client, volume, "rw")
+    stack.hang(THIN, "apply.after")
+    connecting = start(api.connect, stack.client(), attachment, "one")
+    until(lambda: stack.hangs(THIN, "apply.after"), "the access is open")
+    stack.database.end(signal.SIGKILL)
+    stack.release()
+    connecting.join()  # refused
+    assert modes(stack, volume) == {"one": "rw", "two": "ro"}
+    stack.database.start_again()
+    until(lambda: modes(stack, volume) == {"two": "ro"}, "it is closed", 60)
+    assert session.is_alive()
+    api.connect(client, attachment, "one")
+    assert modes(stack, volume) == {"one": "rw", "two": "ro"}
+
+    stack.hang(THIN, "apply.after")
+    detaching = start(api.detach, stack.client(), attachment)
+    until(lambda: stack.hangs(THIN, "apply.after"), "the access is closed")
+    stack.database.end(signal.SIGKILL)
+    stack.release()
+    detaching.join()
+    stack.database.start_again()
+    assert modes(stack, volume) == {"two": "ro"}
+    for each in (attachment, reader):
+        api.detach(client, each)
+    assert modes(stack, volume) == {}
+    assert not session.is_alive()
+
+
+def test_killed_bus_leaves_the_access_of_the_rows(
+    stack: Stack, client: Client, volume: str
+) -> None:
+    attachment = api.reserve(client, volume, "rw")
+    stack.hang(THIN, "apply.after")
+    start(api.connect, stack.client(), attachment, "one")
+    until(lambda: stack.hangs(THIN, "apply.after"), "the access is open")
+    stack.broker.end(signal.SIGKILL)
+    stack.release()
+    stored = "SELECT connector IS NOT NULL FROM volume_attachment WHERE id = '{}'"
+    until(
+        lambda: stack.database.execute(stored.format(attachment)).strip() == "1",
+        "the row is stored",
+    )
+    stack.broker.start()
+    until(lambda: stack.is_up(THIN), "cinder-volume reports again")
+    assert modes(stack, volume) == {"one": "rw"}
+    api.detach(client, attachment)
+    assert modes(stack, volume) == {}
+
+
 def test_access_is_that_of_a_row_which_the_database_stores_late(
     stack: Stack, client: Client, volume: str
 ) -> None:
