@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from cinder import context, exception, objects
+from cinder import context, objects
 
 from lunshare.cinder import chap_secrets
 from lunshare.cinder.wanted_access import AttachmentRow, VolumeHosts
@@ -32,14 +32,13 @@ class CinderRows:
     def of_volume(self, volume: Any) -> VolumeHosts:
         """Return the hosts of a volume, as the database has them now.
 
-        A deleted volume has none. Two queries, whatever the backend holds.
+        Two queries, whatever the backend holds.
+
+        :raises VolumeNotFound: Cinder's; the volume is deleted.
         """
         admin = context.get_admin_context()
         found = objects.VolumeAttachmentList.get_all_by_volume_id(admin, volume.id)
-        try:
-            metadata = self._database.volume_admin_metadata_get(admin, volume.id)
-        except exception.VolumeNotFound:
-            metadata = {}
+        metadata = self._database.volume_admin_metadata_get(admin, volume.id)
         return _hosts(volume, found, metadata)
 
     def store_direct(self, volume: Any, initiator: str, mode: Mode) -> None:

@@ -123,7 +123,7 @@ class HostConnections:
             access = self._open_direct(volume, hosts, initiator, sent)
             answer = self._answer(volume, access)
             if initiator not in hosts.direct:
-                opened = DirectOpening(initiator, hosts.initiators, answer)
+                opened = DirectOpening(initiator, hosts, answer)
                 self._later.follow_direct(volume, opened)
             return answer
 
@@ -209,7 +209,7 @@ class HostConnections:
         if hosts.reserved and mode is not None:
             for row in rows:
                 _need_same_mode(initiator, wanted_access.mode_of(row), mode, row.id)
-            for each in self._unfinished.opening(hosts.volume_id, initiator):
+            for each in self._unfinished.opening(hosts, initiator):
                 _need_same_mode(initiator, each.mode, mode, each.attachment_id)
         owners = hosts.reserved or rows
         attachment_id = owners[0].id if len(owners) == 1 else ""
@@ -233,8 +233,7 @@ class HostConnections:
         try:
             self._apply_host(volume, opened, initiator)
         except BaseException:
-            self._rows.forget_direct(volume, [initiator])
-            self._later.apply_or_repeat(volume, hosts, initiator)
+            self._later.undo_direct(volume, opened, initiator)
             raise
         return wanted_access.connector(opened, initiator, mode, "")
 

@@ -17,6 +17,8 @@ from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
 
+from cinder import exception
+
 from lunshare.cinder.cinder_rows import CinderRows
 from lunshare.cinder.unfinished import DirectOpening, Opening, Unfinished
 from lunshare.cinder.wanted_access import AttachmentRow, VolumeHosts
@@ -76,22 +78,27 @@ class LaterRows:
 
     def apply_or_repeat(self, volume: Any, hosts: VolumeHosts, initiator: str) -> None:
         """Make the access of a host what it should be, now or as soon as possible."""
-        try:
-            self._apply_host(volume, hosts, initiator)
-        except Exception as error:
-            LOG.error(
-                "[%s] access not applied; it is tried again: volume=%s initiator=%s:"
-                " %s",
-                self._backend,
-                volume.id,
-                initiator,
-                error,
-            )
-            self.repeat(volume, initiator)
+        self._now_or_later(partial(self._repeat, volume, initiator), volume, hosts)
+
+    def undo_direct(self, volume: Any, hosts: VolumeHosts, initiator: str) -> None:
+        """Close and forget a direct connection, now or as soon as possible."""
+        self._now_or_later(partial(self._undo_direct, volume, initiator), volume, hosts)
 
     def repeat(self, volume: Any, initiator: str) -> None:
         """Make the access of a host what it should be, as soon as possible."""
         self._start(partial(self._repeat, volume, initiator), volume)
+
+    def _now_or_later(self, step: _Step, volume: Any, hosts: VolumeHosts) -> None:
+        try:
+            step(hosts, 0.0)
+        except Exception as error:
+            LOG.error(
+                "[%s] access not applied; it is tried again: volume=%s: %s",
+                self._backend,
+                volume.id,
+                error,
+            )
+            self._start(step, volume)
 
     def _start(self, step: _Step, volume: Any, first: float = _SHORTEST_WAIT) -> None:
         threading.Thread(
@@ -110,6 +117,17 @@ class LaterRows:
                 with self._locked(volume.name_id):
                     if step(self._rows.of_volume(volume), waited):
                         return
+            except exception.VolumeNotFound:
+                # Its export is gone with it. After a migration, the disk of that name
+                # may be another volume's, so nothing is closed here.
+                self._unfinished.forget(volume.name_id)
+                LOG.info(
+                    "[%s] volume deleted, its rows are not followed any more:"
+                    " volume=%s",
+                    self._backend,
+                    volume.id,
+                )
+                return
             except Exception:
                 LOG.exception(
                     "[%s] access not applied; it is tried again: volume=%s",
@@ -152,12 +170,12 @@ class LaterRows:
             return True
         initiator = opened.initiator
         stored = bool(hosts.rows_of(initiator))
-        if not stored and waited <= _UNSTORED:
+        if not (stored or opened.deleted(hosts) or waited > _UNSTORED):
             return False
         self._rows.forget_direct(volume, [initiator])
         self.apply_or_repeat(volume, hosts.without_direct([initiator]), initiator)
         if stored:
-            self._close_others(volume, opened.before, hosts)
+            self._close_others(volume, opened.before.initiators, hosts)
         else:
             self._start(partial(self._finish_late, volume, initiator), volume)
         return True
@@ -207,4 +225,13 @@ class LaterRows:
         self, volume: Any, initiator: str, hosts: VolumeHosts, waited: float
     ) -> bool:
         self._apply_host(volume, hosts, initiator)
+        return True
+
+    def _undo_direct(
+        self, volume: Any, initiator: str, hosts: VolumeHosts, waited: float
+    ) -> bool:
+        try:
+            self._rows.forget_direct(volume, [initiator])
+        finally:  # also without a database
+            self._apply_host(volume, hosts.without_direct([initiator]), initiator)
         return True

@@ -50,11 +50,11 @@ class DirectOpening:
     """A connection that is opened without an attachment.
 
     Cinder may have wanted one: it was deleted in between, or is still that of another
-    host (one of ``before``). ``answer`` is what the driver has returned.
+    host. ``before`` are the rows at that time. ``answer`` is what the driver returned.
     """
 
     initiator: str
-    before: frozenset[str]
+    before: VolumeHosts
     answer: Mapping[str, Any]
 
     @property
@@ -65,6 +65,12 @@ class DirectOpening:
         adds this key to the data, and manager._connection_create takes the data out.
         """
         return "enforce_multipath" in self.answer.get("data", ())
+
+    def deleted(self, hosts: VolumeHosts) -> bool:
+        """Return whether Cinder wanted an attachment, and it has been deleted."""
+        ids = {row.id for row in self.before.rows}
+        gone = ids.isdisjoint(row.id for row in hosts.rows)
+        return gone and "data" not in self.answer
 
 
 class Unfinished:
@@ -82,12 +88,14 @@ class Unfinished:
         """Note that it is over; return False if that is known."""
         return self._opening.pop(opening.connection, None) is not None
 
-    def opening(self, volume_id: str, initiator: str = "") -> list[Connector]:
+    def opening(self, hosts: VolumeHosts, initiator: str = "") -> list[Connector]:
         """Return what is being opened, to one host or to all."""
         return [
             each.access
             for each in self._opening.values()
-            if each.volume_id == volume_id and initiator in ("", each.access.initiator)
+            if each.volume_id == hosts.volume_id
+            and initiator in ("", each.access.initiator)
+            and not each.deleted(hosts)
         ]
 
     def release(self, volume_id: str, row: AttachmentRow) -> None:
@@ -102,10 +110,17 @@ class Unfinished:
         """Note that this attachment is not deleted: closing it has failed."""
         self._released.get(volume_id, set()).discard(row.connection)
 
+    def forget(self, volume_id: str) -> None:
+        """Note that the volume is deleted."""
+        self._released.pop(volume_id, None)
+        for each in list(self._opening.values()):
+            if each.volume_id == volume_id:
+                self.opened(each)
+
     def of_host(self, hosts: VolumeHosts, initiator: str) -> Connector | None:
         """Return the access that a host should have, or None."""
         found = of_host(hosts, initiator, self.released(hosts))
-        opening = self.opening(hosts.volume_id, initiator)
+        opening = self.opening(hosts, initiator)
         if not opening:
             return found
         modes = [each.mode for each in (found, *opening) if each is not None]
@@ -116,7 +131,7 @@ class Unfinished:
     def of_volume(self, hosts: VolumeHosts) -> dict[str, Connector]:
         """Return every access that the volume should have, by initiator."""
         names = set(wanted(hosts))
-        names |= {each.initiator for each in self.opening(hosts.volume_id)}
+        names |= {each.initiator for each in self.opening(hosts)}
         found = (self.of_host(hosts, name) for name in sorted(names))
         return {each.initiator: each for each in found if each is not None}
 

@@ -146,9 +146,9 @@ class Stack:
         key = ("reboot", backend, tuple(sorted(options.items())))
         return self.storage.call(role, key, verb, *given)
 
-    def hang(self, backend: str, point: str) -> None:
-        """Let a point of the storage hang until ``release``."""
-        self._machine("arm", "hang", backend, point, 1, 120.0)
+    def hang(self, backend: str, point: str, seconds: float = 120.0) -> None:
+        """Let a point of the storage hang until ``release``, or so long."""
+        self._machine("arm", "hang", backend, point, 1, seconds)
 
     def hangs(self, backend: str, point: str) -> bool:
         """Whether a call hangs at that point."""

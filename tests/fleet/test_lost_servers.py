@@ -62,6 +62,14 @@ def delete_row(stack: Stack, attachment: str) -> None:
     )
 
 
+def direct(stack: Stack, volume: str) -> str:
+    """The direct connections in Cinder's database."""
+    return stack.database.execute(
+        "SELECT `key` FROM volume_admin_metadata WHERE NOT deleted"
+        f" AND volume_id = '{volume}' AND `key` LIKE 'lunshare:direct:%'"
+    )
+
+
 def test_repeated_detach_keeps_the_other_attachment_of_its_host(
     stack: Stack, client: Client, volume: str
 ) -> None:
@@ -149,21 +157,19 @@ def test_attachment_that_is_deleted_while_it_is_connected_has_no_access(
     connecting.join()
     assert f"opened {api.iqn('one')}" in stack.log[before:]
     until(lambda: modes(stack, volume) == {}, "it is closed", 30)
-    found = stack.database.execute(
-        "SELECT value FROM volume_admin_metadata WHERE NOT deleted"
-        f" AND volume_id = '{volume}' AND `key` LIKE 'lunshare:direct:%'"
-    )
-    assert found == ""
+    assert direct(stack, volume) == ""
 
 
-def test_rows_of_a_deleted_volume_are_followed_to_their_end(
+def test_rows_of_a_deleted_volume_are_not_followed(
     stack: Stack, client: Client, volume: str
 ) -> None:
     attachment, _ = api.attach(client, volume, "one", "rw")
     api.detach(client, attachment)
     api.delete(client, volume)
-    last = f"volume={volume} initiator={api.iqn('one')} mode=none changed=nothing"
-    until(lambda: last in stack.log, "its row is read once more", 20)
+    last = f"volume deleted, its rows are not followed any more: volume={volume}"
+    # Of the attach and of the detach.
+    until(lambda: stack.log.count(last) == 2, "both ended", 20)
+    assert f"access not applied; it is tried again: volume={volume}" not in stack.log
 
 
 def test_attachment_that_another_host_takes_over_has_access_there_alone(
@@ -227,6 +233,25 @@ def test_killed_database_leaves_no_access_without_a_row(
         api.detach(client, each)
     assert modes(stack, volume) == {}
     assert not session.is_alive()
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_direct_connection_of_a_failed_request_is_forgotten(
+    stack: Stack, client: Client, volume: str, fails: bool
+) -> None:
+    """The driver fails without a database, or answers and then Cinder fails."""
+    sent = {"connector": api.connector("one")}
+    stack.hang(THIN, "apply.before", 5.0)
+    if fails:
+        stack.fail(THIN, "apply.after")
+    opening = start(api.act, stack.client(), volume, "os-initialize_connection", sent)
+    until(lambda: stack.hangs(THIN, "apply.before"), "it is being opened")
+    stack.database.end(signal.SIGKILL)
+    opening.join()
+    stack.database.start_again()
+    until(lambda: modes(stack, volume) == {}, "it is closed", 30)
+    until(lambda: direct(stack, volume) == "", "it is forgotten", 30)
+    api.delete(client, volume)
 
 
 def test_killed_bus_leaves_the_access_of_the_rows(

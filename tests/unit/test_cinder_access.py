@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from lunshare.cinder import chap_secrets, wanted_access
-from lunshare.cinder.unfinished import Opening, Unfinished
+from lunshare.cinder.unfinished import DirectOpening, Opening, Unfinished
 from lunshare.cinder.wanted_access import AttachmentRow, VolumeHosts
 from lunshare.drivers import chap_text
 from lunshare.drivers.errors import InvalidValue
@@ -218,11 +218,40 @@ def test_opened_host_keeps_the_secret_of_its_answer() -> None:
 
 
 def test_an_opening_goes_on_while_another_attachment_of_its_host_is_released() -> None:
-    unfinished, found = Unfinished(), hosts(row("a"))
+    second = AttachmentRow("b", "reserved", "rw", None)
+    unfinished, found = Unfinished(), hosts(row("a"), second)
     unfinished.open(opening_of(found, "b"))
     unfinished.release(ID, found.rows[0])
     assert open_modes(unfinished, found) == {ONE: "rw"}
-    assert open_modes(unfinished, hosts()) == {ONE: "rw"}
+    assert open_modes(unfinished, hosts(second)) == {ONE: "rw"}
+
+
+def test_an_opening_ends_with_its_attachment() -> None:
+    """A volume that is deleted then is not in use."""
+    unfinished = Unfinished()
+    unfinished.open(opening_of(hosts(), "a"))
+    assert open_modes(unfinished, hosts()) == {}
+    assert open_modes(unfinished, hosts(row("b", TWO))) == {TWO: "rw"}
+
+
+def test_what_concerns_a_deleted_volume_is_forgotten() -> None:
+    second = AttachmentRow("b", "reserved", "rw", None)
+    unfinished, found = Unfinished(), hosts(row("a", TWO), second)
+    unfinished.open(opening_of(found, "b"))
+    unfinished.release(ID, found.rows[0])
+    unfinished.forget(ID)
+    assert open_modes(unfinished, found) == {TWO: "rw"}
+
+
+def test_direct_opening_is_known_by_what_cinder_does_with_the_answer() -> None:
+    before = hosts(row("b", TWO))
+    unknown = DirectOpening(ONE, before, {"data": {}})
+    direct = DirectOpening(ONE, before, {"data": {"enforce_multipath": False}})
+    attachment = DirectOpening(ONE, before, {})
+    found = [each.is_direct for each in (unknown, direct, attachment)]
+    assert found == [False, True, False]
+    assert [each.deleted(hosts()) for each in (unknown, attachment)] == [False, True]
+    assert not attachment.deleted(before)
 
 
 def test_released_attachment_does_not_count_although_its_row_exists() -> None:
