@@ -166,8 +166,8 @@ class LaterRows:
     def _finish_direct(
         self, volume: Any, opened: DirectOpening, hosts: VolumeHosts, waited: float
     ) -> bool:
-        if opened.is_direct:
-            return True
+        if not opened.is_attachment:
+            return opened.is_direct or waited > _UNSTORED
         initiator = opened.initiator
         stored = bool(hosts.rows_of(initiator))
         if not (stored or opened.deleted(hosts) or waited > _UNSTORED):

@@ -59,18 +59,27 @@ class DirectOpening:
 
     @property
     def is_direct(self) -> bool:
-        """Whether Cinder connects no attachment; False if that is not known yet.
+        """Whether a client's action or cinder-volume itself has opened it.
 
-        Of the two callers in Cinder 27.0.0 to 29.0.0, manager.initialize_connection
-        adds this key to the data, and manager._connection_create takes the data out.
+        Of the callers in Cinder 27.0.0 to 29.0.0, manager.initialize_connection adds
+        this key to the data. False does not say much: the base class of the drivers,
+        which copies encrypted images, adds nothing.
         """
         return "enforce_multipath" in self.answer.get("data", ())
 
+    @property
+    def is_attachment(self) -> bool:
+        """Whether it is for an attachment: their caller takes the data out.
+
+        That is manager._connection_create, right after the driver's answer.
+        """
+        return "data" not in self.answer
+
     def deleted(self, hosts: VolumeHosts) -> bool:
-        """Return whether Cinder wanted an attachment, and it has been deleted."""
-        ids = {row.id for row in self.before.rows}
-        gone = ids.isdisjoint(row.id for row in hosts.rows)
-        return gone and "data" not in self.answer
+        """Return whether the attachment has been deleted."""
+        return {row.id for row in self.before.rows}.isdisjoint(
+            row.id for row in hosts.rows
+        )
 
 
 class Unfinished:

@@ -248,9 +248,10 @@ def test_direct_opening_is_known_by_what_cinder_does_with_the_answer() -> None:
     unknown = DirectOpening(ONE, before, {"data": {}})
     direct = DirectOpening(ONE, before, {"data": {"enforce_multipath": False}})
     attachment = DirectOpening(ONE, before, {})
-    found = [each.is_direct for each in (unknown, direct, attachment)]
-    assert found == [False, True, False]
-    assert [each.deleted(hosts()) for each in (unknown, attachment)] == [False, True]
+    opened = (unknown, direct, attachment)
+    assert [each.is_direct for each in opened] == [False, True, False]
+    assert [each.is_attachment for each in opened] == [False, False, True]
+    assert attachment.deleted(hosts())
     assert not attachment.deleted(before)
 
 
