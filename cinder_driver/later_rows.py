@@ -151,16 +151,18 @@ class LaterRows:
                 self.apply_or_repeat(volume, hosts, initiator)
         if stored:
             self._close_others(volume, opening.before, hosts)
-            confirm = partial(self._confirm, volume, opening)
+            self._unfinished.stored(stored)
+            confirm = partial(self._confirm, volume, stored)
             self._start(confirm, volume, _CONFIRMED)
-        return stored or deleted or waited > _GIVEN_UP
+        return bool(stored or deleted or waited > _GIVEN_UP)
 
     def _confirm(
-        self, volume: Any, opening: Opening, hosts: VolumeHosts, waited: float
+        self, volume: Any, row: AttachmentRow, hosts: VolumeHosts, waited: float
     ) -> bool:
         """Close an access whose row was deleted while it was being stored."""
-        if opening.deleted(hosts):
-            self._apply_host(volume, hosts, opening.access.initiator)
+        attachment_id = self._unfinished.take_new(row.connection)
+        if attachment_id and attachment_id not in {each.id for each in hosts.rows}:
+            self.apply_or_repeat(volume, hosts, row.initiator)
         return True
 
     def _finish_direct(
@@ -218,6 +220,7 @@ class LaterRows:
         known = {row.id for row in hosts.rows}
         for row in [each for each in left if each.id not in known]:
             self._apply_host(volume, hosts, row.initiator)
+            self._unfinished.closed(row)
             left.remove(row)
         return not left or waited > _GIVEN_UP
 

@@ -33,12 +33,14 @@ class Opening:
     owners: frozenset[str]
     before: frozenset[str] = frozenset()
 
-    def stored(self, hosts: VolumeHosts) -> bool:
-        """Return whether its row has the connector and the mode."""
-        return any(
-            row.connection == self.connection and row.attach_mode is not None
+    def stored(self, hosts: VolumeHosts) -> AttachmentRow | None:
+        """Return its row, if it has the connector and the mode."""
+        found = (
+            row
             for row in hosts.rows
+            if row.connection == self.connection and row.attach_mode is not None
         )
+        return next(found, None)
 
     def deleted(self, hosts: VolumeHosts) -> bool:
         """Return whether its attachment has been deleted."""
@@ -88,6 +90,8 @@ class Unfinished:
     def __init__(self) -> None:
         self._opening: dict[str, Opening] = {}
         self._released: dict[str, set[str]] = {}
+        # The attachment of a connection that has been stored just now.
+        self._new: dict[str, str] = {}
 
     def open(self, opening: Opening) -> None:
         """Note that this access is being opened."""
@@ -96,6 +100,20 @@ class Unfinished:
     def opened(self, opening: Opening) -> bool:
         """Note that it is over; return False if that is known."""
         return self._opening.pop(opening.connection, None) is not None
+
+    def stored(self, row: AttachmentRow) -> None:
+        """Note a connection whose row may just be deleted by another request."""
+        self._new[row.connection] = row.id
+
+    def take_new(self, connection: str) -> str | None:
+        """Return the attachment of such a connection; None if it has been closed."""
+        return self._new.pop(connection, None)
+
+    def closed(self, row: AttachmentRow) -> None:
+        """Note that the access of an attachment has been closed."""
+        for connection, attachment_id in list(self._new.items()):
+            if attachment_id == row.id:
+                del self._new[connection]
 
     def opening(self, hosts: VolumeHosts, initiator: str = "") -> list[Connector]:
         """Return what is being opened, to one host or to all."""
@@ -114,6 +132,7 @@ class Unfinished:
         changes nothing: cinder-api may have been killed before it deleted the row.
         """
         self._released.setdefault(volume_id, set()).add(row.connection)
+        self.closed(row)
 
     def keep(self, volume_id: str, row: AttachmentRow) -> None:
         """Note that this attachment is not deleted: closing it has failed."""

@@ -234,6 +234,19 @@ def test_an_opening_ends_with_its_attachment() -> None:
     assert open_modes(unfinished, hosts(row("b", TWO))) == {TWO: "rw"}
 
 
+@pytest.mark.parametrize("released", [True, False])
+def test_new_connection_is_confirmed_unless_it_has_been_closed(released: bool) -> None:
+    """Connected twice: a release of the attachment closes both connections."""
+    unfinished = Unfinished()
+    for name in ("1", "2"):
+        unfinished.stored(connected("a", name))
+    unfinished.stored(connected("b", "3"))
+    if released:
+        unfinished.release(ID, connected("a", "2"))
+    found = [unfinished.take_new(name) for name in ("1", "2", "3", "3")]
+    assert found == ([None, None, "b", None] if released else ["a", "a", "b", None])
+
+
 def test_what_concerns_a_deleted_volume_is_forgotten() -> None:
     second = AttachmentRow("b", "reserved", "rw", None)
     unfinished, found = Unfinished(), hosts(row("a", TWO), second)
