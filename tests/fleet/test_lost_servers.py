@@ -114,6 +114,32 @@ def test_attachment_of_a_host_is_opened_while_another_one_is_deleted(
     assert modes(stack, volume) == {}
 
 
+@pytest.mark.parametrize("verb", ["apply", "create_snapshot", "extend"])
+def test_verb_that_hangs_delays_no_other_volume(
+    stack: Stack, client: Client, volume: str, verb: str
+) -> None:
+    hung, point = api.create(client, THIN), f"{verb}.before"
+    requests: dict[str, tuple[Callable[..., object], tuple[object, ...]]] = {
+        "apply": (api.attach, (hung, "one", "rw")),
+        "create_snapshot": (api.snapshot, (hung,)),
+        "extend": (api.act, (hung, "os-extend", {"new_size": 2})),
+    }
+    stack.hang(THIN, point)
+    request, given = requests[verb]
+    working = start(request, stack.client(), *given)
+    until(lambda: stack.hangs(THIN, point), "it hangs")
+    attachment, _ = api.attach(client, volume, "two", "rw")
+    snapshot = api.snapshot(client, volume)
+    api.act(client, volume, "os-extend", {"new_size": 2})
+    api.detach(client, attachment)
+    client("DELETE", f"/snapshots/{snapshot}")
+    api.gone(client, f"/snapshots/{snapshot}")
+    assert stack.hangs(THIN, point)
+    stack.release()
+    working.join()
+    api.reaches(client, hung, "available", "in-use")
+
+
 def test_failed_detach_leaves_the_access_of_its_attachment(
     stack: Stack, client: Client, volume: str
 ) -> None:
