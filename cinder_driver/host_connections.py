@@ -206,7 +206,7 @@ class HostConnections:
         self, hosts: VolumeHosts, initiator: str, sent: Mapping[str, Any]
     ) -> Opening:
         mode, rows = wanted_access.asked_mode(sent), hosts.rows_of(initiator)
-        if hosts.reserved and mode is not None:
+        if mode is not None:
             for row in rows:
                 _need_same_mode(initiator, wanted_access.mode_of(row), mode, row.id)
             for each in self._unfinished.opening(hosts, initiator):
@@ -243,6 +243,9 @@ class HostConnections:
         """Close a host's attachment or direct connection; return the other hosts."""
         initiator = wanted_access.name_of(sent)
         rows = hosts.rows_ending(initiator, sent)
+        if not rows:
+            named = sent.get(wanted_access.CONNECTION)
+            self._unfinished.cancel(volume.name_id, initiator, named)
         if initiator in hosts.direct and wanted_access.CONNECTION not in sent:
             with self._forgotten(volume, hosts, [initiator]) as left:
                 self._apply_host(volume, left, initiator)
@@ -255,6 +258,9 @@ class HostConnections:
     def _close_any(self, volume: Any, hosts: VolumeHosts) -> VolumeHosts:
         """Close what Cinder deletes without a name; return the other hosts."""
         rows = [row for row in hosts.rows if row.open]
+        if not rows:
+            for each in self._unfinished.opening(hosts):
+                self._unfinished.cancel(volume.name_id, each.initiator, None)
         with (
             self._forgotten(volume, hosts, list(hosts.direct)) as left,
             self._releasing(volume, rows),

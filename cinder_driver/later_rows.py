@@ -145,6 +145,8 @@ class LaterRows:
             return False
         initiator = opening.access.initiator
         was_open = self._unfinished.opened(opening)
+        if stored and stored.connection in self._unfinished.released(hosts):
+            return True
         if was_open or stored:
             found = self._unfinished.of_host(hosts, initiator)
             if not (was_open and found == opening.access):

@@ -101,6 +101,16 @@ class Unfinished:
         """Note that it is over; return False if that is known."""
         return self._opening.pop(opening.connection, None) is not None
 
+    def cancel(self, volume_id: str, initiator: str, connection: str | None) -> None:
+        """Note that a detach has ended this opening, or every one of its host."""
+        for each in list(self._opening.values()):
+            same_host = (each.volume_id, each.access.initiator) == (
+                volume_id,
+                initiator,
+            )
+            if same_host and connection in (None, each.connection):
+                self.opened(each)
+
     def stored(self, row: AttachmentRow) -> None:
         """Note a connection whose row may just be deleted by another request."""
         self._new[row.connection] = row.id
@@ -132,6 +142,7 @@ class Unfinished:
         changes nothing: cinder-api may have been killed before it deleted the row.
         """
         self._released.setdefault(volume_id, set()).add(row.connection)
+        self._opening.pop(row.connection, None)
         self.closed(row)
 
     def keep(self, volume_id: str, row: AttachmentRow) -> None:

@@ -124,6 +124,32 @@ def test_other_mode_for_the_same_host_is_refused(
     assert modes(stack, volume) == {"one": "ro"}
 
 
+def test_action_gives_a_reader_no_write_access(
+    stack: Stack, client: Client, volume: str
+) -> None:
+    """An action os-initialize_connection has no mode, which means rw."""
+    reader, info = api.attach(client, volume, "one", "ro")
+    sent = {"connector": api.connector("one")}
+    with pytest.raises(RuntimeError):
+        api.act(client, volume, "os-initialize_connection", sent)
+    assert modes(stack, volume) == {"one": "ro"}
+    with pytest.raises(PermissionError):
+        stack.host(THIN, api.iqn("one"), info).write(b"x")
+    api.detach(client, reader)
+
+
+def test_attachment_is_not_taken_over_by_a_host_of_the_other_mode(
+    stack: Stack, client: Client, volume: str
+) -> None:
+    writer, _ = api.attach(client, volume, "one", "rw")
+    reader, _ = api.attach(client, volume, "two", "ro")
+    with pytest.raises(RuntimeError):
+        api.connect(client, writer, "two")
+    assert modes(stack, volume)["two"] == "ro"
+    for each in (writer, reader):
+        api.detach(client, each)
+
+
 @pytest.mark.parametrize(
     ("sent", "missing"),
     [

@@ -54,6 +54,16 @@ def start(verb: Callable[..., object], *given: object) -> threading.Thread:
     return thread
 
 
+def reach(
+    stack: Stack, point: str, verb: Callable[..., object], *given: object
+) -> threading.Thread:
+    """Send a request, and let the storage hang when it is at a point."""
+    stack.hang(THIN, point)
+    thread = start(verb, stack.client(), *given)
+    until(lambda: stack.hangs(THIN, point), f"the request is at {point}")
+    return thread
+
+
 def delete_row(stack: Stack, attachment: str) -> None:
     """Delete an attachment as cinder-api does in the end."""
     stack.database.execute(
@@ -98,9 +108,7 @@ def test_attachment_of_a_host_is_opened_while_another_one_is_deleted(
 ) -> None:
     first, _ = api.attach(client, volume, "one", "rw")
     second, before = api.reserve(client, volume, "rw"), len(stack.log)
-    stack.hang(THIN, "apply.after")
-    connecting = start(api.connect, stack.client(), second, "one")
-    until(lambda: stack.hangs(THIN, "apply.after"), "it is being opened")
+    connecting = reach(stack, "apply.after", api.connect, second, "one")
     with stack.database.read_only("volume_attachment"):  # neither row is written
         detaching = start(api.detach, stack.client(), first)
         stack.release()
@@ -124,10 +132,8 @@ def test_verb_that_hangs_delays_no_other_volume(
         "create_snapshot": (api.snapshot, (hung,)),
         "extend": (api.act, (hung, "os-extend", {"new_size": 2})),
     }
-    stack.hang(THIN, point)
     request, given = requests[verb]
-    working = start(request, stack.client(), *given)
-    until(lambda: stack.hangs(THIN, point), "it hangs")
+    working = reach(stack, point, request, *given)
     attachment, _ = api.attach(client, volume, "two", "rw")
     snapshot = api.snapshot(client, volume)
     api.act(client, volume, "os-extend", {"new_size": 2})
@@ -234,9 +240,7 @@ def test_killed_database_leaves_no_access_without_a_row(
     reader, info = api.attach(client, volume, "two", "ro")
     session = stack.host(THIN, api.iqn("two"), info)
     attachment = api.reserve(client, volume, "rw")
-    stack.hang(THIN, "apply.after")
-    connecting = start(api.connect, stack.client(), attachment, "one")
-    until(lambda: stack.hangs(THIN, "apply.after"), "the access is open")
+    connecting = reach(stack, "apply.after", api.connect, attachment, "one")
     stack.database.end(signal.SIGKILL)
     stack.release()
     connecting.join()  # refused
@@ -247,9 +251,7 @@ def test_killed_database_leaves_no_access_without_a_row(
     api.connect(client, attachment, "one")
     assert modes(stack, volume) == {"one": "rw", "two": "ro"}
 
-    stack.hang(THIN, "apply.after")
-    detaching = start(api.detach, stack.client(), attachment)
-    until(lambda: stack.hangs(THIN, "apply.after"), "the access is closed")
+    detaching = reach(stack, "apply.after", api.detach, attachment)
     stack.database.end(signal.SIGKILL)
     stack.release()
     detaching.join()
@@ -281,9 +283,7 @@ def test_killed_bus_leaves_the_access_of_the_rows(
     stack: Stack, client: Client, volume: str
 ) -> None:
     attachment = api.reserve(client, volume, "rw")
-    stack.hang(THIN, "apply.after")
-    start(api.connect, stack.client(), attachment, "one")
-    until(lambda: stack.hangs(THIN, "apply.after"), "the access is open")
+    reach(stack, "apply.after", api.connect, attachment, "one")
     stack.broker.end(signal.SIGKILL)
     stack.release()
     stored = "SELECT connector IS NOT NULL FROM volume_attachment WHERE id = '{}'"
@@ -303,9 +303,7 @@ def test_access_is_that_of_a_row_which_the_database_stores_late(
 ) -> None:
     """As while a dump of the database lets nobody write."""
     attachment = api.reserve(client, volume, "rw")
-    stack.hang(THIN, "apply.after")
-    connecting = start(api.connect, stack.client(), attachment, "one")
-    until(lambda: stack.hangs(THIN, "apply.after"), "the access is open")
+    connecting = reach(stack, "apply.after", api.connect, attachment, "one")
     with stack.database.read_only("volume_attachment"):
         stack.release()
         until(lambda: modes(stack, volume) == {}, "it is closed without a row", 60)

@@ -226,6 +226,24 @@ def test_an_opening_goes_on_while_another_attachment_of_its_host_is_released() -
     assert open_modes(unfinished, hosts(second)) == {ONE: "rw"}
 
 
+def test_a_release_ends_the_opening_of_its_connection() -> None:
+    """A detach right after its attach: the row is stored, and not read yet."""
+    second = AttachmentRow("b", "reserved", "rw", None)
+    unfinished, found = Unfinished(), hosts(connected("a", "new"), second)
+    unfinished.open(opening_of(found, "a", "b"))
+    unfinished.release(ID, found.rows[0])
+    assert open_modes(unfinished, found) == {}
+
+
+def test_a_detach_without_a_row_ends_the_openings_of_its_host() -> None:
+    found = hosts(AttachmentRow("a", "reserved", "rw", None))
+    for name, ended in (("new", True), ("other", False), (None, True)):
+        unfinished = Unfinished()
+        unfinished.open(opening_of(found, "a"))
+        unfinished.cancel(ID, ONE, name)
+        assert open_modes(unfinished, found) == ({} if ended else {ONE: "rw"})
+
+
 def test_an_opening_ends_with_its_attachment() -> None:
     """A volume that is deleted then is not in use."""
     unfinished = Unfinished()
