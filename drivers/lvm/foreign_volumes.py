@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from lunshare.drivers.errors import DiskBusy, UnknownReference
 from lunshare.drivers.lvm import names
+from lunshare.drivers.lvm.brief_opens import wait_until_closed
 from lunshare.drivers.lvm.lvm_commands import Lvm
 from lunshare.drivers.lvm.lvm_reports import VolumeDetails
 from lunshare.drivers.lvm.thick import Thick
@@ -36,11 +37,13 @@ class ForeignVolumes:
         """Rename the volume ``reference`` to the volume's name."""
         if not names.is_valid(reference) or names.created_by_lunshare(reference):
             raise UnknownReference(reference, "give the name of a logical volume")
-        present = {found.name: found for found in self._lvm.details()}
+        present = self._present()
         self._kind.require_owned(present, volume)
         if volume.name in present:
             return
-        found = present.get(reference)
+        found = wait_until_closed(
+            present.get(reference), lambda: self._present().get(reference)
+        )
         if found is None or not self._offered(found):
             raise UnknownReference(reference, "the pool has no such logical volume")
         if found.open:
@@ -64,6 +67,9 @@ class ForeignVolumes:
             self._lvm.deactivate(name)
             self._lvm.activate(name)
         self._lvm.rename(name, f"unmanaged-{volume_id}")
+
+    def _present(self) -> dict[str, VolumeDetails]:
+        return {found.name: found for found in self._lvm.details()}
 
     def _offered(self, found: VolumeDetails) -> bool:
         pool = "pool" in found.layout

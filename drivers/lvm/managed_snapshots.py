@@ -8,7 +8,6 @@ forgets that of its snapshots: the volume that they were created from is removed
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 
 from lunshare.drivers.errors import (
@@ -18,6 +17,7 @@ from lunshare.drivers.errors import (
     Unsupported,
 )
 from lunshare.drivers.lvm import names
+from lunshare.drivers.lvm.brief_opens import wait_until_closed
 from lunshare.drivers.lvm.lvm_commands import Lvm
 from lunshare.drivers.lvm.lvm_reports import VolumeDetails
 from lunshare.drivers.lvm.thick import Thick
@@ -26,9 +26,6 @@ from lunshare.drivers.values import ManageableSnapshot, Snapshot, Volume
 
 _OPEN = "it is open: unmount it, or stop what uses it"
 _LOST = "its reserve is full (lvm_snapshot_reserve)"
-
-# udev opens a device briefly after each change of it.
-_PAUSES = (0.1, 0.3, 1.0)
 
 _Present = Mapping[str, VolumeDetails]
 
@@ -41,7 +38,7 @@ class ForeignSnapshots:
 
     def manageable(self) -> tuple[ManageableSnapshot, ...]:
         """Return each foreign snapshot of a volume of lunshare."""
-        present = {found.name: found for found in self._lvm.details()}
+        present = self._present()
         return tuple(
             ManageableSnapshot(
                 found.name,
@@ -57,10 +54,12 @@ class ForeignSnapshots:
         """Rename the foreign snapshot ``reference`` to the snapshot's name."""
         if not names.is_valid(reference) or names.created_by_lunshare(reference):
             raise UnknownReference(reference, "give the name of a logical volume")
-        present = {found.name: found for found in self._lvm.details()}
+        present = self._present()
         if snapshot.name in present:
             return
-        found = present.get(reference)
+        found = wait_until_closed(
+            present.get(reference), lambda: self._present().get(reference)
+        )
         if found is None or self._volume_of(found, present) != snapshot.volume_id:
             why = f"volume {snapshot.volume_id} has no such foreign snapshot"
             raise UnknownReference(reference, why)
@@ -89,14 +88,11 @@ class ForeignSnapshots:
         self._lvm.rename(snapshot.name, f"unmanaged-{snapshot.id}")
 
     def _closed(self, snapshot: Snapshot) -> VolumeDetails | None:
-        """Return it as it is now; wait a little while it is open."""
-        found = self._find(snapshot)
-        for pause in _PAUSES:
-            if found is None or not found.open:
-                break
-            time.sleep(pause)
-            found = self._find(snapshot)
-        return found
+        """Return it as it is now; wait while udev has it open."""
+        return wait_until_closed(self._find(snapshot), lambda: self._find(snapshot))
+
+    def _present(self) -> _Present:
+        return {found.name: found for found in self._lvm.details()}
 
     def _find(self, snapshot: Snapshot) -> VolumeDetails | None:
         name = Volume(snapshot.volume_id, 0).name

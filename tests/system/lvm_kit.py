@@ -182,8 +182,9 @@ class ThinFixtures(LvmFixtures):
     def foreign_disk(self) -> Callable[[bytes], str]:
         def put(data: bytes) -> str:
             name, size = self.foreign_name(), f"-V{self.size}b"
-            run("lvcreate", "-y", size, "--thin", "-n", name, f"{GROUP}/{POOL}")
-            fill(name, data)
+            run("lvcreate", "-y", "-Wn", size, "--thin", "-n", name, f"{GROUP}/{POOL}")
+            if data:  # udev reads what was open for writing, and so it is open
+                fill(name, data)
             return name
 
         return put
@@ -234,7 +235,8 @@ class ThickFixtures(LvmFixtures):
         def put(data: bytes) -> str:
             name, size = self.foreign_name(), f"-L{self.size}b"
             run("lvcreate", "-y", "-Wn", size, "-n", name, GROUP)
-            fill(name, data)
+            if data:
+                fill(name, data)
             return name
 
         return put

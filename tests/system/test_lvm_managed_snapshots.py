@@ -1,10 +1,16 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Foreign snapshots on real LVM. The kit has the usual case; these are the edges."""
+"""Foreign disks and snapshots on real LVM. The kit has the usual case; these are edges.
+
+udev opens a disk when it was written to, for a second on a busy node.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import threading
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -29,6 +35,37 @@ SIZE = 8 * MIB
 
 def snapshot_of(volume_id: str) -> Snapshot:
     return Snapshot(str(uuid.uuid4()), volume_id, SIZE)
+
+
+@contextlib.contextmanager
+def open_for_a_second(name: str) -> Iterator[None]:
+    with Path(f"/dev/{GROUP}/{name}").open("rb") as file:
+        closing = threading.Timer(1.0, file.close)
+        closing.start()
+        yield
+        closing.join()
+
+
+def test_a_disk_that_is_open_briefly_is_managed(root: Root) -> None:
+    backend, volume = build_lvm(root, lvm_type="default"), new_volume(SIZE)
+    run("lvcreate", "-y", "-Wn", f"-L{SIZE}b", "-n", "theirs", GROUP)
+    with open_for_a_second("theirs"):
+        assert backend.manage(volume, "theirs").volume_id == volume.id
+    backend.delete(volume.id)
+
+
+def test_a_snapshot_that_is_open_briefly_is_managed(root: Root) -> None:
+    backend, volume = build_lvm(root, lvm_type="default"), new_volume(SIZE)
+    backend.create(volume)
+    origin, theirs = f"{GROUP}/{volume.name}", "their-snapshot"
+    run("lvcreate", "-y", "-s", "-L4m", "-n", theirs, origin)
+    snapshot = snapshot_of(volume.id)
+    with open_for_a_second(theirs):
+        backend.manage_snapshot(snapshot, theirs)
+    with open_for_a_second(snapshot.name):
+        backend.unmanage_snapshot(snapshot)
+    run("lvremove", "-y", f"{GROUP}/unmanaged-{snapshot.id}")
+    backend.delete(volume.id)
 
 
 @pytest.mark.parametrize("kind", ["thin", "default"])
