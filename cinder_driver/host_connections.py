@@ -288,8 +288,9 @@ class HostConnections:
     def _releasing(self, volume: Any, rows: Sequence[AttachmentRow]) -> Iterator[None]:
         """Close the only one of these attachments in the block.
 
-        If the block fails, Cinder keeps it. Of several, Cinder does not say which of
-        them it is about to delete.
+        If the block fails, Cinder keeps it, and it is opened again: a helper that hung
+        may close it after all. Of several, Cinder does not say which of them it is
+        about to delete.
         """
         if len(rows) != 1:
             yield
@@ -300,6 +301,7 @@ class HostConnections:
             yield
         except BaseException:
             self._unfinished.keep(volume.name_id, rows[0])
+            self._later.repeat(volume, rows[0].initiator)
             raise
         self._later.follow_release(volume, rows[0])
 

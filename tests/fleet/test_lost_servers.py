@@ -152,8 +152,11 @@ def test_failed_detach_leaves_the_access_of_its_attachment(
     first, info = api.attach(client, volume, "one", "rw")
     session = stack.host(THIN, api.iqn("one"), info)
     stack.fail(THIN, "remove.before")
+    stack.hang(THIN, "apply.before")
     with pytest.raises(RuntimeError):
         api.detach(client, first)
+    until(lambda: stack.hangs(THIN, "apply.before"), "its access is applied again")
+    stack.release()
     second = api.reserve(client, volume, "ro")
     stack.fail(THIN, "apply.before")
     with pytest.raises(RuntimeError):  # cinder-volume then applies every row
@@ -162,6 +165,19 @@ def test_failed_detach_leaves_the_access_of_its_attachment(
     assert session.is_alive()
     for each in (first, second):
         api.detach(client, each)
+    assert modes(stack, volume) == {}
+
+
+def test_access_that_a_failed_detach_has_closed_is_opened_again(
+    stack: Stack, client: Client, volume: str
+) -> None:
+    """As after a helper that hung: it closes it when cinder-volume waits no more."""
+    attachment, _ = api.attach(client, volume, "one", "rw")
+    stack.fail(THIN, "remove.after")
+    with pytest.raises(RuntimeError):
+        api.detach(client, attachment)
+    until(lambda: modes(stack, volume) == {"one": "rw"}, "it is what its row says", 20)
+    api.detach(client, attachment)
     assert modes(stack, volume) == {}
 
 
