@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -58,6 +59,17 @@ class NfsFixtures(ShareFixtures):
 
     def wipe_deleted(self, driver: VolumeDriver) -> None:
         self.server.wait_for_free_space()
+
+    @contextlib.contextmanager
+    def failing_storage(self, driver: VolumeDriver, reads: bool) -> Iterator[None]:
+        """The server's disk fails. At the end the share is not mounted.
+
+        Else each fsync of a file with a failed write fails, also when the disk works
+        again, until the share is mounted again (Linux 6.12, 17 attempts in 16 s).
+        """
+        with self.server.failing("error" if reads else "error_writes"):
+            yield
+        run("umount", self.share.point(str(BASE)))
 
     def reboot(self, driver: VolumeDriver) -> None:
         run("umount", self.share.point(str(BASE)))

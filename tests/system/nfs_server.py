@@ -15,15 +15,19 @@ import shutil
 import struct
 import tempfile
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from lunshare.drivers.share_options import Share
+from tests.system.broken_disk import START, Trouble, broken, table
 from tests.system.lio_node import MIB, run
 from tests.system.waiting import wait_until
 
 SIZE = 512 * MIB
 BASE = Path("/run/lunshare/mnt")  # as in rootwrap.d/nfs.filters
 _CONF = Path("/etc/nfs.conf.d/lunshare-kit.conf")
+_DISK = f"lunshare-nfs-{os.getpid()}"
+_LOG_SIZE = 64 * MIB  # the least that mkfs.xfs 6.1 accepts for a log
 _WHOLE = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
 _EXPORTS = Path("/etc/exports.d/lunshare-kit.exports")
 
@@ -32,12 +36,20 @@ class NfsServer:
     """One exported XFS of ``size`` bytes. ``share`` is what clients mount."""
 
     def __init__(self, directory: Path, size: int = SIZE) -> None:
-        self._image, self.path = directory / "image", directory / "export"
-        with self._image.open("wb") as file:
-            file.truncate(size)
-        run("mkfs.xfs", "-q", "-m", "reflink=1", str(self._image))
+        self.path = directory / "export"
+        self._disk = _loop_device(directory / "image", START * 512 + size)
+        run("dmsetup", "create", _DISK, "--table", table(self._disk))
+        # XFS shuts down at an error of its log, and at a failed flush of its disk
+        # (Linux 6.12, xlog_write_iclog). So the log is on a disk that never fails, and
+        # the disk is below a loop device without a write cache, which has no flushes.
+        self._log = _loop_device(directory / "log", _LOG_SIZE)
+        self._loop = _attached(f"/dev/mapper/{_DISK}", "--direct-io=on")
+        queue = Path("/sys/block") / Path(self._loop).name / "queue"
+        (queue / "write_cache").write_text("write through")
+        log = f"logdev={self._log}"
+        run("mkfs.xfs", "-q", "-m", "reflink=1", "-l", log, self._loop)
         self.path.mkdir()
-        run("mount", "-o", "loop", str(self._image), str(self.path))
+        run("mount", "-o", log, self._loop, str(self.path))
         self.share = Share("127.0.0.1", str(self.path), "vers=4.2")
         # For a client two shares with one fsid are the same share.
         self._fsid = random.randrange(1, 2**30)
@@ -103,6 +115,10 @@ class NfsServer:
         finally:
             self.export()
 
+    def failing(self, trouble: Trouble) -> AbstractContextManager[None]:
+        """Its disk fails until the end of the block."""
+        return broken(_DISK, self._disk, trouble)
+
     @contextlib.contextmanager
     def full(self) -> Iterator[None]:
         """Fill it up to the last 2 MiB."""
@@ -131,6 +147,19 @@ class NfsServer:
         for file in (_CONF, _EXPORTS):
             file.unlink()
         run("umount", str(self.path))
+        run("losetup", "--detach", self._loop, self._log)
+        run("dmsetup", "remove", "--retry", _DISK)
+        run("losetup", "--detach", self._disk)
+
+
+def _loop_device(image: Path, size: int) -> str:
+    with image.open("wb") as file:
+        file.truncate(size)
+    return _attached(str(image))
+
+
+def _attached(file: str, *options: str) -> str:
+    return run("losetup", "--find", "--show", *options, file).strip()
 
 
 def unmounted(point: str) -> bool:
