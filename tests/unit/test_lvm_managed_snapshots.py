@@ -14,7 +14,7 @@ from lunshare.drivers.errors import (
     UnknownReference,
     Unsupported,
 )
-from lunshare.drivers.lvm import LvmVolumes
+from lunshare.drivers.lvm import LvmVolumes, brief_opens
 from lunshare.drivers.values import ManageableSnapshot, Snapshot
 from tests.unit.lvm_answers import (
     GROUP,
@@ -131,8 +131,9 @@ def test_a_snapshot_of_another_volume_is_not_taken(thin: bool):
     ],
 )
 def test_what_could_not_come_back_is_not_unmanaged(
-    given: Any, error: type[Exception], why: str
+    monkeypatch: pytest.MonkeyPatch, given: Any, error: type[Exception], why: str
 ):
+    monkeypatch.setattr(brief_opens, "_SECONDS", 0.0)
     text = report(True, {"name": SNAPSHOT.name, "origin": VOLUME, **given})
     root = Scripted(lvs=text)
     with pytest.raises(error, match=why):
@@ -140,7 +141,8 @@ def test_what_could_not_come_back_is_not_unmanaged(
     assert {argv[0] for argv in root.commands} == {"lvs"}
 
 
-def test_an_open_foreign_snapshot_is_not_taken():
+def test_an_open_foreign_snapshot_is_not_taken(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(brief_opens, "_SECONDS", 0.0)
     opened = {"name": "theirs", "origin": VOLUME, "lv_device_open": "open"}
     with pytest.raises(DiskBusy, match="theirs"):
         driver(Scripted(lvs=report(True, opened))).manage_snapshot(SNAPSHOT, "theirs")

@@ -19,7 +19,13 @@ from lunshare.drivers.errors import (
     UnknownSnapshot,
     Unsupported,
 )
-from lunshare.drivers.lvm import claim, deleted_volumes, lvm_reports, names
+from lunshare.drivers.lvm import (
+    brief_opens,
+    claim,
+    deleted_volumes,
+    lvm_reports,
+    names,
+)
 from lunshare.drivers.values import Manageable, Volume, Wipe
 from tests.unit.lvm_answers import (
     GROUP,
@@ -94,7 +100,8 @@ def test_unsuitable_thick_volume_cannot_be_managed(given, why):
     assert {argv[0] for argv in root.commands} == {"lvs"}
 
 
-def test_open_foreign_volume_cannot_be_managed():
+def test_open_foreign_volume_cannot_be_managed(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(brief_opens, "_SECONDS", 0.0)
     root = Scripted(lvs=rows(row("theirs", lv_device_open="open")))
     with pytest.raises(DiskBusy, match="theirs"):
         thick(root).manage(Volume(UUID, 8), "theirs")
