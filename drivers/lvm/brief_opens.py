@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Waiting while udev has a logical volume open.
 
-udev reads each block device that somebody had open for writing as soon as it is closed
-(``OPTIONS+="watch"``, 60-block.rules). So a disk that was just written to is open for
-some milliseconds, or for a second on a busy node.
+udev reads a logical volume as soon as somebody who had it open for writing closes it
+(``OPTIONS+="watch"``, 13-dm-disk.rules; Debian: 60-persistent-storage-dm.rules). So a
+disk that was just written to is open for some milliseconds, or for a second on a busy
+node.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from collections.abc import Callable
 from lunshare.drivers.lvm.lvm_reports import VolumeDetails
 
 # As long as LVM itself waits when it deactivates a volume
-# (activation/retry_deactivation: 25 times 0.2 s, lib/activate/dev_manager.c).
+# (activation/retry_deactivation: 25 times 0.2 s, libdm/ioctl/libdm-iface.c).
 _SECONDS, _PAUSE = 5.0, 0.2
 
 
