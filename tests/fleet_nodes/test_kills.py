@@ -157,12 +157,7 @@ def test_no_host_notices_a_kill_in_the_middle(
     if point.before:
         point.before(client, shared)
     number = shared.node.ask("arm", point.pattern, [victim])
-    answer = "acknowledged"
-    try:
-        point.do(client, shared)
-    except (AssertionError, OSError, RuntimeError) as error:
-        answer = f"not acknowledged ({str(error)[:60]})"
-        client.close()
+    answer = answer_to(point.do, client, shared)
     killed = shared.node.ask("killed", number)
     KILLED.extend(killed)
     assert killed, "it was not in the middle"
@@ -175,6 +170,45 @@ def test_no_host_notices_a_kill_in_the_middle(
     point.after(client, shared)
     holds = is_detached if point.after is detach else point.holds
     assert holds(client, shared)
+
+
+def answer_to(do: Step, client: Client, shared: Shared) -> str:
+    """What the client got."""
+    try:
+        do(client, shared)
+    except (AssertionError, OSError, RuntimeError) as error:
+        client.close()
+        return f"not acknowledged ({str(error)[:60]})"
+    return "acknowledged"
+
+
+@pytest.mark.parametrize("do", [attach, detach], ids=lambda each: each.__name__)
+def test_no_host_notices_a_helper_that_hangs(
+    client: Client, shared: Shared, do: Step
+) -> None:
+    """It is stopped: its socket accepts requests, and nobody answers them."""
+    if do is detach:
+        attach(client, shared)
+    before = shared.node.exports()
+    signal = ("systemctl", "kill", "--kill-whom=main", "--signal")
+    shared.node.must(*signal, "SIGSTOP", HELPER)
+    try:
+        answer = answer_to(do, client, shared)
+        assert shared.node.exports() == before
+        shared.nobody_noticed()
+    finally:
+        shared.node.must(*signal, "SIGCONT", HELPER)
+    assert answer != "acknowledged"
+    if do is detach:  # cinder-api got no answer, and so it has left the row
+        detach(client, shared)
+    shared.recovers()
+    shared.nobody_noticed()
+    say(f"{HELPER} hung in {do.__name__}: {answer}")
+    detach(client, shared)
+    assert is_detached(client, shared)
+    attach(client, shared)
+    assert is_attached(client, shared)
+    detach(client, shared)
 
 
 def repair(client: Client, shared: Shared) -> None:
