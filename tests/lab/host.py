@@ -25,6 +25,7 @@ PROGRAMS = {
     "setpriv": "util-linux",
     "ssh": "openssh-client",
     "tar": "tar",
+    "taskset": "util-linux",
     "unshare": "util-linux",
     "zstd": "zstd",
 }

@@ -10,11 +10,21 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import FrameType
 
-from tests.lab import accel, command_line, environment, host, image, node, payload, warm
+from tests.lab import (
+    accel,
+    cache,
+    command_line,
+    environment,
+    host,
+    image,
+    node,
+    payload,
+    warm,
+)
 from tests.lab.command_line import UML, Options, Stage
 from tests.lab.guest import Guest, Parts
 from tests.lab.steps import LabError, say, step
-from tests.lab.uml import build
+from tests.lab.uml import build, processor
 from tests.lab.uml.guest import UmlGuest
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -70,10 +80,11 @@ def build_quick() -> tuple[Path, list[Path]]:
 
 def _run_quickly(options: Options) -> int:
     """The command in a guest of tests/lab/uml."""
+    one = processor.choose(cache.directory())
     kernel, disks = build_quick()
     python = environment.tools(REPOSITORY)
     directory = Path(tempfile.mkdtemp(prefix="lunshare-lab-"))
-    guest = UmlGuest(kernel, disks, directory, options.network)
+    guest = UmlGuest(kernel, disks, directory, network=options.network, processor=one)
     try:
         with step("pack the tree"):
             _pack(options, directory, python)

@@ -2,14 +2,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """The parts of the lab that need no guest."""
 
+import os
+import subprocess
+import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from tests.lab import cache, command_line, host
+from tests.lab import cache, command_line, host, main
 from tests.lab.command_line import Stage
+from tests.lab.uml import processor
 
 
 @pytest.fixture(autouse=True)
@@ -86,6 +90,20 @@ def test_wrong_network_card_is_refused(words, sentence, capsys):
     with pytest.raises(SystemExit, match="2"):
         command_line.parse([*words, "--", "a"])
     assert sentence in capsys.readouterr().err
+
+
+def test_quick_guests_at_the_same_time_use_all_processors(tmp_path):
+    allowed = os.sched_getaffinity(0)
+    chosen = [processor.choose(tmp_path) for _ in range(2 * len(allowed))]
+    assert sorted(chosen) == sorted(2 * list(allowed))
+
+
+def test_processor_of_a_guest_that_ended_is_chosen_again(tmp_path):
+    choose = "from tests.lab.uml import processor\n"
+    choose += f"print(processor.choose(pathlib.Path({str(tmp_path)!r})))"
+    command = [sys.executable, "-c", f"import pathlib\n{choose}"]
+    ran = [subprocess.check_output(command, cwd=main.REPOSITORY) for _ in range(2)]
+    assert ran[0] == ran[1]
 
 
 def test_entry_is_built_once_for_parallel_callers():

@@ -32,13 +32,21 @@ class UmlGuest:
     """A guest; ``directory`` is its /host.
 
     ``network``: DEVICE=ADDRESS/PREFIX, a tap device of this machine and the guest's
-    address there; without it, the guest has no network card.
+    address there; without it, the guest has no network card. It runs on ``processor``
+    of this machine only (processor.py).
     """
 
     def __init__(
-        self, kernel: Path, disks: Sequence[Path], directory: Path, network: str = ""
+        self,
+        kernel: Path,
+        disks: Sequence[Path],
+        directory: Path,
+        *,
+        network: str,
+        processor: int,
     ) -> None:
         self._kernel, self._disks, self._directory = kernel, disks, directory
+        self._processor = processor
         self._tap, _, self._address = network.partition("=")
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -118,6 +126,7 @@ class UmlGuest:
             for number, disk in enumerate(self._disks)
         )
         return [
+            *("taskset", "--cpu-list", str(self._processor)),
             *("setpriv", "--pdeathsig", "KILL", "--", *ALONE, *root, "--"),
             *(str(self._directory / "linux"), f"mem={MEMORY}", *disks),
             *("root=/dev/ubda", "rw", "net.ifnames=0", f"lab={self._directory}"),
