@@ -8,6 +8,7 @@ Also what an administrator may change in it by hand.
 from __future__ import annotations
 
 import contextlib
+import glob
 import os
 import re
 from collections.abc import Iterator
@@ -34,8 +35,13 @@ class Live:
         return not self.path.exists() and not self.backstores()
 
     def backstores(self) -> list[Path]:
-        """The volume's backstores: for writers and for readers."""
-        return sorted(CORE.glob(f"*/volume-{self.volume}*"), key=lambda e: e.name)
+        """The volume's backstores: for writers and for readers.
+
+        Not ``Path.glob``, which fails in Python 3.11 when another volume's HBA is
+        removed meanwhile.
+        """
+        found = map(Path, glob.glob(f"{CORE}/*/volume-{self.volume}*"))
+        return sorted(found, key=lambda entry: entry.name)
 
     @property
     def unmaps(self) -> int:
