@@ -215,8 +215,9 @@ def test_rows_of_a_deleted_volume_are_not_followed(
     api.detach(client, attachment)
     api.delete(client, volume)
     last = f"volume deleted, its rows are not followed any more: volume={volume}"
-    # Of the attach and of the detach.
-    until(lambda: stack.log.count(last) == 2, "both ended", 20)
+    # The attach is followed for 5 s. The detach is followed after 1 s, and finds the
+    # volume or not, depending on how long the deletion takes.
+    until(lambda: last in stack.log, "both ended", 20)
     assert f"access not applied; it is tried again: volume={volume}" not in stack.log
 
 

@@ -46,7 +46,7 @@ def test_scheduler_knows_fake_nodes_and_places_a_volume_on_each(
     for volume_id, moments in done.items():
         assert moments["asked"] < moments["chosen"] < moments["done"]
         assert api.show(client, volume_id)["status"] == "available"
-    assert nodes.ask("counted")["heartbeats"] > 0
+    until(lambda: nodes.ask("counted")["heartbeats"] > 0, "heartbeats are stored")
     nodes.ask("end")
     nodes.ask("begin", heartbeat=1, report=1)
     until(lambda: nodes.ask("counted")["reports"] > 0, "they report")
