@@ -10,7 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Many small commits: where the machine has enough memory, their files are there.
 unit api conformance daemon restart: export PYTEST_DEBUG_TEMPROOT = $(shell tests/memory)
 
-.PHONY: help demo check lint unit others api conformance daemon test test-full restart storm openapi fuzz fleet-quick fleet-releases fleet prometheus tempest tempest-lab local-attach takeover clients clients-quick clients-page test-kernels outside test-loopback bench run sample api-reference states walks clean
+.PHONY: help demo check lint unit others api conformance daemon test test-full restart storm openapi fuzz fleet-quick fleet-releases fleet prometheus services images tempest tempest-lab local-attach takeover clients clients-quick clients-page test-kernels outside test-loopback bench run sample api-reference states walks clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -45,10 +45,8 @@ conformance: $(VENV)/.ready ## the conformance kit on the fake and NFS drivers, 
 daemon: $(VENV)/.ready ## the API of a daemon as a process: users, tokens, policy, listeners, clients
 	$(PYTEST) -q -n 2 --dist loadfile -m daemon tests/api
 
-test: check ## everything: check, daemon, restart and others, storm, openapi, then the system tests on a real kernel
-	tests/beside daemon restart others
-	$(MAKE) --no-print-directory storm
-	$(MAKE) --no-print-directory openapi
+test: check ## everything: check, services and others at the same time, then the system tests on a real kernel
+	tests/beside services others images
 	tests/system/run
 
 test-full: test fleet-releases clients tempest-lab local-attach takeover fleet test-kernels fuzz ## hours: everything, every client, every system test on both stock kernels, longer fuzzing and storm
@@ -61,6 +59,9 @@ test-full: test fleet-releases clients tempest-lab local-attach takeover fleet t
 
 restart: $(VENV)/.ready ## start, refused starts, kill -9 at every step, clients in every order of commits; fake backend
 	$(PYTEST) -q -n 2 tests/restart
+
+# One after the other: together they would be too much for two processors.
+services: daemon restart storm openapi ## the four that start daemons of their own
 
 storm: $(VENV)/.ready ## 60 s of many clients, faults and kill -9 against a daemon, then the invariants
 	$(PYTEST) -q -n 2 tests/storm
@@ -88,7 +89,7 @@ fleet: $(VENV)/.ready ## half an hour, as root: a stock Cinder, and two nodes wi
 prometheus: $(VENV)/.ready ## a real Prometheus with the metrics of a daemon and the shipped alerts
 	tests/prometheus/run
 
-# One after the other: each may install a package of Debian, once.
+# One after the other: each starts servers.
 others: outside fleet-quick prometheus clients-quick tempest ## the programs of others: an outside driver, a stock Cinder, Prometheus, clients, Tempest
 
 tempest: $(VENV)/.ready ## 4 minutes: Tempest 47.0.0 with a real Keystone against a daemon on fake backends
@@ -111,6 +112,9 @@ clients-quick: $(VENV)/.ready ## a minute of it: cinder with http_basic, the SDK
 
 clients-page: $(VENV)/.ready ## the same, and write docs/clients.md
 	tests/clients/run --write
+
+images: ## build the lab's guests into its cache, once; nothing on a machine that is a storage node
+	@[ -S /run/lunshare/helper.sock ] || tests/lab/run --build
 
 test-kernels: check ## the system tests on both supported kernels
 	tests/system/run --kernel 6.1

@@ -35,6 +35,7 @@ class Options:
     """One run."""
 
     kernel: str
+    build: bool
     keep: bool
     bare: bool
     extra: Sequence[str]
@@ -48,7 +49,9 @@ def parse(words: Sequence[str]) -> Options:
     at = words.index("--") if "--" in words else len(words)
     known = parser.parse_args(words[:at])
     stages = _stages(words[at + 1 :])
-    if not all(stage.command for stage in stages):
+    if known.build and len(words) > 1:
+        parser.error("--build takes no other option and no command")
+    if not known.build and not all(stage.command for stage in stages):
         parser.error("a command is missing")
     if known.kernel == UML and (known.keep or known.extra or len(stages) > 1):
         parser.error("--kernel uml takes one command, without --keep and --with")
@@ -58,8 +61,8 @@ def parse(words: Sequence[str]) -> Options:
         parser.error(
             "--network: expected DEVICE=ADDRESS/PREFIX, such as tap1=10.0.0.2/24"
         )
-    shared = known.kernel, known.keep, known.bare, known.extra, known.network
-    return Options(*shared, stages)
+    shared = known.keep, known.bare, known.extra, known.network
+    return Options(known.kernel, known.build, *shared, stages)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -68,6 +71,11 @@ def _parser() -> argparse.ArgumentParser:
     )
     add = parser.add_argument
     add("--kernel", choices=[*KERNELS, UML], default="6.1", help="default: 6.1")
+    add(
+        "--build",
+        action="store_true",
+        help="build what the 6.1 and the quick guest need, and end",
+    )
     add(
         "--keep",
         action="store_true",

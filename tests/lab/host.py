@@ -48,7 +48,10 @@ def need_root(what: str) -> None:
 
 
 def need_programs() -> None:
-    """Install missing programs with apt, which runs once at a time (dpkg's lock)."""
+    """Install missing programs with apt, which runs once at a time (dpkg's lock).
+
+    Also beside tests/debian, which has the same lock.
+    """
     os.environ["PATH"] = PATH
     with cache.locked("programs"):
         if missing := _missing():

@@ -38,6 +38,10 @@ def main(words: Sequence[str]) -> int:
     options = command_line.parse(words)
     try:
         host.need_programs()
+        if options.build:
+            build_quick()
+            build_stock("6.1")
+            return 0
         return _run_quickly(options) if options.kernel == UML else _run(options)
     except LabError as error:
         say(str(error))
@@ -47,13 +51,18 @@ def main(words: Sequence[str]) -> int:
         return INTERRUPTED
 
 
-def _run(options: Options) -> int:
-    python = environment.tools(REPOSITORY)
-    system = image.system(options.kernel)
+def build_stock(kernel: str) -> tuple[Path, list[str], Path]:
+    """The system, QEMU's program and a booted node; what is missing is built."""
+    python, system = environment.tools(REPOSITORY), image.system(kernel)
     packages = environment.lunshare(REPOSITORY, system, python)
-    further = [environment.further(each, system, python) for each in options.extra]
     how = accel.choose(system)
-    state = warm.node(system, packages, how)
+    return system, how, warm.node(system, packages, how)
+
+
+def _run(options: Options) -> int:
+    system, how, state = build_stock(options.kernel)
+    python = environment.tools(REPOSITORY)
+    further = [environment.further(each, system, python) for each in options.extra]
     directory = Path(tempfile.mkdtemp(prefix="lunshare-lab-"))
     disks = [
         warm.overlay(base, directory / f"disk{number}.qcow2")
