@@ -84,7 +84,7 @@ def build_quick() -> tuple[Path, list[Path]]:
     """The kernel and the disks of the quick guest; what is missing is built."""
     python, system = environment.tools(REPOSITORY), image.system("6.1")
     packages, kernel = environment.lunshare(REPOSITORY, system, python), build.kernel()
-    return kernel, [build.system(system, kernel) / "disk.raw", packages]
+    return kernel, [build.system(system, kernel), build.packages(packages)]
 
 
 def _run_quickly(options: Options) -> int:
