@@ -184,7 +184,7 @@ class VolumeDriver(Driver):
 
         Afterwards disk and snapshot are independent: either may be changed or
         deleted. The bytes are on stable storage when this returns. A disk of that
-        volume that exists is success.
+        volume that exists is success, even if the snapshot does not exist any more.
 
         :raises UnknownSnapshot: the snapshot does not exist. LostSnapshot: it exists,
             but its bytes are lost.

@@ -202,9 +202,9 @@ class NfsVolumes(VolumeDriver):
 
     @retried_once
     def create_from(self, volume: Volume, snapshot: Snapshot) -> Disk:
-        files = self._share_of_snapshot(snapshot)
         if existing := self._existing(volume):
             return existing
+        files = self._share_of_snapshot(snapshot)
         size = files.copy(snapshot.name, volume.name, volume.size)
         return self._disk(volume.id, files, size)
 

@@ -98,6 +98,12 @@ class RetriedCopyStartsAgain(FakeVolumes):
         return super().create_from(volume, snapshot)
 
 
+class RetriedCopyNeedsItsSnapshot(FakeVolumes):
+    def create_from(self, volume, snapshot):
+        self._intact_snapshot(snapshot)
+        return super().create_from(volume, snapshot)
+
+
 class CopyOfAnUnknownSnapshotIsEmpty(FakeVolumes):
     def create_from(self, volume, snapshot):
         if snapshot.id not in self.storage.snapshots:
@@ -157,6 +163,7 @@ COPIES = [
     (CopyIsAsLargeAsItsSnapshot, "create_from_a_smaller_snapshot_adds_zeros"),
     (CopyHasOldBytesAtItsEnd, "create_from_a_smaller_snapshot_adds_zeros"),
     (RetriedCopyStartsAgain, "a_retried_create_from_changes_nothing"),
+    (RetriedCopyNeedsItsSnapshot, "a_retried_create_from_changes_nothing"),
     (CopyOfAnUnknownSnapshotIsEmpty, "create_from_an_unknown_snapshot_fails"),
     (RevertDeletesTheSnapshot, "revert_restores_the_bytes_and_preserves_the_snapshot"),
     (RevertDoesNotRestoreTheSize, "revert_restores_the_size"),
