@@ -13,14 +13,19 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from lunshare.agent.errors import BackendFailed, BackendUnavailable, Conflict
+from lunshare.agent.errors import (
+    BackendFailed,
+    BackendUnavailable,
+    Conflict,
+    Exhausted,
+)
 from lunshare.agent.records import NewSnapshot, NewVolume, Page, Volume
 from lunshare.agent.states import VolumeStatus
 from lunshare.drivers import fake_storage
-from lunshare.drivers.errors import CommandFailed, DiskBusy
-from lunshare.drivers.values import Auth
+from lunshare.drivers.errors import CommandFailed, DiskBusy, NoSpace
+from lunshare.drivers.values import GIB, Auth
 from tests.api.calls import until
-from tests.node import CTX, Node, attach, initiator
+from tests.node import CTX, Node, attach, initiator, is_counted
 
 EVERY = Page(None, 100)
 BROKEN = CommandFailed(("lvconvert",), 5, "because of the test")
@@ -199,3 +204,20 @@ def test_extend_touches_no_host_whose_detach_fails(node: Node) -> None:
     assert (found.own_status, found.size) == (VolumeStatus.AVAILABLE, 2)
     node.assembly.reconcile.run()
     assert set(node.live(volume.id)) == {initiator("keeps"), initiator("comes")}
+
+
+def test_a_refused_extend_has_the_size_that_a_failed_one_gave_the_disk(
+    node: Node,
+) -> None:
+    """Hosts may have seen it. A smaller size could be given away twice."""
+    volume, failures = node.plain_volume(), node.driver().failures
+    extend = node.services.extender.extend
+    with failures.fail("extend.after", BROKEN), pytest.raises(BackendFailed):
+        extend(CTX, volume.id, 3, in_use=True)
+    full = NoSpace("fake", "because of the test")
+    with failures.fail("extend.before", full), pytest.raises(Exhausted):
+        extend(CTX, volume.id, 5, in_use=True)
+    found = node.services.volumes.get(CTX, volume.id)
+    assert node.driver().disk(volume.id).size == 3 * GIB
+    assert (found.own_status, found.size) == (VolumeStatus.AVAILABLE, 3)
+    assert is_counted(node, CTX.project_id)

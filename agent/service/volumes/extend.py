@@ -11,7 +11,7 @@ from oslo_log import log
 from lunshare.agent.backends import Backends
 from lunshare.agent.db import status_changes
 from lunshare.agent.db.engine import Database
-from lunshare.agent.errors import Exhausted, Invalid
+from lunshare.agent.errors import AgentError, Exhausted, Invalid
 from lunshare.agent.quota_table import GIGABYTES
 from lunshare.agent.records import RequestContext, Volume
 from lunshare.agent.service.attachments.access import Access, read_wanted
@@ -22,10 +22,11 @@ from lunshare.agent.service.scheduling.pools import Pools
 from lunshare.agent.service.volumes.rows import (
     VolumeRows,
     changed_meanwhile,
+    is_refusal,
     require,
     wrong_status,
 )
-from lunshare.agent.service.volumes.steps import Operation, VolumeSteps
+from lunshare.agent.service.volumes.steps import Operation, Step, VolumeSteps
 from lunshare.agent.states import VolumeStatus
 from lunshare.agent.volume_locks import VolumeLocks
 from lunshare.drivers.values import GIB
@@ -111,14 +112,32 @@ class VolumeExtender:
                 return
             volume = step.volume
             size = (volume.intent or {})["size"]
-            with self._backends[volume.backend].for_job() as backend:
-                backend.volumes.extend(DriverVolume(volume_id, size * GIB))
-            self._show_size(volume)
+            try:
+                self._extend(volume, size)
+            except AgentError as error:
+                self._read_size(step, error)
+                raise
             step.done_values["size"] = size
         self._node.count_volume(volume.backend, 0, size - volume.size)
         LOG.info(
             "[%s] volume extended: volume=%s size=%s", volume.backend, volume_id, size
         )
+
+    def _extend(self, volume: Volume, size: int) -> None:
+        with self._backends[volume.backend].for_job() as backend:
+            backend.volumes.extend(DriverVolume(volume.id, size * GIB))
+        self._show_size(volume)
+
+    def _read_size(self, step: Step, error: AgentError) -> None:
+        """Give the row of a refused extend the size of its disk.
+
+        This attempt changed nothing, but one before it may have.
+        """
+        volume = step.volume
+        if is_refusal(error):
+            with self._backends[volume.backend].for_job() as backend:
+                size = backend.volumes.disk(volume.id).size // GIB
+            step.failed_values["size"] = max(volume.size, size)
 
     def _show_size(self, volume: Volume) -> None:
         """Show the new size to the hosts that have access, and concern no other.
