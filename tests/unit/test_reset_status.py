@@ -14,6 +14,7 @@ import pytest
 from lunshare.agent.errors import BackendFailed, Conflict
 from lunshare.agent.records import NewSnapshot
 from lunshare.agent.service.recovery import RetryPace
+from lunshare.agent.service.volumes.reset_status import Reset
 from lunshare.agent.states import RESETTABLE, VOLUME_TRANSITIONS, VolumeStatus
 from lunshare.drivers import fake_storage
 from lunshare.drivers.errors import CommandFailed, TargetFailed
@@ -209,3 +210,42 @@ def test_a_row_without_its_disk_is_reported(node: Node) -> None:
     assert set(node.services.node.health().failed) == set(failed)
     with pytest.raises(Conflict):
         node.services.status_resetter._disk_size(lost)
+
+
+def test_a_waiting_delete_leaves_a_snapshot_that_was_reset(node: Node) -> None:
+    """A reconcile retries the failed delete, and waits for the volume's lock."""
+    volume, resetter = node.plain_volume(), node.services.snapshot_resetter
+    snapshot = node.services.snapshots.create(CTX, NewSnapshot(volume.id))
+    with node.driver().failures.fail("delete_snapshot.before", BROKEN):
+        node.services.snapshots.delete(CTX, snapshot.id)
+        until(lambda: snapshot_status(node, snapshot.id) == "error_deleting")
+    with node.assembly.reconcile._locks.volume(volume.id, "the test"):
+        (job,) = node.assembly.reconcile._recovery.start_steps().values()
+        until(lambda: node.assembly.jobs.in_progress()["fake", True] == 1)
+        resetter.reset(CTX, snapshot.id, "available")
+        resetter.reset(CTX, snapshot.id, "error_deleting")
+    job.result(20)
+    assert node.driver().snapshots() == (snapshot.id,)
+    resetter.reset(CTX, snapshot.id, "available")
+    assert snapshot_status(node, snapshot.id) == "available"
+
+
+def snapshot_status(node: Node, snapshot_id: str) -> str:
+    return node.services.snapshots.get(CTX, snapshot_id).status
+
+
+def test_a_waiting_extend_leaves_a_volume_whose_status_was_set(node: Node) -> None:
+    """As above; the status that was set has no size to extend to."""
+    volume, reset = node.plain_volume(), node.services.status_resetter.reset
+    extender = node.services.extender
+    with (
+        node.driver().failures.fail("extend.before", BROKEN),
+        pytest.raises(BackendFailed),
+    ):
+        extender.extend(CTX, volume.id, 2, in_use=True)
+    reset(CTX, volume.id, Reset("available"))
+    reset(CTX, volume.id, Reset("extending"))
+    extender.finish_extend(volume.id)
+    found = node.services.volumes.get(CTX, volume.id)
+    assert found.own_status is VolumeStatus.EXTENDING
+    assert found.reset_from is VolumeStatus.AVAILABLE

@@ -48,9 +48,14 @@ class VolumeRows:
     def get_to_retry(
         self, volume_id: str, running: VolumeStatus, failed: VolumeStatus
     ) -> Volume | None:
-        """Return the volume if it is ``running``; change ``failed`` to that first."""
+        """Return the volume if it is ``running``; change ``failed`` to that first.
+
+        None if an administrator has set that status: nothing is to be done for it.
+        """
         volume = self.get_if(volume_id, {running, failed})
-        if volume is not None and volume.own_status is failed:
+        if volume is None or volume.reset_from:
+            return None
+        if volume.own_status is failed:
             self.change_status(volume, running)
             volume = self.get_if(volume_id, {running})
         return volume

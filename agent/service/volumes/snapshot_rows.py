@@ -64,10 +64,14 @@ class SnapshotRows:
         self._db, self._volumes = db, VolumeRows(db)
 
     def get_if(self, snapshot_id: str, *states: SnapshotStatus) -> Snapshot | None:
-        """Return the snapshot if its status is one of these, else None."""
+        """Return the snapshot if its status is one of these, else None.
+
+        None also if an administrator has set that status: no operation stands behind
+        it, and a step that waited for its lock has nothing to do.
+        """
         with self._db.reading() as connection:
             row = snapshots.get(connection, snapshot_id)
-        return row if row and row.status in states else None
+        return row if row and row.status in states and not row.reset_from else None
 
     def backend(self, row: Snapshot) -> str:
         """Return the backend of its volume."""
@@ -87,9 +91,12 @@ class SnapshotRows:
             )
 
     def start_delete(self, row: Snapshot, old: Collection[SnapshotStatus]) -> None:
-        """Set it to deleting, if its status is one of ``old``."""
+        """Set it to deleting, if an operation has left it in one of ``old``."""
         with self._db.writing() as connection:
-            snapshots.change_status(connection, row.id, old, SnapshotStatus.DELETING)
+            found = snapshots.get(connection, row.id)
+            if found is not None and not found.reset_from:
+                deleting = SnapshotStatus.DELETING
+                snapshots.change_status(connection, row.id, old, deleting)
 
     def remove(self, snapshot_id: str) -> None:
         """Mark it deleted."""
