@@ -14,9 +14,10 @@ import sqlalchemy as sa
 
 from lunshare.agent.db import attachments
 from lunshare.agent.db.schema import SNAPSHOTS
-from lunshare.agent.errors import BackendFailed, Conflict, NotFound
+from lunshare.agent.errors import BackendFailed, Conflict, Invalid, NotFound
 from lunshare.agent.records import (
     HostConnector,
+    Mode,
     NewAttachment,
     NewSnapshot,
     RequestContext,
@@ -130,3 +131,26 @@ def test_a_snapshot_that_another_project_got_meanwhile_is_not_unmanaged(node: No
         with pytest.raises(NotFound):
             asked.result(20)
     assert node.driver().snapshots() == (row.id,)
+
+
+def test_a_volume_is_not_made_readonly_while_a_failed_host_may_write(node: Node):
+    """The volume is available again, and the access of its attach is not closed."""
+    volume = node.plain_volume()
+    opened: list[str] = []
+    row = node.services.attachments.create(CTX, NewAttachment(volume.id))
+
+    def open_and_fail(point: str) -> None:
+        if point == "apply.opened" or opened:
+            opened.append(point)
+            raise FAILED
+
+    node.target().failures.watch(open_and_fail)
+    with pytest.raises(BackendFailed):
+        node.services.attachments.connect(CTX, row.id, host_connector("a"))
+    node.target().failures.watch(lambda _: None)
+    assert node.live(volume.id) == {initiator("a"): Mode.RW}
+    with pytest.raises(Invalid, match="may still be open"):
+        node.services.metadata.set_readonly(CTX, volume.id, readonly=True)
+    node.assembly.reconcile.run()
+    assert node.live(volume.id) == {}
+    node.services.metadata.set_readonly(CTX, volume.id, readonly=True)

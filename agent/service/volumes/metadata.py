@@ -7,10 +7,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from lunshare.agent.db import volumes
+from lunshare.agent.db import attachments, volumes
 from lunshare.agent.db.engine import Database
-from lunshare.agent.errors import NotFound
+from lunshare.agent.errors import Invalid, NotFound
 from lunshare.agent.records import RequestContext, Volume
+from lunshare.agent.service.attachments.plain_volumes import reserves
 from lunshare.agent.service.volumes.rows import require, wrong_status
 from lunshare.agent.states import VolumeStatus
 
@@ -72,27 +73,21 @@ class VolumeMetadata:
 
         :raises NotFound: the volume.
         """
-        self._set_flag(ctx, volume_id, lambda volume: None, bootable=bootable)
+        with self._db.writing() as connection:
+            require(connection, volume_id, ctx)
+            volumes.set_values(connection, volume_id, bootable=bootable)
 
     def set_readonly(self, ctx: RequestContext, volume_id: str, readonly: bool) -> None:
         """Set whether every attachment from now on is read-only at the target.
 
         :raises NotFound: the volume.
         :raises Invalid: it is not available: it has attachments, which keep their
-            modes.
+            modes; or a failed one, whose access may still be open.
         """
-        self._set_flag(ctx, volume_id, _check_available, readonly=readonly)
-
-    def _set_flag(
-        self,
-        ctx: RequestContext,
-        volume_id: str,
-        check: Callable[[Volume], None],
-        **flag: Any,
-    ) -> None:
         with self._db.writing() as connection:
-            check(require(connection, volume_id, ctx))
-            volumes.set_values(connection, volume_id, **flag)
+            volume = require(connection, volume_id, ctx)
+            _check_unused(connection, volume)
+            volumes.set_values(connection, volume_id, readonly=readonly)
 
 
 def check_not_in_maintenance(volume: Volume) -> None:
@@ -104,6 +99,12 @@ def check_not_in_maintenance(volume: Volume) -> None:
         raise wrong_status(volume, "changed", "in another status")
 
 
-def _check_available(volume: Volume) -> None:
+def _check_unused(connection: Any, volume: Volume) -> None:
     if volume.status is not VolumeStatus.AVAILABLE:
         raise wrong_status(volume, "made readonly or writable", "available")
+    for row in attachments.of_volume(connection, volume.id):
+        if reserves(row):
+            raise Invalid(
+                f"Invalid volume: the access of attachment {row.id}, whose attach"
+                " failed, may still be open; delete that attachment first"
+            )
