@@ -64,7 +64,7 @@ class JobRunner:
         """
         self._create_wait, self._on_failure = create_wait, on_failure
         self._measured = measured
-        self._mutex = threading.Lock()
+        self._mutex, self._stopped = threading.Lock(), False
         self._pools: dict[tuple[str, bool], ThreadPoolExecutor] = {}
         self._jobs: dict[tuple[Step, str], _Job] = {}
 
@@ -73,6 +73,8 @@ class JobRunner:
 
         Returns whether all had ended at ``until``, a value of time.monotonic().
         """
+        with self._mutex:
+            self._stopped = True
         left = None if until == math.inf else max(0.0, until - time.monotonic())
         stopping = threading.Thread(target=self._shut_down, name="stop", daemon=True)
         stopping.start()
@@ -109,10 +111,11 @@ class JobRunner:
             return job.future
 
     def _enqueue(self, key: tuple[Step, str], job: _Job) -> None:
-        try:
-            self._pool(*job.pool).submit(self._run, key, job)
-        except RuntimeError:  # the pool is shut down: a restart runs the step
+        if self._stopped:  # a restart runs the step
             job.future.cancel()
+            job.future.set_running_or_notify_cancel()  # wakes who waits for it
+        else:
+            self._pool(*job.pool).submit(self._run, key, job)
 
     def _run(self, key: tuple[Step, str], job: _Job) -> None:
         with self._mutex:
@@ -152,11 +155,14 @@ class JobRunner:
         """Run the step, and wait a little; an error within that time is raised.
 
         A later failure is logged. So is Busy, which means later and not never: the
-        row still shows the operation, and the next reconcile runs the step again.
+        row still shows the operation, and the next reconcile runs the step again. A
+        step that is left to a restart is no error either.
         """
         job = self.submit(step, ident, backend, copies)
         with waiting():
             done = wait([job], self._create_wait).done
+        if job.cancelled():
+            return
         if done and not isinstance(job.exception(), Busy):
             job.result()
         else:

@@ -105,7 +105,7 @@ class Reconciler:
         jobs = self._recovery.start_steps()
         wait(jobs.values(), _RECOVERY_SECONDS)
         for name, job in jobs.items():
-            if job.done():
+            if job.done() and not job.cancelled():
                 self._try(result, name, lambda job=job: job.result())  # type: ignore[misc]
 
     def _volumes_to_apply(self, result: ReconcileResult) -> list[str]:

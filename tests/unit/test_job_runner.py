@@ -101,6 +101,16 @@ def test_runs_without_a_thread_are_cancelled_at_the_stop() -> None:
     assert second.cancelled()
 
 
+def test_a_request_that_comes_during_the_stop_leaves_its_step_to_a_restart() -> None:
+    """It is not an error: the row shows the operation, and nothing is undone."""
+    jobs, runs = JobRunner(20.0), list[str]()
+    jobs.run_and_wait(runs.append, "first", "one")
+    jobs.stop()
+    for backend in ("one", "another"):
+        jobs.run_and_wait(runs.append, f"later on {backend}", backend)
+    assert runs == ["first"]
+
+
 def test_a_late_failure_is_logged(
     jobs: JobRunner, caplog: pytest.LogCaptureFixture
 ) -> None:
