@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -154,3 +155,22 @@ def test_a_volume_is_not_made_readonly_while_a_failed_host_may_write(node: Node)
     node.assembly.reconcile.run()
     assert node.live(volume.id) == {}
     node.services.metadata.set_readonly(CTX, volume.id, readonly=True)
+
+
+def test_os_attach_of_a_volume_that_is_deleted_by_force_is_refused(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+):
+    """A reservation without a host does not hold the volume against the delete."""
+    volume, database = node.plain_volume(), node.assembly.database
+    legacy, writing, commits = node.services.legacy, database.writing, [1]
+
+    @contextlib.contextmanager
+    def delete_after_first_commit() -> Iterator[sa.Connection]:
+        with writing() as connection:
+            yield connection
+        if commits and commits.pop():
+            node.services.volumes.force_delete(CTX, volume.id)
+
+    monkeypatch.setattr(database, "writing", delete_after_first_commit)
+    with pytest.raises(Conflict, match="has just changed"):
+        legacy.attach(CTX, volume.id, "/dev/vdb", instance=None, host="a", mode=None)

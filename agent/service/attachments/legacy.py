@@ -168,7 +168,7 @@ class LegacyActions:
             if wanted is not None:
                 self._access.open(volume, replace(row, mode=new_mode), wanted)
             with self._db.writing() as connection:
-                attachments.change_status(
+                done = attachments.change_status(
                     connection,
                     row.id,
                     {_ATTACHING},
@@ -180,6 +180,8 @@ class LegacyActions:
                     attach_time=now(),
                     answered=True,
                 )
+            if not done:  # os-force_delete ends a reservation without this lock
+                raise refusals.changed_meanwhile(volume_id)
 
     def begin_detaching(self, ctx: RequestContext, volume_id: str) -> None:
         """Announce a detach: the volume is detaching, and its host still has it.

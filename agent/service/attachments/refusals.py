@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from lunshare.agent.errors import BackendFailed, Conflict
+from lunshare.agent.errors import BackendFailed, Busy, Conflict
 from lunshare.agent.records import Attachment, Mode
 
 
@@ -32,6 +32,11 @@ def not_completable(row: Attachment) -> Conflict:
     return Conflict(
         f"attachment {row.id} is {row.status} and cannot be completed: connect it first"
     )
+
+
+def changed_meanwhile(volume_id: str) -> Busy:
+    """Return the 409 for an attachment that ended while it was completed."""
+    return Busy(f"volume {volume_id} has just changed: try again")
 
 
 def still_open(row: Attachment, error: BackendFailed) -> BackendFailed:
