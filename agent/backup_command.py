@@ -32,7 +32,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         source = backup.path_of(database_url(conf))
         _refuse_root(source)
         copied = backup.copy(source, options.to)
-        backup.expire(options.to, options.keep)
+        backup.expire(options.to, options.keep, copied)
     except (AgentError, cfg.Error, OSError) as error:
         print(f"lunshare-backup: {error}", file=sys.stderr)
         return 1

@@ -5,8 +5,10 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import sqlite3
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -14,7 +16,7 @@ import sqlalchemy as sa
 
 from lunshare.agent.errors import DatabaseFailed, Invalid
 
-_PREFIX, _SUFFIX = "lunshare-", ".sqlite"
+_PREFIX, _SUFFIX, _PART = "lunshare-", ".sqlite", ".part"
 _WAIT_SECONDS = 30.0
 
 
@@ -42,14 +44,16 @@ def copy(source: Path, directory: Path) -> Path:
     """
     moment = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
     copied = directory / f"{_PREFIX}{moment}{_SUFFIX}"
-    part = copied.with_suffix(".part")
+    part = copied.with_suffix(_PART)
     old = os.umask(0o077)
     try:
-        _vacuum(source, part)
-        _check(part)
-        _sync(part)
-        part.rename(copied)
-        _sync(directory)
+        with _only_writer(directory):
+            _remove_parts(directory)
+            _vacuum(source, part)
+            _check(part)
+            _sync(part)
+            part.rename(copied)
+            _sync(directory)
     except (sqlite3.Error, OSError) as error:
         with contextlib.suppress(OSError):
             part.unlink(missing_ok=True)
@@ -61,13 +65,33 @@ def copy(source: Path, directory: Path) -> Path:
     return copied
 
 
-def expire(directory: Path, keep: int) -> list[Path]:
-    """Delete the oldest copies beyond ``keep``; return the deleted paths."""
-    copies = sorted(directory.glob(f"{_PREFIX}*{_SUFFIX}"))
-    deleted = copies[: max(0, len(copies) - keep)]
+def expire(directory: Path, keep: int, newest: Path) -> list[Path]:
+    """Delete the oldest copies beyond ``keep``; return the deleted paths.
+
+    ``newest`` is kept: after the clock was set back, others have later names.
+    """
+    copies = sorted(set(directory.glob(f"{_PREFIX}*{_SUFFIX}")) - {newest})
+    deleted = copies[: max(0, len(copies) + 1 - keep)]
     for each in deleted:
         each.unlink()
     return deleted
+
+
+@contextlib.contextmanager
+def _only_writer(directory: Path) -> Iterator[None]:
+    """Wait until no other process writes a copy into this directory."""
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _remove_parts(directory: Path) -> None:
+    """Remove what a killed process has left, while there is no other writer."""
+    for each in directory.glob(f"{_PREFIX}*{_PART}*"):
+        each.unlink()
 
 
 def _vacuum(source: Path, part: Path) -> None:

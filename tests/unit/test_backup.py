@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import sqlite3
 import threading
@@ -16,6 +17,7 @@ from lunshare.agent.db import backup
 from lunshare.agent.errors import DatabaseFailed
 from lunshare.agent.operator_records import RecoverRequest
 from lunshare.agent.states import VolumeStatus
+from tests.api.calls import until
 from tests.node import CTX, Node
 
 
@@ -66,6 +68,52 @@ def test_the_oldest_copies_are_deleted(
         assert run(node, to, "--keep", "2") == 0
     made = capsys.readouterr().out.split()
     assert sorted(map(str, to.iterdir())) == made[1:]
+
+
+def test_the_new_copy_is_kept_after_the_clock_was_set_back(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    node = Node(tmp_path, backends="backup")
+    node.close()
+    to = tmp_path / "copies"
+    to.mkdir()
+    for year in (2097, 2098):
+        (to / f"lunshare-{year}0101T000000.000000Z.sqlite").touch()
+    assert run(node, to, "--keep", "2") == 0
+    made = Path(capsys.readouterr().out.strip())
+    assert {made.name[9:13], "2098"} == {each.name[9:13] for each in to.iterdir()}
+
+
+def test_a_killed_copy_is_removed_by_the_next_one(tmp_path: Path) -> None:
+    """Not that of a command that still runs."""
+    node = Node(tmp_path, backends="backup")
+    node.close()
+    to = tmp_path / "copies"
+    to.mkdir()
+    left = [to / f"lunshare-20260101T000000.000000Z.part{end}" for end in ("", "-wal")]
+    for each in left:
+        each.write_bytes(b"incomplete")
+    opened = os.open(to, os.O_RDONLY)
+    fcntl.flock(opened, fcntl.LOCK_EX)
+    second = threading.Thread(target=run, args=(node, to))
+    second.start()
+    try:
+        until(lambda: waits_for_lock(to))
+        assert all(each.exists() for each in left)
+    finally:
+        os.close(opened)
+    second.join(20)
+    (copied,) = to.iterdir()
+    assert copied.suffix == ".sqlite"
+
+
+def waits_for_lock(path: Path) -> bool:
+    """Whether somebody waits for a flock of it (proc_locks(5))."""
+    inode = f":{path.stat().st_ino} "
+    return any(
+        "->" in line and inode in line
+        for line in Path("/proc/locks").read_text().splitlines()
+    )
 
 
 @pytest.mark.parametrize("missing", ["directory", "database"])
