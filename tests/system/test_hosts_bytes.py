@@ -117,8 +117,12 @@ def test_node_does_not_read_what_hosts_write(
         assert links(each.name) == []
     assert INSIDE not in run("vgs", "--noheadings", "-o", "vg_name").split()
     assert driver.disk(volume.id).size == SIZE
-    for each in (copy, volume):
-        driver.delete(each.id)
+    driver.unmanage(copy.id)
+    unmanaged = f"unmanaged-{copy.id}"
+    assert kinds(unmanaged) == set()
+    assert links(unmanaged) == []
+    run("lvremove", "-y", f"{GROUP}/{unmanaged}")
+    driver.delete(volume.id)
     driver.delete_snapshot(snapshot.id)
 
 

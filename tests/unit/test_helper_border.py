@@ -1,11 +1,14 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""What lvm.commit opens and returns, and which files share.manage accepts."""
+"""What lvm.commit opens and returns, which files share.manage accepts, and whose bytes
+the node reads."""
 
 from __future__ import annotations
 
 import ctypes
+import fnmatch
 import os
+import re
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -117,3 +120,25 @@ def test_share_manage_needs_permission_of_root_for_a_foreign_file(
     assert take(given_away, False) == 4096
     (point / name).unlink()
     assert take(theirs, True) == 4096
+
+
+RULES = Path(__file__).parents[2] / "systemd" / "lunshare.rules"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("volume-{}", "volume-{}.new", "volume-{}.tail", "volume-{}.revert"),
+        *("_snapshot-{}", "deleted-{}.8388608", "unmanaged-{}"),
+    ],
+)
+def test_node_reads_no_volume_under_any_name_that_the_daemon_can_give(
+    name: str,
+) -> None:
+    """A file system with the UUID of the node's root gets its link in /dev/disk.
+
+    The daemon's user could write one, and rename the volume to unmanaged-UUID.
+    """
+    quiet = re.findall(r'ENV{DM_LV_NAME}=="([^"]+)"', RULES.read_text())
+    assert any(fnmatch.fnmatchcase(name.format(uuid.uuid4()), each) for each in quiet)
+    assert not any(fnmatch.fnmatchcase("home", each) for each in quiet)
