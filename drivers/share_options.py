@@ -55,8 +55,9 @@ _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?|\[[0-9a-fA-F:.]+\]"
 _ESCAPE = re.compile(r"\\([0-7]{3})")
 
 # The options of nfs(5) that choose how a server is reached, and none of mount(8), which
-# can bind, remount, change owners or run programs. rootwrap.d/nfs.filters has the same
-# two lists.
+# can bind, remount, change owners or run programs. Not mounthost either, which lets
+# another host choose the directory (NFS 3). rootwrap.d/nfs.filters has the same two
+# lists.
 FLAGS = (
     "hard|soft|softerr|softreval|nosoftreval|ac|noac|cto|nocto|sharecache|nosharecache"
     "|resvport|noresvport|lock|rdirplus|nordirplus|tcp|rdma|fsc|nofsc|fg"
@@ -65,7 +66,7 @@ FLAGS = (
 VALUED = (
     "vers|nfsvers|minorversion|proto|port|timeo|retrans|retry|rsize|wsize|sec|nconnect"
     "|max_connect|trunkdiscovery|xprtsec|acregmin|acregmax|acdirmin|acdirmax|actimeo"
-    "|clientaddr|namlen|lookupcache|mountport|mountproto|mountvers|mounthost"
+    "|clientaddr|namlen|lookupcache|mountport|mountproto|mountvers"
 )
 # With these this node does not see the locks of other hosts. A disk that another host
 # has open would count as closed, and could be deleted, reverted or unmanaged.

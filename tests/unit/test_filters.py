@@ -262,6 +262,7 @@ REFUSED = [
     f"mount -t nfs -o suid,{ALWAYS} nas:/srv {POINT}",
     f"mount -t nfs -o bind,{ALWAYS} nas:/srv {POINT}",
     f"mount -t nfs -o remount,{ALWAYS} nas:/srv {POINT}",
+    f"mount -t nfs -o vers=3,mounthost=evil,{ALWAYS} nas:/srv {POINT}",
     f"mount -t nfs -o X-mount.owner=lunshare,{ALWAYS} nas:/srv {POINT}",
     f"mount -t nfs -o vers=4.2 -o exec -o {ALWAYS} nas:/srv {POINT}",
     "umount /",
