@@ -9,6 +9,7 @@ an earlier change of it runs (``disk_locks``).
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import shlex
@@ -16,14 +17,18 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from lunshare.drivers.errors import CommandFailed, DeadlineExceeded
+from lunshare.drivers.helper import command_output
 from lunshare.drivers.helper.data.progress import Gone, waits
 from lunshare.drivers.helper.disk_locks import DiskLocks
 from lunshare.drivers.helper.lvm import changes, lvm_config
+from lunshare.drivers.helper.nfs.mount_points import MountPoints
+from lunshare.drivers.helper.nfs.mounts import KERNEL, Mounts
 from lunshare.drivers.helper.rules import Rules
 from lunshare.drivers.helper.served import NOTHING, Served
+from lunshare.drivers.helper.thread_limits import ThreadLimit
 
 LOG = logging.getLogger(__name__)
 
@@ -34,6 +39,10 @@ _KILL_SECONDS = 0.5
 #: many do on one volume group or mount point, none on that one. The kernel may not let
 #: them end for hours, and each health check of a backend leaves one.
 MAX_HUNG, MAX_HUNG_EACH = 64, 16
+
+#: How many queries and mounts run at once, in total and on one of these. A report on
+#: thousands of volumes needs some 50 MiB, and changes share the memory of the unit.
+MAX_RUNNING, MAX_RUNNING_EACH = 64, 16
 
 
 class Commands:
@@ -50,6 +59,7 @@ class Commands:
         exec_dirs: Sequence[str],
         served: Served = NOTHING,
         disk_locks: DiskLocks | None = None,
+        mounts: Mounts = KERNEL,
     ) -> None:
         self._rules = Rules(directory, exec_dirs, served)
         # LVM warns about every open descriptor that it inherits; the helper never
@@ -60,6 +70,8 @@ class Commands:
             "LVM_SUPPRESS_FD_WARNINGS": "1",
         }
         self._changes = changes.ChangeRunner(disk_locks, self._environment)
+        self._points = MountPoints(served.base, mounts)
+        self._running = ThreadLimit(MAX_RUNNING, MAX_RUNNING_EACH)
         self._unreaped: list[tuple[str, subprocess.Popen[bytes]]] = []
         self._mutex = threading.Lock()
 
@@ -82,6 +94,7 @@ class Commands:
         :raises DeadlineExceeded: it was killed, or it hangs in the kernel; or it
             changes a volume group, and continues; or an earlier command on its disk
             still runs, or the client is ``gone``, and this one was not started.
+        :raises HelperBusy: too many run already, and this one was not started.
         """
         command = self.command(argv)
         if changes.is_change(argv) or changes.is_query(argv):
@@ -110,10 +123,22 @@ class Commands:
         deadline = time.monotonic() + timeout
         if changes.is_query(argv):
             self._changes.wait(argv, timeout)
-        if gone():
-            raise DeadlineExceeded(shlex.join(argv), timeout)
-        self._need_few_hung(argv)
-        return self._finish(self._start(command), argv, timeout, deadline)
+        with self._turn(argv, deadline):
+            if gone():
+                raise DeadlineExceeded(shlex.join(argv), timeout)
+            self._need_few_hung(argv)
+            return self._finish(self._start(command), argv, timeout, deadline)
+
+    @contextlib.contextmanager
+    def _turn(self, argv: Sequence[str], deadline: float) -> Iterator[None]:
+        """Run it in the block, while few others do."""
+        about = _about(argv)
+        self._running.enter(about, _left(deadline))
+        try:
+            with self._points.change(argv, _left(deadline)):
+                yield
+        finally:
+            self._running.leave(about)
 
     def _need_few_hung(self, argv: Sequence[str]) -> None:
         """:raises CommandFailed: too many hang, in total or on what this is about."""
@@ -149,20 +174,25 @@ class Commands:
         timeout: float,
         deadline: float,
     ) -> changes.Outcome:
-        left = max(0.0, deadline - time.monotonic())
         try:
-            out, err = process.communicate(timeout=left)
-        except subprocess.TimeoutExpired:
+            pipes = process.stdout, process.stderr
+            out, err = command_output.collect(*pipes, _left(deadline))
+            process.wait(_left(deadline))
+        except (TimeoutError, subprocess.TimeoutExpired):
             self._kill(process, _about(argv))
             raise DeadlineExceeded(shlex.join(argv), timeout) from None
-        return changes.Outcome(process.returncode, _text(out), _text(err))
+        except command_output.TooMuch:
+            self._kill(process, _about(argv))
+            why = f"it has written more than {command_output.MAX_OUTPUT} bytes"
+            raise CommandFailed(tuple(argv), 126, why) from None
+        finally:
+            _close_pipes(process)
+        return changes.Outcome(process.returncode, out, err)
 
     def _kill(self, process: subprocess.Popen[bytes], about: str) -> None:
         """Kill the process group. One that hangs is reaped later."""
         os.killpg(process.pid, signal.SIGKILL)
-        for pipe in (process.stdout, process.stderr):
-            if pipe:
-                pipe.close()
+        _close_pipes(process)
         try:
             process.wait(_KILL_SECONDS)
         except subprocess.TimeoutExpired:
@@ -180,5 +210,11 @@ def _about(argv: Sequence[str]) -> str:
     return changes.volume_group(argv) if changes.is_query(argv) else argv[-1]
 
 
-def _text(data: bytes) -> str:
-    return data.decode(errors="replace")
+def _left(deadline: float) -> float:
+    return max(0.0, deadline - time.monotonic())
+
+
+def _close_pipes(process: subprocess.Popen[bytes]) -> None:
+    for pipe in (process.stdout, process.stderr):
+        if pipe:
+            pipe.close()

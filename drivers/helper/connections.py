@@ -16,7 +16,8 @@ import struct
 import threading
 import time
 
-from lunshare.drivers.protocol import frames
+from lunshare.drivers import errors
+from lunshare.drivers.protocol import frames, messages
 
 #: More than any client's pool: a connection is busy for as long as a disk hangs. The
 #: last ones are reserved for root, so that no user can lock out an administrator.
@@ -27,6 +28,14 @@ FRAME_SECONDS = 10.0
 
 #: How many large frames are in memory at once.
 MAX_LARGE = 8
+
+#: Bytes of large answers that clients have not read yet, without those of root; and the
+#: seconds for reading one. Eight reports of LVM at once, each as long as allowed.
+MAX_UNREAD, ANSWER_SECONDS = 128 * 1024**2, 10.0
+
+_TOO_MANY_UNREAD = messages.error_answer(
+    errors.HelperBusy("too many large answers of it are not read yet")
+)
 
 # struct timeval: how often the time of a frame is checked; how long a send may wait.
 _RECEIVE_TIMEOUT = struct.pack("ll", 1, 0)
@@ -73,11 +82,33 @@ class LargeFrames:
             next(iter(self._turns.values())).notify()
 
 
+class Unread:
+    """Counts the bytes of large answers. One that does not fit is not sent."""
+
+    def __init__(self) -> None:
+        self._free = MAX_UNREAD
+        self._mutex = threading.Lock()
+
+    def take(self, size: int) -> bool:
+        """Count so many bytes more; False if there are too many."""
+        with self._mutex:
+            fits = size <= self._free
+            self._free -= size if fits else 0
+            return fits
+
+    def release(self, size: int) -> None:
+        """Count so many bytes less."""
+        with self._mutex:
+            self._free += size
+
+
 class Peer:
     """One connection, with the uid of its client."""
 
-    def __init__(self, connection: socket.socket, uid: int, large: LargeFrames) -> None:
-        self.socket, self.uid = connection, uid
+    def __init__(
+        self, connection: socket.socket, uid: int, large: LargeFrames, unread: Unread
+    ) -> None:
+        self.socket, self.uid, self._unread = connection, uid, unread
         self.idle_since, self.ended = time.monotonic(), False
         self._large, self._has_large = large, False
         for option, value in (
@@ -91,6 +122,23 @@ class Peer:
         return frames.receive(
             self.socket, frames.MAX_REQUEST, FRAME_SECONDS, self._take_large
         )
+
+    def send(self, frame: bytes) -> None:
+        """Send an answer. A large one, or HelperBusy in its place, within a time.
+
+        :raises OSError: the client has disconnected, or reads too slowly.
+        """
+        if len(frame) <= frames.LARGE:
+            self.socket.sendall(frame)
+        elif not self.uid:
+            self._send_large(frame)
+        elif self._unread.take(len(frame)):
+            try:
+                self._send_large(frame)
+            finally:
+                self._unread.release(len(frame))
+        else:
+            frames.send(self.socket, _TOO_MANY_UNREAD)
 
     def free(self) -> None:
         """Release the large frame, so that any connection may send the next one."""
@@ -115,6 +163,12 @@ class Peer:
             self.socket.shutdown(socket.SHUT_RDWR)
         self._large.wake(self)
 
+    def _send_large(self, frame: bytes) -> None:
+        # A timeout of Python's is for all bytes, SO_SNDTIMEO for each piece of them.
+        self.socket.settimeout(ANSWER_SECONDS)
+        self.socket.sendall(frame)
+        self.socket.settimeout(None)
+
     def _take_large(self, seconds: float) -> None:
         self._has_large = self._large.take(self, seconds)
         if self.ended:
@@ -130,14 +184,14 @@ class Connections:
         self._mutex = threading.Lock()
         self._idle: set[Peer] = set()
         self._busy: set[Peer] = set()
-        self._large = LargeFrames()
+        self._large, self._unread = LargeFrames(), Unread()
 
     def admit(self, connection: socket.socket, uid: int) -> Peer | None:
         """Add a connection, closing an idle one at the limit; None if all are busy."""
         with self._mutex:
             if self._full(uid) and not self._end_idle(uid):
                 return None
-            peer = Peer(connection, uid, self._large)
+            peer = Peer(connection, uid, self._large, self._unread)
             self._idle.add(peer)
             return peer
 

@@ -222,15 +222,22 @@ class Server:
             self._connections.remove(peer)
 
     def _exchange(self, peer: Peer) -> bool:
-        message = peer.receive()
+        frame = self._answered(peer, peer.receive())
+        if frame is not None:
+            peer.send(frame)
+        return frame is not None
+
+    def _answered(self, peer: Peer, message: object) -> bytes | None:
+        """Return the frame of the answer; None if the connection was closed.
+
+        The request, which may be large, is not in memory any more while it is sent.
+        """
         if not self._connections.start(peer):
-            return False
+            return None
         try:
-            answer = self.answer(message, _report(peer.socket), peer.is_gone)
+            return _frame(self.answer(message, _report(peer.socket), peer.is_gone))
         finally:
             self._connections.finish(peer)
-        _answer(peer.socket, answer)
-        return True
 
     def answer(
         self,
@@ -290,13 +297,13 @@ def _report(connection: socket.socket) -> Report:
     return lambda done: frames.send(connection, {"progress": done})
 
 
-def _answer(connection: socket.socket, answer: dict[str, Any]) -> None:
-    """Send an answer. If it is not JSON, that is a fault, and answered as one."""
+def _frame(answer: dict[str, Any]) -> bytes:
+    """Return its frame. If it is not JSON, that is a fault, and answered as one."""
     try:
-        frames.send(connection, answer)
+        return frames.encode(answer)
     except TypeError:
         LOG.exception("a fault in the helper: an answer that is not JSON")
-        frames.send(connection, messages.error_answer(_FAULT))
+        return frames.encode(messages.error_answer(_FAULT))
 
 
 def _turn_away(connection: socket.socket, why: str) -> None:

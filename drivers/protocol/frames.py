@@ -65,8 +65,16 @@ def connect(path: str, seconds: float) -> socket.socket:
 
 def send(connection: socket.socket, message: object) -> None:
     """Send one frame."""
+    connection.sendall(encode(message))
+
+
+def encode(message: object) -> bytes:
+    """Return the frame of a message.
+
+    :raises TypeError: it is not JSON.
+    """
     body = orjson.dumps(message)
-    connection.sendall(_LENGTH.pack(len(body)) + body)
+    return _LENGTH.pack(len(body)) + body
 
 
 def receive(

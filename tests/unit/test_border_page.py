@@ -7,10 +7,16 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from lunshare.drivers.helper import connections, forms, thread_limits
-from lunshare.drivers.helper.commands import MAX_HUNG, MAX_HUNG_EACH, Commands
+from lunshare.drivers.helper import command_output, connections, forms, thread_limits
+from lunshare.drivers.helper.commands import (
+    MAX_HUNG,
+    MAX_HUNG_EACH,
+    MAX_RUNNING,
+    MAX_RUNNING_EACH,
+    Commands,
+)
 from lunshare.drivers.helper.lio import target_requests
-from lunshare.drivers.helper.nfs import answering, files
+from lunshare.drivers.helper.nfs import answering, files, mount_points
 from lunshare.drivers.helper.nfs.mounts import Mounts
 from lunshare.drivers.helper.server import verbs
 from lunshare.drivers.protocol import frames
@@ -60,12 +66,23 @@ def test_the_bounds_are_those_of_the_code() -> None:
         thread_limits.MAX_WAITING,
         thread_limits.MAX_EACH,
         files.MAX_FILES,
+        files.LONG_LIST,
+        files.MAX_LONG_LISTS,
+        connections.ANSWER_SECONDS,
+        mount_points.MAX_POINTS,
+        MAX_RUNNING,
+        MAX_RUNNING_EACH,
         answering.ANSWERING_SECONDS,
         MAX_HUNG,
         MAX_HUNG_EACH,
     ):
         assert re.search(rf"\b{int(number):,}\b", PAGE), number
-    assert f"{frames.MAX_REQUEST // 1024**2} MiB" in PAGE
+    for size in (
+        frames.MAX_REQUEST,
+        command_output.MAX_OUTPUT,
+        connections.MAX_UNREAD,
+    ):
+        assert f"{size // 1024**2} MiB" in PAGE
     unit = (ROOT / "systemd" / "lunshare-helper.service").read_text()
     assert "MemoryMax=2G" in unit
     assert "TasksMax=1024" in unit

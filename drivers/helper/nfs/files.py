@@ -34,11 +34,18 @@ from lunshare.drivers.helper.nfs.share_requests import (
     ForeignFile,
     NewFile,
 )
+from lunshare.drivers.helper.thread_limits import ThreadLimit
 from lunshare.drivers.protocol import nfs_names
 from lunshare.drivers.protocol.nfs_names import NEW, UNMANAGED
 
 #: Names that a directory may have. A server may send names without an end.
 MAX_FILES = 100_000
+
+#: Lists of more names than this that may be in progress: each has up to 50 MiB. A
+#: share that hangs does so before, in general.
+LONG_LIST, MAX_LONG_LISTS = 1000, 8
+_LONG_LISTS = ThreadLimit(MAX_LONG_LISTS, MAX_LONG_LISTS)
+_LIST_SECONDS = 10.0
 
 # Hosts see blocks of 512 bytes, and page caches 4096.
 _UNIT = 4096
@@ -81,11 +88,16 @@ def list_files(share: Share, _asked: FileName) -> list[dict[str, Any]]:
 
     Hidden files are left out, and names that are not printable: a server may send any
     bytes.
+
+    :raises HelperBusy: too many long lists are in progress.
     """
     found: list[dict[str, Any]] = []
-    with os.scandir(share.directory) as entries:
+    with contextlib.ExitStack() as stack, os.scandir(share.directory) as entries:
         for number, entry in enumerate(entries):
             share.clock(0)
+            if number == LONG_LIST:
+                _LONG_LISTS.enter("", _LIST_SECONDS)
+                stack.callback(_LONG_LISTS.leave, "")
             if number >= MAX_FILES:
                 source = share.mount.source
                 raise DriverError(f"share {source} has more than {MAX_FILES} names")
