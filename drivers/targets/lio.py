@@ -63,8 +63,8 @@ class LioTarget(TargetDriver):
         cfg.PortOpt(
             "target_port",
             default=3260,
-            help="TCP port of every address. Change it if another target program of"
-            " this node uses 3260.",
+            help="TCP port of every address: 860, or 1024 and above. Change it if"
+            " another target program of this node uses 3260.",
         ),
         cfg.StrOpt(
             "target_prefix",

@@ -64,6 +64,14 @@ def test_a_wanted_export_becomes_values() -> None:
     assert wanted.only == (HOST,)
 
 
+@pytest.mark.parametrize("port", [860, 1024, 65535])
+def test_ports_of_iscsi_and_those_that_any_user_may_have_are_accepted(
+    port: int,
+) -> None:
+    wanted = target_requests.apply(document(portals=[portal("192.0.2.1", port)]))
+    assert wanted.portals == (Portal("192.0.2.1", port),)
+
+
 def test_close_needs_no_disk() -> None:
     wanted = target_requests.apply(document(disk=None, connectors=[], only=None))
     assert wanted.export == Export(ID)
@@ -113,6 +121,8 @@ def test_close_needs_no_disk() -> None:
         {"portals": [portal("fe80::1%eth0/..", 3260)]},
         {"portals": [portal("192.0.2.1", 0)]},
         {"portals": [portal("192.0.2.1", True)]},
+        {"portals": [portal("0.0.0.0", 22)]},
+        {"portals": [portal("192.0.2.1", 1023)]},
         {"portals": [portal("192.0.2.1", 3260)] * 17},
         {"only": ["../x"]},
         {"only": HOST},
@@ -241,8 +251,8 @@ def test_file_must_be_regular_with_one_name(tmp_path: Any) -> None:
 @pytest.mark.parametrize(
     ("changed", "name"),
     [
-        ({"portals": [portal("192.0.2.1", 1), portal("1.2.3", 1)]}, "portals[1]"),
-        ({"portals": [portal("host.example", 1)]}, "portals[0].address"),
+        ({"portals": [portal("192.0.2.1", 3260), portal("1.2.3", 3260)]}, "portals[1]"),
+        ({"portals": [portal("host.example", 3260)]}, "portals[0].address"),
         ({"only": [HOST, 5]}, "only[1]"),
         ({"connectors": [5]}, "connectors[0]"),
         ({"disk": {"path": "/dev/vg/a", "size": -1, "kind": "block"}}, "disk.size"),

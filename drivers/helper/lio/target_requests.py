@@ -36,6 +36,8 @@ MAX_CONNECTORS, MAX_PORTALS = 10_000, 16
 _PART = re.compile("(?!(?:shm|mqueue|fd)$)[A-Za-z0-9_+:-][A-Za-z0-9_+.:-]*")
 # Without a scope id (fe80::1%eth0), which is the name of an interface.
 _ADDRESS = re.compile("[0-9a-fA-F:.]+")
+# Root's portal below 1024 would be in the place of another service, such as ssh.
+_FIRST_OF_USERS, _SYSTEM_PORT = 1024, 860
 _TAG = re.compile(r"(?!NULL)[A-Za-z0-9._:-]{0,63}")
 # The kernel takes a value that starts with NULL for "not set" and stores less
 # than 256 bytes (drivers/target/iscsi/iscsi_target_nacl_attrib, 6.1 and 6.12).
@@ -94,6 +96,14 @@ def _auth(name: str, given: object) -> Auth:
     )
 
 
+def _port(name: str, given: object) -> int:
+    """A port that any user may have, or the system port of iSCSI (RFC 7143, 14)."""
+    port = forms.integer(1, 65535)(name, given)
+    if port < _FIRST_OF_USERS and port != _SYSTEM_PORT:
+        raise InvalidValue(name, port, f"give {_SYSTEM_PORT}, or 1024 to 65535")
+    return port
+
+
 @functools.lru_cache
 def _portal(address: str, port: int) -> Portal:
     """A node has few portals: parsing one takes as long as the rest of a request."""
@@ -133,7 +143,7 @@ _CONNECTOR = forms.record(
 _PORTAL = forms.record(
     _portal,
     address=forms.text(_ADDRESS, "give an IPv4 or IPv6 address"),
-    port=forms.integer(1, 65535),
+    port=_port,
 )
 _REQUEST = forms.record(
     Request,
