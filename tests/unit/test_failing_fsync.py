@@ -249,17 +249,57 @@ def test_wiped_disk_whose_flush_failed_is_an_error(
 # reservations
 
 
-def test_lost_note_of_a_removed_host_is_an_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flushes: Flushes
-) -> None:
-    """Else the keys of a host that was detached would be valid after a power cut."""
-    target = Target("iqn.2026-11.io.test:", str(uuid.uuid4()))
+HOSTS = [f"iqn.1994-05.com.example:host{number}" for number in range(3)]
+
+
+@pytest.fixture
+def saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The kernel's file of a volume with a registration of each of HOSTS."""
     (tmp_path / "dbroot").write_text(str(tmp_path))
     (tmp_path / "pr").mkdir()
-    saved = tmp_path / "pr" / f"aptpl_{target.volume_id}"
-    host = "iqn.1994-05.com.example:host"
-    saved.write_text(f"PR_REG_START: 0\ninitiator_node={host}\nPR_REG_END: 0\n")
     monkeypatch.setattr(reservations, "ROOT", str(tmp_path))
+    path = tmp_path / "pr" / f"aptpl_{uuid.uuid4()}"
+    path.write_text(
+        "".join(
+            f"PR_REG_START: 0\ninitiator_node={host}\nPR_REG_END: 0\n" for host in HOSTS
+        )
+    )
+    return path
+
+
+def target_of(saved: Path) -> Target:
+    return Target("iqn.2026-11.io.test:", saved.name.removeprefix("aptpl_"))
+
+
+def test_notes_of_removed_hosts_stay_short(saved: Path) -> None:
+    """The kernel does not remove an entry, so each detach would add a line to /etc."""
+    target, notes = target_of(saved), Path(f"{saved}.left")
+    for _ in range(100):
+        for host in HOSTS[:2]:
+            reservations.void_saved(target, host)
+    assert notes.stat().st_size < 500
+    for second in range(1, 100):  # the kernel writes anew
+        os.utime(saved, ns=(second * 10**9, second * 10**9))
+        reservations.void_saved(target, HOSTS[2])
+    assert notes.stat().st_size < 500
+    when = saved.stat().st_mtime_ns
+    assert reservations._void_hosts(str(saved), when) == {HOSTS[2]}
+    reservations.void_saved(target, HOSTS[0])
+    assert reservations._void_hosts(str(saved), when) == {HOSTS[0], HOSTS[2]}
+
+
+def test_incomplete_note_does_not_void_the_next_one(saved: Path) -> None:
+    """The power was lost in the middle of a line."""
+    when = saved.stat().st_mtime_ns
+    Path(f"{saved}.left").write_text(f"{when} {HOSTS[1]}\n{when} {HOSTS[1][:20]}")
+    reservations.void_saved(target_of(saved), HOSTS[0])
+    found = reservations._void_hosts(str(saved), when)
+    assert found >= {HOSTS[0], HOSTS[1]}
+
+
+def test_lost_note_of_a_removed_host_is_an_error(saved: Path, flushes: Flushes) -> None:
+    """Else the keys of a host that was detached would be valid after a power cut."""
+    target, host = target_of(saved), HOSTS[0]
     flushes.fail(1)
     with pytest.raises(OSError, match="Input/output error"):
         reservations.void_saved(target, host)

@@ -90,7 +90,7 @@ def void_saved(target: Target, initiator: str) -> None:
     with contextlib.suppress(FileNotFoundError):
         when = os.stat(path).st_mtime_ns
         if any(each["initiator_node"] == initiator for each in _entries(path)):
-            _append(_notes(path), f"{when} {initiator}\n")
+            _note(path, when, initiator)
 
 
 def delete_saved(target: Target) -> None:
@@ -118,7 +118,7 @@ def _valid(target: Target) -> Iterator[Entry]:
 def _void_hosts(path: str, when: int) -> set[str]:
     """Return the hosts that were removed after the kernel's last write."""
     try:
-        with open(_notes(path), encoding="ascii") as notes:
+        with open(_notes(path), encoding="ascii", errors="replace") as notes:
             lines = [line.split() for line in notes]
     except FileNotFoundError:
         return set()
@@ -140,11 +140,17 @@ def _entries(path: str) -> list[dict[str, str]]:
     return entries
 
 
-def _append(path: str, text: str) -> None:
+def _note(path: str, when: int, host: str) -> None:
+    """Write it once. Lines of the kernel's earlier writes are worthless, and go.
+
+    A new line comes first, because the power may have been lost in a line.
+    """
+    known = _void_hosts(path, when)
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
-    notes = os.open(path, flags, 0o600)
+    notes = os.open(_notes(path), flags if known else flags | os.O_TRUNC, 0o600)
     try:
-        os.write(notes, text.encode())
+        if host not in known:
+            os.write(notes, f"\n{when} {host}\n".encode())
         os.fsync(notes)
     finally:
         os.close(notes)
