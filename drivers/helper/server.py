@@ -16,7 +16,6 @@ import os
 import pwd
 import select
 import socket
-import struct
 import sys
 import threading
 import time
@@ -66,7 +65,6 @@ _FOR_A_WHILE |= {errno.ECONNABORTED, errno.EINTR}
 _PAUSE_SECONDS = 0.1
 # Connections that wait to be accepted; the next one would be refused by the kernel.
 _BACKLOG = 1024
-_CREDENTIALS = struct.Struct("3i")  # struct ucred: pid, uid, gid
 _FIRST_PASSED = 3  # sd_listen_fds(3)
 
 #: Beside the socket, in a directory that only root can change.
@@ -193,7 +191,7 @@ class Server:
         self._listener.close()
 
     def _admit(self, connection: socket.socket) -> None:
-        uid = _peer(connection)
+        uid = frames.peer_uid(connection)
         if uid not in self._allowed:
             LOG.warning("refused a connection of uid %d", uid)
             connection.close()
@@ -318,15 +316,6 @@ def _turn_away(connection: socket.socket, why: str) -> None:
 def _shown(text: str) -> str:
     """Return text of a client as printable ASCII on one line of the log."""
     return ascii(text[:_MOST_SHOWN])[1:-1]
-
-
-def _peer(connection: socket.socket) -> int:
-    """Return the uid of the client's process (SO_PEERCRED, unix(7))."""
-    data = connection.getsockopt(
-        socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size
-    )
-    _, uid, _ = _CREDENTIALS.unpack(data)
-    return int(uid)
 
 
 def _passed() -> socket.socket | None:

@@ -8,6 +8,7 @@ A frame is a length of four bytes, big-endian, then so many bytes of JSON: a mes
 
 from __future__ import annotations
 
+import os
 import select
 import socket
 import struct
@@ -22,6 +23,7 @@ MAX_REQUEST, MAX_VALUES = 4 * 1024 * 1024, 200_000
 #: A frame of more bytes is a large frame.
 LARGE = 64 * 1024
 _LENGTH = struct.Struct(">I")
+_CREDENTIALS = struct.Struct("3i")  # struct ucred: pid, uid, gid
 _CHUNK = 4096  # enough for most frames; a longer one gets a buffer of its size
 
 
@@ -44,7 +46,8 @@ def connect(path: str, seconds: float) -> socket.socket:
     when the queue is full (unix(7), EAGAIN). Under eventlet, as in cinder-volume, every
     connect is non-blocking, and is repeated until that timeout (eventlet 0.41).
 
-    :raises OSError: nobody listens, or the queue is full for so long.
+    :raises OSError: nobody listens, or the queue is full for so long, or another user
+        than root and this one listens.
     """
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
@@ -54,6 +57,7 @@ def connect(path: str, seconds: float) -> socket.socket:
         # eventlet removes select.poll, which shows that it has replaced sockets too.
         connection.settimeout(None if hasattr(select, "poll") else seconds)
         connection.connect(path)
+        _need_root_or_self(connection)
     except (BlockingIOError, TimeoutError):
         connection.close()
         raise ConnectionError("it accepts no connections") from None
@@ -61,6 +65,24 @@ def connect(path: str, seconds: float) -> socket.socket:
         connection.close()
         raise
     return connection
+
+
+def peer_uid(connection: socket.socket) -> int:
+    """Return the uid of the other side (SO_PEERCRED, unix(7)).
+
+    Of a client that is the user who has called listen(2): with systemd's socket, root.
+    """
+    data = connection.getsockopt(
+        socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size
+    )
+    return int(_CREDENTIALS.unpack(data)[1])
+
+
+def _need_root_or_self(connection: socket.socket) -> None:
+    """Another user could have created the socket, and answer that access is closed."""
+    uid = peer_uid(connection)
+    if uid not in (0, os.geteuid()):
+        raise ConnectionError(f"user {uid}, not root, listens there")
 
 
 def send(connection: socket.socket, message: object) -> None:
