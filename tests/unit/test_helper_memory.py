@@ -229,6 +229,22 @@ def test_answers_that_nobody_reads_use_little_memory(process: HelperProcess) -> 
             assert "value" in frames.receive(late)
 
 
+def test_large_requests_are_not_kept_while_their_answers_are_sent(
+    process: HelperProcess,
+) -> None:
+    """Only eight may be in memory, but a full socket kept each for ten seconds."""
+    names = {"\u20ac" * 4000 + str(n): 0 for n in range(20)}  # the answer shows them
+    large = messages.request("run", 5, {**names, "x": ["\u20ac" * 8] * 130_000})
+    with contextlib.ExitStack() as stack:
+        deaf = [stack.enter_context(process.knock()) for _ in range(60)]
+        for each in deaf:
+            frames.send(each, large)
+        with process.knock() as late:
+            frames.send(late, large)
+            assert frames.receive(late)["error"] == "invalid-value"
+    assert resident(process) < 450
+
+
 def test_large_answer_is_complete(process: HelperProcess) -> None:
     answers: list[object] = []
 
