@@ -126,3 +126,13 @@ def test_commands_of_the_pages_exist(
         main.main([command, "--help"])
     assert ended.value.code == 0
     assert command in capsys.readouterr().out
+
+
+def test_root_opens_no_file_that_the_daemons_user_may_have_planted() -> None:
+    """A link in the place of a copy, and the restore gave that user /etc/shadow."""
+    commands = re.findall(r"^ {4}(\S.*)$", PAGE, re.MULTILINE)
+    restoring = [line for line in commands if "cat " in line and "sqlite" in line]
+    assert restoring
+    for line in restoring:
+        assert line.startswith("runuser -u lunshare -- ")
+        assert not re.search(r"<\s*(\$cp|/var/lib/lunshare)", line)
