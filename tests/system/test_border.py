@@ -4,8 +4,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import os
 import stat
+import threading
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -113,6 +116,51 @@ def test_disk_in_use_is_neither_read_nor_written(
     finally:
         os.close(held)
     root.call("disk.copy", source=both[0], target=both[1])
+
+
+@contextlib.contextmanager
+def changing(path: str, *devices: str) -> Iterator[None]:
+    """The link at ``path`` leads to one device after the other, as stale ones do."""
+    before, ended = os.readlink(path), threading.Event()
+
+    def change() -> None:
+        for device in itertools.cycle(devices):
+            os.symlink(device, f"{path}.next")
+            os.rename(f"{path}.next", path)
+            if ended.wait(0.03):
+                break
+        os.symlink(before, f"{path}.next")
+        os.rename(f"{path}.next", path)
+
+    thread = threading.Thread(target=change)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+def test_device_that_gets_the_path_after_the_check_is_not_copied(
+    root: Root, created: list[str]
+) -> None:
+    """The open waits while the disk is busy, and its number may be another's then."""
+    both = [
+        disk(each, f"/dev/{GROUP}/volume-{each}")
+        for each in (volume(created), volume(created))
+    ]
+    foreign = os.path.realpath(f"/dev/{GROUP}/x-volume-{volume(created, 'x-')}")
+    Path(foreign).write_bytes(b"secret" * 1000)
+    own = os.path.realpath(both[0]["path"])
+    held = os.open(own, os.O_RDONLY | os.O_EXCL)
+    try:
+        with changing(both[0]["path"], own, foreign):
+            for _ in range(10):
+                with pytest.raises((DiskBusy, TargetFailed)):
+                    root.call("disk.copy", source=both[0], target=both[1])
+    finally:
+        os.close(held)
+    assert b"secret" not in Path(both[1]["path"]).read_bytes()
 
 
 def test_installed_files_belong_to_root_and_units_have_limits() -> None:

@@ -206,7 +206,10 @@ def _open(disk: Disk, path: str, flags: int, hold: Hold) -> Iterator[int]:
     block = os.O_DIRECT | os.O_EXCL if disk.kind is DiskKind.BLOCK else 0
     file = extents.open_patiently(path, flags | block, hold)
     try:
-        _need_unused(disk, file)
+        if disk.kind is DiskKind.BLOCK:
+            disk_paths.need_its_device(disk, os.fstat(file))
+        else:
+            _need_unused(disk, file)
         yield file
     finally:
         os.close(file)
@@ -214,8 +217,6 @@ def _open(disk: Disk, path: str, flags: int, hold: Hold) -> Iterator[int]:
 
 def _need_unused(disk: Disk, file: int) -> None:
     """Check that no host has locked a file, as O_EXCL does for a block device."""
-    if disk.kind is DiskKind.BLOCK:
-        return
     if why := open_files.in_use(file, f"volume-{disk.volume_id}"):
         raise DiskBusy(disk.volume_id, why)
 

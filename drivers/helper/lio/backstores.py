@@ -182,6 +182,8 @@ def create(disk: Disk, role: Role, prefix: str = "", like: str = "") -> str:
             _show_path(path, disk)
         if live_identity(path) != disk_identity(found.stat):
             raise OSError(errno.ESTALE, os.strerror(errno.ESTALE), disk.path)
+        if disk.kind is DiskKind.BLOCK:  # the kernel has opened it meanwhile
+            disk_paths.need_its_device(disk, found.stat)
     _identify(disk.volume_id, path, like)
     if (
         role is Role.WRITERS

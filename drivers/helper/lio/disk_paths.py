@@ -75,13 +75,25 @@ def supports_discard(found: os.stat_result) -> bool:
 
 def _block(disk: Disk) -> os.stat_result:
     found = _stat(disk)
+    need_its_device(disk, found)
+    return found
+
+
+def need_its_device(disk: Disk, found: os.stat_result) -> None:
+    """Check that this is the disk's block device, by its name in device-mapper.
+
+    A number may be another device's when a path is opened after a check: a removed
+    volume leaves its link in /dev for a moment. That of an open device stays. So check
+    what is open.
+
+    :raises TargetFailed: it is not.
+    """
     if not stat.S_ISBLK(found.st_mode):
         raise _refused(disk, "it is not a block device")
     kernel = device_mapper_name(found)
     wanted = export_paths.device_mapper_name(disk)
     if kernel != wanted:
         raise _refused(disk, f"device-mapper calls it {kernel!r}, not {wanted!r}")
-    return found
 
 
 def _file(disk: Disk, kernel: Mounts) -> int:
