@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import socket
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 _NOP_OUT, _COMMAND, _TASK, _LOGIN, _DATA_OUT = 0x00, 0x01, 0x02, 0x03, 0x05
 _NOP_IN, _RESPONSE, _TASK_RESPONSE, _LOGIN_RESPONSE = 0x20, 0x21, 0x22, 0x23
@@ -50,14 +50,19 @@ TASK_FUNCTIONS = {
 
 
 class RawSession:
-    """One login, without CHAP; LUN 0. Answers are texts: ``GOOD``, ``07/27/00``."""
+    """One login, without CHAP; LUN 0. Answers are texts: ``GOOD``, ``07/27/00``.
 
-    def __init__(self, initiator: str, iqn: str, portal: str) -> None:
+    ``keys`` are sent with the login.
+    """
+
+    def __init__(
+        self, initiator: str, iqn: str, portal: str, keys: Sequence[str] = ()
+    ) -> None:
         address, _, port = portal.rpartition(":")
         self._socket = socket.create_connection((address.strip("[]"), int(port)), 5)
         self._tag, self._status_number, self._command_number = 0, 0, 1
         try:
-            self._login(initiator, iqn)
+            self._login(initiator, iqn, keys)
         except BaseException:
             self.close()
             raise
@@ -141,11 +146,11 @@ class RawSession:
             first + struct.pack(">I", _NO_TAG) + header[20:24] + numbers + bytes(16)
         )
 
-    def _login(self, initiator: str, iqn: str) -> None:
+    def _login(self, initiator: str, iqn: str, keys: Sequence[str]) -> None:
         words = [f"InitiatorName={initiator}", f"TargetName={iqn}"]
         words += ["SessionType=Normal", "HeaderDigest=None", "DataDigest=None"]
         words += [f"{name}={value}" for name, value in _KEYS.items()]
-        text = "\0".join([*words, ""]).encode()
+        text = "\0".join([*words, *keys, ""]).encode()
         isid = bytes([0x80, 0, 0, 0, 0, 1])
         first = bytes([_LOGIN | _IMMEDIATE, 0x87, 0, 0]) + bytes(4) + isid + bytes(2)
         for _ in range(_ROUNDS):

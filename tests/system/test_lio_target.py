@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from rtslib_fb import RTSRoot
 
 from lunshare.drivers.errors import TargetFailed
 from lunshare.drivers.values import Auth, Disk, Export
+from tests.system.hostile_host import PORTAL
 from tests.system.lio_checks import ONE, TWO, Make, protected, refused
 from tests.system.lio_hosts import Refused
 from tests.system.lio_node import (
@@ -23,6 +25,7 @@ from tests.system.lio_node import (
     initiator,
     target,
 )
+from tests.system.raw_iscsi import RawSession
 
 pytestmark = pytest.mark.system
 pytest_plugins = ["tests.system.lio_fixtures"]
@@ -145,6 +148,22 @@ def test_chap_name_that_reads_as_a_number_is_refused(node: Node, first: str) -> 
         key = Auth(name, f"{first}secret-of-a")
         node.driver.apply(Export(node.id, node.disk, (node.connector("a", "rw", key),)))
         assert refused(node, "a", key) != comes_in
+
+
+def test_alias_that_a_host_gives_is_not_the_kernels_text(node: Node) -> None:
+    """A host could show another address, and end the wait for its writes."""
+    node.apply(a="rw")
+    fake = "LIO Session ID: 0   Address 203.0.113.9 TCP  StatSN: 0x00000004"
+    keys = [f"InitiatorAlias=x\n{fake}"]
+    with contextlib.closing(RawSession(initiator("a"), node.iqn, PORTAL, keys)):
+        info = (node.acl("a") / "info").read_text()
+        assert info.index(fake) < info.rindex("LIO Session ID: ")
+        live = [each for each in node.driver.observe() if each.volume_id == node.id]
+        (host,) = live[0].connectors
+        assert len(host.addresses) == 1
+        assert "203.0.113.9" not in host.addresses
+        node.apply(a="ro")
+        assert "No active iSCSI Session" in (node.acl("a") / "info").read_text()
 
 
 def test_export_works_on_ipv6(helper: HelperProcess, node: Node) -> None:

@@ -44,6 +44,12 @@ def test_mount_that_hides_locks_is_recognized(options: str, hides: bool) -> None
     assert Mount("/mnt", 1, "nfs", "nas:/a", options).hides_locks is hides
 
 
+def test_kind_that_is_not_utf8_is_another_file_system() -> None:
+    """Any user gives its FUSE mount a subtype, and broke every share with it."""
+    line = b"90 28 0:55 / /home/a/x rw - fuse.\xff a\xfe rw,user_id=1000\n"
+    assert mounts.parse_line(line).kind not in ("nfs", "nfs4")
+
+
 def test_only_nfs_is_a_share() -> None:
     assert Mounts().find("/") is None
     assert Mounts().find("/proc") is None

@@ -37,7 +37,9 @@ from lunshare.drivers.values import Auth, Connector, Mode
 
 _LINK = "lun"
 _NO_SESSION = "No active iSCSI Session"
-_SESSION = re.compile(r"LIO Session ID: (\d+)")
+# Before this there is InitiatorAlias, any text that the host gives, also of this form.
+_ID = "LIO Session ID: "
+_SESSION = re.compile(_ID + r"(\d+)")
 # "Address 192.0.2.1 TCP  StatSN: 0x..." for each connection of the one session that
 # the kernel shows, even if there are several (lio_target_nacl_info_show, 6.1).
 _ADDRESS = re.compile(r"Address (\S+) ")
@@ -71,7 +73,7 @@ def in_session(acl: str) -> bool:
 
 def addresses(acl: str) -> list[str]:
     """Return the addresses of the host's connections that the kernel shows."""
-    return sorted(set(_ADDRESS.findall(read(acl + "/info"))))
+    return sorted(set(_ADDRESS.findall(_of_kernel(acl))))
 
 
 def close(acl: str, hold: Hold) -> bool:
@@ -260,8 +262,14 @@ def _change_depth(acl: str) -> None:
 
 def _session(acl: str) -> int:
     """Return the number of the ACL's latest session; 0 when it has none."""
-    found = _SESSION.search(read(acl + "/info"))
+    found = _SESSION.match(_of_kernel(acl))
     return int(found[1]) if found else 0
+
+
+def _of_kernel(acl: str) -> str:
+    """Return what the kernel shows of the session, without what the host has given."""
+    _, mark, text = read(acl + "/info").rpartition(_ID)
+    return mark + text
 
 
 def _mapped_lun_names(acl: str) -> set[str]:

@@ -55,7 +55,8 @@ class Mounts:
 
     def table(self) -> Iterable[Mount]:
         """Yield every NFS mount of the node; the topmost one of a point comes last."""
-        # Bytes: a mount point or a server's path need not be UTF-8.
+        # Bytes: a mount point, a server's path, or the subtype that a user gives a FUSE
+        # mount need not be UTF-8.
         with open(self._table, "rb") as lines:
             for line in lines:
                 mount = parse_line(line)
@@ -121,7 +122,8 @@ def parse_line(line: bytes) -> Mount:
     device = os.makedev(int(major), int(minor))
     shown = _unescape(source).decode(errors="replace")  # answers show it
     given = b" ".join(more).strip().decode(errors="replace")
-    return Mount(os.fsdecode(_unescape(fields[4])), device, kind.decode(), shown, given)
+    point = os.fsdecode(_unescape(fields[4]))
+    return Mount(point, device, os.fsdecode(kind), shown, given)
 
 
 def _unescape(text: bytes) -> bytes:
