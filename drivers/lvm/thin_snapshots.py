@@ -76,14 +76,21 @@ class ThinSnapshots:
         return {lv for lv, row in found.items() if self._thin.owns(row)}
 
     def _remove_volume(self, name: str, copy: str) -> None:
-        """Remove the old volume; if that fails, remove its copy, and raise."""
+        """Remove the old volume; if that fails, remove its copy, and raise.
+
+        If the volume is gone nevertheless, its copy is all that is left of it: another
+        call has removed it, or lvremove failed after its commit (it sends the pool's
+        message after that: lv_remove_single in lib/metadata/lv_manip.c).
+        """
         try:
             self._lvm.remove(name)
         except CommandFailed as error:
-            # Another call has removed the volume: its copy is all that is left of it.
-            if not command_errors.not_found(error):
-                self._lvm.remove(copy)
-                raise
+            if command_errors.not_found(error) or name not in self._lvm.details_of(
+                name
+            ):
+                return
+            self._lvm.remove(copy)
+            raise
 
     def finish_reverts(self, found: Iterable[LogicalVolume]) -> bool:
         """Finish reverts that were killed; return whether there were any."""

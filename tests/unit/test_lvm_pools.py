@@ -129,6 +129,37 @@ def test_revert_keeps_its_copy_if_a_retry_removed_the_volume():
     assert root.commands[-1][0] == "lvrename"
 
 
+class FailingAfterRemoval(Answering):
+    """lvremove removes the volume, and fails then.
+
+    Of a thin volume it commits the removal first, and sends the pool's message after
+    that ("Failed to update pool", lv_remove_single in lib/metadata/lv_manip.c).
+    """
+
+    def __init__(self) -> None:
+        super().__init__(THIN_POOL, lvcreate="", lvrename="")
+        self.left = {VOLUME.name, SNAPSHOT.name}
+        self._answers["lvremove"] = failed(f"  Failed to update pool {GROUP}/pool.")
+
+    def run(self, *argv: str, timeout: float = 60.0) -> str:
+        if argv[0] == "lvcreate":
+            self.left.add(argv[argv.index("-n") + 1])
+        if argv[0] == "lvremove":
+            self.left.discard(argv[-1].partition("/")[2])
+        if argv[0] == "lvrename":
+            self.left.remove(argv[-2])
+            self.left.add(argv[-1])
+        self._answers["lvs"] = rows(*[row(name, **THIN) for name in sorted(self.left)])
+        return super().run(*argv, timeout=timeout)
+
+
+def test_revert_keeps_its_copy_if_the_failed_removal_has_removed_the_volume():
+    """The copy was removed as well: the volume had no disk, and no way out."""
+    root = FailingAfterRemoval()
+    driver(root)._snapshots.revert(SNAPSHOT)
+    assert root.left == {VOLUME.name, SNAPSHOT.name}
+
+
 @pytest.mark.parametrize(
     ("mapped", "names"),
     [
