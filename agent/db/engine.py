@@ -10,6 +10,7 @@ answer then.
 from __future__ import annotations
 
 import contextlib
+import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,6 +20,7 @@ from typing import Any
 import orjson
 import sqlalchemy as sa
 
+from lunshare.agent.db.database_file import DatabaseFile
 from lunshare.agent.db.group_commit import Group
 from lunshare.agent.db.readers import Readers
 from lunshare.agent.db.schema import SERVICES
@@ -73,8 +75,10 @@ class Database:
         self.write_check = WriteCheck()
         self._group: Group | None = None
         self._readers: Readers | None = None
+        self._file: DatabaseFile | None = None
         if self.engine.dialect.name == "sqlite":
-            sa.event.listen(self.engine, "connect", _prepare_sqlite)
+            sa.event.listen(self.engine, "connect", self._prepare_sqlite)
+            self._file = _file_of(self.engine.url)
             self._group = Group(self.engine)
             self._readers = Readers(self.engine, connections)
 
@@ -85,6 +89,7 @@ class Database:
         With ``one_statement`` the caller runs one only. That is a snapshot by itself,
         so no transaction is begun and ended, which would be two more statements.
         """
+        self._check_file()
         with self._explained():
             if self._readers is not None:
                 with self._readers.connection(in_transaction=not one_statement) as used:
@@ -100,8 +105,10 @@ class Database:
         It must not be open while a driver works.
         """
         try:
+            self._check_file()
             with self._explained(), self._transaction() as connection:
                 yield connection
+            self._check_file()  # only then it is confirmed
         except DatabaseFailed as error:
             self.write_check.note_failure(error.message)
             raise
@@ -112,11 +119,27 @@ class Database:
 
         The result is in ``write_check``.
         """
+        try:
+            self._check_file()
+        except DatabaseFailed as error:
+            self.write_check.note_failure(error.message)
+            return
         if self.write_check.fresh:
             return
         with contextlib.suppress(DatabaseFailed), self.writing() as connection:
             connection.execute(sa.insert(SERVICES).values(_PROBE))
             connection.execute(sa.delete(SERVICES).where(SERVICES.c.host == ""))
+
+    def _check_file(self) -> None:
+        if self._file is not None:
+            self._file.check()
+
+    def _prepare_sqlite(self, dbapi_connection: Any, _record: Any) -> None:
+        dbapi_connection.isolation_level = None  # BEGIN is sent by this package
+        for pragma in _PRAGMAS:
+            dbapi_connection.execute(pragma)
+        if self._file is not None:
+            self._file.note_opened()
 
     @contextmanager
     def _transaction(self) -> Iterator[sa.Connection]:
@@ -148,7 +171,9 @@ class Database:
         self.engine.dispose()
 
 
-def _prepare_sqlite(dbapi_connection: Any, _record: Any) -> None:
-    dbapi_connection.isolation_level = None  # BEGIN is sent by this package
-    for pragma in _PRAGMAS:
-        dbapi_connection.execute(pragma)
+def _file_of(url: sa.URL) -> DatabaseFile | None:
+    """Return the file of an SQLite database; None in memory, or for a URI."""
+    path = url.database or ""
+    if path in ("", ":memory:") or path.startswith("file:"):
+        return None
+    return DatabaseFile(os.path.abspath(path))
