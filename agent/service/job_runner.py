@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import threading
 import time
@@ -33,13 +34,14 @@ Measured = Callable[[str, str, float, bool], object]
 class _Job:
     """One run of a step; ``next`` is the run that follows it, if any.
 
-    Its log lines have the id of the request that asked for it first.
+    Its log lines have the id of the request that asked for it first. It is
+    ``stranded`` while the system refuses its pool a thread.
     """
 
     def __init__(self, pool: tuple[str, bool]) -> None:
         self.pool, self.future = pool, Future[None]()
         self.request_id = request_scope.current()
-        self.started = False
+        self.started = self.stranded = False
         self.next: _Job | None = None
 
 
@@ -108,14 +110,28 @@ class JobRunner:
                 self._enqueue(key, job)
             elif job.started:
                 job.next = job = job.next or _Job((backend, copies))
+            elif job.stranded:
+                self._start_thread(job)
             return job.future
 
     def _enqueue(self, key: tuple[Step, str], job: _Job) -> None:
         if self._stopped:  # a restart runs the step
             job.future.cancel()
             job.future.set_running_or_notify_cancel()  # wakes who waits for it
-        else:
+            return
+        try:
             self._pool(*job.pool).submit(self._run, key, job)
+        except RuntimeError:
+            # "can't start new thread": pids or memory are used up. The executor has
+            # queued it already (ThreadPoolExecutor.submit, 3.11).
+            job.stranded = True
+            LOG.error("[%s] step waits: the system refuses a thread", job.pool[0])
+
+    def _start_thread(self, job: _Job) -> None:
+        """Let the pool of a stranded job start the thread that its queue needs."""
+        with contextlib.suppress(RuntimeError):
+            self._pool(*job.pool).submit(_do_nothing)
+            job.stranded = False
 
     def _run(self, key: tuple[Step, str], job: _Job) -> None:
         with self._mutex:
@@ -215,6 +231,10 @@ def _log_failure(
             )
 
     return log_failure
+
+
+def _do_nothing() -> None:
+    """A work item for which an executor starts a thread."""
 
 
 def _name(step: Step) -> str:

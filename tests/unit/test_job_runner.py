@@ -111,6 +111,28 @@ def test_a_request_that_comes_during_the_stop_leaves_its_step_to_a_restart() -> 
     assert runs == ["first"]
 
 
+def test_a_step_runs_when_the_system_has_a_thread_again(
+    jobs: JobRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each reconcile submits it. It never ran again: its first run had no thread."""
+    ran = threading.Event()
+
+    def step(_ident: str) -> None:
+        ran.set()
+
+    def refuse(*_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as full:
+        full.setattr(threading, "_start_new_thread", refuse)
+        first = jobs.submit(step, "a", "one")
+        jobs.run_and_wait(step, "a", "one")
+    assert not ran.is_set()
+    jobs.submit(step, "a", "one").result(20)
+    assert ran.is_set()
+    first.result(20)
+
+
 def test_a_late_failure_is_logged(
     jobs: JobRunner, caplog: pytest.LogCaptureFixture
 ) -> None:
