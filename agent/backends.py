@@ -8,10 +8,11 @@ share of the request threads.
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -152,6 +153,7 @@ class NodeBackend:
     checked_at: float = 0.0
     came_up: Callable[[], None] = lambda: None
     measured: Measured = lambda *_: None
+    _last_check: float = -math.inf  # of time.monotonic(); checked_at is for people
     _found: str | None = _UNCHECKED
     _check: HealthCheck | None = None
     _mutex: threading.Lock = field(default_factory=threading.Lock)
@@ -227,8 +229,10 @@ class NodeBackend:
             with waiting(), translated():
                 yield
         except BackendFailed:
-            if time.time() - self.checked_at > _SUSPECT_SECONDS:
-                self.start_check()
+            if time.monotonic() - self._last_check > _SUSPECT_SECONDS:
+                # "can't start new thread": the timer tries again.
+                with suppress(RuntimeError):
+                    self.start_check()
             raise
 
     def start_check(self) -> HealthCheck:
@@ -275,6 +279,7 @@ class NodeBackend:
             )
         came_up = problem is None and self._found is not None
         self._found, self.checked_at = problem, time.time()
+        self._last_check = time.monotonic()
         if came_up:
             self.came_up()
 

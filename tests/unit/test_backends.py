@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from lunshare.agent import backends
 from lunshare.agent.errors import BackendFailed, BackendUnavailable, Busy
 from lunshare.agent.records import NewVolume, Page
 from lunshare.agent.states import VolumeStatus
@@ -168,7 +169,7 @@ def test_reconcile_deletes_a_failed_volume_whose_cleanup_failed(
 def test_a_failed_operation_starts_a_health_check(path: Path) -> None:
     node = Node(path).start()
     backend = node.assembly.backends["fake"]
-    backend.checked_at -= 60  # the timer's last check was a while ago
+    backend._last_check -= 60  # the timer's last check was a while ago
     gone = CommandFailed(("lvcreate",), 5, "Volume group lunshare not found")
     failures = node.driver().failures
     with failures.fail("create.before", gone), failures.fail("check", gone):
@@ -177,6 +178,45 @@ def test_a_failed_operation_starts_a_health_check(path: Path) -> None:
         until(lambda: not backend.up)
     assert "Volume group lunshare not found" in str(backend.problem)
     assert node.services.node.health().problems
+    node.close()
+
+
+def test_a_clock_that_was_set_back_delays_no_health_check(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = Node(path).start()
+    backend = node.assembly.backends["fake"]
+    monkeypatch.setattr(backends, "_SUSPECT_SECONDS", 0.0)
+    backend.checked_at += 10**8  # the last check was three years later
+    gone = CommandFailed(("lvcreate",), 5, "Volume group lunshare not found")
+    failures = node.driver().failures
+    with failures.fail("create.before", gone), failures.fail("check", gone):
+        with pytest.raises(BackendFailed):
+            node.plain_volume()
+        until(lambda: not backend.up)
+    node.close()
+
+
+def test_the_error_of_a_backend_is_reported_without_a_thread_for_its_check(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The client got 500, and the log did not say what the target had refused."""
+    node = Node(path).start()
+    volume = node.shared_volume()
+    monkeypatch.setattr(backends, "_SUSPECT_SECONDS", 0.0)
+
+    def refuse(*_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    failed = TargetFailed(volume.id, "no ACL")
+    with (
+        monkeypatch.context() as full,
+        node.target().failures.fail("apply.before", failed),
+    ):
+        full.setattr(threading, "_start_new_thread", refuse)
+        with pytest.raises(BackendFailed, match="no ACL"):
+            attach(node, volume, "a")
+    attach(node, volume, "a")
     node.close()
 
 
