@@ -128,16 +128,15 @@ class NfsVolumes(VolumeDriver):
         )
 
     def check(self) -> None:
+        """Mount what is not mounted. One share that fails does not stop the others."""
+        problem: DriverError | None = None
         for files in self._shares():
-            state = self._mount_state(files)
-            if state["trouble"] == "stale":
-                self._unmount_stale(files)
-                state = self._mount_state(files)
-            if not state["source"]:
-                self._mounting.create_mount_point(files.share)
-                self._mounting.mount(files.share)
-                state = self._mount_state(files)
-            self._require_usable(files, state)
+            try:
+                self._check_share(files)
+            except DriverError as error:
+                problem = problem or error
+        if problem:
+            raise problem
 
     @retried_once
     def create(self, volume: Volume) -> Disk:
@@ -183,14 +182,15 @@ class NfsVolumes(VolumeDriver):
 
     @retried_once
     def create_snapshot(self, snapshot: Snapshot) -> None:
-        if self._find_snapshot(snapshot.id) is None:
-            files, disk = self._find(snapshot.volume_id)
-            volume = Volume(snapshot.volume_id, snapshot.size)
-            files.copy(volume.name, snapshot.name, disk.size)
+        # On the volume's share, where the copy does nothing if it exists.
+        files, disk = self._find(snapshot.volume_id)
+        volume = Volume(snapshot.volume_id, snapshot.size)
+        files.copy(volume.name, snapshot.name, disk.size)
 
     @retried_once
     def delete_snapshot(self, snapshot_id: str) -> None:
-        for files in self._shares():
+        found = self._find_snapshot(snapshot_id)
+        for files in [found[0]] if found else self._shares():
             files.delete(_snapshot_name(snapshot_id))
 
     def snapshots(self) -> tuple[str, ...]:
@@ -259,6 +259,17 @@ class NfsVolumes(VolumeDriver):
                 for share in share_options.configured(self.options)
             )
         return self._configured
+
+    def _check_share(self, files: ShareFiles) -> None:
+        state = self._mount_state(files)
+        if state["trouble"] == "stale":
+            self._unmount_stale(files)
+            state = self._mount_state(files)
+        if not state["source"]:
+            self._mounting.create_mount_point(files.share)
+            self._mounting.mount(files.share)
+            state = self._mount_state(files)
+        self._require_usable(files, state)
 
     def _mount_state(self, files: ShareFiles) -> Mapping[str, str]:
         try:
