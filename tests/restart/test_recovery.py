@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from lunshare.agent.errors import NotFound
+from lunshare.agent.operator_records import RecoverRequest
 from lunshare.agent.records import NewSnapshot, NewVolume, Page
 from lunshare.agent.states import SnapshotStatus, VolumeStatus
 from lunshare.drivers import fake_storage
@@ -195,4 +196,36 @@ def test_a_volume_is_deleted_with_a_snapshot_that_its_driver_could_not_create(
         assert row.status is SnapshotStatus.ERROR
         second.services.volumes.delete(CTX, volume.id, cascade=True)
         until(lambda: not second.services.volumes.list(CTX, EVERY))
+    second.close()
+
+
+def test_a_migration_whose_source_is_gone_keeps_the_copy(tmp_path: Path) -> None:
+    """A database that was saved during the migration, and restored after it.
+
+    The row says that the bytes are still on the old backend, whose disk was deleted.
+    The copy was deleted as what the failed migration had left: no disk was left at all.
+    """
+    fake_storage.reset()
+    first = Node(tmp_path, backends="one,two").start()
+    volume = first.plain_volume()
+    old, new = ("one", "two") if volume.backend == "one" else ("two", "one")
+    fake_storage.storage(old).write(volume.id, 0, b"bytes")
+    host = first.services.node.host_of(new)
+    migrate = first.services.migrator.migrate
+    failures = first.driver(new).failures
+    killed_at(failures, "fill.after", lambda: migrate(CTX, volume.id, host))
+    first.close()
+    del fake_storage.storage(old).disks[volume.id]
+    second = Node(tmp_path, backends="one,two").start()
+    until(lambda: not second.assembly.jobs.in_progress())
+    assert fake_storage.storage(new).read(volume.id, 0, 5) == b"bytes"
+    found = second.services.volumes.get(CTX, volume.id)
+    assert (found.status, found.backend) == (VolumeStatus.AVAILABLE, old)
+    # The way out: the row is deleted, and the disk gets another one.
+    second.assembly.reconcile.run()
+    assert any(volume.id in each for each in second.services.node.health().unknown)
+    second.services.volumes.delete(CTX, volume.id)
+    until(lambda: not second.services.volumes.list(CTX, EVERY))
+    second.services.orphans.recover(CTX, RecoverRequest(volume.id))
+    assert fake_storage.storage(new).read(volume.id, 0, 5) == b"bytes"
     second.close()

@@ -202,12 +202,24 @@ class VolumeMigrator:
                 available = VolumeStatus.AVAILABLE
                 self._rows.change_status(volume, available, intent=None, leaving=None)
                 return
-            with self._backends[volume.leaving].for_job() as backend:
-                # Not its export. That is found by the volume's id, and now belongs
-                # to the backend that the volume is on.
-                backend.volumes.delete(volume_id)
+            if self._has_own_disk(volume):
+                with self._backends[volume.leaving].for_job() as backend:
+                    # Not its export. That is found by the volume's id, and now belongs
+                    # to the backend that the volume is on.
+                    backend.volumes.delete(volume_id)
+            else:
+                _log_only_disk(volume)
             self._rows.update(volume_id, leaving=None)
         self._wiper.wake(volume.leaving)
+
+    def _has_own_disk(self, volume: Volume) -> bool:
+        """Whether the volume has its disk where its row says."""
+        with self._backends[volume.backend].for_job() as backend:
+            try:
+                backend.volumes.disk(volume.id)
+            except UnknownDisk:
+                return False
+        return True
 
     def _require_type(self, ctx: RequestContext, ident: str) -> VolumeType:
         kind = self._types.resolve(ctx, ident)
@@ -314,6 +326,18 @@ def _log_wrong_row(volume: Volume) -> None:
         " backend and that it will be deleted from it",
         volume.backend,
         volume.id,
+    )
+
+
+def _log_only_disk(volume: Volume) -> None:
+    """Log why no disk is deleted: as after the restore of an older database."""
+    LOG.error(
+        "[%s] disk not deleted: volume=%s: the volume has no disk on backend %s, so this"
+        " one may be all that is left of it. To use it, delete the volume, then recover"
+        " the disk (lunshare recover)",
+        volume.leaving,
+        volume.id,
+        volume.backend,
     )
 
 
