@@ -74,7 +74,7 @@ class Helper:
             raise errors.HelperUnreachable(self._path, str(error)) from None
         if "error" in answer:
             raise messages.error_of(answer)
-        return answer.get("value")
+        return answer["value"]
 
     def close(self) -> None:
         """Close the stored connections; a later call opens new ones."""
@@ -105,12 +105,14 @@ class Helper:
             connection.close()
             raise
         self._store(connection)
-        return dict(answer)
+        return answer
 
-    def _answer(self, connection: socket.socket, message: dict[str, Any]) -> Any:
+    def _answer(
+        self, connection: socket.socket, message: dict[str, Any]
+    ) -> dict[str, Any]:
         try:
             frames.send(connection, message)
-            while "progress" in (answer := frames.receive(connection)):
+            while "progress" in (answer := _message(frames.receive(connection))):
                 pass  # each starts the time limit again
             return answer
         except (BrokenPipeError, ConnectionResetError) as error:
@@ -132,6 +134,13 @@ class Helper:
                 self._idle.append(connection)
                 return
         connection.close()
+
+
+def _message(received: object) -> dict[str, Any]:
+    """Return what was received, if it is an answer or a report of progress."""
+    if isinstance(received, dict) and received.keys() & {"value", "error", "progress"}:
+        return received
+    raise frames.BadFrame("a frame that is not an answer")
 
 
 def _user() -> str:

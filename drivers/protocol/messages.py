@@ -70,7 +70,17 @@ def error_answer(error: errors.DriverError) -> dict[str, Any]:
 
 
 def error_of(answer: Mapping[str, Any]) -> errors.DriverError:
-    """Return the error of an answer, as the helper raised it, or HelperVersion."""
+    """Return the error of an answer, as the helper raised it, or HelperVersion.
+
+    Of an answer without the known form it is a sentence.
+    """
+    try:
+        return _error_of(answer)
+    except (KeyError, TypeError, ValueError):
+        return errors.DriverError(f"the root helper's error is not known: {answer}")
+
+
+def _error_of(answer: Mapping[str, Any]) -> errors.DriverError:
     if (helper := helper_protocol(answer)) != PROTOCOL:
         return errors.HelperVersion(helper, PROTOCOL)
     code, fields = str(answer["error"]), dict(answer["fields"])

@@ -145,3 +145,40 @@ def test_two_frames_received_at_once_are_both_read() -> None:
         frames.send(helper, {"value": "done"})
         assert frames.receive(client) == {"progress": 0}
         assert frames.receive(client) == {"value": "done"}
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"[1]",
+        b"5",
+        b"null",
+        b'"progress"',
+        b"{}",
+        b'{"values": 1}',
+        b'{"error": 5, "fields": {}}',
+        b'{"error": "no-space", "fields": ["x"], "protocol": 4}',
+        b'{"error": "no-space", "fields": ["x"], "protocol": "q"}',
+        b'{"error": "deadline-exceeded", "fields": {"what": 1, "seconds": "x"}}',
+    ],
+)
+def test_an_answer_that_is_none_is_an_error(tmp_path: Path, sent: bytes) -> None:
+    """Without a value and an error it was a success, of a delete for example."""
+    path = str(tmp_path / "helper.sock")
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(path)
+        listener.listen()
+
+        def answer() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                frames.receive(connection)
+                connection.sendall(len(sent).to_bytes(4, "big") + sent)
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        helper = Helper(path)
+        with pytest.raises(errors.DriverError):
+            helper.call("share.delete", timeout=5)
+        thread.join(10)
+        helper.close()

@@ -332,9 +332,9 @@ def _log_wrong_row(volume: Volume) -> None:
 def _log_only_disk(volume: Volume) -> None:
     """Log why no disk is deleted: as after the restore of an older database."""
     LOG.error(
-        "[%s] disk not deleted: volume=%s: the volume has no disk on backend %s, so this"
-        " one may be all that is left of it. To use it, delete the volume, then recover"
-        " the disk (lunshare recover)",
+        "[%s] disk not deleted: volume=%s: the volume has no disk on backend %s, so"
+        " this one may be all that is left of it. To use it, delete the volume, then"
+        " recover the disk (lunshare recover)",
         volume.leaving,
         volume.id,
         volume.backend,
