@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from oslo_concurrency import lockutils
 from oslo_config import cfg
@@ -80,8 +80,10 @@ def configure(argv: Sequence[str]) -> cfg.ConfigOpts:
 def sole_owner(state_path: str) -> Iterator[None]:
     """Lock the state path, so that a second daemon cannot use it.
 
-    :raises StartupError: it cannot be written, or another daemon uses it.
+    :raises StartupError: it cannot be written, or another daemon uses it; or this is
+        root, and it belongs to another user.
     """
+    _refuse_root(state_path)
     try:
         os.makedirs(state_path, mode=0o750, exist_ok=True)
         probe = os.path.join(state_path, ".writable")
@@ -102,6 +104,17 @@ def sole_owner(state_path: str) -> Iterator[None]:
             f"another lunshared already uses state_path {state_path}: stop it, or"
             " give this one another with --state-path"
         ) from None
+
+
+def _refuse_root(state_path: str) -> None:
+    """Root would follow a link that the owner of the directory has created in it."""
+    with suppress(FileNotFoundError):
+        owner = os.stat(state_path).st_uid
+        if owner and not os.geteuid():
+            raise StartupError(
+                f"state_path {state_path} belongs to uid {owner}, and this is root:"
+                " systemctl start lunshared, or run it as that user (runuser -u)"
+            )
 
 
 def run(conf: cfg.ConfigOpts) -> None:

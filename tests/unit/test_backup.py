@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from lunshare.agent import backup_command as command
+from lunshare.agent import main
 from lunshare.agent.db import backup
-from lunshare.agent.errors import DatabaseFailed
+from lunshare.agent.errors import DatabaseFailed, StartupError
 from lunshare.agent.operator_records import RecoverRequest
 from lunshare.agent.states import VolumeStatus
 from tests.api.calls import until
@@ -186,3 +187,22 @@ def test_root_does_not_open_a_database_of_another_user(tmp_path: Path, capsys) -
         assert not list(copies.iterdir())
         os.chown(tmp_path / "state", 0, -1)
     assert run(node, copies) == 0
+
+
+def test_root_writes_nothing_into_a_state_path_of_another_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A daemon that root starts by hand emptied the file to which a link led."""
+    state, other = tmp_path / "state", tmp_path / "other"
+    state.mkdir()
+    other.write_text("root's own")
+    (state / ".writable").symlink_to(other)
+    if os.geteuid() == 0:
+        os.chown(state, 12345, -1)
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    with (
+        pytest.raises(StartupError, match="belongs to uid"),
+        main.sole_owner(str(state)),
+    ):
+        pass
+    assert other.read_text() == "root's own"
