@@ -72,6 +72,17 @@ class Served:
             raise _refused(point, f"shares are mounted below {self.base}")
         return point
 
+    def serves_share(self, source: str) -> bool:
+        """Whether what is mounted at a mount point is a share that root lists."""
+        listed = _any(_share(each) for each in self.shares)
+        return re.fullmatch(listed, source) is not None
+
+    def share_point(self, disk: Disk) -> str | None:
+        """Return the mount point in the path of a file; None if it is elsewhere."""
+        above = os.path.dirname(disk.path)
+        ours = os.path.dirname(above) == self.base and disk.kind is DiskKind.FILE
+        return above if ours else None
+
     def need_disk(self, disk: Disk) -> Disk:
         """Return the disk, if its path is served.
 

@@ -46,7 +46,7 @@ from lunshare.drivers.helper.disk_locks import DiskLocks
 from lunshare.drivers.helper.lio import exports_command, target_requests
 from lunshare.drivers.helper.lio.target_verbs import TargetVerbs
 from lunshare.drivers.helper.lvm.headers import HeaderVerbs
-from lunshare.drivers.helper.nfs.mounts import Mounts
+from lunshare.drivers.helper.nfs.mounts import Mounts, need_served_disk
 from lunshare.drivers.helper.nfs.share_verbs import ShareVerbs
 from lunshare.drivers.helper.served import PATH, NotServed, Served
 from lunshare.drivers.protocol import frames, messages
@@ -123,7 +123,7 @@ def verbs(
     def apply(given: Mapping[str, Any], left: float, gone: Gone) -> Any:
         wanted = target_requests.apply(given)
         if wanted.export.disk is not None:
-            served.need_disk(wanted.export.disk)
+            need_served_disk(wanted.export.disk, served, mounts)
         return lio.apply(wanted, left, gone)
 
     return {

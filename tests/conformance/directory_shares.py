@@ -88,7 +88,8 @@ class ShareHelper:
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         listener.bind(str(path))
         listener.listen()
-        served = Served(base=str(path.parent / "mnt"), manage=True)
+        base, shares = str(path.parent / "mnt"), ("nas:/", "filer:/")
+        served = Served(base=base, shares=shares, manage=True)
         locks = DiskLocks(str(path.with_name("work")))
         verbs: dict[str, Verb] = {
             **ShareVerbs(mounts, served, locks).verbs(),

@@ -13,15 +13,18 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from lunshare.drivers.conformance.fixtures import new_volume
 from lunshare.drivers.errors import DriverError, HelperRefused, Unsupported
+from lunshare.drivers.helper.data.copying import CopyVerbs
 from lunshare.drivers.helper.lvm import headers
 from lunshare.drivers.helper.lvm.headers import HeaderVerbs
 from lunshare.drivers.helper.nfs.mounts import Mounts
 from lunshare.drivers.helper.nfs.share_verbs import ShareVerbs
-from lunshare.drivers.helper.served import Served
+from lunshare.drivers.helper.served import NotServed, Served
 from tests.conformance.directory_shares import Directories
 from tests.unit.test_helper_headers import disk
 
@@ -106,7 +109,7 @@ def test_share_manage_needs_permission_of_root_for_a_foreign_file(
     mounts.mounted[str(point)] = "nas:/srv"
 
     def take(reference: str, manage: bool) -> object:
-        served = Served(base=str(tmp_path), manage=manage)
+        served = Served(base=str(tmp_path), shares=("nas:/srv",), manage=manage)
         given = {"point": str(point), "name": name, "reference": reference}
         verb = ShareVerbs(mounts, served).verbs()["share.manage"]
         return verb({**given, "size": 4096, "mode": "0600"}, 5.0)
@@ -142,3 +145,41 @@ def test_node_reads_no_volume_under_any_name_that_the_daemon_can_give(
     quiet = re.findall(r'ENV{DM_LV_NAME}=="([^"]+)"', RULES.read_text())
     assert any(fnmatch.fnmatchcase(name.format(uuid.uuid4()), each) for each in quiet)
     assert not any(fnmatch.fnmatchcase("home", each) for each in quiet)
+
+
+def test_share_that_root_does_not_list_any_more_is_not_touched(tmp_path: Path) -> None:
+    """It may still be mounted; the daemon's user could read and change its files."""
+    point = tmp_path / POINT
+    point.mkdir()
+    both = [new_volume(8192), new_volume(8192)]
+    for each in both:
+        (point / each.name).write_bytes(bytes(8192))
+    mounts = Directories(2**30)
+    served = Served(base=str(tmp_path), shares=("nas:/srv",))
+    verbs: dict[str, Any] = {
+        **ShareVerbs(mounts, served).verbs(),
+        **CopyVerbs(served, mounts).verbs(),
+    }
+    source, target = (
+        {"volume_id": each.id, "path": f"{point}/{each.name}", "size": 8192}
+        | {"kind": "file"}
+        for each in both
+    )
+    name = {"point": str(point), "name": both[0].name}
+    requests: dict[str, dict[str, Any]] = {
+        "share.list": {"point": str(point)},
+        "share.find": name,
+        "share.delete": name,
+        "disk.copy": {"source": source, "target": target},
+    }
+    for mounted in ("nas:/other", "evil:/srv", "nas:/srv2", "nas:/srv/../etc"):
+        mounts.mounted[str(point)] = mounted
+        for verb, given in requests.items():
+            with pytest.raises((HelperRefused, NotServed), match="nfs_shares"):
+                verbs[verb](given, 5.0)
+        state = verbs["share.check"]({"point": str(point)}, 5.0)
+        assert (state["source"], state["trouble"]) == (mounted, "not served")
+    mounts.mounted[str(point)] = "nas:/srv/below"
+    assert verbs["share.find"](name, 5.0) == 8192
+    assert verbs["share.check"]({"point": str(point)}, 5.0)["trouble"] == ""
+    verbs["disk.copy"](requests["disk.copy"], 5.0)

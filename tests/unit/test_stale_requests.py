@@ -88,7 +88,9 @@ class Helper:
 def helper(tmp_path: Path, *programs: str, mounts: Mounts = KERNEL) -> Iterator[Helper]:
     rules = write_filters(tmp_path, filters_of(*programs))
     base = str(tmp_path / "mnt")
-    served = Served(PREFIX, base=base, directories=(str(tmp_path),))
+    served = Served(
+        PREFIX, base=base, shares=("nas:/srv",), directories=(str(tmp_path),)
+    )
     commands = Commands(str(rules), (str(tmp_path / "bin"), "/usr/bin", "/bin"), served)
     made = Helper(tmp_path / "helper.sock", served, commands, mounts)
     try:

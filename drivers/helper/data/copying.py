@@ -29,6 +29,7 @@ from lunshare.drivers.helper.disk_locks import DiskLocks
 from lunshare.drivers.helper.lio import disk_paths, target_requests
 from lunshare.drivers.helper.lvm import extents
 from lunshare.drivers.helper.named_locks import Hold, Locks
+from lunshare.drivers.helper.nfs import mounts as mount_table
 from lunshare.drivers.helper.nfs import open_files
 from lunshare.drivers.helper.nfs.mounts import KERNEL, Mounts
 from lunshare.drivers.helper.served import Served
@@ -88,7 +89,10 @@ class CopyVerbs:
         :raises NoSpace: the pool is full; ``target`` has some of the bytes.
         :raises CopyDiffers: ``target`` does not read back as ``source``.
         """
-        source, target = map(self._served.need_disk, target_requests.two_disks(given))
+        source, target = (
+            mount_table.need_served_disk(disk, self._served, self._mounts)
+            for disk in target_requests.two_disks(given)
+        )
         return self._do(
             f"the copy of {source.path} onto {target.path}",
             target.path,

@@ -14,6 +14,10 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from lunshare.drivers.errors import HelperRefused
+from lunshare.drivers.helper.served import PATH, Served
+from lunshare.drivers.values import Disk
+
 _KINDS = ("nfs", "nfs4")
 _LOCAL = ("nolock", "local_lock=all", "local_lock=posix", "local_lock=flock")
 _ESCAPE = re.compile(rb"\\([0-3][0-7]{2})")
@@ -86,6 +90,28 @@ class Mounts:
             yield share
         finally:
             os.close(share)
+
+
+def need_listed(mount: Mount, served: Served) -> None:
+    """Check the source as well: it may be mounted since root listed it.
+
+    :raises HelperRefused: it is not in helper.conf.
+    """
+    if not served.serves_share(mount.source):
+        why = f"{PATH} does not have it in nfs_shares: add it there, or umount it"
+        raise HelperRefused(f"share {mount.source} at {mount.point}", why)
+
+
+def need_served_disk(disk: Disk, served: Served, mounts: Mounts) -> Disk:
+    """Return the disk, if its path is served, and the share in it.
+
+    :raises NotServed: its path is not.
+    :raises HelperRefused: see ``need_listed``.
+    """
+    point = served.share_point(served.need_disk(disk))
+    if point and (mount := mounts.find(point)):
+        need_listed(mount, served)
+    return disk
 
 
 #: The mounts of this node.

@@ -37,7 +37,7 @@ from lunshare.drivers.helper.disk_locks import DiskLocks
 from lunshare.drivers.helper.named_locks import Hold, Locks
 from lunshare.drivers.helper.nfs import files, open_files, share_requests
 from lunshare.drivers.helper.nfs.files import Share
-from lunshare.drivers.helper.nfs.mounts import Mount, Mounts
+from lunshare.drivers.helper.nfs.mounts import Mount, Mounts, need_listed
 from lunshare.drivers.helper.nfs.share_requests import ForeignFile
 from lunshare.drivers.helper.served import PATH, Served
 from lunshare.drivers.protocol import nfs_names
@@ -124,6 +124,7 @@ class ShareVerbs:
                     f"share at {asked.point} is not mounted",
                     "the next check of its backend mounts it, or reports why it cannot",
                 )
+            need_listed(mount, self._served)
             what = f"{verb} {asked.name}".strip()
             name, todo = asked.name or verb, _step(step, asked)
             with _translated_errors(mount, asked.name):
@@ -140,6 +141,12 @@ class ShareVerbs:
         mount = self._mounts.find(asked.point)
         if mount is None:
             return {"source": "", "trouble": ""}
+        if not self._served.serves_share(mount.source):
+            return {
+                "source": mount.source,
+                "trouble": "not served",
+                "remedy": f"add it to nfs_shares in {PATH}, and restart the helper",
+            }
         if mount.hides_locks:
             return {
                 "source": mount.source,
