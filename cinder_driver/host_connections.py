@@ -118,14 +118,8 @@ class HostConnections:
                 raise DiskBusy(volume.name_id, "it has just migrated: attach it again")
             hosts = self._rows.of_volume(volume)
             if hosts.reserved or hosts.rows_of(initiator):
-                access = self._open_attachment(volume, hosts, initiator, sent)
-                return self._answer(volume, access)
-            access = self._open_direct(volume, hosts, initiator, sent)
-            answer = self._answer(volume, access)
-            if initiator not in hosts.direct:
-                opened = DirectOpening(initiator, hosts, answer)
-                self._later.follow_direct(volume, opened)
-            return answer
+                return self._open_attachment(volume, hosts, initiator, sent)
+            return self._open_direct(volume, hosts, initiator, sent)
 
     def close(self, volume: Any, sent: Mapping[str, Any] | None) -> bool:
         """Close the access of the host.
@@ -188,19 +182,24 @@ class HostConnections:
         hosts: VolumeHosts,
         initiator: str,
         sent: MutableMapping[str, Any],
-    ) -> Connector:
-        """Open the access of an attachment that Cinder is connecting."""
+    ) -> dict[str, Any]:
+        """Open the access of an attachment that Cinder is connecting.
+
+        If it cannot be answered or its row not be followed, it is closed again: Cinder
+        stores no connector of it, so nothing else would ever close it.
+        """
         opening = self._new_opening(hosts, initiator, sent)
         sent[wanted_access.CONNECTION] = opening.connection
         self._unfinished.open(opening)
         try:
             self._apply_host(volume, hosts, initiator)
+            answer = self._answer(volume, opening.access)
+            self._later.follow_opening(volume, opening)
         except BaseException:
             self._unfinished.opened(opening)
             self._later.apply_or_repeat(volume, hosts, initiator)
             raise
-        self._later.follow_opening(volume, opening)
-        return opening.access
+        return answer
 
     def _new_opening(
         self, hosts: VolumeHosts, initiator: str, sent: Mapping[str, Any]
@@ -223,19 +222,34 @@ class HostConnections:
 
     def _open_direct(
         self, volume: Any, hosts: VolumeHosts, initiator: str, sent: Mapping[str, Any]
-    ) -> Connector:
+    ) -> dict[str, Any]:
         """Open a connection that has no attachment; the database has it first."""
         mode = wanted_access.asked_mode(sent) or Mode.RW
         if "mode" not in sent and hosts.readonly:
             mode = Mode.RO
         self._rows.store_direct(volume, initiator, mode)
         opened = replace(hosts, direct={**hosts.direct, initiator: mode})
-        try:
+        access = wanted_access.connector(opened, initiator, mode, "")
+        with self._undone(volume, opened, initiator):
             self._apply_host(volume, opened, initiator)
+        if initiator in hosts.direct:
+            return self._answer(volume, access)
+        with self._undone(volume, opened, initiator):
+            answer = self._answer(volume, access)
+            followed = DirectOpening(initiator, hosts, answer)
+            self._later.follow_direct(volume, followed)
+        return answer
+
+    @contextmanager
+    def _undone(
+        self, volume: Any, opened: VolumeHosts, initiator: str
+    ) -> Iterator[None]:
+        """Close and forget a direct connection if the block fails."""
+        try:
+            yield
         except BaseException:
             self._later.undo_direct(volume, opened, initiator)
             raise
-        return wanted_access.connector(opened, initiator, mode, "")
 
     def _close_host(
         self, volume: Any, hosts: VolumeHosts, sent: Mapping[str, Any]

@@ -162,3 +162,21 @@ def test_user_without_permission_on_the_socket_is_named(tmp_path: Path) -> None:
     lines = [line for line in done.stdout.splitlines() if said in line]
     assert [line.partition(":")[0] for line in lines] == ["log", "error"]
     assert lines[0].startswith("log: [ours] backend state: up=False problem=user ")
+
+
+def test_an_access_that_nothing_can_follow_is_closed_again(tmp_path: Path) -> None:
+    """It stayed open for ever: Cinder has no row that names its host."""
+    words = [str(python()), "-W", "ignore", "-m", "tests.fleet.unfollowed"]
+    done = subprocess.run(
+        words,
+        check=False,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": python_path(tmp_path)},
+    )
+    assert done.returncode == 0, done.stderr
+    cases = json.loads(done.stdout.splitlines()[-1])
+    assert len(cases) == 4
+    for found in cases.values():
+        assert found.pop("error")
+        assert found == {"open": [], "direct": [], "opening": 0}

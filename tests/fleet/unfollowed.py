@@ -1,0 +1,124 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""Run by Cinder's Python: an access is opened, and nothing can follow its row.
+
+The system refuses a thread (pids or memory are used up), or the target has no
+connection_info. Prints, for each case, what is open after the error.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from dataclasses import dataclass, field
+from typing import Any
+from unittest import mock
+
+from lunshare.cinder import chap_secrets
+from lunshare.cinder.host_connections import HostConnections
+from lunshare.cinder.wanted_access import AttachmentRow, VolumeHosts
+from lunshare.drivers import fake_storage
+from lunshare.drivers.backend import Backend
+from lunshare.drivers.base import Root
+from lunshare.drivers.driver import Driver
+from lunshare.drivers.errors import TargetFailed
+from lunshare.drivers.fake import FakeVolumes
+from lunshare.drivers.targets.fake import FakeTarget
+from lunshare.drivers.values import Mode, Volume
+
+ID = "0a1b2c3d-0000-4000-8000-000000000001"
+SENT = {"initiator": "iqn.1994-05.com.example:one", "host": "one", "mode": "rw"}
+
+
+class NoRoot(Root):
+    """The fake drivers need nothing of root."""
+
+    def run(self, *argv: str, timeout: float = 60.0) -> str:
+        raise AssertionError(argv)
+
+    def call(self, verb: str, *, timeout: float = 30.0, **arguments: Any) -> Any:
+        raise AssertionError(verb)
+
+
+@dataclass
+class CinderVolume:
+    """What the driver reads of Cinder's volume."""
+
+    id: str = ID
+    name_id: str = ID
+    size: int = 1
+    status: str = "reserved"
+
+
+@dataclass
+class Rows:
+    """Cinder's database: with an attachment that is reserved, or without one."""
+
+    reserved: bool
+    direct: dict[str, Mode] = field(default_factory=dict)
+    auth: str = field(default_factory=chap_secrets.new_provider_auth)
+
+    def of_volume(self, _volume: Any) -> VolumeHosts:
+        rows = [AttachmentRow("a", "reserved", None, None)] if self.reserved else []
+        return VolumeHosts(ID, self.auth, tuple(rows), dict(self.direct))
+
+    def store_direct(self, _volume: Any, initiator: str, mode: Mode) -> None:
+        self.direct[initiator] = mode
+
+    def forget_direct(self, _volume: Any, initiators: list[str]) -> None:
+        for each in initiators:
+            self.direct.pop(each, None)
+
+
+def defaults(driver: type[Driver]) -> dict[str, Any]:
+    return {each.dest: each.default for each in driver.OPTIONS}
+
+
+def refuse(*_: object) -> None:
+    raise RuntimeError("can't start new thread")
+
+
+def left_open(reserved: bool, broken: Any) -> dict[str, Any]:
+    """What is open, and stored, after the answer was an error."""
+    fake_storage.reset()
+    volumes = FakeVolumes("fake", defaults(FakeVolumes), NoRoot())
+    target = FakeTarget("fake", defaults(FakeTarget), NoRoot())
+    backend, rows = Backend(volumes, target), Rows(reserved)
+    backend.create(Volume(ID, 1024**3))
+    connections = HostConnections(backend, rows)  # type: ignore[arg-type]
+    try:
+        with broken(target):
+            connections.open(CinderVolume(), dict(SENT))
+        error = ""
+    except Exception as raised:
+        error = str(raised)
+    live = target.observe_volume(ID)
+    return {
+        "error": error,
+        "open": [each.initiator for each in live.connectors] if live else [],
+        "direct": list(rows.direct),
+        "opening": len(connections._unfinished._opening),
+    }
+
+
+def no_thread(_target: FakeTarget) -> Any:
+    return mock.patch.object(threading.Thread, "start", refuse)
+
+
+def no_answer(target: FakeTarget) -> Any:
+    failed = TargetFailed(ID, "no portal")
+    return mock.patch.object(target, "connection_info", side_effect=failed)
+
+
+if __name__ == "__main__":
+    print(
+        json.dumps(
+            {
+                f"{'attachment' if reserved else 'direct'}, {broken.__name__}": (
+                    left_open(reserved, broken)
+                )
+                for reserved in (True, False)
+                for broken in (no_thread, no_answer)
+            }
+        )
+    )
