@@ -100,6 +100,24 @@ def test_writer_feels_nothing_and_reader_cannot_write(taken: Node) -> None:
     assert apply(taken, a="rw", b="ro") == []
 
 
+@pytest.mark.parametrize("host", ["b", "c"])
+def test_new_reader_is_read_only_before_the_takeover_is_complete(
+    taken: Node, host: str
+) -> None:
+    """A new mapped LUN of Cinder's target is writable (prod_mode_write_protect 0).
+
+    The attach of one host may come first: the apply of all fails while one of them has
+    no secret, or hangs.
+    """
+    asked = Apply(wanted(taken, **{host: "ro"}), _PORTALS, (initiator(host),))
+    taking().apply(asked, 20)
+    assert (taken.acl(host) / "lun_0/write_protect").read_text().strip() == "1"
+    reader = taken.login(host, AUTH)
+    assert reader.write_protected
+    with pytest.raises(Refused):
+        reader.write(0, ONE)
+
+
 def test_next_apply_completes_a_takeover_killed_at_any_line(node: Node) -> None:
     """The writer's session lives through all of it."""
     seed = random.randrange(2**32)

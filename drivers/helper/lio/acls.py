@@ -170,8 +170,9 @@ def remove_extra_mapped_luns(acl: str) -> None:
 def grant(acl: str, lun: str, wanted: Connector) -> list[str]:
     """Apply the wanted access, from any live state; return the changes.
 
-    The host cannot log in before the LUN is mapped. A mapped LUN starts read-only;
-    write access is set last and is read back.
+    The host cannot log in before the LUN is mapped. A mapped LUN starts read-only, and
+    that is read back before a host that may only read can log in. Write access is set
+    last and is read back.
     """
     new = create_object(acl)
     changes = [f"ACL of {wanted.initiator} created"] if new else []
@@ -182,13 +183,19 @@ def grant(acl: str, lun: str, wanted: Connector) -> list[str]:
     if live is None:
         _map(acl, lun)
         changes.append(f"LUN mapped to {wanted.initiator}, {wanted.mode}")
+    if wanted.mode is Mode.RO and live is not Mode.RO:
+        _need_mode(acl, Mode.RO)
     changes += _authenticate(acl, wanted.auth, new)
     if wanted.mode is Mode.RW and live is not Mode.RW:
         write(acl + "/lun_0/write_protect", "0")
+        _need_mode(acl, Mode.RW)
         changes += [f"{wanted.initiator} may write"] if live else []
-    if live is not wanted.mode and mode(acl) is not wanted.mode:
-        raise OSError(errno.EIO, f"not {wanted.mode}", acl + "/lun_0/write_protect")
     return changes
+
+
+def _need_mode(acl: str, wanted: Mode) -> None:
+    if mode(acl) is not wanted:
+        raise OSError(errno.EIO, f"not {wanted}", acl + "/lun_0/write_protect")
 
 
 def remove(acl: str) -> None:
@@ -282,6 +289,13 @@ def _mapped_lun_names(acl: str) -> set[str]:
 
 
 def _map(acl: str, lun: str) -> None:
+    """Map a LUN; it is read-only, whatever the target was before.
+
+    A portal group that Cinder's LVM driver has created has the kernel's default, 0:
+    its new mapped LUNs are writable (core_tpg_add_initiator..., 6.1 and 6.12).
+    """
+    group = acl.rpartition("/acls/")[0]
+    write_if_different(group + "/attrib/prod_mode_write_protect", "1")
     create_object(acl + "/lun_0")
     os.symlink(lun, f"{acl}/lun_0/{_LINK}")
 
