@@ -8,6 +8,7 @@ A detach of the last host, and the removal of a target, name no disk: it may be 
 from __future__ import annotations
 
 import os
+import shutil
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,7 +21,7 @@ from lunshare.drivers.helper.lio.target_tree import Target
 from lunshare.drivers.helper.thread_limits import THREADS
 from lunshare.drivers.protocol import frames
 from tests.unit.helper_life import until
-from tests.unit.test_stale_requests import ID, OTHER, helper, target, wanted
+from tests.unit.test_stale_requests import HOST, ID, OTHER, helper, target, wanted
 
 __all__ = ["target"]
 
@@ -68,6 +69,33 @@ def test_thread_of_a_hung_target_is_counted_for_its_group(
         Path(target.acl(OTHER), "info").write_text("No active iSCSI Session")
         hung.set()
     assert counted == {"/dev/vg" if known else "unknown disks": 1}
+
+
+@pytest.mark.parametrize("readers", [(), (HOST, OTHER)], ids=["close", "restrict"])
+def test_every_host_loses_write_access_before_one_of_them_is_waited_for(
+    tmp_path: Path, target: Target, hung: threading.Event, readers: tuple[str, ...]
+) -> None:
+    """The second host could write for as long as the first one was waited for."""
+    acls = [Path(target.acl(host)) for host in (OTHER, HOST)]
+    shutil.copytree(acls[0], acls[1])
+    for acl in acls:
+        (acl / "lun_0").mkdir()
+        (acl / "lun_0/write_protect").write_text("0")
+    given = wanted(tmp_path, *readers, only=OTHER) | {"only": None}
+    for each in given["connectors"]:
+        each["mode"] = "ro"
+    with helper(tmp_path) as root, root.send("lio.apply", 1.0, **given) as connection:
+        connection.settimeout(10)
+        answer = frames.receive(connection)
+        protected = [(acl / "lun_0/write_protect").read_text() for acl in acls]
+        tags = [(acl / "tag").read_text() for acl in acls]
+        for acl in acls:
+            (acl / "info").write_text("No active iSCSI Session")
+        hung.set()
+    assert answer["error"] == "deadline-exceeded"
+    assert protected == ["1", "1"]
+    if readers:  # a killed helper's next one waits for both again
+        assert tags == ["(fencing)", "(fencing)"]
 
 
 @pytest.mark.parametrize("verb", ["lio.observe", "lio.live"])

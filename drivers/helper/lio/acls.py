@@ -96,9 +96,8 @@ def close(acl: str, hold: Hold) -> bool:
 
 def write_protect(acl: str) -> None:
     """Refuse further writes. Writes in progress may still land."""
-    for mapping in _mappings(acl):
-        if read_or_empty(mapping + "/write_protect") == "0":
-            write(mapping + "/write_protect", "1")
+    for mapping in _writable(acl):
+        write(mapping + "/write_protect", "1")
 
 
 def evict(acl: str, hold: Hold) -> None:
@@ -114,15 +113,19 @@ def evict(acl: str, hold: Hold) -> None:
     _end_and_unmap(acl, hold)
 
 
+def start_read_only(acl: str) -> None:
+    """Refuse further writes of a host that may still read; ``set_read_only`` waits."""
+    write(acl + "/tag", _FENCING)
+    write_protect(acl)
+
+
 def set_read_only(acl: str, hold: Hold) -> None:
     """Remove write access; the host may still read. It promises the same as ``close``.
 
     The session is ended, because only then the kernel waits for the writes. The
     host may log in again immediately.
     """
-    write(acl + "/tag", _FENCING)
-    if mode(acl) is Mode.RW:
-        write(acl + "/lun_0/write_protect", "1")
+    start_read_only(acl)
     _end_sessions(acl, hold)
 
 
@@ -130,7 +133,7 @@ def allows_too_much(acl: str, wanted: Connector) -> bool:
     """Whether write access is live, or being removed, although it is not wanted."""
     if wanted.mode is Mode.RW:
         return False
-    return mode(acl) is Mode.RW or read_or_empty(acl + "/tag") == _FENCING
+    return bool(_writable(acl)) or read_or_empty(acl + "/tag") == _FENCING
 
 
 def maps_other_lun(acl: str, lun: str) -> bool:
@@ -292,7 +295,7 @@ def _map(acl: str, lun: str) -> None:
     """Map a LUN; it is read-only, whatever the target was before.
 
     A portal group that Cinder's LVM driver has created has the kernel's default, 0:
-    its new mapped LUNs are writable (core_tpg_add_initiator..., 6.1 and 6.12).
+    its new mapped LUNs are writable (seen on 6.12).
     """
     group = acl.rpartition("/acls/")[0]
     write_if_different(group + "/attrib/prod_mode_write_protect", "1")
@@ -308,6 +311,12 @@ def _unmap(mapping: str) -> None:
 
 def _mappings(acl: str) -> list[str]:
     return [f"{acl}/{name}" for name in names(acl) if name.startswith("lun_")]
+
+
+def _writable(acl: str) -> list[str]:
+    """Return the mapped LUNs that allow writes: LUN 0, or one that a person added."""
+    mappings = _mappings(acl)
+    return [each for each in mappings if read_or_empty(each + "/write_protect") == "0"]
 
 
 def _host(acl: str) -> str:

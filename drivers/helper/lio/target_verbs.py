@@ -246,19 +246,44 @@ def _need_ours(target: Target) -> None:
 def _close(target: Target, wanted: Apply, hold: Hold) -> list[str]:
     """Close what is not wanted, among the initiators that are concerned."""
     connectors = {each.initiator: each for each in wanted.export.connectors}
+    concerned = target.acls() if wanted.only is None else wanted.only
+    leaving = [each for each in concerned if each not in connectors]
+    losing = [
+        initiator
+        for initiator in concerned
+        if initiator in connectors
+        and acls.allows_too_much(target.acl(initiator), connectors[initiator])
+    ]
+    _write_protect(target, leaving, losing)
+    changes = [] if wanted.only is not None else _remove_extra_luns(target, connectors)
+    for initiator in leaving:
+        changes += _close_host(target, initiator, hold)
+    for initiator in losing:
+        acls.set_read_only(target.acl(initiator), hold)
+        changes.append(f"{initiator} may no longer write")
+    return changes
+
+
+def _write_protect(
+    target: Target, leaving: Collection[str], losing: Collection[str]
+) -> None:
+    """Refuse all writes that are not wanted, before the first session is ended.
+
+    One of them may wait for as long as its disk hangs, and the next apply would wait
+    for the same one first.
+    """
+    for initiator in leaving:
+        acls.write_protect(target.acl(initiator))
+    for initiator in losing:
+        acls.start_read_only(target.acl(initiator))
+
+
+def _remove_extra_luns(target: Target, initiators: Collection[str]) -> list[str]:
+    """Remove the extra mapped LUNs of hosts that keep their access."""
     changes = []
-    for initiator in target.acls() if wanted.only is None else wanted.only:
+    for initiator in target.acls():
         acl = target.acl(initiator)
-        if initiator not in connectors:
-            changes += _close_host(target, initiator, hold)
-        elif acls.allows_too_much(acl, connectors[initiator]):
-            acls.set_read_only(acl, hold)
-            changes.append(f"{initiator} may no longer write")
-        if (
-            wanted.only is None
-            and initiator in connectors
-            and acls.extra_mapped_luns(acl)
-        ):
+        if initiator in initiators and acls.extra_mapped_luns(acl):
             acls.remove_extra_mapped_luns(acl)
             changes.append(f"an extra mapped LUN of {initiator} removed")
     return changes
