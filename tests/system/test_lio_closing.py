@@ -235,6 +235,38 @@ def test_closing_waits_for_writes_of_a_host_that_logs_out(
 
 
 @pytest.mark.parametrize("wanted", [{}, {"a": "ro"}], ids=["close", "restrict"])
+def test_closing_waits_for_a_session_that_a_later_one_hides(
+    node: Node, make: Make, wanted: dict[str, str]
+) -> None:
+    """One path of a host logs out with a write in progress, the other one is idle.
+
+    The kernel shows the latest session of a host, and none when that is ended: the host
+    was read-only, as it was answered, and its write was still to land.
+    """
+    node.apply(a="rw", b="rw")
+    other = make()
+    first, before = node.login("a"), node.commands()
+    info = node.acl("a") / "info"
+    with hanging(node):
+        write = Later(first.write, 0, ONE)
+        wait_until(lambda: node.commands() > before)
+        first.begin_logout()
+        wait_until(lambda: "CONN_STATE_LOGGED_IN" not in info.read_text())
+        second = node.login("a")
+        hasty = target(node.helper, deadline=2.0)
+        for _ in range(2):
+            with pytest.raises(DeadlineExceeded):
+                hasty.apply(node.export(**wanted), {initiator("a")})
+        assert not write.done
+        assert not second.alive
+        # A closing that waits does not block other volumes.
+        assert other.apply(b="ro")
+    node.apply(only="a", **wanted)
+    assert node.on_disk(0) == ONE
+    assert node.live() == {"b": "rw", **wanted}
+
+
+@pytest.mark.parametrize("wanted", [{}, {"a": "ro"}], ids=["close", "restrict"])
 def test_helper_killed_while_closing_waits_again(
     tmp_path: Path, node: Node, wanted: dict[str, str]
 ) -> None:

@@ -7,7 +7,8 @@ on the next command, but a write already inside the target still lands. A real
 change of the ACL's cmdsn_depth ends its sessions and returns when their writes
 have landed; so does the removal of the ACL. While one waits, no other target
 is held up; but a waiting removal locks the directory of this target's ACLs,
-even for reading, so the removal comes after the change of depth.
+even for reading, so the removal comes after the change of depth. It comes always,
+because only the removal waits for a session that the kernel does not show.
 
 A live session never loses its mapped LUN, not for a moment: the kernel answers READ
 of the first 32 KiB of a LUN 0 that is not mapped with GOOD and with arbitrary bytes
@@ -79,7 +80,8 @@ def addresses(acl: str) -> list[str]:
 def close(acl: str, hold: Hold) -> bool:
     """Remove the access except for its empty ACL; return whether there is an ACL.
 
-    When this returns, the host's writes have landed and it cannot log in.
+    When this returns, the host cannot log in. Its writes have landed when ``remove``
+    has returned.
 
     :raises DeadlineExceeded: its connections are closed or being closed, and new
         writes are refused, but writes in progress may still land. Another ``close``
@@ -101,7 +103,7 @@ def write_protect(acl: str) -> None:
 
 
 def evict(acl: str, hold: Hold) -> None:
-    """Unmap the host's LUN. The host cannot log in until ``grant``.
+    """Remove the host's ACL, which has its LUN. ``grant`` creates another one.
 
     First its writes in progress land, as with ``set_read_only``. Logins are not refused
     during that wait, because an initiator may give up after a refused login. Then the
@@ -111,6 +113,7 @@ def evict(acl: str, hold: Hold) -> None:
     """
     set_read_only(acl, hold)
     _end_and_unmap(acl, hold)
+    remove(acl, hold)
 
 
 def start_read_only(acl: str) -> None:
@@ -201,7 +204,19 @@ def _need_mode(acl: str, wanted: Mode) -> None:
         raise OSError(errno.EIO, f"not {wanted}", acl + "/lun_0/write_protect")
 
 
-def remove(acl: str) -> None:
+def remove(acl: str, hold: Hold) -> None:
+    """Remove an ACL, also an incomplete one, when no session of it is left.
+
+    Only this removal waits for every session. ``info`` shows one, and none while a
+    session is logging out that was not the host's latest: target_shutdown_sessions
+    takes it from the list, and lio_tpg_close_session skips it (seen on 6.12).
+
+    :raises DeadlineExceeded: such a session has a write in progress.
+    """
+    hold.run_step(f"removing the ACL of {_host(acl)}", remove_idle, acl)
+
+
+def remove_idle(acl: str) -> None:
     """Remove an ACL without sessions, also an incomplete one."""
     for mapping in _mappings(acl):
         _unmap(mapping)

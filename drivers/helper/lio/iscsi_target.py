@@ -220,7 +220,7 @@ def close_unknown_hosts(target: Target, hold: Hold) -> list[str]:
             acl = target.acl(_name_of_acl(target, initiator))
             create_object(acl)
             acls.close(acl, hold)
-            acls.remove(acl)
+            acls.remove(acl, hold)
         closed |= new
     return [f"{initiator} closed, which had no ACL" for initiator in sorted(closed)]
 
@@ -287,7 +287,7 @@ def _has_no_sessions(target: Target) -> bool:
 
 def _remove_objects(target: Target) -> None:
     for initiator in target.acls():
-        acls.remove(target.acl(initiator))
+        acls.remove_idle(target.acl(initiator))
     for portal in names(target.group + "/np"):
         remove_object(f"{target.group}/np/{portal}")
     for lun in names(target.group + "/lun"):

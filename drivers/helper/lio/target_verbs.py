@@ -295,7 +295,7 @@ def _close_host(target: Target, initiator: str, hold: Hold) -> list[str]:
     found = acls.close(acl, hold)
     reservations.void_saved(target, initiator)
     if found:
-        acls.remove(acl)
+        acls.remove(acl, hold)
     return [f"{initiator} closed"] if found else []
 
 
