@@ -108,7 +108,7 @@ def write(path: str, users: Iterable[User]) -> None:
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             file.writelines(_line(user) for user in users)
             os.fchmod(file.fileno(), _MODE)
-            _give(file.fileno(), path)
+            _copy_owners(file.fileno(), path)
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
@@ -174,7 +174,7 @@ def _line(user: User) -> str:
     return f"{user.name}:{user.password.decode()}:{roles}:{user.project}\n"
 
 
-def _give(descriptor: int, path: str) -> None:
+def _copy_owners(descriptor: int, path: str) -> None:
     """Give the new file the owners of the former one, else the group lunshare."""
     try:
         former = os.stat(path)

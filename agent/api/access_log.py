@@ -35,8 +35,8 @@ _SAFE = "/:@"
 _PLAIN = re.compile("[A-Za-z0-9_.~/:@-]{1,512}")
 
 
-class Asked(Protocol):
-    """What a request shows of itself."""
+class LoggedRequest(Protocol):
+    """What the log reads of a request."""
 
     method: str
     uri_template: str | None
@@ -54,7 +54,12 @@ class AccessLog:
         self._measured, self._quiet = measured, quiet
 
     def note(
-        self, req: Asked, status: int, size: int, who: RequestContext, ident: str
+        self,
+        req: LoggedRequest,
+        status: int,
+        size: int,
+        who: RequestContext,
+        ident: str,
     ) -> None:
         """Note an answer with so many bytes of a body; ``ident`` is the request's."""
         seconds = time.perf_counter() - req.env[BEGAN]

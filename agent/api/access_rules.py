@@ -23,7 +23,7 @@ from oslo_config import cfg
 from oslo_log import log
 from oslo_policy import _parser, policy
 
-from lunshare.agent.api import outside, policies
+from lunshare.agent.api import missing_features, policies
 from lunshare.agent.api.faults import Fault
 from lunshare.agent.api.remote_checks import REFERENCE, RemoteChecks, remote_rules
 from lunshare.agent.api.routes import Route
@@ -88,7 +88,7 @@ class AccessRules:
             return self.require(policies.rule_of(route.method, path), ctx)
         sent = body()
         name = next(iter(sent), None) if isinstance(sent, dict) else None
-        outside.check_action(str(name))
+        missing_features.check_action(str(name))
         rule = policies.rule_of(route.method, path, str(name))
         if rule != policies.UNDECLARED:
             return self.require(rule, ctx)
@@ -239,7 +239,7 @@ def _read(file: Path) -> tuple[dict[Any, Any], dict[str, int]]:
         write it.
     """
     try:
-        with open(file, encoding="utf-8", opener=_no_wait) as opened:
+        with open(file, encoding="utf-8", opener=_open_nonblocking) as opened:
             _check_owner(file, os.fstat(opened.fileno()))
             text = opened.read()
         node = yaml.compose(text, yaml.SafeLoader)
@@ -258,7 +258,7 @@ def _read(file: Path) -> tuple[dict[Any, Any], dict[str, int]]:
     return rules, _lines(file, node)
 
 
-def _no_wait(path: str, flags: int) -> int:
+def _open_nonblocking(path: str, flags: int) -> int:
     """Open a file. Without O_NONBLOCK a FIFO would be waited for."""
     return os.open(path, flags | os.O_NONBLOCK)
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from lunshare.agent.api import faults, microversions, outside
+from lunshare.agent.api import faults, microversions, missing_features
 from lunshare.agent.api.exchange import Answer, Call, Version
 from lunshare.agent.api.forms import Form
 from lunshare.agent.errors import Invalid
@@ -43,7 +43,7 @@ def run(call: Call, table: Mapping[str, Action]) -> Answer:
     body = call.body()
     _BODY.check(body, call.version)
     (name,) = body
-    outside.check_action(name)
+    missing_features.check_action(name)
     found = table.get(name)
     if found is None:
         raise Invalid(f"The body: give one of {', '.join(table)} as its key.")

@@ -34,8 +34,8 @@ _ACCEPTED = "keystone.token_info"
 _LATER = {"Retry-After": "5"}
 
 
-class Asked(Protocol):
-    """What identity needs of a request."""
+class ClientRequest(Protocol):
+    """What shows who sends a request."""
 
     env: dict[str, Any]
 
@@ -60,10 +60,12 @@ class Identity:
             self._passwords = Passwords(settings.users_file, settings.password_checks)
         self._challenge = {"WWW-Authenticate": f'Keystone uri="{settings.auth_url}"'}
 
-    def context(self, req: Asked, project: str | None, ident: str) -> RequestContext:
+    def context(
+        self, req: ClientRequest, project: str | None, ident: str
+    ) -> RequestContext:
         """Return who sends this request; ``project`` is that of its path, or None.
 
-        :raises Fault: 401, the identity is not proven; 403, it is of no project.
+        :raises Fault: 401, the identity is not proven; 403, it has no project.
         :raises Invalid: path and identity are of different projects.
         """
         _check_names(project or "")
@@ -85,14 +87,15 @@ class Identity:
     def _with_rights(
         self, ctx: RequestContext, path_project: str | None = None
     ) -> RequestContext:
-        """Return it with ``is_admin``; who is of no project must be one.
+        """Return it with ``is_admin``. Without a project it must be an administrator.
 
-        Such an administrator may name a project in the path, as one with a password.
+        An administrator without a project may name one in the path.
         """
         known = replace(ctx, is_admin=self._is_admin(ctx))
         if not known.project_id and not known.is_admin:
-            # Of a domain or the system: what all of these had would be one project.
-            raise Fault(403, "The token is of no project: get one of a project.")
+            # A token of a domain or of the system. All such users would share what
+            # they create, as if they were one project.
+            raise Fault(403, "The token has no project: get a token of a project.")
         if not known.project_id and path_project:
             return replace(known, project_id=path_project)
         return known

@@ -4,7 +4,7 @@
 
 Only auth_strategy = keystone loads it. A token is validated by Keystone once in
 ``token_cache_time``, also if many requests bring it at the same time. While Keystone
-is away, tokens in the cache go on, and others get 503.
+is unavailable, tokens in the cache are accepted, and others get 503.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class RequestCache:
 
 
 class OneAtATime:
-    """Locks by name, which exist as long as somebody has or waits for one."""
+    """Locks by name. A lock exists while a thread holds it or waits for it."""
 
     def __init__(self) -> None:
         self._locks: dict[str, tuple[threading.Lock, int]] = {}
@@ -95,7 +95,7 @@ class OneAtATime:
 
     @contextlib.contextmanager
     def of(self, name: str) -> Iterator[None]:
-        """Have the lock of this name."""
+        """Hold the lock of this name."""
         with self._mutex:
             lock, users = self._locks.get(name, (threading.Lock(), 0))
             self._locks[name] = (lock, users + 1)
@@ -142,7 +142,10 @@ def wrap(app: App, conf: cfg.ConfigOpts, at_once: int) -> App:
     share, same = Share(at_once), OneAtATime()
 
     class Protocol(auth_token.AuthProtocol):  # type: ignore[misc, name-defined]
-        """Asks Keystone about a token once at a time, in a thread without a turn."""
+        """Asks Keystone once about a token, however many requests have it.
+
+        A thread that waits for the answer has no turn; see lunshare.agent.worker_turns.
+        """
 
         failed = 0.0  # when Keystone did not answer, of time.monotonic()
 
@@ -162,7 +165,7 @@ def wrap(app: App, conf: cfg.ConfigOpts, at_once: int) -> App:
             began = time.monotonic()
             with same.of(hashlib.sha256(token.encode()).hexdigest()):
                 if self.failed > began:  # for another request with this token
-                    raise webob.HTTPServiceUnavailable("Keystone is away.")
+                    raise webob.HTTPServiceUnavailable("Keystone is unavailable.")
                 try:
                     return super().fetch_token(token, **kwargs)
                 except webob.HTTPServiceUnavailable:
@@ -184,10 +187,10 @@ def wrap(app: App, conf: cfg.ConfigOpts, at_once: int) -> App:
 def _checked_answers(
     verify: Callable[..., Any], invalid: type[Exception], unavailable: type[Exception]
 ) -> Callable[..., Any]:
-    """Return ``verify_token`` that raises ``unavailable`` for an answer of nonsense.
+    """Return a ``verify_token`` that raises ``unavailable`` for a malformed answer.
 
-    keystonemiddleware would put it into the cache, and fail at its first use. An
-    empty answer it reports as ``invalid``, but without an error of HTTP before it.
+    keystonemiddleware would put such an answer into the cache, and fail when it uses
+    it. It reports an empty answer as ``invalid``; then no error of HTTP came before.
     """
 
     def verified(*args: Any, **kwargs: Any) -> Any:
@@ -196,20 +199,20 @@ def _checked_answers(
         except invalid as error:
             if error.__context__ is not None:
                 raise
-            raise _nonsense(unavailable, "it is empty") from None
+            raise _malformed_answer(unavailable, "it is empty") from None
         except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise _nonsense(unavailable, repr(error)) from None
+            raise _malformed_answer(unavailable, repr(error)) from None
         problem = token_answers.problem_of(found)
         if problem:
-            raise _nonsense(unavailable, problem)
+            raise _malformed_answer(unavailable, problem)
         return found
 
     return verified
 
 
-def _nonsense(unavailable: type[Exception], why: str) -> Exception:
-    LOG.error("[keystone] its answer about a token is not one: %s", why)
-    return unavailable("Keystone sends no token.")
+def _malformed_answer(unavailable: type[Exception], why: str) -> Exception:
+    LOG.error("[keystone] its answer about a token is malformed: %s", why)
+    return unavailable("The answer of Keystone is malformed.")
 
 
 class _Checked:
@@ -239,7 +242,7 @@ class _Checked:
         """Return the status with which keystonemiddleware answers."""
         statuses: list[str] = []
         try:
-            for _ in self._protocol(environ, _Noted(statuses)):
+            for _ in self._protocol(environ, _StatusRecorder(statuses)):
                 pass
         except Exception:
             LOG.exception("[keystone] FAILED to check a token")
@@ -247,8 +250,8 @@ class _Checked:
         return int(statuses[0].split()[0])
 
 
-class _Noted:
-    """A start_response that notes the status."""
+class _StatusRecorder:
+    """A start_response that only records the status."""
 
     def __init__(self, statuses: list[str]) -> None:
         self._statuses = statuses
@@ -262,6 +265,6 @@ _ACCEPTED_STATUS = 204
 
 
 def _accepted(environ: dict[str, Any], start_response: Any) -> list[bytes]:
-    """Answer in place of the application, which is asked after the token."""
+    """Answer when the token is accepted. Only then the application is called."""
     start_response(f"{_ACCEPTED_STATUS} No Content", [])
     return []

@@ -48,7 +48,7 @@ RULES: tuple[Rule, ...] = (
     (
         "volume_extension:volume_type_access:removeProjectAccess",
         ADMIN,
-        "Take that away.",
+        "Remove a project's access to a private type.",
         ("POST /types/{id}/action (removeProjectAccess)",),
     ),
     (
@@ -142,7 +142,7 @@ RULES: tuple[Rule, ...] = (
     (
         "volume_extension:default_unset",
         ADMIN,
-        "Forget it.",
+        "Unset the default type of a project.",
         ("DELETE /default-types/{id}",),
     ),
     (
@@ -321,7 +321,7 @@ RULES: tuple[Rule, ...] = (
     (
         "lunshare:catalog",
         ANYBODY,
-        "See what is the same for everybody, and limits. Cinder has no rule for it.",
+        "See zones, extensions, filters and limits. Cinder has no rule for it.",
         (
             "GET /os-availability-zone",
             "GET /extensions",

@@ -17,7 +17,7 @@ RULES: tuple[Rule, ...] = (
     (
         "volume:multiattach",
         MEMBER,
-        "Create a volume that several hosts may have, or make a volume one.",
+        "Create a volume for several hosts, or retype a volume to such a type.",
         ("POST /volumes (multiattach)", f"POST {_ACTION} (os-retype to multiattach)"),
     ),
     ("volume:get", READER, "Show a volume.", (f"GET {_VOLUME}",)),
@@ -131,7 +131,7 @@ RULES: tuple[Rule, ...] = (
     (
         "volume:update_readonly_flag",
         MEMBER,
-        "Let hosts read it alone.",
+        "Make a volume read-only for all hosts, or not.",
         (f"POST {_ACTION} (os-update_readonly_flag)",),
     ),
     (
@@ -179,7 +179,7 @@ RULES: tuple[Rule, ...] = (
     (
         "volume_extension:volume_actions:roll_detaching",
         MEMBER,
-        "Withdraw that.",
+        "Withdraw the announcement of a detach.",
         (f"POST {_ACTION} (os-roll_detaching)",),
     ),
     (
@@ -203,13 +203,13 @@ RULES: tuple[Rule, ...] = (
     (
         "volume_extension:volume_admin_actions:force_detach",
         ADMIN,
-        "Close an access whatever its status is.",
+        "Close the access of an attachment, in any status.",
         (f"POST {_ACTION} (os-force_detach)",),
     ),
     (
         "volume_extension:volume_unmanage",
         ADMIN,
-        "Give a volume's disk away.",
+        "Unmanage a volume.",
         (f"POST {_ACTION} (os-unmanage)",),
     ),
     ("volume:create_snapshot", MEMBER, "Create a snapshot.", ("POST /snapshots",)),
@@ -234,13 +234,13 @@ RULES: tuple[Rule, ...] = (
     (
         "volume:get_snapshot_metadata",
         READER,
-        "Show its metadata.",
+        "Show the metadata of a snapshot.",
         (f"GET {_SNAPSHOT}/metadata", f"GET {_SNAPSHOT}/metadata/{{key}}"),
     ),
     (
         "volume:update_snapshot_metadata",
         MEMBER,
-        "Change its metadata.",
+        "Change the metadata of a snapshot.",
         (
             f"POST {_SNAPSHOT}/metadata",
             f"PUT {_SNAPSHOT}/metadata",
@@ -250,7 +250,7 @@ RULES: tuple[Rule, ...] = (
     (
         "volume:delete_snapshot_metadata",
         MEMBER,
-        "Delete its metadata.",
+        "Delete the metadata of a snapshot.",
         (f"DELETE {_SNAPSHOT}/metadata/{{key}}",),
     ),
     (
@@ -268,13 +268,13 @@ RULES: tuple[Rule, ...] = (
     (
         "snapshot_extension:snapshot_actions:update_snapshot_status",
         MEMBER,
-        "Note how far a snapshot is whose status an administrator has set.",
+        "Set status and progress of a snapshot that is in progress.",
         (f"POST {_SNAPSHOT_ACTION} (os-update_snapshot_status)",),
     ),
     (
         "snapshot_extension:snapshot_unmanage",
         ADMIN,
-        "Give the disk of a snapshot away.",
+        "Unmanage a snapshot.",
         (f"POST {_SNAPSHOT_ACTION} (os-unmanage)",),
     ),
     (
@@ -339,7 +339,7 @@ RULES: tuple[Rule, ...] = (
     (
         "volume:multiattach_bootable_volume",
         MEMBER,
-        "Give a bootable volume that has a host one more.",
+        "Attach a second host to a bootable volume.",
         (
             "POST /attachments (bootable and attached)",
             f"POST {_ACTION} (os-reserve, bootable and attached)",

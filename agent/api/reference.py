@@ -17,8 +17,8 @@ from lunshare.agent.api import (
     faults,
     metadata_schemas,
     microversions,
+    missing_features,
     operator_schemas,
-    outside,
     reference_answers,
     schemas,
 )
@@ -61,9 +61,9 @@ Not on this page, because the source of a handler does not show it: the microver
 since which an answer has a field, and fields that are named after what the client sent.
 """
 
-_OUTSIDE = """\
+_MISSING = """\
 Parts of the Block Storage API that this node does not have. Each answer names what is
-missing. A path includes all paths below it; `GET /v3/types/{id}/encryption` is here.
+missing. A path includes all paths below it.
 """
 
 _ERRORS = f"""\
@@ -85,9 +85,9 @@ def page() -> str:
     sections = [_section(module, routes) for module, routes in groups.items()]
     before = reference_answers.of_every_route() | reference_answers.of_identity()
     head = _HEAD.replace("EVERY", _codes(before))
-    outside_lines = ["## What stays outside", "", _OUTSIDE, *outside.page(), ""]
+    missing = ["## Missing features", "", _MISSING, *missing_features.page(), ""]
     errors = _ERRORS + "".join(_error_lines())
-    return "\n".join([head, errors, *outside_lines, *sections])
+    return "\n".join([head, errors, *missing, *sections])
 
 
 def forms(handler: Handler) -> list[Form]:

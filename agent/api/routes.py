@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lunshare.agent.api import microversions, outside
+from lunshare.agent.api import microversions, missing_features
 from lunshare.agent.api.exchange import Handler, Version
 from lunshare.agent.api.handlers import (
     attachments,
@@ -222,7 +222,7 @@ PUBLIC = HEALTH | {"/", "/v3", "/openapi.json"}
 METRICS = ("/metrics", "/v3/lunshare/metrics")
 
 _PREFIX = "/v3/"
-_RESOURCES = outside.RESOURCES | {
+_RESOURCES = missing_features.RESOURCES | {
     route.path.split("/")[2] for route in ROUTES if route.path.startswith(_PREFIX)
 }
 

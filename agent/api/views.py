@@ -166,7 +166,7 @@ def _metadata(shown: Volume) -> View:
     return {**shown.metadata, **flag}
 
 
-def written_volume(shown: Volume, context: ViewContext) -> View:
+def stored_volume(shown: Volume, context: ViewContext) -> View:
     """Show a volume as create and update return it."""
     view = volume(shown, context)
     return {key: value for key, value in view.items() if key not in ONLY_SHOWN}

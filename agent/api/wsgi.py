@@ -21,7 +21,7 @@ from lunshare.agent.api.access_rules import AccessRules
 from lunshare.agent.api.exchange import Answer, Call
 from lunshare.agent.api.faults import Fault
 from lunshare.agent.api.middleware import Middleware, Request
-from lunshare.agent.api.outside import fault_of
+from lunshare.agent.api.missing_features import fault_of
 from lunshare.agent.api.routes import Route
 from lunshare.agent.api.settings import ApiSettings
 from lunshare.agent.service.services import Services

@@ -60,7 +60,7 @@ class Messages:
     ) -> None:
         """Store a message. A failure to store it is only logged.
 
-        A client of no project gets none: messages belong to projects.
+        A client without a project gets none: messages belong to projects.
         """
         if not ctx.project_id:
             return

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The part of Keystone's HTTP that keystonemiddleware uses, with tokens by name.
 
-`make tempest` has a real Keystone; here a test decides when it is away, hangs, or
+`make tempest` has a real Keystone; here a test decides when it is down, hangs, or
 answers that a token has expired.
 """
 

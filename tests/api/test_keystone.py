@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Tokens: valid, expired, forged, foreign, of services; and a Keystone that is away."""
+"""Tokens: valid, expired, forged, foreign, of services; and a Keystone that is down."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_a_token_without_a_project_has_no_project_in_common(
         for path in ("/v3/volumes", "/v3/one/volumes"):
             answer = ask(running, token, path)
             assert answer.fault[:2] == (403, "forbidden")
-            assert "get one of a project" in answer.fault[2]
+            assert "get a token of a project" in answer.fault[2]
 
 
 def test_bad_tokens_are_401_with_where_to_get_one(running: Running, keystone: Keystone):

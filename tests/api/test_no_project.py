@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Administrators of no project: tokens of the system, of a domain, and unscoped."""
+"""Administrators without a project: tokens of the system, of a domain, and unscoped."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_nothing_is_created_for_nobody(
 ) -> None:
     answer = ask(running, token, at(request_, made))
     assert answer.fault[:2] == (400, "badRequest")
-    assert "of no project" in answer.fault[2]
+    assert "has no project" in answer.fault[2]
 
 
 def test_an_administrator_names_the_project_in_the_path(

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from lunshare.agent.api import outside
+from lunshare.agent.api import missing_features
 from tests.clients import pins
 from tests.clients.node import Node
 from tests.clients.record import Entry, Record
@@ -22,7 +22,7 @@ VOLUMES = Path(__file__).with_name("volumes.yml")
 ACCESS = Path(__file__).with_name("access.yml")
 PREFIX = "openstack.cloud."
 SENTENCES = {
-    "backups": outside.PATHS["/v3/backups"].sentence,
+    "backups": missing_features.PATHS["/v3/backups"].sentence,
 }
 
 

@@ -4,13 +4,13 @@
 
 from __future__ import annotations
 
-from lunshare.agent.api import outside
+from lunshare.agent.api import missing_features
 from tests.clients.library import Library
 from tests.node import connector
 from tests.servers import until
 
-IMAGES = outside.ACTIONS["os-reimage"].sentence
-COMPLETIONS = outside.ACTIONS["os-migrate_volume_completion"].sentence
+IMAGES = missing_features.ACTIONS["os-reimage"].sentence
+COMPLETIONS = missing_features.ACTIONS["os-migrate_volume_completion"].sentence
 SERVER = "11111111-2222-3333-4444-555555555555"
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from lunshare.agent.api import outside
+from lunshare.agent.api import missing_features
 from tests.clients.command import Command
 from tests.clients.library import Library
 from tests.clients.node import HOST
@@ -15,11 +15,11 @@ from tests.servers import until
 
 IDENT = "22222222-3333-4444-5555-666666666666"
 SERVICE = f"{HOST}@first"
-BACKUPS = outside.PATHS["/v3/backups"].sentence
-GROUPS = outside.PATHS["/v3/groups"].sentence
-CONSISTENCY = outside.PATHS["/v3/consistencygroups"].sentence
-IMAGES = outside.ACTIONS["os-reimage"].sentence
-COMPLETIONS = outside.ACTIONS["os-migrate_volume_completion"].sentence
+BACKUPS = missing_features.PATHS["/v3/backups"].sentence
+GROUPS = missing_features.PATHS["/v3/groups"].sentence
+CONSISTENCY = missing_features.PATHS["/v3/consistencygroups"].sentence
+IMAGES = missing_features.ACTIONS["os-reimage"].sentence
+COMPLETIONS = missing_features.ACTIONS["os-migrate_volume_completion"].sentence
 CLUSTERS = f"cluster {IDENT} could not be found"
 CREATING = "give one of"
 FAILOVER = "is not replicated, so it cannot fail over"

@@ -29,7 +29,7 @@ def create(call: Call) -> Answer:
     context = views.ViewContext(
         call.version, call.root, call.project, call.services.node.host_of
     )
-    return Answer(202, {"volume": views.written_volume(volume, context)})
+    return Answer(202, {"volume": views.stored_volume(volume, context)})
 
 
 def index(call: Call) -> Answer:

@@ -28,7 +28,7 @@ def recover(call: Call) -> Answer:
     context = views.ViewContext(
         call.version, call.root, call.project, call.services.node.host_of
     )
-    return Answer(202, {"volume": views.written_volume(volume, context)})
+    return Answer(202, {"volume": views.stored_volume(volume, context)})
 
 
 def delete(call: Call) -> Answer:

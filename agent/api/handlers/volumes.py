@@ -11,7 +11,7 @@ from typing import Any
 from lunshare.agent.api import (
     bodies,
     microversions,
-    outside,
+    missing_features,
     paging,
     query,
     schemas,
@@ -51,7 +51,7 @@ def create(call: Call) -> Answer:
         same_host=_hinted(hints, "same_host"),
         different_host=_hinted(hints, "different_host"),
     )
-    return _written(call, call.services.volumes.create(call.ctx, new), 202)
+    return _stored(call, call.services.volumes.create(call.ctx, new), 202)
 
 
 def index(call: Call) -> Answer:
@@ -90,7 +90,7 @@ def update(call: Call) -> Answer:
     if changes.get("metadata", {}) is None:
         del changes["metadata"]
     found = call.services.volumes.update(call.ctx, call.args["id"], changes)
-    return _written(call, found, 200)
+    return _stored(call, found, 200)
 
 
 def delete(call: Call) -> Answer:
@@ -136,7 +136,7 @@ def _size(call: Call, asked: Mapping[str, Any]) -> int | None:
 
 def _refuse_unsupported(asked: Mapping[str, Any]) -> None:
     """Refuse fields that this node does not support."""
-    for key, what in outside.FIELDS.items():
+    for key, what in missing_features.FIELDS.items():
         if asked.get(key):
             raise Invalid(f"volume.{key}: {what.sentence}")
     if query.boolean("volume.multiattach", str(asked.get("multiattach") or False)):
@@ -166,8 +166,8 @@ def _hidden(call: Call) -> frozenset[str]:
     return _ADMIN_FIELDS | ruled
 
 
-def _written(call: Call, found: Volume, status: int) -> Answer:
-    return Answer(status, {"volume": views.written_volume(found, _context(call))})
+def _stored(call: Call, found: Volume, status: int) -> Answer:
+    return Answer(status, {"volume": views.stored_volume(found, _context(call))})
 
 
 def _page(call: Call) -> Page:

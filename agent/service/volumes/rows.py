@@ -134,8 +134,8 @@ def check_has_project(ctx: RequestContext) -> None:
     """
     if not ctx.project_id:
         raise Invalid(
-            "The token is of no project, and what is created belongs to one: get a"
-            " token of a project, or name a project in the path (/v3/PROJECT/...)."
+            "The token has no project, but a new resource belongs to one: get a token"
+            " of a project, or name a project in the path (/v3/PROJECT/...)."
         )
 
 

@@ -6,17 +6,17 @@ from __future__ import annotations
 
 import pytest
 
-from lunshare.agent.api import outside
+from lunshare.agent.api import missing_features
 from tests.api.calls import Api
 
 NOWHERE = "11111111-2222-3333-4444-555555555555"
 BELOW = ("", "/detail", f"/{NOWHERE}", f"/{NOWHERE}/action", "/a/b/c")
 
 
-@pytest.mark.parametrize("path", outside.PATHS)
+@pytest.mark.parametrize("path", missing_features.PATHS)
 @pytest.mark.parametrize("method", ["GET", "POST", "PUT", "DELETE"])
 def test_a_path_is_404_and_named(api: Api, path: str, method: str):
-    what = outside.PATHS[path].what
+    what = missing_features.PATHS[path].what
     short = path.removeprefix("/v3")
     for below in BELOW:
         assert what in api.fault(404, method, short + below, {})
@@ -28,26 +28,30 @@ def test_a_path_is_named_without_a_project_too(api: Api):
     assert "Backups" in answer.json["itemNotFound"]["message"]
 
 
-@pytest.mark.parametrize("name", outside.ACTIONS)
+@pytest.mark.parametrize("name", missing_features.ACTIONS)
 def test_an_action_is_400_and_named(api: Api, name: str):
     volume = api.volume()
     sentence = api.refused(400, volume["id"], {name: {"image_name": "n"}})
     assert sentence.startswith(f"{name}: ")
-    assert outside.ACTIONS[name].what in sentence
+    assert missing_features.ACTIONS[name].what in sentence
 
 
-@pytest.mark.parametrize("name", outside.FIELDS)
+@pytest.mark.parametrize("name", missing_features.FIELDS)
 def test_a_field_is_400_and_named(api: Api, name: str):
     for version in ("3.0", "3.71"):
         body = {"volume": {"size": 1, name: NOWHERE}}
         sentence = api.at(version).fault(400, "POST", "/volumes", body)
         assert sentence.startswith(f"volume.{name}: ")
-        assert outside.FIELDS[name].what in sentence
+        assert missing_features.FIELDS[name].what in sentence
     # Clients send them without a value.
     assert api.volume(**{name: None})["size"] == 1
 
 
 def test_the_page_lists_all_of_them():
-    lines = "\n".join(outside.page())
-    for name in (*outside.PATHS, *outside.ACTIONS, *outside.FIELDS):
+    lines = "\n".join(missing_features.page())
+    for name in (
+        *missing_features.PATHS,
+        *missing_features.ACTIONS,
+        *missing_features.FIELDS,
+    ):
         assert f"`{name}`" in lines

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""What of the Block Storage API this node does not have, in one table.
+"""The parts of the Block Storage API that this node does not have, in one table.
 
 A client gets a sentence that names it: 404 for a path, 400 for an action or a field.
 docs/api-reference.md has the table.
@@ -17,8 +17,8 @@ from lunshare.agent.errors import Invalid
 
 
 @dataclass(frozen=True, slots=True)
-class Outside:
-    """Something that is not here: its name, and what to do instead."""
+class MissingFeature:
+    """A feature that this node does not have: its name, and what to do instead."""
 
     what: str
     instead: str
@@ -29,16 +29,18 @@ class Outside:
         return f"{self.what} are not supported by this node: {self.instead}."
 
 
-_BACKUPS = Outside("Backups", "copy a clone or a volume of a snapshot on a host")
-_IMAGES = Outside("Images (Glance)", "attach the volume to a host and copy the bytes")
-_GROUPS = Outside("Groups of volumes", "work on each volume")
-_CONSISTENCY = Outside("Consistency groups", "work on each volume")
-_COMPLETIONS = Outside(
+_BACKUPS = MissingFeature("Backups", "copy a clone or a volume of a snapshot on a host")
+_IMAGES = MissingFeature(
+    "Images (Glance)", "attach the volume to a host and copy the bytes"
+)
+_GROUPS = MissingFeature("Groups of volumes", "work on each volume")
+_CONSISTENCY = MissingFeature("Consistency groups", "work on each volume")
+_COMPLETIONS = MissingFeature(
     "Completions by Nova", "its migrations and extensions end by themselves"
 )
 
 #: Paths under /v3, as they are without a project. {id} is one part.
-PATHS: Mapping[str, Outside] = {
+PATHS: Mapping[str, MissingFeature] = {
     "/v3/backups": _BACKUPS,
     "/v3/groups": _GROUPS,
     "/v3/group_types": _GROUPS,
@@ -48,7 +50,7 @@ PATHS: Mapping[str, Outside] = {
 }
 
 #: Actions of volumes.
-ACTIONS: Mapping[str, Outside] = {
+ACTIONS: Mapping[str, MissingFeature] = {
     "os-volume_upload_image": _IMAGES,
     "os-reimage": _IMAGES,
     "os-migrate_volume_completion": _COMPLETIONS,
@@ -56,7 +58,7 @@ ACTIONS: Mapping[str, Outside] = {
 }
 
 #: Fields of a new volume.
-FIELDS: Mapping[str, Outside] = {
+FIELDS: Mapping[str, MissingFeature] = {
     "backup_id": _BACKUPS,
     "imageRef": _IMAGES,
     "image_id": _IMAGES,
@@ -64,7 +66,7 @@ FIELDS: Mapping[str, Outside] = {
     "group_id": _GROUPS,
 }
 
-#: The resources of whose paths none is here.
+#: The resources of these paths. This node has no route of them.
 RESOURCES = frozenset(path.split("/")[2] for path in PATHS if "{" not in path)
 
 _PATTERNS = [
@@ -74,7 +76,7 @@ _PATTERNS = [
 
 
 def fault_of(path: str) -> Fault | None:
-    """Return the 404 that names what a path under /v3 is for, or None."""
+    """Return the 404 for a path of a missing feature, None for any other path."""
     for pattern, what in _PATTERNS:
         if pattern.fullmatch(path):
             return Fault(404, what.sentence)
@@ -82,9 +84,9 @@ def fault_of(path: str) -> Fault | None:
 
 
 def check_action(name: str) -> None:
-    """Check that an action of a volume is not one of these.
+    """Check that an action of a volume belongs to no missing feature.
 
-    :raises Invalid: it is.
+    :raises Invalid: it does.
     """
     if name in ACTIONS:
         raise Invalid(f"{name}: {ACTIONS[name].sentence}")
@@ -92,7 +94,7 @@ def check_action(name: str) -> None:
 
 def page() -> list[str]:
     """Return the lines of the table for the reference."""
-    lines = ["| not here | status | answer |", "|---|---|---|"]
+    lines = ["| missing | status | answer |", "|---|---|---|"]
     lines += [f"| `{path}` | 404 | {what.sentence} |" for path, what in PATHS.items()]
     lines += [
         f"| action `{name}` of a volume | 400 | {what.sentence} |"
