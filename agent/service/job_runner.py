@@ -170,9 +170,9 @@ class JobRunner:
     ) -> None:
         """Run the step, and wait a little; an error within that time is raised.
 
-        A later failure is logged. So is Busy, which means later and not never: the
-        row still shows the operation, and the next reconcile runs the step again. A
-        step that is left to a restart is no error either.
+        A later failure is logged, and so is Busy: the row still shows the operation,
+        and the next reconcile runs the step again. A step that is left to a restart is
+        no error either.
         """
         job = self.submit(step, ident, backend, copies)
         with waiting():
@@ -186,7 +186,7 @@ class JobRunner:
             self.report_failure(job, step, ident)
 
     def report_failure(self, job: Future[None], step: Step, ident: str) -> None:
-        """Call ``on_failure`` if the job fails; Busy means later, and is none."""
+        """Call ``on_failure`` if the job fails; after Busy it runs again later."""
 
         def report(job: Future[None]) -> None:
             error = None if job.cancelled() else job.exception()

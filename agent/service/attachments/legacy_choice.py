@@ -20,7 +20,7 @@ _UNUSED = frozenset({AttachStatus.ATTACHING, AttachStatus.ERROR_ATTACHING})
 
 
 def is_unopened(row: Attachment) -> bool:
-    """Whether it only reserves the volume: no host has or gets access by it."""
+    """Whether it only reserves the volume, and no host gets access by it."""
     return not row.initiators and row.status is not AttachStatus.ATTACHED
 
 

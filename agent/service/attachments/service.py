@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Reserve, connect, complete, delete: the life of an attachment.
+"""Requests about attachments: create, connect, complete, delete.
 
 Each operation commits what it will do, does it, and commits that it is done. When
 the daemon is killed in between, lunshare.agent.service.reconcile finds the intent in
@@ -63,7 +63,7 @@ class Attachments:
         db: Database,
         access: Access,
         locks: VolumeLocks,
-        answers: UnansweredRequests,
+        unanswered: UnansweredRequests,
         *,
         sharing: SharingRules,
         gate: InstanceGate,
@@ -71,7 +71,7 @@ class Attachments:
     ) -> None:
         """``widen``: an initiator that asks for both modes gets rw, not a 409."""
         self._db, self._access, self._locks = db, access, locks
-        self.unanswered, self._widen = answers, widen
+        self.unanswered, self._widen = unanswered, widen
         self._sharing, self._gate = sharing, gate
 
     def get(
@@ -111,92 +111,10 @@ class Attachments:
         self.unanswered.answer_sent(row)
         return with_secrets(row)
 
-    def connect(
-        self, ctx: RequestContext, attachment_id: str, connector: HostConnector
-    ) -> Attachment:
-        """Open the volume to a host; the same connector again changes nothing.
-
-        Another connector replaces the first one, whose access is closed before the
-        new one is opened.
-
-        :raises NotFound: the attachment.
-        :raises Invalid: the volume takes one host, and another one has it.
-        :raises Conflict: the initiator has the volume in the other mode, or the
-            status of the attachment or of its volume does not allow it, or a server
-            of Nova uses it by another initiator.
-        :raises BackendFailed: the row names what may be open; repeat, or delete.
-        """
-        row = self._require(attachment_id, ctx)
-        check = self._gate.check_connect(ctx, row, connector.initiator)
-        with self._locks.volume(row.volume_id, f"the attach of host {connector.host}"):
-            row = self._require(attachment_id, ctx)
-            if connectors.is_open(row, connector):
-                return with_secrets(reconnect.refresh(self._db, row, connector))
-            # Its row can name two initiators, and the new connector is a third.
-            row = self._access.close_replaced(row)
-            with self._db.writing() as connection:
-                check(row)
-                volume = reconnect.available_volume(connection, row)
-                plain_volumes.check_single(connection, volume, row)
-                known = replace(row, answered=True)  # its client names it
-                intent = self.start_attach(connection, volume, known, connector)
-                wanted = read_wanted(connection, volume.id, intent.initiator)
-            return with_secrets(self._access.open(volume, intent, wanted))
-
-    def complete(self, ctx: RequestContext, attachment_id: str) -> None:
-        """Note that the host uses the volume. Can be repeated.
-
-        :raises NotFound: the attachment.
-        :raises Conflict: the attachment is detaching, or in an error.
-        """
-        volume_id = self._volume_id(attachment_id, ctx)
-        with (
-            self._locks.volume(volume_id, f"the completion of {attachment_id}"),
-            self._db.writing() as connection,
-        ):
-            done = attachments.change_status(
-                connection,
-                attachment_id,
-                _COMPLETABLE,
-                AttachStatus.ATTACHED,
-                answered=True,
-            )
-        if not done:
-            raise refusals.not_completable(self._require(attachment_id))
-
-    def delete(self, ctx: RequestContext, attachment_id: str) -> Rows:
-        """Close the access, end the host's session, delete the attachment.
-
-        Returns up to a hundred of the attachments that the volume still has, in
-        brief, so that it costs the same however many there are. When this returns,
-        no write of that host is in progress and it cannot log in.
-
-        :raises NotFound: the attachment does not exist, or is deleted.
-        :raises Conflict: a server of Nova uses it.
-        :raises BackendFailed: the access may still be open. The attachment is
-            error_detaching. A retry and the next reconcile try again.
-        """
-        row = self._require(attachment_id, ctx)
-        check = self._gate.check_detach(ctx, row)
-        with self._locks.volume(row.volume_id, f"the detach of {attachment_id}"):
-            return self._access.release(attachment_id, check)
-
-    def commit_reservation(self, ctx: RequestContext, new: NewAttachment) -> Attachment:
-        """Do the same as ``reserve`` in a transaction of its own."""
-        row, refusal = None, self.refusal_of_second(ctx)
-        try:
-            with self._db.writing() as connection:
-                row = self.reserve(connection, ctx, new, refusal)[1]
-                self.unanswered.add(row)  # before the others see it
-        except Exception:
-            if row is not None:
-                self.unanswered.discard(row)
-            raise
-        return row
-
     def _attach(
         self, ctx: RequestContext, new: NewAttachment, connector: HostConnector
     ) -> Attachment:
+        """Commit which access is wanted, then open it, under the volume's lock."""
         check_visible(self._db, ctx, new.volume_id)
         refusal = self.refusal_of_second(ctx)
         with self._locks.volume(new.volume_id, f"the attach of host {connector.host}"):
@@ -217,22 +135,21 @@ class Attachments:
                 self.discard(row)
                 raise
 
-    def _require(
-        self, attachment_id: str, ctx: RequestContext | None = None
-    ) -> Attachment:
-        with self._db.reading(one_statement=True) as connection:
-            return require(connection, attachment_id, ctx)
-
-    def _volume_id(self, attachment_id: str, ctx: RequestContext) -> str:
-        """Return its volume, whose lock is needed before the row is read."""
-        with self._db.reading(one_statement=True) as connection:
-            found = attachments.volume_id(connection, attachment_id, ctx.only_project)
-        if found is None:
-            raise NotFound("attachment", attachment_id)
-        return found
+    def commit_reservation(self, ctx: RequestContext, new: NewAttachment) -> Attachment:
+        """Reserve the volume as ``reserve`` does, in a transaction of its own."""
+        row, refusal = None, self.refusal_of_second(ctx)
+        try:
+            with self._db.writing() as connection:
+                row = self.reserve(connection, ctx, new, refusal)[1]
+                self.unanswered.add(row)  # before the others see it
+        except Exception:
+            if row is not None:
+                self.unanswered.discard(row)
+            raise
+        return row
 
     def refusal_of_second(self, ctx: RequestContext) -> AgentError | None:
-        """As SharingRules.refusal_of_second, for ``reserve``."""
+        """See SharingRules.refusal_of_second; the result is for ``reserve``."""
         return self._sharing.refusal_of_second(ctx)
 
     def reserve(
@@ -338,6 +255,90 @@ class Attachments:
                 row.id,
                 error,
             )
+
+    def connect(
+        self, ctx: RequestContext, attachment_id: str, connector: HostConnector
+    ) -> Attachment:
+        """Open the volume to a host; the same connector again changes nothing.
+
+        Another connector replaces the first one, whose access is closed before the
+        new one is opened.
+
+        :raises NotFound: the attachment.
+        :raises Invalid: the volume takes one host, and another one has it.
+        :raises Conflict: the initiator has the volume in the other mode, or the
+            status of the attachment or of its volume does not allow it, or a server
+            of Nova uses it by another initiator.
+        :raises BackendFailed: the row names what may be open; repeat, or delete.
+        """
+        row = self._require(attachment_id, ctx)
+        check = self._gate.check_connect(ctx, row, connector.initiator)
+        with self._locks.volume(row.volume_id, f"the attach of host {connector.host}"):
+            row = self._require(attachment_id, ctx)
+            if connectors.is_open(row, connector):
+                return with_secrets(reconnect.refresh(self._db, row, connector))
+            # Its row can name two initiators, and the new connector is a third.
+            row = self._access.close_replaced(row)
+            with self._db.writing() as connection:
+                check(row)
+                volume = reconnect.available_volume(connection, row)
+                plain_volumes.check_single(connection, volume, row)
+                known = replace(row, answered=True)  # its client names it
+                intent = self.start_attach(connection, volume, known, connector)
+                wanted = read_wanted(connection, volume.id, intent.initiator)
+            return with_secrets(self._access.open(volume, intent, wanted))
+
+    def complete(self, ctx: RequestContext, attachment_id: str) -> None:
+        """Note that the host uses the volume. Can be repeated.
+
+        :raises NotFound: the attachment.
+        :raises Conflict: the attachment is detaching, or in an error.
+        """
+        volume_id = self._volume_id(attachment_id, ctx)
+        with (
+            self._locks.volume(volume_id, f"the completion of {attachment_id}"),
+            self._db.writing() as connection,
+        ):
+            done = attachments.change_status(
+                connection,
+                attachment_id,
+                _COMPLETABLE,
+                AttachStatus.ATTACHED,
+                answered=True,
+            )
+        if not done:
+            raise refusals.not_completable(self._require(attachment_id))
+
+    def delete(self, ctx: RequestContext, attachment_id: str) -> Rows:
+        """Close the access, end the host's session, delete the attachment.
+
+        Returns up to a hundred of the attachments that the volume still has, in
+        brief, so that it costs the same however many there are. When this returns,
+        no write of that host is in progress and it cannot log in.
+
+        :raises NotFound: the attachment does not exist, or is deleted.
+        :raises Conflict: a server of Nova uses it.
+        :raises BackendFailed: the access may still be open. The attachment is
+            error_detaching. A retry and the next reconcile try again.
+        """
+        row = self._require(attachment_id, ctx)
+        check = self._gate.check_detach(ctx, row)
+        with self._locks.volume(row.volume_id, f"the detach of {attachment_id}"):
+            return self._access.release(attachment_id, check)
+
+    def _require(
+        self, attachment_id: str, ctx: RequestContext | None = None
+    ) -> Attachment:
+        with self._db.reading(one_statement=True) as connection:
+            return require(connection, attachment_id, ctx)
+
+    def _volume_id(self, attachment_id: str, ctx: RequestContext) -> str:
+        """Return its volume, whose lock is needed before the row is read."""
+        with self._db.reading(one_statement=True) as connection:
+            found = attachments.volume_id(connection, attachment_id, ctx.only_project)
+        if found is None:
+            raise NotFound("attachment", attachment_id)
+        return found
 
 
 def _new_row(ctx: RequestContext, volume: Volume, new: NewAttachment) -> Attachment:

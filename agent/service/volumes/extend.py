@@ -140,7 +140,7 @@ class VolumeExtender:
             step.failed_values["size"] = max(volume.size, size)
 
     def _show_size(self, volume: Volume) -> None:
-        """Show the new size to the hosts that have access, and concern no other.
+        """Show the new size to the hosts that have access, and affect no other host.
 
         A host whose detach fails would make the extend fail.
         """

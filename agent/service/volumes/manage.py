@@ -26,12 +26,12 @@ from lunshare.agent.service.quotas import Quotas
 from lunshare.agent.service.scheduling.pools import Pools
 from lunshare.agent.service.types import Types
 from lunshare.agent.service.volumes.create import VolumeDisks
+from lunshare.agent.service.volumes.delete_rules import still_needed
 from lunshare.agent.service.volumes.rows import (
     VolumeRows,
     changed_meanwhile,
     check_has_project,
     require,
-    still_needed,
     wrong_status,
 )
 from lunshare.agent.service.volumes.steps import Operation, VolumeSteps

@@ -27,11 +27,11 @@ from lunshare.agent.service.scheduling.pools import Pools
 from lunshare.agent.service.scheduling.scheduler import Scheduler
 from lunshare.agent.service.sharing import SharingRules
 from lunshare.agent.service.types import Types
+from lunshare.agent.service.volumes.delete_rules import still_needed
 from lunshare.agent.service.volumes.rows import (
     VolumeRows,
     changed_meanwhile,
     require,
-    still_needed,
     wrong_status,
 )
 from lunshare.agent.service.volumes.steps import Operation, VolumeSteps

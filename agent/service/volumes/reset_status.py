@@ -158,7 +158,7 @@ class StatusResetter:
         refusal: AgentError | None,
     ) -> None:
         if wanted in SETTABLE:
-            return self._label(volume, wanted)
+            return self._set_status_only(volume, wanted)
         if volume.own_status is not _AVAILABLE:
             self._make_available(volume)
         with self._db.writing() as connection:
@@ -175,8 +175,8 @@ class StatusResetter:
                     attachments.set_values(connection, row.id, announced=True)
         return None
 
-    def _label(self, volume: Volume, wanted: VolumeStatus) -> None:
-        """Write a status with no operation behind it, and keep the former one."""
+    def _set_status_only(self, volume: Volume, wanted: VolumeStatus) -> None:
+        """Write a status that starts no operation, and store the former one."""
         former = _former(volume)
         with self._db.writing() as connection:
             transfers.remove_of_volume(connection, volume.id)

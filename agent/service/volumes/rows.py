@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from lunshare.agent.db import snapshots, status_changes, volumes
+from lunshare.agent.db import status_changes, volumes
 from lunshare.agent.db.engine import Database
 from lunshare.agent.errors import (
     AgentError,
@@ -18,7 +18,7 @@ from lunshare.agent.errors import (
     Invalid,
     NotFound,
 )
-from lunshare.agent.records import RequestContext, Snapshot, Volume
+from lunshare.agent.records import RequestContext, Volume
 from lunshare.agent.states import VolumeStatus
 
 #: Drivers raise the errors that become these before they change anything.
@@ -158,47 +158,3 @@ def wrong_status(volume: Volume, what: str, must: str) -> Invalid:
         f"Invalid volume: volume {volume.id} is {volume.status} and cannot be {what};"
         f" it must be {must}"
     )
-
-
-def check_snapshots_visible(
-    ctx: RequestContext, volume_id: str, its_snapshots: Collection[Snapshot]
-) -> None:
-    """Check that a client may delete all of these with their volume.
-
-    They stay with their project when a volume is transferred without them.
-
-    :raises Invalid: one is of another project, which only administrators see.
-    """
-    hidden = [row for row in its_snapshots if not ctx.sees(row.project_id)]
-    if hidden:
-        raise Invalid(
-            f"Invalid volume: {len(hidden)} snapshots of volume {volume_id} are of"
-            " another project and need it; ask an administrator"
-        )
-
-
-def still_needed(
-    connection: Any, volume: Volume, ctx: RequestContext | None = None
-) -> Invalid | None:
-    """Return the error if a snapshot or a clone still needs the disk, else None.
-
-    ``ctx``: as in ``require``.
-    """
-    its_snapshots = snapshots.of_volume(connection, volume.id)
-    if ctx is not None:
-        try:
-            check_snapshots_visible(ctx, volume.id, its_snapshots)
-        except Invalid as error:
-            return error
-    if its_snapshots:
-        return Invalid(
-            f"Invalid volume: volume {volume.id} has {len(its_snapshots)} snapshots;"
-            " delete those first, or delete the volume with cascade=true"
-        )
-    clone = volumes.clone_in_progress(connection, volume.id)
-    if clone:
-        return Invalid(
-            f"Invalid volume: volume {volume.id} is the source of {clone}, which is not"
-            " complete yet; wait for that one, or delete it first"
-        )
-    return None

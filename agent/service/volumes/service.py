@@ -10,13 +10,11 @@ from typing import Any
 
 from lunshare.agent.db import (
     attachments,
-    snapshots,
     status_changes,
     volume_totals,
     volumes,
 )
 from lunshare.agent.db.engine import Database, now
-from lunshare.agent.errors import AgentError, Invalid
 from lunshare.agent.project_records import VolumeSummary
 from lunshare.agent.records import NewVolume, Page, RequestContext, Volume
 from lunshare.agent.service.attachments.legacy_choice import is_unopened
@@ -29,32 +27,23 @@ from lunshare.agent.service.scheduling.scheduler import Scheduler
 from lunshare.agent.service.sharing import SharingRules
 from lunshare.agent.service.types import Types
 from lunshare.agent.service.volumes.create import VolumeDisks
+from lunshare.agent.service.volumes.create_plan import CreatePlan, CreatePlanner
+from lunshare.agent.service.volumes.delete_rules import (
+    DELETABLE,
+    delete_error,
+    may_be_forced,
+    remove_unplaced,
+    start_snapshot_deletes,
+)
 from lunshare.agent.service.volumes.metadata import check_not_in_maintenance
 from lunshare.agent.service.volumes.rows import (
     VolumeRows,
-    changed_meanwhile,
     check_has_project,
-    check_snapshots_visible,
     require,
-    still_needed,
     wrong_status,
 )
-from lunshare.agent.service.volumes.source import CreatePlan, CreatePlanner
 from lunshare.agent.states import (
-    DELETABLE_SNAPSHOT,
-    RUNNING,
-    SnapshotStatus,
     VolumeStatus,
-)
-
-_DELETABLE = frozenset(
-    {
-        VolumeStatus.AVAILABLE,
-        VolumeStatus.ERROR,
-        VolumeStatus.ERROR_DELETING,
-        VolumeStatus.ERROR_EXTENDING,
-        VolumeStatus.ERROR_MANAGING,
-    }
 )
 
 
@@ -187,14 +176,14 @@ class Volumes:
             allow it, or its backend is frozen.
         :raises Busy: it has just changed.
         """
-        allowed = _DELETABLE | ({VolumeStatus.CREATING} if force else set())
+        allowed = DELETABLE | ({VolumeStatus.CREATING} if force else set())
         with self._db.writing() as connection:
             volume = require(connection, volume_id, ctx)
             self._node.check_not_frozen(connection, volume.backend)
             if volume.own_status not in allowed:
-                raise _delete_error(connection, ctx, volume)
+                raise delete_error(connection, ctx, volume)
             if cascade:
-                _start_snapshot_deletes(connection, ctx, volume_id)
+                start_snapshot_deletes(connection, ctx, volume_id)
             if not status_changes.change_status(
                 connection,
                 volume,
@@ -203,8 +192,8 @@ class Volumes:
                 unsnapped=not cascade,
                 uncloned=True,
             ):
-                raise _delete_error(connection, ctx, volume)
-            _remove_if_nowhere(connection, volume)
+                raise delete_error(connection, ctx, volume)
+            remove_unplaced(connection, volume)
         self._delete_disk(volume)
 
     def force_delete(self, ctx: RequestContext, volume_id: str) -> None:
@@ -218,7 +207,7 @@ class Volumes:
         """
         with self._db.writing() as connection:
             volume = require(connection, volume_id, ctx)
-            if not _may_be_forced(volume):
+            if not may_be_forced(volume):
                 raise wrong_status(volume, "deleted by force", "in no operation")
             for row in attachments.of_volume(connection, volume_id):
                 if is_unopened(row):
@@ -232,8 +221,8 @@ class Volumes:
                 uncloned=True,
                 forced=True,
             ):
-                raise _delete_error(connection, ctx, require(connection, volume_id))
-            _remove_if_nowhere(connection, volume)
+                raise delete_error(connection, ctx, require(connection, volume_id))
+            remove_unplaced(connection, volume)
         self._delete_disk(volume)
 
     def _delete_disk(self, volume: Volume) -> None:
@@ -265,55 +254,3 @@ class Volumes:
             source_volid=new.source_volid,
             intent=plan.intent if plan.backend else None,
         )
-
-
-def _remove_if_nowhere(connection: Any, volume: Volume) -> None:
-    """Remove the row of a volume that no pool could hold, in its delete's transaction.
-
-    It has no disk, so there is no work that a job or a restart could do.
-    """
-    if not volume.backend:
-        volumes.remove(connection, volume.id)
-
-
-def _may_be_forced(volume: Volume) -> bool:
-    """Whether no operation works on it that has to end first."""
-    if volume.own_status is VolumeStatus.AWAITING_TRANSFER:
-        return False
-    cancelled = (VolumeStatus.CREATING, VolumeStatus.DELETING)
-    works = volume.own_status in RUNNING and volume.reset_from is None
-    return not works or volume.own_status in cancelled
-
-
-def _start_snapshot_deletes(
-    connection: Any, ctx: RequestContext, volume_id: str
-) -> None:
-    """Set all snapshots of a volume to deleting.
-
-    :raises Invalid: one of them cannot be deleted, or is of another project.
-    """
-    deleting = SnapshotStatus.DELETING
-    its_snapshots = snapshots.of_volume(connection, volume_id)
-    check_snapshots_visible(ctx, volume_id, its_snapshots)
-    for row in its_snapshots:
-        if row.status is not deleting and not snapshots.change_status(
-            connection, row.id, DELETABLE_SNAPSHOT, deleting, unread=True
-        ):
-            raise Invalid(
-                f"Invalid volume: its snapshot {row.id} is {row.status}, or a volume"
-                " is being created from it; it cannot be deleted now, try again later"
-            )
-
-
-def _delete_error(connection: Any, ctx: RequestContext, volume: Volume) -> AgentError:
-    if volume.attachments:
-        return Invalid(
-            f"Invalid volume: volume {volume.id} has {len(volume.attachments)}"
-            " attachments and cannot be deleted; delete those first"
-        )
-    if volume.own_status not in _DELETABLE:
-        return Invalid(
-            f"Invalid volume: volume {volume.id} is {volume.status} and cannot be"
-            f" deleted; it must be one of {', '.join(sorted(_DELETABLE))}"
-        )
-    return still_needed(connection, volume, ctx) or changed_meanwhile(volume.id)

@@ -65,9 +65,10 @@ class VolumeSteps:
 
     @contextmanager
     def run(self, volume_id: str, operation: Operation) -> Iterator[Step | None]:
-        """Work on the volume inside. None when its row does not ask for this.
+        """Run the block under the volume's lock, then write how it ended.
 
-        When the work raises, the row says why and the error is raised again.
+        The block gets None when the row does not ask for this operation. When the
+        block raises, the row gets the reason and the error is raised again.
 
         :raises Busy: another operation has the volume, or changed its row.
         """
@@ -106,7 +107,7 @@ class VolumeSteps:
 
 @contextmanager
 def failure_recorded(record: Callable[[Exception], None]) -> Iterator[None]:
-    """Call ``record`` with the error of the work inside, and raise it again.
+    """Call ``record`` with the error of the block, and raise it again.
 
     Busy is not recorded: another operation has a lock, which says nothing about
     this work. It is done again later.

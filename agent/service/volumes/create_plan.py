@@ -41,9 +41,9 @@ class CreatePlan:
 
     ``volume_type`` is the type that it names or gets by default, None if it has
     none or gets its source's. ``origin`` is the volume whose bytes it gets, as it
-    was when this was planned. ``owned``: it is of the project that has the source,
-    which a volume that went to another project after its snapshot is not.
-    ``choice`` is that of the scheduler, which may be none.
+    was when this was planned. ``owned``: origin and source belong to one project;
+    they do not if the volume went to another project after its snapshot.
+    ``choice`` is that of the scheduler, which may have no pool.
     """
 
     size: int
@@ -106,7 +106,7 @@ class CreatePlanner:
     def _type_of_snapshot(
         self, ctx: RequestContext, snapshot_id: str
     ) -> VolumeType | None:
-        """Return the type that the volume had then, None if the project has it not."""
+        """Return the type that the volume had then, if the project may use it."""
         with self._db.reading() as connection:
             type_id = snapshots.type_id(connection, snapshot_id)
         try:
