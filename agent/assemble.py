@@ -122,7 +122,7 @@ class Assembly:
         return ended
 
     def _mark_answers(self) -> None:
-        """Note that every answer is sent: the next life repeats none of them."""
+        """Note that every answer is sent, so no attach is reused after a restart."""
         with contextlib.suppress(DatabaseFailed):
             for _ in range(2):  # a call marks what was sent before the last call
                 self.services.attachments.unanswered.mark_answered()

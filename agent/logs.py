@@ -16,7 +16,7 @@ from lunshare.drivers import request_ids
 _QUIET = ["alembic=WARN", "sqlalchemy=WARN", "stevedore=WARN"]
 
 
-# What oslo.log's formats may name, and lunshare has nothing for.
+# Keys that oslo.log's formats may use, and for which lunshare has no value.
 _FIELDS = ("resource", "user_name", "project_name", "color", "instance", "isotime")
 _EMPTY = dict.fromkeys(_FIELDS, "")
 _EMPTY |= {"global_request_id": "-", "user_identity": "-"}

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""The life of the daemon, in reading order."""
+"""Start, serve and stop the daemon, in reading order."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from oslo_config import cfg
 
 from lunshare.agent.conf.unknown_options import unknown
 from lunshare.agent.errors import BackendFailed, StartupError
-from lunshare.agent.thread_share import Share
+from lunshare.agent.thread_share import ThreadShare
 from lunshare.agent.worker_turns import waiting
 
 _GROUP = "nova"
@@ -27,12 +27,12 @@ _TIMEOUT = 5
 class Nova:
     """A client of Nova's API, with the identity of the section [nova]."""
 
-    def __init__(self, adapter: Any, share: Share) -> None:
+    def __init__(self, adapter: Any, share: ThreadShare) -> None:
         """``share``: the threads that may wait for Nova."""
         self._adapter, self._share = adapter, share
 
     def attachment_of(self, server: str, volume_id: str) -> str | None:
-        """Return the attachment by which a server has a volume; None if it has not.
+        """Return the attachment by which a server has a volume; None without one.
 
         The empty text: it has the volume, and Nova does not say by which attachment.
 
@@ -93,4 +93,4 @@ def client(conf: cfg.ConfigOpts, at_once: int) -> Nova | None:
         raise StartupError(f"[nova] is not usable: {error}") from error
     if wrong := unknown(conf, _GROUP):
         raise StartupError(f"[nova]: {', '.join(wrong)}: no such option")
-    return Nova(adapter, Share(at_once))
+    return Nova(adapter, ThreadShare(at_once))

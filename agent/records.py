@@ -120,7 +120,7 @@ class Volume:
     ``type_id`` and ``multiattach`` of a retype. ``leaving`` is a backend that still
     has a disk of it, which will be deleted. ``readonly``: new attachments are ro;
     None if it was never set. ``reset_from`` is the own status that the row had before
-    an administrator set the present one, which no operation stands behind.
+    an administrator set the present one. No operation works on such a volume.
     """
 
     id: str

@@ -29,7 +29,7 @@ def new_id() -> str:
 def begin(environ: dict[str, Any]) -> str:
     """Return the id of an HTTP request, for which this thread works until ``end``.
 
-    Who has the request first creates the id; it is the same for who has it later.
+    The first caller creates the id. Later callers get the same one.
     """
     if _ID not in environ:
         environ[_ID] = new_id()

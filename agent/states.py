@@ -152,7 +152,7 @@ RESETTABLE = frozenset(
     }
 )
 
-#: An administrator can set these without an operation behind them (os-reset_status).
+#: An administrator can set these (os-reset_status). That starts no operation.
 #: The row keeps its former status, and recovery leaves it alone.
 SETTABLE = frozenset(
     {

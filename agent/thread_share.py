@@ -34,7 +34,7 @@ def seconds_to_wait(
     return max(0.0, since + hanging_after - time.monotonic())
 
 
-class Share:
+class ThreadShare:
     """The threads that may wait for one thing at once, such as Keystone."""
 
     def __init__(self, most: int) -> None:

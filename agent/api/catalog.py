@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the API has, as clients ask for it: its extensions."""
+"""The extensions of the API, as clients list them."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ from lunshare.agent import request_scope
 from lunshare.agent.api import token_answers
 from lunshare.agent.api.accepted_tokens import AcceptedTokens
 from lunshare.agent.errors import StartupError
-from lunshare.agent.thread_share import Share
+from lunshare.agent.thread_share import ThreadShare
 from lunshare.agent.worker_turns import waiting
 
 LOG = log.getLogger(__name__)
@@ -139,7 +139,7 @@ def wrap(app: App, conf: cfg.ConfigOpts, at_once: int) -> App:
     register(conf)
     auth_token = import_module("keystonemiddleware.auth_token")
     webob = import_module("webob.exc")
-    share, same = Share(at_once), OneAtATime()
+    share, same = ThreadShare(at_once), OneAtATime()
 
     class Protocol(auth_token.AuthProtocol):  # type: ignore[misc, name-defined]
         """Asks Keystone once about a token, however many requests have it.

@@ -24,7 +24,7 @@ import bcrypt
 from lunshare.agent import users_file
 from lunshare.agent.api.faults import Fault
 from lunshare.agent.errors import StartupError
-from lunshare.agent.thread_share import Share
+from lunshare.agent.thread_share import ThreadShare
 from lunshare.agent.users_file import User, UsersFileError
 from lunshare.agent.worker_turns import waiting
 
@@ -52,7 +52,7 @@ class Passwords:
         """
         self._path = path
         self._key = os.urandom(32)
-        self._share = Share(at_once)
+        self._share = ThreadShare(at_once)
         self._lock = threading.Lock()
         self._remembered: dict[str, tuple[bytes, float]] = {}
         self._mark = self._file_state()

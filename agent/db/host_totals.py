@@ -21,7 +21,7 @@ def of_backend(connection: sa.Connection, backend: str) -> list[Totals]:
     The cost grows with the volumes of the backend: it is for an operator.
     """
     if not backend:
-        return []  # of the node itself; a volume that no pool could hold is nowhere
+        return []  # no backend has this name; an unplaced volume is on none either
     zero = sa.literal(0)
     its_volumes = sa.select(
         _V.project_id,

@@ -81,8 +81,8 @@ def change_status(
     The columns of DECISIVE are compared, all on which a decision may depend. With
     ``unattached`` it also fails while the volume has any attachment, with
     ``unsnapped`` while it has snapshots, with ``uncloned`` while it has incomplete
-    clones. ``forced``: an administrator wants it, also beside the table of moves.
-    ``values``: other columns to write.
+    clones. ``forced``: an administrator asks for it, so the table of allowed changes
+    does not apply. ``values``: other columns to write.
     """
     if not forced and not volume_may_change(seen.own_status, new):
         raise AssertionError(

@@ -39,7 +39,7 @@ def add(connection: sa.Connection, type_id: str, project_id: str) -> None:
 
 
 def remove(connection: sa.Connection, type_id: str, project_id: str) -> bool:
-    """Take the access away; return whether there was one."""
+    """Remove the access; return whether there was one."""
     where = (_P.volume_type_id == type_id, _P.project_id == project_id)
     done = connection.execute(sa.delete(VOLUME_TYPE_PROJECTS).where(*where))
     return done.rowcount == 1

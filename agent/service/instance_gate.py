@@ -4,7 +4,8 @@
 
 A user who ends an attachment behind Nova's back leaves a device on the compute host,
 which may show the next volume with the same LUN to the server. So with a section
-[nova] only a service token, or a server that does not have the volume any more, may.
+[nova] a detach needs a service token, or Nova's answer that the server does not have
+the volume any more.
 """
 
 from __future__ import annotations

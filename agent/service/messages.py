@@ -115,7 +115,7 @@ class Messages:
         self.record(ctx, event, f"{what} failed: {why}", ident, kind)
 
     def _owner(self, kind: str, ident: str) -> RequestContext | None:
-        """Return the context of whoever has the volume or snapshot, if it exists."""
+        """Return the context of the owner of the volume or snapshot, if it exists."""
         row: Snapshot | Volume | None
         try:
             with self._db.reading() as connection:

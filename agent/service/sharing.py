@@ -30,7 +30,7 @@ class SharingRules:
         self._allows = allows
 
     def check_new(self, ctx: RequestContext, multiattach: bool) -> None:
-        """Check that somebody may have one more volume of several hosts.
+        """Check that the policy allows a volume of several hosts.
 
         ``multiattach``: whether the volume becomes one.
 

@@ -44,7 +44,7 @@ class SnapshotResetter:
         self._db, self._backends = db, backends
 
     def reset(self, ctx: RequestContext, snapshot_id: str, status: str) -> None:
-        """Write a status with no operation behind it; a restart does not continue it.
+        """Write a status that starts no operation, now or after a restart.
 
         :raises NotFound: the snapshot.
         :raises Invalid: the status is unknown.

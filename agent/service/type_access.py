@@ -46,7 +46,7 @@ class TypeAccess:
             type_access.add(connection, type_id, project)
 
     def remove(self, ctx: RequestContext, type_id: str, project: str) -> None:
-        """Take the access of a project away; its volumes stay as they are.
+        """Remove the access of a project; its volumes stay as they are.
 
         :raises NotFound: the type, or the project had no access.
         :raises Conflict: the type is public.

@@ -1,3 +1,3 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Figures for Prometheus: what happens is counted, what is so is read on a scrape."""
+"""Figures for Prometheus: events are counted, current values are read on a scrape."""

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""What is so at the moment of a scrape: from memory, and from one small table.
+"""Values at the moment of a scrape: from memory, and from one small table.
 
 Nothing here reads storage, waits for a backend, or costs more with more volumes.
 """
