@@ -66,7 +66,7 @@ class HostConnections:
 
     @contextmanager
     def without_hosts(self, volume: Any) -> Iterator[None]:
-        """Lock a volume that no host has, and let none have it in the block.
+        """Lock a volume that no host has; no host gets it during the block.
 
         Cinder has checked its attachments before, but not in the same transaction, and
         not the connections that have no attachment.
@@ -99,7 +99,7 @@ class HostConnections:
         return f"{';'.join(portals)},{iqn} {iqn} {lun}"
 
     def set_moved(self, volume_id: str, moved: bool) -> None:
-        """Open no access to a disk whose bytes are at another backend, or do again."""
+        """Refuse new access while the disk is migrated away (``moved``)."""
         (self._moved.add if moved else self._moved.discard)(volume_id)
 
     def open(self, volume: Any, sent: MutableMapping[str, Any]) -> dict[str, Any]:
@@ -145,10 +145,11 @@ class HostConnections:
         with self.locked(volume.name_id):
             return self._apply_rows(volume, self._rows.of_volume(volume))
 
-    def leave(self, volume: Any) -> None:
-        """Close what no row wants; of a volume without attachments also the rest.
+    def close_unwanted(self, volume: Any) -> None:
+        """Close every access that no row wants.
 
-        An action os-detach ends a connection without an attachment, too.
+        After an action os-detach, a volume without attachments also loses its
+        connections that have no attachment.
         """
         with self.locked(volume.name_id):
             hosts = self._rows.of_volume(volume)
@@ -190,13 +191,13 @@ class HostConnections:
         """
         opening = self._new_opening(hosts, initiator, sent)
         sent[wanted_access.CONNECTION] = opening.connection
-        self._unfinished.open(opening)
+        self._unfinished.start_opening(opening)
         try:
             self._apply_host(volume, hosts, initiator)
             answer = self._answer(volume, opening.access)
             self._later.follow_opening(volume, opening)
         except BaseException:
-            self._unfinished.opened(opening)
+            self._unfinished.end_opening(opening)
             self._later.apply_or_repeat(volume, hosts, initiator)
             raise
         return answer
@@ -208,7 +209,7 @@ class HostConnections:
         if mode is not None:
             for row in rows:
                 _need_same_mode(initiator, wanted_access.mode_of(row), mode, row.id)
-            for each in self._unfinished.opening(hosts, initiator):
+            for each in self._unfinished.openings(hosts, initiator):
                 _need_same_mode(initiator, each.mode, mode, each.attachment_id)
         owners = hosts.reserved or rows
         attachment_id = owners[0].id if len(owners) == 1 else ""
@@ -259,9 +260,9 @@ class HostConnections:
         rows = hosts.rows_ending(initiator, sent)
         if not rows:
             named = sent.get(wanted_access.CONNECTION)
-            self._unfinished.cancel(volume.name_id, initiator, named)
+            self._unfinished.cancel_openings(volume.name_id, initiator, named)
         if initiator in hosts.direct and wanted_access.CONNECTION not in sent:
-            with self._forgotten(volume, hosts, [initiator]) as left:
+            with self._forgetting_direct(volume, hosts, [initiator]) as left:
                 self._apply_host(volume, left, initiator)
             self._later.follow_deletions(volume, rows)
             return left
@@ -273,22 +274,22 @@ class HostConnections:
         """Close what Cinder deletes without a name; return the other hosts."""
         rows = [row for row in hosts.rows if row.open]
         if not rows:
-            for each in self._unfinished.opening(hosts):
-                self._unfinished.cancel(volume.name_id, each.initiator, None)
+            for each in self._unfinished.openings(hosts):
+                self._unfinished.cancel_openings(volume.name_id, each.initiator, None)
         with (
-            self._forgotten(volume, hosts, list(hosts.direct)) as left,
+            self._forgetting_direct(volume, hosts, list(hosts.direct)) as left,
             self._releasing(volume, rows),
         ):
             self._apply_rows(volume, left)
         return left
 
     @contextmanager
-    def _forgotten(
+    def _forgetting_direct(
         self, volume: Any, hosts: VolumeHosts, initiators: Collection[str]
     ) -> Iterator[VolumeHosts]:
-        """Forget direct connections, and close them in the block.
+        """Delete the rows of direct connections; the block closes their access.
 
-        If the block fails, it is tried again: no row is left that names them.
+        If the block fails, closing is repeated later: no row names them any more.
         """
         self._rows.forget_direct(volume, initiators)
         try:
@@ -300,21 +301,21 @@ class HostConnections:
 
     @contextmanager
     def _releasing(self, volume: Any, rows: Sequence[AttachmentRow]) -> Iterator[None]:
-        """Close the only one of these attachments in the block.
+        """Note the detach of an attachment; the block closes its access.
 
-        If the block fails, Cinder keeps it, and it is opened again: a helper that hung
-        may close it after all. Of several, Cinder does not say which of them it is
-        about to delete.
+        If the block fails, Cinder keeps the attachment, and its access is opened again:
+        a helper that hung may still close it. Of several attachments, Cinder does not
+        say which one it will delete, so its rows are followed.
         """
         if len(rows) != 1:
             yield
             self._later.follow_deletions(volume, rows)
             return
-        self._unfinished.release(volume.name_id, rows[0])
+        self._unfinished.start_release(volume.name_id, rows[0])
         try:
             yield
         except BaseException:
-            self._unfinished.keep(volume.name_id, rows[0])
+            self._unfinished.cancel_release(volume.name_id, rows[0])
             self._later.repeat(volume, rows[0].initiator)
             raise
         self._later.follow_release(volume, rows[0])

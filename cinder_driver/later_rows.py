@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Follows a volume's rows until Cinder has written what the driver's answer begins.
+"""Follows a volume's rows until Cinder has written the result of a driver's answer.
 
 cinder-volume stores a connector some ms after the answer, and cinder-api deletes the
-row of a detach. Either may take long, or never come: a process is killed, a dump or a
-failover of the database lets nobody write.
+row of a detach. Either may take long, or not happen at all: a process is killed, or a
+dump or a failover of the database allows no writes.
 """
 
 from __future__ import annotations
@@ -27,15 +27,16 @@ LOG = logging.getLogger(__name__)
 
 # Seconds between two reads: at first, in the first minute, and later.
 _SHORTEST_WAIT, _LONGEST_WAIT, _RARE_WAIT = 0.05, 1.0, 10.0
-# Seconds after which a connector that is not stored belongs to a failed request, or to
-# a database that lets nobody write.
+# Seconds after which a connector is still not stored because its request failed, or
+# because the database allows no writes.
 _UNSTORED = 10.0
-# Seconds in which a row may be stored that its attachment's deletion has not seen.
+# Seconds for which a new row is watched: a deletion that started before it was stored
+# has not closed its access.
 _CONFIRMED = 5.0
 # Seconds after which cinder-api has got no answer (rpc_response_timeout), and deletes
 # no row any more.
 _UNDELETED = 60.0
-# Seconds for which a row is waited for that the database does not let Cinder write.
+# Seconds for which a row is waited for while the database allows no writes.
 _GIVEN_UP = 3600.0
 
 #: Gets the rows and the seconds waited so far; returns whether it is finished.
@@ -45,7 +46,7 @@ _ApplyHost = Callable[[Any, VolumeHosts, str], None]
 
 
 class LaterRows:
-    """What is done when Cinder writes its rows, or does not. One of each backend."""
+    """Acts when Cinder has written its rows, or has not. One for each backend."""
 
     def __init__(
         self,
@@ -120,7 +121,7 @@ class LaterRows:
             except exception.VolumeNotFound:
                 # Its export is gone with it. After a migration, the disk of that name
                 # may be another volume's, so nothing is closed here.
-                self._unfinished.forget(volume.name_id)
+                self._unfinished.forget_volume(volume.name_id)
                 LOG.info(
                     "[%s] volume deleted, its rows are not followed any more:"
                     " volume=%s",
@@ -144,8 +145,8 @@ class LaterRows:
         if not (stored or deleted or waited > _UNSTORED):
             return False
         initiator = opening.access.initiator
-        was_open = self._unfinished.opened(opening)
-        if stored and stored.connection in self._unfinished.released(hosts):
+        was_open = self._unfinished.end_opening(opening)
+        if stored and stored.connection in self._unfinished.released_connections(hosts):
             return True
         if was_open or stored:
             found = self._unfinished.of_host(hosts, initiator)
@@ -153,7 +154,7 @@ class LaterRows:
                 self.apply_or_repeat(volume, hosts, initiator)
         if stored:
             self._close_others(volume, opening.before, hosts)
-            self._unfinished.stored(stored)
+            self._unfinished.add_unconfirmed(stored)
             confirm = partial(self._confirm, volume, stored)
             self._start(confirm, volume, _CONFIRMED)
         return bool(stored or deleted or waited > _GIVEN_UP)
@@ -162,7 +163,7 @@ class LaterRows:
         self, volume: Any, row: AttachmentRow, hosts: VolumeHosts, waited: float
     ) -> bool:
         """Close an access whose row was deleted while it was being stored."""
-        attachment_id = self._unfinished.take_new(row.connection)
+        attachment_id = self._unfinished.pop_unconfirmed(row.connection)
         if attachment_id and attachment_id not in {each.id for each in hosts.rows}:
             self.apply_or_repeat(volume, hosts, row.initiator)
         return True
@@ -203,7 +204,7 @@ class LaterRows:
     def _finish_release(
         self, volume: Any, row: AttachmentRow, hosts: VolumeHosts, waited: float
     ) -> bool:
-        if row.connection not in self._unfinished.released(hosts):
+        if row.connection not in self._unfinished.released_connections(hosts):
             return True
         if waited > _UNDELETED:
             LOG.warning(
@@ -222,7 +223,7 @@ class LaterRows:
         known = {row.id for row in hosts.rows}
         for row in [each for each in left if each.id not in known]:
             self._apply_host(volume, hosts, row.initiator)
-            self._unfinished.closed(row)
+            self._unfinished.note_closed(row)
             left.remove(row)
         return not left or waited > _GIVEN_UP
 

@@ -4,8 +4,8 @@
 
 Cinder stores a new connector, and sometimes its mode, after it has called
 ``initialize_connection``, and deletes an attachment after it has called
-``terminate_connection``. Until then the rows say what was, not what will be. This
-remembers the difference, in memory: a start finds rows that are complete.
+``terminate_connection``. Until then the rows are out of date. This remembers the
+difference, in memory: a start finds rows that are complete.
 """
 
 from __future__ import annotations
@@ -90,18 +90,20 @@ class Unfinished:
     def __init__(self) -> None:
         self._opening: dict[str, Opening] = {}
         self._released: dict[str, set[str]] = {}
-        # The attachment of a connection that has been stored just now.
-        self._new: dict[str, str] = {}
+        # Attachments by connections that were stored just now.
+        self._unconfirmed: dict[str, str] = {}
 
-    def open(self, opening: Opening) -> None:
+    def start_opening(self, opening: Opening) -> None:
         """Note that this access is being opened."""
         self._opening[opening.connection] = opening
 
-    def opened(self, opening: Opening) -> bool:
-        """Note that it is over; return False if that is known."""
+    def end_opening(self, opening: Opening) -> bool:
+        """Note that it has ended; return False if it had ended before."""
         return self._opening.pop(opening.connection, None) is not None
 
-    def cancel(self, volume_id: str, initiator: str, connection: str | None) -> None:
+    def cancel_openings(
+        self, volume_id: str, initiator: str, connection: str | None
+    ) -> None:
         """Note that a detach has ended this opening, or every one of its host."""
         for each in list(self._opening.values()):
             same_host = (each.volume_id, each.access.initiator) == (
@@ -109,24 +111,24 @@ class Unfinished:
                 initiator,
             )
             if same_host and connection in (None, each.connection):
-                self.opened(each)
+                self.end_opening(each)
 
-    def stored(self, row: AttachmentRow) -> None:
-        """Note a connection whose row may just be deleted by another request."""
-        self._new[row.connection] = row.id
+    def add_unconfirmed(self, row: AttachmentRow) -> None:
+        """Note a stored connection; another request may be deleting its row."""
+        self._unconfirmed[row.connection] = row.id
 
-    def take_new(self, connection: str) -> str | None:
-        """Return the attachment of such a connection; None if it has been closed."""
-        return self._new.pop(connection, None)
+    def pop_unconfirmed(self, connection: str) -> str | None:
+        """Forget such a connection; return its attachment, None if it was closed."""
+        return self._unconfirmed.pop(connection, None)
 
-    def closed(self, row: AttachmentRow) -> None:
+    def note_closed(self, row: AttachmentRow) -> None:
         """Note that the access of an attachment has been closed."""
-        for connection, attachment_id in list(self._new.items()):
+        for connection, attachment_id in list(self._unconfirmed.items()):
             if attachment_id == row.id:
-                del self._new[connection]
+                del self._unconfirmed[connection]
 
-    def opening(self, hosts: VolumeHosts, initiator: str = "") -> list[Connector]:
-        """Return what is being opened, to one host or to all."""
+    def openings(self, hosts: VolumeHosts, initiator: str = "") -> list[Connector]:
+        """Return the accesses that are being opened, to one host or to all."""
         return [
             each.access
             for each in self._opening.values()
@@ -135,7 +137,7 @@ class Unfinished:
             and not each.deleted(hosts)
         ]
 
-    def release(self, volume_id: str, row: AttachmentRow) -> None:
+    def start_release(self, volume_id: str, row: AttachmentRow) -> None:
         """Note that this attachment is being deleted.
 
         It does not count any more until it is connected again. A repeated release
@@ -143,23 +145,23 @@ class Unfinished:
         """
         self._released.setdefault(volume_id, set()).add(row.connection)
         self._opening.pop(row.connection, None)
-        self.closed(row)
+        self.note_closed(row)
 
-    def keep(self, volume_id: str, row: AttachmentRow) -> None:
-        """Note that this attachment is not deleted: closing it has failed."""
+    def cancel_release(self, volume_id: str, row: AttachmentRow) -> None:
+        """Note that the attachment stays, because closing its access has failed."""
         self._released.get(volume_id, set()).discard(row.connection)
 
-    def forget(self, volume_id: str) -> None:
+    def forget_volume(self, volume_id: str) -> None:
         """Note that the volume is deleted."""
         self._released.pop(volume_id, None)
         for each in list(self._opening.values()):
             if each.volume_id == volume_id:
-                self.opened(each)
+                self.end_opening(each)
 
     def of_host(self, hosts: VolumeHosts, initiator: str) -> Connector | None:
         """Return the access that a host should have, or None."""
-        found = of_host(hosts, initiator, self.released(hosts))
-        opening = self.opening(hosts, initiator)
+        found = of_host(hosts, initiator, self.released_connections(hosts))
+        opening = self.openings(hosts, initiator)
         if not opening:
             return found
         modes = [each.mode for each in (found, *opening) if each is not None]
@@ -170,11 +172,11 @@ class Unfinished:
     def of_volume(self, hosts: VolumeHosts) -> dict[str, Connector]:
         """Return every access that the volume should have, by initiator."""
         names = set(wanted(hosts))
-        names |= {each.initiator for each in self.opening(hosts)}
+        names |= {each.initiator for each in self.openings(hosts)}
         found = (self.of_host(hosts, name) for name in sorted(names))
         return {each.initiator: each for each in found if each is not None}
 
-    def released(self, hosts: VolumeHosts) -> frozenset[str]:
+    def released_connections(self, hosts: VolumeHosts) -> frozenset[str]:
         """Return the released connections whose rows exist, and forget the others."""
         released = self._released.get(hosts.volume_id)
         if released is None:

@@ -216,7 +216,7 @@ class LunshareDriver(cinder_base.VolumeDriver):  # type: ignore[misc]
     @translated
     def remove_export(self, context: Any, volume: Any) -> None:
         """Close what no attachment wants. Called after a failed attach, too."""
-        self._made.connections.leave(volume)
+        self._made.connections.close_unwanted(volume)
 
     @translated
     def initialize_connection(

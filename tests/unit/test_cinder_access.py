@@ -191,10 +191,10 @@ def test_opened_access_counts_before_its_row() -> None:
         hosts(AttachmentRow("a", "reserved", "rw", None)),
     )
     opening = opening_of(reserved, "a")
-    unfinished.open(opening)
+    unfinished.start_opening(opening)
     assert open_modes(unfinished, reserved) == {ONE: "rw"}
-    assert unfinished.opened(opening)
-    assert not unfinished.opened(opening)
+    assert unfinished.end_opening(opening)
+    assert not unfinished.end_opening(opening)
     assert open_modes(unfinished, reserved) == {}
     assert open_modes(unfinished, hosts(row("a"))) == {ONE: "rw"}
 
@@ -212,7 +212,7 @@ def test_opened_host_keeps_the_secret_of_its_answer() -> None:
     """Two first attaches at once may each make a key, and the last one is stored."""
     unfinished, later = Unfinished(), chap_secrets.new_provider_auth()
     opening = opening_of(hosts(), "a")
-    unfinished.open(opening)
+    unfinished.start_opening(opening)
     stored = replace(hosts(row("a")), provider_auth=later)
     assert unfinished.of_volume(stored)[ONE].auth == opening.access.auth
 
@@ -220,8 +220,8 @@ def test_opened_host_keeps_the_secret_of_its_answer() -> None:
 def test_an_opening_goes_on_while_another_attachment_of_its_host_is_released() -> None:
     second = AttachmentRow("b", "reserved", "rw", None)
     unfinished, found = Unfinished(), hosts(row("a"), second)
-    unfinished.open(opening_of(found, "b"))
-    unfinished.release(ID, found.rows[0])
+    unfinished.start_opening(opening_of(found, "b"))
+    unfinished.start_release(ID, found.rows[0])
     assert open_modes(unfinished, found) == {ONE: "rw"}
     assert open_modes(unfinished, hosts(second)) == {ONE: "rw"}
 
@@ -230,8 +230,8 @@ def test_a_release_ends_the_opening_of_its_connection() -> None:
     """A detach right after its attach: the row is stored, and not read yet."""
     second = AttachmentRow("b", "reserved", "rw", None)
     unfinished, found = Unfinished(), hosts(connected("a", "new"), second)
-    unfinished.open(opening_of(found, "a", "b"))
-    unfinished.release(ID, found.rows[0])
+    unfinished.start_opening(opening_of(found, "a", "b"))
+    unfinished.start_release(ID, found.rows[0])
     assert open_modes(unfinished, found) == {}
 
 
@@ -239,15 +239,15 @@ def test_a_detach_without_a_row_ends_the_openings_of_its_host() -> None:
     found = hosts(AttachmentRow("a", "reserved", "rw", None))
     for name, ended in (("new", True), ("other", False), (None, True)):
         unfinished = Unfinished()
-        unfinished.open(opening_of(found, "a"))
-        unfinished.cancel(ID, ONE, name)
+        unfinished.start_opening(opening_of(found, "a"))
+        unfinished.cancel_openings(ID, ONE, name)
         assert open_modes(unfinished, found) == ({} if ended else {ONE: "rw"})
 
 
 def test_an_opening_ends_with_its_attachment() -> None:
     """A volume that is deleted then is not in use."""
     unfinished = Unfinished()
-    unfinished.open(opening_of(hosts(), "a"))
+    unfinished.start_opening(opening_of(hosts(), "a"))
     assert open_modes(unfinished, hosts()) == {}
     assert open_modes(unfinished, hosts(row("b", TWO))) == {TWO: "rw"}
 
@@ -257,20 +257,20 @@ def test_new_connection_is_confirmed_unless_it_has_been_closed(released: bool) -
     """Connected twice: a release of the attachment closes both connections."""
     unfinished = Unfinished()
     for name in ("1", "2"):
-        unfinished.stored(connected("a", name))
-    unfinished.stored(connected("b", "3"))
+        unfinished.add_unconfirmed(connected("a", name))
+    unfinished.add_unconfirmed(connected("b", "3"))
     if released:
-        unfinished.release(ID, connected("a", "2"))
-    found = [unfinished.take_new(name) for name in ("1", "2", "3", "3")]
+        unfinished.start_release(ID, connected("a", "2"))
+    found = [unfinished.pop_unconfirmed(name) for name in ("1", "2", "3", "3")]
     assert found == ([None, None, "b", None] if released else ["a", "a", "b", None])
 
 
 def test_what_concerns_a_deleted_volume_is_forgotten() -> None:
     second = AttachmentRow("b", "reserved", "rw", None)
     unfinished, found = Unfinished(), hosts(row("a", TWO), second)
-    unfinished.open(opening_of(found, "b"))
-    unfinished.release(ID, found.rows[0])
-    unfinished.forget(ID)
+    unfinished.start_opening(opening_of(found, "b"))
+    unfinished.start_release(ID, found.rows[0])
+    unfinished.forget_volume(ID)
     assert open_modes(unfinished, found) == {TWO: "rw"}
 
 
@@ -288,37 +288,37 @@ def test_direct_opening_is_known_by_what_cinder_does_with_the_answer() -> None:
 
 def test_released_attachment_does_not_count_although_its_row_exists() -> None:
     unfinished, found = Unfinished(), hosts(row("a"), row("b", TWO))
-    unfinished.release(ID, found.rows[0])
+    unfinished.start_release(ID, found.rows[0])
     assert open_modes(unfinished, found) == {TWO: "rw"}
 
 
 def test_repeated_release_leaves_the_other_attachment_of_its_host() -> None:
     unfinished, found = Unfinished(), hosts(connected("a", "1"), connected("b", "2"))
     for _ in range(2):
-        unfinished.release(ID, found.rows[0])
+        unfinished.start_release(ID, found.rows[0])
         assert open_modes(unfinished, found) == {ONE: "rw"}
-    unfinished.release(ID, found.rows[1])
+    unfinished.start_release(ID, found.rows[1])
     assert open_modes(unfinished, found) == {}
 
 
 def test_release_is_over_when_its_row_is_deleted() -> None:
     unfinished, found = Unfinished(), hosts(row("a"), row("b"))
-    unfinished.release(ID, found.rows[0])
-    assert unfinished.released(found) == {"a"}
+    unfinished.start_release(ID, found.rows[0])
+    assert unfinished.released_connections(found) == {"a"}
     left = hosts(row("b"))
     assert open_modes(unfinished, left) == {ONE: "rw"}
-    assert unfinished.released(found) == set()
+    assert unfinished.released_connections(found) == set()
 
 
 def test_new_attachment_of_a_host_counts_while_its_last_one_is_released() -> None:
     unfinished, found = Unfinished(), hosts(row("a"))
-    unfinished.release(ID, found.rows[0])
+    unfinished.start_release(ID, found.rows[0])
     assert open_modes(unfinished, hosts(row("a"), row("new", mode="ro"))) == {ONE: "ro"}
 
 
 def test_released_attachment_counts_when_it_is_connected_again() -> None:
     unfinished, found = Unfinished(), hosts(connected("a", "1"))
-    unfinished.release(ID, found.rows[0])
+    unfinished.start_release(ID, found.rows[0])
     assert open_modes(unfinished, found) == {}
     assert open_modes(unfinished, hosts(connected("a", "2"))) == {ONE: "rw"}
 
