@@ -17,7 +17,7 @@ class Backend:
     """The volume driver and the target driver of one backend section.
 
     This is what a control plane uses. Arguments and errors are those of the
-    two drivers. Each verb can be repeated, because theirs can.
+    two drivers. Each verb can be repeated, as the verbs of the drivers can.
     """
 
     def __init__(self, volumes: VolumeDriver, target: TargetDriver) -> None:

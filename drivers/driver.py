@@ -56,8 +56,8 @@ class Driver(abc.ABC):
     def claim(self) -> None:  # noqa: B027 - most drivers need none
         """Reserve what only one control plane may use, as ``check`` does too.
 
-        Who forks a process for each backend calls this before: then all its processes
-        have what any of them needs. It raises no error; ``check`` does.
+        A caller that forks a process for each backend calls this before the forks, so
+        all its processes share the claim. It raises no error; ``check`` does.
         """
 
     @abc.abstractmethod

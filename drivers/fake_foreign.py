@@ -82,11 +82,11 @@ class FakeForeign(VolumeDriver):
         self.failures.at("manage_snapshot.before")
         with self._io(write=True):
             if snapshot.id not in self.storage.snapshots:
-                disk = self._take_foreign_snapshot(snapshot, reference)
+                disk = self._pop_foreign_snapshot(snapshot, reference)
                 self.storage.put(self.storage.snapshots, snapshot.id, disk)
         self.failures.at("manage_snapshot.after")
 
-    def _take_foreign_snapshot(self, snapshot: Snapshot, reference: str) -> FakeDisk:
+    def _pop_foreign_snapshot(self, snapshot: Snapshot, reference: str) -> FakeDisk:
         if reference in self.storage.open:
             raise DiskBusy(snapshot.volume_id, f"{reference} is open; end its use")
         disk = self.storage.foreign_snapshots.get(reference)
@@ -101,10 +101,10 @@ class FakeForeign(VolumeDriver):
         with self._io(write=True):
             disk = self.storage.snapshots.get(snapshot.id)
             if disk is not None:
-                self._give_snapshot(snapshot, disk)
+                self._rename_to_foreign(snapshot, disk)
         self.failures.at("unmanage_snapshot.after")
 
-    def _give_snapshot(self, snapshot: Snapshot, disk: FakeDisk) -> None:
+    def _rename_to_foreign(self, snapshot: Snapshot, disk: FakeDisk) -> None:
         if snapshot.id in self.storage.open:
             raise DiskBusy(snapshot.volume_id, f"snapshot {snapshot.id} is open")
         if disk.lost:

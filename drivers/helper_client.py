@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""The client of the root helper: lunshare.drivers.base.Root over a socket.
+"""The client of the root helper: lunshare.drivers.driver.Root over a socket.
 
 Connections to lunshare.drivers.helper are stored and reused, so a call costs one round
 trip: it creates no connection, no thread and no process.
@@ -51,7 +51,7 @@ class Helper:
         self.blocked = False
 
     def run(self, *argv: str, timeout: float = 60.0) -> str:
-        """Run an allowed command as root; see lunshare.drivers.base.Root."""
+        """Run an allowed command as root; see lunshare.drivers.driver.Root."""
         return str(self.call("run", timeout=timeout, argv=argv))
 
     def call(self, verb: str, *, timeout: float = 30.0, **arguments: Any) -> Any:

@@ -176,13 +176,13 @@ class WatchedRoot:
         self._end: Killed | None = None
 
     def run(self, *argv: str, timeout: float = 60.0) -> str:
-        """See lunshare.drivers.base.Root."""
+        """See lunshare.drivers.driver.Root."""
         if argv[0] in self._read_only_steps:
             return self._root.run(*argv, timeout=timeout)
         return str(self._step(argv[0], lambda: self._root.run(*argv, timeout=timeout)))
 
     def call(self, verb: str, *, timeout: float = 30.0, **arguments: Any) -> Any:
-        """See lunshare.drivers.base.Root."""
+        """See lunshare.drivers.driver.Root."""
         if verb in self._read_only_steps:
             return self._root.call(verb, timeout=timeout, **arguments)
         return self._step(

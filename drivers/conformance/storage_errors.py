@@ -40,7 +40,7 @@ AfterErrors = Callable[[str, Verb], Iterator[tuple[VolumeDriver, bool]]]
 _REMEDY = "override `failing_storage`"
 _VACUOUS = "let `failing_storage` fail every read and write of the storage itself"
 
-#: Who cannot read the storage does not know that something is not on it.
+#: A driver that cannot read its storage cannot know that something does not exist.
 _UNFOUNDED = (UnknownDisk, UnknownSnapshot, Unsupported)
 
 

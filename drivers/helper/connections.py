@@ -54,7 +54,7 @@ class LargeFrames:
         self._mutex = threading.Lock()
         self._turns: dict[Peer, threading.Condition] = {}
 
-    def take(self, peer: Peer, seconds: float) -> bool:
+    def acquire(self, peer: Peer, seconds: float) -> bool:
         """Wait for so long to count one more; False if there is none, or it ended."""
         with self._mutex:
             turn = self._turns[peer] = threading.Condition(self._mutex)
@@ -89,7 +89,7 @@ class Unread:
         self._free = MAX_UNREAD
         self._mutex = threading.Lock()
 
-    def take(self, size: int) -> bool:
+    def acquire(self, size: int) -> bool:
         """Count so many bytes more; False if there are too many."""
         with self._mutex:
             fits = size <= self._free
@@ -120,7 +120,7 @@ class Peer:
     def receive(self) -> object:
         """Return the next frame; raises as frames.receive."""
         return frames.receive(
-            self.socket, frames.MAX_REQUEST, FRAME_SECONDS, self._take_large
+            self.socket, frames.MAX_REQUEST, FRAME_SECONDS, self._acquire_large
         )
 
     def send(self, frame: bytes) -> None:
@@ -132,7 +132,7 @@ class Peer:
             self.socket.sendall(frame)
         elif not self.uid:
             self._send_large(frame)
-        elif self._unread.take(len(frame)):
+        elif self._unread.acquire(len(frame)):
             try:
                 self._send_large(frame)
             finally:
@@ -169,8 +169,8 @@ class Peer:
         self.socket.sendall(frame)
         self.socket.settimeout(None)
 
-    def _take_large(self, seconds: float) -> None:
-        self._has_large = self._large.take(self, seconds)
+    def _acquire_large(self, seconds: float) -> None:
+        self._has_large = self._large.acquire(self, seconds)
         if self.ended:
             raise frames.Closed(clean=False)
         if not self._has_large:

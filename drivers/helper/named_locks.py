@@ -225,8 +225,8 @@ class Hold:
     def _need_client(self) -> None:
         """Start nothing for a client that ended while it waited for the lock.
 
-        Its next life has repeated the request, may have its answer already, and a host
-        may have written to the disk since, or was detached from it.
+        The next daemon may have repeated the request and got its answer. Since then a
+        host may have written to the disk, or may have been detached from it.
         """
         if self._gone() or (self._report and not self._reported(self._report)):
             self._locks.release(self._name, self.file)

@@ -81,12 +81,12 @@ def main(argv: list[str] | None = None) -> int:
     options = _options(words)
     _log_to_stderr()
     try:
-        account = _account(options.user)
+        account = _user(options.user)
         served = config_file.read(options.config)
         locks = DiskLocks(os.path.join(os.path.dirname(options.socket), _LOCKS))
         programs = options.exec_dirs.split(",")
         commands = Commands(options.filters, programs, served, locks)
-        listener = _passed() or _listen(options.socket, account.pw_gid)
+        listener = _socket_from_systemd() or _listen(options.socket, account.pw_gid)
     except DriverError as error:
         LOG.error("%s", error)
         return 1
@@ -198,15 +198,15 @@ class Server:
             return
         peer = self._connections.admit(connection, uid)
         if peer is None:
-            _turn_away(connection, f"all {MAX_CONNECTIONS} connections are in use")
+            _refuse(connection, f"all {MAX_CONNECTIONS} connections are in use")
             return
         try:
-            threading.Thread(target=self._talk, args=(peer,), daemon=True).start()
+            threading.Thread(target=self._serve_peer, args=(peer,), daemon=True).start()
         except RuntimeError:  # "can't start new thread": pids or memory are used up
             self._connections.remove(peer)
-            _turn_away(connection, "the system refuses it a further thread")
+            _refuse(connection, "the system refuses it a further thread")
 
-    def _talk(self, peer: Peer) -> None:
+    def _serve_peer(self, peer: Peer) -> None:
         """Answer one request after the other until the client disconnects."""
         try:
             with peer.socket:
@@ -304,7 +304,7 @@ def _frame(answer: dict[str, Any]) -> bytes:
         return frames.encode(messages.error_answer(_FAULT))
 
 
-def _turn_away(connection: socket.socket, why: str) -> None:
+def _refuse(connection: socket.socket, why: str) -> None:
     """Send HelperBusy before any request has come, and close the connection."""
     LOG.error("refused a connection: %s", why)
     error = HelperBusy(why)
@@ -318,7 +318,7 @@ def _shown(text: str) -> str:
     return ascii(text[:_MOST_SHOWN])[1:-1]
 
 
-def _passed() -> socket.socket | None:
+def _socket_from_systemd() -> socket.socket | None:
     """Return the listening socket that systemd passed to this process, or None."""
     if os.environ.get("LISTEN_PID") != str(os.getpid()):
         return None
@@ -345,7 +345,7 @@ def _listen(path: str, group: int) -> socket.socket:
     return listener
 
 
-def _account(name: str) -> pwd.struct_passwd:
+def _user(name: str) -> pwd.struct_passwd:
     try:
         return pwd.getpwnam(name)
     except KeyError:

@@ -144,7 +144,7 @@ class FakeTarget(TargetDriver):
         "apply.before",
         "apply.exported",
         "apply.closed",
-        "apply.born",
+        "apply.created",
         "apply.opened",
         "apply.after",
         "remove.before",
@@ -320,7 +320,7 @@ class FakeTarget(TargetDriver):
             else:
                 acl.attachment_id, acl.auth = want.attachment_id, want.auth
                 done = [f"updated credentials or attachment id of {want.initiator}"]
-        self.failures.at("apply.born")
+        self.failures.at("apply.created")
         return done
 
 

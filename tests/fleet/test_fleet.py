@@ -167,7 +167,7 @@ def test_connector_that_cannot_be_used_is_refused(
     assert volume not in stack.exports(THIN)
 
 
-@pytest.mark.parametrize("point", ["apply.born", "apply.opened"])
+@pytest.mark.parametrize("point", ["apply.created", "apply.opened"])
 def test_failed_attach_concerns_no_other_host(
     stack: Stack, client: Client, volume: str, point: str
 ) -> None:

@@ -112,7 +112,7 @@ LEGACY: dict[str, Operation] = {
     "os-unreserve": _unreserve,
     "os-initialize_connection, given up": _give_up,
     "os-initialize_connection alone": _without_reservation,
-    "os-initialize_connection that fails": lambda n, s: _fails(n, s, "apply.born"),
+    "os-initialize_connection that fails": lambda n, s: _fails(n, s, "apply.created"),
     "os-initialize_connection that fails, reserved": _fails_reserved,
     "os-attach in another mode": _attach_read_only,
     "os-roll_detaching": _roll,

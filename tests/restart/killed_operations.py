@@ -113,7 +113,7 @@ def _change_of_connector_fails(node: Node, scene: Scene) -> None:
     """The old host is closed, the new one is refused."""
     error = TargetFailed(scene.volume.id, "because of the test")
     with (
-        node.target().failures.fail("apply.born", error),
+        node.target().failures.fail("apply.created", error),
         contextlib.suppress(BackendFailed),
     ):
         node.services.attachments.connect(CTX, scene.reader, host_connector("fourth"))

@@ -88,7 +88,7 @@ _POINTS = (
     "create_from.half", "create_from.after", "revert.before", "revert.after",
     "fill.before", "fill.half", "fill.after", "manage.before", "manage.after",
     "unmanage.before", "unmanage.after", "apply.before", "apply.exported",
-    "apply.closed", "apply.born", "apply.opened", "apply.after", "remove.before",
+    "apply.closed", "apply.created", "apply.opened", "apply.after", "remove.before",
     "remove.after", "disk", "disks", "capacity", "check", "observe",
 )  # fmt: skip
 

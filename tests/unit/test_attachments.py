@@ -203,7 +203,7 @@ def test_a_replaced_initiator_keeps_access_that_another_attachment_wants(
     assert node.live(volume.id) == {initiator("a"): "rw", initiator("b"): "rw"}
 
 
-@pytest.mark.parametrize("point", ["apply.before", "apply.born", "apply.opened"])
+@pytest.mark.parametrize("point", ["apply.before", "apply.created", "apply.opened"])
 def test_a_failed_attach_leaves_nothing_and_does_not_touch_others(
     point: str, node: Node
 ) -> None:
@@ -222,7 +222,7 @@ def test_a_failed_connect_can_be_retried(node: Node) -> None:
     volume = node.plain_volume()
     row = node.services.attachments.create(CTX, NewAttachment(volume.id))
     with (
-        failing_once(node.target().failures, "apply.born"),
+        failing_once(node.target().failures, "apply.created"),
         pytest.raises(BackendFailed),
     ):
         node.services.attachments.connect(CTX, row.id, host_connector("a"))
@@ -307,7 +307,7 @@ def test_a_hanging_volume_blocks_neither_other_volumes_nor_its_clients(
     gate = fake_storage.Gate()
     first = [gate.wait, lambda: None, lambda: None]
     points = node.target().failures
-    points.watch(lambda at: first.pop(0)() if at == "apply.born" else None)
+    points.watch(lambda at: first.pop(0)() if at == "apply.created" else None)
     waiting = threading.Thread(target=attach, args=(node, stuck, "a"))
     waiting.start()
     try:

@@ -79,7 +79,7 @@ def test_a_failed_attachment_cannot_connect_when_another_has_the_volume(
     volume = node.plain_volume()
     row = node.services.attachments.create(CTX, NewAttachment(volume.id))
     with (
-        failing_once(node.target().failures, "apply.born"),
+        failing_once(node.target().failures, "apply.created"),
         pytest.raises(BackendFailed),
     ):
         node.services.attachments.connect(CTX, row.id, host_connector("a"))
@@ -97,7 +97,7 @@ def test_a_failed_attachment_of_an_instance_takes_no_volume_from_another(
     create = node.services.attachments.create
     row = create(CTX, NewAttachment(volume.id, FIRST))
     with (
-        failing_once(node.target().failures, "apply.born"),
+        failing_once(node.target().failures, "apply.created"),
         pytest.raises(BackendFailed),
     ):
         node.services.attachments.connect(CTX, row.id, host_connector("a"))

@@ -219,13 +219,13 @@ def test_part_of_a_thick_volume_is_flushed_after_its_copy(tmp_path, flushes) -> 
     new.write_bytes(bytes(SIZE))
     with old.open("rb") as source, new.open("r+b") as target:
         both = source.fileno(), target.fileno()
-        copying._bytes(*both, [(0, SIZE)], lambda done: None, zeros=True)
+        copying._copy_parts(*both, [(0, SIZE)], lambda done: None, zeros=True)
         number = len(flushes.done)
         assert number >= 3
         for failing in range(1, number + 1):
             flushes.fail(failing)
             with pytest.raises(OSError, match="Input/output error"):
-                copying._bytes(*both, [(0, SIZE)], lambda done: None, zeros=True)
+                copying._copy_parts(*both, [(0, SIZE)], lambda done: None, zeros=True)
 
 
 def test_wiped_disk_whose_flush_failed_is_an_error(

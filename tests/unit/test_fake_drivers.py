@@ -94,7 +94,7 @@ def test_failure_point_fails_until_its_block_ends(volumes):
     ("point", "live"),
     [
         ("apply.exported", []),
-        ("apply.born", [Mode.RO]),
+        ("apply.created", [Mode.RO]),
         ("apply.opened", [Mode.RW]),
     ],
 )
@@ -111,7 +111,7 @@ def test_held_call_does_not_block_other_calls(volumes, target):
     target.apply(export(second, Mode.RW))
     session = target.login(second.volume_id, HOST)
     with ThreadPoolExecutor(1) as pool:
-        with target.failures.hold("apply.born") as gate:
+        with target.failures.hold("apply.created") as gate:
             held = pool.submit(target.apply, export(first, Mode.RW))
             assert gate.reached.wait(10)
             session.write(0, b"writes ")

@@ -93,11 +93,11 @@ class CopyVerbs:
             mount_table.need_served_disk(disk, self._served, self._mounts)
             for disk in target_requests.two_disks(given)
         )
-        return self._do(
+        return self._run_locked(
             f"the copy of {source.path} onto {target.path}",
             target.path,
             (seconds, report),
-            lambda hold, clock: _copied(self._mounts, (source, target), hold, clock),
+            lambda hold, clock: _copy(self._mounts, (source, target), hold, clock),
         )
 
     def copy_part(
@@ -108,11 +108,11 @@ class CopyVerbs:
         Raises as ``copy``. The answer is the Proof.
         """
         asked = extents.copy(given, self._served)
-        return self._do(
+        return self._run_locked(
             f"the copy of {asked.source} onto {asked.target}",
             asked.target,
             (seconds, report),
-            lambda hold, clock: _copied_part(asked, hold, clock),
+            lambda hold, clock: _copy_part(asked, hold, clock),
         )
 
     def zero(
@@ -121,15 +121,15 @@ class CopyVerbs:
         """Zero a part or a deleted volume, down to the medium; return the bytes."""
         asked = extents.zero(given, self._served)
         return int(
-            self._do(
+            self._run_locked(
                 f"the zeroing of {asked.device}",
                 asked.device,
                 (seconds, report),
-                lambda hold, clock: _zeroed(asked, hold, clock),
+                lambda hold, clock: _zero_part(asked, hold, clock),
             )
         )
 
-    def _do(
+    def _run_locked(
         self,
         what: str,
         path: str,
@@ -148,7 +148,7 @@ class CopyVerbs:
         return answers[0]
 
 
-def _copied(
+def _copy(
     mounts: Mounts, both: tuple[Disk, Disk], hold: Hold, clock: Clock
 ) -> dict[str, Any]:
     source, target = both
@@ -163,11 +163,11 @@ def _copied(
             raise DriverError(f"{source.path} has {size} bytes and not {source.size}")
         if verification.length(new) < size:
             raise InvalidValue("target", target.path, f"give {size} bytes or more")
-        _bytes(old, new, _used(source, old, size), clock, zeros=False)
+        _copy_parts(old, new, _parts_with_data(source, old, size), clock, zeros=False)
         return asdict(verification.verify(target.path, (old, new), size, clock))
 
 
-def _copied_part(asked: extents.Copy, hold: Hold, clock: Clock) -> dict[str, Any]:
+def _copy_part(asked: extents.Copy, hold: Hold, clock: Clock) -> dict[str, Any]:
     with (
         extents.opened(asked.source, os.O_RDONLY, hold) as old,
         extents.opened(asked.target, os.O_RDWR | os.O_EXCL, hold) as new,
@@ -176,12 +176,12 @@ def _copied_part(asked: extents.Copy, hold: Hold, clock: Clock) -> dict[str, Any
         for path, file in ((asked.source, old), (asked.target, new)):
             if verification.length(file) < size:
                 raise InvalidValue("length", size, f"{path} is shorter")
-        _bytes(old, new, [(0, size)], clock, zeros=True)
+        _copy_parts(old, new, [(0, size)], clock, zeros=True)
         name = asked.target
         return asdict(verification.verify(name, (old, new), size, clock, whole=False))
 
 
-def _zeroed(asked: extents.Zero, hold: Hold, clock: Clock) -> int:
+def _zero_part(asked: extents.Zero, hold: Hold, clock: Clock) -> int:
     with extents.opened(asked.device, os.O_RDWR | os.O_EXCL, hold) as file:
         size = verification.length(file)
         end = size if asked.length is None else asked.start + asked.length
@@ -225,7 +225,7 @@ def _need_unused(disk: Disk, file: int) -> None:
         raise DiskBusy(disk.volume_id, why)
 
 
-def _used(source: Disk, file: int, size: int) -> Iterator[tuple[int, int]]:
+def _parts_with_data(source: Disk, file: int, size: int) -> Iterator[tuple[int, int]]:
     """Yield the parts of the source that are not holes; each starts on a unit."""
     if source.kind is DiskKind.BLOCK:
         yield 0, size
@@ -234,7 +234,7 @@ def _used(source: Disk, file: int, size: int) -> Iterator[tuple[int, int]]:
         yield start // _UNIT * _UNIT, end
 
 
-def _bytes(
+def _copy_parts(
     old: int,
     new: int,
     used: Iterator[tuple[int, int]] | list[tuple[int, int]],

@@ -165,7 +165,7 @@ def copy(share: Share, asked: FileCopy) -> int | None:
         whole = max(size, _round_up(asked.size))
         share.need(whole, asked.preallocate and not asked.clone)
         if not asked.clone:
-            _need_still(source, asked.source)
+            _need_unused_source(source, asked.source)
         try:
             with _new_file(share, asked.name, asked.mode, asked.replace) as file:
                 _fill(share, source, file, asked)
@@ -322,7 +322,7 @@ def _need_unused(file: int, name: str) -> None:
         raise DiskBusy(nfs_names.id_of(name), why)
 
 
-def _need_still(source: int, name: str) -> None:
+def _need_unused_source(source: int, name: str) -> None:
     """Check that the source is not in use: writes during a copy would make it mixed."""
     if why := open_files.in_use(source, name):
         raise DiskBusy(

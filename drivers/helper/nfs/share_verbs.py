@@ -128,7 +128,7 @@ class ShareVerbs:
             what = f"{verb} {asked.name}".strip()
             name, todo = asked.name or verb, _step(step, asked)
             with _translated_errors(mount, asked.name):
-                return self._patiently(
+                return self._run_in_thread(
                     mount, name, what, (seconds, report), todo, gone=gone
                 )
 
@@ -154,7 +154,7 @@ class ShareVerbs:
                 "remedy": "umount it; the next check mounts it without nolock",
             }
         try:
-            self._patiently(mount, _PROBE, "share.check", (seconds, None), _probe)
+            self._run_in_thread(mount, _PROBE, "share.check", (seconds, None), _probe)
             trouble = ""
         except OSError as error:
             if error.errno not in {*_TROUBLE, *_FULL}:
@@ -174,7 +174,7 @@ class ShareVerbs:
             what = "managing a foreign file"
             raise Unsupported(what, f"set manage_foreign_disks = yes in {PATH}")
 
-    def _patiently(
+    def _run_in_thread(
         self,
         mount: Mount,
         name: str,

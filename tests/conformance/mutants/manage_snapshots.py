@@ -28,8 +28,8 @@ class ManageTakesAnyDisk(FakeVolumes):
 
 
 class ManageErasesTheSnapshot(FakeVolumes):
-    def _take_foreign_snapshot(self, snapshot, reference):
-        disk = super()._take_foreign_snapshot(snapshot, reference)
+    def _pop_foreign_snapshot(self, snapshot, reference):
+        disk = super()._pop_foreign_snapshot(snapshot, reference)
         disk.blocks = None
         return disk
 
@@ -58,7 +58,7 @@ class UnmanageFailsAfterAKill(FakeVolumes):
     def unmanage_snapshot(self, snapshot):
         self.storage.snapshots[snapshot.id].lost = False
         self.failures.at("unmanage_snapshot.before")
-        self._give_snapshot(snapshot, self.storage.snapshots[snapshot.id])
+        self._rename_to_foreign(snapshot, self.storage.snapshots[snapshot.id])
         self.failures.at("unmanage_snapshot.after")
 
 

@@ -220,11 +220,11 @@ class OpensBeforeItCloses(FakeTarget):
 
 class NewAccessIsReadWriteFirst(FakeTarget):
     def _create_acl(self, acls, want):
-        born = want.initiator not in acls
+        is_new = want.initiator not in acls
         done = super()._create_acl(acls, want)
-        if born:
+        if is_new:
             acls[want.initiator].mode = Mode.RW
-            self.failures.at("born")
+            self.failures.at("created")
             acls[want.initiator].mode = Mode.RO
         return done
 
