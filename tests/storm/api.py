@@ -59,7 +59,7 @@ class Api:
         answer = self._answer(method, path, body)
         if op is not None:
             op.answered, op.status = time.monotonic(), answer.status
-            op.said = answer.message
+            op.error = answer.message
         self._check(op, method, path, answer)
         return answer
 
@@ -87,8 +87,8 @@ class Api:
     def _check(self, op: Op | None, method: str, path: str, answer: Answer) -> None:
         objects = tuple(op.objects) if op else tuple(path.split("/")[3:4])
         if (why := undocumented(answer)) is not None:
-            said = f"{method} {path} was answered {answer.status}: {why}"
-            self._journal.find("every answer is a documented one", said, *objects)
+            sentence = f"{method} {path} was answered {answer.status}: {why}"
+            self._journal.find("every answer is a documented one", sentence, *objects)
 
     def close(self) -> None:
         """Close the connection; the next request makes another."""

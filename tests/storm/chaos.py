@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Duels of clients, faults of the storage, and kills of the daemon."""
+"""Races of clients, faults of the storage, and kills of the daemon."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tests.storm import hosts, queries, volumes
-from tests.storm.client import Client, Duel
+from tests.storm.client import Client, Race
 from tests.storm.world import BACKENDS, World
 
 Work = volumes.Work
 
 
 def on_any(work: Work) -> Callable[[Client], None]:
-    """The work on a volume by chance."""
+    """Return the work on a random volume."""
 
     def done(client: Client) -> None:
-        volume_id = client.world.pick(client.chance)
+        volume_id = client.world.pick(client.rng)
         if volume_id is not None:
             work(client, volume_id)
 
@@ -38,7 +38,7 @@ OPERATIONS: list[tuple[Callable[[Client], None], int]] = [
     (on_any(volumes.from_snapshot), 3),
     (on_any(volumes.revert), 4),
     (on_any(volumes.retype), 4),
-    (on_any(volumes.flip), 4),
+    (on_any(volumes.flip_multiattach), 4),
     (on_any(volumes.migrate), 4),
     (on_any(volumes.rename), 4),
     (on_any(volumes.unmanage), 1),
@@ -58,7 +58,7 @@ OPERATIONS: list[tuple[Callable[[Client], None], int]] = [
 _MOVE = "move"
 #: What several clients do to one volume at the same time. The first value: whether
 #: the volume must have no hosts and no snapshots, because else most of it is refused.
-DUELS: list[tuple[bool, Sequence[Work | str]]] = [
+RACES: list[tuple[bool, Sequence[Work | str]]] = [
     (True, (_MOVE, _MOVE)),
     (True, (_MOVE, _MOVE)),
     (True, (_MOVE, _MOVE, _MOVE)),
@@ -67,7 +67,16 @@ DUELS: list[tuple[bool, Sequence[Work | str]]] = [
     (True, (volumes.share, hosts.attach, volumes.reserve_for_one, hosts.attach)),
     (True, (volumes.share, volumes.reserve_for_one, *(hosts.attach,) * 4)),
     (True, (volumes.share, volumes.reserve_for_one, *(hosts.attach,) * 4)),
-    (True, (volumes.flip, hosts.attach, volumes.retype, hosts.attach, volumes.flip)),
+    (
+        True,
+        (
+            volumes.flip_multiattach,
+            hosts.attach,
+            volumes.retype,
+            hosts.attach,
+            volumes.flip_multiattach,
+        ),
+    ),
     (True, (volumes.unmanage, hosts.attach, volumes.migrate)),
     (True, (volumes.delete, hosts.attach, volumes.clone, volumes.snapshot)),
     (False, (volumes.extend,) * 2),
@@ -97,18 +106,18 @@ class Chaos:
     """Has its own random numbers, so those of the clients depend only on the seed."""
 
     def __init__(self, seed: int, director: Client, clients: Sequence[Client]) -> None:
-        self._chance = random.Random(f"{seed}/chaos")
+        self._rng = random.Random(f"{seed}/chaos")
         self._director, self._clients = director, clients
 
-    def duels(self) -> None:
+    def races(self) -> None:
         """Let several clients work on one volume at once, for several volumes."""
         answer = self._director.get("volumes/detail")
         rows = answer.body["volumes"] if answer.status == 200 else []
-        self._chance.shuffle(rows)
-        clients = [client for client in self._clients if client.duels.empty()]
-        self._chance.shuffle(clients)
+        self._rng.shuffle(rows)
+        clients = [client for client in self._clients if client.races.empty()]
+        self._rng.shuffle(clients)
         while rows and len(clients) > 1:
-            free, works = self._chance.choice(DUELS)
+            free, works = self._rng.choice(RACES)
             row = self._one(rows, free)
             if row is None:
                 volumes.make(self._director, "create", {"size": 1})
@@ -121,10 +130,10 @@ class Chaos:
     ) -> None:
         barrier = threading.Barrier(len(several))
         here = (row["os-vol-host-attr:host"] or "").partition("#")[2]
-        to = volumes.migrate_to(self._chance.choice([b for b in BACKENDS if b != here]))
+        to = volumes.migrate_to(self._rng.choice([b for b in BACKENDS if b != here]))
         for client, work in zip(several, works, strict=False):
             chosen = to if isinstance(work, str) else work
-            client.duels.put(Duel(chosen, row["id"], barrier))
+            client.races.put(Race(chosen, row["id"], barrier))
 
     def _one(self, rows: list[dict[str, Any]], free: bool) -> dict[str, Any] | None:
         """Take a volume out of ``rows``; if ``free``, one without hosts."""
@@ -138,10 +147,10 @@ class Chaos:
 
     def fault(self) -> str:
         """Let one step of the storage fail, or hang for a while; return its name."""
-        kind = self._chance.choice(["fail", "fail", "hang"])
-        backend = self._chance.choice(BACKENDS)
-        point = self._chance.choice(_POINTS)
-        times, seconds = self._chance.randint(1, 2), self._chance.uniform(0.3, 2.5)
+        kind = self._rng.choice(["fail", "fail", "hang"])
+        backend = self._rng.choice(BACKENDS)
+        point = self._rng.choice(_POINTS)
+        times, seconds = self._rng.randint(1, 2), self._rng.uniform(0.3, 2.5)
         storage_client = self._director.storage_client
         storage_client.call(
             "machine", None, "arm", kind, backend, point, times, seconds

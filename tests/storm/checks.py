@@ -29,10 +29,10 @@ def each_row_has_its_disk(seen: Observation, journal: Journal) -> Found:
         if row["status"] in _HALF:
             continue
         if list(disks) != [seen.backend(ident)]:
-            said = (
+            sentence = (
                 f"its row is on {seen.backend(ident)}, its disks are on {list(disks)}"
             )
-            yield said, (ident,)
+            yield sentence, (ident,)
             continue
         [(size, whole, _)] = disks.values()
         if size != row["size"] * GIB and row["status"] != "error_extending":
@@ -107,8 +107,8 @@ def a_client_knows_each_attachment(seen: Observation, journal: Journal) -> Found
     """An answer created each attachment, and no answer deleted it."""
     for ident, row in seen.attachments.items():
         if not any(op.given.get("id") == ident for op in journal.of(ident, "attach")):
-            said = f"it is {row['status']}, and no client got it"
-            yield said, (ident, row["volume_id"])
+            sentence = f"it is {row['status']}, and no client got it"
+            yield sentence, (ident, row["volume_id"])
         for op in journal.of(ident, "detach"):
             if op.accepted:
                 yield "its end was acknowledged", (ident, row["volume_id"])
@@ -160,7 +160,7 @@ def refused_requests_left_nothing(seen: Observation, journal: Journal) -> Found:
     for op in journal.every(*_NEW, "snapshot"):
         if op.status is not None and not op.accepted and op.given["name"] in names:
             ident = names[op.given["name"]]
-            yield f"its {op.what} was answered {op.status}: {op.said}", (ident,)
+            yield f"its {op.what} was answered {op.status}: {op.error}", (ident,)
 
 
 def acknowledged_extends_hold(seen: Observation, journal: Journal) -> Found:
@@ -253,8 +253,8 @@ def quotas_count_the_rows(seen: Observation, journal: Journal) -> Found:
     for project, limits in seen.limits.items():
         for key, number in _used(seen, project).items():
             if limits.get(key) != number:
-                said = f"{key} is {limits.get(key)}, its rows have {number}"
-                yield f"project {project}: {said}", ("quotas", project)
+                sentence = f"{key} is {limits.get(key)}, its rows have {number}"
+                yield f"project {project}: {sentence}", ("quotas", project)
 
 
 def _used(seen: Observation, project: str) -> dict[str, int]:
@@ -305,8 +305,8 @@ INVARIANTS: dict[str, Callable[[Observation, Journal], Found]] = {
 def check(seen: Observation, journal: Journal) -> int:
     """Record each violation; return how many invariants were checked."""
     for name, holds in INVARIANTS.items():
-        for said, objects in holds(seen, journal):
-            journal.find(name, f"{objects[0]}: {said}", *objects)
+        for sentence, objects in holds(seen, journal):
+            journal.find(name, f"{objects[0]}: {sentence}", *objects)
     return len(INVARIANTS)
 
 

@@ -43,7 +43,7 @@ class Shared:
 
 
 @dataclass
-class Duel:
+class Race:
     """One operation on one volume, started by several clients at the same time."""
 
     work: Callable[[Client, str], None]
@@ -56,21 +56,21 @@ class Client:
 
     def __init__(self, number: int, shared: Shared) -> None:
         self.number, self.name = number, f"client-{number}"
-        self.chance = random.Random(f"{shared.seed}/{number}")
+        self.rng = random.Random(f"{shared.seed}/{number}")
         self.journal, self.world = shared.journal, shared.world
         self.api = Api(shared.listen, shared.journal, shared.user)
         self.storage_client = StorageClient(shared.socket)
-        self.duels: queue.SimpleQueue[Duel] = queue.SimpleQueue()
-        self.debts: list[Callable[[], bool]] = []
+        self.races: queue.SimpleQueue[Race] = queue.SimpleQueue()
+        self.unanswered: list[Callable[[], bool]] = []
         self.attached: list[Any] = []
         self.unsure: set[tuple[str, str]] = set()
         self.writes = 0
-        self.own: str | None = None  # the volume that only legacy.alone uses
+        self.own: str | None = None  # only legacy.use_own_volume uses it
         self.given_up: list[str] = []  # those that it used before
 
     def uuid(self) -> str:
-        """One by chance of the seed."""
-        return str(uuid.UUID(int=self.chance.getrandbits(128), version=4))
+        """A random one, decided by the seed."""
+        return str(uuid.UUID(int=self.rng.getrandbits(128), version=4))
 
     @staticmethod
     def now() -> float:
@@ -107,14 +107,16 @@ class Client:
 
     def check(self, volume: dict[str, Any], asked: float) -> None:
         """Check a volume in the answer to a request that was sent at ``asked``."""
-        if larger := self.world.shrunk(volume, asked, time.monotonic()):
-            said = f"{volume['id']} has {volume['size']} GiB and had {larger}"
-            self.journal.find("the size of a volume never shrinks", said, volume["id"])
+        if larger := self.world.larger_size_before(volume, asked, time.monotonic()):
+            sentence = f"{volume['id']} has {volume['size']} GiB and had {larger}"
+            self.journal.find(
+                "the size of a volume never shrinks", sentence, volume["id"]
+            )
         hosts = volume["attachments"]
         servers = {host["server_id"] for host in hosts if host["server_id"]}
         if not volume["multiattach"] and len(hosts) > 1 and len(servers) != 1:
-            said = f"{volume['id']} takes one host and has {len(hosts)}"
-            self.journal.find("a plain volume has one host", said, volume["id"])
+            sentence = f"{volume['id']} takes one host and has {len(hosts)}"
+            self.journal.find("a plain volume has one host", sentence, volume["id"])
 
     def watch(self, op: Op, volume_id: str) -> None:
         """Wait until it has no operation in progress; note in ``op`` how that ended."""
@@ -135,41 +137,45 @@ class Client:
             return
         again = self.volume(volume_id)
         if again and again["status"] not in WORKING and "error" not in again["status"]:
-            said = f"{volume_id} is {again['status']}, and no backend has its disk"
-            self.journal.find("each row has its disk exactly once", said, volume_id)
+            sentence = f"{volume_id} is {again['status']}, and no backend has its disk"
+            self.journal.find("each row has its disk exactly once", sentence, volume_id)
 
     def where(self, volume_id: str) -> list[str]:
         """The backends that have a disk of that volume now."""
         found = self.storage_client.call("machine", None, "where", volume_id, BACKENDS)
         return list(found)
 
-    def run(self, stop: threading.Event, table: Any, pause: float, alone: Any) -> None:
-        """Work until it is stopped; ``alone`` is what it does without a daemon."""
+    def run(
+        self, stop: threading.Event, table: Any, pause: float, offline: Any
+    ) -> None:
+        """Work until it is stopped; ``offline`` is what it does without a daemon."""
         works, weights = zip(*table, strict=True)
         try:
             while not stop.is_set():
                 if not self.world.alive.is_set():
-                    alone(self)
+                    offline(self)
                     self.world.alive.wait(_REST)
                     continue
-                self._duel()
-                self.pay()
-                self.chance.choices(works, weights)[0](self)
-                stop.wait(self.chance.random() * pause)
+                self._race()
+                self.retry_unanswered()
+                self.rng.choices(works, weights)[0](self)
+                stop.wait(self.rng.random() * pause)
         except Exception as error:
-            said = f"{self.name}: {type(error).__name__}: {error}"
-            self.journal.find("the storm itself works", said)
+            sentence = f"{self.name}: {type(error).__name__}: {error}"
+            self.journal.find("the storm itself works", sentence)
             raise
 
-    def pay(self) -> None:
-        """Ask again what was not answered, once each."""
-        self.debts = [debt for debt in self.debts if not debt()]
+    def retry_unanswered(self) -> None:
+        """Repeat each request that was not answered, once."""
+        self.unanswered = [request for request in self.unanswered if not request()]
 
-    def _duel(self) -> None:
+    def _race(self) -> None:
         try:
-            duel = self.duels.get_nowait()
+            race = self.races.get_nowait()
         except queue.Empty:
             return
         with contextlib.suppress(threading.BrokenBarrierError):
-            duel.barrier.wait(_TOGETHER)  # who is alone by then goes alone
-        duel.work(self, duel.volume_id)
+            race.barrier.wait(
+                _TOGETHER
+            )  # whoever waits too long starts without the others
+        race.work(self, race.volume_id)

@@ -32,8 +32,8 @@ class Attached:
     mode: str
     info: dict[str, Any] | None
     instance: str | None
-    #: The life of the daemon that created it, counted by the storm.
-    life: int = 0
+    #: The number of the daemon's start when it was created.
+    start: int = 0
     session: int | None = None
     ending: bool = False
 
@@ -42,14 +42,12 @@ def attach(client: Client, volume_id: str) -> None:
     """With a connector at once, or reserved first."""
     if len(client.attached) >= _MOST:
         return
-    mode = client.chance.choice(["rw", "ro"])
-    initiator = f"iqn.2020-01.org.storm:h{client.number}{client.chance.choice('ab')}"
-    connects = client.chance.random() < 0.75
+    mode = client.rng.choice(["rw", "ro"])
+    initiator = f"iqn.2020-01.org.storm:h{client.number}{client.rng.choice('ab')}"
+    connects = client.rng.random() < 0.75
     # Two reservations without an instance are the same request, and after a kill the
     # second client could get the one of the first.
-    instance = (
-        client.chance.choice([None, client.uuid()]) if connects else client.uuid()
-    )
+    instance = client.rng.choice([None, client.uuid()]) if connects else client.uuid()
     body: dict[str, Any] = {"volume_uuid": volume_id, "mode": mode}
     if instance:
         body["instance_uuid"] = instance
@@ -69,41 +67,43 @@ def _attach(client: Client, row: Attached, body: dict[str, Any]) -> None:
     op = client.begin("attach", row.volume_id, **given, connects=connects)
 
     def asked() -> bool:
-        # Of the life that answers: it may be repeated after a kill.
-        row.life = client.world.lives
+        # Of the daemon that answers: the request may be repeated after a kill.
+        row.start = client.world.starts
         answer = client.post(op, "attachments", body)
         if not answer.good:
-            _doubt(client, row.volume_id, row.initiator, answer)
+            _mark_unsure(client, row.volume_id, row.initiator, answer)
             return answer.status is not None
         shown = answer.body["attachment"]
         row.id, row.info = shown["id"], shown["connection_info"] or None
         op.given["id"], op.done = row.id, op.answered
         client.journal.about(op, row.id)
-        _no_second(client, row)
+        _forget_earlier_attach(client, row)
         client.attached.append(row)
         if row.info:
             log_in(client, row)
         return True
 
     if not asked():
-        client.debts.append(asked)
+        client.unanswered.append(asked)
 
 
-def _no_second(client: Client, row: Attached) -> None:
+def _forget_earlier_attach(client: Client, row: Attached) -> None:
     """Forget an earlier attach that has the same attachment.
 
     If the daemon is killed right after an answer, it does not know that the answer
-    was sent: the same request to the next life gets the same attachment.
+    was sent: after a restart the same request gets the same attachment.
     """
     for same in [other for other in client.attached if other.id == row.id]:
         client.attached.remove(same)
-        if same.life == row.life:
-            said = f"attachment {row.id} was given to two requests"
+        if same.start == row.start:
+            sentence = f"attachment {row.id} was given to two requests"
             name = "an attachment is created for one request"
-            client.journal.find(name, said, row.id, row.volume_id)
+            client.journal.find(name, sentence, row.id, row.volume_id)
 
 
-def _doubt(client: Client, volume_id: str, initiator: str, answer: Answer) -> None:
+def _mark_unsure(
+    client: Client, volume_id: str, initiator: str, answer: Answer
+) -> None:
     """Without a clear answer an access may stay open for a while."""
     if answer.status is None or answer.status >= 500:
         client.unsure.add((volume_id, initiator))
@@ -115,9 +115,11 @@ def log_in(client: Client, row: Attached) -> None:
         row.session = _login(client, row)
     except PermissionError as error:
         if not row.ending:
-            said = f"attachment {row.id} was acknowledged, and its login fails: {error}"
+            sentence = (
+                f"attachment {row.id} was acknowledged, and its login fails: {error}"
+            )
             client.journal.find(
-                "an acknowledged attachment works", said, row.id, row.volume_id
+                "an acknowledged attachment works", sentence, row.id, row.volume_id
             )
 
 
@@ -146,10 +148,10 @@ def connect(client: Client) -> None:
     """Give a reserved attachment a connector, or another one to an open one."""
     if not client.attached:
         return
-    row = client.chance.choice(client.attached)
-    if row.ending or (row.info and client.chance.random() < 0.7):
+    row = client.rng.choice(client.attached)
+    if row.ending or (row.info and client.rng.random() < 0.7):
         return
-    letter = client.chance.choice("ab")
+    letter = client.rng.choice("ab")
     initiator = f"iqn.2020-01.org.storm:h{client.number}{letter}"
     given = {"initiator": initiator, "mode": row.mode}
     op = client.begin("connect", row.id, row.volume_id, **given)
@@ -166,18 +168,18 @@ def connect(client: Client) -> None:
                 log_in(client, row)
         elif op.refused and answer.status != 404:
             row.initiator, row.info, row.session = before
-        _doubt(client, row.volume_id, before[0], answer)
-        _doubt(client, row.volume_id, initiator, answer)
+        _mark_unsure(client, row.volume_id, before[0], answer)
+        _mark_unsure(client, row.volume_id, initiator, answer)
         return answer.status is not None
 
     if not asked():
-        client.debts.append(asked)
+        client.unanswered.append(asked)
 
 
 def complete(client: Client) -> None:
     ready = [row for row in client.attached if row.info and not row.ending]
     if ready:
-        row = client.chance.choice(ready)
+        row = client.rng.choice(ready)
         op = client.begin("complete", row.id, row.volume_id)
         client.post(op, f"attachments/{row.id}/action", {"os-complete": None})
         client.volume(row.volume_id)
@@ -186,7 +188,7 @@ def complete(client: Client) -> None:
 def detach(client: Client) -> None:
     ready = [row for row in client.attached if not row.ending]
     if ready:
-        end(client, client.chance.choice(ready))
+        end(client, client.rng.choice(ready))
 
 
 def end(client: Client, row: Attached) -> None:
@@ -204,7 +206,7 @@ def end(client: Client, row: Attached) -> None:
         return True
 
     if not asked():
-        client.debts.append(asked)
+        client.unanswered.append(asked)
 
 
 def _check_closed(client: Client, row: Attached) -> None:
@@ -215,8 +217,8 @@ def _check_closed(client: Client, row: Attached) -> None:
     if row.session is not None and client.storage_client.call(
         "machine", None, "session", row.session, "alive"
     ):
-        said = f"attachment {row.id} is detached, and its session continues"
-        client.journal.find("a detached host is out", said, row.id, row.volume_id)
+        sentence = f"attachment {row.id} is detached, and its session continues"
+        client.journal.find("a detached host is out", sentence, row.id, row.volume_id)
 
 
 def write(client: Client) -> None:
@@ -224,9 +226,9 @@ def write(client: Client) -> None:
     row = _open(client)
     if row is None:
         return
-    place = client.chance.randrange(len(marks.PLACES))
+    place = client.rng.randrange(len(marks.PLACES))
     client.writes += 1
-    mark = marks.made(client.number, client.writes)
+    mark = marks.block_bytes(client.number, client.writes)
     offset = marks.block(client.number, place) * BLOCK
     given = {"number": client.writes, "place": place, "client": client.number}
     op = client.begin("write", row.volume_id, **given)
@@ -235,16 +237,16 @@ def write(client: Client) -> None:
             "machine", None, "session", row.session, "write", offset, mark
         )
     except (PermissionError, ConnectionError, OSError) as error:
-        op.answered, op.status, op.said = client.now(), 403, str(error)
+        op.answered, op.status, op.error = client.now(), 403, str(error)
         if row.mode == "rw":
             _lost(client, row, op)
         return
     op.answered = op.done = client.now()
     op.status, op.certain = 200, True
     if row.mode == "ro":
-        said = f"attachment {row.id} is read-only, and its host has written"
+        sentence = f"attachment {row.id} is read-only, and its host has written"
         client.journal.find(
-            "a read-only host cannot write", said, row.id, row.volume_id
+            "a read-only host cannot write", sentence, row.id, row.volume_id
         )
 
 
@@ -255,11 +257,15 @@ def _open(client: Client) -> Attached | None:
     ]
     if not ready:
         return None
-    row = client.chance.choice(ready)
+    row = client.rng.choice(ready)
     # Few writes of read-only hosts are enough: each of them fails.
-    return row if row.mode == "rw" or client.chance.random() < 0.2 else None
+    return row if row.mode == "rw" or client.rng.random() < 0.2 else None
 
 
 def _lost(client: Client, row: Attached, op: Op) -> None:
-    said = f"attachment {row.id} was acknowledged rw, and its write fails: {op.said}"
-    client.journal.find("an acknowledged attachment works", said, row.id, row.volume_id)
+    sentence = (
+        f"attachment {row.id} was acknowledged rw, and its write fails: {op.error}"
+    )
+    client.journal.find(
+        "an acknowledged attachment works", sentence, row.id, row.volume_id
+    )

@@ -34,7 +34,7 @@ class Op:
     answered: float = FOREVER
     done: float = FOREVER
     status: int | None = None
-    said: str = ""
+    error: str = ""
     certain: bool = False
     result: str = ""
     #: Why the work failed after the answer, as the row shows it.
@@ -56,7 +56,7 @@ class Finding:
     """An invariant that does not hold, and the objects it is about."""
 
     invariant: str
-    said: str
+    sentence: str
     objects: tuple[str, ...] = ()
     at: float = field(default_factory=time.monotonic)
 
@@ -96,12 +96,12 @@ class Journal:
         """All operations of these kinds."""
         return [op for op in list(self.ops) if op.what in what]
 
-    def find(self, invariant: str, said: str, *objects: str) -> None:
+    def find(self, invariant: str, sentence: str, *objects: str) -> None:
         """Note that an invariant does not hold, once for the same objects."""
         with self._mutex:
             known = {(found.invariant, found.objects) for found in self.findings}
             if (invariant, objects) not in known:
-                self.findings.append(Finding(invariant, said, objects))
+                self.findings.append(Finding(invariant, sentence, objects))
 
     @contextmanager
     def mark(self, who: str, what: str, *objects: str) -> Iterator[Op]:
@@ -117,7 +117,7 @@ class Journal:
         status = "no answer" if op.status is None else str(op.status)
         return (
             f"{op.began - self.start:8.3f} {end:>8} {op.who:<9} {op.what} {given}"
-            f" {' '.join(sorted(op.objects))} -> {status} {op.result} {op.said[:160]}"
+            f" {' '.join(sorted(op.objects))} -> {status} {op.result} {op.error[:160]}"
         )
 
     def last(self, idents: Iterable[str], at: float, count: int = 24) -> list[str]:

@@ -36,9 +36,9 @@ _ACTIONS: dict[str, str] = {
 }
 
 
-def alone(client: Client) -> None:
+def use_own_volume(client: Client) -> None:
     """Attach and detach the client's own volume, and check each step."""
-    life = client.world.lives
+    starts = client.world.starts
     if client.own is None:
         client.own = _created(client, "single")
         return
@@ -47,23 +47,23 @@ def alone(client: Client) -> None:
         return _clean(client, client.own)
     done = _attach_and_detach(client, client.own)
     shown = client.volume(client.own) if done else None
-    if shown and client.world.lives == life and client.world.calm:
+    if shown and client.world.starts == starts and client.world.calm:
         _check_empty(client, shown)
     return None
 
 
-def together(client: Client) -> None:
+def use_shared_volume(client: Client) -> None:
     """One step, or all of them, on a volume that others use in the same way."""
     pool = client.world.legacy
     if len(pool) < _POOL:
-        made = _created(client, client.chance.choice(["shared", "single"]))
+        made = _created(client, client.rng.choice(["shared", "single"]))
         pool.extend([made] if made else [])
         return
-    volume_id = client.chance.choice(pool)
-    if client.chance.random() < 0.5:
+    volume_id = client.rng.choice(pool)
+    if client.rng.random() < 0.5:
         _attach_and_detach(client, volume_id, checked=False)
         return
-    _step(client, volume_id, client.chance.choice(list(_ACTIONS)))
+    _step(client, volume_id, client.rng.choice(list(_ACTIONS)))
 
 
 def _created(client: Client, kind: str) -> str | None:
@@ -83,8 +83,8 @@ def _created(client: Client, kind: str) -> str | None:
 
 def _attach_and_detach(client: Client, volume_id: str, checked: bool = True) -> bool:
     """Return whether every step was accepted."""
-    mode = client.chance.choice(["rw", "ro"])
-    reserved = client.chance.random() < 0.7
+    mode = client.rng.choice(["rw", "ro"])
+    reserved = client.rng.random() < 0.7
     row = None
     for step in ("reserve", "initialize", "attach") if reserved else ("initialize",):
         answer = _step(client, volume_id, step, mode)
@@ -96,10 +96,10 @@ def _attach_and_detach(client: Client, volume_id: str, checked: bool = True) -> 
             log_in(client, row)
     if not reserved:
         ends: tuple[str, ...] = ("terminate",)
-    elif client.chance.random() < 0.1:
+    elif client.rng.random() < 0.1:
         ends = ("terminate", "detach")
     else:
-        ends = client.chance.choice(_ENDS)
+        ends = client.rng.choice(_ENDS)
     done = True
     for step in ends:
         done = _step(client, volume_id, step, mode) is not None and done
@@ -154,14 +154,14 @@ def end_all(client: Client, volume_id: str) -> None:
 
 def _check_empty(client: Client, shown: dict[str, Any]) -> None:
     if shown["status"] != "available" or shown["attachments"]:
-        said = f"{shown['id']} is {shown['status']} after its host was detached"
-        client.journal.find("the legacy actions leave nothing", said, shown["id"])
+        sentence = f"{shown['id']} is {shown['status']} after its host was detached"
+        client.journal.find("the legacy actions leave nothing", sentence, shown["id"])
 
 
 def _check_out(client: Client, row: Attached) -> None:
     if client.storage_client.call("machine", None, "session", row.session, "alive"):
-        said = f"its host {row.initiator} is detached, and its session continues"
-        client.journal.find("a detached host is out", said, row.volume_id)
+        sentence = f"its host {row.initiator} is detached, and its session continues"
+        client.journal.find("a detached host is out", sentence, row.volume_id)
 
 
 def detach_hosts(client: Client, volume_ids: list[str]) -> None:

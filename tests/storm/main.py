@@ -48,7 +48,7 @@ def main(argv: list[str]) -> int:
     try:
         storm.run()
     except Failed as error:
-        storm.journal.find("the daemon lives and answers", str(error))
+        storm.journal.find("the daemon runs and answers", str(error))
     finally:
         storm.close()
     report(storm, time.monotonic() - began)
@@ -96,8 +96,8 @@ def report(storm: Storm, seconds: float) -> None:
     """Print what was done and what was found, with the operations before it."""
     journal = storm.journal
     asked = [op for op in journal.ops if op.who != "storm"]
-    said = Counter(str(op.status or "no answer") for op in asked)
-    codes = ", ".join(f"{count} x {code}" for code, count in sorted(said.items()))
+    answers = Counter(str(op.status or "no answer") for op in asked)
+    codes = ", ".join(f"{count} x {code}" for code, count in sorted(answers.items()))
     print(
         f"{storm.epochs} epochs in {seconds:.0f} s: {len(asked)} operations ({codes}),"
         f" {storm.kills} kills, {storm.faults} faults; {storm.checked} checks of"
@@ -113,7 +113,7 @@ def report(storm: Storm, seconds: float) -> None:
 
 
 def _show(journal: Journal, finding: Finding) -> None:
-    print(f"\nNOT SO: {finding.invariant}\n  {finding.said}")
+    print(f"\nBROKEN: {finding.invariant}\n  {finding.sentence}")
     if lines := journal.last(finding.objects, finding.at):
         print("  the last operations on it:")
         print("\n".join(f"    {line}" for line in lines))

@@ -16,7 +16,7 @@ def block(client: int, place: int) -> int:
     return PLACES[place] + client
 
 
-def made(client: int, number: int) -> bytes:
+def block_bytes(client: int, number: int) -> bytes:
     """A complete block; numbers start with 1 and grow with each write of the client."""
     return f"{client}/{number}".encode().ljust(WIDTH, b".").ljust(BLOCK, b"s")
 
@@ -33,7 +33,7 @@ def number_in(blocks: dict[int, bytes], client: int, place: int) -> int | None:
     return int(number)
 
 
-def strange(blocks: dict[int, bytes], clients: int) -> list[int]:
+def foreign_blocks(blocks: dict[int, bytes], clients: int) -> list[int]:
     """Blocks with bytes that no client writes."""
     ours = {block(c, p) for c in range(clients) for p in range(len(PLACES))}
     return sorted(

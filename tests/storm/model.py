@@ -15,7 +15,7 @@ from typing import Any
 
 from tests.storm.journal import FOREVER, Journal, Op
 
-_BIRTHS = ("create", "clone", "from-snapshot", "manage")
+_CREATIONS = ("create", "clone", "from-snapshot", "manage")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,10 +31,10 @@ class Effect:
 def last(effects: Iterable[Effect], since: float, until: float) -> frozenset[Any]:
     """The values that a register may have between these two times."""
     begun = [effect for effect in effects if effect.began <= until]
-    over = [effect for effect in begun if effect.certain and effect.done <= since]
+    replaced = [effect for effect in begun if effect.certain and effect.done <= since]
     found: set[Any] = set()
     for effect in begun:
-        if not any(o.began >= effect.done and o is not effect for o in over):
+        if not any(o.began >= effect.done and o is not effect for o in replaced):
             found |= effect.values
     return frozenset(found)
 
@@ -80,15 +80,19 @@ class Model:
         for op in ops:
             values = self._values(op, ident, register)
             if values is not None:
-                done = over(op, ops)
-                certain = op.certain or (done < FOREVER and op.what in _BIRTHS)
+                done = latest_effect(op, ops)
+                certain = op.certain or (done < FOREVER and op.what in _CREATIONS)
                 found.append(Effect(op.began, done, certain, values))
         return found
 
     def _values(self, op: Op, ident: str, register: Register) -> frozenset[int] | None:
         """What the operation left in the register of this volume, or None."""
-        if op.what in _BIRTHS:
-            return self._born(op, register) if op.given.get("id") == ident else None
+        if op.what in _CREATIONS:
+            return (
+                self._initial_values(op, register)
+                if op.given.get("id") == ident
+                else None
+            )
         if op.what == "seen":
             return frozenset({op.given["marks"][register]})
         if op.what == "write" and not op.refused:
@@ -98,21 +102,25 @@ class Model:
                 if mine == (register.client, register.place)
                 else None
             )
-        if op.what == "revert" and not op.refused and not elsewhere(op, ident):
+        if (
+            op.what == "revert"
+            and not op.refused
+            and not is_snapshot_of_revert(op, ident)
+        ):
             return self.snapshot(op.given["snapshot"], register)
         return None
 
-    def _born(self, op: Op, register: Register) -> frozenset[int]:
+    def _initial_values(self, op: Op, register: Register) -> frozenset[int]:
         if op.what == "clone":
             source = op.given["source_volid"]
             return self.volume(source, register, op.began, op.done)
         if op.what == "from-snapshot":
             return self.snapshot(op.given["snapshot_id"], register)
         if op.what == "manage":
-            return self._taken(op, register)
+            return self._managed_values(op, register)
         return frozenset({0})
 
-    def _taken(self, op: Op, register: Register) -> frozenset[int]:
+    def _managed_values(self, op: Op, register: Register) -> frozenset[int]:
         reference: str = op.given["reference"]
         for put in self._journal.of(reference, "put"):
             return frozenset({put.given["marks"].get(register, 0)})
@@ -120,12 +128,12 @@ class Model:
         return self.volume(old, register, op.began, op.done)
 
 
-def elsewhere(op: Op, ident: str) -> bool:
+def is_snapshot_of_revert(op: Op, ident: str) -> bool:
     """Whether a revert is filed under this object as its snapshot."""
     return op.given.get("snapshot") == ident
 
 
-def over(op: Op, ops: Iterable[Op]) -> float:
+def latest_effect(op: Op, ops: Iterable[Op]) -> float:
     """The latest time at which the effect existed.
 
     A volume can be attached, and written, only when it has no operation in progress.
@@ -147,5 +155,5 @@ def descriptions(journal: Journal, ident: str, now: float) -> frozenset[str]:
         for op in journal.of(ident, "rename")
         if not op.refused
     ]
-    birth = Effect(0.0, 0.0, True, frozenset({""}))
-    return last([birth, *effects], now, now)
+    initial = Effect(0.0, 0.0, True, frozenset({""}))
+    return last([initial, *effects], now, now)

@@ -71,13 +71,13 @@ class Daemon:
     """lunshared with one state path; ``start`` and ``kill`` as often as you like."""
 
     def __init__(self, work: Path, tree: Path, listen: str) -> None:
-        self.life, self._work, self._tree, self._listen = 0, work, tree, listen
+        self.starts, self._work, self._tree, self._listen = 0, work, tree, listen
         self.log: IO[str] = (work / "daemon.log").open("a")
         self._process: subprocess.Popen[Any] | None = None
 
     def start(self, config: Path) -> None:
-        """Begin a life; it is not waited for."""
-        self.life += 1
+        """Start it, and do not wait until it answers."""
+        self.starts += 1
         state = str(self._work / "state")
         words = [
             sys.executable,
@@ -86,7 +86,7 @@ class Daemon:
             "--config-file",
             str(config),
         ]
-        self.log.write(f"== life {self.life} of the daemon\n")
+        self.log.write(f"== start {self.starts} of the daemon\n")
         self.log.flush()
         self._process = subprocess.Popen(
             [*words, "--state-path", state, "--listen", self._listen],

@@ -24,8 +24,8 @@ _LISTS = (
 
 def lists(client: Client) -> None:
     """One of the lists; or all volumes, each of which is checked."""
-    if client.chance.random() < 0.5:
-        client.get(client.chance.choice(_LISTS))
+    if client.rng.random() < 0.5:
+        client.get(client.rng.choice(_LISTS))
         return
     asked = time.monotonic()
     answer = client.get("volumes/detail")
@@ -35,12 +35,12 @@ def lists(client: Client) -> None:
 
 
 def health(client: Client) -> None:
-    client.api.ask(None, "GET", client.chance.choice(["/healthz", "/readyz"]))
+    client.api.ask(None, "GET", client.rng.choice(["/healthz", "/readyz"]))
 
 
 def manageable(client: Client) -> None:
-    backend = client.chance.choice(["thin", "thick", "plain"])
-    host = client.world.place(backend)
+    backend = client.rng.choice(["thin", "thick", "plain"])
+    host = client.world.host_of(backend)
     client.get(f"manageable_volumes/detail?host={host.replace('#', '%23')}")
 
 
@@ -57,6 +57,6 @@ def types(client: Client) -> None:
     put = client.begin("set-spec", ident, value=client.uuid())
     spec = {"b": put.given["value"]}
     client.api.ask(put, "PUT", f"/v3/types/{ident}/extra_specs/b", spec)
-    if client.chance.random() < 0.7:
+    if client.rng.random() < 0.7:
         gone = client.begin("delete-type", ident)
         client.delete(gone, f"types/{ident}")

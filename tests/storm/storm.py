@@ -84,7 +84,7 @@ class Storm:
 
     def __init__(self, options: Options) -> None:
         self.options, self.journal = options, Journal()
-        self.chance = random.Random(f"{options.seed}/storm")
+        self.rng = random.Random(f"{options.seed}/storm")
         self.storage = Storage(options.work, options.tree, options.seed, _DELAY)
         listen = f"127.0.0.1:{free_port()}"
         self.daemon = Daemon(options.work, options.tree, listen)
@@ -101,25 +101,25 @@ class Storm:
         self.users = users(options.work, options.tenants)
         self.checked = self.epochs = self.kills = self.faults = 0
         self.bound = BOUND
-        self.reconciles = False  # on a timer, in this life of the daemon
+        self.reconciles = False  # on a timer, since this start of the daemon
 
     def _operator(self, number: int) -> Client:
         user = ADMINISTRATORS[number % len(ADMINISTRATORS)]
         return Client(number, replace(self.shared, user=user))
 
     def run(self) -> None:
-        """Until the time is over, or something was found."""
+        """Run until the time is over, or an invariant is broken."""
         end = time.monotonic() + self.options.seconds
-        self._begin_life(calm=True)
+        self._start_daemon(calm=True)
         self._prepare()
-        while not self._over():
-            self._epoch(calm=self.options.calm or self.epochs % 2 == 0)
+        while not self._is_finished():
+            self._run_epoch(calm=self.options.calm or self.epochs % 2 == 0)
             if self.epochs > 1 and time.monotonic() + _LENGTH > end:
                 break
-        self._last_words()
+        self._stop_daemon()
 
-    def _over(self) -> bool:
-        """Whether enough was found."""
+    def _is_finished(self) -> bool:
+        """Whether an invariant was broken and the run ends."""
         return bool(self.journal.findings) and not self.options.go_on
 
     def close(self) -> None:
@@ -130,23 +130,23 @@ class Storm:
         finally:
             self.storage.close()
 
-    def _last_words(self) -> None:
-        """SIGTERM is heard, and nothing was done twice at once."""
+    def _stop_daemon(self) -> None:
+        """Stop the daemon; report it if that fails, and verbs that overlapped."""
         if not self.journal.findings:
             try:
                 self.daemon.stop(self.bound)
             except Failed as error:
                 self.journal.find("SIGTERM ends the daemon", str(error))
-        for said in self.director.storage_client.call("machine", None, "overlaps"):
-            self.journal.find("one verb at a time on a volume", said)
+        for sentence in self.director.storage_client.call("machine", None, "overlaps"):
+            self.journal.find("one verb at a time on a volume", sentence)
 
-    def _begin_life(self, calm: bool) -> None:
-        """A configuration by chance; what was killed comes back with another one."""
-        self.reconciles = not calm and self.chance.random() < 0.5
+    def _start_daemon(self, calm: bool) -> None:
+        """Start the daemon with a random configuration, another one after each kill."""
+        self.reconciles = not calm and self.rng.random() < 0.5
         text = CONFIG.format(
             backends=",".join(BACKENDS),
             reconcile=1 if self.reconciles else _NEVER,
-            wait=self.chance.choice([3.0, 3.0, 0.05]),
+            wait=self.rng.choice([3.0, 3.0, 0.05]),
             users=self.users,
         )
         patience = _NEVER if calm else 1.0
@@ -157,9 +157,9 @@ class Storm:
         config = self.options.work / "lunshare.conf"
         config.write_text(text)
         self.daemon.start(config)
-        self._until_it_answers()
+        self._wait_until_ready()
 
-    def _until_it_answers(self) -> None:
+    def _wait_until_ready(self) -> None:
         began = time.monotonic()
         deadline = began + _START
         while self.director.get("types").status != 200:
@@ -171,7 +171,7 @@ class Storm:
         # If a start takes a minute on this machine, all else takes longer too.
         self.bound = max(self.bound, _STARTS * (time.monotonic() - began))
         for world in self.worlds:
-            world.lives += 1
+            world.starts += 1
         self.world.alive.set()
 
     def _prepare(self) -> None:
@@ -183,11 +183,13 @@ class Storm:
             op.given["id"] = answer.body["volume_type"]["id"]
         self.tenants.limit(self.director)
         for number, backend in enumerate(BACKENDS, 1):
-            self._put(f"foreign-{number}", backend, number)
+            self._put_foreign_disk(f"foreign-{number}", backend, number)
 
-    def _put(self, reference: str, backend: str, number: int) -> None:
+    def _put_foreign_disk(self, reference: str, backend: str, number: int) -> None:
         client, places = self.director.number, range(len(marks.PLACES))
-        blocks = {marks.block(client, p): marks.made(client, number) for p in places}
+        blocks = {
+            marks.block(client, p): marks.block_bytes(client, number) for p in places
+        }
         size = 3 * GIB // 2 if number == 1 else 2 * GIB
         self.director.storage_client.call(
             "machine", None, "put_foreign", backend, reference, size, blocks
@@ -195,23 +197,23 @@ class Storm:
         with self.journal.mark("storm", "put", reference) as op:
             op.given["marks"] = {Register(client, place): number for place in places}
             op.given["client"] = client
-        self.world.offer(backend, reference)
+        self.world.add_foreign_disk(backend, reference)
 
-    def _epoch(self, calm: bool) -> None:
+    def _run_epoch(self, calm: bool) -> None:
         self.epochs += 1
         for world in self.worlds:
             world.calm = calm
         with self.journal.mark("storm", f"epoch {self.epochs}, calm: {calm}"):
             self._restart(calm)
-            self._work(calm)
-            seen = self._still(calm)
-        if seen is not None and not self._over():
+            self._run_clients(calm)
+            seen = self._wait_until_idle(calm)
+        if seen is not None and not self._is_finished():
             self.checked += checks.check(seen, self.journal)
             checks.remember(seen, self.journal)
-            self._adopt(seen)
+            self._add_unanswered_volumes(seen)
 
     def _restart(self, calm: bool) -> None:
-        """A life of the right kind; every one but the first begins with a kill."""
+        """Restart the daemon with kill -9, for an epoch that is ``calm`` or not."""
         if self.epochs > 1 and not self.options.calm:
             self._kill(calm)
 
@@ -220,9 +222,9 @@ class Storm:
         with self.journal.mark("storm", "kill -9"):
             self.daemon.kill()
             self.world.alive.clear()
-        self._begin_life(calm)
+        self._start_daemon(calm)
 
-    def _work(self, calm: bool) -> None:
+    def _run_clients(self, calm: bool) -> None:
         stop = threading.Event()
         works = [(OPERATIONS, _PAUSE, client) for client in self.operators]
         works += [(TENANT, REST, client) for client in self.tenants.clients]
@@ -233,56 +235,56 @@ class Storm:
         for thread in threads:
             thread.start()
         try:
-            self._stir(calm, time.monotonic() + _LENGTH)
+            self._start_races_and_faults(calm, time.monotonic() + _LENGTH)
         finally:
             stop.set()
             self.director.storage_client.call("machine", None, "clear")
             for thread in threads:
                 thread.join()
 
-    def _stir(self, calm: bool, end: float) -> None:
-        kills = [] if calm else sorted(self.chance.uniform(1, _LENGTH) for _ in "ab")
-        while time.monotonic() < end and not self._over():
-            self.chaos.duels()
-            if not calm and self.chance.random() < 0.25:
+    def _start_races_and_faults(self, calm: bool, end: float) -> None:
+        kills = [] if calm else sorted(self.rng.uniform(1, _LENGTH) for _ in "ab")
+        while time.monotonic() < end and not self._is_finished():
+            self.chaos.races()
+            if not calm and self.rng.random() < 0.25:
                 self.faults += 1
                 with self.journal.mark("storm", self.chaos.fault()):
                     pass
             if kills and time.monotonic() > end - kills[-1]:
                 kills.pop()
                 self._kill(calm)
-            time.sleep(self.chance.uniform(0.1, 0.4))
+            time.sleep(self.rng.uniform(0.1, 0.4))
 
-    def _still(self, calm: bool) -> Observation | None:
+    def _wait_until_idle(self, calm: bool) -> Observation | None:
         """Wait until all operations have ended; one that does not end is a finding."""
-        if not calm and self.chance.random() < 0.5:
+        if not calm and self.rng.random() < 0.5:
             self._kill(calm=True)
         deadline, seen = time.monotonic() + self.bound, None
-        mend, restart = time.monotonic() + 1.0, time.monotonic() + _FINISHED
+        cleanup, restart = time.monotonic() + 1.0, time.monotonic() + _FINISHED
         if calm or self.reconciles:
             restart = deadline
         projects = [world.project for world in self.worlds]
         while time.monotonic() < deadline:
             for client in self.clients:
-                client.pay()
+                client.retry_unanswered()
             self.tenants.detach_hosts(self.director)
             director = self.director
             seen = observe(director.api, director.storage_client, projects)
-            debts = any(client.debts for client in self.clients)
-            if seen and not debts and not seen.going and not seen.broken:
+            unanswered = any(client.unanswered for client in self.clients)
+            if seen and not unanswered and not seen.going and not seen.broken:
                 return seen
             if _waits_for_reconcile(seen) and time.monotonic() > restart:
                 self._kill(calm=True)
                 restart = deadline
-            elif seen and not seen.going and time.monotonic() > mend:
-                self._mend(seen)
-                mend = time.monotonic() + 5.0
+            elif seen and not seen.going and time.monotonic() > cleanup:
+                self._delete_failed(seen)
+                cleanup = time.monotonic() + 5.0
             time.sleep(0.05)
-        self._stuck(seen)
+        self._report_unfinished(seen)
         return None
 
-    def _mend(self, seen: Observation) -> None:
-        """What an operator does with what is in error: have it gone."""
+    def _delete_failed(self, seen: Observation) -> None:
+        """Delete what is in an error, as an operator does."""
         for ident, status in seen.broken.items():
             if ident in seen.migrated:
                 continue  # its status is not an error: a reconcile finishes it
@@ -301,7 +303,7 @@ class Storm:
                 if not row.ending:
                     hosts.end(client, row)
 
-    def _stuck(self, seen: Observation | None) -> None:
+    def _report_unfinished(self, seen: Observation | None) -> None:
         name = f"nothing is in between for longer than {self.bound:.0f} s"
         if seen is None:
             self.journal.find(name, "the daemon does not show its rows")
@@ -309,20 +311,22 @@ class Storm:
         for ident, status in {**seen.going, **seen.broken}.items():
             row = seen.attachments.get(ident)
             if row and not self.journal.of(ident):
-                said = f"{ident} is {status}, and no client got it"
+                sentence = f"{ident} is {status}, and no client got it"
                 volume_id = row["volume_id"]
-                self.journal.find("a client knows each attachment", said, volume_id)
+                self.journal.find("a client knows each attachment", sentence, volume_id)
             else:
                 self.journal.find(name, f"{ident} is {status}", ident)
         for client in self.clients:
-            if client.debts:
-                said = f"{client.name} still waits for {len(client.debts)} answers"
+            if client.unanswered:
+                sentence = (
+                    f"{client.name} still waits for {len(client.unanswered)} answers"
+                )
                 self.journal.find(
-                    name, said, *(r.id for r in client.attached if r.ending)
+                    name, sentence, *(r.id for r in client.attached if r.ending)
                 )
 
-    def _adopt(self, seen: Observation) -> None:
-        """Volumes whose creation was not answered are like any other from here on."""
+    def _add_unanswered_volumes(self, seen: Observation) -> None:
+        """Let clients use the volumes whose creation was not answered."""
         for ident, row in seen.volumes.items():
             for op in self.journal.every("create", "clone", "from-snapshot", "manage"):
                 if op.given["name"] == row["name"] and "id" not in op.given:

@@ -37,8 +37,8 @@ TENANT: list[tuple[Callable[[Client], None], int]] = [
     (hosts.complete, 6),
     (hosts.detach, 14),
     (hosts.write, 6),
-    (legacy.alone, 12),
-    (legacy.together, 10),
+    (legacy.use_own_volume, 12),
+    (legacy.use_shared_volume, 10),
 ]
 
 

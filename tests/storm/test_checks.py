@@ -69,7 +69,7 @@ def row(name: str, size: int = 1) -> dict[str, Any]:
 
 
 def disk(number: int, size: int = GIB) -> tuple[int, bool, dict[int, bytes]]:
-    return size, True, {marks.block(0, 0): marks.made(0, number)[: marks.WIDTH]}
+    return size, True, {marks.block(0, 0): marks.block_bytes(0, number)[: marks.WIDTH]}
 
 
 @pytest.fixture
@@ -349,9 +349,9 @@ def test_the_old_disk_of_a_migration_waits_for_a_reconcile(
 
 def test_a_smaller_size_is_found(journal: Journal) -> None:
     world = World("storm")
-    assert world.shrunk({"id": VOLUME, "size": 3}, 1.0, 2.0) is None
-    assert world.shrunk({"id": VOLUME, "size": 2}, 1.5, 3.0) is None
-    assert world.shrunk({"id": VOLUME, "size": 2}, 2.5, 3.0) == 3
+    assert world.larger_size_before({"id": VOLUME, "size": 3}, 1.0, 2.0) is None
+    assert world.larger_size_before({"id": VOLUME, "size": 2}, 1.5, 3.0) is None
+    assert world.larger_size_before({"id": VOLUME, "size": 2}, 2.5, 3.0) == 3
 
 
 def test_a_plain_volume_with_two_hosts_is_found_at_once(journal: Journal) -> None:

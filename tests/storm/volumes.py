@@ -3,7 +3,7 @@
 """What clients do to volumes and snapshots.
 
 Every function is done by one client to one volume; which one comes from chance or
-from a duel.
+from a race.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ def create(client: Client) -> None:
     """A volume of a type, or of none."""
     if len(client.world.volumes()) >= MOST:
         return
-    kind = client.chance.choice([None, *TYPES])
-    size = client.chance.randint(1, _SIZE)
+    kind = client.rng.choice([None, *TYPES])
+    size = client.rng.randint(1, _SIZE)
     make(client, "create", {"size": size, "volume_type": kind})
 
 
@@ -36,10 +36,10 @@ def make(client: Client, what: str, asked: dict[str, object], *of: str) -> None:
     name = client.uuid()
     op = client.begin(what, *of, name=name, **asked)
     body = {"volume": {"name": name, "description": "", **asked}}
-    _born(client, op, client.post(op, "volumes", body))
+    _note_created(client, op, client.post(op, "volumes", body))
 
 
-def _born(client: Client, op: Op, answer: Answer) -> None:
+def _note_created(client: Client, op: Op, answer: Answer) -> None:
     if answer.good:
         ident = answer.body["volume"]["id"]
         client.journal.about(op, ident)
@@ -57,7 +57,7 @@ def clone(client: Client, volume_id: str) -> None:
 def from_snapshot(client: Client, volume_id: str) -> None:
     snapshots = client.world.snapshots(volume_id) or client.world.snapshots()
     if snapshots and len(client.world.volumes()) < MOST + 2:
-        ident = client.chance.choice(snapshots)
+        ident = client.rng.choice(snapshots)
         make(client, "from-snapshot", {"snapshot_id": ident}, ident)
 
 
@@ -68,7 +68,7 @@ def delete(client: Client, volume_id: str) -> None:
 
 
 def delete_any(client: Client, volume_id: str) -> None:
-    flags = client.chance.choice(["", "?cascade=true", _FORCE])
+    flags = client.rng.choice(["", "?cascade=true", _FORCE])
     if flags == _FORCE and client.world.project != "storm":
         flags = ""  # force is for administrators
     op = client.begin("delete", volume_id, flags=flags)
@@ -79,7 +79,7 @@ def delete_any(client: Client, volume_id: str) -> None:
 def extend(client: Client, volume_id: str) -> None:
     found = client.volume(volume_id)
     if found and found["size"] < 60:
-        size = found["size"] + client.chance.randint(1, 4)
+        size = found["size"] + client.rng.randint(1, 4)
         op = client.begin("extend", volume_id, size=size, calm=client.world.calm)
         if client.act(op, volume_id, "os-extend", {"new_size": size}).good:
             client.watch(op, volume_id)
@@ -105,7 +105,7 @@ def snapshot(client: Client, volume_id: str) -> None:
 def delete_snapshot(client: Client, volume_id: str) -> None:
     snapshots = client.world.snapshots(volume_id)
     if snapshots:
-        ident = client.chance.choice(snapshots)
+        ident = client.rng.choice(snapshots)
         op = client.begin("delete-snapshot", ident, volume_id)
         answer = client.delete(op, f"snapshots/{ident}")
         if answer.good or answer.status == 404:
@@ -123,15 +123,15 @@ def revert(client: Client, volume_id: str) -> None:
 
 
 def retype(client: Client, volume_id: str) -> None:
-    """Some flip whether several hosts may have it, some move it."""
-    kind = client.chance.choice(list(TYPES))
-    policy = client.chance.choice(["never", "on-demand"])
+    """Some flip_multiattach whether several hosts may have it, some move it."""
+    kind = client.rng.choice(list(TYPES))
+    policy = client.rng.choice(["never", "on-demand"])
     _retype(client, volume_id, kind, policy)
 
 
-def flip(client: Client, volume_id: str) -> None:
+def flip_multiattach(client: Client, volume_id: str) -> None:
     """Only whether several hosts may have it."""
-    _retype(client, volume_id, client.chance.choice(["shared", "single"]), "never")
+    _retype(client, volume_id, client.rng.choice(["shared", "single"]), "never")
 
 
 def share(client: Client, volume_id: str) -> None:
@@ -150,7 +150,7 @@ def _retype(client: Client, volume_id: str, kind: str, policy: str) -> None:
 
 
 def migrate(client: Client, volume_id: str) -> None:
-    migrate_to(client.chance.choice(BACKENDS))(client, volume_id)
+    migrate_to(client.rng.choice(BACKENDS))(client, volume_id)
 
 
 def migrate_to(backend: str) -> Work:
@@ -158,7 +158,7 @@ def migrate_to(backend: str) -> Work:
 
     def asked(client: Client, volume_id: str) -> None:
         op = client.begin("migrate", volume_id, to=backend)
-        body = {"host": client.world.place(backend)}
+        body = {"host": client.world.host_of(backend)}
         if client.act(op, volume_id, "os-migrate_volume", body).good:
             client.watch(op, volume_id)
 
@@ -184,11 +184,11 @@ def unmanage(client: Client, volume_id: str) -> None:
             op.done, op.certain = client.now(), True
     if op.status is None or op.status in (202, 500, 503):
         for backend in BACKENDS:  # the answer does not name its backend
-            client.world.offer(backend, f"unmanaged-{volume_id}")
+            client.world.add_foreign_disk(backend, f"unmanaged-{volume_id}")
 
 
 def manage(client: Client) -> None:
-    offered = client.world.take_reference(client.chance)
+    offered = client.world.pick_foreign_disk(client.rng)
     if offered is None or len(client.world.volumes()) >= MOST + 2:
         return
     backend, reference = offered
@@ -196,12 +196,12 @@ def manage(client: Client) -> None:
     old = reference.removeprefix("unmanaged-")
     op = client.begin("manage", old, reference, name=name, reference=reference)
     asked = {
-        "host": client.world.place(backend),
+        "host": client.world.host_of(backend),
         "ref": {"source-name": reference},
         "name": name,
         "description": "",
     }
     answer = client.post(op, "manageable_volumes", {"volume": asked})
-    _born(client, op, answer)
+    _note_created(client, op, answer)
     if answer.good:
-        client.world.drop_reference(reference)
+        client.world.remove_foreign_disk(reference)

@@ -46,15 +46,17 @@ class World:
 
     def __init__(self, host: str, project: str = "storm") -> None:
         self.host, self.calm, self.project = host, True, project
-        self.legacy: list[str] = []  # the volumes that only legacy.together uses
+        self.legacy: list[
+            str
+        ] = []  # the volumes that only legacy.use_shared_volume uses
         self.alive = threading.Event()  # the daemon is
-        self.lives = 0  # of the daemon so far
+        self.starts = 0  # of the daemon, so far
         self._mutex = threading.Lock()
         self._volumes: dict[str, Known] = {}
         self._sizes: dict[str, tuple[int, float]] = {}
         self._references: set[tuple[str, str]] = set()
 
-    def place(self, backend: str) -> str:
+    def host_of(self, backend: str) -> str:
         """host@backend#pool, as the API shows it."""
         return f"{self.host}@{backend}#{backend}"
 
@@ -70,10 +72,10 @@ class World:
         with self._mutex:
             return list(self._volumes)
 
-    def pick(self, chance: random.Random) -> str | None:
+    def pick(self, rng: random.Random) -> str | None:
         """Any volume; older ones more often, so that clients choose the same one."""
         found = self.volumes()
-        return found[int(chance.random() ** 2 * len(found))] if found else None
+        return found[int(rng.random() ** 2 * len(found))] if found else None
 
     def add_snapshot(self, volume_id: str, snapshot_id: str) -> None:
         with self._mutex:
@@ -92,23 +94,23 @@ class World:
             found = [v for v in self._volumes.values() if volume_id in (None, v.id)]
             return [snapshot for known in found for snapshot in known.snapshots]
 
-    def offer(self, backend: str, reference: str) -> None:
+    def add_foreign_disk(self, backend: str, reference: str) -> None:
         """Add a foreign disk that can be managed."""
         with self._mutex:
             self._references.add((backend, reference))
 
-    def take_reference(self, chance: random.Random) -> tuple[str, str] | None:
+    def pick_foreign_disk(self, rng: random.Random) -> tuple[str, str] | None:
         """Return a foreign disk. It stays listed, so another client may try too."""
         with self._mutex:
             found = sorted(self._references)
-        return chance.choice(found) if found else None
+        return rng.choice(found) if found else None
 
-    def drop_reference(self, reference: str) -> None:
+    def remove_foreign_disk(self, reference: str) -> None:
         with self._mutex:
             kept = {each for each in self._references if each[1] != reference}
             self._references = kept
 
-    def shrunk(
+    def larger_size_before(
         self, volume: dict[str, Any], asked: float, answered: float
     ) -> int | None:
         """The size that was seen before this request and is larger, or None."""
