@@ -40,7 +40,7 @@ class Node(Protocol):
 
 
 @dataclass(frozen=True)
-class Ground:
+class Environment:
     """The parts of a run.
 
     venv: with the packages of ``pins``.
@@ -59,10 +59,10 @@ class Ground:
     directory: Path
 
 
-def here() -> Ground:
+def this_machine() -> Environment:
     """This machine, with fake backends; what is missing is installed and made."""
     venv = pins.venv()
-    return Ground(
+    return Environment(
         venv,
         keystone.prepared(venv),
         tempest_run.listed(venv),
@@ -74,7 +74,7 @@ def here() -> Ground:
 
 
 #: A quick guest, with LVM and LIO; ``lab_run`` puts the first three there.
-GUEST = Ground(
+GUEST = Environment(
     Path("/opt/tempest"),
     Path("/opt/tempest-keystone"),
     Path("/opt/tempest-tests"),

@@ -14,7 +14,7 @@ from typing import NoReturn
 
 from tests.lab import borrow
 from tests.tempest import keystone, pins, tempest_run
-from tests.tempest.ground import GUEST
+from tests.tempest.environment import GUEST
 
 
 def main(patterns: Sequence[str]) -> NoReturn:

@@ -19,8 +19,8 @@ from contextlib import ExitStack, closing, contextmanager
 
 from tests.lab.steps import say, step
 from tests.tempest import exclusions, results, tempest_run
+from tests.tempest.environment import GUEST, Environment, Node, this_machine
 from tests.tempest.exclusions import Exclusion
-from tests.tempest.ground import GUEST, Ground, Node, here
 from tests.tempest.keystone import Keystone
 from tests.tempest.results import Result
 
@@ -34,38 +34,42 @@ def main(words: Sequence[str]) -> int:
     """
     if words[:1] == ["--lab"]:
         return run(GUEST, words[1:])
-    return run(here(), words)
+    return run(this_machine(), words)
 
 
-def run(ground: Ground, patterns: Sequence[str]) -> int:
+def run(environment: Environment, patterns: Sequence[str]) -> int:
     """Run the tests that one of the expressions finds, or all; the exit code."""
-    ids = {results.name(test): test for test in tempest_run.tests(ground.tests)}
-    texts = [path.read_text() for path in ground.excluded]
+    ids = {results.name(test): test for test in tempest_run.tests(environment.tests)}
+    texts = [path.read_text() for path in environment.excluded]
     excluded = exclusions.apply(exclusions.read(*texts), [*ids])
     chosen = choose(ids, excluded, patterns)
-    shutil.rmtree(ground.directory, ignore_errors=True)
-    ground.directory.mkdir(parents=True)
-    with servers(ground) as (keystone, node):
-        config = tempest_run.configure(ground.directory, keystone.url, ground.backends)
+    shutil.rmtree(environment.directory, ignore_errors=True)
+    environment.directory.mkdir(parents=True)
+    with servers(environment) as (keystone, node):
+        config = tempest_run.configure(
+            environment.directory, keystone.url, environment.backends
+        )
         lists = tempest_run.split((ids[test] for test in chosen), os.cpu_count() or 1)
         began = time.monotonic()
         with step(f"run {len(chosen)} tests in {len(lists)} processes"):
-            streams = tempest_run.run(ground.venv, config, lists)
+            streams = tempest_run.run(environment.venv, config, lists)
         seconds = (time.monotonic() - began) * len(lists)
         left = node.left()
-    found = [each for path in streams for each in results.read(ground.venv, path)]
+    found = [each for path in streams for each in results.read(environment.venv, path)]
     say_times(found, seconds)
     return report(chosen, found, excluded, left)
 
 
 @contextmanager
-def servers(ground: Ground) -> Iterator[tuple[Keystone, Node]]:
+def servers(environment: Environment) -> Iterator[tuple[Keystone, Node]]:
     """A Keystone, and a daemon that its catalog names."""
     with ExitStack() as stack:
-        directory = ground.directory
-        keystone = Keystone(ground.venv, directory / "keystone", ground.database)
+        directory = environment.directory
+        keystone = Keystone(
+            environment.venv, directory / "keystone", environment.database
+        )
         stack.enter_context(closing(keystone))
-        node = ground.node(directory, keystone.options)
+        node = environment.node(directory, keystone.options)
         stack.enter_context(closing(node))
         with step("start lunshared and Keystone"):
             keystone.start()
