@@ -50,7 +50,7 @@ target_driver = fake
 
 
 class Node:
-    """One life of a node over a state path."""
+    """A node over a state path, from its start to its end."""
 
     def __init__(
         self,
@@ -104,7 +104,7 @@ class Node:
         return {c.initiator: c.mode for e in found for c in e.connectors}
 
     def close(self) -> None:
-        """End this life in good order."""
+        """Stop it cleanly."""
         self.assembly.close()
 
 

@@ -143,7 +143,7 @@ def daemon(path: Path, options: str = "", scheme: str = "") -> Iterator[Running]
 
 
 def _wait_until_ready(notices: socket.socket, process: Any, log: Path) -> None:
-    """A busy machine may need minutes to import a daemon; one that died is seen."""
+    """Wait for READY; importing a daemon may take minutes on a busy machine."""
     end, notice = time.monotonic() + _START_SECONDS, b""
     while b"READY=1" not in notice:
         assert process.poll() is None, log.read_text()

@@ -236,7 +236,7 @@ def test_a_check_costs_the_same_whatever_the_project_has(api: Api, node: Node):
 
 
 @pytest.mark.parametrize("quota", ["volumes", "gigabytes", "snapshots"])
-def test_a_volume_that_is_taken_counts_for_its_new_project(
+def test_an_accepted_transfer_counts_for_the_new_project(
     api: Api, node: Node, quota: str
 ):
     other = Api(node.assembly.app)

@@ -28,7 +28,7 @@ def status(api: Api, volume: dict[str, Any]) -> str:
 
 
 @pytest.mark.parametrize("wanted", LABELS)
-def test_a_status_that_is_set_is_only_a_word(api: Api, node: Node, wanted: str):
+def test_setting_a_status_starts_no_operation(api: Api, node: Node, wanted: str):
     volume = api.volume()
     api.act(volume["id"], reset(status=wanted))
     assert status(api, volume) == wanted
@@ -42,7 +42,7 @@ def test_a_status_that_is_set_is_only_a_word(api: Api, node: Node, wanted: str):
     api.attachment(volume["id"])
 
 
-def test_a_volume_that_moves_is_not_deleted_by_force(tmp_path):
+def test_a_migrating_volume_is_not_deleted_by_force(tmp_path):
     from concurrent.futures import ThreadPoolExecutor
 
     node = Node(tmp_path, backends="one,two").start()
@@ -224,7 +224,7 @@ PROGRESS = "os-extended-snapshot-attributes:progress"
 
 
 @pytest.mark.parametrize("wanted", ["creating", "deleting", "error", "error_deleting"])
-def test_a_snapshot_status_that_is_set_is_only_a_word(
+def test_setting_a_snapshot_status_starts_no_operation(
     api: Api, node: Node, wanted: str
 ):
     snapshot = snapshot_of(api)

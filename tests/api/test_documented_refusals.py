@@ -55,13 +55,13 @@ def _shown(answer: requests.Response) -> Any:
 
 
 @pytest.mark.parametrize("route", ASKING, ids=lambda r: f"{r.method} {r.path}")
-def test_who_proves_nothing_is_asked_for_a_proof(running: Running, route: Route):
+def test_a_request_without_a_proof_is_401(running: Running, route: Route):
     assert status(running, route, {}) == 401
     assert status(running, route, {"X-Auth-Token": "admin:default"}) == 401
 
 
 @pytest.mark.parametrize("route", ASKING, ids=lambda r: f"{r.method} {r.path}")
-def test_who_has_no_role_is_refused(running: Running, route: Route):
+def test_a_user_without_a_role_is_403(running: Running, route: Route):
     allowed = 400 if route.path.endswith("/action") else 403
     # The rule of the catalog lets everybody in who has a name.
     found = status(running, route, proof("nobody", PASSWORD))
@@ -78,5 +78,5 @@ CATALOG = {
 
 
 @pytest.mark.parametrize("route", OPEN, ids=lambda r: f"{r.method} {r.path}")
-def test_what_is_public_needs_no_proof(running: Running, route: Route):
+def test_public_routes_need_no_proof(running: Running, route: Route):
     assert status(running, route, {}) in (200, 300)

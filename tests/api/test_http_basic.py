@@ -141,7 +141,7 @@ def test_without_a_right_password_it_is_401_with_a_challenge(
 
 
 @pytest.mark.parametrize("slashes", ["//", "///", "////", "/" * 9])
-def test_no_spelling_of_a_path_goes_round_the_password(running: Running, slashes: str):
+def test_no_spelling_of_a_path_bypasses_the_password(running: Running, slashes: str):
     """Routers ignore slashes that a check of the path's beginning does not."""
     for route in ROUTES:
         if route.path in PUBLIC:
@@ -188,7 +188,7 @@ def test_a_changed_file_is_effective_at_once(running: Running, file: Path):
     assert running.basic("anna", "GET", "/v3/volumes").status == 200
 
 
-def test_a_file_with_a_wrong_line_lets_nobody_in(running: Running, file: Path):
+def test_a_file_with_a_wrong_line_refuses_every_user(running: Running, file: Path):
     good = file.read_text()
     assert running.basic("root", "GET", "/v3/volumes").status == 200
     file.write_text(good + "eve:plain text:admin:\n")
@@ -257,7 +257,7 @@ def test_a_wrong_line_is_a_start_error_that_names_it(
     assert problem in said
 
 
-def test_the_client_makes_users_that_the_daemon_knows(running: Running, file: Path):
+def test_the_daemon_accepts_users_that_the_client_adds(running: Running, file: Path):
     good = users_file.read(str(file))
     added = lunshare(
         *("user", "add", "carl", "--roles", "member", "--project", "one"),
@@ -292,7 +292,7 @@ def test_the_client_makes_users_that_the_daemon_knows(running: Running, file: Pa
         (("remove", "a"), "", "there is no user 'a'"),
     ],
 )
-def test_the_client_refuses_what_cannot_be_a_user(
+def test_the_client_refuses_an_invalid_user(
     words: tuple[str, ...], stdin: str, sentence: str, tmp_path: Path
 ):
     file = tmp_path / "users"

@@ -110,7 +110,7 @@ def test_a_service_token_may_delete_it(scene: Scene):
     assert scene.nova.asked == []
 
 
-def test_what_the_server_does_not_have_any_more_is_deleted(scene: Scene):
+def test_an_attachment_that_the_server_no_longer_has_is_deleted(scene: Scene):
     used = scene.used()
     del scene.nova.has[used.server, used.volume]
     answer = scene.send("DELETE", f"/attachments/{used.attachment}")

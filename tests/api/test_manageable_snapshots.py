@@ -116,7 +116,7 @@ def test_a_snapshot_is_unmanaged_and_managed_again(api: Api, node: Node, path: s
     assert storage("taken").read(volume, 0, 6) == b"before"
 
 
-def test_what_is_wrong_is_400_and_leaves_nothing(api: Api, node: Node):
+def test_an_invalid_request_is_400_and_leaves_nothing(api: Api, node: Node):
     volume, other = api.volume()["id"], api.volume()["id"]
     foreign(volume, "theirs")
     foreign(volume, "odd", GIB + 512)
@@ -181,7 +181,7 @@ def test_a_volume_without_a_disk_has_no_foreign_snapshot(api: Api):
     api.fault(400, "POST", PATHS[0], wanted(volume["id"], "theirs"))
 
 
-def test_a_frozen_backend_gives_and_takes_no_snapshot(api: Api, node: Node):
+def test_a_frozen_backend_manages_and_unmanages_no_snapshot(api: Api, node: Node):
     volume = api.volume()["id"]
     snapshot = api.snapshot(volume)["id"]
     foreign(volume, "theirs")
@@ -235,7 +235,7 @@ def test_an_unmanage_that_fails_is_repeated(api: Api, node: Node):
     assert len(listed(api, node)) == 1
 
 
-def test_a_manage_that_fails_gives_the_snapshot_back(api: Api, node: Node):
+def test_a_failed_manage_leaves_the_snapshot_foreign(api: Api, node: Node):
     volume = api.volume()["id"]
     foreign(volume, "theirs")
     error = CommandFailed(("lvrename",), 5, "because of the test")

@@ -70,7 +70,9 @@ def test_an_administrator_reads_it_at_the_api(running: Running, path: str) -> No
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_nobody_else_does_unless_a_policy_says_so(running: Running, path: str) -> None:
+def test_other_users_read_it_only_if_a_policy_allows_it(
+    running: Running, path: str
+) -> None:
     assert Page(running.port, path).status == 401
     assert Page(running.port, path, **proof("root", "wrong")).status == 401
     scraper = proof("scraper", PASSWORD)
@@ -98,9 +100,7 @@ def test_a_process_at_the_socket_reads_it(running: Running) -> None:
         assert b"lunshare_ready 1.0" in b"".join(parts)
 
 
-def test_an_address_of_its_own_asks_nobody_who_he_is(
-    port: int, running: Running
-) -> None:
+def test_metrics_listen_needs_no_identity(port: int, running: Running) -> None:
     answer = Page(port, "/metrics")
     assert answer.status == 200
     assert answer.headers["Content-Type"] == TYPE
@@ -119,7 +119,7 @@ def test_an_address_of_its_own_asks_nobody_who_he_is(
         ("DELETE", "/metrics", 405),
     ],
 )
-def test_it_serves_nothing_else(
+def test_metrics_listen_serves_only_metrics(
     port: int, running: Running, method: str, path: str, status: int
 ) -> None:
     assert Page(port, path, method).status == status

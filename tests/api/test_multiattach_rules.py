@@ -148,9 +148,7 @@ def test_one_attaching_host_does_not_hold_up_another(api: Api):
     assert api.shown(volume["id"])["status"] == "in-use"
 
 
-def test_a_volume_that_hosts_have_is_not_moved_and_keeps_their_modes(
-    api: Api, node: Node
-):
+def test_an_attached_volume_is_not_migrated_and_keeps_its_modes(api: Api, node: Node):
     volume = api.shared_volume()
     hosts = {name(): "rw", name(): "rw", name(): "ro"}
     rows = [
@@ -184,7 +182,7 @@ def test_a_volume_that_hosts_have_is_not_moved_and_keeps_their_modes(
         assert made["attach_mode"] == mode
 
 
-def test_no_host_attaches_while_a_volume_moves(api: Api, node: Node):
+def test_no_host_attaches_while_a_volume_migrates(api: Api, node: Node):
     volume = api.shared_volume()
     action = migrate(api, node, volume)
     there = other_backend(api, node, volume).partition("@")[2].partition("#")[0]

@@ -112,7 +112,7 @@ def at(request: Request, made: dict[str, str]) -> Request:
 
 @pytest.mark.parametrize("token", [SYSTEM, DOMAIN])
 @pytest.mark.parametrize("request_", CREATES, ids=str)
-def test_nothing_is_created_for_nobody(
+def test_a_token_without_a_project_creates_nothing(
     running: Running, made: dict[str, str], token: str, request_: Request
 ) -> None:
     answer = ask(running, token, at(request_, made))
@@ -137,7 +137,7 @@ def test_an_administrator_names_the_project_in_the_path(
     assert ask(running, weak, ("GET", "/volumes", None), "/three").status == 403
 
 
-def test_lists_are_of_no_project_or_of_all(
+def test_lists_are_empty_or_of_all_projects(
     running: Running, made: dict[str, str]
 ) -> None:
     for path in ("/volumes", "/snapshots", "/attachments", "/volume-transfers"):
@@ -148,7 +148,7 @@ def test_lists_are_of_no_project_or_of_all(
         assert found
 
 
-def test_every_route_answers_and_no_row_is_of_nobody(
+def test_every_route_answers_and_every_row_has_a_project(
     running: Running, made: dict[str, str]
 ) -> None:
     """The last test of this file: it deletes what the others use."""

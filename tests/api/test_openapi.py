@@ -150,7 +150,7 @@ def test_a_field_of_a_body_has_the_microversion_that_added_it():
     assert volume["shared_targets"]["x-openstack"] == {"min-ver": "3.48"}
 
 
-def test_a_volume_that_was_created_leads_to_the_operations_on_it():
+def test_an_answer_with_a_new_volume_links_to_the_operations_on_it():
     (created,) = [each for each in ROUTES if each.handler is volumes.create]
     links = operation(created)["responses"]["202"]["links"]
     assert links["volumes/id:get"] == {

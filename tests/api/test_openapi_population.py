@@ -78,7 +78,7 @@ def test_a_resource_that_nothing_has_ended_must_be_there(method: str, status: in
     assert not ended.explains(PATH, ONE, has_body=False)
 
 
-def test_what_a_body_names_may_be_missing():
+def test_a_resource_that_a_body_names_may_be_missing():
     assert Ended().explains(PATH, ONE, has_body=True)
 
 

@@ -226,7 +226,7 @@ def test_what_belongs_to_another_project_is_404(running: Running, made: dict[str
     assert ask(running, "anna", made, READS[2]).status == 200  # nothing was changed
 
 
-def test_the_404_of_a_foreign_volume_is_that_of_none(
+def test_a_foreign_volume_is_404_like_an_unknown_one(
     running: Running, made: dict[str, str]
 ):
     foreign = running.basic("ben", "GET", f"/v3/volumes/{made['volume']}").fault[2]
@@ -234,7 +234,7 @@ def test_the_404_of_a_foreign_volume_is_that_of_none(
     assert foreign.replace(made["volume"], GONE) == none
 
 
-def test_secrets_are_shown_to_who_attaches_alone(
+def test_secrets_are_shown_only_to_users_who_may_attach(
     running: Running, made: dict[str, str]
 ):
     path = f"/v3/attachments/{made['attachment']}"

@@ -103,7 +103,7 @@ def running(server: PolicyServer, tmp_path: Path) -> Iterator[Running]:
         yield started
 
 
-def test_the_server_decides_and_is_asked_again(
+def test_the_policy_server_decides_and_is_asked_again(
     running: Running, server: PolicyServer
 ) -> None:
     server.answers["two"] = (200, b"False")
@@ -115,7 +115,7 @@ def test_the_server_decides_and_is_asked_again(
 
 
 @pytest.mark.parametrize("answer", [(200, b"yes"), (200, b""), (500, b"error")])
-def test_what_is_no_yes_is_a_no(
+def test_every_answer_except_true_refuses(
     running: Running, server: PolicyServer, answer: tuple[int, bytes]
 ) -> None:
     server.answers["one"] = answer
@@ -123,7 +123,7 @@ def test_what_is_no_yes_is_a_no(
 
 
 @pytest.mark.parametrize("how", ["slow", "dripping"])
-def test_a_slow_server_holds_nobody_else_and_allows_nothing(
+def test_a_slow_policy_server_delays_no_other_request_and_allows_nothing(
     running: Running, server: PolicyServer, how: str
 ) -> None:
     made = running.basic("anna", "POST", "/v3/volumes", body={"volume": {"size": 1}})
@@ -149,7 +149,7 @@ def test_a_slow_server_holds_nobody_else_and_allows_nothing(
     until(lambda: running.basic("anna", "GET", path).status == 200)
 
 
-def test_a_server_that_is_away_is_503_and_hides_fields_of_what_was_done(
+def test_a_policy_server_that_is_down_is_503_and_hides_fields_of_a_done_request(
     running: Running, server: PolicyServer
 ) -> None:
     server.close()
@@ -160,7 +160,7 @@ def test_a_server_that_is_away_is_503_and_hides_fields_of_what_was_done(
     assert "os-vol-host-attr:host" not in made.body["volume"]
 
 
-def test_a_slow_server_does_not_hold_the_database_or_a_volume(
+def test_a_slow_policy_server_does_not_hold_the_database_or_a_volume(
     running: Running, server: PolicyServer
 ) -> None:
     """The rule of a second host depends on a row, and is asked before its lock."""

@@ -120,14 +120,14 @@ def test_a_request_is_found_in_the_log_of_the_helper(
     volume, ident = made.body["volume"]["id"], made.headers["x-openstack-request-id"]
     said = tmp_path / "daemon.log"
     until(lambda: f"volume created: volume={volume}" in said.read_text())
-    lines = [line for line in helper.said().splitlines() if volume in line]
+    lines = [line for line in helper.log_text().splitlines() if volume in line]
     assert any("run install " in line for line in lines)
     assert any("run fallocate " in line for line in lines)
     assert {ID.findall(line)[0] for line in lines} == {ident}
     gone = call(socket_path, "DELETE", f"/v3/volumes/{volume}")
     second = gone.headers["x-openstack-request-id"]
     until(lambda: f"volume deleted: volume={volume}" in said.read_text())
-    (line,) = [each for each in helper.said().splitlines() if "run rm " in each]
+    (line,) = [each for each in helper.log_text().splitlines() if "run rm " in each]
     assert ID.findall(line) == [second]
     assert second != ident
     log = said.read_text()
@@ -156,8 +156,8 @@ def test_a_request_is_found_in_the_log_of_the_helper(
 )
 def test_an_id_of_another_form_is_refused(helper: HelperProcess, given: Any) -> None:
     """An attacker may be the daemon's user; a line of the log is evidence."""
-    before = helper.said().count("\n")
-    with helper.knock() as wire:
+    before = helper.log_text().count("\n")
+    with helper.open_connection() as wire:
         asked = messages.request("lio.observe", 5, {})
         frames.send(wire, asked | {"request_id": given})
         answer = frames.receive(wire)
@@ -165,7 +165,7 @@ def test_an_id_of_another_form_is_refused(helper: HelperProcess, given: Any) -> 
         assert answer["fields"]["name"] == "request.request_id"
         frames.send(wire, messages.request("none", 5, {}))
         assert frames.receive(wire)["error"] == "helper-refused"
-    lines = helper.said().splitlines()[before:]
+    lines = helper.log_text().splitlines()[before:]
     assert len(lines) == 2, lines
     assert all(line.startswith("WARNING [-] REFUSED ") for line in lines)
 
@@ -178,7 +178,8 @@ def test_the_next_request_of_a_connection_has_its_own_id(
         with request_ids.of(ident), pytest.raises(DriverError):
             client.call("none")
     ids = [
-        re.findall(r"\[(.*?)\]", line)[0] for line in helper.said().splitlines()[-3:]
+        re.findall(r"\[(.*?)\]", line)[0]
+        for line in helper.log_text().splitlines()[-3:]
     ]
     assert ids == ["req-1", "req-2", "-"]
 

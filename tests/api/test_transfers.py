@@ -116,7 +116,7 @@ def test_the_key_is_not_stored(api: Api, node: Node):
     assert transfer["auth_key"] not in row
 
 
-def test_a_withdrawn_offer_gives_the_volume_back(api: Api, node: Node):
+def test_a_volume_is_available_after_its_offer_is_withdrawn(api: Api, node: Node):
     volume = api.volume()
     transfer = offer(api, volume)
     asked = {"attachment": {"volume_uuid": volume["id"]}}

@@ -60,7 +60,7 @@ def test_an_encryption_is_created_shown_changed_and_deleted(api: Api):
     api.fault(404, "GET", f"{path}/cipher")
 
 
-def test_what_is_wrong_is_named(api: Api):
+def test_an_invalid_field_of_an_encryption_is_named(api: Api):
     body: Any
     kind = api.type()
     path = f"/types/{kind['id']}/encryption"

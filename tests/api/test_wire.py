@@ -206,7 +206,7 @@ def test_a_name_is_read_as_utf_8_in_urls(port: int, api: Api):
 
 
 def test_many_clients_at_once_get_their_own_answers(port: int):
-    def life(number: int) -> None:
+    def client_requests(number: int) -> None:
         wire = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
         headers = {"X-Auth-Token": f"u{number}:wire{number}"}
 
@@ -229,4 +229,4 @@ def test_many_clients_at_once_get_their_own_answers(port: int):
         wire.close()
 
     with ThreadPoolExecutor(8) as clients:
-        list(clients.map(life, range(8)))
+        list(clients.map(client_requests, range(8)))

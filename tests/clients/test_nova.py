@@ -101,7 +101,7 @@ def copy_and_delete(nova: Library, made: str) -> None:
     until(lambda: not listed(), "deleted")
 
 
-def test_what_only_nova_can_end_is_refused(nova: Library):
+def test_unsupported_actions_of_nova_are_refused(nova: Library):
     ident = volume(nova)
     made = nova.create_snapshot(ident, "s", "d")["id"]
     until(lambda: nova.get_snapshot(made)["status"] == "available", "available")

@@ -90,7 +90,7 @@ CINDER = {
 UNKNOWN = f"with a name or ID of '{IDENT}' exists"
 
 
-def test_cinder_names_what_is_not_here(cinder: Command):
+def test_cinder_shows_the_missing_feature(cinder: Command):
     ident = cinder.row("create", "1")["id"]
     until(lambda: cinder.row("show", ident)["status"] == "available", "available")
     names = {
@@ -135,7 +135,7 @@ OPENSTACK = {
 }
 
 
-def test_openstack_names_what_is_not_here(openstack: Command):
+def test_openstack_shows_the_missing_feature(openstack: Command):
     made = openstack.json("volume create", "--size", "1", "volume")
     names = {"VOLUME": made["id"], "ID": IDENT, "SERVICE": SERVICE}
     for sentence, lines in OPENSTACK.items():
@@ -178,7 +178,7 @@ SDK: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
 }
 
 
-def test_the_sdk_names_what_is_not_here(sdk: Library):
+def test_the_sdk_shows_the_missing_feature(sdk: Library):
     ident = sdk.create_volume(size=1)["id"]
     until(lambda: sdk.get_volume(ident)["status"] == "available", "available")
     taken = sdk.create_snapshot(volume_id=ident)["id"]

@@ -168,7 +168,7 @@ def test_connector_that_cannot_be_used_is_refused(
 
 
 @pytest.mark.parametrize("point", ["apply.created", "apply.opened"])
-def test_failed_attach_concerns_no_other_host(
+def test_failed_attach_affects_no_other_host(
     stack: Stack, client: Client, volume: str, point: str
 ) -> None:
     _, info = api.attach(client, volume, "one", "rw")
@@ -301,7 +301,7 @@ def test_volume_with_a_connection_is_not_migrated(stack: Stack, client: Client) 
     api.delete(client, volume)
 
 
-def test_foreign_disks_are_listed_managed_and_given_back(
+def test_foreign_disks_are_listed_managed_and_unmanaged(
     stack: Stack, client: Client
 ) -> None:
     stack.put_foreign(THIN, "other", 3 * GIB // 2)
@@ -324,7 +324,7 @@ def test_foreign_disks_are_listed_managed_and_given_back(
     assert {"source-name": f"unmanaged-{made}"} in [one["reference"] for one in listed]
 
 
-def test_snapshots_are_given_back_and_managed_again(
+def test_snapshots_are_unmanaged_and_managed_again(
     stack: Stack, client: Client, volume: str
 ) -> None:
     snapshot = api.snapshot(client, volume)

@@ -315,7 +315,7 @@ def test_killed_bus_leaves_the_access_of_the_rows(
     assert modes(stack, volume) == {}
 
 
-def test_access_is_that_of_a_row_which_the_database_stores_late(
+def test_row_that_the_database_stores_late_gets_its_access(
     stack: Stack, client: Client, volume: str
 ) -> None:
     """As while a dump of the database lets nobody write."""

@@ -120,7 +120,7 @@ def test_access_that_no_row_wants_is_closed_at_a_start(
     stack.host(THIN, api.iqn("two"), info).write(b"x")
 
 
-def test_host_without_a_secret_concerns_no_other_host(
+def test_host_without_a_secret_affects_no_other_host(
     stack: Stack, client: Client, volume: str
 ) -> None:
     first, info = api.attach(client, volume, "one", "rw")

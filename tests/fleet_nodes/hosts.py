@@ -37,7 +37,7 @@ class Host:
         return bytes(self.node.ask("read", self._session, at, count))
 
     @property
-    def may_not_write(self) -> bool:
+    def is_read_only(self) -> bool:
         """Whether the target answers its WRITE with DATA PROTECT, WRITE PROTECTED."""
         return bool(self.node.ask("is_refused", self._session, 0))
 
@@ -49,9 +49,9 @@ class Host:
     def begin(self, mode: str) -> None:
         """Begin I/O without a pause."""
         self.node.ask("begin", self._session, mode)
-        self.goes_on()
+        self.wait_for_progress()
 
-    def goes_on(self) -> int:
+    def wait_for_progress(self) -> int:
         """Wait for more I/O, which must not fail; the completed rounds."""
         before, _ = self._progress()
         until(

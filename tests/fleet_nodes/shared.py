@@ -32,10 +32,10 @@ class Shared:
             host.begin(mode)
         self._sessions = self._numbers()
 
-    def nobody_noticed(self) -> None:
+    def check_undisturbed(self) -> None:
         """I/O goes on without an error, in the sessions that there were."""
         for host in self.hosts:
-            host.goes_on()
+            host.wait_for_progress()
         assert self._numbers() == self._sessions
 
     def recovers(self) -> None:

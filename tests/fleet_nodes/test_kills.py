@@ -138,14 +138,14 @@ POINTS = [
 
 
 @pytest.mark.parametrize("victims", [[CINDER], [HELPER], [CINDER, HELPER]], ids=str)
-def test_no_host_notices_a_kill_of_what_does_nothing(
+def test_no_host_notices_a_kill_of_an_idle_process(
     shared: Shared, victims: list[str]
 ) -> None:
     killed = shared.node.ask("killed", shared.node.ask("arm", "", victims))
     KILLED.extend(killed)
     assert killed
     shared.recovers()
-    shared.nobody_noticed()
+    shared.check_undisturbed()
     say(f"{', '.join(victims)} killed without a request: {len(killed)} processes")
 
 
@@ -162,7 +162,7 @@ def test_no_host_notices_a_kill_in_the_middle(
     KILLED.extend(killed)
     assert killed, "it was not in the middle"
     shared.recovers()
-    shared.nobody_noticed()
+    shared.check_undisturbed()
     say(f"{victim} killed in {point.do.__name__}, when {point.when}: {answer}")
     assert answer != "acknowledged" or point.holds(client, shared)
     assert is_created(client, shared)
@@ -195,14 +195,14 @@ def test_no_host_notices_a_helper_that_hangs(
     try:
         answer = answer_to(do, client, shared)
         assert shared.node.exports() == before
-        shared.nobody_noticed()
+        shared.check_undisturbed()
     finally:
         shared.node.must(*signal, "SIGCONT", HELPER)
     assert answer != "acknowledged"
     if do is detach:  # cinder-api got no answer, and so it has left the row
         detach(client, shared)
     shared.recovers()
-    shared.nobody_noticed()
+    shared.check_undisturbed()
     say(f"{HELPER} hung in {do.__name__}: {answer}")
     detach(client, shared)
     assert is_detached(client, shared)

@@ -20,7 +20,7 @@ BLOCKS = 128
 AT = (1 << 30) // 512 - BLOCKS
 
 
-def test_volume_has_its_bytes_after_a_move_to_the_other_node(
+def test_volume_has_its_bytes_after_a_migration_to_the_other_node(
     fleet: Fleet, client: Client
 ) -> None:
     anywhere = api.volume_type(client, "shared", SHARED)
@@ -47,7 +47,7 @@ def test_volume_has_its_bytes_after_a_move_to_the_other_node(
     assert info["target_portal"] == f"{fleet.nodes[target].address}:3260"
     assert reader.login(info)
     assert reader.read(AT, BLOCKS) == data
-    assert reader.may_not_write
+    assert reader.is_read_only
     assert not list(fleet.differences())
     say(f"a host has its bytes there, and may only read: {len(data)} bytes compared")
     api.detach(client, attachment)

@@ -63,7 +63,7 @@ def test_exports_are_as_before_after_a_reboot(
     for (_, name), info in known.items():
         host = Host(fleet.nodes["node1"], name)
         assert host.login(info)  # with the address and the secret that it had
-        assert host.may_not_write is (modes[name] == "ro")
+        assert host.is_read_only is (modes[name] == "ro")
         host.leave()
     say(f"after a reboot of {NODE} {len(known)} hosts log in again, with their modes")
 

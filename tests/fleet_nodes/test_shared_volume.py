@@ -61,7 +61,7 @@ def test_three_hosts_of_two_nodes_have_the_mode_of_their_attachment(
     writer.write(0, data)
     digest = hashlib.sha256(data).hexdigest()
     for reader in (near, far):
-        assert reader.may_not_write
+        assert reader.is_read_only
         found = hashlib.sha256(reader.read(0, BLOCKS)).hexdigest()
         assert found == digest
         say(f"{reader.name} reads sha256 {found[:16]}; its WRITE: refused, 07h/27h/00h")

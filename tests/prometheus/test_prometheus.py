@@ -70,7 +70,7 @@ def test_the_alerts_are_valid() -> None:
     assert "18 rules found" in promtool("check", "rules", RULES)
 
 
-def test_each_alert_comes_when_it_should_and_not_before(tmp_path: Path) -> None:
+def test_each_alert_fires_at_its_time(tmp_path: Path) -> None:
     cases = (HERE / "lunshare.rules.test.yml").read_text()
     file = tmp_path / "test.yml"
     file.write_text(cases.replace("[RULES]", f"[{RULES}]"))
@@ -162,7 +162,7 @@ def prometheus(
     made.end()
 
 
-def test_promtool_has_nothing_against_the_page(running: Running, port: int) -> None:
+def test_promtool_accepts_the_page(running: Running, port: int) -> None:
     running.unix("GET", "/v3/volumes")
     with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=BOUND) as answer:
         page = answer.read().decode()

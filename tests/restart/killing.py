@@ -35,12 +35,12 @@ class Killer:
         writing = database.writing
 
         @contextlib.contextmanager
-        def dying() -> Iterator[sa.Connection]:
+        def failing_writes() -> Iterator[sa.Connection]:
             with writing() as connection:
                 yield connection
                 self.step("commit")
 
-        database.writing = dying  # type: ignore[method-assign]
+        database.writing = failing_writes  # type: ignore[method-assign]
         for name in ("fake", "other"):
             for driver in (node.driver(name), node.target(name)):
                 driver.failures.watch(self.step)
@@ -60,5 +60,5 @@ def attach_request(volume_id: str, host: str, mode: str) -> NewAttachment:
 
 
 def let_end(node: Node) -> None:
-    """Work that has outlived its request ends, or dies."""
+    """Let work that has outlived its request end, or be killed."""
     node.assembly.jobs.stop()

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Kill the node at every step of every operation; the next life sets it right.
+"""Kill the node at every step of every operation; the next start repairs it.
 
 A step is a commit to the database or a point in a driver (tests/restart/killing).
 """
@@ -44,7 +44,7 @@ def _delete_failed(node: Node) -> None:
     until(lambda: not node.assembly.jobs.in_progress(), "the jobs of the start")
 
 
-def _assert_right(node: Node) -> None:
+def _assert_consistent(node: Node) -> None:
     """The live target is what the rows ask for; nothing is half-done."""
     rows = node.services.attachments.list(CTX, MANY)
     wanted = {
@@ -72,7 +72,7 @@ def _assert_right(node: Node) -> None:
         if volume.source_volid or volume.snapshot_id:
             assert fake_storage.storage("fake").read(volume.id, 0, len(BYTES)) == BYTES
     assert node.driver().wipes() == ()
-    _assert_nobodys_bytes_are_lost(volumes)
+    _assert_foreign_bytes_remain(volumes)
     for project in (CTX.project_id, OTHER.project_id):
         assert is_counted(node, project)
     snapshots = node.services.snapshots.list(CTX, MANY)
@@ -85,7 +85,7 @@ def _assert_right(node: Node) -> None:
     assert [row for row in failed if not row.answered] == []
 
 
-def _assert_nobodys_bytes_are_lost(volumes: list[Volume]) -> None:
+def _assert_foreign_bytes_remain(volumes: list[Volume]) -> None:
     """A foreign disk is a volume, or is still foreign."""
     held = fake_storage.storage("fake")
     foreign = [disk for disk in held.foreign_disks.values() if disk.blocks]
@@ -95,13 +95,13 @@ def _assert_nobodys_bytes_are_lost(volumes: list[Volume]) -> None:
         disk.size
         for disk in (*held.foreign_disks.values(), *held.foreign_snapshots.values())
     )
-    # And so is the snapshot that an unmanage gave away.
+    # The same for a snapshot that was unmanaged.
     for name in held.foreign_snapshots:
         assert name.removeprefix("unmanaged-") not in held.snapshots
 
 
 def _assert_written(node: Node, volume_id: str) -> None:
-    """The volume that moves has all its bytes, wherever it is by now."""
+    """A migrated volume has all its bytes, on whichever backend it is."""
     volume = node.services.volumes.get(CTX, volume_id)
     held = fake_storage.storage(volume.backend)
     for offset in (0, GIB - 4096):
@@ -110,17 +110,17 @@ def _assert_written(node: Node, volume_id: str) -> None:
     assert volume.leaving is None
 
 
-def _life(path: Path, section: str = WIPES) -> Node:
+def _new_node(path: Path, section: str = WIPES) -> Node:
     return Node(path, backends="fake,other", section=section)
 
 
-def _assert_next_life_is_right(path: Path, scene: Scene, section: str = WIPES) -> None:
-    node = _life(path, section).start()
+def _assert_next_start_repairs(path: Path, scene: Scene, section: str = WIPES) -> None:
+    node = _new_node(path, section).start()
     assert node.outcome.failed == []
     _delete_failed(node)
     for name in ("fake", "other"):
         node.services.wiper.wipe_disks(name)
-    _assert_right(node)
+    _assert_consistent(node)
     _assert_written(node, scene.written.id)
     node.close()
 
@@ -128,10 +128,10 @@ def _assert_next_life_is_right(path: Path, scene: Scene, section: str = WIPES) -
 def _killed_at(
     path: Path, operation: Operation, step: int, section: str = WIPES
 ) -> bool:
-    """Run one life that dies at ``step``, then another; False: it was not reached."""
+    """Run a node that is killed at ``step``, then another; False: no such step."""
     fake_storage.reset()
     path.mkdir()
-    first = _life(path, section).start()
+    first = _new_node(path, section).start()
     scene = Scene(first)
     session = first.target().login(
         scene.volume.id, initiator("writer"), _auth(first, scene.writer)
@@ -140,7 +140,7 @@ def _killed_at(
     with contextlib.suppress(Killed):
         operation(first, scene)
     let_end(first)
-    _assert_next_life_is_right(path, scene, section)
+    _assert_next_start_repairs(path, scene, section)
     session.write(0, b"the host that nothing was asked of")
     assert session.alive
     return killer.fired
@@ -182,16 +182,16 @@ def _begin_all(node: Node) -> Scene:
 
 
 def _killed_again_at(path: Path, step: int) -> bool:
-    """Whether the start after many begun operations died at ``step``."""
+    """Whether the start after many operations in progress was killed at ``step``."""
     fake_storage.reset()
     path.mkdir()
-    scene = _begin_all(_life(path).start())
-    second = _life(path)
+    scene = _begin_all(_new_node(path).start())
+    second = _new_node(path)
     killer = Killer(second, step)
     with contextlib.suppress(Killed):
         second.start()
     let_end(second)
-    _assert_next_life_is_right(path, scene)
+    _assert_next_start_repairs(path, scene)
     return killer.fired
 
 

@@ -31,7 +31,7 @@ from tests.restart.killing import (
 
 
 def _asked_again(path: Path, new: Callable[[str], NewAttachment], step: int) -> bool:
-    """A creation that dies at ``step``, and the same request to the next life."""
+    """Kill a creation at ``step``; send the same request after a restart."""
     fake_storage.reset()
     path.mkdir()
     first = Node(path, backends="fake,other", section=WIPES).start()
@@ -98,7 +98,7 @@ def test_an_answered_attach_is_not_reused(tmp_path: Path) -> None:
 
 
 def test_an_attach_whose_client_knows_the_id_is_not_reused(tmp_path: Path) -> None:
-    """The daemon died right after its answer; then the client connects again."""
+    """The daemon was killed right after its answer; then the client connects again."""
     fake_storage.reset()
     first = Node(tmp_path, backends="fake,other", section=WIPES).start()
     volume = first.plain_volume()
@@ -129,7 +129,7 @@ def _fail_next_commit(node: Node) -> None:
 def test_an_attach_is_found_again_after_its_repetition_failed(
     connects: bool, tmp_path: Path
 ) -> None:
-    """The database fails in the next life, and the client asks a third time."""
+    """The database fails after the restart, and the client asks a third time."""
     fake_storage.reset()
     first = Node(tmp_path, backends="fake,other", section=WIPES).start()
     volume = first.plain_volume()
@@ -148,7 +148,7 @@ def test_an_attach_is_found_again_after_its_repetition_failed(
     second.close()
 
 
-def test_an_attach_before_a_stop_in_good_order_is_not_reused(tmp_path: Path) -> None:
+def test_an_attach_before_a_clean_stop_is_not_reused(tmp_path: Path) -> None:
     """Every answer was sent before the stop, so the next request is another client."""
     fake_storage.reset()
     first = Node(tmp_path, backends="fake,other", section=WIPES).start()

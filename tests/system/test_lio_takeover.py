@@ -88,7 +88,7 @@ def need_apart(node: Node, a: Session) -> None:
     b.logout()
 
 
-def test_writer_feels_nothing_and_reader_cannot_write(taken: Node) -> None:
+def test_takeover_does_not_disturb_writer_and_reader_cannot_write(taken: Node) -> None:
     a, b = taken.login("a", AUTH), taken.login("b", AUTH)
     before, serial = session(taken, "a"), a.serial
     b.write(0, ONE)
@@ -119,7 +119,7 @@ def test_new_reader_is_read_only_before_the_takeover_is_complete(
 
 
 def test_next_apply_completes_a_takeover_killed_at_any_line(node: Node) -> None:
-    """The writer's session lives through all of it."""
+    """The writer's session is the same afterwards."""
     seed = random.randrange(2**32)
     print("seed", seed)
     chosen, most, shots = random.Random(seed), 1, 0

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from lunshare.drivers.helper_client import Helper
-from tests.unit.helper_life import FILTERS, Life, Serve, write_filters
+from tests.unit.helper_thread import FILTERS, HelperThread, Serve, write_filters
 
 
 @pytest.fixture
@@ -38,10 +38,10 @@ def path(tmp_path: Path) -> Path:
 def serve(path: Path, filters: Path) -> Iterator[Serve]:
     with contextlib.ExitStack() as stack:
 
-        def start(allowed: Collection[int] = frozenset({os.getuid()})) -> Life:
-            life = Life(path, filters, allowed)
-            stack.callback(life.end)
-            return life
+        def start(allowed: Collection[int] = frozenset({os.getuid()})) -> HelperThread:
+            started = HelperThread(path, filters, allowed)
+            stack.callback(started.end)
+            return started
 
         yield start
 

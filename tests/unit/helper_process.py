@@ -68,14 +68,14 @@ class HelperProcess:
         self._clients.append(Helper(str(self.path)))
         return self._clients[-1]
 
-    def knock(self) -> socket.socket:
+    def open_connection(self) -> socket.socket:
         """A bare connection."""
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         connection.settimeout(20)
         connection.connect(str(self.path))
         return connection
 
-    def said(self) -> str:
+    def log_text(self) -> str:
         """Its log."""
         return self.log.read_text()
 

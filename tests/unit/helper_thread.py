@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""One life of a helper: a server on a real socket, in a thread of this process."""
+"""A helper in a thread of this process, with a real socket."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ SERVED = Served("iqn.2026-11.io.test:", groups=("vg",))
 EXEC_DIRS = ("/usr/bin", "/bin")
 
 
-class Life:
-    """One life of a server on a path."""
+class HelperThread:
+    """The thread of a server, and its socket at a path."""
 
     def __init__(self, path: Path, filters: Path, allowed: Collection[int]) -> None:
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -49,7 +49,7 @@ class Life:
         assert not self._thread.is_alive()
 
 
-Serve = Callable[..., Life]
+Serve = Callable[..., HelperThread]
 
 
 def until(true: Callable[[], object], seconds: float = 30.0) -> None:

@@ -94,7 +94,7 @@ def test_limited_token_is_left_to_keystonemiddleware(limits):
     assert not known.enter({**TOKEN})
 
 
-def test_token_of_a_request_with_a_service_token_is_not_remembered():
+def test_token_beside_a_service_token_is_not_remembered():
     known = AcceptedTokens()
     environ = {**TOKEN, **READER, "HTTP_X_SERVICE_TOKEN": "nova"}
     known.remember({**environ, "keystone.token_info": answer()}, time.monotonic() + 60)

@@ -74,10 +74,10 @@ def state(place: Path) -> str:
 
 def is_well(process: HelperProcess) -> None:
     """It answers a correct request, and logged no fault of itself."""
-    with process.knock() as connection:
+    with process.open_connection() as connection:
         frames.send(connection, messages.request("lio.check", 5, {"prefix": "p:"}))
         assert "value" in frames.receive(connection)
-    assert "Traceback" not in process.said(), process.said()[-3000:]
+    assert "Traceback" not in process.log_text(), process.log_text()[-3000:]
 
 
 # frames
@@ -101,7 +101,10 @@ FRAMES = st.lists(
 
 def test_random_frames(fuzz, process: HelperProcess) -> None:
     def check(pieces: list[bytes]) -> None:
-        with process.knock() as connection, contextlib.suppress(OSError, frames.Closed):
+        with (
+            process.open_connection() as connection,
+            contextlib.suppress(OSError, frames.Closed),
+        ):
             connection.settimeout(0.005)
             for piece in pieces:
                 connection.sendall(piece)
@@ -238,7 +241,7 @@ def test_random_verbs(fuzz, process: HelperProcess, canaries: Path) -> None:
     def check(request: dict[str, Any]) -> None:
         text = json.dumps(request, allow_nan=True).replace("{canaries}", str(canaries))
         body = text.encode(errors="surrogatepass")
-        with process.knock() as connection:
+        with process.open_connection() as connection:
             connection.sendall(struct.pack(">I", len(body)) + body)
             try:
                 while "progress" in (answer := frames.receive(connection)):

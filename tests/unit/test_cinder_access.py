@@ -217,7 +217,9 @@ def test_opened_host_keeps_the_secret_of_its_answer() -> None:
     assert unfinished.of_volume(stored)[ONE].auth == opening.access.auth
 
 
-def test_an_opening_goes_on_while_another_attachment_of_its_host_is_released() -> None:
+def test_an_opening_continues_while_another_attachment_of_its_host_is_released() -> (
+    None
+):
     second = AttachmentRow("b", "reserved", "rw", None)
     unfinished, found = Unfinished(), hosts(row("a"), second)
     unfinished.start_opening(opening_of(found, "b"))
@@ -265,7 +267,7 @@ def test_new_connection_is_confirmed_unless_it_has_been_closed(released: bool) -
     assert found == ([None, None, "b", None] if released else ["a", "a", "b", None])
 
 
-def test_what_concerns_a_deleted_volume_is_forgotten() -> None:
+def test_openings_of_a_deleted_volume_are_forgotten() -> None:
     second = AttachmentRow("b", "reserved", "rw", None)
     unfinished, found = Unfinished(), hosts(row("a", TWO), second)
     unfinished.start_opening(opening_of(found, "b"))

@@ -70,7 +70,7 @@ def test_cloned_node_is_another_node(tmp_path: Path, thin: str, host: str) -> No
 @pytest.mark.parametrize(
     ("host", "section"), [("node1@thin#p", "thin"), ("node1@gone#p", "gone")]
 )
-def test_same_or_unknown_section_is_no_local_target(
+def test_same_or_unknown_section_is_not_a_local_target(
     tmp_path: Path, host: str, section: str
 ) -> None:
     assert not is_here(configured(tmp_path), host, section)
@@ -92,7 +92,7 @@ def test_node_without_a_machine_id_recognizes_none(
 
 
 @pytest.mark.parametrize("stats", [None, {}, {"location_info": "LVM:node1:thick"}])
-def test_backend_of_another_driver_is_no_local_target(
+def test_backend_of_another_driver_is_not_a_local_target(
     tmp_path: Path, stats: object
 ) -> None:
     found = {"host": "node1@thick#p", "capabilities": stats}

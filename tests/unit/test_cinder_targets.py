@@ -222,7 +222,7 @@ def test_target_that_rtslib_has_restored_is_removed_with_its_backstore(
 @pytest.mark.parametrize(
     "name", ["../../../core/x", "iqn.1994-05.com.example:a/b", "."]
 )
-def test_name_of_a_host_without_an_acl_is_no_path(
+def test_name_of_a_host_without_an_acl_is_not_used_as_a_path(
     tree: Tree, ask: Ask, name: str
 ) -> None:
     """The kernel takes any name that a host sends."""

@@ -197,7 +197,7 @@ def test_a_driver_retries_its_verb_when_the_helper_was_killed(driver, node, tmp_
     next_one, asked = node._helper, list[str]()
 
     def live() -> None:
-        """The life of a helper that is killed in the first change it is asked for."""
+        """A helper that is killed in its first change."""
         connection, _ = listener.accept()
         with listener, connection:
             while True:

@@ -17,7 +17,7 @@ import pytest
 from lunshare.drivers.errors import CommandFailed, DeadlineExceeded, HelperBusy
 from lunshare.drivers.helper import commands
 from lunshare.drivers.helper.commands import MAX_HUNG_EACH, Commands
-from tests.unit.helper_life import filters_of, until, write_filters
+from tests.unit.helper_thread import filters_of, until, write_filters
 
 # A process that is traced is gone only when its tracer has waited for it. So after
 # SIGKILL it is there for its parent, as one that waits in the kernel.

@@ -28,7 +28,7 @@ from lunshare.drivers.errors import (
 from lunshare.drivers.helper.nfs import answering, contents
 from lunshare.drivers.helper.thread_limits import THREADS
 from tests.conformance.directory_shares import Node
-from tests.unit.helper_life import until
+from tests.unit.helper_thread import until
 from tests.unit.nfs_fixtures import build, driver, files, mounts, node
 
 __all__ = ["build", "driver", "files", "mounts", "node"]
@@ -64,18 +64,18 @@ class Server:
     """What hangs at the server, until it is let go."""
 
     def __init__(self) -> None:
-        self.entered, self.goes_on = threading.Event(), threading.Event()
+        self.entered, self.may_continue = threading.Event(), threading.Event()
 
     def hang(self, *_given: object) -> None:
         self.entered.set()
-        assert self.goes_on.wait(60)
+        assert self.may_continue.wait(60)
 
 
 @pytest.fixture
 def server() -> Iterator[Server]:
     made = Server()
     yield made
-    made.goes_on.set()
+    made.may_continue.set()
     until(lambda: not THREADS._waiting)
 
 
@@ -119,7 +119,7 @@ def test_clone_without_an_end_fails_while_the_server_answers(
     assert isinstance(again.error, DeadlineExceeded)
     driver.create(new_volume(SIZE))
     # When the server is done, the file that nobody waits for is removed.
-    server.goes_on.set()
+    server.may_continue.set()
     until(lambda: not THREADS._waiting)
     assert not (files / NEW).exists()
     assert not (files / f"{NEW}.new").exists()
@@ -190,7 +190,7 @@ def test_revert_that_was_given_up_does_not_replace_the_file_later(
     assert given_up.ended(10)
     assert isinstance(given_up.error, Stalled)
     assert server.entered.is_set()
-    server.goes_on.set()
+    server.may_continue.set()
     until(lambda: not THREADS._waiting)
     assert (files / NEW).stat().st_ino == before
     assert not (files / f"{NEW}.new").exists()

@@ -20,7 +20,7 @@ from lunshare.drivers.helper.lio.backstores import Role
 from lunshare.drivers.helper.lio.target_tree import Target
 from lunshare.drivers.helper.thread_limits import THREADS
 from lunshare.drivers.protocol import frames
-from tests.unit.helper_life import until
+from tests.unit.helper_thread import until
 from tests.unit.test_stale_requests import HOST, ID, OTHER, helper, target, wanted
 
 __all__ = ["target"]

@@ -53,10 +53,13 @@ def answered(connection: socket.socket) -> bool:
 
 def test_idle_connections_do_not_block_a_new_one(process: HelperProcess) -> None:
     with contextlib.ExitStack() as stack:
-        idle = [stack.enter_context(process.knock()) for _ in range(MAX_CONNECTIONS)]
-        idle += [stack.enter_context(process.knock()) for _ in range(40)]
+        idle = [
+            stack.enter_context(process.open_connection())
+            for _ in range(MAX_CONNECTIONS)
+        ]
+        idle += [stack.enter_context(process.open_connection()) for _ in range(40)]
         assert answered(idle[-1])
-        with process.knock() as late:
+        with process.open_connection() as late:
             assert answered(late)
         # Those that were idle for the longest were ended.
         assert idle[0].recv(1) == b""
@@ -94,12 +97,15 @@ def test_last_connections_are_reserved_for_root(pairs) -> None:
 def test_client_that_does_not_read_its_answer_is_idle(process: HelperProcess) -> None:
     """Its answer does not fit into the socket: the next ones need its place."""
     with contextlib.ExitStack() as stack:
-        deaf = [stack.enter_context(process.knock()) for _ in range(MAX_CONNECTIONS)]
+        deaf = [
+            stack.enter_context(process.open_connection())
+            for _ in range(MAX_CONNECTIONS)
+        ]
         long = messages.request("x" * 4000, 1, {})
         for each in deaf:
             frames.send(each, long)
         for _ in range(20):
-            with process.knock() as late:
+            with process.open_connection() as late:
                 assert answered(late)
 
 
@@ -254,12 +260,15 @@ def test_a_thousand_hanging_requests_use_a_limited_number_of_threads(hanging) ->
 
 
 def test_helper_answers_and_continues_when_threads_run_out(tmp_path: Path) -> None:
-    """With a low pids limit the helper died of it; here its memory is what ends."""
+    """With a low pids limit the helper ended; here its memory is the limit."""
     made = HelperProcess(tmp_path, "lvs")
     made.start("", "sh", "-c", 'ulimit -v 500000 && MALLOC_ARENA_MAX=1 exec "$@"', "sh")
     try:
         with contextlib.ExitStack() as stack:
-            many = [stack.enter_context(made.knock()) for _ in range(MAX_CONNECTIONS)]
+            many = [
+                stack.enter_context(made.open_connection())
+                for _ in range(MAX_CONNECTIONS)
+            ]
             turned_away = 0
             for each in many:
                 with contextlib.suppress(OSError):
@@ -269,13 +278,13 @@ def test_helper_answers_and_continues_when_threads_run_out(tmp_path: Path) -> No
         assert made.process
         assert made.process.poll() is None
         _until(lambda: _serves(made))
-        assert "refuses it a further thread" in made.said()
+        assert "refuses it a further thread" in made.log_text()
     finally:
         made.stop()
 
 
 def _serves(process: HelperProcess) -> bool:
-    with process.knock() as connection, contextlib.suppress(OSError):
+    with process.open_connection() as connection, contextlib.suppress(OSError):
         return answered(connection)
     return False
 
@@ -329,9 +338,9 @@ def test_refused_requests_are_logged(process: HelperProcess) -> None:
         ("share.list", {"point": f"/home/{'0' * 32}"}),
     ]
     for verb, arguments in asked:
-        with process.knock() as connection:
+        with process.open_connection() as connection:
             frames.send(connection, messages.request(verb, 1, arguments))
             assert frames.receive(connection)["error"]
-    lines = [line for line in process.said().splitlines() if "REFUSED" in line]
+    lines = [line for line in process.log_text().splitlines() if "REFUSED" in line]
     for word in (r"no.such\nverb", "sh -c id", "/etc/shadow", "/home/000"):
         assert any(word in line for line in lines), word

@@ -24,7 +24,7 @@ from lunshare.drivers.helper.lvm import changes
 from lunshare.drivers.helper_client import Helper
 from lunshare.drivers.protocol import frames
 from lunshare.drivers.retry import retried_once
-from tests.unit.helper_life import filters_of, until, write_filters
+from tests.unit.helper_thread import filters_of, until, write_filters
 
 UUID = "11111111-2222-4333-8444-555555555555"
 OTHER = "11111111-2222-4333-8444-666666666666"
@@ -123,8 +123,8 @@ class Killable(Node):
         return file
 
     def _answers(self) -> bool:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as knock:
-            return knock.connect_ex(str(self.socket)) == 0
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as open_connection:
+            return open_connection.connect_ex(str(self.socket)) == 0
 
     def kill(self) -> None:
         """As kill -9 does; its programs continue, as KillMode of its unit says."""

@@ -13,7 +13,7 @@ import pytest
 from lunshare.drivers import errors
 from lunshare.drivers.helper.commands import Commands
 from lunshare.drivers.helper_client import Helper
-from tests.unit.helper_life import EXEC_DIRS
+from tests.unit.helper_thread import EXEC_DIRS
 
 pytest_plugins = ["tests.unit.helper_fixtures"]
 

@@ -28,14 +28,14 @@ from lunshare.drivers.helper.lio import exports_command
 from lunshare.drivers.helper.server import Server
 from lunshare.drivers.helper_client import Helper
 from lunshare.drivers.protocol import frames, messages
-from tests.unit.helper_life import Serve
+from tests.unit.helper_thread import Serve
 
 pytest_plugins = ["tests.unit.helper_fixtures"]
 
 _NOBODY = 65534
 
 
-def knock(path: Path) -> socket.socket:
+def open_connection(path: Path) -> socket.socket:
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     connection.settimeout(10)
     connection.connect(str(path))
@@ -85,7 +85,7 @@ def test_user_who_may_not_open_the_socket_is_named(serve: Serve, path: Path) -> 
 def test_bad_frame_closes_only_its_connection(
     helper: Helper, path: Path, sent: bytes
 ) -> None:
-    with knock(path) as bad, knock(path) as good:
+    with open_connection(path) as bad, open_connection(path) as good:
         bad.sendall(sent)
         # A reset if the helper closes it with bytes that it has not read.
         with contextlib.suppress(ConnectionResetError):
@@ -97,7 +97,7 @@ def test_bad_frame_closes_only_its_connection(
 
 def test_a_frame_may_come_in_pieces(helper: Helper, path: Path) -> None:
     body = json.dumps(messages.request("run", 5, {"argv": ["echo", "hi"]})).encode()
-    with knock(path) as slow:
+    with open_connection(path) as slow:
         for byte in struct.pack(">I", len(body)) + body:
             slow.sendall(bytes([byte]))
         assert frames.receive(slow) == {"value": "hi\n"}
@@ -131,7 +131,7 @@ def test_an_answer_may_be_larger_than_a_request(helper: Helper) -> None:
 def test_malformed_request_is_answered(
     helper: Helper, path: Path, message: Any
 ) -> None:
-    with knock(path) as connection:
+    with open_connection(path) as connection:
         frames.send(connection, message)
         assert frames.receive(connection)["error"] == "invalid-value"
         frames.send(connection, messages.request("none", 1, {}))

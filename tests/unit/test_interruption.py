@@ -97,7 +97,7 @@ class Walking:
 
 
 def tried(root: Recording, steps: int) -> list[bool]:
-    """Whether each life was killed."""
+    """Whether each run was killed."""
     killed = []
     walking: Any = partial(Walking, steps)
     for kill in kills(

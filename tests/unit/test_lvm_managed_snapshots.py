@@ -112,7 +112,7 @@ def test_manage_and_unmanage_are_one_rename_each(thin: bool):
 
 
 @pytest.mark.parametrize("thin", [True, False])
-def test_a_snapshot_of_another_volume_is_not_taken(thin: bool):
+def test_a_snapshot_of_another_volume_is_not_managed(thin: bool):
     text = report(thin, {"name": "theirs", "origin": VOLUME})
     root = Scripted(lvs=text)
     other = Snapshot(UUID, OTHER, 8 << 20)
@@ -130,7 +130,7 @@ def test_a_snapshot_of_another_volume_is_not_taken(thin: bool):
         ({"origin": ""}, Unsupported, "reverted"),
     ],
 )
-def test_what_could_not_come_back_is_not_unmanaged(
+def test_a_snapshot_that_could_not_be_managed_again_is_not_unmanaged(
     monkeypatch: pytest.MonkeyPatch, given: Any, error: type[Exception], why: str
 ):
     monkeypatch.setattr(brief_opens, "_SECONDS", 0.0)
@@ -141,7 +141,7 @@ def test_what_could_not_come_back_is_not_unmanaged(
     assert {argv[0] for argv in root.commands} == {"lvs"}
 
 
-def test_an_open_foreign_snapshot_is_not_taken(monkeypatch: pytest.MonkeyPatch):
+def test_an_open_foreign_snapshot_is_not_managed(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(brief_opens, "_SECONDS", 0.0)
     opened = {"name": "theirs", "origin": VOLUME, "lv_device_open": "open"}
     with pytest.raises(DiskBusy, match="theirs"):

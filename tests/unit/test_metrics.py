@@ -88,7 +88,7 @@ def test_requests_are_counted_by_route_and_code_and_not_by_path(
     assert "/v3/nothing" not in page(node)
 
 
-def test_a_method_of_a_client_is_no_label() -> None:
+def test_an_unknown_method_is_not_a_label() -> None:
     recorded = Recorded()
     recorded.request("BREW", "none", 405, 0.1)
     recorded.request("GET", "none", 404, 0.1)

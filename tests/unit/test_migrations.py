@@ -153,7 +153,7 @@ def test_a_database_of_the_first_schema_is_read(database: Database) -> None:
         assert snapshots.of_volume(connection, "v") == []
 
 
-def test_an_upgrade_goes_on_with_an_unfinished_clone(database: Database) -> None:
+def test_an_upgrade_continues_an_unfinished_clone(database: Database) -> None:
     """As the version before the names of the intent left it."""
     _upgrade_to(database, "0011")
     volume = (

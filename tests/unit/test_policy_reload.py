@@ -28,7 +28,7 @@ def loaded(file: Path, text: str) -> AccessRules:
     return AccessRules(conf)
 
 
-def test_what_former_rules_allowed_is_not_remembered(
+def test_decisions_of_former_rules_are_not_remembered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     """New rules are loaded by another request while the former ones decide."""

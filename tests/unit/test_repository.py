@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the house promises of itself: sizes, the sample file, the packages' files."""
+"""Checks of the repository itself: file sizes, the sample file, packaged files."""
 
 from __future__ import annotations
 

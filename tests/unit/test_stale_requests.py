@@ -35,7 +35,7 @@ from lunshare.drivers.helper.served import Served
 from lunshare.drivers.helper.server import Server, verbs
 from lunshare.drivers.protocol import frames, messages
 from tests.conformance.directory_shares import Directories
-from tests.unit.helper_life import filters_of, until, write_filters
+from tests.unit.helper_thread import filters_of, until, write_filters
 
 PREFIX = "iqn.2026-11.io.test:"
 ID = str(uuid.uuid4())

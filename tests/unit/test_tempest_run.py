@@ -25,7 +25,7 @@ def test_every_exclusion_in_the_files_has_a_reason():
     assert all(reason.strip() for reason in reasons.values())
 
 
-def test_an_exclusion_leaves_out_what_it_finds():
+def test_an_exclusion_leaves_out_the_tests_that_it_matches():
     (found,) = exclusions.apply({r"First\.": "no such service"}, [A, B, C])
     assert (found.reason, found.tests) == ("no such service", (A, B))
     assert suite.choose([A, B, C], [found], ()) == [C]
@@ -59,7 +59,7 @@ def test_all_passed(capsys: pytest.CaptureFixture[str]):
     assert "excluded   1: no such service" in printed
 
 
-def test_what_is_left_on_the_storage_fails_the_run(
+def test_leftovers_on_the_storage_fail_the_run(
     capsys: pytest.CaptureFixture[str],
 ):
     assert suite.report([A], [result(A)], [], ["volume-1"]) == 1
@@ -67,9 +67,7 @@ def test_what_is_left_on_the_storage_fails_the_run(
 
 
 @pytest.mark.parametrize("status", ["fail", "skip", "inprogress", "unknown"])
-def test_what_did_not_pass_fails_the_run(
-    status: str, capsys: pytest.CaptureFixture[str]
-):
+def test_a_failed_test_fails_the_run(status: str, capsys: pytest.CaptureFixture[str]):
     text = "Traceback\n  line\ntempest.lib.Error: the cause\nDetails: more\n"
     found = [result(A), result(B, status, text)]
     assert suite.report([A, B], found, []) == 1

@@ -33,7 +33,7 @@ def run(pool: bool, works: list[Callable[[], None]]) -> None:
 
 
 @IN_A_POOL
-def test_an_event_wakes_who_waits_and_who_comes_later(pool: bool) -> None:
+def test_an_event_wakes_waiting_threads_and_later_ones_do_not_wait(pool: bool) -> None:
     event, done = TurnEvent(), list[str]()
 
     def wait() -> None:

@@ -129,7 +129,7 @@ def test_a_cancelled_create_does_not_say_that_it_created_the_volume(
     assert node.services.node._provisioned.of("fake") == (0, 0)
 
 
-def test_a_refused_revert_is_no_proof_when_a_reconcile_ran_the_first_attempt(
+def test_a_refused_revert_is_an_error_when_a_reconcile_ran_the_first_attempt(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The reconcile starts the job right after the commit, before the request does."""

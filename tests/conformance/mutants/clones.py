@@ -59,7 +59,7 @@ class CloneOfAnUnknownSourceIsEmpty(Cloning):
         return super().clone(volume, source)
 
 
-class CloneTakesAnyBackendsVolume(Cloning):
+class CloneAcceptsAnyBackendsVolume(Cloning):
     def clone(self, volume, source):
         if source.id not in self.storage.disks:
             disk = FakeDisk(source.size)
@@ -121,7 +121,7 @@ CLONES = [
     (CloneIsAsLargeAsItsSource, "a_clone_of_a_smaller_source_adds_zeros"),
     (RetriedCloneStartsAgain, "a_retried_clone_changes_nothing"),
     (CloneOfAnUnknownSourceIsEmpty, "a_clone_of_an_unknown_source_fails"),
-    (CloneTakesAnyBackendsVolume, "a_clone_of_another_backends_volume_fails"),
+    (CloneAcceptsAnyBackendsVolume, "a_clone_of_another_backends_volume_fails"),
     (CloneIgnoresAFullPool, "a_clone_in_a_full_pool_leaves_nothing"),
     (KilledCloneIsIncomplete, "a_killed_clone_is_finished_by_a_retry"),
     (

@@ -10,7 +10,7 @@ from typing import Any
 from lunshare.drivers.fake import FakeVolumes
 
 
-class ManageTakesASnapshotOfAnotherVolume(FakeVolumes):
+class ManageAcceptsASnapshotOfAnotherVolume(FakeVolumes):
     def manage_snapshot(self, snapshot, reference):
         found = self.storage.foreign_snapshots.get(reference)
         if found is not None:
@@ -18,7 +18,7 @@ class ManageTakesASnapshotOfAnotherVolume(FakeVolumes):
         super().manage_snapshot(snapshot, reference)
 
 
-class ManageTakesAnyDisk(FakeVolumes):
+class ManageAcceptsAnyDisk(FakeVolumes):
     def manage_snapshot(self, snapshot, reference):
         found = self.storage.foreign_disks.get(reference)
         if found is not None:
@@ -68,11 +68,11 @@ class DeniesManageOfSnapshotsAndDoesIt(FakeVolumes):
 
 MANAGE_SNAPSHOTS: list[tuple[type[Any], str]] = [
     (
-        ManageTakesASnapshotOfAnotherVolume,
+        ManageAcceptsASnapshotOfAnotherVolume,
         "a_snapshot_is_managed_for_its_own_volume_only",
     ),
     (
-        ManageTakesAnyDisk,
+        ManageAcceptsAnyDisk,
         "manage_of_a_snapshot_refuses_what_is_no_foreign_snapshot",
     ),
     (ManageErasesTheSnapshot, "an_unmanaged_snapshot_can_be_managed_again"),
