@@ -24,7 +24,7 @@ _UUID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 _ERROR_KEYS = ("id", "name", "status", "status_reason")
-_VERDICT = {True: "passes", False: "FAILS"}
+_RESULT = {True: "passes", False: "FAILS"}
 _WEIGHT = ("name", "value", "multiplier", "weight")
 
 
@@ -39,7 +39,7 @@ class Result(NamedTuple):
 def pools(node: Node, asked: Namespace) -> Result:
     """List the pools: capacity, capabilities and problems."""
     found = node.get("/scheduler-stats/get_pools?detail=true")["pools"]
-    head = ("POOL", "STATE", "TOTAL", "FREE", "PROMISED", "VOLUMES", "WIPING")
+    head = ("POOL", "STATE", "TOTAL", "FREE", "PROVISIONED", "VOLUMES", "WIPING")
     rows = [_pool(pool["name"], pool["capabilities"]) for pool in found]
     return Result(found, table((*head, "PROTOCOL", "SHARED", "WHY"), rows))
 
@@ -66,7 +66,7 @@ def explain(node: Node, asked: Namespace) -> Result:
     volume["availability_zone"] = asked.zone
     found = node.post("/scheduler-stats/explain", {"volume": volume})["explanation"]
     results = [
-        [pool["name"], each["name"], _VERDICT[each["passed"]], each["reason"]]
+        [pool["name"], each["name"], _RESULT[each["passed"]], each["reason"]]
         for pool in found["pools"]
         for each in pool["filters"]
     ]
@@ -76,7 +76,7 @@ def explain(node: Node, asked: Namespace) -> Result:
         for each in pool["weighers"]
     ]
     lines = [f"chosen: {found['chosen'] or 'none'}", ""]
-    lines += [table(("POOL", "FILTER", "VERDICT", "REASON"), results)]
+    lines += [table(("POOL", "FILTER", "RESULT", "REASON"), results)]
     if weights:
         head = ("POOL", "WEIGHER", "VALUE", "MULTIPLIER", "WEIGHT")
         lines += ["", table(head, weights)]

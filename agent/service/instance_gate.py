@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Refuse to take a volume from a server of Nova that still uses it (CVE-2023-2088).
 
-A user who ends an attachment behind Nova's back leaves a device on the compute host,
+A user who ends an attachment without Nova leaves a device on the compute host,
 which may show the next volume with the same LUN to the server. So with a section
 [nova] a detach needs a service token, or Nova's answer that the server does not have
 the volume any more.

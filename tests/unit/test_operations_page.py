@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from lunshare.agent.cli import main
+from lunshare.agent.service.scheduling.filters import FILTERS
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "operations.md").read_text()
@@ -100,6 +101,10 @@ def test_log_lines_of_the_page_are_in_the_code(texts: str) -> None:
     lines = re.findall(r"(?:\] |^    )([a-z][a-z ]+):", block, re.M)
     assert "attachment connected" in lines
     assert [line for line in lines if line not in texts] == []
+
+
+def test_page_has_every_filter_in_order() -> None:
+    assert re.findall(r"^\| `(\w+Filter)` \|", PAGE, re.M) == list(FILTERS)
 
 
 def test_names_of_the_page_are_in_the_code() -> None:
