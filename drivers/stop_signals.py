@@ -31,7 +31,7 @@ class StopSignals:
         os.set_blocking(writable, False)
         signal.set_wakeup_fd(writable, warn_on_full_buffer=False)
         for number in STOPS:
-            signal.signal(number, self._stop)
+            signal.signal(number, self._note_stop)
 
     def fileno(self) -> int:
         """Return a descriptor that is readable after any signal with a handler."""
@@ -52,5 +52,5 @@ class StopSignals:
         while not self.is_set():
             select.select([self], [], [])
 
-    def _stop(self, _number: int, _frame: object) -> None:
+    def _note_stop(self, _number: int, _frame: object) -> None:
         self._stopped = True

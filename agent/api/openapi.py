@@ -174,13 +174,13 @@ def _parameters() -> Json:
 
 def statuses(route: Route) -> set[int]:
     """Return the status codes of the errors that a route can answer."""
-    found = reference_answers.of_every_route()
+    found = reference_answers.refusals_of_every_route()
     found |= reference_answers.refusals(route.handler)
     for handler in reference.handlers(route):
         found |= reference_answers.refusals(handler)
     if route.path in PUBLIC:
         return found
-    return found | reference_answers.of_identity() | _STORAGE
+    return found | reference_answers.refusals_of_identity() | _STORAGE
 
 
 def _responses(route: Route) -> Json:

@@ -83,7 +83,10 @@ def page() -> str:
     for route in ROUTES:
         groups.setdefault(_module(route.handler), []).append(route)
     sections = [_section(module, routes) for module, routes in groups.items()]
-    before = reference_answers.of_every_route() | reference_answers.of_identity()
+    before = (
+        reference_answers.refusals_of_every_route()
+        | reference_answers.refusals_of_identity()
+    )
     head = _HEAD.replace("EVERY", _codes(before))
     missing = ["## Missing features", "", _MISSING, *missing_features.page(), ""]
     errors = _ERRORS + "".join(_error_lines())

@@ -119,12 +119,12 @@ def fields(handler: Callable[..., Any]) -> dict[str, list[str]]:
 
 def refusals(handler: Callable[..., Any]) -> set[int]:
     """Return the status codes of errors that a handler, or what it calls, raises."""
-    return set(_refusals(Source(handler)))
+    return set(_statuses_raised(Source(handler)))
 
 
-def of_every_route() -> set[int]:
+def refusals_of_every_route() -> set[int]:
     """Return the status codes of errors that any path answers, before its handler."""
-    return _of(
+    return _refusals_of(
         middleware.Middleware.process_request,
         wsgi.Resource._answer,
         wsgi.Resource._refuse,
@@ -132,16 +132,16 @@ def of_every_route() -> set[int]:
     )
 
 
-def of_identity() -> set[int]:
-    """Return those of a path that asks who calls, which is every one below /v3/."""
-    return _of(
+def refusals_of_identity() -> set[int]:
+    """Return those of every path below /v3/, which asks who the caller is."""
+    return _refusals_of(
         middleware.Middleware._enter,
         identity.Identity.context,
         access_rules.AccessRules.require,
     )
 
 
-def _of(*functions: Callable[..., Any]) -> set[int]:
+def _refusals_of(*functions: Callable[..., Any]) -> set[int]:
     return {status for each in functions for status in refusals(each)}
 
 
@@ -170,20 +170,24 @@ def _numbers(node: ast.expr, source: Source) -> Iterator[int]:
             yield from _numbers(*source.arguments[name])
 
 
-def _refusals(source: Source) -> Iterator[int]:
-    yield from _promised(source.function)
+def _statuses_raised(source: Source) -> Iterator[int]:
+    yield from _statuses_in_docstring(source.function)
     for node in ast.walk(source.tree):
         match node:
             case ast.Call() if (called := source.called(node)) is not None:
                 own = _is_local(called, source) or called.function in _FOLLOWED
-                yield from _refusals(called) if own else _promised(called.function)
+                yield from (
+                    _statuses_raised(called)
+                    if own
+                    else _statuses_in_docstring(called.function)
+                )
             case ast.Call(func):
-                yield from _raised(source.named(func), node, source)
+                yield from _status_of_raise(source.named(func), node, source)
             case ast.Attribute() if (found := _plain(source.named(node))) is not None:
-                yield from _promised(found)
+                yield from _statuses_in_docstring(found)
 
 
-def _raised(error: Any, call: ast.Call, source: Source) -> Iterator[int]:
+def _status_of_raise(error: Any, call: ast.Call, source: Source) -> Iterator[int]:
     """Yield the status of an error that is created here."""
     if error is faults.Fault:
         yield from _numbers(call.args[0], source)
@@ -191,7 +195,7 @@ def _raised(error: Any, call: ast.Call, source: Source) -> Iterator[int]:
         yield faults.FAMILIES[family][0]
 
 
-def _promised(function: Callable[..., Any]) -> Iterator[int]:
+def _statuses_in_docstring(function: Callable[..., Any]) -> Iterator[int]:
     """Yield the statuses of the errors that a docstring lists."""
     for name, number in _RAISES.findall(function.__doc__ or ""):
         if number:

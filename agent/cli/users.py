@@ -56,7 +56,7 @@ def set_roles(node: Node, asked: Namespace) -> Result:
     return _shown([users[asked.name]])
 
 
-def show(node: Node, asked: Namespace) -> Result:
+def list_users(node: Node, asked: Namespace) -> Result:
     """List the users, their roles and their projects."""
     return _shown(users_file.read(asked.file).values())
 
@@ -78,14 +78,14 @@ def describe(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -
     for name, verb in (
         ("add", add),
         ("remove", remove),
-        ("list", show),
+        ("list", list_users),
         ("set-roles", set_roles),
     ):
         text = (verb.__doc__ or "").strip()
         one = verbs.add_parser(name, parents=[common], help=text, description=text)
         one.set_defaults(verb=verb)
         one.add_argument("--file", default=_FILE, help=f"default: {_FILE}")
-        if verb is not show:
+        if verb is not list_users:
             one.add_argument("name", metavar="NAME")
         if verb is set_roles:
             one.add_argument("roles", metavar="ROLES", help=f"such as member; {_ROLES}")

@@ -58,7 +58,7 @@ class StorageErrorContract(KilledVolumeContract):
 
         def trials(name: str, verb: Verb) -> Iterator[tuple[VolumeDriver, bool]]:
             refused, remedy = 0, _REMEDY
-            for done in self._trials(build, steps, verb):
+            for done in self._outcomes_after_errors(build, steps, verb):
                 again = build()
                 again.check()
                 assert again.disks() == tuple(
@@ -72,7 +72,9 @@ class StorageErrorContract(KilledVolumeContract):
 
         return trials
 
-    def _trials(self, build: Build, steps: Steps, verb: Verb) -> Iterator[bool]:
+    def _outcomes_after_errors(
+        self, build: Build, steps: Steps, verb: Verb
+    ) -> Iterator[bool]:
         """Yield whether the verb reported success, after the storage works again."""
         driver = build()
         failing = self.failing_storage(driver, reads=True)

@@ -38,7 +38,7 @@ class Rules:
         self, directory: str, exec_dirs: Sequence[str], served: Served
     ) -> None:
         self._exec_dirs = list(exec_dirs)
-        self._filters = _load(directory, served)
+        self._filters = _load_filters(directory, served)
         self._foreign = [] if served.manage else _foreign(directory, served)
 
     def __len__(self) -> int:
@@ -72,7 +72,7 @@ class Rules:
         )
 
 
-def _load(directory: str, served: Served) -> list[filters.CommandFilter]:
+def _load_filters(directory: str, served: Served) -> list[filters.CommandFilter]:
     """Load the filters, without the one that oslo.rootwrap adds to every set.
 
     load_filters appends a CommandFilter for privsep-helper (oslo.rootwrap 7.2
@@ -96,8 +96,8 @@ def _load(directory: str, served: Served) -> list[filters.CommandFilter]:
 def _foreign(directory: str, served: Served) -> list[filters.CommandFilter]:
     """The filters that allow more when manage_foreign_disks is yes."""
     both = zip(
-        _load(directory, served),
-        _load(directory, replace(served, manage=True)),
+        _load_filters(directory, served),
+        _load_filters(directory, replace(served, manage=True)),
         strict=True,
     )
     return [more for rule, more in both if rule.args != more.args]

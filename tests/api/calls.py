@@ -62,7 +62,10 @@ def documented_route(method: str, path: str) -> Route | None:
 @functools.cache
 def documented_statuses(route: Route) -> set[int]:
     """The statuses of the route, and those that every route can answer."""
-    found = reference_answers.of_every_route() | reference_answers.of_identity()
+    found = (
+        reference_answers.refusals_of_every_route()
+        | reference_answers.refusals_of_identity()
+    )
     found |= {409, 500, 503}
     for handler in (route.handler, *reference.handlers(route)):
         found |= reference_answers.successes(handler)

@@ -186,7 +186,7 @@ class ChangeRunner:
         self.await_turn(change.group, deadline, change.seconds)
         left = max(0.0, deadline - time.monotonic())
         with self._locks.hold(change.disk, left, what=change.shown) as hold:
-            change.start()
+            change.mark_started()
             return _run(command, hold.file, self._environment)
 
 
@@ -215,7 +215,7 @@ class _Change:
         self.error: BaseException | None = None
         self._mutex = threading.Lock()
 
-    def start(self) -> None:
+    def mark_started(self) -> None:
         """Mark it as started.
 
         :raises DeadlineExceeded: its client has given up or disconnected.
