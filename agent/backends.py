@@ -313,6 +313,11 @@ class Backends(Mapping[str, NodeBackend]):
         """The backend of that name, or None."""
         return self._backends.get(name)
 
+    def is_up(self, name: str) -> bool:
+        """Whether there is such a backend, and its last check found no problem."""
+        found = self.find(name)
+        return found is not None and found.up
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._backends)
 

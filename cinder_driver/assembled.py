@@ -53,7 +53,7 @@ class Assembled:
         No error is raised: Cinder would forget the backend. ``check`` raises it.
         """
         self.name: str = configuration.config_group
-        self._configuration, self._of_operator = configuration, of_operator
+        self._of_operator = of_operator
         self._rows = CinderRows(database)
         self._later: dict[str, Any] = {}
         self._problem: str | None = None

@@ -101,7 +101,15 @@ class Snapshot:
     @property
     def name(self) -> str:
         """The name of its disk; LVM reserves names that begin with "snapshot"."""
-        return f"_snapshot-{self.id}"
+        return snapshot_name(self.id)
+
+
+def snapshot_name(snapshot_id: str) -> str:
+    """Return the name of the disk of a snapshot.
+
+    :raises InvalidValue: the id is not a UUID.
+    """
+    return f"_snapshot-{require_uuid(snapshot_id, 'snapshot id')}"
 
 
 def require_uuid(text: str, name: str = "volume id") -> str:

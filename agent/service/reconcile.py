@@ -124,7 +124,7 @@ class Reconciler:
                 with self._db.reading() as connection:
                     volume = volumes.get(connection, volume_id)
                     rows = attachments.of_volume(connection, volume_id)
-                if volume is not None and self._is_up(volume.backend):
+                if volume is not None and self._backends.is_up(volume.backend):
                     self._apply_locked(volume, rows, result)
 
         self._try(result, f"volume {volume_id}", apply)
@@ -167,10 +167,6 @@ class Reconciler:
         except Exception:
             LOG.exception("[%s] reconcile failed unexpectedly", name)
             result.failed.append(f"{name}: failed unexpectedly")
-
-    def _is_up(self, name: str) -> bool:
-        backend = self._backends.find(name)
-        return backend is not None and backend.up
 
     def _report(self, result: ReconcileResult) -> None:
         for sentence in result.changed:

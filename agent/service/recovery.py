@@ -101,7 +101,7 @@ class Recovery:
         A step that has failed before is retried less and less often.
         """
         found = [*self._unfinished_volumes(), *self._unfinished_snapshots()]
-        found = [row for row in found if self._is_up(row.backend)]
+        found = [row for row in found if self._backends.is_up(row.backend)]
         due = self._retry_pace.due([row.ident for row in found if row.failed])
         return {
             f"{row.resource} {row.ident}": self._start(row)
@@ -138,10 +138,6 @@ class Recovery:
             step = self._snapshot_steps[row.status]
             failed = row.status in FAILED
             yield UnfinishedRow("snapshot", row.id, step, backend, failed=failed)
-
-    def _is_up(self, name: str) -> bool:
-        backend = self._backends.find(name)
-        return backend is not None and backend.up
 
 
 def _copies(row: Volume) -> bool:

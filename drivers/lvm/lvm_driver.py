@@ -39,6 +39,7 @@ from lunshare.drivers.values import (
     Volume,
     Wipe,
     require_uuid,
+    snapshot_name,
 )
 
 LOG = logging.getLogger(__name__)
@@ -169,7 +170,7 @@ class LvmVolumes(VolumeDriver):
     def delete_snapshot(self, snapshot_id: str) -> None:
         try:
             with self._volume_errors(snapshot_id):
-                self._kind.delete_snapshot(names.snapshot_name(snapshot_id))
+                self._kind.delete_snapshot(snapshot_name(snapshot_id))
         except UnknownDisk:
             pass
         except DiskBusy as error:

@@ -18,7 +18,7 @@ import re
 import uuid
 
 from lunshare.drivers.errors import Unsupported
-from lunshare.drivers.values import Volume, require_uuid
+from lunshare.drivers.values import Volume
 
 NEW, TAIL, REVERT = PARTS = ".new", ".tail", ".revert"
 
@@ -37,14 +37,6 @@ def volume_id(name: str) -> str | None:
     """Return the id of the volume of that name; None if it is not a volume's name."""
     found = _VOLUME.fullmatch(name)
     return found[1] if found else None
-
-
-def snapshot_name(snapshot_id: str) -> str:
-    """Return the name of a snapshot.
-
-    :raises InvalidValue: the id is not a UUID.
-    """
-    return f"_snapshot-{require_uuid(snapshot_id, 'snapshot id')}"
 
 
 def snapshot_id(name: str) -> str | None:

@@ -40,7 +40,7 @@ from lunshare.drivers.values import (
     Manageable,
     Snapshot,
     Volume,
-    require_uuid,
+    snapshot_name,
 )
 
 _OPTIONS = [
@@ -191,7 +191,7 @@ class NfsVolumes(VolumeDriver):
     def delete_snapshot(self, snapshot_id: str) -> None:
         found = self._find_snapshot(snapshot_id)
         for files in [found[0]] if found else self._shares():
-            files.delete(_snapshot_name(snapshot_id))
+            files.delete(snapshot_name(snapshot_id))
 
     def snapshots(self) -> tuple[str, ...]:
         return tuple(
@@ -342,7 +342,7 @@ class NfsVolumes(VolumeDriver):
         return files
 
     def _find_snapshot(self, snapshot_id: str) -> tuple[ShareFiles, int] | None:
-        return next(self._search(_snapshot_name(snapshot_id), None), None)
+        return next(self._search(snapshot_name(snapshot_id), None), None)
 
     def _search(
         self, name: str, first: ShareFiles | None
@@ -379,10 +379,6 @@ class NfsVolumes(VolumeDriver):
 def _disk(volume_id: str, files: ShareFiles, size: int) -> Disk:
     path = files.path(Volume(volume_id, 0).name)
     return Disk(volume_id, path, size, DiskKind.FILE)
-
-
-def _snapshot_name(snapshot_id: str) -> str:
-    return f"_snapshot-{require_uuid(snapshot_id, 'snapshot id')}"
 
 
 def _is_managed(entry: Entry, kind: str) -> bool:

@@ -27,7 +27,7 @@ from lunshare.drivers.helper.nfs.mounts import KERNEL, Mount, Mounts
 from lunshare.drivers.helper.nfs.share_requests import FileName
 from lunshare.drivers.helper.served import Served
 from lunshare.drivers.protocol import frames, messages
-from tests.unit.helper_life import until
+from tests.unit.helper_thread import until
 from tests.unit.helper_process import FILTERS, HelperProcess
 
 MIB = 1024**2
