@@ -1,10 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Device nodes, their sizes, and free space of file systems. Read-only.
-
-The only place that imports psutil, and only when it is needed: measured with Python
-3.11, it costs 1.2 MB of a daemon's memory.
-"""
+"""Device nodes and their sizes. Read-only."""
 
 from __future__ import annotations
 
@@ -73,11 +69,3 @@ def wait_for_path(path: str, seconds: float) -> None:
             # An event that was lost (ENOBUFS) is an event too.
             with contextlib.suppress(OSError):
                 events.recv(1)
-
-
-def filesystem_space(path: str) -> tuple[int, int]:
-    """Return size and free space, in bytes, of the file system at ``path``."""
-    import psutil  # noqa: PLC0415
-
-    usage = psutil.disk_usage(path)
-    return usage.total, usage.free

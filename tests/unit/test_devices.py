@@ -27,18 +27,8 @@ def test_path_that_is_not_a_block_device_has_no_size(path):
         devices.block_size(path)
 
 
-def test_file_system_space_is_read(tmp_path):
-    total, free = devices.filesystem_space(str(tmp_path))
-    found = os.statvfs(tmp_path)
-    assert total == found.f_blocks * found.f_frsize
-    assert 0 <= free <= total
-
-
-def test_libraries_are_loaded_only_when_needed():
-    code = (
-        "import sys, lunshare.drivers.lvm;"
-        "print({'pyudev', 'psutil'} & set(sys.modules))"
-    )
+def test_drivers_do_not_load_pyudev():
+    code = "import sys, lunshare.drivers.lvm; print({'pyudev'} & set(sys.modules))"
     done = subprocess.run(
         [sys.executable, "-c", code], check=True, capture_output=True, text=True
     )
