@@ -123,6 +123,10 @@ def test_a_nested_quantifier_is_found(pattern: str, wrong: bool) -> None:
     assert nested(pattern) is wrong
 
 
+def test_sources_with_expressions_are_found() -> None:
+    assert {"forms.py", "values.py"} <= {source.name for source in SOURCES}
+
+
 @pytest.mark.parametrize("source", SOURCES, ids=lambda each: each.name)
 def test_expressions_of_the_helper_have_no_nested_quantifier(source: Path) -> None:
     for line, text in literals(source):

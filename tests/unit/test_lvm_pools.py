@@ -94,6 +94,7 @@ def test_delete_of_a_thin_volume_names_its_pool():
     root = Answering(THIN_POOL, lvremove="")
     driver(root).delete(UUID)
     driver(root).delete_snapshot(OTHER)
+    assert len(root.commands) == 2
     for argv in root.commands:
         assert argv[argv.index("--select") + 1].startswith('pool_lv="pool" && (')
 

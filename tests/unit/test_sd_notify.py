@@ -27,7 +27,10 @@ def test_systemd_receives_the_lines(
 
 def test_outside_a_unit_nothing_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NOTIFY_SOCKET", raising=False)
+    created: list[object] = []
+    monkeypatch.setattr(socket, "socket", lambda *given: created.append(given))
     notify("READY=1")
+    assert created == []
 
 
 def test_a_missing_systemd_is_not_an_error(
