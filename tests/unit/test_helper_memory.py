@@ -27,8 +27,8 @@ from lunshare.drivers.helper.nfs.mounts import KERNEL, Mount, Mounts
 from lunshare.drivers.helper.nfs.share_requests import FileName
 from lunshare.drivers.helper.served import Served
 from lunshare.drivers.protocol import frames, messages
-from tests.unit.helper_thread import until
 from tests.unit.helper_process import FILTERS, HelperProcess
+from tests.unit.helper_thread import until
 
 MIB = 1024**2
 LVS = [
@@ -217,14 +217,14 @@ def resident(process: HelperProcess) -> int:
 def test_answers_that_nobody_reads_use_little_memory(process: HelperProcess) -> None:
     """A hundred of them were more than the unit's MemoryMax."""
     with contextlib.ExitStack() as stack:
-        deaf = [stack.enter_context(process.knock()) for _ in range(100)]
+        deaf = [stack.enter_context(process.open_connection()) for _ in range(100)]
         request = messages.request("run", 60, {"argv": LVS})
         for each in deaf:
             frames.send(each, request)
         starts = [each.recv(4) for each in deaf]  # each has an answer
         assert all(starts)
         assert resident(process) < 1400
-        with process.knock() as late:
+        with process.open_connection() as late:
             frames.send(late, messages.request("lio.check", 5, {"prefix": "p:"}))
             assert "value" in frames.receive(late)
 
@@ -236,10 +236,10 @@ def test_large_requests_are_not_kept_while_their_answers_are_sent(
     names = {"\u20ac" * 4000 + str(n): 0 for n in range(20)}  # the answer shows them
     large = messages.request("run", 5, {**names, "x": ["\u20ac" * 8] * 130_000})
     with contextlib.ExitStack() as stack:
-        deaf = [stack.enter_context(process.knock()) for _ in range(60)]
+        deaf = [stack.enter_context(process.open_connection()) for _ in range(60)]
         for each in deaf:
             frames.send(each, large)
-        with process.knock() as late:
+        with process.open_connection() as late:
             frames.send(late, large)
             assert frames.receive(late)["error"] == "invalid-value"
     assert resident(process) < 450
