@@ -62,7 +62,7 @@ class Thin:
 
     def create(self, volume: Volume) -> None:
         """Create it. If it exists, extend it to that size."""
-        self.require_space()
+        self.require_space(volume.name)
         try:
             self._lvm.create_thin(volume.name, volume.size, self.pool_name)
         except CommandFailed as error:
@@ -130,15 +130,19 @@ class Thin:
             metadata_percent=usage.metadata_percent,
         )
 
-    def require_space(self) -> None:
+    def require_space(self, name: str = "") -> None:
         """:raises NoSpace: the pool is too full for new volumes.
+
+        One of that ``name`` that exists already is not new: a call that was killed
+        after its effect is repeated, and the pool may be full by then.
 
         Asks the kernel: lvs reads the complete group (0.2 s in the lab, where
         lvcreate takes 0.7 s).
         """
         usage = self._usage()
         # If there is no pool, the error of lvcreate names that better.
-        if usage and (why := self._reason_closed(usage)):
+        why = self._reason_closed(usage) if usage else ""
+        if why and not (name and self._exists(name)):
             raise NoSpace(self.pool_name, why)
 
     def wipes(self) -> tuple[Wipe, ...]:
@@ -148,6 +152,10 @@ class Thin:
     def wipe(self, name: str, limit: int) -> Wipe | None:
         """A thin volume is not wiped."""
         return None
+
+    def _exists(self, name: str) -> bool:
+        found = self._lvm.details_of(name).get(name)
+        return found is not None and self.owns(found)
 
     def _usage(self) -> PoolUsage | None:
         """Return how full the pool is; None if it does not exist.

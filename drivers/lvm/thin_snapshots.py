@@ -29,7 +29,7 @@ class ThinSnapshots:
 
     def create_snapshot(self, snapshot: Snapshot) -> None:
         """Create it: an inactive thin volume, so nothing can open it."""
-        self._thin.require_space()
+        self._thin.require_space(snapshot.name)
         name = Volume(snapshot.volume_id, 0).name
         try:
             self._lvm.snapshot_thin(snapshot.name, name, skip_activation=True)
@@ -39,7 +39,7 @@ class ThinSnapshots:
 
     def create_from(self, volume: Volume, snapshot: Snapshot) -> None:
         """Create it with the snapshot's size if it does not exist."""
-        self._thin.require_space()
+        self._thin.require_space(volume.name)
         try:
             self._lvm.snapshot_thin(volume.name, snapshot.name, skip_activation=False)
         except CommandFailed as error:
@@ -47,7 +47,7 @@ class ThinSnapshots:
 
     def clone(self, volume: Volume, source: Volume) -> None:
         """Create it with the source's size if it does not exist."""
-        self._thin.require_space()
+        self._thin.require_space(volume.name)
         try:
             self._lvm.snapshot_thin(volume.name, source.name, skip_activation=False)
         except CommandFailed as error:

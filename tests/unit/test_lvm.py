@@ -261,10 +261,10 @@ def test_create_in_a_group_without_extents_is_no_space():
     [(95.0, 1.0, "data"), (1.0, 90.0, "metadata")],
 )
 def test_nearly_full_pool_refuses_a_volume(data, metadata, word):
-    root = Scripted(dmsetup=pool_status(data, metadata))
+    root = Scripted(lvs=rows(), dmsetup=pool_status(data, metadata))
     with pytest.raises(NoSpace, match=f"its {word} is"):
         driver(root).create(Volume(UUID, 8))
-    assert [argv[0] for argv in root.commands] == ["dmsetup"]
+    assert [argv[0] for argv in root.commands] == ["dmsetup", "lvs"]
 
 
 class InactivePool(Answering):
@@ -337,7 +337,7 @@ def test_closed_pool_reports_the_reason(usage, options, word):
 def test_nearly_full_pool_refuses_snapshots_and_copies(call):
     listed = rows(row(f"volume-{UUID}", pool_lv="pool"))
     root = Answering(THIN_POOL, lvs=listed, dmsetup=pool_status(99.0, 1.0))
-    given = [SNAPSHOT] if call == "create_snapshot" else [Volume(UUID, 8), SNAPSHOT]
+    given = [SNAPSHOT] if call == "create_snapshot" else [Volume(OTHER, 8), SNAPSHOT]
     with pytest.raises(NoSpace, match="its data is 99% full"):
         getattr(driver(root), call)(*given)
     assert {argv[0] for argv in root.commands} <= {"lvs", "dmsetup"}

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -25,6 +26,7 @@ from tests.unit.lvm_answers import (
     Answering,
     driver,
     failed,
+    pool_status,
     row,
     rows,
     thick,
@@ -174,3 +176,25 @@ def test_device_mapper_name_is_split(mapped, names):
     assert sysfs.split_name(mapped) == names
     if names and mapped.count("-") != 2:
         assert sysfs.device_mapper_name(*names) == mapped
+
+
+@pytest.mark.parametrize("verb", ["create", "create_snapshot", "create_from", "clone"])
+def test_what_exists_already_needs_no_space(verb):
+    """The first call was killed after its effect, and the pool is full by now."""
+    text = rows(*(row(each.name, **THIN) for each in (VOLUME, SNAPSHOT)))
+    root = Answering(
+        THIN_POOL,
+        lvs=text,
+        lvcreate=EXISTS,
+        lvextend=failed("  New size (2 extents) matches existing size (2 extents)."),
+        dmsetup=pool_status(99.0, 1.0),
+    )
+    backend, source = driver(root), Volume(OTHER, 8 << 20)
+    copies: Any = backend._snapshots
+    calls = {
+        "create": lambda: backend._kind.create(VOLUME),
+        "create_snapshot": lambda: backend.create_snapshot(SNAPSHOT),
+        "create_from": lambda: copies.create_from(VOLUME, SNAPSHOT),
+        "clone": lambda: copies.clone(VOLUME, source),
+    }
+    calls[verb]()
