@@ -5,15 +5,21 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from cinder import exception
 from oslo_config import cfg
 
 from lunshare.cinder import target_services, wanted_access
 from lunshare.cinder.backend_section import Section
 from lunshare.cinder.background_wipe import BackgroundWipe
-from lunshare.cinder.cinder_rows import CinderRows, has_direct, node_of
+from lunshare.cinder.cinder_rows import (
+    CinderRows,
+    backend_of,
+    has_direct,
+    node_of,
+)
 from lunshare.cinder.host_connections import HostConnections
 from lunshare.cinder.local_migration import LocalMigration
 from lunshare.cinder.scheduler_stats import SchedulerStats
@@ -56,6 +62,9 @@ class Assembled:
         self._of_operator = of_operator
         self._rows = CinderRows(database)
         self._later: dict[str, Any] = {}
+        # The volumes of a start at which the target did not list its exports.
+        self._unlisted: list[Any] = []
+        self._host = ""
         self._problem: str | None = None
         self._misconfigured: DriverError | None = None
         try:
@@ -111,14 +120,34 @@ class Assembled:
         ``host`` is this backend's host@backend.
         Cinder itself calls ``start_volume`` for those in use.
         """
-        live = {export.volume_id for export in self.backend.target.observe()}
+        self._host = host
+        live = self._live_exports()
+        if live is None:
+            self._unlisted += volumes
         for volume in volumes:
-            if volume.status != "in-use" and _may_have_hosts(volume, live):
-                try:
-                    self.start_volume(volume)
-                except DriverError as error:
-                    LOG.error("[%s] export not started: %s", self.name, error)
-        self._report_unknown({volume.name_id for volume in volumes}, live, host)
+            if volume.status != "in-use" and _may_have_hosts(volume, live or set()):
+                self._try_to_start(volume)
+        if live is not None:
+            self._report_unknown({volume.name_id for volume in volumes}, live, host)
+
+    def _live_exports(self) -> set[str] | None:
+        """Return the volumes that are exported; None if the target does not answer.
+
+        Cinder ends the process when this fails at its start, and no volume is started.
+        """
+        try:
+            return {export.volume_id for export in self.backend.target.observe()}
+        except DriverError as error:
+            LOG.error(
+                "[%s] exports not listed, it is tried again: %s", self.name, error
+            )
+        return None
+
+    def _try_to_start(self, volume: Any) -> None:
+        try:
+            self.start_volume(volume)
+        except DriverError as error:
+            LOG.error("[%s] export not started: %s", self.name, error)
 
     def start_volume(self, volume: Any) -> None:
         """Apply the rows of one volume; what may work later is repeated.
@@ -129,7 +158,10 @@ class Assembled:
             changed = self.connections.apply(volume)
         except UnknownDisk:
             raise
-        except DriverError as error:
+        except exception.VolumeNotFound:
+            self._later.pop(volume.id, None)  # deleted meanwhile, with its export
+            return
+        except Exception as error:  # also without a database
             LOG.error(
                 "[%s] export not started, it is tried again: volume=%s: %s",
                 self.name,
@@ -180,18 +212,35 @@ class Assembled:
             )
 
     def _repeat(self) -> None:
-        for volume in list(self._later.values()):
-            try:
-                self.start_volume(volume)
-            except DriverError as error:
-                LOG.error("[%s] export not started: %s", self.name, error)
+        """Repeat what failed at the start, with the volumes as they are now."""
+        try:
+            later = {each.id: each for each in self._read_again(self._later.values())}
+            unlisted, self._unlisted = self._read_again(self._unlisted), []
+            if unlisted:
+                self.start_volumes(unlisted, self._host)
+        except Exception as error:  # without a database; the next stats try again
+            LOG.error("[%s] exports not started: %s", self.name, error)
+            return
+        for volume_id in self._later.keys() - later.keys():
+            del self._later[volume_id]  # deleted or migrated meanwhile
+        for volume in later.values():
+            self._try_to_start(volume)
+
+    def _read_again(self, volumes: Iterable[Any]) -> list[Any]:
+        """Return those of these volumes that are still on this backend."""
+        found = self._rows.read_again(volumes)
+        return [each for each in found if backend_of(str(each.host)) == self._host]
 
     def _report_unknown(self, known: set[str], live: set[str], host: str) -> None:
         """Log disks and exports without a volume. They are not touched.
 
         The kernel's target has the exports of the node's other backends too.
         """
-        disks = {disk.volume_id for disk in self.backend.volumes.disks()}
+        try:
+            disks = {disk.volume_id for disk in self.backend.volumes.disks()}
+        except DriverError as error:
+            LOG.error("[%s] disks not listed: %s", self.name, error)
+            return
         if exports := live - known:
             exports -= self._rows.on_node(exports, node_of(host))
         for what, found in (("disks", disks - known), ("exports", exports)):

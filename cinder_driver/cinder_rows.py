@@ -63,6 +63,14 @@ class CinderRows:
         found = objects.VolumeList.get_all(admin, filters={"id": volume_id})
         return next((str(each.host) for each in found), None)
 
+    def read_again(self, volumes: Iterable[Any]) -> list[Any]:
+        """Return these volumes as they are now, without deleted ones: one query."""
+        wanted = {"id": sorted(volume.id for volume in volumes)}
+        if not wanted["id"]:
+            return []
+        found = objects.VolumeList.get_all(context.get_admin_context(), filters=wanted)
+        return list(found)
+
     def on_node(self, volume_ids: Iterable[str], node: str) -> set[str]:
         """Return which of these are volumes of a backend of that node: one query."""
         wanted = {"id": sorted(volume_ids)}
@@ -103,3 +111,8 @@ def _hosts(
 def node_of(host: str) -> str:
     """Return the node in host@backend#pool."""
     return host.partition("@")[0]
+
+
+def backend_of(host: str) -> str:
+    """Return host@backend of host@backend#pool."""
+    return host.partition("#")[0]

@@ -164,19 +164,39 @@ def test_user_without_permission_on_the_socket_is_named(tmp_path: Path) -> None:
     assert lines[0].startswith("log: [ours] backend state: up=False problem=user ")
 
 
-def test_an_access_that_nothing_can_follow_is_closed_again(tmp_path: Path) -> None:
-    """It stayed open for ever: Cinder has no row that names its host."""
-    words = [str(python()), "-W", "ignore", "-m", "tests.fleet.unfollowed"]
+def cases(program: str, tmp_path: Path) -> dict[str, Any]:
+    """What a program says that Cinder's Python runs."""
     done = subprocess.run(
-        words,
+        [str(python()), "-W", "ignore", "-m", f"tests.fleet.{program}"],
         check=False,
         capture_output=True,
         text=True,
         env={**os.environ, "PYTHONPATH": python_path(tmp_path)},
     )
     assert done.returncode == 0, done.stderr
-    cases = json.loads(done.stdout.splitlines()[-1])
-    assert len(cases) == 4
-    for found in cases.values():
-        assert found.pop("error")
-        assert found == {"open": [], "direct": [], "opening": 0}
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def test_an_access_that_nothing_can_follow_is_closed_again(tmp_path: Path) -> None:
+    """It stayed open for ever: Cinder has no row that names its host."""
+    found = cases("unfollowed", tmp_path)
+    assert len(found) == 4
+    for case in found.values():
+        assert case.pop("error")
+        assert case == {"open": [], "direct": [], "opening": 0}
+
+
+def test_a_start_that_fails_in_part_is_repeated_with_the_rows_of_that_time(
+    tmp_path: Path,
+) -> None:
+    """The first raised VolumeNotFound from every later read of the stats.
+
+    The second removed the export that the volume's new backend had created, and the
+    third ended cinder-volume at its start.
+    """
+    assert cases("failed_starts", tmp_path) == {
+        "deleted": {"stats": "up", "live": ["1"]},
+        "migrated": {"stats": "up", "live": ["1"]},
+        "unlisted": {"stats": "up", "live": []},
+    }
