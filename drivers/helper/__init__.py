@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Everything that runs as root. It is short, so that an auditor can read all of it.
 
-``server`` owns the socket. ``commands`` runs the commands that the filters in
-rootwrap.d allow. ``lio`` writes configfs, ``lvm`` changes volume groups, ``nfs`` works
-on the files of shares, and ``data`` copies bytes. Nothing here stores state: each
-request reads the kernel again.
+``main`` starts it and has the table of verbs; ``server`` answers the requests of a
+socket. ``commands`` runs the commands that the filters in rootwrap.d allow. ``lio``
+writes configfs, ``lvm`` changes volume groups, ``nfs`` works on the files of shares,
+and ``data`` copies bytes. Nothing here stores state: each request reads the kernel
+again.
 """

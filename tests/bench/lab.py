@@ -29,9 +29,10 @@ import orjson
 
 from lunshare.drivers.helper import config_file
 from lunshare.drivers.helper.commands import Commands
+from lunshare.drivers.helper.main import verbs
 from lunshare.drivers.helper.nfs.mounts import Mounts
 from lunshare.drivers.helper.served import PATH
-from lunshare.drivers.helper.server import Server, verbs
+from lunshare.drivers.helper.server import Server
 from lunshare.drivers.helper_client import Helper
 from lunshare.drivers.protocol import messages
 from lunshare.drivers.targets.lio import LioTarget

@@ -123,7 +123,7 @@ def test_drivers_and_helper_need_no_library_of_the_daemon(
 ) -> None:
     found = imports(bare, site, "lunshare.drivers")
     assert found["libraries"] == []
-    for name in ("lvm.lvm_driver", "nfs.nfs_driver", "targets.lio", "helper.server"):
+    for name in ("lvm.lvm_driver", "nfs.nfs_driver", "targets.lio", "helper.main"):
         assert f"lunshare.drivers.{name}" in found["modules"]
     always = [line for line in found["requires"] if "extra ==" not in line]
     assert sorted(always) == sorted(required())

@@ -24,7 +24,7 @@ from pathlib import Path
 
 from lunshare.agent import main as agent_main
 from lunshare.drivers import registry
-from lunshare.drivers.helper import server
+from lunshare.drivers.helper import main as helper_main
 from tests.system import groups
 from tests.system.api import Api
 from tests.system.kernel import Live
@@ -188,7 +188,7 @@ class OwnHelper:
     def start(self) -> None:
         """Start it and wait until it accepts connections."""
         argv = ["--socket", self.socket, "--user", "root", "--filters", FILTERS]
-        self.process = Forked(server.main, argv, self._log)
+        self.process = Forked(helper_main.main, argv, self._log)
         output = self.process.output
         wait_until(lambda: "serving" in output() or not self.process.alive)
         assert self.process.alive, output()

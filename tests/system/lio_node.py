@@ -50,7 +50,7 @@ class HelperProcess:
             line = [
                 sys.executable,
                 "-m",
-                "lunshare.drivers.helper.server",
+                "lunshare.drivers.helper.main",
                 "--user",
                 "root",
             ]

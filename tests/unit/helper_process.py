@@ -46,7 +46,7 @@ class HelperProcess:
             *before,
             sys.executable,
             "-m",
-            "lunshare.drivers.helper.server",
+            "lunshare.drivers.helper.main",
             "--user",
             user,
         ]

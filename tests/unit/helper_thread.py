@@ -13,9 +13,10 @@ from pathlib import Path
 
 from lunshare.drivers.helper.commands import Commands
 from lunshare.drivers.helper.disk_locks import DiskLocks
+from lunshare.drivers.helper.main import verbs
 from lunshare.drivers.helper.nfs.mounts import Mounts
 from lunshare.drivers.helper.served import Served
-from lunshare.drivers.helper.server import Server, verbs
+from lunshare.drivers.helper.server import Server
 
 FILTERS = """
 [Filters]

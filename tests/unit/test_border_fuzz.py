@@ -22,8 +22,8 @@ from hypothesis import strategies as st
 
 from lunshare.drivers import errors
 from lunshare.drivers.helper.commands import Commands
+from lunshare.drivers.helper.main import verbs
 from lunshare.drivers.helper.nfs.mounts import Mounts
-from lunshare.drivers.helper.server import verbs
 from lunshare.drivers.protocol import frames, messages
 from tests.unit.fuzzing import fuzz
 from tests.unit.helper_process import HelperProcess

@@ -16,9 +16,9 @@ from lunshare.drivers.helper.commands import (
     Commands,
 )
 from lunshare.drivers.helper.lio import target_requests
+from lunshare.drivers.helper.main import verbs
 from lunshare.drivers.helper.nfs import answering, files, mount_points
 from lunshare.drivers.helper.nfs.mounts import Mounts
-from lunshare.drivers.helper.server import verbs
 from lunshare.drivers.protocol import frames
 from tests.unit.test_filters import SERVED, commands, served
 

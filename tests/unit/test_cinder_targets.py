@@ -15,9 +15,9 @@ from lunshare.drivers.helper.commands import Commands
 from lunshare.drivers.helper.data.progress import ChangeVerb, LongVerb, waits
 from lunshare.drivers.helper.lio import backstores
 from lunshare.drivers.helper.lio.backstores import Role
+from lunshare.drivers.helper.main import verbs
 from lunshare.drivers.helper.nfs.mounts import KERNEL
 from lunshare.drivers.helper.served import Served
-from lunshare.drivers.helper.server import verbs
 from tests.unit.configfs_tree import PREFIX, Tree, link
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -107,7 +107,7 @@ class Killable(Node):
 
     def _start(self) -> subprocess.Popen[bytes]:
         user = pwd.getpwuid(os.getuid()).pw_name
-        line = [sys.executable, "-m", "lunshare.drivers.helper.server", "--user", user]
+        line = [sys.executable, "-m", "lunshare.drivers.helper.main", "--user", user]
         line += ["--socket", str(self.socket), "--filters", str(self._filters)]
         line += ["--exec-dirs", f"{self._programs},/usr/bin,/bin"]
         line += ["--config", str(self._served())]

@@ -260,7 +260,7 @@ def test_process_notifies_systemd_and_stops_on_sigterm(
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notify:
         notify.bind(str(tmp_path / "notify"))
         notify.settimeout(30)
-        line = [sys.executable, "-m", "lunshare.drivers.helper.server", "--user", user]
+        line = [sys.executable, "-m", "lunshare.drivers.helper.main", "--user", user]
         line += ["--socket", str(path), "--filters", str(filters)]
         line += ["--config", str(served)]
         environment = {**os.environ, "NOTIFY_SOCKET": str(tmp_path / "notify")}
@@ -283,7 +283,7 @@ def test_unknown_user_is_an_error_at_the_start(path: Path, filters: Path) -> Non
     line = [
         sys.executable,
         "-m",
-        "lunshare.drivers.helper.server",
+        "lunshare.drivers.helper.main",
         "--user",
         "no-such-user",
     ]

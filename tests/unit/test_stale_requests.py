@@ -30,9 +30,10 @@ from lunshare.drivers.helper.lio import (
 )
 from lunshare.drivers.helper.lio.backstores import Role
 from lunshare.drivers.helper.lio.target_tree import Target
+from lunshare.drivers.helper.main import verbs
 from lunshare.drivers.helper.nfs.mounts import KERNEL, Mounts
 from lunshare.drivers.helper.served import Served
-from lunshare.drivers.helper.server import Server, verbs
+from lunshare.drivers.helper.server import Server
 from lunshare.drivers.protocol import frames, messages
 from tests.conformance.directory_shares import Directories
 from tests.unit.helper_thread import filters_of, until, write_filters
