@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -174,6 +176,26 @@ def test_target_of_the_driver_is_in_the_list_if_it_may_be_taken_over(
     found = [each["volume_id"] for each in ask(takeover, "lio.observe")]
     assert found == ([ID] if takeover else [])
     assert bool(ask(takeover, "lio.live", volume_id=ID)) is takeover
+
+
+def test_acl_that_is_removed_while_it_is_listed_is_left_out(
+    tree: Tree, ask: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its last attribute was read without expecting that: the whole list failed."""
+    group = tree.target(ID, HOST, OTHER)
+    link(group, tree.backstore("iblock_3", IQN, "253:9", SERVED))
+    open_, opened = os.open, list[str]()
+
+    def opening(path: Any, flags: int, *more: Any, **named: Any) -> int:
+        if str(path).endswith(f"{HOST}/info"):
+            opened.append(str(path))
+            if len(opened) > 1:
+                raise FileNotFoundError(errno.ENOENT, "removed", path)
+        return open_(path, flags, *more, **named)
+
+    monkeypatch.setattr(os, "open", opening)
+    (found,) = ask(True, "lio.observe")
+    assert [each["initiator"] for each in found["connectors"]] == [OTHER]
 
 
 def test_half_removed_target_of_the_driver_is_removed(tree: Tree, ask: Ask) -> None:

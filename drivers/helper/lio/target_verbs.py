@@ -329,6 +329,7 @@ def _live(target: Target, initiator: str) -> dict[str, Any] | None:
         if acls.is_protected_only(acl, target.lun(Role.WRITERS)):
             mode = Mode.RW
         tag, sessions = acls.tag(acl), int(acls.in_session(acl))
+        addresses = acls.addresses(acl)
     except FileNotFoundError:
         return None
     return {
@@ -336,7 +337,7 @@ def _live(target: Target, initiator: str) -> dict[str, Any] | None:
         "mode": mode and mode.value,
         "attachment_id": tag,
         "sessions": sessions,
-        "addresses": acls.addresses(acl),
+        "addresses": addresses,
     }
 
 
