@@ -18,7 +18,12 @@ from oslo_config import cfg
 from lunshare.drivers import devices, migration
 from lunshare.drivers.abilities import VolumeAbilities
 from lunshare.drivers.base import Root, VolumeDriver
-from lunshare.drivers.errors import DiskBusy, Misconfigured, UnknownDisk
+from lunshare.drivers.errors import (
+    CommandFailed,
+    DiskBusy,
+    Misconfigured,
+    UnknownDisk,
+)
 from lunshare.drivers.lvm import claim, command_errors, names, sysfs
 from lunshare.drivers.lvm.cached_listing import CachedListing, Derived, Listing
 from lunshare.drivers.lvm.foreign_volumes import ForeignVolumes
@@ -89,6 +94,8 @@ class LvmVolumes(VolumeDriver):
         self._paths = Derived(lambda listed: {d.path for d in self._disks.of(listed)})
         self._snapshot_ids = Derived(self._snapshots_in)
         self._all_active_at: tuple[Listing, int] | None = None
+        #: Why the pool is closed: some volumes could not be activated. Else empty.
+        self._inactive = ""
 
     @property
     def abilities(self) -> VolumeAbilities:
@@ -115,7 +122,9 @@ class LvmVolumes(VolumeDriver):
             self._kind.check(listed)
             finished = self._reverts_finished.of(listed)
             if finished or not self._all_active(listed):
-                self._lvm.activate_all()
+                self._activate_all(listed)
+            else:
+                self._inactive = ""
 
     @retried_once
     def create(self, volume: Volume) -> Disk:
@@ -158,7 +167,8 @@ class LvmVolumes(VolumeDriver):
 
     def capacity(self) -> Capacity:
         with self._group_errors():
-            return self._kind.capacity()
+            found = self._kind.capacity()
+        return replace(found, closed=found.closed or self._inactive)
 
     @retried_once
     def create_snapshot(self, snapshot: Snapshot) -> None:
@@ -292,6 +302,23 @@ class LvmVolumes(VolumeDriver):
         stable = time.time_ns() - changed > _MTIME_STABLE_NS
         self._all_active_at = (listed, changed) if active and stable else None
         return active
+
+    def _activate_all(self, listed: Listing) -> None:
+        """Activate every volume. Hosts of those that can be must have their access.
+
+        With a disk of the group lost, LVM activates the volumes that are not on it, and
+        fails then ("Refusing activation of partial LV", lvm2 2.03.16).
+
+        :raises CommandFailed: none is active.
+        """
+        self._inactive = ""
+        try:
+            self._lvm.activate_all()
+        except CommandFailed as error:
+            if not self._paths.of(listed) & self._device_nodes():
+                raise
+            why = error.stderr.strip().partition("\n")[0]
+            self._inactive = f"LVM cannot activate every volume: {why}"
 
     def _device_nodes(self) -> set[str]:
         """The paths that udev created for the group: one read of the directory."""

@@ -4,18 +4,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from lunshare.drivers.base import Root
 from lunshare.drivers.conformance.fixtures import MIB, new_volume
-from lunshare.drivers.errors import DiskBusy, Misconfigured, UnknownDisk
+from lunshare.drivers.errors import (
+    DiskBusy,
+    DriverError,
+    Misconfigured,
+    UnknownDisk,
+)
 from tests.system.lio_node import run
-from tests.system.lvm_kit import GROUP, POOL, build_lvm, group, root, thin_volume
+from tests.system.lvm_kit import DISK, GROUP, POOL, build_lvm, group, root, thin_volume
 
 __all__ = ["group", "root"]
 pytestmark = pytest.mark.system
@@ -83,3 +91,76 @@ def test_open_volume_can_not_be_managed(root: Root) -> None:
 def test_pools_are_not_manageable(root: Root) -> None:
     assert build_lvm(root, lvm_type="default").manageable() == ()
     assert POOL in run("lvs", "--noheadings", "-o", "lv_name", GROUP)
+
+
+class SecondDisk:
+    """A second disk of the group, which can be taken away."""
+
+    def __init__(self, store: Path) -> None:
+        self._store = str(store)
+        with store.open("wb") as file:
+            file.truncate(256 * MIB)
+        self.path = run("losetup", "--find", "--show", self._store).strip()
+        run("vgextend", "-qq", GROUP, self.path)
+
+    @contextlib.contextmanager
+    def full(self) -> Iterator[None]:
+        """Nothing is allocated on it inside the block."""
+        run("pvchange", "-qq", "-xn", self.path)
+        yield
+        run("pvchange", "-qq", "-xy", self.path)
+
+    @contextlib.contextmanager
+    def lost(self) -> Iterator[None]:
+        """It is away inside the block."""
+        run("losetup", "-d", self.path)
+        run("udevadm", "settle")
+        try:
+            yield
+        finally:
+            run("losetup", self.path, self._store)
+            run("udevadm", "settle")
+
+    def close(self) -> None:
+        run("vgreduce", "-qq", GROUP, self.path)
+        run("losetup", "-d", self.path)
+
+
+@pytest.fixture
+def second_disk(tmp_path: Path, root: Root) -> Iterator[SecondDisk]:
+    disk = SecondDisk(tmp_path / "second")
+    yield disk
+    disk.close()
+
+
+def test_lost_disk_does_not_keep_the_other_volumes_from_being_activated(
+    root: Root, second_disk: SecondDisk
+) -> None:
+    """After a boot without it: LVM activates what it can, and reports an error.
+
+    The backend was down then, so no host had access to any of its volumes.
+    """
+    thick = build_lvm(root, lvm_type="default")
+    thick.check()
+    kept, lost = new_volume(4 * MIB), new_volume(4 * MIB)
+    with second_disk.full():
+        disk = thick.create(kept)
+    run("pvchange", "-qq", "-xn", f"/dev/mapper/{DISK}")
+    thick.create(lost)
+    run("pvchange", "-qq", "-xy", f"/dev/mapper/{DISK}")
+    for volume in (kept, lost):
+        run("lvchange", "-an", f"{GROUP}/{volume.name}")
+    with second_disk.lost():
+        booted = build_lvm(root, lvm_type="default")
+        booted.check()
+        assert booted.disk(kept.id) == disk
+        assert "cannot activate every volume" in booted.capacity().closed
+        with pytest.raises(DriverError):
+            booted.disk(lost.id)
+    booted.check()
+    assert booted.capacity().closed == ""
+    assert booted.disk(lost.id).size == 4 * MIB
+    for volume in (kept, lost):
+        booted.delete(volume.id)
+    for wipe in booted.wipes():
+        booted.wipe(wipe.name, wipe.size)
