@@ -16,6 +16,7 @@ write: the host's entries of that write are void, those of a later write are val
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import logging
 import os
@@ -149,8 +150,9 @@ def _note(path: str, when: int, host: str) -> None:
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
     notes = os.open(_notes(path), flags if known else flags | os.O_TRUNC, 0o600)
     try:
-        if host not in known:
-            os.write(notes, f"\n{when} {host}\n".encode())
+        line = f"\n{when} {host}\n".encode()
+        if host not in known and os.write(notes, line) < len(line):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
         os.fsync(notes)
     finally:
         os.close(notes)
