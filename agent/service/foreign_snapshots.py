@@ -187,8 +187,17 @@ class ForeignSnapshots:
         )
 
     def _fail_unmanage(self, row: Snapshot, error: Exception) -> None:
-        status = _AVAILABLE if rows.is_refusal(error) else _UNMANAGING
+        """Record it; the snapshot is available if this attempt was refused.
+
+        An attempt before it may have unmanaged the snapshot, and then it is not.
+        """
+        refused = rows.is_refusal(error) and self._exists(row)
+        status = _AVAILABLE if refused else _UNMANAGING
         self._rows.change_status(row, status, str(error))
+
+    def _exists(self, row: Snapshot) -> bool:
+        with self._backends[self._rows.backend(row)].for_job() as backend:
+            return row.id in backend.volumes.snapshots()
 
     def _found(self, name: str) -> Sequence[ForeignSnapshot]:
         with self._backends[name].for_request() as backend:

@@ -20,7 +20,7 @@ from lunshare.agent.errors import (
     Exhausted,
 )
 from lunshare.agent.records import NewSnapshot, NewVolume, Page, Volume
-from lunshare.agent.states import VolumeStatus
+from lunshare.agent.states import SnapshotStatus, VolumeStatus
 from lunshare.drivers import fake_storage
 from lunshare.drivers.errors import CommandFailed, DiskBusy, NoSpace
 from lunshare.drivers.values import GIB, Auth
@@ -221,3 +221,36 @@ def test_a_refused_extend_has_the_size_that_a_failed_one_gave_the_disk(
     assert node.driver().disk(volume.id).size == 3 * GIB
     assert (found.own_status, found.size) == (VolumeStatus.AVAILABLE, 3)
     assert is_counted(node, CTX.project_id)
+
+
+def test_a_refused_unmanage_is_no_proof_that_the_disk_is_still_there(
+    node: Node,
+) -> None:
+    """An attempt before it failed after its effect."""
+    volume, failures = node.plain_volume(), node.driver().failures
+    unmanage = node.services.foreign_disks.unmanage
+    with failures.fail("unmanage.after", BROKEN), pytest.raises(BackendFailed):
+        unmanage(CTX, volume.id)
+    busy = DiskBusy(volume.id, "because of the test")
+    with failures.fail("unmanage.before", busy), pytest.raises(BackendFailed):
+        unmanage(CTX, volume.id)
+    assert own_status(node, volume) is VolumeStatus.ERROR_UNMANAGING
+    unmanage(CTX, volume.id)
+    assert is_deleted(node, volume)
+
+
+def test_a_refused_unmanage_is_no_proof_that_the_snapshot_is_still_there(
+    node: Node,
+) -> None:
+    volume, failures = node.plain_volume(), node.driver().failures
+    snapshot = snapshot_of(node, volume)
+    unmanage = node.services.foreign_snapshots.unmanage
+    with failures.fail("unmanage_snapshot.after", BROKEN), pytest.raises(BackendFailed):
+        unmanage(CTX, snapshot)
+    busy = DiskBusy(volume.id, "because of the test")
+    with failures.fail("unmanage_snapshot.before", busy), pytest.raises(Conflict):
+        unmanage(CTX, snapshot)
+    (found,) = node.services.snapshots.list(CTX, EVERY)
+    assert found.status is SnapshotStatus.UNMANAGING
+    unmanage(CTX, snapshot)
+    assert node.services.snapshots.list(CTX, EVERY) == []

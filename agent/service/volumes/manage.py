@@ -11,7 +11,7 @@ from oslo_log import log
 from lunshare.agent.backends import Backends
 from lunshare.agent.db import status_changes, volumes
 from lunshare.agent.db.engine import Database, now
-from lunshare.agent.errors import Invalid
+from lunshare.agent.errors import AgentError, Invalid
 from lunshare.agent.records import (
     ForeignDisk,
     ManageRequest,
@@ -31,6 +31,7 @@ from lunshare.agent.service.volumes.rows import (
     VolumeRows,
     changed_meanwhile,
     check_has_project,
+    is_refusal,
     require,
     wrong_status,
 )
@@ -179,11 +180,26 @@ class ForeignDisks:
             if step is None:
                 return
             volume = step.volume
-            with self._backends[volume.backend].for_job() as backend:
-                backend.target.remove(volume_id)
-                backend.volumes.unmanage(volume_id)
+            try:
+                with self._backends[volume.backend].for_job() as backend:
+                    backend.target.remove(volume_id)
+                    backend.volumes.unmanage(volume_id)
+            except AgentError as error:
+                self._check_disk(volume, error)
+                raise
         self._node.count_volume(volume.backend, -1, -volume.size)
         LOG.info("[%s] volume unmanaged: volume=%s", volume.backend, volume_id)
+
+    def _check_disk(self, volume: Volume, error: AgentError) -> None:
+        """Check that a volume whose unmanage was refused has its disk.
+
+        This attempt changed nothing, but one before it may have.
+
+        :raises BackendFailed: it has none, so it cannot be available again.
+        """
+        if is_refusal(error):
+            with self._backends[volume.backend].for_job() as backend:
+                backend.volumes.disk(volume.id)
 
     def _require_manageable(
         self, ctx: RequestContext, new: ManageRequest
