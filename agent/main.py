@@ -108,13 +108,13 @@ def sole_owner(state_path: str) -> Iterator[None]:
 
 def _refuse_root(state_path: str) -> None:
     """Root would follow a link that the owner of the directory has created in it."""
-    with suppress(FileNotFoundError):
-        owner = os.stat(state_path).st_uid
-        if owner and not os.geteuid():
-            raise StartupError(
-                f"state_path {state_path} belongs to uid {owner}, and this is root:"
-                " systemctl start lunshared, or run it as that user (runuser -u)"
-            )
+    with suppress(OSError):  # sole_owner reports it
+        if os.geteuid() or not (owner := os.stat(state_path).st_uid):
+            return
+        raise StartupError(
+            f"state_path {state_path} belongs to uid {owner}, and this is root:"
+            " systemctl start lunshared, or run it as that user (runuser -u)"
+        )
 
 
 def run(conf: cfg.ConfigOpts) -> None:
