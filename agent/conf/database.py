@@ -17,6 +17,6 @@ OPTIONS = [
         "connection",
         secret=True,
         sample_default="sqlite:///$state_path/lunshare.sqlite",
-        help="SQLAlchemy URL of the database. The default needs no server.",
+        help="SQLAlchemy URL of the database, which must be SQLite.",
     ),
 ]

@@ -60,6 +60,7 @@ class Database:
         :raises StartupError: the URL is not valid or not supported.
         """
         try:
+            _need_sqlite(sa.make_url(url))
             self.engine = sa.create_engine(
                 url,
                 pool_size=connections,
@@ -73,14 +74,10 @@ class Database:
                 " give a SQLAlchemy URL such as sqlite:////var/lib/lunshare/x.sqlite"
             ) from error
         self.write_check = WriteCheck()
-        self._group: Group | None = None
-        self._readers: Readers | None = None
-        self._file: DatabaseFile | None = None
-        if self.engine.dialect.name == "sqlite":
-            sa.event.listen(self.engine, "connect", self._prepare_sqlite)
-            self._file = _file_of(self.engine.url)
-            self._group = Group(self.engine)
-            self._readers = Readers(self.engine, connections)
+        sa.event.listen(self.engine, "connect", self._prepare_sqlite)
+        self._file = _file_of(self.engine.url)
+        self._group = Group(self.engine)
+        self._readers = Readers(self.engine, connections)
 
     @contextmanager
     def reading(self, one_statement: bool = False) -> Iterator[sa.Connection]:
@@ -91,12 +88,8 @@ class Database:
         """
         self._check_file()
         with self._explained():
-            if self._readers is not None:
-                with self._readers.connection(in_transaction=not one_statement) as used:
-                    yield used
-            else:
-                with self.engine.connect() as connection:
-                    yield connection
+            with self._readers.connection(in_transaction=not one_statement) as used:
+                yield used
 
     @contextmanager
     def writing(self) -> Iterator[sa.Connection]:
@@ -106,7 +99,7 @@ class Database:
         """
         try:
             self._check_file()
-            with self._explained(), self._transaction() as connection:
+            with self._explained(), self._group.transaction() as connection:
                 yield connection
             self._check_file()  # only then it is confirmed
         except DatabaseFailed as error:
@@ -142,15 +135,6 @@ class Database:
             self._file.note_opened()
 
     @contextmanager
-    def _transaction(self) -> Iterator[sa.Connection]:
-        if self._group is not None:
-            with self._group.transaction() as connection:
-                yield connection
-        else:
-            with self.engine.begin() as connection:
-                yield connection
-
-    @contextmanager
     def _explained(self) -> Iterator[None]:
         try:
             yield
@@ -165,10 +149,22 @@ class Database:
 
     def close(self) -> None:
         """Close the idle connections."""
-        if self._group is not None and self._readers is not None:
-            self._group.close()
-            self._readers.close()
+        self._group.close()
+        self._readers.close()
         self.engine.dispose()
+
+
+def _need_sqlite(url: sa.URL) -> None:
+    """Refuse other databases. They have several writers at a time.
+
+    ``volumes.claim`` and the quotas decide on rows that another writer could change
+    before the commit: two hosts could reserve a plain volume.
+    """
+    if url.get_backend_name() != "sqlite":
+        raise StartupError(
+            f"[database] connection is of {url.get_backend_name()}, and lunshare needs"
+            " SQLite: give a URL such as sqlite:////var/lib/lunshare/x.sqlite"
+        )
 
 
 def _file_of(url: sa.URL) -> DatabaseFile | None:

@@ -92,6 +92,11 @@ WRONG = [
         "[database]\nconnection = nonsense",
         "[database] connection is not usable",
     ),
+    (
+        "enabled_backends = a\n[a]\nvolume_driver = fake\ntarget_driver = fake\n"
+        "[database]\nconnection = postgresql://localhost/lunshare",
+        "[database] connection is of postgresql, and lunshare needs SQLite",
+    ),
     (  # in memory: each thread would have a separate database
         "enabled_backends = a\n[a]\nvolume_driver = fake\ntarget_driver = fake\n"
         "[database]\nconnection = sqlite://",
