@@ -87,9 +87,9 @@ class Database:
         so no transaction is begun and ended, which would be two more statements.
         """
         self._check_file()
-        with self._explained():
-            with self._readers.connection(in_transaction=not one_statement) as used:
-                yield used
+        readers = self._readers.connection(in_transaction=not one_statement)
+        with self._explained(), readers as connection:
+            yield connection
 
     @contextmanager
     def writing(self) -> Iterator[sa.Connection]:
