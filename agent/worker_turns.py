@@ -233,6 +233,45 @@ class TurnEvent:
             each.set()
 
 
+class TurnLock:
+    """A lock for which threads wait without a turn.
+
+    Who waited longest is woken first, with a turn, and then takes the lock. Until then
+    a thread that runs may take it: if the lock was passed on, that thread would have to
+    wait for one that has no turn.
+    """
+
+    def __init__(self) -> None:
+        self._mutex = threading.Lock()
+        self._held = False
+        self._waiting: deque[_Wakeup] = deque()
+
+    def acquire(self) -> None:
+        """Return when the calling thread has the lock."""
+        queue = self._waiting.append
+        while (mine := self._take_or(queue)) is not None:
+            mine.wait()
+            queue = self._waiting.appendleft
+
+    def _take_or(self, queue: Callable[[_Wakeup], None]) -> _Wakeup | None:
+        """Take the lock, or return the wait for it."""
+        with self._mutex:
+            if not self._held:
+                self._held = True
+                return None
+            mine = _Wakeup()
+            queue(mine)
+            return mine
+
+    def release(self) -> None:
+        """Free the lock, and wake the next thread."""
+        with self._mutex:
+            self._held = False
+            following = self._waiting.popleft() if self._waiting else None
+        if following is not None:
+            following.set()
+
+
 class _Waiting:
     """``with waiting():`` around a wait. Does nothing in a thread without turns."""
 

@@ -19,7 +19,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from lunshare.agent.worker_turns import TurnEvent, waiting
+from lunshare.agent.worker_turns import TurnEvent, TurnLock, waiting
 
 #: Largest number of transactions per commit, so that the first does not wait long.
 _MOST = 32
@@ -42,7 +42,7 @@ class Group:
 
     def __init__(self, engine: sa.Engine) -> None:
         self._engine = engine
-        self._writer = threading.Lock()
+        self._writer = TurnLock()
         self._counter = threading.Lock()
         self._waiting = 0
         self._connection: sa.Connection | None = None
@@ -67,17 +67,16 @@ class Group:
 
     def close(self) -> None:
         """Close the connection."""
-        with self._writer:
-            self._discard()
+        self._writer.acquire()
+        self._discard()
+        self._writer.release()
 
     def _enter(self) -> tuple[_Batch, sa.Connection]:
         """Wait for the others; continue in their transaction, or begin one."""
         came = time.monotonic()
         with self._counter:
             self._waiting += 1
-        if not self._writer.acquire(blocking=False):
-            with waiting():
-                self._writer.acquire()
+        self._writer.acquire()
         with self._counter:
             self._waiting -= 1
         try:
