@@ -1,25 +1,21 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""One connection of a client: its bytes, its present state, its request.
-
-Cheroot parses a request, from bytes that are complete, and runs it.
-"""
+"""One connection of a client: its bytes, its present state, its request."""
 
 from __future__ import annotations
 
 import contextlib
-import email.utils
-import functools
 import io
 import socket
 import ssl
 import time
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from cheroot import wsgi
-from cheroot.server import HeaderReader, HTTPConnection, HTTPRequest
-
+from lunshare.agent import http_answer
+from lunshare.agent.http_answer import App
 from lunshare.agent.http_framing import Framing
+from lunshare.agent.http_head import Head
 from lunshare.agent.request_scope import BEGAN
 
 #: Seconds from the first byte of a request to its last one.
@@ -33,107 +29,32 @@ ANSWER_SECONDS = 30.0
 _LINGER_SECONDS = 2.0
 
 
-class _HeaderFields(HeaderReader):
-    """Header fields without Expect, which the loop has answered already.
-
-    Nor those with an underscore: in the environment of WSGI they would replace the
-    same name with a hyphen, such as one that a proxy has checked.
-    """
-
-    def _allow_header(self, key_name: bytes) -> bool:
-        return key_name != b"Expect" and b"_" not in key_name
-
-
-class Request(HTTPRequest):
-    """A request. A body in chunks makes it the last one of its connection.
-
-    Cheroot reads the rest of a body of known length, but not of a chunked one;
-    that rest would be read as the next request.
-    """
-
-    header_reader = _HeaderFields()
-
-    def __init__(self, server: Any, conn: Connection) -> None:
-        super().__init__(server, conn)
-        if isinstance(conn.socket, ssl.SSLSocket):
-            self.scheme = b"https"
-
-    def parse_request(self) -> None:
-        """Read the head, and decide whether the connection ends with the request."""
-        super().parse_request()
-        if b"Transfer-Encoding" in self.inheaders:
-            self.close_connection = True
-
-    def send_headers(self) -> None:
-        """Send the head of the answer, with the date."""
-        self.outheaders.append((b"Date", _date(int(time.time()))))
-        super().send_headers()
-
-
-@functools.lru_cache(maxsize=1)
-def _date(second: int) -> bytes:
-    """Return the time of an answer. Its text changes once a second."""
-    return email.utils.formatdate(second, usegmt=True).encode()
-
-
-class Gateway(wsgi.Gateway_10):
-    """Calls the application, which gets to know when its request was complete."""
-
-    def get_environ(self) -> dict[str, Any]:  # type: ignore[override]
-        """Return the environment of WSGI."""
-        environ: dict[str, Any]
-        environ = super().get_environ()  # type: ignore[no-untyped-call]
-        environ[BEGAN] = self.req.conn.complete_at
-        return environ
-
-
-class _Input(io.BytesIO):
-    """The bytes of one request, as cheroot reads them."""
-
-    bytes_read = 0
-
-    def has_data(self) -> bool:
-        """Return False: the bytes are of one request."""
-        return False
-
-
-class _Output:
-    """The bytes of one answer, collected until it is complete."""
-
-    def __init__(self) -> None:
-        self.parts: list[bytes] = []
-        self.bytes_written = 0
-
-    def write(self, data: bytes) -> int:
-        """Add bytes."""
-        self.parts.append(bytes(data))
-        return len(data)
-
-    def drain(self) -> bytes:
-        """Return all bytes, and forget them."""
-        answer = b"".join(self.parts)
-        self.parts = []
-        return answer
-
-
-class Connection(HTTPConnection):
+class Connection:
     """One connection of a client. At a time the loop or one worker uses it."""
 
-    RequestHandlerClass = Request
-
     def __init__(
-        self, server: Any, sock: socket.socket, heads: int, bodies: int
+        self,
+        sock: socket.socket,
+        app: App,
+        environ: Mapping[str, Any],
+        sizes: tuple[int, int],
+        serves: Callable[[], bool],
     ) -> None:
-        super().__init__(server, sock, lambda *_: _Input())
-        self._sizes = (heads, bodies)
-        self.rfile, self.wfile = _Input(), _Output()
+        """``environ``: what all of its requests have in the environment of WSGI.
+
+        ``sizes``: the largest head and body, in bytes. ``serves``: whether there may
+        be another request after this one.
+        """
+        self.socket = sock
+        self._app, self._environ, self._serves = app, environ, serves
+        self._sizes = sizes
         self.buffered = bytearray()
         self.unsent: memoryview | bytes = b""
         self.ending = self.lingering = False
         self.handshaking = isinstance(sock, ssl.SSLSocket)
         self.since = time.monotonic()
-        self.complete_at = time.perf_counter()
-        self.framing = Framing(*self._sizes)
+        self.framing = Framing(*sizes)
+        self._request: tuple[Head, bytes, float] | None = None
 
     @property
     def seconds_left(self) -> float:
@@ -153,7 +74,7 @@ class Connection(HTTPConnection):
 
         :raises OSError: it needs more bytes of the client, or it failed.
         """
-        if self.handshaking:
+        if self.handshaking and isinstance(self.socket, ssl.SSLSocket):
             self.socket.do_handshake()
             self.handshaking = False
             self.since = time.monotonic()
@@ -167,31 +88,57 @@ class Connection(HTTPConnection):
             self.socket.shutdown(socket.SHUT_WR)
 
     def next_request(self) -> bool:
-        """Return whether a request is complete; ``communicate`` then reads it."""
-        end = self.framing.end(self.buffered) if self.buffered else None
-        if end is not None:
-            self._cut(end)
-        return end is not None
+        """Return whether a request is complete; ``answer`` then answers it.
 
-    def last_request(self) -> None:
-        """Use all bytes as a request, since the client sends no more."""
-        self.framing.broken = True
-        self._cut(len(self.buffered))
-
-    def _cut(self, end: int) -> None:
-        self.complete_at = time.perf_counter()
-        self.rfile = _Input(self.buffered[:end])
+        :raises TooLarge, Malformed, OtherVersion: ``refuse`` it.
+        """
+        framing = self.framing
+        end = framing.end(self.buffered) if self.buffered else None
+        if end is None or framing.head is None:
+            return False
+        body = framing.body(self.buffered, end)
+        self._request = framing.head, body, time.perf_counter()
         del self.buffered[:end]
-        self.ending = self.framing.broken
+        self.ending = framing.broken
         self.framing = Framing(*self._sizes)
+        return True
+
+    @property
+    def asked(self) -> str:
+        """The method and the path of the request that is complete."""
+        environ = self._complete()[0].environ
+        return f"{environ['REQUEST_METHOD']} {environ['PATH_INFO']}"
+
+    @property
+    def held(self) -> int:
+        """Bytes that are held of a request which is not complete."""
+        return len(self.buffered) + len(self.framing.decoded)
+
+    def _complete(self) -> tuple[Head, bytes, float]:
+        if self._request is None:
+            raise AssertionError("there is no complete request")
+        return self._request
 
     def answer(self) -> None:
         """Run the request, and send as much of the answer as the client reads now."""
-        again = self.communicate()  # type: ignore[no-untyped-call]
-        self.ending = self.ending or not again
-        self.unsent = self.wfile.drain()
+        head, body, complete_at = self._complete()
+        self._request = None
+        environ = {**self._environ, **head.environ, BEGAN: complete_at}
+        environ["wsgi.input"] = io.BytesIO(body)
+        environ["wsgi.input_terminated"] = "HTTP_TRANSFER_ENCODING" in environ
+        is_head = environ["REQUEST_METHOD"] == "HEAD"
+        answer = http_answer.of(self._app, environ)
+        self.unsent = answer.data(is_head, self._connection_header(head, answer))
         self.since = time.monotonic()
         self.send()
+
+    def _connection_header(self, head: Head, answer: http_answer.Answer) -> str:
+        """Return it, and decide whether the connection ends with this answer."""
+        ends = self.ending or answer.ends_connection
+        self.ending = ends or not head.keeps or not self._serves()
+        if self.ending:
+            return "close"
+        return "" if head.is_new else "Keep-Alive"
 
     def refuse(self, status: int, key: str, message: str) -> None:
         """Send an error, without a worker, as the last answer of the connection."""
@@ -213,3 +160,9 @@ class Connection(HTTPConnection):
         except OSError:
             self.ending, self.lingering, left = True, True, left[:0]
         self.unsent = left
+
+    def close(self) -> None:
+        """Close the socket."""
+        with contextlib.suppress(OSError):
+            self.socket.shutdown(socket.SHUT_RDWR)
+        self.socket.close()

@@ -23,7 +23,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from lunshare.agent.client_connection import Connection
-from lunshare.agent.http_framing import Malformed, TooLarge
+from lunshare.agent.http_framing import TooLarge
+from lunshare.agent.http_head import Malformed, OtherVersion
 
 #: Connections at once. One more replaces the one that has waited longest.
 MAX_CONNECTIONS = 512
@@ -37,7 +38,13 @@ _READ = select.EPOLLIN | select.EPOLLONESHOT
 _WRITE = select.EPOLLOUT | select.EPOLLONESHOT
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _LATE = (408, "requestTimeout", "The request did not come in time: send it again.")
-_LARGE = (413, "overLimit", "The request body is too large: send fewer bytes.")
+_LARGE = (413, "overLimit", "The request is too large: send fewer bytes.")
+_VERSION = (505, "badRequest", "Send a request of HTTP/1.1 or HTTP/1.0.")
+_CUT = (
+    400,
+    "badRequest",
+    "The connection ended before the request did: send it again.",
+)
 
 
 #: Creates the connection of an accepted socket and its address.
@@ -51,14 +58,14 @@ class ConnectionLoop:
         self,
         listening: Sequence[tuple[socket.socket, Connect]],
         run: Callable[[Connection], None],
-        is_immediate: Callable[[bytes], bool],
+        is_immediate: Callable[[str], bool],
     ) -> None:
         """Take connections from these sockets.
 
         Beside each is what creates a connection of an accepted socket. It raises
         OSError if the client has ended it. ``run`` passes a connection with a
         complete request to a worker, which calls ``put`` after its answer.
-        ``is_immediate``: whether a request is answered in this thread.
+        ``is_immediate``: whether a method and path are answered in this thread.
         """
         self._listening = {sock.fileno(): (sock, to) for sock, to in listening}
         self._run_request = run
@@ -174,22 +181,19 @@ class ConnectionLoop:
     def _ended(self, connection: Connection) -> None:
         if not connection.buffered:
             return self._drop(connection)
-        connection.last_request()
-        return self._run_request(connection)
+        connection.refuse(*_CUT)
+        return self.put(connection)
 
     def _process(self, connection: Connection) -> None:
         """Run a complete request; wait for the rest of an incomplete one."""
         try:
             complete = connection.next_request()
-        except TooLarge:
-            connection.refuse(*_LARGE)
-            return self.put(connection)
-        except Malformed as error:
-            connection.refuse(400, "badRequest", f"Malformed request: {error}")
+        except (TooLarge, Malformed, OtherVersion) as error:
+            connection.refuse(*_refusal(error))
             return self.put(connection)
         if not complete:
             return self._wait(connection)
-        if not self._is_immediate(connection.rfile.getvalue()):
+        if not self._is_immediate(connection.asked):
             return self._run_request(connection)
         connection.answer()
         if connection.buffered and not connection.ending and not connection.unsent:
@@ -206,7 +210,7 @@ class ConnectionLoop:
         return self._arm(connection, _READ)
 
     def _buffered(self) -> int:
-        return sum(len(each.buffered) for each in list(self._waiting.values()))
+        return sum(each.held for each in list(self._waiting.values()))
 
     def _linger(self, connection: Connection) -> None:
         """Read what the client still sends; a close at once could lose the answer."""
@@ -246,3 +250,11 @@ class ConnectionLoop:
         self._all.pop(connection.socket.fileno(), None)
         self._waiting.pop(connection.socket.fileno(), None)
         connection.close()
+
+
+def _refusal(error: Exception) -> tuple[int, str, str]:
+    if isinstance(error, TooLarge):
+        return _LARGE
+    if isinstance(error, OtherVersion):
+        return _VERSION
+    return 400, "badRequest", f"Malformed request: {error}"

@@ -2,8 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Find the end of an HTTP request in the bytes received so far.
 
-It only decides when a request is complete, so that a worker never waits for the
-client. The HTTP library parses the request, from exactly these bytes. A request that
+So a worker gets a complete request, and never waits for the client. A request that
 two programs can end in different places is refused (RFC 9112, 11.2): to a proxy
 before this node, what follows would be another request.
 """
@@ -12,26 +11,18 @@ from __future__ import annotations
 
 import re
 
+from lunshare.agent import http_head
+from lunshare.agent.http_head import Head, Malformed
+
 _HEAD_END = re.compile(rb"\n\r?\n")
 _SIZE_LINE = 1024  # bytes of a chunk's size with its extensions
-_FIELD = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+:[^\r\n\0]*\r\n"  # RFC 9110, 5.1
-_FIELDS = re.compile(rb"(?:%b)*\r\n" % _FIELD)
-_TRAILER = re.compile(_FIELD)
+_TRAILER = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+:[^\r\n\0]*\r\n")  # RFC 9110, 5.1
 _SIZE = re.compile(rb"([0-9A-Fa-f]{1,16})[ \t]*(?:;[^\r\n\0]*)?\r\n")
-_LENGTH = re.compile(rb"[0-9]{1,18}")
-#: The fields that decide where a request ends, and which server it is for.
-_SINGLE = re.compile(
-    rb"^(content-length|transfer-encoding|host):[ \t]*([^\r\n]*?)[ \t]*\r$",
-    re.IGNORECASE | re.MULTILINE,
-)
+_LENGTH = re.compile("[0-9]{1,18}")
 
 
 class TooLarge(Exception):
-    """The body in chunks has more bytes than are allowed."""
-
-
-class Malformed(Exception):
-    """The request has no certain end. The text says why."""
+    """The head, or a body in chunks, has more bytes than are allowed."""
 
 
 class Framing:
@@ -43,7 +34,11 @@ class Framing:
         self._seen = 0
         self._body = 0
         self._length = 0
-        self._chunked, self._decoded, self._last = False, 0, False
+        self._chunked, self._last = False, False
+        #: What the chunks have contained so far.
+        self.decoded = bytearray()
+        #: The head, when it is complete.
+        self.head: Head | None = None
         #: The client waits for "100 Continue" before it sends the body.
         self.expects = False
         #: The rest of the request is not read, so the connection ends with it.
@@ -52,14 +47,15 @@ class Framing:
     def end(self, data: bytearray) -> int | None:
         """Return the end of the request, or None while it is incomplete.
 
-        A request that is too large ends where the bytes end; the HTTP library, or
-        the application, answers it with an error.
+        A request whose body is too large by its Content-Length ends with its head; the
+        application answers it with an error.
 
         :raises TooLarge: 413.
         :raises Malformed: 400.
+        :raises OtherVersion: 505.
         """
-        if not self._body and not self._head(data):
-            return self._broken(data) if len(data) > self._head_max else None
+        if self.head is None and not self._read_head(data):
+            return None
         if self._chunked:
             return self._chunks(data)
         if self._length > self._body_max:
@@ -68,23 +64,33 @@ class Framing:
         end = self._body + self._length
         return end if len(data) >= end else None
 
-    def _head(self, data: bytearray) -> bool:
+    def body(self, data: bytearray, end: int) -> bytes:
+        """Return the body of the request, which ends there."""
+        if self._chunked:
+            return bytes(self.decoded)
+        return bytes(data[self._body : end])
+
+    def _read_head(self, data: bytearray) -> bool:
         """Return whether the head is complete; if so, read it."""
         found = _HEAD_END.search(data, self._seen)
+        if (len(data) if found is None else found.end()) > self._head_max:
+            raise TooLarge
         if found is None:
             self._seen = max(0, len(data) - 3)
             return False
         self._body = self._seen = found.end()
         line, _, fields = bytes(data[: self._body]).lstrip().partition(b"\n")
-        if not line.endswith(b"\r") or not _FIELDS.fullmatch(fields):
-            raise Malformed("A header line is not a name, a colon and a value.")
-        self._read(line, _single(fields))
-        self.expects = b"100-continue" in fields.lower()
+        head = http_head.read(line, fields)
+        self._decide(head)
+        expected = head.environ.pop("HTTP_EXPECT", "").lower()
+        self.expects = head.is_new and expected == "100-continue"
+        self.head = head
         return True
 
-    def _read(self, line: bytes, fields: dict[bytes, bytes]) -> None:
+    def _decide(self, head: Head) -> None:
         """Decide how the body ends."""
-        length, coding = fields.get(b"content-length"), fields.get(b"transfer-encoding")
+        length = head.environ.get("CONTENT_LENGTH")
+        coding = head.environ.get("HTTP_TRANSFER_ENCODING")
         if length is not None and not _LENGTH.fullmatch(length):
             raise Malformed("Content-Length must be a decimal number.")
         if coding is None:
@@ -92,7 +98,7 @@ class Framing:
             return
         if length is not None:
             raise Malformed("Send Content-Length or Transfer-Encoding, not both.")
-        if coding.lower() != b"chunked" or not line.endswith(b" HTTP/1.1\r"):
+        if coding.lower() != "chunked" or not head.is_new:
             raise Malformed("Transfer-Encoding must be chunked, and needs HTTP/1.1.")
         self._chunked = True
 
@@ -118,7 +124,7 @@ class Framing:
         if found is None:
             raise _bad_chunk()
         size = int(found[1], 16)
-        if self._decoded + size > self._body_max:
+        if len(self.decoded) + size > self._body_max:
             raise TooLarge
         self._last = not size
         behind = stop + 1 + (size + 2 if size else 0)
@@ -126,25 +132,9 @@ class Framing:
             return False
         if size and data[behind - 2 : behind] != b"\r\n":
             raise _bad_chunk()
-        self._seen, self._decoded = behind, self._decoded + size
+        self.decoded += data[stop + 1 : stop + 1 + size]
+        self._seen = behind
         return True
-
-    def _broken(self, data: bytearray) -> int:
-        self.broken = True
-        return len(data)
-
-
-def _single(fields: bytes) -> dict[bytes, bytes]:
-    """Return the value of each field that a request has once, by its name.
-
-    :raises Malformed: it has one twice, also with the same value.
-    """
-    found: dict[bytes, bytes] = {}
-    for name, value in _SINGLE.findall(fields):
-        if name.lower() in found:
-            raise Malformed(f"The header {name.decode()} is there twice: send one.")
-        found[name.lower()] = value
-    return found
 
 
 def _bad_chunk() -> Malformed:

@@ -10,15 +10,16 @@ import grp
 import os
 import socket
 import stat
+import struct
+import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from cheroot import wsgi
-
-from lunshare.agent.client_connection import Connection, Gateway
+from lunshare.agent.client_connection import Connection
 from lunshare.agent.errors import StartupError
+from lunshare.agent.http_answer import App
 from lunshare.agent.http_connections import ConnectionLoop
 from lunshare.agent.listen_addresses import Address
 from lunshare.agent.tls import Certificates
@@ -30,83 +31,130 @@ _AT_ONCE = 1
 _HEADERS_MAX = 64 * 1024
 _GROUP = "lunshare"
 _OWNER_AND_GROUP = 0o660
-_HEALTH_CHECKS = tuple(
-    f"{method} {path} HTTP/1.".encode()
+_HEALTH_CHECKS = frozenset(
+    f"{method} {path}"
     for method in ("GET", "HEAD")
     for path in ("/healthz", "/healthcheck", "/readyz")
 )
+_PEER = struct.Struct("3i")  # pid, uid and gid: unix(7), SO_PEERCRED
+_EVERY_ADDRESS = "::"
 
-App = Callable[..., Any]
 
-
-class Listener(wsgi.Server):
-    """One address. Cheroot binds it, parses its requests and calls the app.
-
-    ConnectionLoop has the connections: Cheroot's own loop (11.1) uses a thread per
-    client that has sent a first byte. For a unix socket it removes any file at the
-    path, also the socket of another daemon, and its new socket is open to everyone.
-    """
+class Listener:
+    """One address, bound, and what its connections have in common."""
 
     def __init__(
         self, app: App, address: Address, max_body: int, tls: Certificates | None
     ) -> None:
-        super().__init__(address.bind, app, request_queue_size=_BACKLOG)
-        self.gateway = Gateway
-        self.address, self.tls = address, tls
-        self._max_body = max_body
-        self.peercreds_enabled = address.is_socket
-        self.requests = _NoThreads()
-        self.error_log = _ignore  # type: ignore[method-assign,assignment]
-        self.max_request_header_size = _HEADERS_MAX
-        # The app itself answers 413 and reads no more. This is a second limit.
-        self.max_request_body_size = 4 * max_body
-
-    def prepare(self) -> None:
         """Bind and listen.
 
         :raises OSError: the address is in use or not allowed.
         """
-        super().prepare()
-        vars(self).pop("_connections").close()  # of cheroot; unused
+        self.address, self.tls, self._app = address, tls, app
+        self._sizes = (_HEADERS_MAX, max_body)
+        self.ready = True
+        self.socket = _listening(address.bind)
+        self.bind_addr = _bound_address(self.socket)
+        self._environ = _environ(self.bind_addr, "http" if tls is None else "https")
 
     def connect(self, client: socket.socket, address: Any) -> Connection:
         """Return the connection of an accepted socket, which does not block.
 
         :raises OSError: the client has ended it already.
         """
+        environ = dict(self._environ)
+        if self.address.is_socket:
+            environ["X_REMOTE_UID"] = _peer_uid(client)
+        else:
+            environ["REMOTE_ADDR"], environ["REMOTE_PORT"] = address[0], str(address[1])
         if self.tls is not None:
             client = self.tls.wrap(client)
-        connection = Connection(self, client, _HEADERS_MAX, self._max_body)
-        if isinstance(address, tuple):
-            connection.remote_addr, connection.remote_port = address[:2]
-        return connection
+        return Connection(client, self._app, environ, self._sizes, self._serves)
 
-    def bind_unix_socket(self, bind_addr: str) -> socket.socket:
-        """Bind a path that does not exist, or has the socket of a killed daemon."""
-        _remove_stale_socket(bind_addr)
-        self.socket = bound = socket.socket(socket.AF_UNIX)
+    def _serves(self) -> bool:
+        return self.ready
+
+
+def _environ(bound: tuple[str, int] | str, scheme: str) -> dict[str, Any]:
+    """Return what all requests at an address have in the environment of WSGI."""
+    host, port = ("localhost", 80) if isinstance(bound, str) else bound
+    return {
+        "SCRIPT_NAME": "",
+        "SERVER_NAME": host,
+        "SERVER_PORT": str(port),
+        "REMOTE_ADDR": "",
+        "wsgi.version": (1, 0),
+        "wsgi.url_scheme": scheme,
+        "wsgi.errors": sys.stderr,
+        "wsgi.multithread": True,
+        "wsgi.multiprocess": False,
+        "wsgi.run_once": False,
+    }
+
+
+def _peer_uid(client: socket.socket) -> str:
+    """Return the user of the process at the other end of a unix socket."""
+    found = client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
+    return str(_PEER.unpack(found)[1])
+
+
+def _listening(bind: tuple[str, int] | str) -> socket.socket:
+    """Return a socket that listens at this address; raise OSError if it cannot."""
+    sock = _unix_socket(bind) if isinstance(bind, str) else _tcp_socket(*bind)
+    sock.listen(_BACKLOG)
+    return sock
+
+
+def _bound_address(sock: socket.socket) -> tuple[str, int] | str:
+    """Return the path, or the host and the port, where it is bound."""
+    name = sock.getsockname()
+    return name if isinstance(name, str) else (str(name[0]), int(name[1]))
+
+
+def _tcp_socket(host: str, port: int) -> socket.socket:
+    """Bind the first address of the host that can be bound."""
+    kind, passive = socket.SOCK_STREAM, socket.AI_PASSIVE
+    found = socket.getaddrinfo(host, port, type=kind, flags=passive)
+    for family, _, _, _, address in found[:-1]:
+        with contextlib.suppress(OSError):
+            return _bound_tcp(family, address)
+    family, _, _, _, address = found[-1]
+    return _bound_tcp(family, address)
+
+
+def _bound_tcp(family: socket.AddressFamily, address: Any) -> socket.socket:
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    host, port, *_ = address
+    try:
+        if port:  # not for any free port, which another process could have then
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if host == _EVERY_ADDRESS:  # those of IPv4 too
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        sock.bind(address)
+    except OSError:
+        sock.close()
+        raise
+    return sock
+
+
+def _unix_socket(path: str) -> socket.socket:
+    """Bind a path that does not exist, or has the socket of a killed daemon."""
+    _remove_stale_socket(path)
+    bound = socket.socket(socket.AF_UNIX)
+    try:
         os.fchmod(bound.fileno(), _OWNER_AND_GROUP)  # before it can be reached
-        bound.bind(bind_addr)
+        bound.bind(path)
         # A daemon that root runs by hand. The unit's daemon has this group already, and
         # its SystemCallFilter kills a process that calls chown(2).
         if os.geteuid() == 0:
             with contextlib.suppress(KeyError):
-                os.chown(bind_addr, -1, grp.getgrnam(_GROUP).gr_gid)
-        os.chmod(bind_addr, _OWNER_AND_GROUP)  # the umask may have changed it
-        return bound
-
-    @property
-    def can_add_keepalive_connection(self) -> bool:
-        """Return whether a connection may have another request."""
-        serving: bool = self.ready
-        return serving
-
-
-class _NoThreads:
-    """Cheroot's pool of threads, of which a listener has none of its own."""
-
-    def start(self) -> None:
-        """Start no thread."""
+                os.chown(path, -1, grp.getgrnam(_GROUP).gr_gid)
+        os.chmod(path, _OWNER_AND_GROUP)  # the umask may have changed it
+    except OSError:
+        bound.close()
+        raise
+    return bound
 
 
 class Server:
@@ -204,7 +252,7 @@ def serve(
     try:
         for address in addresses:
             tls = certificates(address)
-            listeners.append(_bound(Listener(app, address, max_body, tls), option))
+            listeners.append(_bound(app, address, max_body, tls, option))
     except StartupError:
         for listener in listeners:
             listener.socket.close()
@@ -212,20 +260,21 @@ def serve(
     return Server(listeners, threads)
 
 
-def _bound(listener: Listener, option: str) -> Listener:
+def _bound(
+    app: App, address: Address, max_body: int, tls: Certificates | None, option: str
+) -> Listener:
     try:
-        listener.prepare()
+        return Listener(app, address, max_body, tls)
     except OSError as error:
         raise StartupError(
-            f"{option} = {listener.address} cannot be bound ({error}): check whether"
+            f"{option} = {address} cannot be bound ({error}): check whether"
             " another daemon uses it"
         ) from error
-    return listener
 
 
-def _is_health_check(request: bytes) -> bool:
-    """Return whether this request is answered at once, from memory."""
-    return request.startswith(_HEALTH_CHECKS)
+def _is_health_check(asked: str) -> bool:
+    """Return whether this method and path are answered at once, from memory."""
+    return asked in _HEALTH_CHECKS
 
 
 def _remove_stale_socket(path: str) -> None:
@@ -241,7 +290,3 @@ def _remove_stale_socket(path: str) -> None:
         if probe.connect_ex(path) != errno.ECONNREFUSED:
             raise OSError(errno.EADDRINUSE, "another process listens there")
     os.unlink(path)
-
-
-def _ignore(message: str = "", level: int = 20, traceback: bool = False) -> None:
-    """Ignore the messages of cheroot, such as a client that disconnects."""

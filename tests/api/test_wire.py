@@ -182,6 +182,65 @@ def test_a_body_that_ends_early_is_400(port: int, api: Api):
     assert api("GET", "/volumes")["volumes"] == []
 
 
+def test_a_request_whose_unused_body_ends_early_is_400_and_not_done(
+    port: int, api: Api
+):
+    volume_id = api.volume()["id"]
+    line = f"DELETE /v3/{api.project}/volumes/{volume_id}"
+    status, _, body = exchange(port, request(line, "Content-Length: 9", body=b"{}"))
+    assert (status, json.loads(body)["badRequest"]["code"]) == (400, 400)
+    assert api("GET", f"/volumes/{volume_id}")["volume"]["status"] == "available"
+
+
+def test_a_connection_goes_on_after_a_chunked_body(port: int, api: Api):
+    chunks = b"%x\r\n%b\r\n0\r\n\r\n" % (len(VOLUME), VOLUME)
+    head = (
+        f"POST /v3/{api.project}/volumes HTTP/1.1\r\nHost: node\r\n"
+        "Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+    )
+    status, head_of_first, rest = exchange(
+        port, (head.encode() + chunks) * 2 + request("GET /v3/p/volumes")
+    )
+    assert status == 202
+    assert b"connection:" not in head_of_first.lower()
+    assert (rest.count(b"HTTP/1.1 202 "), rest.count(b"HTTP/1.1 200 ")) == (1, 1)
+    assert len(api("GET", "/volumes")["volumes"]) == 2
+
+
+@pytest.mark.parametrize("keep", [True, False])
+def test_a_client_of_http_1_0_says_whether_its_connection_goes_on(
+    port: int, keep: bool
+):
+    more = "Connection: keep-alive\r\n" if keep else ""
+    one = f"GET /v3/p/volumes HTTP/1.0\r\n{more}\r\n".encode()
+    status, head, rest = exchange(port, one * 2)
+    assert status == 200
+    assert f"connection: {'keep-alive' if keep else 'close'}" in head.decode().lower()
+    assert rest.count(b"HTTP/1.1 200 ") == int(keep)
+
+
+@pytest.mark.parametrize(
+    ("line", "status"),
+    [
+        ("GET /v3/p/volumes HTTP/2.0", 505),
+        ("GET /v3/p/volumes HTTP/1.2", 505),
+        ("GET http://node/v3/p/volumes HTTP/1.1", 400),
+        ("get /v3/p/volumes HTTP/1.1", 400),
+        ("GET /v3/p/volumes", 400),
+        (f"GET /{'x' * 70_000} HTTP/1.1", 413),
+    ],
+)
+def test_a_first_line_that_cannot_be_answered_is_refused(
+    port: int, line: str, status: int
+):
+    asked = f"{line}\r\nHost: node\r\n\r\n".encode() + request("GET /v3/p/volumes")
+    got, head, body = exchange(port, asked)
+    assert got == status
+    assert b"\r\nConnection: close" in head
+    (fault,) = json.loads(body).values()
+    assert fault["code"] == status
+
+
 @pytest.mark.parametrize("method", ["BREW", "PROPFIND", "TRACE"])
 def test_an_unknown_method_is_405_and_lists_the_methods(port: int, method: str):
     status, head, body = exchange(port, request(f"{method} /v3/p/volumes"))

@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import pytest
 
-from lunshare.agent.http_framing import Framing, Malformed, TooLarge
+from lunshare.agent.http_framing import Framing, TooLarge
+from lunshare.agent.http_head import Malformed
 
 HEAD_MAX, BODY_MAX = 1000, 100
 LENGTH = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n"
@@ -46,14 +47,35 @@ def test_following_bytes_are_not_part_of_a_request(request_: bytes) -> None:
     assert not framing.broken
 
 
-@pytest.mark.parametrize(
-    "request_",
-    [b"GET / HTTP/1.1\r\nX: " + b"x" * HEAD_MAX, LENGTH % (BODY_MAX + 1)],
-)
-def test_a_request_that_is_too_large_ends_at_once(request_: bytes) -> None:
-    framing = Framing(HEAD_MAX, BODY_MAX)
-    assert framing.end(bytearray(request_)) == len(request_)
+def test_a_request_whose_body_is_too_large_ends_with_its_head() -> None:
+    framing, asked = Framing(HEAD_MAX, BODY_MAX), LENGTH % (BODY_MAX + 1)
+    assert framing.end(bytearray(asked + b"body")) == len(asked)
     assert framing.broken
+
+
+@pytest.mark.parametrize("end", [b"", b"\r\n\r\n"])
+def test_a_head_that_is_too_large_is_refused(end: bytes) -> None:
+    asked = b"GET / HTTP/1.1\r\nX: " + b"x" * HEAD_MAX + end
+    with pytest.raises(TooLarge):
+        Framing(HEAD_MAX, BODY_MAX).end(bytearray(asked))
+    with pytest.raises(TooLarge):
+        ends(asked)
+
+
+@pytest.mark.parametrize(
+    ("request_", "body"),
+    [
+        (WHOLE[0], b""),
+        (LENGTH % 5 + b"12345", b"12345"),
+        (WHOLE[-1], b"12345\r\n0"),
+        (CHUNKED + b"1\r\na\r\n" * 50 + b"0\r\n\r\n", b"a" * 50),
+    ],
+)
+def test_the_body_is_known_at_the_end(request_: bytes, body: bytes) -> None:
+    framing, held = Framing(HEAD_MAX, BODY_MAX), bytearray(request_ + b"GET /")
+    end = framing.end(held)
+    assert end is not None
+    assert framing.body(held, end) == body
 
 
 def head(*fields: bytes, protocol: bytes = b"HTTP/1.1") -> bytes:
@@ -124,3 +146,7 @@ def test_a_client_that_waits_for_100_continue_is_known() -> None:
     asked = LENGTH.replace(b"Host: x", b"Expect: 100-continue") % 5
     assert framing.end(bytearray(asked)) is None
     assert framing.expects
+    old = asked.replace(b"HTTP/1.1", b"HTTP/1.0")  # which has no 100 Continue
+    framing = Framing(HEAD_MAX, BODY_MAX)
+    assert framing.end(bytearray(old)) is None
+    assert not framing.expects

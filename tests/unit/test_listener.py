@@ -75,9 +75,6 @@ def test_listen_names_at_least_one_address_and_none_twice() -> None:
         parse(["127.0.0.1:1", "https://127.0.0.1:1"], "noauth", noauth=True)
 
 
-# cheroot 11.1 leaves a socket it could not bind to the garbage collector; the
-# daemon ends at once then.
-@pytest.mark.filterwarnings("ignore:Exception ignored in. <socket")
 def test_a_port_in_use_is_reported_in_one_sentence() -> None:
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))

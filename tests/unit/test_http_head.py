@@ -1,0 +1,141 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""What the head of a request says, and which heads are refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from lunshare.agent import http_head
+from lunshare.agent.http_head import Head, Malformed, OtherVersion
+
+
+def read(line: str, *fields: str) -> Head:
+    block = "".join(f"{each}\r\n" for each in (*fields, ""))
+    return http_head.read(f"{line}\r".encode(), block.encode())
+
+
+def environ(*fields: str) -> dict[str, str]:
+    found = read("GET / HTTP/1.1", *fields).environ
+    line = {"REQUEST_METHOD", "SERVER_PROTOCOL", "PATH_INFO", "QUERY_STRING"}
+    return {key: value for key, value in found.items() if key not in line}
+
+
+def test_the_first_line_is_read() -> None:
+    found = read("PATCH /v3/a%20b?c=%20d&e HTTP/1.0").environ
+    assert found == {
+        "REQUEST_METHOD": "PATCH",
+        "SERVER_PROTOCOL": "HTTP/1.0",
+        "PATH_INFO": "/v3/a b",
+        "QUERY_STRING": "c=%20d&e",
+    }
+
+
+@pytest.mark.parametrize(
+    ("path", "shown"),
+    [
+        ("/a%2fb%2Fc%25", "/a%2Fb%2Fc%"),
+        ("/gr%C3%B6%C3%9Fe", "/gr\xc3\xb6\xc3\x9fe"),
+        ("/größe", "/gr\xc3\xb6\xc3\x9fe"),
+        ("/a%0d%0ab", "/a\r\nb"),
+        ("//a/b;c", "//a/b;c"),
+        ("/%zz", "/%zz"),
+    ],
+)
+def test_a_path_is_unquoted_once_and_keeps_a_quoted_slash(
+    path: str, shown: str
+) -> None:
+    assert read(f"GET {path} HTTP/1.1").environ["PATH_INFO"] == shown
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "",
+        "GET",
+        "GET /",
+        "GET  / HTTP/1.1",
+        "GET / HTTP/1.1 x",
+        "GET /a b HTTP/1.1",
+        "GET /\tHTTP/1.1",
+        "GET /\x7f HTTP/1.1",
+        "GET / HTTP/1",
+        "GET / HTTP/1.11",
+        "GET / HTTP/x.y",
+        "GET / http/1.1",
+        "GET / HTTPS/1.1",
+        "get / HTTP/1.1",
+        "GE(T / HTTP/1.1",
+        "G\xc4T / HTTP/1.1",
+        "GET http://node/v3 HTTP/1.1",
+        "GET v3 HTTP/1.1",
+        "GET /v3#x HTTP/1.1",
+        "OPTIONS * HTTP/1.1",
+        "CONNECT node:80 HTTP/1.1",
+        "GET /a\0 HTTP/1.1",
+    ],
+)
+def test_a_first_line_of_another_form_is_malformed(line: str) -> None:
+    with pytest.raises(Malformed):
+        read(line)
+
+
+@pytest.mark.parametrize("version", ["0.9", "1.2", "2.0", "9.9"])
+def test_another_version_is_refused(version: str) -> None:
+    with pytest.raises(OtherVersion):
+        read(f"GET / HTTP/{version}")
+
+
+def test_fields_have_the_names_of_wsgi_and_no_space_around_their_values() -> None:
+    assert environ(
+        "host:node",
+        "Content-Type: \t application/json\t",
+        "X-Auth-Token: a b:c",
+        "X-Empty:",
+        "Content-Length: 5",
+    ) == {
+        "HTTP_HOST": "node",
+        "CONTENT_TYPE": "application/json",
+        "HTTP_X_AUTH_TOKEN": "a b:c",
+        "HTTP_X_EMPTY": "",
+        "CONTENT_LENGTH": "5",
+    }
+
+
+def test_a_field_that_is_there_twice_has_both_values() -> None:
+    assert environ("X-Roles: a", "x-roles: b") == {"HTTP_X_ROLES": "a, b"}
+
+
+def test_a_field_with_an_underscore_is_left_out() -> None:
+    assert environ("X_Remote_Uid: 0", "Content_Length: 5", "_: 1") == {}
+
+
+def test_a_long_name_is_not_remembered() -> None:
+    before = http_head._key.cache_info().currsize
+    assert environ(f"{'X' * 65}: 1") == {f"HTTP_{'X' * 65}": "1"}
+    assert http_head._key.cache_info().currsize == before
+
+
+@pytest.mark.parametrize("name", ["Host", "Content-Length", "Transfer-Encoding"])
+def test_a_field_that_decides_where_the_request_ends_is_there_once(name: str) -> None:
+    with pytest.raises(Malformed, match=f"{name.lower()} is there twice"):
+        environ(f"{name}: 5", f"{name.lower()}: 5")
+
+
+@pytest.mark.parametrize(
+    ("version", "connection", "keeps"),
+    [
+        ("1.1", None, True),
+        ("1.1", "Close", False),
+        ("1.1", "TE, close", False),
+        ("1.1", "keep-alive", True),
+        ("1.0", None, False),
+        ("1.0", "Keep-Alive", True),
+        ("1.0", "close", False),
+    ],
+)
+def test_whether_a_client_keeps_its_connection(
+    version: str, connection: str | None, keeps: bool
+) -> None:
+    fields = [] if connection is None else [f"Connection: {connection}"]
+    assert read(f"GET / HTTP/{version}", *fields).keeps is keeps
