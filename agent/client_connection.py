@@ -55,6 +55,7 @@ class Connection:
         self.since = time.monotonic()
         self.framing = Framing(*sizes)
         self._request: tuple[Head, bytes, float] | None = None
+        self._was_last = False
 
     @property
     def seconds_left(self) -> float:
@@ -78,6 +79,24 @@ class Connection:
             self.socket.do_handshake()
             self.handshaking = False
             self.since = time.monotonic()
+
+    @property
+    def is_done(self) -> bool:
+        """Whether its client has sent all that it will send, and got the answer.
+
+        To close it loses no answer then: bytes that come to a closed socket would
+        (RFC 9112, 9.6). With TLS the client still answers to the end of the stream.
+        """
+        if (
+            not self._was_last
+            or self.buffered
+            or isinstance(self.socket, ssl.SSLSocket)
+        ):
+            return False
+        try:
+            return not self.socket.recv(1)
+        except OSError:
+            return True
 
     def finish(self) -> None:
         """Tell the client that nothing more is sent."""
@@ -135,7 +154,8 @@ class Connection:
     def _connection_header(self, head: Head, answer: http_answer.Answer) -> str:
         """Return it, and decide whether the connection ends with this answer."""
         ends = self.ending or answer.ends_connection
-        self.ending = ends or not head.keeps or not self._serves()
+        self._was_last = not ends and not head.keeps
+        self.ending = ends or self._was_last or not self._serves()
         if self.ending:
             return "close"
         return "" if head.is_new else "Keep-Alive"
@@ -163,6 +183,4 @@ class Connection:
 
     def close(self) -> None:
         """Close the socket."""
-        with contextlib.suppress(OSError):
-            self.socket.shutdown(socket.SHUT_RDWR)
         self.socket.close()

@@ -117,7 +117,7 @@ class ConnectionLoop:
         if connection.unsent:
             self._arm(connection, _WRITE)
         elif connection.ending:
-            self._linger(connection)
+            self._end(connection)
         elif connection.buffered:
             self._process(connection)
         else:
@@ -212,12 +212,14 @@ class ConnectionLoop:
     def _buffered(self) -> int:
         return sum(each.held for each in list(self._waiting.values()))
 
-    def _linger(self, connection: Connection) -> None:
+    def _end(self, connection: Connection) -> None:
         """Read what the client still sends; a close at once could lose the answer."""
         if not connection.lingering:
+            if connection.is_done:
+                return self._drop(connection)
             connection.lingering, connection.since = True, time.monotonic()
             connection.finish()
-        self._arm(connection, _READ)
+        return self._arm(connection, _READ)
 
     def _arm(self, connection: Connection, events: int) -> None:
         descriptor = connection.socket.fileno()

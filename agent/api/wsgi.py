@@ -9,7 +9,6 @@ and in the modules below. A handler never uses falcon.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
@@ -71,7 +70,7 @@ class Resource:
         is_known = state.version is not None  # so the middleware asked who it is
         if version < route.since or not (is_known or route.path in routes.PUBLIC):
             raise faults.no_such_path()
-        body = functools.cache(partial(_body, req, self._settings.max_body))
+        body = _Body(req, self._settings.max_body)
         if is_known:
             self._rules.require_route(route, state.ctx, body)
         call = Call(
@@ -102,6 +101,25 @@ def _query(req: Request) -> dict[str, str]:
         key: value if isinstance(value, str) else value[-1]
         for key, value in req.params.items()
     }
+
+
+class _Body:
+    """Reads and parses the body at its first call.
+
+    functools.cache would create a function and its cache for each request.
+    """
+
+    __slots__ = ("_limit", "_req", "_values")
+
+    def __init__(self, req: Request, limit: int) -> None:
+        self._req, self._limit = req, limit
+        self._values: list[Any] = []
+
+    def __call__(self) -> Any:
+        """Return the JSON of the request."""
+        if not self._values:
+            self._values.append(_body(self._req, self._limit))
+        return self._values[0]
 
 
 def _body(req: Request, limit: int) -> Any:

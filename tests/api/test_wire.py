@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import select
 import socket
 import threading
 import time
@@ -205,6 +206,32 @@ def test_a_connection_goes_on_after_a_chunked_body(port: int, api: Api):
     assert b"connection:" not in head_of_first.lower()
     assert (rest.count(b"HTTP/1.1 202 "), rest.count(b"HTTP/1.1 200 ")) == (1, 1)
     assert len(api("GET", "/volumes")["volumes"]) == 2
+
+
+def test_a_client_that_reads_late_gets_the_whole_answer_to_its_last_request(
+    port: int, api: Api
+):
+    for _ in range(20):
+        api.volume(metadata={f"k{n}": "v" * 255 for n in range(40)})
+    with socket.create_connection(("127.0.0.1", port), timeout=20) as wire:
+        wire.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        wire.sendall(request(f"GET /v3/{api.project}/volumes/detail"))
+        until(lambda: bool(select.select([wire], [], [], 0)[0]))
+        came = b"".join(iter(lambda: wire.recv(1024), b""))
+    _, _, body = came.partition(b"\r\n\r\n")
+    assert len(json.loads(body)["volumes"]) == 20
+
+
+def test_a_client_that_sends_more_than_its_last_request_gets_its_answer(
+    port: int, api: Api
+):
+    """A close at once would reset the connection, and the answer could be lost."""
+    for _ in range(50):
+        with socket.create_connection(("127.0.0.1", port), timeout=20) as wire:
+            wire.sendall(request("GET /v3/p/volumes") + b"\r\n" * 20_000)
+            came = b"".join(iter(lambda wire=wire: wire.recv(65536), b""))  # type: ignore[misc]
+        assert came.startswith(b"HTTP/1.1 200 ")
+        assert came.endswith(b'{"volumes":[]}')
 
 
 @pytest.mark.parametrize("keep", [True, False])
