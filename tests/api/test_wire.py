@@ -214,10 +214,10 @@ def test_a_client_that_reads_late_gets_the_whole_answer_to_its_last_request(
     for _ in range(20):
         api.volume(metadata={f"k{n}": "v" * 255 for n in range(40)})
     with socket.create_connection(("127.0.0.1", port), timeout=20) as wire:
-        wire.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        wire.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 32768)
         wire.sendall(request(f"GET /v3/{api.project}/volumes/detail"))
         until(lambda: bool(select.select([wire], [], [], 0)[0]))
-        came = b"".join(iter(lambda: wire.recv(1024), b""))
+        came = b"".join(iter(lambda: wire.recv(65536), b""))
     _, _, body = came.partition(b"\r\n\r\n")
     assert len(json.loads(body)["volumes"]) == 20
 
