@@ -159,6 +159,14 @@ class Volume:
 
 
 @dataclass(frozen=True, slots=True)
+class NamedVolume:
+    """A volume in a list without detail."""
+
+    id: str
+    name: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class Snapshot:
     """The bytes that a volume had at one moment; ``size`` is its size then.
 

@@ -22,6 +22,7 @@ from lunshare.agent.records import (
     Attachment,
     ForeignDisk,
     ForeignSnapshot,
+    NamedVolume,
     Pool,
     ServiceState,
     Snapshot,
@@ -172,7 +173,7 @@ def stored_volume(shown: Volume, context: ViewContext) -> View:
     return {key: value for key, value in view.items() if key not in ONLY_SHOWN}
 
 
-def volume_brief(shown: Volume, context: ViewContext) -> View:
+def volume_brief(shown: Volume | NamedVolume, context: ViewContext) -> View:
     """Show a volume in a list without detail."""
     return {"id": shown.id, "name": shown.name, "links": context.links(shown.id)}
 

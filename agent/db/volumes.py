@@ -18,7 +18,7 @@ from lunshare.agent.db import attachments, paging, status_changes
 from lunshare.agent.db.engine import now
 from lunshare.agent.db.prepared import Prepared, Row
 from lunshare.agent.db.schema import VOLUME_ATTACHMENT, VOLUME_TYPES, VOLUMES
-from lunshare.agent.records import Attachment, Page, Volume
+from lunshare.agent.records import Attachment, NamedVolume, Page, Volume
 from lunshare.agent.states import (
     ATTACHMENT_PRIORITY,
     HAS_DISK,
@@ -61,6 +61,8 @@ _ROWS = sa.select(
     _V.image_metadata,
     _V.reset_from,
 ).join_from(VOLUMES, VOLUME_TYPES, _V.volume_type_id == VOLUME_TYPES.c.id, isouter=True)
+
+_NAMES = sa.select(_V.id, _V.display_name)
 
 # Built once: to build a statement costs more than to run it. For the same reason one
 # statement reads a volume with its hosts: a row per host, or one row.
@@ -203,15 +205,19 @@ def get_row(connection: sa.Connection, volume_id: str) -> Volume | None:
     return None if row is None else _record(row)
 
 
-def page(connection: sa.Connection, page: Page, detail: bool = True) -> list[Volume]:
-    """Return a page of volumes, with their attachments if ``detail``.
+def page(connection: sa.Connection, page: Page) -> list[Volume]:
+    """Return a page of volumes with their attachments.
 
     It runs two statements at most, whatever the page has.
 
     :raises NotFound: the marker does not exist.
     """
-    rows = _page_rows(connection, page)
-    return _filled(connection, rows) if detail else [_record(row) for row in rows]
+    return _filled(connection, _page_rows(connection, page, _ROWS))
+
+
+def names(connection: sa.Connection, page: Page) -> list[NamedVolume]:
+    """Return a page of volumes without detail; raise as ``page`` does."""
+    return [NamedVolume(*row) for row in _page_rows(connection, page, _NAMES)]
 
 
 def get_many(connection: sa.Connection, volume_ids: Sequence[str]) -> list[Volume]:
@@ -343,26 +349,32 @@ def uses_type(connection: sa.Connection, type_id: str) -> bool:
     return connection.execute(query).first() is not None
 
 
-def _page_rows(connection: sa.Connection, page: Page) -> Sequence[Row]:
+def _page_rows(
+    connection: sa.Connection, page: Page, rows: sa.Select[Any]
+) -> Sequence[Row]:
     every_project = page.project_id is None
     if page.marker is None and not page.filters:
-        plain = _first_page(page.sort, every_project)
+        plain = _first_page(rows, page.sort, every_project)
         return plain.rows(connection, paging.values(page))
-    query = _filtered(_listed(page.sort, every_project), page)
+    query = _filtered(_listed(rows, page.sort, every_project), page)
     query = paging.after_marker(connection, query, page, COLUMNS, "volume", _OWN)
     return connection.execute(query, paging.values(page)).all()
 
 
 @functools.lru_cache(maxsize=paging.SORTS)
-def _first_page(sort: paging.Sort, every_project: bool) -> Prepared:
+def _first_page(
+    rows: sa.Select[Any], sort: paging.Sort, every_project: bool
+) -> Prepared:
     """Return the statement for this order, without filters and marker."""
-    return Prepared(_listed(sort, every_project))
+    return Prepared(_listed(rows, sort, every_project))
 
 
 @functools.lru_cache(maxsize=paging.SORTS)
-def _listed(sort: paging.Sort, every_project: bool) -> sa.Select[Any]:
+def _listed(
+    rows: sa.Select[Any], sort: paging.Sort, every_project: bool
+) -> sa.Select[Any]:
     """Return the statement for this order; built once for each order."""
-    query = _ROWS.where(_HERE)
+    query = rows.where(_HERE)
     if not every_project:
         query = query.where(_OWN)
     return paging.ordered(query, sort, COLUMNS)

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,7 +19,7 @@ from lunshare.agent.api import (
 )
 from lunshare.agent.api.exchange import Answer, Call
 from lunshare.agent.errors import Forbidden, Invalid
-from lunshare.agent.records import NewVolume, Page, Volume
+from lunshare.agent.records import NamedVolume, NewVolume, Page, Volume
 
 _HINTS = "OS-SCH-HNT:scheduler_hints"
 _ID_MAX = 36
@@ -56,12 +56,16 @@ def create(call: Call) -> Answer:
 
 def index(call: Call) -> Answer:
     """GET /volumes: list volumes, brief"""
-    return _list(call, views.volume_brief, detail=False)
+    page, context = _page(call), _context(call)
+    rows = call.services.volumes.names(call.ctx, page)
+    return _listed(call, page, rows, [views.volume_brief(r, context) for r in rows])
 
 
 def detail(call: Call) -> Answer:
     """GET /volumes/detail: list volumes in full"""
-    return _list(call, views.volume, detail=True)
+    page, context = _page(call), _context(call)
+    rows = call.services.volumes.list(call.ctx, page)
+    return _listed(call, page, rows, [views.volume(row, context) for row in rows])
 
 
 def summary(call: Call) -> Answer:
@@ -192,13 +196,14 @@ def _host_filter(call: Call, host: str) -> dict[str, Any]:
     return {"host": backend if here else query.NOTHING}
 
 
-def _list(
-    call: Call, view: Callable[[Volume, views.ViewContext], views.View], detail: bool
+def _listed(
+    call: Call,
+    page: Page,
+    rows: Sequence[Volume | NamedVolume],
+    shown: list[views.View],
 ) -> Answer:
-    page, counts, context = _page(call), paging.counts(call), _context(call)
-    rows = call.services.volumes.list(call.ctx, page, detail=detail)
-    body: dict[str, Any] = {"volumes": [view(row, context) for row in rows]}
+    body: dict[str, Any] = {"volumes": shown}
     body |= paging.more(call, "volumes", page, rows)
-    if counts:
+    if paging.counts(call):
         body["count"] = call.services.volumes.count(call.ctx, page)
     return Answer(200, body)

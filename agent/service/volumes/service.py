@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lunshare.agent.db import (
@@ -16,7 +16,7 @@ from lunshare.agent.db import (
 )
 from lunshare.agent.db.engine import Database, now
 from lunshare.agent.project_records import VolumeSummary
-from lunshare.agent.records import NewVolume, Page, RequestContext, Volume
+from lunshare.agent.records import NamedVolume, NewVolume, Page, RequestContext, Volume
 from lunshare.agent.service.attachments.legacy_choice import is_unopened
 from lunshare.agent.service.job_runner import JobRunner
 from lunshare.agent.service.messages import Messages
@@ -77,15 +77,21 @@ class Volumes:
         """
         return self._rows.get(volume_id, ctx)
 
-    def list(
-        self, ctx: RequestContext, page: Page, detail: bool = True
-    ) -> list[Volume]:
-        """Return a page of volumes; attachments and metadata only with ``detail``.
+    def list(self, ctx: RequestContext, page: Page) -> list[Volume]:
+        """Return a page of volumes with their attachments.
 
         :raises NotFound: the marker of the page does not exist.
         """
         with self._db.reading() as connection:
-            return volumes.page(connection, page, detail)
+            return volumes.page(connection, page)
+
+    def names(self, ctx: RequestContext, page: Page) -> Sequence[NamedVolume]:
+        """Return a page of volumes without detail.
+
+        :raises NotFound: the marker of the page does not exist.
+        """
+        with self._db.reading() as connection:
+            return volumes.names(connection, page)
 
     def count(self, ctx: RequestContext, page: Page) -> int:
         """Count the volumes that match the page's filters, on all pages."""
