@@ -22,6 +22,8 @@ _SLASH = re.compile(rb"%2F", re.IGNORECASE)
 _SINGLE = frozenset({"CONTENT_LENGTH", "HTTP_TRANSFER_ENCODING", "HTTP_HOST"})
 _WITHOUT_PREFIX = frozenset({"CONTENT_LENGTH", "CONTENT_TYPE"})
 _SHORT = 64  # characters of a name that is remembered
+#: Header lines of a request. To join 16,000 of one name takes 8 ms, for all clients.
+_MOST_FIELDS = 256
 
 
 class Malformed(Exception):
@@ -94,10 +96,14 @@ def _environ(fields: bytes) -> dict[str, str]:
     Those with an underscore are left out: in the environment of WSGI they would
     replace the same name with a hyphen, such as one that a proxy has checked.
 
-    :raises Malformed: a field is there twice that decides where the request ends.
+    :raises Malformed: there are too many, or one is there twice that decides where the
+        request ends.
     """
     found: dict[str, str] = {}
-    for line in fields[:-4].split(b"\r\n"):
+    lines = fields[:-4].split(b"\r\n")
+    if len(lines) > _MOST_FIELDS:
+        raise Malformed(f"There are more than {_MOST_FIELDS} header lines.")
+    for line in lines:
         name, _, value = line.partition(b":")
         key = _key(name) if len(name) <= _SHORT else _new_key(name)
         text = value.strip(b" \t").decode("latin-1")

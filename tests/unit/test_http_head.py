@@ -106,6 +106,13 @@ def test_a_field_that_is_there_twice_has_both_values() -> None:
     assert environ("X-Roles: a", "x-roles: b") == {"HTTP_X_ROLES": "a, b"}
 
 
+def test_more_lines_than_any_client_sends_are_refused() -> None:
+    assert len(environ(*(f"X-{number}: a" for number in range(256)))) == 256
+    for name in ("X-{}", "X"):  # different ones, and one whose values were joined
+        with pytest.raises(Malformed, match="more than 256 header lines"):
+            environ(*(f"{name.format(number)}: a" for number in range(257)))
+
+
 def test_a_field_with_an_underscore_is_left_out() -> None:
     assert environ("X_Remote_Uid: 0", "Content_Length: 5", "_: 1") == {}
 
