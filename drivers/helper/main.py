@@ -28,6 +28,7 @@ from lunshare.drivers.helper.disk_locks import DiskLocks
 from lunshare.drivers.helper.lio import exports_command, target_requests
 from lunshare.drivers.helper.lio.target_verbs import TargetVerbs
 from lunshare.drivers.helper.lvm.headers import HeaderVerbs
+from lunshare.drivers.helper.lvm.pool_status import PoolVerbs
 from lunshare.drivers.helper.nfs.mounts import Mounts, need_served_disk
 from lunshare.drivers.helper.nfs.share_verbs import ShareVerbs
 from lunshare.drivers.helper.served import PATH, Served
@@ -100,6 +101,7 @@ def verbs(
 
     return {
         "lvm.commit": headers.commit,
+        "lvm.pool": PoolVerbs(served).status,
         "run": ChangeVerb(
             lambda given, left, gone: commands.run(
                 target_requests.argv(given), left, gone

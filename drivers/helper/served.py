@@ -16,7 +16,6 @@ from dataclasses import dataclass
 
 from lunshare.drivers.errors import HelperRefused, TargetFailed
 from lunshare.drivers.protocol import export_paths
-from lunshare.drivers.protocol.export_paths import double_hyphens
 from lunshare.drivers.values import Disk, DiskKind
 
 #: The default of --config.
@@ -29,7 +28,6 @@ BASE = "/run/lunshare/mnt"
 POINT = "[0-9a-f]{32}"
 
 _NAME = "[A-Za-z0-9_+.-]"
-_MAPPED_NAME = "(?:[A-Za-z0-9_+.]|--)"  # device-mapper doubles the hyphens of a name
 _FOREIGN = f"[A-Za-z0-9_+.]{_NAME}*"  # of logical volumes
 _GROUP = f"[A-Za-z0-9_+]{_NAME}*"
 _NOTHING = "(?!)"
@@ -103,7 +101,6 @@ class Served:
     def _words(self) -> dict[str, str]:
         return {
             "@GROUP@": _any(_group(each) for each in self.groups),
-            "@MAPPED@": _any(_mapped(each) for each in self.groups),
             "@BASE@": re.escape(self.base),
             "@SHARE@": _any(_share(each) for each in self.shares),
             "@FOREIGN@": _FOREIGN if self.manage else _NOTHING,
@@ -150,11 +147,6 @@ def _any(expressions: Iterable[str]) -> str:
 def _group(given: str) -> str:
     more = f"{_NAME}*" if given.endswith("*") else ""
     return re.escape(given.removesuffix("*")) + more
-
-
-def _mapped(given: str) -> str:
-    more = f"{_MAPPED_NAME}*" if given.endswith("*") else ""
-    return re.escape(double_hyphens(given.removesuffix("*"))) + more
 
 
 def _share(given: str) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from lunshare.drivers.base import Root
 from lunshare.drivers.errors import CommandFailed, DeadlineExceeded, HelperUnreachable
-from lunshare.drivers.lvm import lvm_reports, sysfs
+from lunshare.drivers.lvm import lvm_reports
 
 _JSON = ("--reportformat", "json", "--units", "b", "--nosuffix")
 
@@ -65,18 +65,13 @@ class Lvm:
         return found[0] if found else None
 
     def pool_usage(self, name: str) -> lvm_reports.PoolUsage | None:
-        """Return how full an active thin pool is, from the kernel; else None."""
-        # With a flush the kernel commits the pool's metadata first. If its disk fails
-        # writes, the pool is then read-only until it is repaired (Linux 6.12).
-        words = ("dmsetup", "status", "--noflush", "--target", "thin-pool")
-        # A pool that has volumes is below an LVM layer with that suffix.
-        for layer in ("-tpool", ""):
-            device = sysfs.device_mapper_name(self.name, name) + layer
-            try:
-                return lvm_reports.pool_usage(self._run(*words, device))
-            except CommandFailed:
-                continue
-        return None
+        """Return how full an active thin pool is, from the kernel; else None.
+
+        Starts no process.
+        """
+        where = {"group": self.name, "pool": name}
+        text = self._root.call("lvm.pool", timeout=self._timeout, **where)
+        return None if text is None else lvm_reports.pool_usage(str(text))
 
     def logical_volumes(self) -> tuple[lvm_reports.LogicalVolume, ...]:
         """Return every logical volume. These fields need no ioctl for each row."""

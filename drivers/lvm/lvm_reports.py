@@ -100,16 +100,14 @@ def volume_group(text: str) -> VolumeGroup:
     return next((row for row in rows if row.device), rows[0])
 
 
-def pool_usage(text: str) -> PoolUsage | None:
+def pool_usage(text: str) -> PoolUsage:
     """Read the kernel's status of a thin pool.
 
     Its format: Documentation/admin-guide/device-mapper/thin-provisioning.rst. The
     words of ``health`` are LVM's (lvs(8), lv_health_status).
     """
-    words = text.split()[3:]
-    if not words:
-        return None
-    if words[0] in ("Fail", "Error"):
+    words = text.split()
+    if words[:1] in (["Fail"], ["Error"]):
         return PoolUsage(100, 100, "failed")
     try:
         metadata, data = (_percent(word) for word in words[1:3])

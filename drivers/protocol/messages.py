@@ -13,7 +13,8 @@ sentence, and the helper starts nothing. Protocol 1 had ``verb`` instead of ``ca
 no ``protocol``, and its ``fields`` were a list. So a helper of protocol 1 refuses every
 later request, and the form of its answer shows its protocol. A later helper answers a
 request of another protocol with its own number and with ``fields`` as a list of one
-sentence, which a daemon of protocol 1 shows, too. Protocol 2 had no ``request_id``.
+sentence, which a daemon of protocol 1 shows, too. Protocol 2 had no ``request_id``,
+and protocol 4 no verb ``lvm.pool``.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from typing import Any
 from lunshare.drivers import errors, request_ids
 
 #: Raise it with every change of a message that the other side must understand.
-PROTOCOL = 4
+PROTOCOL = 5
 
 _CLASSES: dict[str, type[errors.DriverError]] = {
     kind.code: kind

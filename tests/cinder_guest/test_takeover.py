@@ -121,7 +121,7 @@ def _use_new_and_old_hosts(scene: Scene) -> None:
 
 
 def _need_no_process(scene: Scene) -> None:
-    """An attach starts none. But the check of each minute starts lvs and dmsetup."""
+    """An attach starts none. But the check of each minute starts lvs."""
     for _ in range(3):
         delta = scene.attach(scene.shared, "delta", "rw")
         started = scene.started

@@ -100,8 +100,8 @@ def build_lvm(root: Root, **given: Any) -> LvmVolumes:
 class LvmFixtures(VolumeFixtures):
     """What thin and thick have in common."""
 
-    #: lvm.commit reads the header of a disk; of dmsetup only "status" is used.
-    read_only_steps = (*VolumeFixtures.read_only_steps, "lvm.commit", "dmsetup")
+    #: lvm.commit reads the header of a disk, lvm.pool the status of a thin pool.
+    read_only_steps = (*VolumeFixtures.read_only_steps, "lvm.commit", "lvm.pool")
 
     @pytest.fixture
     def misconfigured(self, root: Root) -> VolumeDriver:

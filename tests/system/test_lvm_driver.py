@@ -20,7 +20,7 @@ from lunshare.drivers.base import Root
 from lunshare.drivers.conformance.fixtures import MIB, new_volume, open_disk
 from lunshare.drivers.conformance.root import NoRoot
 from lunshare.drivers.errors import Misconfigured
-from lunshare.drivers.lvm import LvmVolumes
+from lunshare.drivers.lvm import LvmVolumes, sysfs
 from lunshare.drivers.values import Volume
 from tests.system.lio_node import run
 from tests.system.lvm_kit import (
@@ -113,12 +113,12 @@ def test_queries_need_the_same_commands_with_more_volumes(
         thin.create(each)
     # The first listing does not know yet which disk shows the commit: it is read again.
     listing = ["vgs", "lvs"]
-    assert commands() == before == [*listing, "lvs", "dmsetup", *listing]
+    assert commands() == before == [*listing, "lvs", *listing]
     for each in more:
         thin.delete(each.id)
 
 
-def test_pool_stats_of_an_unchanged_group_run_no_lvm_command(
+def test_pool_stats_of_an_unchanged_group_start_no_process(
     root: Root, thin: LvmVolumes, volume: Volume
 ) -> None:
     counting = Counting(root)
@@ -127,7 +127,7 @@ def test_pool_stats_of_an_unchanged_group_run_no_lvm_command(
         counting.commands.clear()
         observer.check()
         known = observer.capacity()
-    assert [argv[0] for argv in counting.commands] == ["dmsetup"]
+    assert counting.commands == []
     # None of these is a commit.
     run("lvchange", "-an", f"{GROUP}/{volume.name}")
     observer.check()
@@ -165,6 +165,26 @@ def test_commit_read_from_a_disk_is_the_one_lvm_shows(root: Root) -> None:
         seen.append(root.call("lvm.commit", device=disk))
         assert seen[-1] == shown()
     assert seen[0] != seen[1]
+
+
+def _dmsetup(device: str) -> str:
+    words = run("dmsetup", "status", "--noflush", device).split()
+    return " ".join(words[words.index("thin-pool") + 1 :])
+
+
+def test_status_of_a_pool_is_the_one_dmsetup_shows(
+    root: Root, thin: LvmVolumes
+) -> None:
+    volume = new_volume(8 * MIB)
+    thin.create(volume)  # then the pool is below an LVM layer
+    layer = f"{sysfs.device_mapper_name(GROUP, POOL)}{sysfs.POOL_LAYER}"
+    try:
+        shown = root.call("lvm.pool", group=GROUP, pool=POOL)
+        assert shown.strip() == _dmsetup(layer)
+        assert root.call("lvm.pool", group=GROUP, pool=volume.name) is None
+    finally:
+        thin.delete(volume.id)
+    assert root.call("lvm.pool", group=GROUP, pool="nowhere") is None
 
 
 def test_missing_pool_is_named_with_its_remedy(root: Root) -> None:

@@ -66,17 +66,20 @@ def commit(offset: int, checksum: int) -> dict[str, int]:
 
 
 def pool_status(data: float, metadata: float, mode: str = "rw") -> str:
-    """The answer of dmsetup status for an active pool that full, in percent."""
+    """The answer of lvm.pool for an active pool that full, in percent."""
     used = f"{metadata * 100:.0f}/10000 {data * 100:.0f}/10000"
-    return f"0 16777216 thin-pool 9 {used} - {mode} discard_passdown"
+    return f"9 {used} - {mode} discard_passdown"
 
 
 class Scripted:
-    """A root helper that returns one output for each program."""
+    """A root helper that returns one output for each program.
 
-    def __init__(self, **answers: str | Exception) -> None:
-        inactive = failed("Device does not exist.")
-        self._answers = {"vgs": VG % (50, ""), "dmsetup": inactive, **answers}
+    ``pool`` is the status of the thin pool, None while it is not active.
+    """
+
+    def __init__(self, pool: str | None = None, **answers: str | Exception) -> None:
+        self.pool = pool
+        self._answers = {"vgs": VG % (50, ""), **answers}
         self.commit: dict[str, int] | Exception | None = commit(8192, 7)
         self.commands: list[tuple[str, ...]] = []
 
@@ -88,8 +91,11 @@ class Scripted:
         raise answer
 
     def call(self, verb: str, *, timeout: float = 30.0, **arguments: Any) -> Any:
-        assert (verb, arguments) == ("lvm.commit", {"device": "/dev/loop9"})
         self.commands.append((verb,))
+        if verb == "lvm.pool":
+            assert arguments == {"group": GROUP, "pool": "pool"}
+            return self.pool
+        assert (verb, arguments) == ("lvm.commit", {"device": "/dev/loop9"})
         if isinstance(self.commit, Exception):
             raise self.commit
         return self.commit
@@ -107,8 +113,13 @@ def driver(root: Scripted, **given: Any) -> LvmVolumes:
 class Answering(Scripted):
     """Returns ``one`` if lvs is run on one volume. The thin pool is half full."""
 
-    def __init__(self, one: str, **answers: str | Exception) -> None:
-        super().__init__(**{"dmsetup": pool_status(50.0, 10.79), **answers})
+    def __init__(
+        self,
+        one: str,
+        pool: str | None = "9 1079/10000 5000/10000 - rw discard_passdown",
+        **answers: str | Exception,
+    ) -> None:
+        super().__init__(pool, **answers)
         self._one = one
 
     def run(self, *argv: str, timeout: float = 60.0) -> str:

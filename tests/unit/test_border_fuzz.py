@@ -198,6 +198,7 @@ KNOWN: dict[str, Any] = {
 WANTS = {
     "disk.copy": ("source", "target"),
     "lvm.commit": ("device",),
+    "lvm.pool": ("group", "pool"),
     "lvm.copy": ("source", "target", "length"),
     "lvm.zero": ("device", "start", "length"),
     "run": ("argv",),

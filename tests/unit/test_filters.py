@@ -44,7 +44,6 @@ DD = "if={} of={} bs=1M iflag=direct oflag=direct conv=nocreat,notrunc,fsync"
 CALLS: list[tuple[str, tuple[Any, ...]]] = [
     ("volume_group", ()),
     ("thin_pool", ("lunshare-pool",)),
-    ("pool_usage", ("lunshare-pool",)),
     ("logical_volumes", ()),
     ("details", ()),
     ("details_of", (NAME,)),
@@ -231,9 +230,7 @@ REFUSED = [
     f"dd {DD.format(f'/dev/shm/{SNAPSHOT}', f'/dev/lunshare/{NAME}.new')}",
     f"dd {DD.format(f'/dev/../{SNAPSHOT}', f'/dev/lunshare/{NAME}.new')}",
     "dmsetup remove --noflush --target thin-pool lunshare-pool",
-    "dmsetup status --target thin-pool lunshare-pool",
-    "dmsetup status --noflush --target crypt lunshare-pool",
-    "dmsetup status --noflush --target thin-pool --showkeys",
+    "dmsetup status --noflush --target thin-pool lunshare-pool",
     # options where a name belongs
     f"vgs {J} -o vg_size,vg_free --config",
     f"vgs {J} -o vg_size,vg_free -a",
@@ -312,7 +309,7 @@ class Asking:
 
     def run(self, *argv: str, timeout: float = 60.0) -> str:
         self.allowed.append(self._commands.command(argv))
-        return "" if argv[0] == "dmsetup" else REPORT
+        return REPORT
 
     def call(self, verb: str, *, timeout: float = 30.0, **arguments: Any) -> Any:
         raise HelperRefused(verb, "LVM needs no typed verb")
@@ -342,10 +339,12 @@ def test_every_mount_option_of_a_share_is_allowed(commands, option):
     assert root.allowed
 
 
+# What is no command, but a verb of its own, or no call at all.
+_VERBS = {"path", "metadata_commit", "pool_usage", "copy", "wipe"}
+
+
 def test_every_command_of_the_drivers_is_tested():
-    assert _methods(Lvm) - {"path", "metadata_commit", "copy", "wipe"} == {
-        method for method, _ in CALLS
-    }
+    assert _methods(Lvm) - _VERBS == {method for method, _ in CALLS}
     assert _methods(MountCommands) == set(MOUNTING)
 
 

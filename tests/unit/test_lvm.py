@@ -100,16 +100,16 @@ def test_capacity_of_a_pool_counts_foreign_volumes_too():
 def test_volumes_are_listed_again_only_after_a_change_of_the_group():
     root = ActivePool()
     backend = driver(root)
-    listing = ["vgs", "lvs", "lvs", "dmsetup"]
+    listing = ["vgs", "lvs", "lvs", "lvm.pool"]
     assert (
         _commands(root, backend.capacity) == listing
     )  # the first call does not know the disks of the group
     assert _commands(root, backend.capacity) == ["lvm.commit", *listing]
-    assert _commands(root, backend.capacity) == ["lvm.commit", "dmsetup"]
+    assert _commands(root, backend.capacity) == ["lvm.commit", "lvm.pool"]
     assert _commands(root, backend.check) == ["lvm.commit", "lvchange"]
     root.commit = commit(12288, 8)
     assert _commands(root, backend.capacity) == ["lvm.commit", *listing]
-    assert _commands(root, backend.capacity) == ["lvm.commit", "dmsetup"]
+    assert _commands(root, backend.capacity) == ["lvm.commit", "lvm.pool"]
 
 
 def test_disks_and_snapshots_use_the_cached_listing():
@@ -171,33 +171,32 @@ def test_usage_of_an_active_pool_comes_from_the_kernel():
 @pytest.mark.parametrize(
     ("status", "health"),
     [
-        ("0 8 thin-pool 3 1/4 2/4 - rw discard_passdown queue_if_no_space - 1024", ""),
-        ("0 8 thin-pool 3 1/4 4/4 - out_of_data_space no_discard_pass", "out_of_data"),
-        ("0 8 thin-pool 3 1/4 2/4 - ro discard_passdown", "metadata_read_only"),
-        ("0 8 thin-pool Fail", "failed"),
-        ("0 8 thin-pool Error", "failed"),
+        ("3 1/4 2/4 - rw discard_passdown queue_if_no_space - 1024", ""),
+        ("3 1/4 4/4 - out_of_data_space no_discard_pass", "out_of_data"),
+        ("3 1/4 2/4 - ro discard_passdown", "metadata_read_only"),
+        ("Fail", "failed"),
+        ("Error", "failed"),
     ],
 )
 def test_pool_health_uses_the_words_of_lvm(status, health):
     found = lvm_reports.pool_usage(status)
-    assert found
     assert found.health == health
     assert found.metadata_percent in (25.0, 100)
 
 
-def test_device_that_is_not_a_pool_has_no_usage():
-    assert lvm_reports.pool_usage("") is None
-    with pytest.raises(DriverError, match="not have the known format: 0 8 thin-pool 3"):
-        lvm_reports.pool_usage("0 8 thin-pool 3 half full")
+@pytest.mark.parametrize("status", ["", "3 half full", "3 1/4"])
+def test_status_of_another_form_is_an_error(status):
+    with pytest.raises(DriverError, match=f"not have the known format: {status}"):
+        lvm_reports.pool_usage(status)
 
 
 class ActivePool(Answering):
     """A group with an active pool that has volumes."""
 
     def __init__(self) -> None:
-        status = "0 16777216 thin-pool 9 21/2048 7/16 - rw discard_passdown"
+        status = "9 21/2048 7/16 - rw discard_passdown"
         group = VG % (50, claim.node_tag())
-        super().__init__(THIN_POOL, vgs=group, lvs=LVS, dmsetup=status, lvchange="")
+        super().__init__(THIN_POOL, vgs=group, lvs=LVS, pool=status, lvchange="")
 
     def add(self, *names: str) -> None:
         """Add volumes to the pool, as one commit of LVM's metadata."""
@@ -261,10 +260,10 @@ def test_create_in_a_group_without_extents_is_no_space():
     [(95.0, 1.0, "data"), (1.0, 90.0, "metadata")],
 )
 def test_nearly_full_pool_refuses_a_volume(data, metadata, word):
-    root = Scripted(lvs=rows(), dmsetup=pool_status(data, metadata))
+    root = Scripted(pool_status(data, metadata), lvs=rows())
     with pytest.raises(NoSpace, match=f"its {word} is"):
         driver(root).create(Volume(UUID, 8))
-    assert [argv[0] for argv in root.commands] == ["dmsetup", "lvs"]
+    assert [argv[0] for argv in root.commands] == ["lvm.pool", "lvs"]
 
 
 class InactivePool(Answering):
@@ -272,24 +271,22 @@ class InactivePool(Answering):
 
     def run(self, *argv: str, timeout: float = 60.0) -> str:
         if argv[0] == "lvchange":
-            self._answers["dmsetup"] = pool_status(99.0, 1.0)
+            self.pool = pool_status(99.0, 1.0)
         return super().run(*argv)
 
 
 def test_inactive_pool_is_activated_to_know_how_full_it_is():
-    inactive = failed("Device does not exist.")
-    root = InactivePool(THIN_POOL, lvs=rows(), lvchange="", dmsetup=inactive)
+    root = InactivePool(THIN_POOL, None, lvs=rows(), lvchange="")
     found = driver(root).capacity()
     assert (found.data_percent, found.free) == (99.0, (1 << 33) // 100)
     assert "its data is 99% full" in found.closed
-    root = InactivePool(THIN_POOL, lvs=rows(), lvchange="", dmsetup=inactive)
+    root = InactivePool(THIN_POOL, None, lvs=rows(), lvchange="")
     with pytest.raises(NoSpace, match="its data is 99% full"):
         driver(root).create(Volume(UUID, 8))
 
 
 def test_pool_that_stays_inactive_has_no_capacity():
-    inactive = failed("Device does not exist.")
-    root = Answering(THIN_POOL, lvs=rows(), lvchange="", dmsetup=inactive)
+    root = Answering(THIN_POOL, None, lvs=rows(), lvchange="")
     with pytest.raises(Misconfigured, match=f"lvchange -ay {GROUP}/pool"):
         driver(root).capacity()
 
@@ -327,7 +324,7 @@ def test_missing_device_node_is_deadline_exceeded():
     ],
 )
 def test_closed_pool_reports_the_reason(usage, options, word):
-    root = Answering(THIN_POOL, lvs=LVS, dmsetup=pool_status(*usage))
+    root = Answering(THIN_POOL, pool_status(*usage), lvs=LVS)
     closed = driver(root, **options).capacity().closed
     assert word in closed
     assert bool(word) is bool(closed)
@@ -336,11 +333,11 @@ def test_closed_pool_reports_the_reason(usage, options, word):
 @pytest.mark.parametrize("call", ["create_snapshot", "create_from"])
 def test_nearly_full_pool_refuses_snapshots_and_copies(call):
     listed = rows(row(f"volume-{UUID}", pool_lv="pool"))
-    root = Answering(THIN_POOL, lvs=listed, dmsetup=pool_status(99.0, 1.0))
+    root = Answering(THIN_POOL, pool_status(99.0, 1.0), lvs=listed)
     given = [SNAPSHOT] if call == "create_snapshot" else [Volume(OTHER, 8), SNAPSHOT]
     with pytest.raises(NoSpace, match="its data is 99% full"):
         getattr(driver(root), call)(*given)
-    assert {argv[0] for argv in root.commands} <= {"lvs", "dmsetup"}
+    assert {argv[0] for argv in root.commands} <= {"lvs", "lvm.pool"}
 
 
 def test_group_without_free_extents_is_closed():
