@@ -9,6 +9,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from lunshare.agent.db.prepared import Prepared
 from lunshare.agent.db.schema import (
     QUOTA_USAGE,
     QUOTAS,
@@ -30,22 +31,26 @@ DEFAULT_CLASS = "default"
 #: Limit by resource and volume type ("" is all types).
 Limits = dict[tuple[str, str], int]
 
-_LIMITS = sa.select(_Q.scope, _Q.resource, _Q.volume_type_id, _Q.hard_limit).where(
-    sa.or_(
-        sa.and_(_Q.scope == CLASS, _Q.name == DEFAULT_CLASS),
-        sa.and_(_Q.scope == PROJECT, _Q.name == sa.bindparam("project")),
+_LIMITS = Prepared(
+    sa.select(_Q.scope, _Q.resource, _Q.volume_type_id, _Q.hard_limit).where(
+        sa.or_(
+            sa.and_(_Q.scope == CLASS, _Q.name == DEFAULT_CLASS),
+            sa.and_(_Q.scope == PROJECT, _Q.name == sa.bindparam("project")),
+        )
     )
 )
-_USAGE = sa.select(
-    _U.volume_type_id, _U.volumes, _U.gigabytes, _U.snapshots, _U.snapshot_gigabytes
-).where(_U.project_id == sa.bindparam("project"))
+_USAGE = Prepared(
+    sa.select(
+        _U.volume_type_id, _U.volumes, _U.gigabytes, _U.snapshots, _U.snapshot_gigabytes
+    ).where(_U.project_id == sa.bindparam("project"))
+)
 
 
 def limits(connection: sa.Connection, project: str) -> Limits:
     """Return the limits of a project that were set: its own, then its class's."""
-    rows = connection.execute(_LIMITS, {"project": project}).all()
-    ordered = sorted(rows, key=lambda row: row.scope == PROJECT)
-    return {(row.resource, row.volume_type_id): row.hard_limit for row in ordered}
+    rows = _LIMITS.rows(connection, {"project": project})
+    ordered = sorted(rows, key=lambda row: row[0] == PROJECT)
+    return {(row[1], row[2]): row[3] for row in ordered}
 
 
 def of_class(connection: sa.Connection, name: str) -> Limits:
@@ -95,7 +100,7 @@ def usage(
     ``count_snapshots``: the GiB of snapshots are part of ``gigabytes``.
     """
     if connection.dialect.name == "sqlite":
-        rows = connection.execute(_USAGE, {"project": project}).all()
+        rows = _USAGE.rows(connection, {"project": project})
     else:
         rows = counted(connection, project)
     return {

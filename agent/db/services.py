@@ -7,20 +7,21 @@ from __future__ import annotations
 import sqlalchemy as sa
 
 from lunshare.agent.db.engine import now
+from lunshare.agent.db.prepared import Prepared
 from lunshare.agent.db.schema import SERVICES
 
 _S = SERVICES.c
-_FROZEN = sa.select(_S.host).where(
-    _S.host == sa.bindparam("host"), _S.frozen == sa.true()
+_FROZEN = Prepared(
+    sa.select(_S.host).where(_S.host == sa.bindparam("host"), _S.frozen == sa.true())
+)
+_DISABLED = Prepared(
+    sa.select(_S.host, _S.binary, _S.disabled_reason).where(_S.disabled == sa.true())
 )
 
 
 def disabled(connection: sa.Connection) -> dict[tuple[str, str], str | None]:
     """Return (host, binary) of each disabled service, with its reason."""
-    query = sa.select(SERVICES).where(_S.disabled == sa.true())
-    return {
-        (row.host, row.binary): row.disabled_reason for row in connection.execute(query)
-    }
+    return {(row[0], row[1]): row[2] for row in _DISABLED.rows(connection, {})}
 
 
 def frozen_hosts(connection: sa.Connection) -> set[str]:
@@ -31,7 +32,7 @@ def frozen_hosts(connection: sa.Connection) -> set[str]:
 
 def is_frozen(connection: sa.Connection, host: str) -> bool:
     """Return whether the backend of this host is frozen."""
-    return connection.execute(_FROZEN, {"host": host}).first() is not None
+    return _FROZEN.first(connection, {"host": host}) is not None
 
 
 def put(

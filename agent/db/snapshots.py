@@ -12,6 +12,7 @@ import sqlalchemy as sa
 
 from lunshare.agent.db import paging
 from lunshare.agent.db.engine import now
+from lunshare.agent.db.prepared import Prepared
 from lunshare.agent.db.schema import SNAPSHOTS, VOLUMES
 from lunshare.agent.records import Page, Snapshot
 from lunshare.agent.states import SnapshotStatus, VolumeStatus, snapshot_may_change
@@ -39,9 +40,9 @@ _ROWS = sa.select(
     _S.progress,
     _S.reference,
 )
-_ONE = _ROWS.where(_S.id == sa.bindparam("id"), _HERE)
-_OF_VOLUME = _ROWS.where(_S.volume_id == sa.bindparam("volume_id"), _HERE).order_by(
-    _S.sequence
+_ONE = Prepared(_ROWS.where(_S.id == sa.bindparam("id"), _HERE))
+_OF_VOLUME = Prepared(
+    _ROWS.where(_S.volume_id == sa.bindparam("volume_id"), _HERE).order_by(_S.sequence)
 )
 
 _FIELDS = {
@@ -99,42 +100,54 @@ _CREATED_FROM = (
 )
 
 
+# What a new row has of its record: the field of each column.
+_NEW = {
+    **{name: name for name in ("id", "status", "project_id", "user_id", "metadata")},
+    **{name: name for name in ("created_at", "updated_at", "reference")},
+    "display_name": "name",
+    "display_description": "description",
+    "volume_size": "size",
+}
+_VOLUME = sa.bindparam("_volume", type_=sa.String)
+_INSERT = Prepared(
+    sa.insert(SNAPSHOTS).values(
+        {name: sa.bindparam(name) for name in (*_NEW, "deleted")}
+        | {
+            "volume_id": _VOLUME,
+            "volume_type_id": sa.select(_V.volume_type_id)
+            .where(_V.id == _VOLUME)
+            .scalar_subquery(),
+            "sequence": sa.select(sa.func.coalesce(sa.func.max(_S.sequence), 0) + 1)
+            .where(_S.volume_id == _VOLUME, _HERE)
+            .scalar_subquery(),
+        }
+    )
+)
+_REMOVE = Prepared(
+    sa.update(SNAPSHOTS)
+    .where(_S.id == sa.bindparam("_id"))
+    .values(
+        deleted=True, deleted_at=sa.bindparam("_now"), updated_at=sa.bindparam("_now")
+    )
+)
+
+
 def insert(connection: sa.Connection, snapshot: Snapshot) -> None:
     """Insert a row, after all other snapshots of its volume."""
-    others = sa.select(sa.func.coalesce(sa.func.max(_S.sequence), 0) + 1)
-    here = others.where(_S.volume_id == snapshot.volume_id, _HERE)
-    connection.execute(
-        sa.insert(SNAPSHOTS).values(
-            id=snapshot.id,
-            volume_id=snapshot.volume_id,
-            display_name=snapshot.name,
-            display_description=snapshot.description,
-            volume_size=snapshot.size,
-            sequence=here.scalar_subquery(),
-            status=snapshot.status,
-            project_id=snapshot.project_id,
-            user_id=snapshot.user_id,
-            metadata=dict(snapshot.metadata),
-            created_at=snapshot.created_at,
-            updated_at=snapshot.updated_at,
-            deleted=False,
-            reference=snapshot.reference,
-            volume_type_id=sa.select(_V.volume_type_id)
-            .where(_V.id == snapshot.volume_id)
-            .scalar_subquery(),
-        )
-    )
+    values = {column: getattr(snapshot, field) for column, field in _NEW.items()}
+    values |= {"metadata": dict(snapshot.metadata), "deleted": False}
+    _INSERT.write(connection, {**values, "_volume": snapshot.volume_id})
 
 
 def get(connection: sa.Connection, snapshot_id: str) -> Snapshot | None:
     """Return one snapshot, or None."""
-    row = connection.execute(_ONE, {"id": snapshot_id}).first()
+    row = _ONE.first(connection, {"id": snapshot_id})
     return None if row is None else _record(row)
 
 
 def of_volume(connection: sa.Connection, volume_id: str) -> list[Snapshot]:
     """Return the snapshots of one volume, oldest first."""
-    found = connection.execute(_OF_VOLUME, {"volume_id": volume_id})
+    found = _OF_VOLUME.rows(connection, {"volume_id": volume_id})
     return [_record(row) for row in found]
 
 
@@ -207,22 +220,28 @@ def change_status(
         raise AssertionError(
             f"lunshare.agent.states has no move from {sorted(old)} to {new}"
         )
-    where = [_S.id == snapshot_id, _HERE, _S.status.in_(old)]
-    if unread:
-        where += [~_IS_READ, ~_IS_REVERTED_TO]
     values = {"reset_from": None, "progress": None, **values}
     values |= {"status": new, "status_reason": reason, "updated_at": now()}
-    done = connection.execute(sa.update(SNAPSHOTS).where(*where).values(values))
-    return done.rowcount == 1
+    statement = _update(frozenset(values), frozenset(old), unread)
+    return statement.write(connection, {**values, "_id": snapshot_id}) == 1
+
+
+@functools.lru_cache
+def _update(
+    columns: frozenset[str], old: frozenset[SnapshotStatus], unread: bool
+) -> Prepared:
+    """Return the statement that writes these columns of row ``_id``; built once."""
+    where = [_S.id == sa.bindparam("_id"), _HERE]
+    where.append(sa.or_(*(_S.status == status for status in sorted(old))))
+    if unread:
+        where += [~_IS_READ, ~_IS_REVERTED_TO]
+    values: dict[str, Any] = {name: sa.bindparam(name) for name in columns}
+    return Prepared(sa.update(SNAPSHOTS).where(*where).values(values))
 
 
 def remove(connection: sa.Connection, snapshot_id: str) -> None:
     """Mark a snapshot deleted."""
-    connection.execute(
-        sa.update(SNAPSHOTS)
-        .where(_S.id == snapshot_id)
-        .values(deleted=True, deleted_at=now(), updated_at=now())
-    )
+    _REMOVE.write(connection, {"_id": snapshot_id, "_now": now()})
 
 
 def unfinished(connection: sa.Connection) -> list[tuple[Snapshot, str]]:

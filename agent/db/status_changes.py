@@ -11,6 +11,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from lunshare.agent.db.engine import now
+from lunshare.agent.db.prepared import Prepared
 from lunshare.agent.db.schema import SNAPSHOTS, VOLUME_ATTACHMENT, VOLUMES
 from lunshare.agent.records import Volume
 from lunshare.agent.states import VolumeStatus, volume_may_change
@@ -94,7 +95,7 @@ def change_status(
     statement = _update(frozenset(values), guards)
     expected = {f"_{name}": getattr(seen, name) for name in DECISIVE}
     which = {"_id": seen.id, **expected}
-    return connection.execute(statement, {**values, **which}).rowcount == 1
+    return statement.write(connection, {**values, **which}) == 1
 
 
 def is_unchanged(seen: Volume, found: Volume | None) -> bool:
@@ -105,7 +106,7 @@ def is_unchanged(seen: Volume, found: Volume | None) -> bool:
 
 
 @functools.lru_cache
-def _update(columns: frozenset[str], guards: tuple[bool, bool, bool]) -> sa.Update:
+def _update(columns: frozenset[str], guards: tuple[bool, bool, bool]) -> Prepared:
     """Return the statement that writes these columns of row ``_id``; built once."""
     none_of = (has(), _HAS_SNAPSHOTS, _HAS_CLONES)
     where = [_V.id == sa.bindparam("_id"), _HERE]
@@ -114,4 +115,4 @@ def _update(columns: frozenset[str], guards: tuple[bool, bool, bool]) -> sa.Upda
         where.append(column.is_not_distinct_from(value))
     where += [~each for each, wanted in zip(none_of, guards, strict=True) if wanted]
     values: dict[str, Any] = {name: sa.bindparam(name) for name in columns}
-    return sa.update(VOLUMES).where(*where).values(values)
+    return Prepared(sa.update(VOLUMES).where(*where).values(values))

@@ -6,10 +6,15 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
+from lunshare.agent.db.prepared import Prepared
 from lunshare.agent.db.schema import DEFAULT_VOLUME_TYPES, VOLUME_TYPE_PROJECTS
 
 _P = VOLUME_TYPE_PROJECTS.c
 _D = DEFAULT_VOLUME_TYPES.c
+
+_DEFAULT = Prepared(
+    sa.select(_D.volume_type_id).where(_D.project_id == sa.bindparam("project"))
+)
 
 
 def may_use(connection: sa.Connection, type_id: str, project_id: str) -> bool:
@@ -54,8 +59,8 @@ def forget_type(connection: sa.Connection, type_id: str) -> None:
 
 def default_of(connection: sa.Connection, project_id: str) -> str | None:
     """Return the id of the default type of a project, or None."""
-    query = sa.select(_D.volume_type_id).where(_D.project_id == project_id)
-    return connection.execute(query).scalar()
+    row = _DEFAULT.first(connection, {"project": project_id})
+    return None if row is None else row[0]
 
 
 def defaults(connection: sa.Connection) -> list[tuple[str, str]]:

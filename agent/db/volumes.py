@@ -155,34 +155,38 @@ _CLAIM = Prepared(
     .values(updated_at=sa.bindparam("_now"))
 )
 
+# What a new row has of its record: the field of each column.
+_OTHERWISE = {"display_name": "name", "display_description": "description"}
+_OTHERWISE |= {"status": "own_status"}
+_LATER = {"deleted", "deleted_at", "leaving", "migration_status", "readonly"}
+_LATER |= {"reset_from"}
+_NEW = {
+    column.name: _OTHERWISE.get(column.name, column.name)
+    for column in VOLUMES.columns
+    if column.name not in _LATER
+}
+_INSERT = Prepared(
+    sa.insert(VOLUMES).values({name: sa.bindparam(name) for name in (*_NEW, "deleted")})
+)
+_LOCK = Prepared(
+    sa.update(VOLUMES)
+    .where(_V.id == sa.bindparam("_id"), _HERE, _V.status == VolumeStatus.AVAILABLE)
+    .values(status=_V.status)
+)
+_REMOVE = Prepared(
+    sa.update(VOLUMES)
+    .where(_V.id == sa.bindparam("_id"))
+    .values(
+        deleted=True, deleted_at=sa.bindparam("_now"), updated_at=sa.bindparam("_now")
+    )
+)
+
 
 def insert(connection: sa.Connection, volume: Volume) -> None:
     """Insert a row with its metadata."""
-    connection.execute(
-        sa.insert(VOLUMES).values(
-            id=volume.id,
-            display_name=volume.name,
-            display_description=volume.description,
-            size=volume.size,
-            status=volume.own_status,
-            status_reason=volume.status_reason,
-            backend=volume.backend,
-            project_id=volume.project_id,
-            user_id=volume.user_id,
-            availability_zone=volume.availability_zone,
-            multiattach=volume.multiattach,
-            bootable=volume.bootable,
-            volume_type_id=volume.volume_type_id,
-            metadata=dict(volume.metadata),
-            created_at=volume.created_at,
-            updated_at=volume.updated_at,
-            deleted=False,
-            snapshot_id=volume.snapshot_id,
-            source_volid=volume.source_volid,
-            intent=volume.intent,
-            image_metadata=dict(volume.image_metadata),
-        )
-    )
+    values = {column: getattr(volume, field) for column, field in _NEW.items()}
+    json = {name: dict(values[name]) for name in ("metadata", "image_metadata")}
+    _INSERT.write(connection, {**values, **json, "deleted": False})
 
 
 def get(connection: sa.Connection, volume_id: str) -> Volume | None:
@@ -258,9 +262,7 @@ def set_values(connection: sa.Connection, volume_id: str, **values: Any) -> None
 
 def lock_available(connection: sa.Connection, volume_id: str) -> bool:
     """Return whether it is available, and lock it until the transaction ends."""
-    where = (_V.id == volume_id, _HERE, _V.status == VolumeStatus.AVAILABLE)
-    held = sa.update(VOLUMES).where(*where).values(status=_V.status)
-    return connection.execute(held).rowcount == 1
+    return _LOCK.write(connection, {"_id": volume_id}) == 1
 
 
 def clone_in_progress(connection: sa.Connection, volume_id: str) -> str | None:
@@ -282,11 +284,7 @@ def claim(connection: sa.Connection, volume_id: str, instance_uuid: str | None) 
 
 def remove(connection: sa.Connection, volume_id: str) -> None:
     """Mark a volume deleted."""
-    connection.execute(
-        sa.update(VOLUMES)
-        .where(_V.id == volume_id)
-        .values(deleted=True, deleted_at=now(), updated_at=now())
-    )
+    _REMOVE.write(connection, {"_id": volume_id, "_now": now()})
 
 
 def unfinished(connection: sa.Connection) -> list[Volume]:
