@@ -14,6 +14,7 @@ import logging
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import Token
 from typing import Any
 
 #: The form of an id. One of another form could write lines of its own into a log.
@@ -32,6 +33,19 @@ def current() -> str:
 def enter(ident: str) -> None:
     """Let this thread work for the request from now on; another form means NONE."""
     _ID.set(ident if FORM.fullmatch(ident) else NONE)
+
+
+def suspend() -> Token[str]:
+    """Let this thread work for no request, until ``resume`` with what this returns.
+
+    For one whose calls have to be few: ``of`` is eight calls of functions.
+    """
+    return _ID.set(NONE)
+
+
+def resume(before: Token[str]) -> None:
+    """Let this thread work for the request for which it worked before ``suspend``."""
+    _ID.reset(before)
 
 
 @contextmanager

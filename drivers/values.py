@@ -25,7 +25,9 @@ _ISCSI_NAME = re.compile(
     r"|eui\.[0-9a-f]{16}"
 )
 _ISCSI_NAME_MAX = 223
-_UUID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+#: Returns a match if a text is a UUID in its canonical form, else None.
+is_uuid = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}").fullmatch
 
 
 class Mode(enum.StrEnum):
@@ -114,7 +116,7 @@ def snapshot_name(snapshot_id: str) -> str:
 
 def require_uuid(text: str, name: str = "volume id") -> str:
     """Return ``text`` if it is a canonical UUID, else raise InvalidValue."""
-    if isinstance(text, str) and _UUID.fullmatch(text):
+    if isinstance(text, str) and is_uuid(text):
         return text
     raise InvalidValue(name, text, "give a UUID in its canonical form")
 

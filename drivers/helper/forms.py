@@ -12,12 +12,14 @@ request without a mistake.
 from __future__ import annotations
 
 import enum
+import itertools
+import operator
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, NoReturn, TypeVar
 
 from lunshare.drivers.errors import InvalidValue
-from lunshare.drivers.values import require_uuid
+from lunshare.drivers.values import is_uuid, require_uuid
 
 _T = TypeVar("_T")
 _E = TypeVar("_E", bound=enum.StrEnum)
@@ -57,7 +59,7 @@ def integer(least: int, most: int, multiple: int = 1) -> Form[int]:
     """A whole number within these limits."""
 
     def read(name: str, given: object) -> int:
-        found = typed(name, given, int)
+        found = given if type(given) is int else typed(name, given, int)
         if not least <= found <= most or found % multiple:
             steps = f", a multiple of {multiple}" if multiple > 1 else ""
             raise InvalidValue(name, found, f"give {least} to {most}{steps}")
@@ -71,8 +73,15 @@ def flag(name: str, given: object) -> bool:
     return typed(name, given, bool)
 
 
+def mapping(name: str, given: object) -> dict[str, Any]:
+    """An object with any fields."""
+    return given if type(given) is dict else typed(name, given, dict)
+
+
 def uuid(name: str, given: object) -> str:
     """A UUID in its canonical form."""
+    if type(given) is str and is_uuid(given):
+        return given
     return require_uuid(typed(name, given, str), name)
 
 
@@ -102,13 +111,12 @@ def many(form: Form[_T], most: int) -> Form[tuple[_T, ...]]:
     """A list of at most so many values of a form."""
 
     def read(name: str, given: object) -> tuple[_T, ...]:
-        items = typed(name, given, list)
+        items = given if type(given) is list else typed(name, given, list)
         if len(items) > most:
             raise InvalidValue(name, f"{len(items)} values", f"give at most {most}")
         checked: list[_T] = []
         try:
-            for item in items:
-                checked.append(form(name, item))
+            checked.extend(map(form, itertools.repeat(name), items))
         except InvalidValue as error:
             item_name = f"{name}[{len(checked)}]"
             below = error.name.removeprefix(name) if error.name.startswith(name) else ""
@@ -121,7 +129,7 @@ def many(form: Form[_T], most: int) -> Form[tuple[_T, ...]]:
 def record(kind: Callable[..., _T], /, **forms: Form[Any]) -> Form[_T]:
     """An object with exactly these named fields, made into ``kind``."""
 
-    fields = tuple(forms.items())
+    names, checks = tuple(forms), tuple(forms.values())
 
     def read(name: str, given: object) -> _T:
         found = given
@@ -129,15 +137,15 @@ def record(kind: Callable[..., _T], /, **forms: Form[Any]) -> Form[_T]:
             found = typed(name or "arguments", given, dict)
         if found.keys() != forms.keys():
             shown = [each[:MAX_TEXT] for each in sorted(found)[:_MAX_SHOWN]]
-            names = ", ".join(forms) or "none"
-            raise InvalidValue(name or "arguments", shown, f"give exactly: {names}")
-        checked = {}
+            exactly = ", ".join(forms) or "none"
+            raise InvalidValue(name or "arguments", shown, f"give exactly: {exactly}")
         try:
-            for each, form in fields:
-                checked[each] = form(each, found[each])
+            # Without a loop: a request has 20 fields, and checking it was a fifth of an
+            # attach in the lab.
+            values = [*map(operator.call, checks, names, map(found.get, names))]
         except InvalidValue as error:
             _refuse(f"{name}.{error.name}" if name else error.name, error)
-        return kind(**checked)
+        return kind(**dict(zip(names, values, strict=True)))
 
     return read
 

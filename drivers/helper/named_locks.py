@@ -117,6 +117,11 @@ class Locks:
 class Hold:
     """One name, locked, and the time that is left for the work on it."""
 
+    _done = _steps = _seen = 0
+    _handed_over = False
+    #: The lock that outlives the helper: a command that inherits it keeps it.
+    file: int | None = None
+
     def __init__(
         self,
         locks: Locks,
@@ -128,12 +133,8 @@ class Hold:
         self._locks, self._medium, self._gone = locks, medium, gone
         self._name, self._what = named
         self.seconds, self._report = time_
-        self._done, self._steps, self._seen = 0, 0, 0
         self._deadline = time.monotonic() + self.seconds
         self._mutex = threading.Lock()
-        self._handed_over = False
-        #: The lock that outlives the helper: a command that inherits it keeps it.
-        self.file: int | None = None
 
     def __enter__(self) -> Hold:
         self.file = self._locks.acquire(self._name, self.seconds, self._what)

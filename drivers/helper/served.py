@@ -58,7 +58,8 @@ class Served:
 
     def serves_group(self, name: str) -> bool:
         """Whether a volume group is served."""
-        return any(_covers(each, name) for each in self.groups)
+        # Complete names first: no group's name has a "*" in it.
+        return name in self.groups or any(_covers(each, name) for each in self.groups)
 
     def need_mount_point(self, point: str) -> str:
         """Return ``point``, if it can be the mount point of a share below the base.

@@ -147,8 +147,11 @@ class Server:
         gone: Gone = waits,
     ) -> dict[str, Any]:
         """Carry out a request. Every outcome is an answer; nothing is raised."""
-        with request_ids.of(request_ids.NONE):
+        before = request_ids.suspend()
+        try:
             return self._answer(message, report, gone)
+        finally:
+            request_ids.resume(before)
 
     def _answer(self, message: object, report: Report, gone: Gone) -> dict[str, Any]:
         name = ""

@@ -157,7 +157,8 @@ def nested(depth: int) -> list[Any]:
 @pytest.mark.parametrize("given", [nested(300), "x" * 5000, {"x": "y" * 5000}, 5])
 def test_a_refusal_does_not_repeat_what_was_sent(given: object) -> None:
     """Deep lists exceeded the recursion limit of the answer, a fault of the helper."""
-    for changed in (one(given, "rw", "a", None), {"only": [given]}):
+    lists = {"only": [given]}, {"portals": [given]}, {"portals": given}
+    for changed in (one(given, "rw", "a", None), *lists):
         with pytest.raises(InvalidValue) as caught:
             target_requests.apply(document(**changed))
         assert len(str(caught.value)) < 100

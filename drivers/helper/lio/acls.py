@@ -31,6 +31,7 @@ from lunshare.drivers.helper.lio.configfs import (
     read_or_empty,
     remove_object,
     write,
+    write_and_read,
     write_if_different,
 )
 from lunshare.drivers.helper.named_locks import Hold
@@ -189,19 +190,19 @@ def grant(acl: str, lun: str, wanted: Connector) -> list[str]:
     if live is None:
         _map(acl, lun)
         changes.append(f"LUN mapped to {wanted.initiator}, {wanted.mode}")
+    protect = acl + "/lun_0/write_protect"
     if wanted.mode is Mode.RO and live is not Mode.RO:
-        _need_mode(acl, Mode.RO)
+        _need_mode(protect, read(protect), Mode.RO)
     changes += _authenticate(acl, wanted.auth, new)
     if wanted.mode is Mode.RW and live is not Mode.RW:
-        write(acl + "/lun_0/write_protect", "0")
-        _need_mode(acl, Mode.RW)
+        _need_mode(protect, write_and_read(protect, "0"), Mode.RW)
         changes += [f"{wanted.initiator} may write"] if live else []
     return changes
 
 
-def _need_mode(acl: str, wanted: Mode) -> None:
-    if mode(acl) is not wanted:
-        raise OSError(errno.EIO, f"not {wanted}", acl + "/lun_0/write_protect")
+def _need_mode(path: str, found: str, wanted: Mode) -> None:
+    if _MODES.get(found) is not wanted:
+        raise OSError(errno.EIO, f"not {wanted}", path)
 
 
 def remove(acl: str, hold: Hold) -> None:
@@ -307,13 +308,6 @@ def _mapped_lun_names(acl: str) -> set[str]:
 
 
 def _map(acl: str, lun: str) -> None:
-    """Map a LUN; it is read-only, whatever the target was before.
-
-    A portal group that Cinder's LVM driver has created has the kernel's default, 0:
-    its new mapped LUNs are writable (seen on 6.12).
-    """
-    group = acl.rpartition("/acls/")[0]
-    write_if_different(group + "/attrib/prod_mode_write_protect", "1")
     create_object(acl + "/lun_0")
     os.symlink(lun, f"{acl}/lun_0/{_LINK}")
 

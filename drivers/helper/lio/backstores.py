@@ -108,7 +108,12 @@ def live_identity(path: str) -> str:
     iblock shows it. For fileio the kernel shows only the path that it got. So
     ``create`` writes it into the backstore's alias, a text that the kernel stores.
     """
-    return live_device(path) or read_or_empty(path + "/alias")
+    return live_device(path) or stated_identity(path)
+
+
+def stated_identity(path: str) -> str:
+    """Return the identity that ``create`` has written; empty when there is none."""
+    return read_or_empty(path + "/alias")
 
 
 def live_device(path: str) -> str:
@@ -123,7 +128,7 @@ def has_disk(path: str, wanted: str) -> bool:
     ``create`` has compared the alias with what the kernel shows. True for a file whose
     backstore was created by a version that wrote no identity.
     """
-    if read_or_empty(path + "/alias") == wanted:
+    if stated_identity(path) == wanted:
         return True
     live = live_identity(path)
     return live == wanted or (not live and read_or_empty(path + "/udev_path") != "")

@@ -48,6 +48,23 @@ def write(path: str, value: str) -> None:
         os.close(descriptor)
 
 
+def write_and_read(path: str, value: str) -> str:
+    """Set an attribute, and return what the kernel then shows, without the newline.
+
+    The kernel asks the object again for a read that follows a write of the same open
+    file (fill_write_buffer sets needs_read_fill, fs/configfs/file.c, 6.1 and 6.12).
+    """
+    descriptor = os.open(path, os.O_RDWR)
+    try:
+        os.write(descriptor, value.encode())
+        return os.pread(descriptor, _PAGE, 0).decode(errors="replace").rstrip("\n")
+    except OSError as error:
+        error.filename = path
+        raise
+    finally:
+        os.close(descriptor)
+
+
 def write_if_different(path: str, value: str) -> bool:
     """Set an attribute unless it has this value; return whether it was set."""
     if read(path) == value:

@@ -51,6 +51,14 @@ _ATTRIBUTES = {
 _SHUTDOWN_SECONDS, _PAUSE_SECONDS = 3.0, 0.01
 
 
+def map_read_only(target: Target) -> None:
+    """Let new mapped LUNs be read-only, also of a target of Cinder's LVM driver.
+
+    That has the kernel's default, 0: a new mapped LUN is writable (seen on 6.12).
+    """
+    write_if_different(f"{target.group}/attrib/prod_mode_write_protect", "1")
+
+
 def disk_path(target: Target) -> str:
     """Return the path of the disk that the target exports; empty when unknown."""
     links_ = (target.backstore_link(role) for role in Role)
@@ -76,9 +84,7 @@ def stat_disk(disk: Disk, hold: Hold) -> os.stat_result | None:
 
 def is_complete(target: Target, wanted: str) -> bool:
     """Whether the target is complete, for the disk of that identity."""
-    return target.enabled() and backstores.has_disk(
-        target.backstore_link(Role.WRITERS), wanted
-    )
+    return target.enabled() and target.has_disk(wanted)
 
 
 def exports_disk(target: Target, disk: Disk, wanted: str) -> bool:

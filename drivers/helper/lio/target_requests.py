@@ -14,6 +14,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import orjson
+
 from lunshare.drivers import request_ids
 from lunshare.drivers.errors import InvalidValue
 from lunshare.drivers.helper import forms
@@ -46,16 +48,28 @@ _AUTH_FIELDS = {"username", "password"}
 _PRINTABLE = re.compile("[ -~]*")
 
 
-@dataclass(frozen=True, slots=True)
+# Not frozen: the constructor of a frozen class calls object.__setattr__ for each field.
+@dataclass(slots=True)
 class Apply:
-    """A wanted export; ``only`` as in lunshare.drivers.base.TargetDriver.apply."""
+    """A wanted export; ``only`` as in lunshare.drivers.base.TargetDriver.apply.
+
+    ``concerned``: the wanted connectors that may be changed.
+    """
 
     export: Export
     portals: tuple[Portal, ...]
     only: tuple[str, ...] | None = None
+    concerned: tuple[Connector, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.concerned = self.export.connectors
+        if (only := self.only) is not None:
+            self.concerned = tuple(
+                [each for each in self.concerned if each.initiator in only]
+            )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Request:
     """A verb, the seconds it may take, and its arguments, which are not checked yet.
 
@@ -70,7 +84,7 @@ class Request:
 
 
 def _seconds(name: str, given: object) -> float:
-    if isinstance(given, bool) or not isinstance(given, (int, float)):
+    if type(given) is not float and type(given) is not int:  # a bool is neither
         raise InvalidValue(name, type(given).__name__, "give seconds")
     if not 0 <= given <= MAX_SECONDS:
         raise InvalidValue(name, given, f"give 0 to {MAX_SECONDS:g} seconds")
@@ -78,16 +92,14 @@ def _seconds(name: str, given: object) -> float:
 
 
 def _is_credential(given: object) -> bool:
-    return isinstance(given, str) and _CREDENTIAL.fullmatch(given) is not None
+    return type(given) is str and _CREDENTIAL.fullmatch(given) is not None
 
 
 def _auth(name: str, given: object) -> Auth:
-    if (
-        isinstance(given, dict)
-        and given.keys() == _AUTH_FIELDS
-        and all(map(_is_credential, given.values()))
-    ):
-        return Auth(**given)
+    if type(given) is dict and given.keys() == _AUTH_FIELDS:
+        user, secret = given["username"], given["password"]
+        if _is_credential(user) and _is_credential(secret):
+            return Auth(user, secret)
     raise InvalidValue(
         name,
         "(not shown)",
@@ -104,10 +116,18 @@ def _port(name: str, given: object) -> int:
     return port
 
 
-@functools.lru_cache
-def _portal(address: str, port: int) -> Portal:
-    """A node has few portals: parsing one takes as long as the rest of a request."""
-    return Portal(address, port)
+def _portals(name: str, given: object) -> tuple[Portal, ...]:
+    """A list of portals. A node has one or two such lists, so checked ones are kept."""
+    try:
+        text = orjson.dumps(given)
+    except TypeError:  # deeper than 254 levels, which orjson reads and does not write
+        return _PORTALS(name, given)
+    return _checked_portals(name, text)
+
+
+@functools.lru_cache(maxsize=16)
+def _checked_portals(name: str, text: bytes) -> tuple[Portal, ...]:
+    return _PORTALS(name, orjson.loads(text))
 
 
 def _apply(
@@ -117,14 +137,20 @@ def _apply(
     portals: tuple[Portal, ...],
     only: tuple[str, ...] | None,
 ) -> Apply:
-    if len({connector.initiator for connector in connectors}) < len(connectors):
+    if len(connectors) > 1 and _has_a_double(connectors):
         raise InvalidValue("connectors", "", "name each initiator once")
     found = None if disk is None else Disk(volume_id, **disk)
     return Apply(Export(volume_id, found, connectors), portals, only)
 
 
+def _has_a_double(connectors: tuple[Connector, ...]) -> bool:
+    return len({each.initiator for each in connectors}) < len(connectors)
+
+
 def _initiator(name: str, given: object) -> str:
-    return iscsi_name(forms.typed(name, given, str), name)
+    if type(given) is not str or len(given) > forms.MAX_TEXT:
+        return forms.typed(name, given, str)
+    return iscsi_name(given, name)
 
 
 _DISK: dict[str, forms.Form[Any]] = {
@@ -141,10 +167,11 @@ _CONNECTOR = forms.record(
     auth=forms.optional(_auth),
 )
 _PORTAL = forms.record(
-    _portal,
+    Portal,
     address=forms.text(_ADDRESS, "give an IPv4 or IPv6 address"),
     port=_port,
 )
+_PORTALS = forms.many(_PORTAL, MAX_PORTALS)
 _REQUEST = forms.record(
     Request,
     protocol=forms.integer(0, 2**31),
@@ -153,14 +180,14 @@ _REQUEST = forms.record(
     request_id=forms.text(
         request_ids.FORM, "give 1 to 64 letters, digits, dots, hyphens, underscores"
     ),
-    arguments=lambda name, given: forms.typed(name, given, dict),
+    arguments=forms.mapping,
 )
 _WANTED = forms.record(
     _apply,
     volume_id=forms.uuid,
     disk=forms.optional(forms.record(dict, **_DISK)),
     connectors=forms.many(_CONNECTOR, MAX_CONNECTORS),
-    portals=forms.many(_PORTAL, MAX_PORTALS),
+    portals=_portals,
     only=forms.optional(forms.many(_initiator, MAX_CONNECTORS)),
 )
 _ARGV = forms.record(lambda argv: argv, argv=forms.many(forms.text(), MAX_CONNECTORS))

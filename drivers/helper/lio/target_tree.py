@@ -39,6 +39,7 @@ class Target:
         self.iqn = prefix + self.name
         self.path = f"{ISCSI}/{self.iqn}"
         self.group = self.path + "/tpgt_1"
+        self._is_linked, self._identity = False, ""
 
     def lun(self, role: Role) -> str:
         """Return the path of the writers' or the readers' LUN."""
@@ -51,7 +52,7 @@ class Target:
     def backstore_link(self, role: Role) -> str:
         """Return the path of the backstore through the LUN's link."""
         link = f"{self.lun(role)}/{self.name}"
-        if role is Role.READERS or os.path.lexists(link):
+        if role is Role.READERS or self._has_our_link():
             return link
         return next(filter(self._may_take, _linked(self.lun(role))), link)
 
@@ -77,6 +78,8 @@ class Target:
 
     def cinder_backstore(self) -> str | None:
         """Return the writers' backstore, if Cinder's LVM driver has created it."""
+        if self._has_our_link():
+            return None
         link = self.backstore_link(Role.WRITERS)
         return None if os.path.basename(link) == self.name else _behind(link)
 
@@ -85,7 +88,7 @@ class Target:
 
         A link of the writers' LUN with our name is ours, and so is the target.
         """
-        if os.path.lexists(f"{self.lun(Role.WRITERS)}/{self.name}"):
+        if self._has_our_link():
             return []
         groups = [name for name in names(self.path) if name.startswith("tpgt_")]
         ours = {self.backstore_link(role) for role in Role}
@@ -129,6 +132,24 @@ class Target:
         """Return what the name of a new backstore starts with, besides ``volume-``."""
         takes = self.takes_over and group and self.takes_over(group)
         return self.prefix if takes else ""
+
+    def has_disk(self, wanted: str) -> bool:
+        """Whether the writers' backstore has the disk of that identity open."""
+        link = self.backstore_link(Role.WRITERS)
+        return self._identity == wanted or backstores.has_disk(link, wanted)
+
+    def _has_our_link(self) -> bool:
+        """Whether the writers' LUN has a link with our name.
+
+        Once it has, it is not asked again: only lunshare removes this link, and then
+        the target is ours as well. What is read through the link is kept, so that one
+        read tells both.
+        """
+        if not self._is_linked:
+            link = f"{self.lun(Role.WRITERS)}/{self.name}"
+            self._identity = backstores.stated_identity(link)
+            self._is_linked = self._identity != "" or os.path.lexists(link)
+        return self._is_linked
 
     def _may_take(self, link: str) -> bool:
         path = _behind(link)

@@ -35,7 +35,7 @@ from lunshare.drivers.helper.lio.configfs import (
 from lunshare.drivers.helper.lio.target_requests import Apply
 from lunshare.drivers.helper.lio.target_tree import Target
 from lunshare.drivers.helper.named_locks import Hold, Locks
-from lunshare.drivers.values import Connector, Disk, Export, Mode
+from lunshare.drivers.values import Disk, Mode
 
 _UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 
@@ -81,14 +81,14 @@ class TargetVerbs:
         disk = wanted.export.disk
         medium = _medium(target, disk)
         with self._locks.hold(target.name, seconds, medium, gone=gone) as hold:
-            return _as_target_failed(target, lambda: _apply(target, wanted, hold))
+            return _as_target_failed(_apply, target, wanted, hold)
 
     def remove(self, volume_id: str, seconds: float, gone: Gone = waits) -> list[str]:
         """Remove the volume's export; return the changes."""
         target = self._target(volume_id)
         medium = _medium(target, None)
         with self._locks.hold(target.name, seconds, medium, gone=gone) as hold:
-            return _as_target_failed(target, lambda: _remove(target, hold))
+            return _as_target_failed(_remove, target, hold)
 
     def observe(self, seconds: float) -> list[dict[str, Any]]:
         """Return every export of lunshare, with the fields of LiveExport."""
@@ -139,7 +139,7 @@ def _medium(target: Target, disk: Disk | None) -> str:
     To close an access, no disk is named. Then it is that of the live target.
     """
     path = disk.path if disk else iscsi_target.disk_path(target)
-    return os.path.dirname(path) or _UNKNOWN
+    return path.rpartition("/")[0] or _UNKNOWN
 
 
 def _apply(target: Target, wanted: Apply, hold: Hold) -> list[str]:
@@ -212,12 +212,11 @@ def _place_hosts(
     The readers' LUN is created before a host is moved to it. If that fails, a host
     that reads can still read.
     """
-    chosen = _concerned(wanted.export, wanted.only)
-    reads, changes = Mode.RO in [each.mode for each in chosen], []
+    reads, changes = Mode.RO in [each.mode for each in wanted.concerned], []
     if reads and found is not None:
         identity, every = backstores.disk_identity(found), wanted.only is None
         changes += iscsi_target.create_readers_lun(target, disk, identity, every, hold)
-    for each in chosen:
+    for each in wanted.concerned:
         acl, lun = target.acl(each.initiator), target.lun_of(each)
         if acls.maps_other_lun(acl, lun):
             acls.evict(acl, hold)
@@ -300,17 +299,14 @@ def _close_host(target: Target, initiator: str, hold: Hold) -> list[str]:
 
 
 def _open(target: Target, wanted: Apply) -> list[str]:
+    """Open what is wanted; a new mapped LUN is read-only at first."""
     changes = []
-    for connector in _concerned(wanted.export, wanted.only):
+    if target.cinder_backstore():
+        iscsi_target.map_read_only(target)
+    for connector in wanted.concerned:
         acl = target.acl(connector.initiator)
         changes += acls.grant(acl, target.lun_of(connector), connector)
     return changes
-
-
-def _concerned(export: Export, only: Collection[str] | None) -> list[Connector]:
-    if only is None:
-        return list(export.connectors)
-    return [each for each in export.connectors if each.initiator in only]
 
 
 def _remove(target: Target, hold: Hold) -> list[str]:
@@ -341,16 +337,17 @@ def _live(target: Target, initiator: str) -> dict[str, Any] | None:
     }
 
 
-def _as_target_failed(target: Target, change: Any) -> list[str]:
+def _as_target_failed(
+    change: Callable[..., list[str]], target: Target, *given: Any
+) -> list[str]:
     """Raise the kernel's errors as TargetFailed, without any value that was written."""
     try:
-        done: list[str] = change()
+        return change(target, *given)
     except OSError as error:
         where = str(error.filename or "an attribute").removeprefix(ROOT + "/")
         raise TargetFailed(
             target.volume_id, f"{where}: {error.strerror or error}"
         ) from None
-    return done
 
 
 _REMEDY = "load the modules target_core_mod and iscsi_target_mod"
