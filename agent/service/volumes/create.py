@@ -14,6 +14,7 @@ from oslo_log import log
 from lunshare.agent.backends import Backends
 from lunshare.agent.db import snapshots, status_changes, volumes
 from lunshare.agent.db.engine import Database
+from lunshare.agent.errors import Conflict, NotFound
 from lunshare.agent.records import Volume
 from lunshare.agent.service.attachments.access import driver_snapshot, driver_volume
 from lunshare.agent.service.node import Node
@@ -132,9 +133,13 @@ class VolumeDisks:
         if not intent.get("has_snapshot"):
             at_once = backend.volumes.abilities.clones_at_once
             with self._locks.volume(source_id, f"the start of its clone {volume.id}"):
-                # A clone that was killed after its effect has what its source was.
-                if not (at_once and _has_disk(backend, volume.id)):
+                try:
                     self._rows.check_unchanged(source_id, intent["source_size"])
+                except (Conflict, NotFound):
+                    # A clone that was killed after its effect has what its source was.
+                    # Not asked first: LVM looks for a missing disk with a command.
+                    if not (at_once and _has_disk(backend, volume.id)):
+                        raise
                 if at_once:
                     backend.volumes.clone(wanted, source)
                     return
