@@ -11,7 +11,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from lunshare.agent.assemble import Assembly, assemble
-from lunshare.agent.db import quotas, status_totals
 from lunshare.agent.main import configure
 from lunshare.agent.records import (
     Attachment,
@@ -27,6 +26,7 @@ from lunshare.agent.service.attachments import connectors
 from lunshare.drivers.errors import TargetFailed
 from lunshare.drivers.fake_storage import Failures
 from lunshare.drivers.targets.fake import FakeTarget
+from tests import counted_rows
 
 CTX = RequestContext("user", "project", True, "req-test", ("admin",))
 
@@ -114,11 +114,10 @@ def is_counted(node: Node, project: str) -> bool:
     So do the totals by status, of all projects.
     """
     with node.assembly.database.reading() as connection:
-        totals = {k: n for k, n in status_totals.read(connection).items() if n}
-        if totals != status_totals.counted(connection):
+        if not counted_rows.totals_are_right(connection):
             return False
-        kept = quotas.projects(connection).get(project, [])
-        return kept == [tuple(row) for row in quotas.counted(connection, project)]
+        kept = counted_rows.every_usage(connection).get(project, [])
+        return kept == [tuple(row) for row in counted_rows.usage(connection, project)]
 
 
 def connector(name: str, **more: object) -> dict[str, object]:

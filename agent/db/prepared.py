@@ -5,8 +5,7 @@
 For the statements of an attach cycle and of the lists, SQLAlchemy's execution costs
 more than SQLite itself: it looks the statement up by a key that it computes each time,
 and creates a context and a result. Here SQLAlchemy compiles the statement at its first
-use, and its types convert parameters and columns as always. Other databases run the
-same statement in SQLAlchemy.
+use, and its types convert parameters and columns as always.
 
 An error of SQLite is an sqlite3.Error, which lunshare.agent.db.engine translates.
 """
@@ -34,8 +33,6 @@ class Prepared:
 
     def rows(self, connection: sa.Connection, values: Mapping[str, Any]) -> list[Row]:
         """Return all rows of a select, with the columns in their order."""
-        if connection.dialect.name != "sqlite":
-            return list(connection.execute(self._statement, values).all())
         plan = self._plan(connection)
         found: list[Row] = plan.run(connection, values).fetchall()
         return [plan.converted(row) for row in found] if plan.columns else found
@@ -47,8 +44,6 @@ class Prepared:
 
     def write(self, connection: sa.Connection, values: Mapping[str, Any]) -> int:
         """Run an insert or an update; return how many rows it has changed."""
-        if connection.dialect.name != "sqlite":
-            return connection.execute(self._statement, values).rowcount
         plan = self._plan(connection)
         plan.check(values)
         done: int = plan.run(connection, values).rowcount

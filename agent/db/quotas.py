@@ -4,9 +4,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import sqlalchemy as sa
 
 from lunshare.agent.db.prepared import Prepared
@@ -99,50 +96,7 @@ def usage(
     It reads one row per type of the project, however many volumes it has.
     ``count_snapshots``: the GiB of snapshots are part of ``gigabytes``.
     """
-    if connection.dialect.name == "sqlite":
-        rows = _USAGE.rows(connection, {"project": project})
-    else:
-        rows = counted(connection, project)
     return {
         row[0]: Usage(row[1], row[2] + (row[4] if count_snapshots else 0), row[3])
-        for row in rows
+        for row in _USAGE.rows(connection, {"project": project})
     }
-
-
-def counted(connection: sa.Connection, project: str) -> list[Any]:
-    """Count the rows of a project in the form of quota_usage.
-
-    In SQLite the triggers keep the same numbers; tests compare the two. Its cost
-    grows with the volumes of the project.
-    """
-    coming = _V.intent["type_id"].as_string()
-    size = _V.intent["size"].as_integer()
-    larger = sa.case((size > _V.size, size), else_=_V.size)
-    zero = sa.literal(0)
-    its_volumes = sa.select(
-        sa.func.coalesce(coming, _V.volume_type_id, "").label("type"),
-        sa.literal(1).label("volumes"),
-        larger.label("gigabytes"),
-        zero.label("snapshots"),
-        zero.label("snapshot_gigabytes"),
-    ).where(_V.project_id == project, _V.deleted == sa.false())
-    its_snapshots = sa.select(
-        sa.func.coalesce(_S.volume_type_id, ""),
-        zero,
-        zero,
-        sa.literal(1),
-        _S.volume_size,
-    ).where(_S.project_id == project, _S.deleted == sa.false())
-    every = sa.union_all(its_volumes, its_snapshots).subquery().c
-    sums = [sa.func.sum(column) for column in list(every)[1:]]
-    query = sa.select(every.type, *sums).group_by(every.type).order_by(every.type)
-    return list(connection.execute(query).all())
-
-
-def projects(connection: sa.Connection) -> Mapping[str, list[Any]]:
-    """Return every row of quota_usage by project, for tests of the whole."""
-    found: dict[str, list[Any]] = {}
-    order = (_U.project_id, _U.volume_type_id)
-    for row in connection.execute(sa.select(QUOTA_USAGE).order_by(*order)):
-        found.setdefault(row[0], []).append(tuple(row[1:]))
-    return found

@@ -67,8 +67,7 @@ def _count(kind: str, row: str, sign: str) -> str:
 
 
 def attach(metadata: sa.MetaData) -> None:
-    """Create the triggers together with the tables, in SQLite."""
+    """Create the triggers together with the tables."""
     for text in statements():
         ddl = sa.DDL(text)  # type: ignore[no-untyped-call]
-        ddl = ddl.execute_if(dialect="sqlite")
         sa.event.listen(metadata, "after_create", ddl)

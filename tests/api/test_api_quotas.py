@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from lunshare.agent.db import quotas
 from lunshare.drivers import fake_storage
 from lunshare.drivers.errors import CommandFailed, NoSpace
 from lunshare.drivers.values import GIB
+from tests import counted_rows
 from tests.api.calls import Api, until
 from tests.api.quota_calls import OPTIONS, limit, usages, used
 from tests.node import Node, is_counted
@@ -234,7 +234,7 @@ def test_a_check_costs_the_same_whatever_the_project_has(api: Api, node: Node):
         sa.event.remove(engine, "connect", watch)
         node.assembly.database.close()
     with node.assembly.database.reading() as connection:
-        assert len(quotas.projects(connection)[api.project]) == 1
+        assert len(counted_rows.every_usage(connection)[api.project]) == 1
 
 
 @pytest.mark.parametrize("quota", ["volumes", "gigabytes", "snapshots"])

@@ -15,7 +15,6 @@ import pytest
 import sqlalchemy as sa
 from prometheus_client.parser import text_string_to_metric_families
 
-from lunshare.agent.db import status_totals
 from lunshare.agent.db.engine import Database
 from lunshare.agent.db.schema import SERVICES
 from lunshare.agent.errors import BackendFailed, DatabaseFailed
@@ -24,6 +23,7 @@ from lunshare.agent.service.metrics.recorded import Recorded
 from lunshare.agent.timers import Timer
 from lunshare.drivers import fake_storage
 from lunshare.drivers.errors import CommandFailed, TargetFailed
+from tests import counted_rows
 from tests.api.calls import Api, until
 from tests.node import CTX, Node, attach, connector
 
@@ -63,8 +63,7 @@ def shared(node: Node, api: Api) -> Volume:
 
 def totals_are_right(node: Node) -> bool:
     with node.assembly.database.reading() as connection:
-        kept = status_totals.read(connection)
-        return {k: n for k, n in kept.items() if n} == status_totals.counted(connection)
+        return counted_rows.totals_are_right(connection)
 
 
 # what is counted

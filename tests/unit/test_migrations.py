@@ -14,10 +14,11 @@ from alembic.runtime.environment import EnvironmentContext
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
-from lunshare.agent.db import migrations, quotas, snapshots, status_changes, volumes
+from lunshare.agent.db import migrations, snapshots, status_changes, volumes
 from lunshare.agent.db.engine import Database
 from lunshare.agent.db.schema import METADATA
 from lunshare.agent.errors import DatabaseFailed, StartupError
+from tests import counted_rows
 
 
 @pytest.fixture
@@ -207,12 +208,13 @@ def test_an_upgrade_counts_what_projects_have(database: Database) -> None:
         )
     migrations.upgrade(database)
     with database.reading() as connection:
-        assert quotas.projects(connection) == {
+        assert counted_rows.every_usage(connection) == {
             "p": [("gold", 2, 6, 1, 1), ("tin", 1, 4, 0, 0)],
             "q": [("", 1, 16, 0, 0)],
         }
-        for project, kept in quotas.projects(connection).items():
-            assert [tuple(row) for row in quotas.counted(connection, project)] == kept
+        for project, kept in counted_rows.every_usage(connection).items():
+            found = counted_rows.usage(connection, project)
+            assert [tuple(row) for row in found] == kept
 
 
 def _upgrade_to(database: Database, revision: str) -> None:

@@ -56,7 +56,6 @@ def upgrade() -> None:
         _key("volume_type_id", 36),
         *(sa.Column(name, sa.Integer, nullable=False) for name in counts),
     )
-    if op.get_bind().dialect.name == "sqlite":
-        op.execute(_COUNT)
-        for text in quota_triggers.statements():
-            op.execute(text)
+    op.execute(_COUNT)
+    for text in quota_triggers.statements():
+        op.execute(text)

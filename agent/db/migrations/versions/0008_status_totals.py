@@ -23,6 +23,5 @@ def upgrade() -> None:
         _key("status", 255),
         sa.Column("count", sa.Integer, nullable=False),
     )
-    if op.get_bind().dialect.name == "sqlite":
-        for text in (*status_triggers.first_count(), *status_triggers.statements()):
-            op.execute(text)
+    for text in (*status_triggers.first_count(), *status_triggers.statements()):
+        op.execute(text)
