@@ -130,11 +130,12 @@ class Thin:
             metadata_percent=usage.metadata_percent,
         )
 
-    def require_space(self, name: str = "") -> None:
+    def require_space(self, volume: str = "", *snapshot: str) -> None:
         """:raises NoSpace: the pool is too full for new volumes.
 
-        One of that ``name`` that exists already is not new: a call that was killed
-        after its effect is repeated, and the pool may be full by then.
+        The ``volume``, or its ``snapshot``, that is created is not new if it exists
+        already: a call that was killed after its effect is repeated, and the pool may
+        be full by then.
 
         Asks the kernel: lvs reads the complete group (0.2 s in the lab, where
         lvcreate takes 0.7 s).
@@ -142,7 +143,7 @@ class Thin:
         usage = self._usage()
         # If there is no pool, the error of lvcreate names that better.
         why = self._reason_closed(usage) if usage else ""
-        if why and not (name and self._exists(name)):
+        if why and not (volume and self._exists(volume, *snapshot)):
             raise NoSpace(self.pool_name, why)
 
     def wipes(self) -> tuple[Wipe, ...]:
@@ -153,8 +154,9 @@ class Thin:
         """A thin volume is not wiped."""
         return None
 
-    def _exists(self, name: str) -> bool:
-        found = self._lvm.details_of(name).get(name)
+    def _exists(self, *names: str) -> bool:
+        """Whether the last one of a volume and its snapshots is in this pool."""
+        found = self._lvm.details_of(*names).get(names[-1])
         return found is not None and self.owns(found)
 
     def _usage(self) -> PoolUsage | None:

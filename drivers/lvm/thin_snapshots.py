@@ -29,8 +29,8 @@ class ThinSnapshots:
 
     def create_snapshot(self, snapshot: Snapshot) -> None:
         """Create it: an inactive thin volume, so nothing can open it."""
-        self._thin.require_space(snapshot.name)
         name = Volume(snapshot.volume_id, 0).name
+        self._thin.require_space(name, snapshot.name)
         try:
             self._lvm.snapshot_thin(snapshot.name, name, skip_activation=True)
         except CommandFailed as error:

@@ -12,8 +12,10 @@ from typing import Any
 
 from lunshare.drivers.conformance.fixtures import defaults
 from lunshare.drivers.errors import CommandFailed
+from lunshare.drivers.helper.served import Served
 from lunshare.drivers.lvm import LvmVolumes, claim
 from lunshare.drivers.values import Snapshot
+from tests.unit import filter_rules
 
 UUID = "11111111-2222-4333-8444-555555555555"
 OTHER = "11111111-2222-4333-8444-666666666666"
@@ -28,6 +30,7 @@ claim.MACHINE_ID.write_text(f"{'3' * 32}\n")
 # This group does not exist on the machine, so no disk is ever active. Each process
 # locks its group, and tests run in several processes.
 GROUP = f"lunshare-unit-{os.getpid()}"
+_ALLOWED = filter_rules.load(_DIRECTORY / "bin", Served(groups=(GROUP,), manage=True))
 
 LVS = """
   {
@@ -72,7 +75,7 @@ def pool_status(data: float, metadata: float, mode: str = "rw") -> str:
 
 
 class Scripted:
-    """A root helper that returns one output for each program.
+    """A root helper that returns one output for each program, if rootwrap.d allows it.
 
     ``pool`` is the status of the thin pool, None while it is not active.
     """
@@ -84,6 +87,7 @@ class Scripted:
         self.commands: list[tuple[str, ...]] = []
 
     def run(self, *argv: str, timeout: float = 60.0) -> str:
+        _ALLOWED.command(argv)
         self.commands.append(argv)
         answer = self._answers[argv[0]]
         if isinstance(answer, str):

@@ -20,7 +20,8 @@ import pytest
 
 from lunshare.drivers.helper import forms
 from lunshare.drivers.helper.rules import Rules
-from tests.unit.test_filters import FILTERS, SERVED
+from tests.unit.filter_rules import FILTERS
+from tests.unit.test_filters import SERVED
 
 # Parts of re that type checkers know or do not know, as other packages use them.
 ops: Any = import_module("re._constants")

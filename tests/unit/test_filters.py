@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import inspect
 import shlex
-import shutil
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,13 +19,8 @@ from lunshare.drivers.helper.served import Served
 from lunshare.drivers.lvm.lvm_commands import Lvm
 from lunshare.drivers.nfs.mount_commands import MountCommands
 from lunshare.drivers.share_options import FLAGS, VALUED, Share
+from tests.unit import filter_rules
 
-FILTERS = Path(__file__).parents[2] / "rootwrap.d"
-PROGRAMS = (
-    "vgs lvs lvcreate lvremove lvrename lvextend lvchange blkdiscard sync sh"
-    " dmsetup privsep-helper lvreduce lvconvert vgchange dd lvm mkdir mount"
-    " umount nsenter"
-)
 UUID = "11111111-2222-4333-8444-555555555555"
 NAME = f"volume-{UUID}"
 OTHER = "11111111-2222-4333-8444-666666666666"
@@ -287,17 +280,7 @@ def served() -> Served:
 
 @pytest.fixture(scope="module")
 def commands(tmp_path_factory: pytest.TempPathFactory, served: Served) -> Commands:
-    """The filters over programs that exist but are never run."""
-    tmp_path = tmp_path_factory.mktemp("filters")
-    for program in PROGRAMS.split():
-        (tmp_path / program).touch(0o755)
-    # The helper refuses rules that others may write, as a checkout may be.
-    rules = tmp_path / "rootwrap.d"
-    rules.mkdir(0o755)
-    for source in FILTERS.iterdir():
-        shutil.copyfile(source, rules / source.name)
-        rules.joinpath(source.name).chmod(0o644)
-    return Commands(str(rules), [str(tmp_path)], served)
+    return filter_rules.load(tmp_path_factory.mktemp("filters") / "bin", served)
 
 
 class Asking:
