@@ -1,6 +1,9 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Put the figures of a run into build/bench.json and into docs/performance.md."""
+"""Put the figures of a run into build/bench.json and into docs/performance.md.
+
+A part that was not measured keeps its table of an earlier run.
+"""
 
 from __future__ import annotations
 
@@ -36,16 +39,26 @@ def main() -> int:
     report = {"command": "make bench", **parts}
     (ROOT / "build/bench.json").write_text(json.dumps(report, indent=1) + "\n")
     before, _, rest = _PAGE.read_text().partition(_BEGIN)
-    after = rest.partition(_END)[2]
-    _PAGE.write_text(before + _BEGIN + "\n" + _text(parts) + _END + after)
+    tables, _, after = rest.partition(_END)
+    tables = _text(parts, _earlier(tables))
+    _PAGE.write_text(before + _BEGIN + "\n" + tables + _END + after)
     missed = [f for part in parts.values() for f in part["figures"] if not f["met"]]
     for figure in missed:
         print(f"NOT MET: {figure['name']}: {short(figure['value'])} ({figure['must']})")
     return 1 if missed else 0
 
 
-def _text(parts: dict[str, Any]) -> str:
-    return "".join(_table(title, parts[n]) for n, title in _PARTS if n in parts)
+def _earlier(tables: str) -> dict[str, str]:
+    """Return the tables of the page by their titles."""
+    found = tables.split("\n### ")[1:]
+    return {each.partition("\n")[0]: f"\n### {each}" for each in found}
+
+
+def _text(parts: dict[str, Any], earlier: dict[str, str]) -> str:
+    return "".join(
+        _table(title, parts[name]) if name in parts else earlier.get(title, "")
+        for name, title in _PARTS
+    )
 
 
 def _table(title: str, part: dict[str, Any]) -> str:
