@@ -83,7 +83,7 @@ def of(app: App, environ: dict[str, Any]) -> Answer:
     try:
         answer.fill(app, environ)
     except Exception:
-        LOG.exception("[http] FAILED to answer a request")
+        LOG.exception("[http] request failed unexpectedly")
         return Answer()
     return answer
 

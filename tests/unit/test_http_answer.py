@@ -71,7 +71,7 @@ def test_a_header_cannot_contain_another_one(
     header = (bad, "x") if where == "name" else ("x", bad)
     data = answered(status, [header] if where != "status" else [], [b"body"])
     assert data == b"HTTP/1.1 500 Internal Server Error\r\nContent-Length: 0\r\n\r\n"
-    assert "FAILED to answer a request" in caplog.text
+    assert "request failed unexpectedly" in caplog.text
 
 
 def test_an_application_that_fails_is_500(caplog: pytest.LogCaptureFixture) -> None:
