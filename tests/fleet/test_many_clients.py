@@ -68,6 +68,14 @@ class Crowd:
                 found[name] = "rw" if "rw" in (mode, found.get(name)) else "ro"
         return found
 
+    def direct(self) -> dict[str, str]:
+        """The wanted modes of the hosts that no attachment ever names.
+
+        Another host may be there for up to 10 s: the driver has opened its connection,
+        and waits for an attachment that was deleted at that moment.
+        """
+        return {name: each for name, each in self.wanted().items() if name[0] == "d"}
+
     def attachments(self) -> list[str]:
         """Every attachment."""
         return [row[0] for row in self._rows(_ROWS)]
@@ -146,8 +154,7 @@ def test_target_is_what_the_rows_say_after_many_clients(
     for attachment in crowd.attachments():
         api.detach(client, attachment)
     until(
-        lambda: modes(stack, volume) == crowd.wanted(),
+        lambda: modes(stack, volume) == crowd.wanted() == crowd.direct(),
         "only connections without an attachment are left",
         60,
     )
-    assert all(name.startswith("d") for name in modes(stack, volume))
