@@ -78,9 +78,10 @@ class Served:
 
     def share_point(self, disk: Disk) -> str | None:
         """Return the mount point in the path of a file; None if it is elsewhere."""
+        if disk.kind is not DiskKind.FILE:
+            return None
         above = os.path.dirname(disk.path)
-        ours = os.path.dirname(above) == self.base and disk.kind is DiskKind.FILE
-        return above if ours else None
+        return above if os.path.dirname(above) == self.base else None
 
     def need_disk(self, disk: Disk) -> Disk:
         """Return the disk, if its path is served.

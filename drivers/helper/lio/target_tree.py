@@ -135,8 +135,9 @@ class Target:
 
     def has_disk(self, wanted: str) -> bool:
         """Whether the writers' backstore has the disk of that identity open."""
-        link = self.backstore_link(Role.WRITERS)
-        return self._identity == wanted or backstores.has_disk(link, wanted)
+        if self._identity == wanted:
+            return True
+        return backstores.has_disk(self.backstore_link(Role.WRITERS), wanted)
 
     def _has_our_link(self) -> bool:
         """Whether the writers' LUN has a link with our name.
