@@ -50,6 +50,7 @@ _FAMILIES: tuple[tuple[type[driver_errors.DriverError], type[AgentError]], ...] 
     (driver_errors.HelperUnreachable, BackendUnavailable),
     (driver_errors.HelperBusy, BackendUnavailable),
     (driver_errors.DeadlineExceeded, BackendUnavailable),
+    (driver_errors.StorageLost, BackendUnavailable),
     (driver_errors.DriverError, BackendFailed),
 )
 
@@ -174,6 +175,14 @@ class NodeBackend:
         """Whether the last check found a problem. False before the first one ends."""
         return self._found not in (None, _UNCHECKED)
 
+    def require_reach(self, volume_id: str) -> None:
+        """Check that no part of it is lost that may have the volume's disk.
+
+        :raises BackendUnavailable: one is; it says why.
+        """
+        if lost := self.driver.volumes.lost(volume_id):
+            raise BackendUnavailable(lost)
+
     @contextmanager
     def for_request(self) -> Iterator[Backend]:
         """Use the driver in a request thread; its errors become AgentErrors.
@@ -250,25 +259,28 @@ class NodeBackend:
         try:
             self.driver.volumes.check()
             self.driver.target.check()
-            self._note_capacity(self.driver.volumes.capacity())
+            opened = self._note_capacity(self.driver.volumes.capacity())
             self.wipes = self.driver.volumes.wipes()
-            self._note_state(None)
+            self._note_state(None, opened)
         except driver_errors.DriverError as error:
             self._note_state(str(error))
         except Exception:
             LOG.exception("[%s] check failed unexpectedly", self.name)
             self._note_state("its driver failed unexpectedly; see the journal")
 
-    def _note_capacity(self, found: Capacity) -> None:
-        """Remember it; log when the pool closes, and when it opens again."""
+    def _note_capacity(self, found: Capacity) -> bool:
+        """Remember it; log when the pool closes. Return whether it opens again."""
         before = self.capacity.closed if self.capacity else ""
         if found.closed and found.closed != before:
             LOG.warning("[%s] pool closed: %s", self.name, found.closed)
-        elif before and not found.closed:
+        opened = bool(before and not found.closed)
+        if opened:
             LOG.info("[%s] pool open again", self.name)
         self.capacity = found
+        return opened
 
-    def _note_state(self, problem: str | None) -> None:
+    def _note_state(self, problem: str | None, opened: bool = False) -> None:
+        """Remember it; report a backend that comes up, or all of it that is back."""
         if problem != self._found:
             LOG.log(
                 log.INFO if problem is None else log.ERROR,
@@ -280,7 +292,7 @@ class NodeBackend:
         came_up = problem is None and self._found is not None
         self._found, self.checked_at = problem, time.time()
         self._last_check = time.monotonic()
-        if came_up:
+        if came_up or opened:
             self.came_up()
 
 
@@ -292,6 +304,11 @@ def translated() -> Iterator[None]:
     except driver_errors.DriverError as error:
         family = next(new for old, new in _FAMILIES if isinstance(error, old))
         raise family(str(error), code=error.code) from error
+
+
+def is_part_lost(error: AgentError) -> bool:
+    """Whether the storage cannot tell, because a part of it is lost."""
+    return error.fields.get("code") == driver_errors.StorageLost.code
 
 
 class Backends(Mapping[str, NodeBackend]):
@@ -317,6 +334,13 @@ class Backends(Mapping[str, NodeBackend]):
         """Whether there is such a backend, and its last check found no problem."""
         found = self.find(name)
         return found is not None and found.up
+
+    def reaches(self, name: str, volume_id: str) -> bool:
+        """Whether it is up, and no part of it is lost that may have this disk."""
+        found = self.find(name)
+        return (
+            found is not None and found.up and not found.driver.volumes.lost(volume_id)
+        )
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._backends)

@@ -212,7 +212,10 @@ class Assembled:
             )
 
     def _repeat(self) -> None:
-        """Repeat what failed at the start, with the volumes as they are now."""
+        """Repeat what failed at the start, with the volumes as they are now.
+
+        What may be on a lost part of the pool waits for that part.
+        """
         try:
             later = {each.id: each for each in self._read_again(self._later.values())}
             unlisted, self._unlisted = self._read_again(self._unlisted), []
@@ -224,7 +227,8 @@ class Assembled:
         for volume_id in self._later.keys() - later.keys():
             del self._later[volume_id]  # deleted or migrated meanwhile
         for volume in later.values():
-            self._try_to_start(volume)
+            if not self.backend.volumes.lost(volume.name_id):
+                self._try_to_start(volume)
 
     def _read_again(self, volumes: Iterable[Any]) -> list[Any]:
         """Return those of these volumes that are still on this backend."""

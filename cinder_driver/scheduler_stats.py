@@ -9,7 +9,7 @@ from typing import Any
 
 from lunshare.drivers import backend_stats
 from lunshare.drivers.backend import Backend
-from lunshare.drivers.errors import DriverError
+from lunshare.drivers.errors import DriverError, StorageLost
 from lunshare.drivers.values import Capacity, Wipe
 
 _NOTHING = Capacity(total=0, free=0, provisioned=0, thin=False)
@@ -45,7 +45,7 @@ class SchedulerStats:
             self._backend.target.check()
             found = self._backend.volumes.capacity()
             wipes = self._backend.volumes.wipes()
-            volumes = len(self._backend.volumes.disks())
+            volumes = self._count_disks()
         except DriverError as error:
             self.problem = str(error)
         caps = {
@@ -61,6 +61,13 @@ class SchedulerStats:
         if self.problem or found.closed:
             caps |= _without_space(caps)
         return {**{key: caps[key] for key in _OF_BACKEND}, "pools": [caps]}
+
+    def _count_disks(self) -> int:
+        """Return how many volumes there are; 0 while a part of the pool is lost."""
+        try:
+            return len(self._backend.volumes.disks())
+        except StorageLost:
+            return 0
 
 
 def _without_space(caps: Mapping[str, Any]) -> dict[str, Any]:

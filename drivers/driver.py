@@ -66,3 +66,13 @@ class Driver(abc.ABC):
 
         :raises Misconfigured: names what is wrong and what to do about it.
         """
+
+    def lost(self, volume_id: str) -> str:
+        """Return why it is unknown whether the volume has a disk; empty if it is known.
+
+        For a volume driver whose ``check`` succeeds while a part of its pool is lost:
+        the disk may be on that part. ``capacity`` is closed then, and verbs that need
+        that part raise StorageLost. Until it is back, the caller starts no work on the
+        volume by itself. Does no I/O.
+        """
+        return ""

@@ -39,6 +39,16 @@ class Misconfigured(DriverError):
         self.what, self.remedy = what, remedy
 
 
+class StorageLost(Misconfigured):
+    """A part of the pool is lost, and what is asked may be on it. Nothing was changed.
+
+    Never treat it as UnknownDisk or UnknownSnapshot. The same call may be repeated when
+    ``check`` has found that part again.
+    """
+
+    code = "storage-lost"
+
+
 class UnknownDisk(DriverError):
     """The backend has no disk for this volume."""
 

@@ -10,7 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from lunshare.agent.backends import Backends, NodeBackend, translated
+from lunshare.agent.backends import (
+    Backends,
+    NodeBackend,
+    is_part_lost,
+    translated,
+)
 from lunshare.agent.db import snapshots, volumes
 from lunshare.agent.db.engine import Database
 from lunshare.agent.errors import AgentError
@@ -111,12 +116,17 @@ def _list_backend(
 def _read_part(
     name: str, part: Callable[[], Iterator[Orphan]], found: Inventory
 ) -> list[Orphan]:
-    """Return one part of a backend; note the error where it cannot be read."""
+    """Return one part of a backend; note the error where it cannot be read.
+
+    With a part of its storage lost, its disks are unknown, as when it is down. That its
+    pool is closed says why.
+    """
     try:
         with translated():
             return list(part())
     except AgentError as error:
-        found.failed.append(f"backend {name}: {error}")
+        if not is_part_lost(error):
+            found.failed.append(f"backend {name}: {error}")
         return []
 
 

@@ -13,10 +13,16 @@ from typing import Any
 
 from oslo_log import log
 
-from lunshare.agent.backends import Backends, NodeBackend
+from lunshare.agent.backends import Backends, NodeBackend, is_part_lost
 from lunshare.agent.db import deleted_rows, snapshots, volumes
 from lunshare.agent.db.engine import Database, now
-from lunshare.agent.errors import BackendFailed, Conflict, Invalid, NotFound
+from lunshare.agent.errors import (
+    BackendFailed,
+    BackendUnavailable,
+    Conflict,
+    Invalid,
+    NotFound,
+)
 from lunshare.agent.operator_records import Orphan, RecoverRequest
 from lunshare.agent.records import RequestContext, Volume
 from lunshare.agent.service import inventory
@@ -139,14 +145,20 @@ class Orphans:
         LOG.warning("[%s] orphan deleted: %s=%s", backend.name, kind, ident)
 
     def _disk(self, volume_id: str) -> tuple[NodeBackend, Disk]:
-        found = []
+        found, lost = [], None
         for backend in self._backends.values():
             if backend.up:
-                with backend.for_request() as driver:
-                    listed = driver.volumes.disks()
+                try:
+                    with backend.for_request() as driver:
+                        listed = driver.volumes.disks()
+                except BackendUnavailable as error:
+                    if not is_part_lost(error):
+                        raise
+                    lost = error
+                    continue
                 found += [(backend, d) for d in listed if d.volume_id == volume_id]
         if not found:
-            raise NotFound("disk of volume", volume_id)
+            raise lost or NotFound("disk of volume", volume_id)
         _check_one(volume_id, {disk.path for _, disk in found})
         return found[0]
 

@@ -124,7 +124,7 @@ class Reconciler:
                 with self._db.reading() as connection:
                     volume = volumes.get(connection, volume_id)
                     rows = attachments.of_volume(connection, volume_id)
-                if volume is not None and self._backends.is_up(volume.backend):
+                if volume and self._backends.reaches(volume.backend, volume_id):
                     self._apply_locked(volume, rows, result)
 
         self._try(result, f"volume {volume_id}", apply)

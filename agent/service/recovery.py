@@ -35,6 +35,7 @@ class UnfinishedRow(NamedTuple):
     ident: str
     step: Step
     backend: str
+    volume_id: str
     copies: bool = False
     failed: bool = False
 
@@ -98,10 +99,12 @@ class Recovery:
     def start_steps(self) -> dict[str, Future[None]]:
         """Start a job for each row; return the jobs by resource and id, for a log.
 
-        A step that has failed before is retried less and less often.
+        A step that has failed before is retried less and less often. One whose disk
+        may be on a part of its backend that is lost waits for that part.
         """
         found = [*self._unfinished_volumes(), *self._unfinished_snapshots()]
-        found = [row for row in found if self._backends.is_up(row.backend)]
+        reaches = self._backends.reaches
+        found = [row for row in found if reaches(row.backend, row.volume_id)]
         due = self._retry_pace.due([row.ident for row in found if row.failed])
         return {
             f"{row.resource} {row.ident}": self._start(row)
@@ -124,11 +127,11 @@ class Recovery:
                 step = self._steps[row.own_status]
                 failed = row.own_status in FAILED
                 yield UnfinishedRow(
-                    "volume", row.id, step, row.backend, _copies(row), failed
+                    "volume", row.id, step, row.backend, row.id, _copies(row), failed
                 )
             elif row.leaving is not None:
                 yield UnfinishedRow(
-                    "volume", row.id, self._delete_old_disk, row.leaving
+                    "volume", row.id, self._delete_old_disk, row.leaving, row.id
                 )
 
     def _unfinished_snapshots(self) -> Iterator[UnfinishedRow]:
@@ -137,7 +140,9 @@ class Recovery:
         for row, backend in found:
             step = self._snapshot_steps[row.status]
             failed = row.status in FAILED
-            yield UnfinishedRow("snapshot", row.id, step, backend, failed=failed)
+            yield UnfinishedRow(
+                "snapshot", row.id, step, backend, row.volume_id, failed=failed
+            )
 
 
 def _copies(row: Volume) -> bool:

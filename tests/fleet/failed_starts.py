@@ -30,6 +30,7 @@ from lunshare.cinder.host_connections import HostConnections  # noqa: E402
 from lunshare.cinder.wanted_access import VolumeHosts  # noqa: E402
 from lunshare.drivers import fake_storage  # noqa: E402
 from lunshare.drivers.errors import DeadlineExceeded, TargetFailed  # noqa: E402
+from lunshare.drivers.fake import FakeVolumes  # noqa: E402
 from lunshare.drivers.targets.fake import FakeTarget  # noqa: E402
 from lunshare.drivers.values import Connector, Mode, Volume  # noqa: E402
 
@@ -126,6 +127,25 @@ def unlisted() -> dict[str, Any]:
     return answered(made)
 
 
+class PartLost(FakeVolumes):
+    """A part of its pool is lost."""
+
+    def lost(self, volume_id: str) -> str:
+        return "the share of that disk is lost"
+
+
+def lost() -> dict[str, Any]:
+    """A volume could not be started; its disk is on a part that is lost for a time."""
+    one = CinderVolume(f"{ID}4")
+    made = assembled(Rows(one))
+    with _target(made).failures.fail("remove.before", TargetFailed(ID, "busy")):
+        made.start_volumes([one], HOST)
+    made.backend.volumes.__class__ = PartLost
+    found = answered(made)
+    made.backend.volumes.__class__ = FakeVolumes
+    return {**found, "then": answered(made)["live"]}
+
+
 def answered(made: Assembled) -> dict[str, Any]:
     try:
         state = made.read_stats()["pools"][0]["backend_state"]
@@ -146,6 +166,7 @@ def main() -> None:
             "deleted": changed("deleted"),
             "migrated": changed("migrated"),
             "unlisted": unlisted(),
+            "lost": lost(),
         }
     print(json.dumps(found))
     sys.stdout.flush()

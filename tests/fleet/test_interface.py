@@ -193,10 +193,11 @@ def test_a_start_that_fails_in_part_is_repeated_with_the_rows_of_that_time(
     """The first raised VolumeNotFound from every later read of the stats.
 
     The second removed the export that the volume's new backend had created, and the
-    third ended cinder-volume at its start.
+    third ended cinder-volume at its start. The fourth was tried again and again.
     """
     assert cases("failed_starts", tmp_path) == {
         "deleted": {"stats": "up", "live": ["1"]},
         "migrated": {"stats": "up", "live": ["1"]},
         "unlisted": {"stats": "up", "live": []},
+        "lost": {"stats": "up", "live": ["4"], "then": []},
     }

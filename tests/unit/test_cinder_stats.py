@@ -13,7 +13,7 @@ from lunshare.cinder.scheduler_stats import SchedulerStats
 from lunshare.drivers.backend import Backend
 from lunshare.drivers.conformance.fixtures import defaults, new_volume
 from lunshare.drivers.conformance.root import NoRoot
-from lunshare.drivers.errors import CommandFailed
+from lunshare.drivers.errors import CommandFailed, StorageLost
 from lunshare.drivers.fake import FakeVolumes
 from lunshare.drivers.targets.fake import FakeTarget
 from lunshare.drivers.values import GIB, Capacity
@@ -96,3 +96,22 @@ def test_closed_pool_has_no_space_and_is_up(
     assert has_no_space(found)
     assert found["backend_state"] == "up"
     assert found["state_reason"] == "its data is 99 % full"
+
+
+def test_pool_with_a_lost_part_has_no_space_and_is_up(
+    stats: SchedulerStats, volumes: FakeVolumes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its volumes cannot be counted, and hosts use those that are left."""
+    lost = StorageLost("share one cannot be mounted", "correct that")
+
+    def without_a_share() -> Capacity:
+        return replace(measure(), closed=str(lost))
+
+    measure = volumes.capacity
+    monkeypatch.setattr(volumes, "capacity", without_a_share)
+    with volumes.failures.fail("disks", lost):
+        found = pool(stats)
+    assert has_no_space(found)
+    assert (found["backend_state"], stats.problem) == ("up", None)
+    assert found["state_reason"] == str(lost)
+    assert found["total_volumes"] == 0

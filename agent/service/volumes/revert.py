@@ -45,9 +45,12 @@ class VolumeReverter:
         :raises Conflict: a host uses the volume, or its status does not allow it.
         :raises BackendFailed: it is unknown which bytes it has. It is in error; it
             can be reverted again.
+        :raises BackendUnavailable: its disk may be on a part of its backend that is
+            lost; nothing was changed.
         """
         with self._db.writing() as connection:
             volume = rows.require(connection, volume_id, ctx)
+            self._backends[volume.backend].require_reach(volume_id)
             _check_latest(
                 ctx, volume, snapshots.of_volume(connection, volume_id), snapshot_id
             )
