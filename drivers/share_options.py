@@ -24,8 +24,8 @@ OPTIONS: list[cfg.Opt] = [
         "nfs_shares_config",
         help="File with the NFS shares of this backend, one HOST:/PATH [-o OPTIONS]"
         " a line. \\040 is a blank in a path; lines that start with # are comments. The"
-        " file is read at start. The shares form one pool. A server whose failures must"
-        " not affect other volumes needs a backend of its own.",
+        " file is read at start. The shares form one pool. While one of them is lost,"
+        " the volumes on the others can be used, and no volume is created.",
     ),
     cfg.StrOpt(
         "nas_host",

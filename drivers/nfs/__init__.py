@@ -5,6 +5,7 @@
 ==============  ================================================================
 nfs_driver      the contract ``VolumeDriver``
 mount_commands  every command that runs as root
+share_checks    the check of the shares: mounts, and which are lost
 share_files     the verbs of the root helper on one share
 volume_cache    which share each volume is on
 ==============  ================================================================

@@ -9,7 +9,7 @@ compares the two.
 from __future__ import annotations
 
 from lunshare.drivers.base import Root
-from lunshare.drivers.errors import CommandFailed, DeadlineExceeded, Misconfigured
+from lunshare.drivers.errors import CommandFailed, DeadlineExceeded, StorageLost
 from lunshare.drivers.share_options import Share
 
 # The last option wins. So nothing on a share is executed or is a device, whatever
@@ -31,7 +31,7 @@ class MountCommands:
     def mount(self, share: Share) -> None:
         """Mount it.
 
-        :raises Misconfigured: with the error message of mount.
+        :raises StorageLost: with the error message of mount.
         """
         options = ",".join(filter(None, [share.options, _ALWAYS]))
         point = share.point(self._base)
@@ -39,7 +39,7 @@ class MountCommands:
         try:
             self._root.run(*words, timeout=self._timeout)
         except CommandFailed as error:
-            raise Misconfigured(
+            raise StorageLost(
                 f"share {share.source} cannot be mounted: {error.stderr.strip()}",
                 f"correct that; try it with: {' '.join(words)}",
             ) from error
@@ -52,9 +52,9 @@ class MountCommands:
         self._root.run("umount", point, timeout=self._timeout)
 
 
-def no_answer(share: Share, seconds: float) -> Misconfigured:
+def no_answer(share: Share, seconds: float) -> StorageLost:
     """Return the error for a server that does not answer."""
-    return Misconfigured(
+    return StorageLost(
         f"share {share.source} did not answer within {seconds:g} seconds",
         f"check whether {share.host} runs and can be reached (showmount, rpcinfo);"
         " I/O of hosts continues by itself when it answers again",

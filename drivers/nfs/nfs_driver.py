@@ -8,8 +8,7 @@ an image with a backing file to its disk; these stay plain bytes (CVE-2024-32498
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -19,18 +18,16 @@ from lunshare.drivers import migration, share_options
 from lunshare.drivers.abilities import VolumeAbilities
 from lunshare.drivers.base import Root, VolumeDriver
 from lunshare.drivers.errors import (
-    CommandFailed,
-    DeadlineExceeded,
     DriverError,
     LostSnapshot,
-    Misconfigured,
     UnknownDisk,
     UnknownReference,
     UnknownSnapshot,
 )
-from lunshare.drivers.nfs.mount_commands import MountCommands, no_answer
+from lunshare.drivers.nfs.mount_commands import MountCommands
+from lunshare.drivers.nfs.share_checks import ShareChecks
 from lunshare.drivers.nfs.share_files import Entry, FilePolicy, ShareFiles
-from lunshare.drivers.nfs.volume_cache import VolumeCache
+from lunshare.drivers.nfs.volume_cache import Place, VolumeCache
 from lunshare.drivers.protocol import nfs_names
 from lunshare.drivers.retry import retried_once
 from lunshare.drivers.values import (
@@ -80,7 +77,9 @@ _OPTIONS = [
         default=10.0,
         min=1.0,
         help="Seconds that a share may take to answer. After that the request fails,"
-        " and the backend is down. For copies and allocation see progress_timeout.",
+        " and the share is lost until it answers again; without another share the"
+        " backend is down. Below 25: a check of 30 s means that the backend is down."
+        " For copies and allocation see progress_timeout.",
     ),
 ]
 
@@ -116,7 +115,8 @@ class NfsVolumes(VolumeDriver):
             options["nfs_file_mode"],
             options["progress_timeout"],
         )
-        self._mounting = MountCommands(root, self._base, self._timeout)
+        mounting = MountCommands(root, self._base, self._timeout)
+        self._checks = ShareChecks(mounting)
         self._cache = VolumeCache()
         self._configured: tuple[ShareFiles, ...] = ()
 
@@ -128,15 +128,15 @@ class NfsVolumes(VolumeDriver):
         )
 
     def check(self) -> None:
-        """Mount what is not mounted. One share that fails does not stop the others."""
-        problem: DriverError | None = None
-        for files in self._shares():
-            try:
-                self._check_share(files)
-            except DriverError as error:
-                problem = problem or error
-        if problem:
-            raise problem
+        """Mount what is not mounted. Some shares may be lost: see ShareChecks."""
+        self._checks.run(self._shares())
+
+    def lost(self, volume_id: str) -> str:
+        lost = [files.lost for files in self._configured if files.lost]
+        seen = self._cache.share_of(volume_id)
+        if seen is not None:
+            return str(seen.lost or "")
+        return str(lost[0]) if lost else ""
 
     @retried_once
     def create(self, volume: Volume) -> Disk:
@@ -163,21 +163,18 @@ class NfsVolumes(VolumeDriver):
         return self._find(volume_id)[1]
 
     def disks(self) -> tuple[Disk, ...]:
-        version, places = self._cache.version(), {}
-        for files, entry in self._entries():
-            if _is_managed(entry, "volume-"):
-                places[nfs_names.id_of(entry.name)] = (files, entry.size)
-        self._cache.replace(places, version)
+        places = self._list(self._shares())
         return tuple(_disk(key, *place) for key, place in places.items())
 
     def capacity(self) -> Capacity:
-        shares = [files.capacity() for files in self._shares()]
+        """Return that of the shares that are not lost. With one lost it is closed."""
+        working = [files for files in self._shares() if not files.lost]
+        shares = [files.capacity() for files in working]
         total, free = (sum(part) for part in zip(*shares, strict=True))
         provisioned = self._cache.provisioned()
         if provisioned is None:
-            self.disks()
-            provisioned = self._cache.provisioned() or 0
-        closed = _reason_closed(shares)
+            provisioned = sum(size for _, size in self._list(working).values())
+        closed = self._reason_lost() or _reason_closed(shares)
         return Capacity(total, free, provisioned, self._thin, closed)
 
     @retried_once
@@ -260,43 +257,21 @@ class NfsVolumes(VolumeDriver):
             )
         return self._configured
 
-    def _check_share(self, files: ShareFiles) -> None:
-        state = self._mount_state(files)
-        if state["trouble"] == "stale":
-            self._unmount_stale(files)
-            state = self._mount_state(files)
-        if not state["source"]:
-            self._mounting.create_mount_point(files.share)
-            self._mounting.mount(files.share)
-            state = self._mount_state(files)
-        self._require_usable(files, state)
+    def _reason_lost(self) -> str:
+        """Return why the pool is closed, if a share is lost; else empty."""
+        lost = "; ".join(str(files.lost) for files in self._shares() if files.lost)
+        return f"not every volume can be used: {lost}" if lost else ""
 
-    def _mount_state(self, files: ShareFiles) -> Mapping[str, str]:
-        try:
-            return files.mount_state()
-        except DeadlineExceeded as error:
-            raise no_answer(files.share, error.seconds) from error
-
-    def _unmount_stale(self, files: ShareFiles) -> None:
-        """Unmount a stale share, so that it can be mounted again."""
-        with contextlib.suppress(CommandFailed, DeadlineExceeded):
-            # The caller reads the state again. The command fails while something uses
-            # the share; the share is then still stale. It may wait long for a server
-            # that does not know its files any more (6.12: umount.nfs4 sleeps in the
-            # kernel), but then nothing is mounted there any more.
-            self._mounting.unmount(files.share)
-
-    def _require_usable(self, files: ShareFiles, state: Mapping[str, str]) -> None:
-        share, point = files.share, files.point
-        if state["source"] != share.source:
-            raise Misconfigured(
-                f"share {share.source}: {state['source'] or 'nothing'} is mounted at"
-                f" {point}",
-                f"stop what uses it, and umount {point}",
-            )
-        if state["trouble"]:
-            what = f"share {share.source} at {point} is {state['trouble']}"
-            raise Misconfigured(what, state["remedy"])
+    def _list(self, shares: Sequence[ShareFiles]) -> dict[str, Place]:
+        """Return the volumes on these shares, and remember where they are."""
+        version, places = self._cache.version(), dict[str, Place]()
+        for files in shares:
+            for entry in files.entries():
+                if _is_managed(entry, "volume-"):
+                    places[nfs_names.id_of(entry.name)] = (files, entry.size)
+        complete = len(shares) == len(self._shares())
+        self._cache.replace(places, version, complete)
+        return places
 
     def _entries(self) -> Iterator[tuple[ShareFiles, Entry]]:
         return ((files, each) for files in self._shares() for each in files.entries())

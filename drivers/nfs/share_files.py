@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lunshare.drivers.base import Root
+from lunshare.drivers.errors import StorageLost
 from lunshare.drivers.share_options import Share
 
 
@@ -42,6 +43,8 @@ class ShareFiles:
         self, root: Root, share: Share, base: str, timeout: float, policy: FilePolicy
     ) -> None:
         self.share, self.point = share, share.point(base)
+        #: Why nothing of it can be used, if the last check found it lost.
+        self.lost: StorageLost | None = None
         self._root, self._timeout, self._policy = root, timeout, policy
 
     def path(self, name: str) -> str:
@@ -126,7 +129,12 @@ class ShareFiles:
         return policy.progress_timeout if policy.preallocate else self._timeout
 
     def _call(self, verb: str, seconds: float | None = None, **arguments: Any) -> Any:
-        """Call a verb. If it works on bytes, ``seconds`` restart at each step."""
+        """Call a verb. If it works on bytes, ``seconds`` restart at each step.
+
+        :raises StorageLost: at once, for anything but the check of a lost share.
+        """
+        if (lost := self.lost) and verb != "check":
+            raise StorageLost(lost.what, lost.remedy)
         timeout = self._timeout if seconds is None else seconds
         return self._root.call(
             f"share.{verb}", timeout=timeout, point=self.point, **arguments

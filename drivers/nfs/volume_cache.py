@@ -59,10 +59,15 @@ class VolumeCache:
         with self._mutex:
             return self._version
 
-    def replace(self, places: Mapping[str, Place], version: int) -> None:
-        """Store that exactly these exist, if nothing changed since ``version``."""
+    def replace(
+        self, places: Mapping[str, Place], version: int, complete: bool = True
+    ) -> None:
+        """Store that exactly these exist, if nothing changed since ``version``.
+
+        They are not ``complete`` if a share could not be listed.
+        """
         with self._mutex:
             if version == self._version or not self._complete:
                 self._places = dict(places)
                 self._provisioned = sum(size for _, size in places.values())
-                self._complete = True
+                self._complete = complete

@@ -39,7 +39,7 @@ class Directories(Mounts):
         self.server: Callable[[str], None] = lambda source: None
 
     def table(self) -> Iterable[Mount]:
-        for point, source in self.mounted.items():
+        for point, source in list(self.mounted.items()):
             yield Mount(point, os.stat(point).st_dev, "nfs4", source)
 
     @contextlib.contextmanager
