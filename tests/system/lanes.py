@@ -27,6 +27,7 @@ NODE_2 = (
     "test_nfs_and_lvm",
     "test_nfs_driver",
     "test_nfs_export",
+    "test_nfs_lost_share",
 )
 #: The files of drivers/conformance whose tests are in ``thin-2`` and ``thick-2``.
 KIT_2 = ("failures", "killed_volume", "storage_errors")
