@@ -5,11 +5,14 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import uuid
@@ -160,7 +163,7 @@ class Node:
         self.resume()
         self._end()
         for device in self._devices:
-            run("dmsetup", "remove", device)
+            run("dmsetup", "remove", "--retry", device)
 
     def _end(self) -> None:
         for session in self._sessions:
@@ -265,8 +268,23 @@ def initiator(host: str) -> str:
     return f"iqn.1994-05.com.example:host-{host}"
 
 
+@functools.cache
+def lvm_directory() -> str:
+    """A copy of /etc/lvm without lvmlocal.conf, for the LVM commands of tests.
+
+    A test of another lane in the same guest may be changing that file.
+    """
+    copy = Path(tempfile.mkdtemp(prefix="lunshare-tests-"), "lvm")
+    ignored = shutil.ignore_patterns("lvmlocal.conf", "archive", "backup")
+    shutil.copytree("/etc/lvm", copy, ignore=ignored)
+    return str(copy)
+
+
 def run(*argv: str) -> str:
-    done = subprocess.run(argv, check=False, capture_output=True, text=True)
+    environment = {**os.environ, "LVM_SYSTEM_DIR": lvm_directory()}
+    done = subprocess.run(
+        argv, env=environment, check=False, capture_output=True, text=True
+    )
     assert done.returncode == 0, (argv, done.stdout, done.stderr)
     return done.stdout
 

@@ -56,7 +56,7 @@ class MapperVolumes(VolumeDriver):
             opened = "dmsetup", "info", "-c", "--noheadings", "-o", "open"
             if run(*opened, _mapped(volume_id)).strip() != "0":
                 raise DiskBusy(volume_id, "it is open")
-            run("dmsetup", "remove", _mapped(volume_id))
+            run("dmsetup", "remove", "--retry", _mapped(volume_id))
             del self._at[volume_id]
 
     def extend(self, volume: Volume) -> Disk:

@@ -96,7 +96,7 @@ class Slow:
 
     def close(self) -> None:
         run("vgremove", "-qq", "--force", "--yes", self.name)
-        run("dmsetup", "remove", self._disk)
+        run("dmsetup", "remove", "--retry", self._disk)
         run("losetup", "--detach", self._loop)
 
 
