@@ -156,7 +156,9 @@ class ConnectionLoop:
                 client.close()
                 continue
             self._all[connection.socket.fileno()] = connection
-            self._epoll.register(connection.socket.fileno(), 0)
+            # Without EPOLLONESHOT, the end of a client whose request is running
+            # is reported without a pause (epoll_ctl(2): EPOLLHUP is always).
+            self._epoll.register(connection.socket.fileno(), select.EPOLLONESHOT)
             self._read(connection)
 
     def _read(self, connection: Connection) -> None:
