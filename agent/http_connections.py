@@ -33,6 +33,8 @@ MAX_BUFFERED = 16 * 2**20
 
 _TICK = 0.1  # seconds
 _READ_SIZE = 64 * 1024
+#: Connections accepted at once, so that new clients do not delay the others.
+_ACCEPT = 64
 _SMALL = 8 * 1024
 _READ = select.EPOLLIN | select.EPOLLONESHOT
 _WRITE = select.EPOLLOUT | select.EPOLLONESHOT
@@ -139,8 +141,10 @@ class ConnectionLoop:
             self._read(connection)
 
     def _accept(self, listening: socket.socket, connect: Connect) -> None:
-        """Accept all connections that wait."""
-        while not self._refusing:
+        """Accept connections that wait; more of them at the next turn of the loop."""
+        for _ in range(_ACCEPT):
+            if self._refusing:
+                return
             try:
                 client, address = listening.accept()
             except OSError as error:

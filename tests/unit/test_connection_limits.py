@@ -64,3 +64,40 @@ def test_a_client_that_went_away_costs_no_processor_time(tmp_path: Path) -> None
         began, ended = time.clock_gettime(clock), time.monotonic() + 0.5
         until(lambda: time.monotonic() > ended)
         assert time.clock_gettime(clock) - began < 0.2
+
+
+class Flooded(socket.socket):
+    """A listening socket on which another client waits at any time."""
+
+    dry = False
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        """Return the connection of a client that has gone."""
+        if self.dry:
+            raise BlockingIOError
+        mine, other = socket.socketpair()
+        other.close()
+        return mine, ""
+
+
+def test_new_clients_do_not_delay_those_that_are_connected(tmp_path: Path) -> None:
+    addresses = [Address(str(tmp_path / name)) for name in ("a.sock", "b.sock")]
+    made = [listener.Listener(_no_content, each, 1000, None) for each in addresses]
+    made[1].socket = flooded = Flooded(fileno=made[1].socket.detach())
+    server = listener.Server(made, 1)
+    with socket.socket(socket.AF_UNIX) as flood, socket.socket(socket.AF_UNIX) as wire:
+        wire.settimeout(10)
+        flood.connect(str(addresses[1].bind))
+        wire.connect(str(addresses[0].bind))
+        server.start()
+        try:
+            wire.sendall(b"GET / HTTP/1.0\r\n\r\n")
+            assert wire.recv(12) == b"HTTP/1.1 204"
+        finally:
+            flooded.dry = True
+            server.stop()
+
+
+def _no_content(environ: object, start_response: Any) -> list[bytes]:
+    start_response("204 No Content", [])
+    return []
