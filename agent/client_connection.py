@@ -55,6 +55,7 @@ class Connection:
         self.since = time.monotonic()
         self.framing = Framing(*sizes)
         self._request: tuple[Head, bytes, float] | None = None
+        self._request_size = 0
         self._was_last = False
 
     @property
@@ -117,6 +118,7 @@ class Connection:
             return False
         body = framing.body(self.buffered, end)
         self._request = framing.head, body, time.perf_counter()
+        self._request_size = end + len(framing.decoded)
         del self.buffered[:end]
         self.ending = framing.broken
         self.framing = Framing(*self._sizes)
@@ -130,8 +132,8 @@ class Connection:
 
     @property
     def held(self) -> int:
-        """Bytes that are held of a request which is not complete."""
-        return len(self.buffered) + len(self.framing.decoded)
+        """Bytes that are held of requests which do not run yet."""
+        return len(self.buffered) + len(self.framing.decoded) + self._request_size
 
     def _complete(self) -> tuple[Head, bytes, float]:
         if self._request is None:
@@ -141,7 +143,7 @@ class Connection:
     def answer(self) -> None:
         """Run the request, and send as much of the answer as the client reads now."""
         head, body, complete_at = self._complete()
-        self._request = None
+        self._request, self._request_size = None, 0
         environ = {**self._environ, **head.environ, BEGAN: complete_at}
         environ["wsgi.input"] = io.BytesIO(body)
         environ["wsgi.input_terminated"] = "HTTP_TRANSFER_ENCODING" in environ
@@ -165,6 +167,7 @@ class Connection:
         body = f'{{"{key}":{{"code":{status},"message":"{message}"}}}}'
         head = f"HTTP/1.1 {status} {key}\r\nContent-Type: application/json\r\n"
         head += f"Connection: close\r\nContent-Length: {len(body)}\r\n\r\n"
+        self._request, self._request_size = None, 0
         self.ending, self.unsent = True, (head + body).encode()
         self.since = time.monotonic()
         self.send()

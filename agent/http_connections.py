@@ -28,7 +28,10 @@ from lunshare.agent.http_head import Malformed, OtherVersion
 
 #: Connections at once. One more replaces the one that has waited longest.
 MAX_CONNECTIONS = 512
-#: Bytes of incomplete requests, over all connections.
+#: Complete requests that wait for a worker, or run. One more gets 503, so that there
+#: are connections for health checks, whatever the workers wait for.
+MAX_COMPLETE = 448
+#: Bytes of requests that do not run yet, over all connections.
 MAX_BUFFERED = 16 * 2**20
 
 _TICK = 0.1  # seconds
@@ -41,6 +44,7 @@ _WRITE = select.EPOLLOUT | select.EPOLLONESHOT
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _LATE = (408, "requestTimeout", "The request did not come in time: send it again.")
 _LARGE = (413, "overLimit", "The request is too large: send fewer bytes.")
+_BUSY = (503, "serviceUnavailable", "Too many requests wait: try again later.")
 _VERSION = (505, "badRequest", "Send a request of HTTP/1.1 or HTTP/1.0.")
 _CUT = (
     400,
@@ -200,23 +204,33 @@ class ConnectionLoop:
         if not complete:
             return self._wait(connection)
         if not self._is_immediate(connection.asked):
-            return self._run_request(connection)
+            return self._run_or_refuse(connection)
         connection.answer()
         if connection.buffered and not connection.ending and not connection.unsent:
             return self._postponed.append(connection)  # after other connections
         return self.put(connection)
+
+    def _run_or_refuse(self, connection: Connection) -> None:
+        complete = len(self._all) - len(self._waiting)
+        if complete > MAX_COMPLETE or self._holds_too_much(connection):
+            connection.refuse(*_BUSY)
+            return self.put(connection)
+        return self._run_request(connection)
 
     def _wait(self, connection: Connection) -> None:
         if connection.framing.expects:
             connection.framing.expects = False
             with contextlib.suppress(OSError):
                 connection.socket.send(_CONTINUE)
-        if len(connection.buffered) > _SMALL and self._buffered() > MAX_BUFFERED:
+        if self._holds_too_much(connection):
             return self._drop(connection)
         return self._arm(connection, _READ)
 
-    def _buffered(self) -> int:
-        return sum(each.held for each in list(self._waiting.values()))
+    def _holds_too_much(self, connection: Connection) -> bool:
+        """Whether its request is not small, and too many bytes are stored."""
+        if connection.held <= _SMALL:
+            return False
+        return sum(each.held for each in list(self._all.values())) > MAX_BUFFERED
 
     def _end(self, connection: Connection) -> None:
         """Read what the client still sends; a close at once could lose the answer."""

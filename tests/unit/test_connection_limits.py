@@ -8,15 +8,19 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from lunshare.agent import listener
+import pytest
+
+from lunshare.agent import http_connections, listener
 from lunshare.agent.listen_addresses import Address
 from tests.api.calls import until
 
 ASKED = b"POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n"
+HEALTH = b"GET /healthz HTTP/1.0\r\n\r\n"
 
 
 class Node:
@@ -52,6 +56,12 @@ def node(path: Path) -> Iterator[Node]:
         made.server.stop()
 
 
+def answer(wire: socket.socket) -> bytes:
+    """All that the client gets until the end of its connection."""
+    with wire:
+        return b"".join(iter(partial(wire.recv, 65536), b""))
+
+
 def test_a_client_that_went_away_costs_no_processor_time(tmp_path: Path) -> None:
     """epoll reports its end also for events=0, again and again."""
     with node(tmp_path) as running:
@@ -64,6 +74,43 @@ def test_a_client_that_went_away_costs_no_processor_time(tmp_path: Path) -> None
         began, ended = time.clock_gettime(clock), time.monotonic() + 0.5
         until(lambda: time.monotonic() > ended)
         assert time.clock_gettime(clock) - began < 0.2
+
+
+def test_complete_requests_leave_connections_for_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_connections, "MAX_CONNECTIONS", 20)
+    monkeypatch.setattr(http_connections, "MAX_COMPLETE", 10)
+    with node(tmp_path) as running, ExitStack() as stack:
+        wires = [stack.enter_context(running.client(ASKED % 0)) for _ in range(60)]
+        running.server.start()
+        assert answer(running.client(HEALTH)).startswith(b"HTTP/1.1 200 ")
+        assert len(running.loop._all) <= 20
+        running.go.set()
+        firsts = [wire.recv(12) for wire in wires[:10]]
+        assert firsts == [b"HTTP/1.1 200"] * 10
+        assert wires[-1].recv(12) == b"HTTP/1.1 503"
+
+
+def test_complete_requests_count_as_stored_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_connections, "MAX_BUFFERED", 200_000)
+    with node(tmp_path) as running, ExitStack() as stack:
+        running.server.start()
+        first = running.client(ASKED % 50_000 + b"x" * 50_000)
+        wires = [stack.enter_context(first)]
+        for number in range(1, 20):
+            until(lambda number=number: len(running.loop._all) >= min(number, 3))  # type: ignore[misc]
+            wire = running.client(ASKED % 50_000)
+            wires.append(stack.enter_context(wire))
+            with suppress(ConnectionError):  # it may be closed meanwhile
+                wire.sendall(b"x" * 50_000)
+        with suppress(ConnectionError):
+            assert wires[-1].recv(12) in (b"", b"HTTP/1.1 503")
+        stored = sum(each.held for each in list(running.loop._all.values()))
+        assert stored <= 300_000
+        assert answer(running.client(HEALTH)).startswith(b"HTTP/1.1 200 ")
 
 
 class Flooded(socket.socket):
