@@ -17,6 +17,10 @@ _TOKEN = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"  # RFC 9110, 5.6.2
 _FIELDS = re.compile(rb"(?:%b:[^\r\n\0]*\r\n)*\r\n" % _TOKEN)
 _METHOD = rb"[!#$%&'*+\-.^_`|~0-9A-Z]+"
 _LINE = re.compile(rb"(%b) ([^\0- \x7f]+) HTTP/([0-9])\.([0-9])\r" % _METHOD)
+_HOST = re.compile(
+    r"(?:[A-Za-z0-9._~%-]{0,255}|\[[0-9A-Fa-f:.]{2,45}(?:%[A-Za-z0-9._~-]{1,64})?\])"
+    "(?::[0-9]{0,5})?"
+)
 _SLASH = re.compile(rb"%2F", re.IGNORECASE)
 #: The fields that decide where a request ends, and which server it is for.
 _SINGLE = frozenset({"CONTENT_LENGTH", "HTTP_TRANSFER_ENCODING", "HTTP_HOST"})
@@ -49,7 +53,7 @@ class Head:
         if asked is None:
             return self.is_new
         words = {word.strip() for word in asked.lower().split(",")}
-        return "close" not in words if self.is_new else "keep-alive" in words
+        return "close" not in words and (self.is_new or "keep-alive" in words)
 
 
 def read(line: bytes, fields: bytes) -> Head:
@@ -71,10 +75,20 @@ def read(line: bytes, fields: bytes) -> Head:
     environ = _environ(fields)
     environ["REQUEST_METHOD"] = method.decode()
     environ["SERVER_PROTOCOL"] = "HTTP/1.1" if minor == b"1" else "HTTP/1.0"
+    _check_host(environ.get("HTTP_HOST"), minor)
     path, _, query = target.partition(b"?")
     environ["PATH_INFO"] = _path(path)
     environ["QUERY_STRING"] = query.decode("latin-1")
     return Head(environ, minor == b"1")
+
+
+def _check_host(host: str | None, minor: bytes) -> None:
+    """:raises Malformed: it is missing (RFC 9112, 3.2), or has another form."""
+    if host is None:
+        if minor == b"1":
+            raise Malformed("HTTP/1.1 needs the header Host: send one.")
+    elif not _HOST.fullmatch(host):
+        raise Malformed("The header Host must be a name or an address, and a port.")
 
 
 def _path(path: bytes) -> str:

@@ -43,7 +43,7 @@ def test_names_of_this_node_are_allowed(running: Running, host: str):
 
 
 @pytest.mark.parametrize(
-    "host", ["evil.example.com", "192.0.2.1", "127.0.0.1.evil.example.com", "", "[::1"]
+    "host", ["evil.example.com", "192.0.2.1", "127.0.0.1.evil.example.com", ""]
 )
 def test_a_foreign_host_is_403(running: Running, host: str):
     for path in ("/", "/v3", "/v3/volumes"):

@@ -19,7 +19,7 @@ WHOLE = [
     LENGTH % 0,
     LENGTH % 5 + b"12345",
     LENGTH.replace(b"Length: ", b"Length:   ") % 5 + b"\r\n\r\n5",
-    b"POST / HTTP/1.1\r\ncontent-LENGTH:5 \t\r\n\r\n12345",
+    b"POST / HTTP/1.1\r\nHost: x\r\ncontent-LENGTH:5 \t\r\n\r\n12345",
     CHUNKED + b"0\r\n\r\n",
     CHUNKED + b"5\r\n12345\r\n3;more=1\r\n\r\n0\r\n0\r\nTrailer: x\r\n\r\n",
 ]
@@ -143,7 +143,7 @@ def test_chunks_beyond_the_limit_are_refused_before_they_arrive() -> None:
 
 def test_a_client_that_waits_for_100_continue_is_known() -> None:
     framing = Framing(HEAD_MAX, BODY_MAX)
-    asked = LENGTH.replace(b"Host: x", b"Expect: 100-continue") % 5
+    asked = LENGTH.replace(b"Host: x", b"Host: x\r\nExpect: 100-continue") % 5
     assert framing.end(bytearray(asked)) is None
     assert framing.expects
     old = asked.replace(b"HTTP/1.1", b"HTTP/1.0")  # which has no 100 Continue

@@ -16,7 +16,7 @@ def read(line: str, *fields: str) -> Head:
 
 
 def environ(*fields: str) -> dict[str, str]:
-    found = read("GET / HTTP/1.1", *fields).environ
+    found = read("GET / HTTP/1.0", *fields).environ
     line = {"REQUEST_METHOD", "SERVER_PROTOCOL", "PATH_INFO", "QUERY_STRING"}
     return {key: value for key, value in found.items() if key not in line}
 
@@ -45,7 +45,7 @@ def test_the_first_line_is_read() -> None:
 def test_a_path_is_unquoted_once_and_keeps_a_quoted_slash(
     path: str, shown: str
 ) -> None:
-    assert read(f"GET {path} HTTP/1.1").environ["PATH_INFO"] == shown
+    assert read(f"GET {path} HTTP/1.0").environ["PATH_INFO"] == shown
 
 
 @pytest.mark.parametrize(
@@ -139,10 +139,62 @@ def test_a_field_that_decides_where_the_request_ends_is_there_once(name: str) ->
         ("1.0", None, False),
         ("1.0", "Keep-Alive", True),
         ("1.0", "close", False),
+        ("1.0", "keep-alive, close", False),
     ],
 )
 def test_whether_a_client_keeps_its_connection(
     version: str, connection: str | None, keeps: bool
 ) -> None:
     fields = [] if connection is None else [f"Connection: {connection}"]
-    assert read(f"GET / HTTP/{version}", *fields).keeps is keeps
+    assert read(f"GET / HTTP/{version}", "Host: a", *fields).keeps is keeps
+
+
+def test_http_1_1_needs_a_host_and_http_1_0_does_not() -> None:
+    with pytest.raises(Malformed, match="needs the header Host"):
+        read("GET / HTTP/1.1")
+    assert "HTTP_HOST" not in read("GET / HTTP/1.0").environ
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "",
+        "node",
+        "node-1.example.com:8776",
+        "NODE_2.example.com.",
+        "192.0.2.1:1",
+        "192.0.2.1:",
+        "[::1]",
+        "[fe80::1%25eth0]:8776",
+        "[::ffff:192.0.2.1]:65535",
+    ],
+)
+def test_a_host_is_a_name_or_an_address_and_a_port(host: str) -> None:
+    assert read("GET / HTTP/1.1", f"Host: {host}").environ["HTTP_HOST"] == host
+
+
+@pytest.mark.parametrize("version", ["1.0", "1.1"])
+@pytest.mark.parametrize(
+    "host",
+    [
+        "a b",
+        "a, b",
+        "a/b",
+        "a:b",
+        "a:123456",
+        "user@a",
+        "127.0.0.1:80@evil",
+        "[::1",
+        "[::1]a",
+        "::1",
+        "a\x01",
+        "\xe9",
+        "a" * 256,
+        f"127.0.0.1:{'0' * 60_000}",
+        f"[fe80::1%{'a' * 60_000}]",
+    ],
+)
+def test_another_host_is_malformed(version: str, host: str) -> None:
+    """What is remembered of it (agent/api/origins.py) is short."""
+    with pytest.raises(Malformed, match="Host must be a name"):
+        read(f"GET / HTTP/{version}", f"Host: {host}")
