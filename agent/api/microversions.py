@@ -14,6 +14,7 @@ from lunshare.agent.api.faults import Fault
 from lunshare.agent.errors import Invalid
 
 HEADER = "OpenStack-API-Version"
+_SHORT = 64  # characters of a header that is remembered
 MIN: Version = (3, 0)
 MAX: Version = (3, 71)
 
@@ -56,14 +57,18 @@ def text(version: Version) -> str:
     return f"{version[0]}.{version[1]}"
 
 
-@lru_cache(maxsize=256)
 def negotiate(header: str | None) -> Version:
     """Return the version that the header names; 3.0 if it has none for volume.
 
     :raises Invalid: it is not of the form "volume X.Y" or "volume latest".
     :raises Fault: 406, it is out of range.
     """
-    wanted = _of_volume(header or "")
+    sent = header or ""
+    return _remembered(sent) if len(sent) <= _SHORT else _negotiated(sent)
+
+
+def _negotiated(header: str) -> Version:
+    wanted = _of_volume(header)
     if wanted is None:
         return MIN
     if wanted == "latest":
@@ -76,6 +81,9 @@ def negotiate(header: str | None) -> Version:
             f" ask for {text(MIN)} to {text(MAX)}.",
         )
     return version
+
+
+_remembered = lru_cache(maxsize=256)(_negotiated)
 
 
 def _of_volume(header: str) -> str | None:

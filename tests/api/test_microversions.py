@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which version a header asks for."""
 
+import tracemalloc
+
 import pytest
 
 from lunshare.agent.api import microversions
@@ -40,3 +42,13 @@ def test_a_version_out_of_range_is_406(header: str):
     with pytest.raises(Fault, match=r"3\.0 to 3\.71") as caught:
         microversions.negotiate(header)
     assert caught.value.status == 406
+
+
+def test_long_headers_are_not_kept():
+    tracemalloc.start()
+    try:
+        for number in range(100):
+            microversions.negotiate(f"volume 3.1, {number:050000}")
+        assert tracemalloc.get_traced_memory()[0] < 1_000_000
+    finally:
+        tracemalloc.stop()
