@@ -79,7 +79,9 @@ class Framing:
             self._seen = max(0, len(data) - 3)
             return False
         self._body = self._seen = found.end()
-        line, _, fields = bytes(data[: self._body]).lstrip().partition(b"\n")
+        # One empty line before a request is ignored (RFC 9112, 2.2), no other space.
+        lines = bytes(data[: self._body]).removeprefix(b"\r\n")
+        line, _, fields = lines.partition(b"\n")
         head = http_head.read(line, fields)
         self._decide(head)
         expected = head.environ.pop("HTTP_EXPECT", "").lower()

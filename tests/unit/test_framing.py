@@ -115,6 +115,7 @@ AMBIGUOUS = [
     ),
     b"GET / HTTP/1.1\nHost: x\n\n",
     b"\r\n\r\n",
+    *(before + WHOLE[0] for before in (b" ", b"\t", b"\n", b"\r", b"\x0b", b" \r\n")),
     *(
         CHUNKED + size + b"\r\n"
         for size in (b"word", b"-5", b"+5", b"0x5", b"5_0", b"", b"5 5", b"5" * 2000)
