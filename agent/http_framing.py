@@ -15,14 +15,17 @@ from lunshare.agent import http_head
 from lunshare.agent.http_head import Head, Malformed
 
 _HEAD_END = re.compile(rb"\n\r?\n")
-_SIZE_LINE = 1024  # bytes of a chunk's size with its extensions
+_SIZE_LINE = 1024  # bytes of a chunk's size with its extensions, or of a trailer
 _TRAILER = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+:[^\r\n\0]*\r\n")  # RFC 9110, 5.1
 _SIZE = re.compile(rb"([0-9A-Fa-f]{1,16})[ \t]*(?:;[^\r\n\0]*)?\r\n")
 _LENGTH = re.compile("[0-9]{1,18}")
 
 
 class TooLarge(Exception):
-    """The head, or a body in chunks, has more bytes than are allowed."""
+    """The head, or a body in chunks, has more bytes than are allowed.
+
+    What is not data in the chunks may have as many bytes as a head.
+    """
 
 
 class Framing:
@@ -108,6 +111,10 @@ class Framing:
         """Skip complete chunks; return the end of the last one, or None."""
         while (stop := data.find(b"\n", self._seen)) >= 0:
             line = bytes(data[self._seen : stop + 1])
+            if len(line) > _SIZE_LINE:
+                raise _bad_chunk()
+            if stop - self._body - len(self.decoded) > self._head_max:
+                raise TooLarge
             if self._last:
                 self._seen = stop + 1
                 if line == b"\r\n":
