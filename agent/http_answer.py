@@ -58,9 +58,10 @@ class Answer:
 
     def data(self, is_head: bool, connection: str) -> bytes:
         """Return all bytes; ``connection``: the header of that name, or ""."""
-        body = b"" if is_head else b"".join(self._parts)
+        is_empty = is_head or self._status.startswith(_WITHOUT_BODY)
+        body = b"" if is_empty else b"".join(self._parts)
         more = [self._head, _date(int(time.time()))]
-        if not (is_head or self._has_length):
+        if not (is_empty or self._has_length):
             more.append(b"Content-Length: %d" % len(body))
         if connection:
             more.append(b"Connection: " + connection.encode())
@@ -73,8 +74,7 @@ class Answer:
 
     @property
     def _has_length(self) -> bool:
-        named = any(name.lower() == "content-length" for name, _ in self._headers)
-        return named or self._status.startswith(_WITHOUT_BODY)
+        return any(name.lower() == "content-length" for name, _ in self._headers)
 
 
 def of(app: App, environ: dict[str, Any]) -> Answer:

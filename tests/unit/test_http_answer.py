@@ -48,6 +48,12 @@ def test_a_length_is_added_where_the_application_gives_none() -> None:
     assert answered("204 No Content", []) == b"HTTP/1.1 204 No Content\r\n\r\n"
 
 
+@pytest.mark.parametrize("status", ["204 No Content", "304 Not Modified"])
+def test_an_answer_that_never_has_a_body_is_sent_without_one(status: str) -> None:
+    """The client would take it for the begin of the next answer (RFC 9112, 6.3)."""
+    assert answered(status, [], [b"ab"]) == f"HTTP/1.1 {status}\r\n\r\n".encode()
+
+
 def test_an_answer_to_head_has_no_body_and_the_length_of_it() -> None:
     headers = [("Content-Length", "2")]
     assert answered("200 OK", headers, [b"ab"], is_head=True) == (
