@@ -121,6 +121,7 @@ def test_versions_and_health_need_no_password(running: Running):
         None,
         "Basic",
         "Basic !",
+        "Basic \xff",
         "Bearer abc",
         "Basic cm9vdA==",
         proof("root", "wrong password")["Authorization"],
