@@ -55,7 +55,7 @@ class Connection:
         self.since = time.monotonic()
         self.framing = Framing(*sizes)
         self._request: tuple[Head, bytes, float] | None = None
-        self._request_size = 0
+        self._request_size = self._answer_size = 0
         self._was_last = False
 
     @property
@@ -135,6 +135,11 @@ class Connection:
         """Bytes that are held of requests which do not run yet."""
         return len(self.buffered) + len(self.framing.decoded) + self._request_size
 
+    @property
+    def unread(self) -> int:
+        """Bytes that are held of an answer which the client has not read."""
+        return self._answer_size if self.unsent else 0
+
     def _complete(self) -> tuple[Head, bytes, float]:
         if self._request is None:
             raise AssertionError("there is no complete request")
@@ -149,9 +154,7 @@ class Connection:
         environ["wsgi.input_terminated"] = "HTTP_TRANSFER_ENCODING" in environ
         is_head = environ["REQUEST_METHOD"] == "HEAD"
         answer = http_answer.of(self._app, environ)
-        self.unsent = answer.data(is_head, self._connection_header(head, answer))
-        self.since = time.monotonic()
-        self.send()
+        self._begin(answer.data(is_head, self._connection_header(head, answer)))
 
     def _connection_header(self, head: Head, answer: http_answer.Answer) -> str:
         """Return it, and decide whether the connection ends with this answer."""
@@ -168,7 +171,12 @@ class Connection:
         head = f"HTTP/1.1 {status} {key}\r\nContent-Type: application/json\r\n"
         head += f"Connection: close\r\nContent-Length: {len(body)}\r\n\r\n"
         self._request, self._request_size = None, 0
-        self.ending, self.unsent = True, (head + body).encode()
+        self.ending = True
+        self._begin((head + body).encode())
+
+    def _begin(self, data: bytes) -> None:
+        """Begin to send an answer."""
+        self.unsent, self._answer_size = data, len(data)
         self.since = time.monotonic()
         self.send()
 

@@ -33,6 +33,9 @@ MAX_CONNECTIONS = 512
 MAX_COMPLETE = 448
 #: Bytes of requests that do not run yet, over all connections.
 MAX_BUFFERED = 16 * 2**20
+#: Bytes of answers that their clients have not read yet. Beyond it, those that have
+#: waited longest are closed.
+MAX_UNREAD = 64 * 2**20
 
 _TICK = 0.1  # seconds
 _READ_SIZE = 64 * 1024
@@ -253,6 +256,16 @@ class ConnectionLoop:
             if connection.seconds_left < 0:
                 del self._waiting[connection.socket.fileno()]
                 self._expire_one(connection)
+        self._drop_slow_readers()
+
+    def _drop_slow_readers(self) -> None:
+        late = [each for each in list(self._waiting.values()) if each.unread]
+        stored = sum(each.unread for each in late)
+        for connection in sorted(late, key=lambda each: each.since):
+            if stored <= MAX_UNREAD:
+                return
+            stored -= connection.unread
+            self._drop(connection)
 
     def _expire_one(self, connection: Connection) -> None:
         if connection.buffered and not connection.unsent and not connection.lingering:

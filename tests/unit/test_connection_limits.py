@@ -26,16 +26,18 @@ HEALTH = b"GET /healthz HTTP/1.0\r\n\r\n"
 class Node:
     """A server whose requests wait until ``go``, except health checks."""
 
-    def __init__(self, path: Path, threads: int = 2) -> None:
+    def __init__(self, path: Path) -> None:
         self.path, self.go = str(path), threading.Event()
-        self.server = listener.serve(self._app, [Address(self.path)], threads)
+        self.server = listener.serve(self._app, [Address(self.path)], 1)
         self.loop = self.server.loop
+        self.answered = 0
 
     def _app(self, environ: dict[str, Any], start_response: Any) -> list[bytes]:
         if environ["PATH_INFO"] != "/healthz":
             assert self.go.wait(20)
         start_response("200 OK", [])
-        return []
+        self.answered += 1
+        return [b"x" * 1_000_000] if environ["PATH_INFO"] == "/large" else []
 
     def client(self, sent: bytes) -> socket.socket:
         """A client that has sent these bytes."""
@@ -111,6 +113,21 @@ def test_complete_requests_count_as_stored_bytes(
         stored = sum(each.held for each in list(running.loop._all.values()))
         assert stored <= 300_000
         assert answer(running.client(HEALTH)).startswith(b"HTTP/1.1 200 ")
+
+
+def test_answers_that_clients_do_not_read_are_limited(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_connections, "MAX_UNREAD", 5_000_000)
+    with node(tmp_path) as running, ExitStack() as stack:
+        running.go.set()
+        running.server.start()
+        asked = b"GET /large HTTP/1.0\r\n\r\n"
+        wires = [stack.enter_context(running.client(asked)) for _ in range(12)]
+        until(lambda: running.answered == 12)
+        until(lambda: len(running.loop._all) <= 5)
+        came = [len(answer(wire)) for wire in wires]
+        assert 1 <= sum(each > 1_000_000 for each in came) <= 5
 
 
 class Flooded(socket.socket):
