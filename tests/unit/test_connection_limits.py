@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import threading
 import time
@@ -19,6 +20,7 @@ from lunshare.agent import http_connections, listener
 from lunshare.agent.listen_addresses import Address
 from tests.api.calls import until
 
+ROOT = Path(__file__).parents[2]
 ASKED = b"POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n"
 HEALTH = b"GET /healthz HTTP/1.0\r\n\r\n"
 
@@ -165,3 +167,12 @@ def test_new_clients_do_not_delay_those_that_are_connected(tmp_path: Path) -> No
 def _no_content(environ: object, start_response: Any) -> list[bytes]:
     start_response("204 No Content", [])
     return []
+
+
+def test_clients_leave_descriptors_for_the_database_and_the_helper() -> None:
+    """The API and the metrics have their own connections. systemd's default is 1024."""
+    unit = (ROOT / "systemd" / "lunshared.service").read_text()
+    found = re.search(r"^LimitNOFILE=(\d+)$", unit, re.M)
+    assert (
+        int(found[1] if found else 1024) >= 2 * http_connections.MAX_CONNECTIONS + 1024
+    )
