@@ -169,6 +169,7 @@ class Connection:
         """Send an error, without a worker, as the last answer of the connection."""
         body = f'{{"{key}":{{"code":{status},"message":"{message}"}}}}'
         head = f"HTTP/1.1 {status} {key}\r\nContent-Type: application/json\r\n"
+        head += f"{http_answer.date_header().decode()}\r\n"
         head += f"Connection: close\r\nContent-Length: {len(body)}\r\n\r\n"
         self._request, self._request_size = None, 0
         self.ending = True

@@ -60,7 +60,7 @@ class Answer:
         """Return all bytes; ``connection``: the header of that name, or ""."""
         is_empty = is_head or self._status.startswith(_WITHOUT_BODY)
         body = b"" if is_empty else b"".join(self._parts)
-        more = [self._head, _date(int(time.time()))]
+        more = [self._head, date_header()]
         if not (is_empty or self._has_length):
             more.append(b"Content-Length: %d" % len(body))
         if connection:
@@ -92,7 +92,12 @@ def _nothing() -> None:
     """Close what has no method close."""
 
 
+def date_header() -> bytes:
+    """Return the header with the time of an answer."""
+    return _date_header(int(time.time()))
+
+
 @functools.lru_cache(maxsize=1)
-def _date(second: int) -> bytes:
-    """Return the header with the time of an answer. It changes once a second."""
+def _date_header(second: int) -> bytes:
+    """Return it for this second."""
     return f"Date: {email.utils.formatdate(second, usegmt=True)}".encode()

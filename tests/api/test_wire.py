@@ -264,6 +264,7 @@ def test_a_first_line_that_cannot_be_answered_is_refused(
     got, head, body = exchange(port, asked)
     assert got == status
     assert b"\r\nConnection: close" in head
+    assert head.count(b"\r\nDate: ") == 1  # RFC 9110, 6.6.1
     (fault,) = json.loads(body).values()
     assert fault["code"] == status
 
