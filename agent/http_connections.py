@@ -22,9 +22,13 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from oslo_log import log
+
 from lunshare.agent.client_connection import Connection
 from lunshare.agent.http_framing import TooLarge
 from lunshare.agent.http_head import Malformed, OtherVersion
+
+LOG = log.getLogger(__name__)
 
 #: Connections at once. One more replaces the one that has waited longest.
 MAX_CONNECTIONS = 512
@@ -42,6 +46,7 @@ _READ_SIZE = 64 * 1024
 #: Connections accepted at once, so that new clients do not delay the others.
 _ACCEPT = 64
 _SMALL = 8 * 1024
+_LOG_SECONDS = 10.0  # between two lines about refused requests
 _READ = select.EPOLLIN | select.EPOLLONESHOT
 _WRITE = select.EPOLLOUT | select.EPOLLONESHOT
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -84,6 +89,7 @@ class ConnectionLoop:
         self._waiting: dict[int, Connection] = {}
         self._postponed: deque[Connection] = deque()
         self._refusing = self._stopped = False
+        self._log_after = 0.0
         self._started, self._closed = threading.Event(), threading.Event()
         for sock, _ in listening:
             sock.setblocking(False)
@@ -216,9 +222,17 @@ class ConnectionLoop:
     def _run_or_refuse(self, connection: Connection) -> None:
         complete = len(self._all) - len(self._waiting)
         if complete > MAX_COMPLETE or self._holds_too_much(connection):
+            self._log_refusals(complete)
             connection.refuse(*_BUSY)
             return self.put(connection)
         return self._run_request(connection)
+
+    def _log_refusals(self, complete: int) -> None:
+        """Log that requests are refused, once in a while."""
+        moment = time.monotonic()
+        if moment > self._log_after:
+            self._log_after = moment + _LOG_SECONDS
+            LOG.warning("[http] requests are refused: %d wait or run", complete)
 
     def _wait(self, connection: Connection) -> None:
         if connection.framing.expects:

@@ -81,7 +81,7 @@ def test_a_client_that_went_away_costs_no_processor_time(tmp_path: Path) -> None
 
 
 def test_complete_requests_leave_connections_for_others(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(http_connections, "MAX_CONNECTIONS", 20)
     monkeypatch.setattr(http_connections, "MAX_COMPLETE", 10)
@@ -94,6 +94,8 @@ def test_complete_requests_leave_connections_for_others(
         firsts = [wire.recv(12) for wire in wires[:10]]
         assert firsts == [b"HTTP/1.1 200"] * 10
         assert wires[-1].recv(12) == b"HTTP/1.1 503"
+    # 50 were refused at once.
+    assert caplog.text.count("requests are refused") == 1
 
 
 def test_complete_requests_count_as_stored_bytes(
