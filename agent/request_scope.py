@@ -12,6 +12,7 @@ import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 from lunshare.drivers import request_ids
@@ -19,6 +20,7 @@ from lunshare.drivers import request_ids
 #: When the server had the complete request, of time.perf_counter().
 BEGAN = "lunshare.began"
 _ID = "lunshare.request_id"
+_BEGAN: ContextVar[float | None] = ContextVar("request_began", default=None)
 
 
 def new_id() -> str:
@@ -33,7 +35,7 @@ def begin(environ: dict[str, Any]) -> str:
     """
     if _ID not in environ:
         environ[_ID] = new_id()
-        environ.setdefault(BEGAN, time.perf_counter())
+        _BEGAN.set(environ.setdefault(BEGAN, time.perf_counter()))
         request_ids.enter(environ[_ID])
     return str(environ[_ID])
 
@@ -41,6 +43,13 @@ def begin(environ: dict[str, Any]) -> str:
 def end() -> None:
     """Let this thread work for no request."""
     request_ids.enter(request_ids.NONE)
+    _BEGAN.set(None)
+
+
+def age() -> float:
+    """Return the seconds since this thread's request was complete; 0 if it has none."""
+    began = _BEGAN.get()
+    return 0.0 if began is None else time.perf_counter() - began
 
 
 def current() -> str:

@@ -12,6 +12,8 @@ from __future__ import annotations
 import threading
 import time
 
+from lunshare.agent import request_scope
+
 #: Seconds after which running work counts as hanging.
 HANGING_SECONDS = 3.0
 
@@ -46,12 +48,15 @@ class ThreadShare:
     def acquire(self) -> bool:
         """Return whether the calling thread may begin.
 
-        It waits as long as the running work does not count as hanging.
+        It waits as long as the running work does not count as hanging, and its own
+        request is not older than that. Else requests that wait for one thing would hold
+        all threads: 60 clients with wrong passwords delayed others for 6 s.
         """
         with self._changed:
             while len(self._running) >= self._most:
                 left = seconds_to_wait(min(self._running.values()))
-                if not left:
+                left = min(left, HANGING_SECONDS - request_scope.age())
+                if left <= 0:
                     return False
                 self._changed.wait(left)
             self._running[threading.get_ident()] = time.monotonic()
