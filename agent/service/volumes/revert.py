@@ -50,13 +50,13 @@ class VolumeReverter:
         """
         with self._db.writing() as connection:
             volume = rows.require(connection, volume_id, ctx)
-            self._backends[volume.backend].require_reach(volume_id)
             _check_latest(
                 ctx, volume, snapshots.of_volume(connection, volume_id), snapshot_id
             )
             _check_unread(
                 snapshots.volume_being_created(connection, snapshot_id), snapshot_id
             )
+            self._backends[volume.backend].require_reach(volume_id)
             old = _revertible_status(volume)
             if old is None or not status_changes.change_status(
                 connection,
