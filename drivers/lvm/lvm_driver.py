@@ -96,6 +96,7 @@ class LvmVolumes(VolumeDriver):
         self._all_active_at: tuple[Listing, int] | None = None
         #: Why the pool is closed: some volumes could not be activated. Else empty.
         self._inactive = ""
+        self._activated = frozenset[str]()  # the paths of the others
 
     @property
     def abilities(self) -> VolumeAbilities:
@@ -125,6 +126,10 @@ class LvmVolumes(VolumeDriver):
                 self._activate_all(listed)
             else:
                 self._inactive = ""
+
+    def lost(self, volume_id: str) -> str:
+        active = self._lvm.path(f"volume-{volume_id}") in self._activated
+        return "" if active else self._inactive
 
     @retried_once
     def create(self, volume: Volume) -> Disk:
@@ -317,6 +322,7 @@ class LvmVolumes(VolumeDriver):
         except CommandFailed as error:
             if not self._paths.of(listed) & self._device_nodes():
                 raise
+            self._activated = frozenset(self._device_nodes())
             why = error.stderr.strip().partition("\n")[0]
             self._inactive = f"LVM cannot activate every volume: {why}"
 

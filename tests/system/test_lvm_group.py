@@ -155,10 +155,12 @@ def test_lost_disk_does_not_keep_the_other_volumes_from_being_activated(
         booted.check()
         assert booted.disk(kept.id) == disk
         assert "cannot activate every volume" in booted.capacity().closed
+        assert "cannot activate every volume" in booted.lost(lost.id)
+        assert booted.lost(kept.id) == ""
         with pytest.raises(DriverError):
             booted.disk(lost.id)
     booted.check()
-    assert booted.capacity().closed == ""
+    assert booted.capacity().closed == booted.lost(lost.id) == ""
     assert booted.disk(lost.id).size == 4 * MIB
     for volume in (kept, lost):
         booted.delete(volume.id)
