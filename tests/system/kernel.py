@@ -34,6 +34,12 @@ class Live:
         """Whether neither target nor backstore exists."""
         return not self.path.exists() and not self.backstores()
 
+    @property
+    def enabled(self) -> bool:
+        """Whether hosts can log in."""
+        enable = self.group / "enable"
+        return enable.exists() and enable.read_text().strip() == "1"
+
     def backstores(self) -> list[Path]:
         """The volume's backstores: for writers and for readers.
 

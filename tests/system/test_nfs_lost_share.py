@@ -192,7 +192,7 @@ def test_volumes_of_the_other_share_are_exported_at_a_start(
         filer.api.delete_snapshot(snapshot)
         assert filer.api.status(filer.lost) == "in-use"
     wait_until(lambda: not filer.failed(), 60)
-    wait_until(lambda: not Live(filer.lost).gone, 60)
+    wait_until(lambda: Live(filer.lost).enabled, 60)
     assert two.login(of_lost).read(0) == block("lost")
 
 
