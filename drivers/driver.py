@@ -68,11 +68,12 @@ class Driver(abc.ABC):
         """
 
     def lost(self, volume_id: str) -> str:
-        """Return why it is unknown whether the volume has a disk; empty if it is known.
+        """Return why the volume's disk cannot be used; empty if it can be, or is gone.
 
         For a volume driver whose ``check`` succeeds while a part of its pool is lost:
-        the disk may be on that part. ``capacity`` is closed then, and verbs that need
-        that part raise StorageLost. Until it is back, the caller starts no work on the
-        volume by itself. Does no I/O.
+        the disk is on that part, or may be. ``capacity`` is closed then, and verbs that
+        need that part raise a DriverError: StorageLost where it is unknown whether the
+        disk exists. Until that part is back, the caller starts no work on the volume by
+        itself. Does no I/O.
         """
         return ""
