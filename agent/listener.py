@@ -169,7 +169,7 @@ class Server:
         self.requests = Workers("request", threads, _AT_ONCE, self._answer)
         self.loop = ConnectionLoop(
             [(listener.socket, listener.connect) for listener in listeners],
-            self.requests.turns.put,
+            self.requests.turns,
             _is_health_check,
         )
         self.requests.start()

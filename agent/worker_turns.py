@@ -9,6 +9,8 @@ Python 3.11). So a thread gets a turn before it works. It gives the turn back wh
 it waits (``waiting``): for storage, a lock, a disk. A thread that stops waiting gets
 the next free turn, so that requests that have not started do not delay a thread that
 has a lock or a transaction. A ``TurnEvent`` wakes its threads once, with their turn.
+A commit, and the reading of connections, serve many requests at once: they wait until
+nothing else can run (``let_others_run``).
 
 A turn is for speed only. One that is older than MAX_TURN does not count any more: a
 thread that hangs does not stop the others.
@@ -54,6 +56,7 @@ class TurnQueue(Generic[Item]):
         self._items: deque[Item | None] = deque()
         self._idle: list[_Thread] = []
         self._back: deque[_Thread] = deque()
+        self._last: deque[_Thread] = deque()
         self._running: dict[int, float] = {}
 
     def __len__(self) -> int:
@@ -76,6 +79,7 @@ class TurnQueue(Generic[Item]):
                 self._running[me.ident] = time.monotonic()
                 return self._items.popleft()
             self._idle.append(me)
+            self._resume_last()
         me.wake.acquire()
         return me.item  # type: ignore[return-value]
 
@@ -83,8 +87,32 @@ class TurnQueue(Generic[Item]):
         """Give the calling thread's turn back: it waits, and another one may run."""
         with self._mutex:
             if self._running.pop(threading.get_ident(), None) is not None:
-                self._resume_waiting()
-                self._start_items()
+                self._give_turns()
+
+    def let_others_run(self, seconds: float) -> None:
+        """Return with a turn when no other thread and no item can run any more.
+
+        Or after so many seconds, whatever runs.
+        """
+        me = _current_thread(self)
+        with self._mutex:
+            self._running.pop(me.ident, None)
+            self._last.append(me)
+            self._give_turns()
+        if not me.wake.acquire(timeout=seconds):
+            self._run_without_turn(me, self._last)
+
+    def let_queued_run(self, seconds: float) -> bool:
+        """Give the turn back. If others have to wait for one, let them run before.
+
+        Return whether it was so: then the calling thread has a turn again.
+        """
+        self.give_back()
+        with self._mutex:
+            is_queue = bool(self._items or self._back) and not self._free()
+        if is_queue:
+            self.let_others_run(seconds)
+        return is_queue
 
     def take_again(self) -> None:
         """Wait for a turn after ``give_back``, for up to MAX_TURN seconds."""
@@ -95,7 +123,7 @@ class TurnQueue(Generic[Item]):
                 return
             self._back.append(me)
         if not me.wake.acquire(timeout=MAX_TURN):
-            self._run_without_turn(me)
+            self._run_without_turn(me, self._back)
 
     def park(self, me: _Thread) -> None:
         """Wait for ``unpark`` without a turn; return with one.
@@ -109,8 +137,7 @@ class TurnQueue(Generic[Item]):
                 return
             me.parked = True
             self._running.pop(me.ident, None)
-            self._resume_waiting()
-            self._start_items()
+            self._give_turns()
         while not me.wake.acquire(timeout=_PARKED):
             self.drop_late()
 
@@ -131,20 +158,25 @@ class TurnQueue(Generic[Item]):
             for ident, since in list(self._running.items()):
                 if since < late:
                     del self._running[ident]
-            self._resume_waiting()
-            self._start_items()
+            self._give_turns()
 
-    def _run_without_turn(self, me: _Thread) -> None:
+    def _run_without_turn(self, me: _Thread, queue: deque[_Thread]) -> None:
         """Run although no thread has given its turn back."""
         with self._mutex:
-            if me in self._back:
-                self._back.remove(me)
+            if me in queue:
+                queue.remove(me)
                 self._running[me.ident] = time.monotonic()
                 return
         me.wake.acquire()  # a turn was given just now
 
     def _free(self) -> bool:
         return len(self._running) < self._at_once
+
+    def _give_turns(self) -> None:
+        """Give free turns to whoever is next."""
+        self._resume_waiting()
+        self._start_items()
+        self._resume_last()
 
     def _resume_waiting(self) -> None:
         """Give free turns to threads that have stopped waiting."""
@@ -158,6 +190,13 @@ class TurnQueue(Generic[Item]):
         while self._items and self._idle and self._free() and not self._back:
             thread = self._idle.pop()
             thread.item = self._items.popleft()
+            self._running[thread.ident] = time.monotonic()
+            thread.wake.release()
+
+    def _resume_last(self) -> None:
+        """Give free turns to threads that let others run, if there are no others."""
+        while self._last and self._free() and not self._back:
+            thread = self._last.popleft()
             self._running[thread.ident] = time.monotonic()
             thread.wake.release()
 
@@ -285,6 +324,12 @@ class _Waiting:
 
 
 _WAITING = _Waiting()
+
+
+def let_others_run(seconds: float) -> None:
+    """See TurnQueue.let_others_run. Does nothing in a thread without turns."""
+    if _MINE.turns is not None:
+        _MINE.turns.let_others_run(seconds)
 
 
 def waiting() -> _Waiting:

@@ -3,9 +3,10 @@
 """Group commit: transactions of several threads share one commit.
 
 SQLite has one writer at a time. Each transaction here is a savepoint in an open
-transaction of SQLite. The next waiting thread continues in it, and the last one
-commits for all. Each of them returns only when the commit is on the disk. A
-rollback concerns one of them; a failed commit fails all of them.
+transaction of SQLite, in which the next waiting thread continues. A thread that leaves
+it while no other waits commits for all, after the requests that can run: they may write
+too. Each transaction returns only when the commit is on the disk. A rollback concerns
+one of them; a failed commit fails all of them.
 """
 
 from __future__ import annotations
@@ -19,10 +20,12 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from lunshare.agent.worker_turns import TurnEvent, TurnLock, waiting
+from lunshare.agent.worker_turns import TurnEvent, TurnLock, let_others_run, waiting
 
 #: Largest number of transactions per commit, so that the first does not wait long.
 _MOST = 32
+#: Largest number of seconds for which a commit lets other requests run.
+_PATIENCE = 0.005
 
 # Such as "database or disk is full"; after it a rollback fails as "no such savepoint".
 _OF_DATABASE = (sa.exc.OperationalError, sqlite3.OperationalError)
@@ -33,6 +36,7 @@ class _Batch:
 
     def __init__(self) -> None:
         self.count = 0
+        self.has_leader = False  # whether a thread waits to commit it
         self.done = TurnEvent()
         self.error: BaseException | None = None
 
@@ -60,8 +64,8 @@ class Group:
         except BaseException as error:
             self._roll_back(batch, error)
             raise
-        if not self._leave(batch):
-            batch.done.wait()
+        self._leave(batch)
+        batch.done.wait()
         if batch.error is not None:
             raise batch.error
 
@@ -106,14 +110,20 @@ class Group:
         self._batch.count += 1
         return self._batch, self._connection
 
-    def _leave(self, batch: _Batch) -> bool:
-        """Commit unless another thread waits; return whether it was done here."""
-        with self._counter:
-            has_next = self._waiting > 0 and batch.count < _MOST
-        if not has_next:
+    def _leave(self, batch: _Batch) -> None:
+        """Commit, unless another thread will do it."""
+        if batch.count < _MOST:
+            with self._counter:
+                has_next = self._waiting > 0
+            if has_next or batch.has_leader:
+                return self._writer.release()
+            batch.has_leader = True
+            self._writer.release()
+            let_others_run(_PATIENCE)
+            self._writer.acquire()
+        if self._batch is batch:
             self._end(batch)
-        self._writer.release()
-        return not has_next
+        return self._writer.release()
 
     def _end(self, batch: _Batch) -> None:
         """Commit the batch."""

@@ -15,11 +15,12 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from lunshare.agent.db import migrations
+from lunshare.agent.db import group_commit, migrations
 from lunshare.agent.db.engine import Database
 from lunshare.agent.db.prepared import Prepared
 from lunshare.agent.db.schema import SERVICES
 from lunshare.agent.errors import DatabaseFailed, NotFound
+from lunshare.agent.worker_turns import Workers
 
 
 @pytest.fixture
@@ -106,6 +107,31 @@ def test_concurrent_transactions_share_one_commit(
     calls = [partial(put, database, f"n{n}") for n in range(9)]
     assert together(database, calls) == [None] * 10
     assert names(path) >= {"first", *(f"n{n}" for n in range(9))}
+    assert len(seen) == 1
+
+
+def test_queued_requests_run_before_the_commit_and_share_it(
+    database: Database, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(group_commit, "_PATIENCE", 20)
+    seen = commits(database)
+
+    def work(number: int) -> None:
+        if number == 0:
+            for other in range(1, 9):
+                workers.turns.put(other)
+        put(database, f"n{number}")
+        done.append(number)
+
+    done, end = list[int](), time.monotonic() + 20
+    workers: Workers[int] = Workers("request", 9, 1, work)
+    workers.start()
+    workers.turns.put(0)
+    while len(done) < 9:
+        assert time.monotonic() < end
+        time.sleep(0.001)
+    assert workers.stop(end)
+    assert names(path) >= {f"n{n}" for n in range(9)}
     assert len(seen) == 1
 
 

@@ -99,3 +99,75 @@ def test_a_stop_that_takes_too_long_returns_false() -> None:
     assert not workers.stop(time.monotonic() + 0.05)
     gate.set()
     ended(workers)
+
+
+def test_a_thread_that_lets_others_run_is_after_threads_and_items() -> None:
+    gate, order = threading.Event(), []
+
+    def work(item: int) -> None:
+        if item == 1:
+            with waiting():
+                gate.wait(20)
+        if item == 2:
+            gate.set()
+            until(lambda: bool(workers.turns._back))
+            for other in (3, 4, 5):
+                workers.turns.put(other)
+            workers.turns.let_others_run(20)
+        order.append(item)
+
+    workers: Workers[int] = Workers("turn", 4, 1, work)
+    workers.start()
+    workers.turns.put(1)
+    workers.turns.put(2)
+    until(lambda: len(order) == 5)
+    ended(workers)
+    assert order == [1, 3, 4, 5, 2]
+
+
+def test_a_thread_that_lets_others_run_does_not_wait_for_one_that_hangs() -> None:
+    gate, done = threading.Event(), []
+
+    def work(item: int) -> None:
+        if item == 1:
+            workers.turns.put(2)
+            workers.turns.let_others_run(0.01)
+        else:
+            gate.wait(20)
+        done.append(item)
+
+    workers: Workers[int] = Workers("turn", 2, 1, work)
+    workers.start()
+    workers.turns.put(1)
+    until(lambda: done == [1])
+    gate.set()
+    ended(workers)
+    assert done == [1, 2]
+
+
+def test_items_that_wait_for_a_turn_run_before_more_are_read() -> None:
+    order = list[int | str]()
+
+    def work(item: int) -> None:
+        if item in (1, 4):
+            until(lambda: bool(turns._last))  # the reader waits
+        order.append(item)
+
+    workers: Workers[int] = Workers("turn", 1, 1, work)
+    turns = workers.turns
+    workers.start()
+    assert not turns.let_queued_run(20)  # nothing to run
+    turns.put(1)
+    until(lambda: bool(turns._running))
+    assert not turns.let_queued_run(20)  # it runs already
+    turns.put(2)
+    turns.put(3)
+    assert turns.let_queued_run(20)
+    order.append("read")
+    turns.put(4)
+    turns.put(5)
+    assert turns.let_queued_run(20)  # until here the reader had the turn
+    order.append("read")
+    turns.give_back()
+    ended(workers)
+    assert order == [1, 2, 3, "read", 4, 5, "read"]
