@@ -70,8 +70,10 @@ class Group:
             raise batch.error
 
     def close(self) -> None:
-        """Close the connection."""
+        """Close the connection; commit first what waits for its commit."""
         self._writer.acquire()
+        if self._batch is not None:
+            self._end(self._batch)
         self._discard()
         self._writer.release()
 

@@ -135,6 +135,32 @@ def test_queued_requests_run_before_the_commit_and_share_it(
     assert len(seen) == 1
 
 
+def test_a_close_does_not_lose_transactions_that_wait_for_their_commit(
+    database: Database, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(group_commit, "_PATIENCE", 20)
+    gate, end = threading.Event(), time.monotonic() + 20
+
+    def work(name: str) -> None:
+        if name == "other":
+            assert gate.wait(20)  # the first one's commit lets it run
+        else:
+            workers.turns.put("other")
+            put(database, name)
+
+    workers: Workers[str] = Workers("request", 2, 1, work)
+    workers.start()
+    workers.turns.put("first")
+    while not workers.turns._last:
+        assert time.monotonic() < end
+        time.sleep(0.001)
+    database.close()
+    put(database, "after")
+    gate.set()
+    assert workers.stop(end)
+    assert names(path) == {"first", "after"}
+
+
 def test_only_the_transaction_that_raises_is_rolled_back(
     database: Database, path: Path
 ) -> None:
