@@ -111,6 +111,7 @@ class ConnectionLoop:
                 tick = time.monotonic()
                 each_tick()
                 self._expire()
+        self._turns.give_back()
         self._close()
 
     def _events(self) -> list[tuple[int, int]]:

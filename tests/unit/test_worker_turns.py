@@ -7,7 +7,9 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from typing import Any
 
+from lunshare.agent.http_connections import ConnectionLoop
 from lunshare.agent.worker_turns import Workers, waiting
 
 
@@ -171,3 +173,26 @@ def test_items_that_wait_for_a_turn_run_before_more_are_read() -> None:
     turns.give_back()
     ended(workers)
     assert order == [1, 2, 3, "read", 4, 5, "read"]
+
+
+def test_connections_that_are_closed_leave_their_turn_to_the_last_requests() -> None:
+    """A stop that takes too long closes them while requests run."""
+    gate, done = threading.Event(), list[Any]()
+
+    def work(item: Any) -> None:
+        gate.wait(20)
+        done.append(item)
+
+    workers: Workers[Any] = Workers("turn", 1, 1, work)
+    loop = ConnectionLoop([], workers.turns, lambda _: False)
+    workers.start()
+    workers.turns.put(1)
+    workers.turns.put(2)  # the connections wait for it
+    thread = threading.Thread(target=loop.run, args=(lambda: None,), daemon=True)
+    thread.start()
+    until(lambda: bool(workers.turns._last))
+    loop.stop()
+    thread.join(20)
+    gate.set()
+    ended(workers)
+    assert done == [1, 2]
