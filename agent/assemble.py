@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -107,8 +108,7 @@ class Assembly:
         """Stop timers, let work in progress end, close the database.
 
         Return whether all of it ended within ``seconds``, or within
-        IDLE_SECONDS if that is longer. If not, nothing that the rest uses is
-        closed, and the caller ends the process.
+        IDLE_SECONDS if that is longer. If not, the caller ends the process.
         """
         until = time.monotonic() + max(seconds, IDLE_SECONDS)
         for loop in self.loops:
@@ -116,10 +116,20 @@ class Assembly:
         for loop in self.loops:
             loop.stop(max(0.0, until - time.monotonic()))
         ended = self.jobs.stop(until) and not any(loop.alive for loop in self.loops)
-        if ended:
-            self._mark_answers()
-            self.database.close()
-        return ended
+        return ended and self._close_database(until)
+
+    def _close_database(self, until: float) -> bool:
+        """Return whether it was closed in time: its disk may hang."""
+        closing = threading.Thread(
+            target=self._finish_database, name="database", daemon=True
+        )
+        closing.start()
+        closing.join(max(0.0, until - time.monotonic()))
+        return not closing.is_alive()
+
+    def _finish_database(self) -> None:
+        self._mark_answers()
+        self.database.close()
 
     def _mark_answers(self) -> None:
         """Note that every answer is sent, so no attach is reused after a restart."""

@@ -76,3 +76,30 @@ def test_the_end_is_immediate_where_nothing_hangs(tmp_path: Path) -> None:
     started = time.monotonic()
     assert node.assembly.close(STOP_WAIT)
     assert time.monotonic() - started < STOP_WAIT
+
+
+def test_the_end_does_not_wait_for_a_disk_of_the_database_that_hangs(
+    hung: Hung, tmp_path: Path
+) -> None:
+    node = Node(tmp_path).start()
+
+    def write() -> None:
+        with node.assembly.database.writing():
+            hung()
+
+    writer = threading.Thread(target=write, daemon=True)
+    writer.start()
+    assert hung.started.acquire(timeout=20)
+    ended = list[bool]()
+    closing = threading.Thread(
+        target=lambda: ended.append(node.assembly.close(0)), daemon=True
+    )
+    started = time.monotonic()
+    closing.start()
+    closing.join(20)
+    took = time.monotonic() - started
+    hung.released.set()
+    writer.join(20)
+    assert ended == [False]
+    assert took < IDLE_SECONDS + 0.4
+    until(lambda: all(each.name != "database" for each in threading.enumerate()))
