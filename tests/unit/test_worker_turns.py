@@ -4,11 +4,15 @@
 
 from __future__ import annotations
 
+import random
 import threading
 import time
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
+from lunshare.agent import worker_turns
 from lunshare.agent.http_connections import ConnectionLoop
 from lunshare.agent.worker_turns import Workers, waiting
 
@@ -196,3 +200,34 @@ def test_connections_that_are_closed_leave_their_turn_to_the_last_requests() -> 
     gate.set()
     ended(workers)
     assert done == [1, 2]
+
+
+def test_no_wakeup_is_lost_or_left_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Waits that end in time, just then, and too late.
+
+    A wakeup that is left over would end the next wait of its thread at once.
+    """
+    monkeypatch.setattr(worker_turns, "MAX_TURN", 0.0005)
+    chosen, done = random.Random(1), list[int]()
+
+    def work(item: int) -> None:
+        seconds = (0.0, 0.00001, 0.0002)[item % 3]
+        if item % 2:
+            turns.let_others_run(seconds)
+        else:
+            with waiting():
+                time.sleep(seconds)
+        done.append(item)
+
+    workers: Workers[int] = Workers("turn", 8, 1, work)
+    turns = workers.turns
+    workers.start()
+    for _ in range(20_000):
+        turns.put(chosen.randrange(1, 1000))
+        if chosen.random() < 0.1:
+            turns.let_queued_run(0.0001)
+    turns.give_back()
+    until(lambda: len(done) == 20_000 and len(turns._idle) == 8)
+    assert [each.wake.locked() for each in turns._idle] == [True] * 8
+    assert not turns._running
+    ended(workers)
