@@ -104,9 +104,10 @@ class Assembly:
         if reconcile_again:
             self.timer.wake()
 
-    def close(self, seconds: float = 60.0) -> bool:
+    def close(self, seconds: float = 60.0, answered: bool = True) -> bool:
         """Stop timers, let work in progress end, close the database.
 
+        ``answered``: whether every request was, so that no client repeats an attach.
         Return whether all of it ended within ``seconds``, or within
         IDLE_SECONDS if that is longer. If not, the caller ends the process.
         """
@@ -116,19 +117,23 @@ class Assembly:
         for loop in self.loops:
             loop.stop(max(0.0, until - time.monotonic()))
         ended = self.jobs.stop(until) and not any(loop.alive for loop in self.loops)
-        return ended and self._close_database(until)
+        return ended and self._close_database(until, answered)
 
-    def _close_database(self, until: float) -> bool:
+    def _close_database(self, until: float, answered: bool) -> bool:
         """Return whether it was closed in time: its disk may hang."""
         closing = threading.Thread(
-            target=self._finish_database, name="database", daemon=True
+            target=self._finish_database,
+            args=(answered,),
+            name="database",
+            daemon=True,
         )
         closing.start()
         closing.join(max(0.0, until - time.monotonic()))
         return not closing.is_alive()
 
-    def _finish_database(self) -> None:
-        self._mark_answers()
+    def _finish_database(self, answered: bool) -> None:
+        if answered:
+            self._mark_answers()
         self.database.close()
 
     def _mark_answers(self) -> None:

@@ -200,23 +200,25 @@ class Server:
         for tls in self._certificates():
             tls.read_again()
 
-    def stop(self, seconds: float = 5.0) -> None:
+    def stop(self, seconds: float = 5.0) -> bool:
         """Wait up to ``seconds`` for requests in progress, then close connections.
 
-        Answers that their clients have not fetched by then are lost.
+        Return whether all of them were answered. Answers that their clients have not
+        fetched by then are lost.
         """
         if not self._running:
-            return
+            return True
         self._running = False
         for listener in self.listeners:
             listener.ready = False
         self.loop.refuse()
-        self.requests.stop(time.monotonic() + seconds)
+        answered = self.requests.stop(time.monotonic() + seconds)
         self.loop.stop()
         for listener in self.listeners:
             listener.socket.close()
         if self._thread is not None:
             self._thread.join()
+        return answered
 
     def _tick(self) -> None:
         self.requests.turns.drop_late()

@@ -235,9 +235,8 @@ def close(assembly: Assembly, server: listener.Server | None, seconds: float) ->
     Exports are not changed: hosts continue while the daemon is stopped.
     """
     deadline = time.monotonic() + seconds
-    if server is not None:
-        server.stop(seconds)
-    if not assembly.close(deadline - time.monotonic()):
+    answered = server is None or server.stop(seconds)
+    if not assembly.close(deadline - time.monotonic(), answered):
         LOG.warning(
             "[main] STOP left=steps in progress after %s s; the next start continues"
             " with them",

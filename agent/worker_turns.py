@@ -8,7 +8,7 @@ a request instead of 0.7 (32 clients that show a volume, 2 cores, Linux 6.18,
 Python 3.11). So a thread gets a turn before it works. It gives the turn back while
 it waits (``waiting``): for storage, a lock, a disk. A thread that stops waiting gets
 the next free turn, so that requests that have not started do not delay a thread that
-has a lock or a transaction. A ``TurnEvent`` wakes its threads once, with their turn.
+has a lock or a transaction.
 A commit, and the reading of connections, serve many requests at once: they wait until
 nothing else can run (``let_others_run``).
 
@@ -217,7 +217,7 @@ def _current_thread(turns: TurnQueue[Item]) -> _Thread:
     return _MINE.thread
 
 
-class _Wakeup:
+class Wakeup:
     """One wait of the thread that creates it, which another thread ends with ``set``.
 
     Each of both is called once, in any order.
@@ -241,74 +241,6 @@ class _Wakeup:
             self._thread.wake.release()
         else:
             self._turns.unpark(self._thread)
-
-
-class TurnEvent:
-    """Something that happens once, for which threads wait without a turn.
-
-    A threading.Event inside ``waiting()`` wakes a thread when it happens, and again
-    when there is a turn. This one wakes it once, with its turn.
-    """
-
-    def __init__(self) -> None:
-        self._mutex = threading.Lock()
-        self._is_set = False
-        self._waiting: list[_Wakeup] = []
-
-    def wait(self) -> None:
-        """Return when it has happened."""
-        with self._mutex:
-            if self._is_set:
-                return
-            mine = _Wakeup()
-            self._waiting.append(mine)
-        mine.wait()
-
-    def set(self) -> None:
-        """It has happened: wake all threads."""
-        with self._mutex:
-            self._is_set = True
-        for each in self._waiting:
-            each.set()
-
-
-class TurnLock:
-    """A lock for which threads wait without a turn.
-
-    Who waited longest is woken first, with a turn, and then takes the lock. Until then
-    a thread that runs may take it: if the lock was passed on, that thread would have to
-    wait for one that has no turn.
-    """
-
-    def __init__(self) -> None:
-        self._mutex = threading.Lock()
-        self._held = False
-        self._waiting: deque[_Wakeup] = deque()
-
-    def acquire(self) -> None:
-        """Return when the calling thread has the lock."""
-        queue = self._waiting.append
-        while (mine := self._take_or(queue)) is not None:
-            mine.wait()
-            queue = self._waiting.appendleft
-
-    def _take_or(self, queue: Callable[[_Wakeup], None]) -> _Wakeup | None:
-        """Take the lock, or return the wait for it."""
-        with self._mutex:
-            if not self._held:
-                self._held = True
-                return None
-            mine = _Wakeup()
-            queue(mine)
-            return mine
-
-    def release(self) -> None:
-        """Free the lock, and wake the next thread."""
-        with self._mutex:
-            self._held = False
-            following = self._waiting.popleft() if self._waiting else None
-        if following is not None:
-            following.set()
 
 
 class _Waiting:

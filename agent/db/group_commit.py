@@ -20,7 +20,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from lunshare.agent.worker_turns import TurnEvent, TurnLock, let_others_run, waiting
+from lunshare.agent.turn_locks import TurnEvent, TurnLock
+from lunshare.agent.worker_turns import let_others_run, waiting
 
 #: Largest number of transactions per commit, so that the first does not wait long.
 _MOST = 32
@@ -114,18 +115,30 @@ class Group:
 
     def _leave(self, batch: _Batch) -> None:
         """Commit, unless another thread will do it."""
-        if batch.count < _MOST:
-            with self._counter:
-                has_next = self._waiting > 0
-            if has_next or batch.has_leader:
-                return self._writer.release()
-            batch.has_leader = True
+        with self._counter:
+            has_next = self._waiting > 0
+        if batch.count >= _MOST:
+            self._finish(batch)
+        elif has_next or batch.has_leader:
             self._writer.release()
+        else:
+            self._lead(batch)
+
+    def _lead(self, batch: _Batch) -> None:
+        """Let the requests that can run join, then commit."""
+        batch.has_leader = True
+        self._writer.release()
+        try:
             let_others_run(_PATIENCE)
+        finally:  # whatever happened, the others wait for it
             self._writer.acquire()
+            self._finish(batch)
+
+    def _finish(self, batch: _Batch) -> None:
+        """Commit, unless that was done, and release the connection."""
         if self._batch is batch:
             self._end(batch)
-        return self._writer.release()
+        self._writer.release()
 
     def _end(self, batch: _Batch) -> None:
         """Commit the batch."""

@@ -19,7 +19,8 @@ from lunshare.agent.listen_addresses import Address
 from lunshare.agent.main import close
 from lunshare.agent.timers import Timer
 from tests.api.calls import until
-from tests.node import Node
+from tests.node import CTX, Node
+from tests.restart.killing import attach_request
 
 STOP_WAIT = 1.0
 
@@ -69,6 +70,29 @@ def test_the_end_takes_stop_wait_once_whatever_hangs(
     job.result(timeout=20)
     until(lambda: not timer.alive)
     node.close()
+
+
+def test_an_attach_whose_answer_was_lost_at_the_end_can_be_repeated(
+    hung: Hung, tmp_path: Path
+) -> None:
+    node = Node(tmp_path).start()
+    new = attach_request(node.plain_volume().id, "first", "rw")
+    ids = list[str]()
+
+    def attach(*_: object) -> list[bytes]:
+        ids.append(node.services.attachments.create(CTX, new).id)
+        return hung()
+
+    server = listener.serve(attach, [Address(("127.0.0.1", 0))], threads=4)
+    server.start()
+    with socket.create_connection(server.bind_addr) as client:
+        client.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert hung.started.acquire(timeout=20)
+        close(node.assembly, server, 0.1)
+    second = Node(tmp_path).start()
+    ids.append(second.services.attachments.create(CTX, new).id)
+    second.close()
+    assert ids[0] == ids[1]
 
 
 def test_the_end_is_immediate_where_nothing_hangs(tmp_path: Path) -> None:

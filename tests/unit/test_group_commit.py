@@ -126,6 +126,9 @@ def test_queued_requests_run_before_the_commit_and_share_it(
     done, end = list[int](), time.monotonic() + 20
     workers: Workers[int] = Workers("request", 9, 1, work)
     workers.start()
+    while len(workers.turns._idle) < 9:
+        assert time.monotonic() < end
+        time.sleep(0.001)
     workers.turns.put(0)
     while len(done) < 9:
         assert time.monotonic() < end
@@ -159,6 +162,20 @@ def test_a_close_does_not_lose_transactions_that_wait_for_their_commit(
     gate.set()
     assert workers.stop(end)
     assert names(path) == {"first", "after"}
+
+
+def test_a_thread_that_fails_before_its_commit_commits_for_the_others(
+    database: Database, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(_: float) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(group_commit, "let_others_run", fails)
+    with pytest.raises(MemoryError):
+        put(database, "first")
+    monkeypatch.undo()
+    put(database, "second")
+    assert names(path) == {"first", "second"}
 
 
 def test_only_the_transaction_that_raises_is_rolled_back(

@@ -10,7 +10,8 @@ from collections.abc import Callable
 
 import pytest
 
-from lunshare.agent.worker_turns import TurnEvent, Workers, _Wakeup
+from lunshare.agent.turn_locks import TurnEvent
+from lunshare.agent.worker_turns import Wakeup, Workers
 
 IN_A_POOL = pytest.mark.parametrize("pool", [True, False])
 
@@ -108,7 +109,7 @@ def test_a_wait_that_was_ended_before_it_began_returns_at_once(pool: bool) -> No
 
     def work() -> None:
         for _ in range(2):
-            wakeup = _Wakeup()
+            wakeup = Wakeup()
             wakeup.set()
             wakeup.wait()
         done.append(1)

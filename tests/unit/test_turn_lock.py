@@ -10,7 +10,8 @@ from collections.abc import Callable
 
 import pytest
 
-from lunshare.agent.worker_turns import TurnLock, Workers, waiting
+from lunshare.agent.turn_locks import TurnLock
+from lunshare.agent.worker_turns import Workers, waiting
 from tests.unit.test_turn_event import IN_A_POOL, run
 
 
