@@ -273,7 +273,7 @@ class Storm:
             unanswered = any(client.unanswered for client in self.clients)
             if seen and not unanswered and not seen.going and not seen.broken:
                 return seen
-            if _waits_for_reconcile(seen) and time.monotonic() > restart:
+            if waits_for_reconcile(seen, self.journal) and time.monotonic() > restart:
                 self._kill(calm=True)
                 restart = deadline
             elif seen and not seen.going and time.monotonic() > cleanup:
@@ -336,6 +336,15 @@ class Storm:
                 self.world.add(ident)
 
 
-def _waits_for_reconcile(seen: Observation | None) -> bool:
-    """Whether a fault of the storm may have stopped what only a reconcile finishes."""
-    return seen is not None and bool(seen.going or seen.migrated)
+def waits_for_reconcile(seen: Observation | None, journal: Journal) -> bool:
+    """Whether a fault of the storm may have stopped what only a reconcile finishes.
+
+    Also the end of an attachment whose creation a kill has interrupted: no client knows
+    it, so none deletes it. The reconcile of the start fails while the target hangs.
+    """
+    if seen is None:
+        return False
+    ends = [each for each in seen.broken if each in seen.attachments]
+    return bool(
+        seen.going or seen.migrated or any(not journal.of(each) for each in ends)
+    )

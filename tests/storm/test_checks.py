@@ -18,6 +18,7 @@ from tests.storm.client import Client
 from tests.storm.journal import Journal, Op
 from tests.storm.model import Effect, Model, Register, last
 from tests.storm.observation import Observation
+from tests.storm.storm import waits_for_reconcile
 from tests.storm.world import World
 
 VOLUME, COPY, SNAPSHOT, ATTACHED = "volume", "copy", "snapshot", "attached"
@@ -345,6 +346,15 @@ def test_the_old_disk_of_a_migration_waits_for_a_reconcile(
     seen.volumes[VOLUME]["migration_status"] = status
     _have_a_disk_twice(seen, Journal())
     assert list(seen.broken) == ([VOLUME] if status else [])
+
+
+def test_the_failed_end_of_an_attachment_that_no_client_knows_waits_for_a_reconcile(
+    seen: Observation, journal: Journal
+) -> None:
+    seen.attachments[ATTACHED]["status"] = "error_detaching"
+    assert not waits_for_reconcile(seen, journal)  # its client repeats the detach
+    _add_an_unknown_attachment(seen, journal)
+    assert waits_for_reconcile(seen, journal)
 
 
 def test_a_smaller_size_is_found(journal: Journal) -> None:
