@@ -204,10 +204,10 @@ class Server:
         """Wait up to ``seconds`` for requests in progress, then close connections.
 
         Return whether all of them were answered. Answers that their clients have not
-        fetched by then are lost.
+        fetched by then are lost. A second call does nothing, and returns False.
         """
         if not self._running:
-            return True
+            return False
         self._running = False
         for listener in self.listeners:
             listener.ready = False

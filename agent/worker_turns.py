@@ -8,9 +8,8 @@ a request instead of 0.7 (32 clients that show a volume, 2 cores, Linux 6.18,
 Python 3.11). So a thread gets a turn before it works. It gives the turn back while
 it waits (``waiting``): for storage, a lock, a disk. A thread that stops waiting gets
 the next free turn, so that requests that have not started do not delay a thread that
-has a lock or a transaction.
-A commit, and the reading of connections, serve many requests at once: they wait until
-nothing else can run (``let_others_run``).
+has a lock or a transaction. A commit, and the reading of connections, serve many
+requests at once: they wait until nothing else can run (``let_others_run``).
 
 A turn is for speed only. One that is older than MAX_TURN does not count any more: a
 thread that hangs does not stop the others.
@@ -51,6 +50,11 @@ class TurnQueue(Generic[Item]):
     """A queue of work items, and the turns of the threads that work on them."""
 
     def __init__(self, at_once: int) -> None:
+        """Threads that can run get free turns in this order.
+
+        Those of ``_back`` have stopped waiting, those of ``_idle`` have no item, those
+        of ``_last`` let others run. ``_running``: since when threads have their turn.
+        """
         self._at_once = at_once
         self._mutex = threading.Lock()
         self._items: deque[Item | None] = deque()

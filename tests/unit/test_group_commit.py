@@ -21,6 +21,7 @@ from lunshare.agent.db.prepared import Prepared
 from lunshare.agent.db.schema import SERVICES
 from lunshare.agent.errors import DatabaseFailed, NotFound
 from lunshare.agent.worker_turns import Workers
+from tests.api.calls import until
 
 
 @pytest.fixture
@@ -123,17 +124,13 @@ def test_queued_requests_run_before_the_commit_and_share_it(
         put(database, f"n{number}")
         done.append(number)
 
-    done, end = list[int](), time.monotonic() + 20
+    done = list[int]()
     workers: Workers[int] = Workers("request", 9, 1, work)
     workers.start()
-    while len(workers.turns._idle) < 9:
-        assert time.monotonic() < end
-        time.sleep(0.001)
+    until(lambda: len(workers.turns._idle) == 9)
     workers.turns.put(0)
-    while len(done) < 9:
-        assert time.monotonic() < end
-        time.sleep(0.001)
-    assert workers.stop(end)
+    until(lambda: len(done) == 9)
+    assert workers.stop(time.monotonic() + 20)
     assert names(path) >= {f"n{n}" for n in range(9)}
     assert len(seen) == 1
 
@@ -142,7 +139,7 @@ def test_a_close_does_not_lose_transactions_that_wait_for_their_commit(
     database: Database, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(group_commit, "_PATIENCE", 20)
-    gate, end = threading.Event(), time.monotonic() + 20
+    gate = threading.Event()
 
     def work(name: str) -> None:
         if name == "other":
@@ -154,13 +151,11 @@ def test_a_close_does_not_lose_transactions_that_wait_for_their_commit(
     workers: Workers[str] = Workers("request", 2, 1, work)
     workers.start()
     workers.turns.put("first")
-    while not workers.turns._last:
-        assert time.monotonic() < end
-        time.sleep(0.001)
+    until(lambda: bool(workers.turns._last))
     database.close()
     put(database, "after")
     gate.set()
-    assert workers.stop(end)
+    assert workers.stop(time.monotonic() + 20)
     assert names(path) == {"first", "after"}
 
 

@@ -6,20 +6,13 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
 
 import pytest
 
 from lunshare.agent.turn_locks import TurnLock
 from lunshare.agent.worker_turns import Workers, waiting
+from tests.api.calls import until
 from tests.unit.test_turn_event import IN_A_POOL, run
-
-
-def until(true: Callable[[], bool]) -> None:
-    end = time.monotonic() + 20
-    while not true():
-        assert time.monotonic() < end
-        time.sleep(0.001)
 
 
 @IN_A_POOL

@@ -7,7 +7,6 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,13 +14,7 @@ import pytest
 from lunshare.agent import worker_turns
 from lunshare.agent.http_connections import ConnectionLoop
 from lunshare.agent.worker_turns import Workers, waiting
-
-
-def until(what: Callable[[], bool]) -> None:
-    end = time.monotonic() + 20
-    while not what():
-        assert time.monotonic() < end
-        time.sleep(0.001)
+from tests.api.calls import until
 
 
 def ended(workers: Workers[int]) -> None:
@@ -46,8 +39,14 @@ def test_one_item_runs_at_a_time_and_all_are_done() -> None:
     assert sorted(done) == list(range(1, 100))
 
 
-def test_a_thread_that_stops_waiting_runs_before_new_items() -> None:
-    gate, order = threading.Event(), []
+@pytest.mark.parametrize(
+    ("lets", "expected"), [(False, [2, 1, 3, 4, 5]), (True, [1, 3, 4, 5, 2])]
+)
+def test_a_thread_that_stops_waiting_runs_before_new_items(
+    lets: bool, expected: list[int]
+) -> None:
+    """And both of them before a thread that ``lets`` others run."""
+    gate, order = threading.Event(), list[int]()
 
     def work(item: int) -> None:
         if item == 1:
@@ -58,6 +57,8 @@ def test_a_thread_that_stops_waiting_runs_before_new_items() -> None:
             until(lambda: bool(workers.turns._back))
             for other in (3, 4, 5):
                 workers.turns.put(other)
+            if lets:
+                workers.turns.let_others_run(20)
         order.append(item)
 
     workers: Workers[int] = Workers("turn", 4, 1, work)
@@ -66,7 +67,7 @@ def test_a_thread_that_stops_waiting_runs_before_new_items() -> None:
     workers.turns.put(2)
     until(lambda: len(order) == 5)
     ended(workers)
-    assert order == [2, 1, 3, 4, 5]
+    assert order == expected
 
 
 def test_an_old_turn_does_not_count() -> None:
@@ -105,30 +106,6 @@ def test_a_stop_that_takes_too_long_returns_false() -> None:
     assert not workers.stop(time.monotonic() + 0.05)
     gate.set()
     ended(workers)
-
-
-def test_a_thread_that_lets_others_run_is_after_threads_and_items() -> None:
-    gate, order = threading.Event(), []
-
-    def work(item: int) -> None:
-        if item == 1:
-            with waiting():
-                gate.wait(20)
-        if item == 2:
-            gate.set()
-            until(lambda: bool(workers.turns._back))
-            for other in (3, 4, 5):
-                workers.turns.put(other)
-            workers.turns.let_others_run(20)
-        order.append(item)
-
-    workers: Workers[int] = Workers("turn", 4, 1, work)
-    workers.start()
-    workers.turns.put(1)
-    workers.turns.put(2)
-    until(lambda: len(order) == 5)
-    ended(workers)
-    assert order == [1, 3, 4, 5, 2]
 
 
 def test_a_thread_that_lets_others_run_does_not_wait_for_one_that_hangs() -> None:
