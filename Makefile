@@ -2,7 +2,7 @@
 VENV   := .venv
 PYTHON := $(VENV)/bin/python
 PYTEST := $(PYTHON) -m pytest
-SOURCES := agent cinder_driver drivers tests
+SOURCES := lunshare tests tools
 
 # A container may tell Python to store no bytecode. Then each process that a test starts
 # would compile lunshare again.
@@ -18,7 +18,7 @@ help: ## list the targets
 $(VENV)/.ready: setup.cfg pyproject.toml Makefile
 	tests/prerequisites
 	python3 -m venv $(VENV)
-	$(VENV)/bin/pip install --quiet --editable '.[test]'
+	$(VENV)/bin/pip install --quiet --quiet --editable '.[test]'
 	touch $@
 
 demo: $(VENV)/.ready ## one volume for three hosts, two of them read-only, on a real kernel
@@ -143,14 +143,14 @@ sample: $(VENV)/.ready ## write etc/lunshare.conf.sample from the options
 	$(PYTHON) -m lunshare.agent.conf.sample >etc/lunshare.conf.sample
 
 api-reference: $(VENV)/.ready ## write docs/api-reference.md and docs/openapi.json from the routes, schemas and handlers
-	$(PYTHON) -m lunshare.agent.api.reference >docs/api-reference.md
-	$(PYTHON) -m lunshare.agent.api.openapi agent/api/openapi.json
+	$(PYTHON) -m tools.api_document.reference >docs/api-reference.md
+	$(PYTHON) -m tools.api_document.openapi lunshare/agent/api/openapi.json
 
 walks: $(VENV)/.ready ## write the files of a request into ARCHITECTURE.md
 	$(PYTHON) -m tests.unit.walks
 
-states: $(VENV)/.ready ## write docs/states.md from the tables in agent/states.py
-	$(PYTHON) -m lunshare.agent.states >docs/states.md
+states: $(VENV)/.ready ## write docs/states.md from the tables in lunshare/agent/model/states.py
+	$(PYTHON) -m lunshare.agent.model.states >docs/states.md
 
 clean: ## remove the results of builds and tests (the lab's image cache is elsewhere)
 	rm -rf build dist $(VENV) *.egg-info .mypy_cache .pytest_cache .ruff_cache .import_linter_cache

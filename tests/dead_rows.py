@@ -8,9 +8,9 @@ from datetime import timedelta
 
 import sqlalchemy as sa
 
-from lunshare.agent.db.engine import now
 from lunshare.agent.db.schema import SNAPSHOTS, VOLUME_ATTACHMENT, VOLUMES
-from lunshare.agent.records import NewSnapshot, Page
+from lunshare.agent.db.sqlite.engine import now
+from lunshare.agent.model.records import NewSnapshot, Page
 from tests.api.calls import until
 from tests.node import CTX, Node, attach
 

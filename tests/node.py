@@ -12,7 +12,7 @@ from pathlib import Path
 
 from lunshare.agent.assemble import Assembly, assemble
 from lunshare.agent.main import configure
-from lunshare.agent.records import (
+from lunshare.agent.model.records import (
     Attachment,
     HostConnector,
     Mode,
@@ -24,7 +24,7 @@ from lunshare.agent.records import (
 )
 from lunshare.agent.service.attachments import connectors
 from lunshare.drivers.errors import TargetFailed
-from lunshare.drivers.fake_storage import Failures
+from lunshare.drivers.fake.fake_storage import Failures
 from lunshare.drivers.targets.fake import FakeTarget
 from tests import counted_rows
 

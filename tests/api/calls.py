@@ -13,9 +13,9 @@ from typing import Any
 
 from falcon import testing
 
-from lunshare.agent.api import reference, reference_answers
 from lunshare.agent.api.routes import ROUTES, Route
 from tests.api import documented
+from tools.api_document import reference, reference_answers
 
 LATEST = "3.71"
 

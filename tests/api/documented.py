@@ -12,12 +12,11 @@ from typing import Any
 
 from jsonschema import Draft202012Validator, FormatChecker
 
-from lunshare.agent.api import openapi
-from lunshare.agent.api.answer_parts import EXTENSION
-from lunshare.agent.api.openapi import BODILESS
 from lunshare.agent.api.routes import Route
+from tools.api_document.answer_parts import EXTENSION
+from tools.api_document.openapi import BODILESS
 
-FILE = Path(openapi.__file__).with_name("openapi.json")
+FILE = Path(__file__).resolve().parents[2] / "lunshare/agent/api/openapi.json"
 _JSON = "application/json"
 _LATEST = "3.71"
 _VERSION = re.compile(r"\d+\.\d+")

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from lunshare.drivers import fake_storage
 from lunshare.drivers.errors import CommandFailed, DiskBusy, NoSpace, Unsupported
+from lunshare.drivers.fake import fake_storage
 from lunshare.drivers.values import GIB, Manageable
 from tests.api.calls import Api, until
 from tests.node import Node, connector

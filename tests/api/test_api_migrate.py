@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from lunshare.drivers import fake_storage
 from lunshare.drivers.abilities import VolumeAbilities
 from lunshare.drivers.errors import CommandFailed, DiskBusy, NoSpace, Unsupported
+from lunshare.drivers.fake import fake_storage
 from lunshare.drivers.values import GIB
 from tests.api.calls import Api, until
 from tests.node import CTX, Node, connector

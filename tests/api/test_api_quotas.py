@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from lunshare.drivers import fake_storage
 from lunshare.drivers.errors import CommandFailed, NoSpace
+from lunshare.drivers.fake import fake_storage
 from lunshare.drivers.values import GIB
 from tests import counted_rows
 from tests.api.calls import Api, until
@@ -213,7 +213,7 @@ def test_a_check_costs_the_same_whatever_the_project_has(api: Api, node: Node):
     engine = node.assembly.database.engine
 
     def watch(driver: Any, *_: Any) -> None:
-        # Prepared statements (agent/db/prepared.py) cause no event of SQLAlchemy.
+        # Prepared statements (``prepared``) cause no event of SQLAlchemy.
         driver.set_trace_callback(statements.append)
 
     def cost() -> int:

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from lunshare.drivers import fake_storage
 from lunshare.drivers.errors import TargetFailed
+from lunshare.drivers.fake import fake_storage
 from tests.api.calls import Api, until
 from tests.api.test_api_attachments import name, node_live
 from tests.api.test_legacy_actions import NOWHERE, attached

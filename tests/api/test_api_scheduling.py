@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from lunshare.agent.db import messages
-from lunshare.agent.db.engine import now
+from lunshare.agent.db.sqlite.engine import now
 from lunshare.agent.service.scheduling.filters import FILTERS
 from lunshare.agent.service.scheduling.weighers import WEIGHERS
 from tests.api.calls import Api

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from lunshare.agent.db import snapshots
-from lunshare.agent.states import SnapshotStatus
+from lunshare.agent.model.states import SnapshotStatus
 from lunshare.drivers.errors import CommandFailed
 from tests.api.calls import Api, until
 from tests.node import Node

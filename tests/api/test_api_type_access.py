@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from lunshare.agent.errors import NotFound
-from lunshare.agent.records import NewVolume
+from lunshare.agent.model.errors import NotFound
+from lunshare.agent.model.records import NewVolume
 from tests.api.calls import Api
 from tests.node import CTX, Node
 

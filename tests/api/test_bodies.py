@@ -7,9 +7,9 @@ import json
 
 import pytest
 
-from lunshare.agent.api import bodies
 from lunshare.agent.api.faults import Fault
-from lunshare.agent.errors import Invalid
+from lunshare.agent.api.requests import bodies
+from lunshare.agent.model.errors import Invalid
 
 NOT_JSON = {
     b"": "missing",

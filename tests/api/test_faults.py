@@ -8,8 +8,8 @@ import logging
 
 import pytest
 
-from lunshare.agent import errors
 from lunshare.agent.api import faults
+from lunshare.agent.model import errors
 
 TABLE: list[tuple[Exception, int, str, dict[str, str]]] = [
     (errors.Invalid("no"), 400, "badRequest", {}),

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from lunshare.agent.errors import Busy
-from lunshare.agent.records import Attachment, RequestContext
+from lunshare.agent.model.errors import Busy
+from lunshare.agent.model.records import Attachment, RequestContext
+from lunshare.agent.model.states import AttachStatus
 from lunshare.agent.service.instance_gate import InstanceGate
-from lunshare.agent.states import AttachStatus
 from tests.api.identity_daemon import Answer, Running, daemon, users
 from tests.api.keystone_stand_in import Keystone
 from tests.api.nova_stand_in import Nova

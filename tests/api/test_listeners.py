@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from lunshare.agent.errors import StartupError
-from lunshare.agent.tls import Certificates
+from lunshare.agent.http.tls import Certificates
+from lunshare.agent.model.errors import StartupError
 from tests.api.calls import until
 from tests.api.identity_daemon import Running, certificate, daemon, users
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from lunshare.drivers.errors import CommandFailed, UnknownReference
-from lunshare.drivers.fake_storage import FakeDisk, storage
+from lunshare.drivers.fake.fake_storage import FakeDisk, storage
 from lunshare.drivers.values import GIB
 from tests.api.calls import Api, until
 from tests.node import Node, is_counted

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from lunshare.agent.records import Volume
+from lunshare.agent.model.records import Volume
 from tests.bench.filling import hosts
 from tests.node import CTX, Node, attach
 

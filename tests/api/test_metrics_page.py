@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from lunshare.agent import listen_addresses
-from lunshare.agent.errors import StartupError
+from lunshare.agent.model.errors import StartupError
 from tests.api.calls import until
 from tests.api.identity_daemon import PASSWORD, Running, daemon, proof, users
 from tests.daemon import free_port

@@ -8,7 +8,7 @@ import pytest
 
 from lunshare.agent.api import microversions
 from lunshare.agent.api.faults import Fault
-from lunshare.agent.errors import Invalid
+from lunshare.agent.model.errors import Invalid
 
 ASKED = {
     None: (3, 0),

@@ -49,7 +49,7 @@ def test_an_integer_too_large_for_a_column_is_refused(api: Api, number: int) -> 
 
 def test_the_longest_stored_integers_are_returned() -> None:
     """What is let in is what the database and every answer can hold."""
-    from lunshare.agent.api import bodies
+    from lunshare.agent.api.requests import bodies
 
     stored = [2**63 - 1, -(2**63)]
     assert bodies.parse(str(stored).encode()) == stored

@@ -12,8 +12,6 @@ from typing import Any
 
 import pytest
 
-from lunshare.agent.api import openapi, reference, reference_answers
-from lunshare.agent.api.answer_table import BODIES
 from lunshare.agent.api.handlers import (
     discovery,
     snapshot_actions,
@@ -22,10 +20,12 @@ from lunshare.agent.api.handlers import (
     volumes,
 )
 from lunshare.agent.api.microversions import MAX, MIN, text
-from lunshare.agent.api.query_table import PARAMETERS
 from lunshare.agent.api.routes import PUBLIC, ROUTES, Route
 from tests.api import documented
 from tests.api.calls import Api
+from tools.api_document import openapi, reference, reference_answers
+from tools.api_document.answer_table import BODIES
+from tools.api_document.query_table import PARAMETERS
 
 ROOT = Path(__file__).resolve().parents[2]
 HANDLERS: set[Callable[..., Any]] = {

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from lunshare.agent.api.access.origins import Origins
 from lunshare.agent.api.faults import Fault
-from lunshare.agent.api.origins import Origins
 from lunshare.agent.listen_addresses import Address
 from tests.api.identity_daemon import Running, daemon
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from lunshare.agent.api import policies
+from lunshare.agent.api.access import policies
 from lunshare.agent.api.handlers import snapshot_actions, volume_actions
 from lunshare.agent.api.routes import ROUTES
 from tests.api.foreign_requests import IN_PATH, UNOWNED

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from lunshare.agent.api import paging, query
-from lunshare.agent.errors import Invalid
+from lunshare.agent.api.requests import paging, query
+from lunshare.agent.model.errors import Invalid
 
 
 @pytest.mark.parametrize(

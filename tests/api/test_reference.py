@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from lunshare.agent.api import reference, reference_answers
 from lunshare.agent.api.handlers import (
     catalog_pages,
     quotas,
@@ -20,6 +19,7 @@ from lunshare.agent.api.handlers import (
     volumes,
 )
 from lunshare.agent.api.routes import ROUTES, Route
+from tools.api_document import reference, reference_answers
 
 ROOT = Path(__file__).resolve().parents[2]
 #: Half a second of reading the source, once for all tests.

@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 
 from lunshare.agent import request_scope
-from lunshare.agent.service.job_runner import JobRunner
+from lunshare.agent.service.jobs.job_runner import JobRunner
 from lunshare.agent.timers import Timer
 from lunshare.drivers import request_ids
 from lunshare.drivers.errors import DriverError

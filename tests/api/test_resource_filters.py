@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import pytest
 
-from lunshare.agent.api import resource_filters
-from lunshare.agent.errors import Invalid
+from lunshare.agent.api.requests import resource_filters
+from lunshare.agent.model.errors import Invalid
 from tests.api.calls import Api
 
 ASKED = {"name": "x", "host": "y", "name~": "z"}

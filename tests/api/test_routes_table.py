@@ -8,8 +8,9 @@ import re
 
 import pytest
 
-from lunshare.agent.api import identity, routes
-from lunshare.agent.errors import Invalid
+from lunshare.agent.api import routes
+from lunshare.agent.api.access import identity
+from lunshare.agent.model.errors import Invalid
 
 
 def test_no_route_is_listed_twice():

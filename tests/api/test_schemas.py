@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from lunshare.agent.api import operator_schemas, schemas
-from lunshare.agent.api.forms import Form
-from lunshare.agent.errors import Invalid
+from lunshare.agent.api.requests import operator_schemas, schemas
+from lunshare.agent.api.requests.forms import Form
+from lunshare.agent.model.errors import Invalid
 
 NAMES = {**vars(schemas), **vars(operator_schemas)}
 FORMS = {name: form for name, form in NAMES.items() if isinstance(form, Form)}

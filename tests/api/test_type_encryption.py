@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from lunshare.drivers.fake_storage import FakeDisk, storage
+from lunshare.drivers.fake.fake_storage import FakeDisk, storage
 from lunshare.drivers.values import GIB
 from tests.api.calls import Api
 from tests.node import CTX, Node

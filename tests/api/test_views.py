@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from lunshare.agent.api import type_views, views
-from lunshare.agent.records import (
+from lunshare.agent.api.views import type_views, volume_views
+from lunshare.agent.model.records import (
     Attachment,
     Mode,
     Pool,
@@ -20,7 +20,7 @@ from lunshare.agent.records import (
     Volume,
     VolumeType,
 )
-from lunshare.agent.states import AttachStatus, SnapshotStatus, VolumeStatus
+from lunshare.agent.model.states import AttachStatus, SnapshotStatus, VolumeStatus
 
 MOMENT = datetime(2026, 11, 20, 23, 49, 42)
 ID = "11111111-1111-1111-1111-111111111111"
@@ -90,14 +90,14 @@ LATER = {
 }
 
 
-def context(version: tuple[int, int]) -> views.ViewContext:
-    return views.ViewContext(
+def context(version: tuple[int, int]) -> volume_views.ViewContext:
+    return volume_views.ViewContext(
         version, "http://n", "/p", lambda name: f"node@{name}#{name}"
     )
 
 
 def shown(version: tuple[int, int] = (3, 71), **changes: Any) -> dict[str, Any]:
-    return views.volume(replace(VOLUME, **changes), context(version))
+    return volume_views.volume(replace(VOLUME, **changes), context(version))
 
 
 def test_a_volume_has_the_fields_of_3_0():
@@ -153,11 +153,15 @@ def test_the_services_uuid_is_the_same_for_a_backend_and_differs_between_two():
 
 
 def test_a_brief_volume_has_id_name_and_links():
-    assert set(views.volume_brief(VOLUME, context((3, 71)))) == {"id", "name", "links"}
+    assert set(volume_views.volume_brief(VOLUME, context((3, 71)))) == {
+        "id",
+        "name",
+        "links",
+    }
 
 
 def test_an_attachment_in_full_has_flat_connection_info():
-    assert views.attachment(ATTACHED) == {
+    assert volume_views.attachment(ATTACHED) == {
         "id": "a1",
         "status": "attached",
         "instance": "i1",
@@ -171,8 +175,8 @@ def test_an_attachment_in_full_has_flat_connection_info():
 
 def test_an_attachment_without_a_host_has_empty_connection_info():
     reserved = replace(ATTACHED, connection_info=None)
-    assert views.attachment(reserved)["connection_info"] == {}
-    assert set(views.attachment_brief(reserved)) == {
+    assert volume_views.attachment(reserved)["connection_info"] == {}
+    assert set(volume_views.attachment_brief(reserved)) == {
         "id",
         "status",
         "instance",
@@ -184,7 +188,9 @@ def test_a_reason_is_shown_from_3_27_on():
     broken = Snapshot("s", ID, 3, SnapshotStatus.ERROR, "p", "u", status_reason="why")
     for version, reason in (((3, 26), None), ((3, 27), "why")):
         assert shown(version, status_reason="why").get("status_reason") == reason
-        assert views.snapshot_shown(broken, version).get("status_reason") == reason
+        assert (
+            volume_views.snapshot_shown(broken, version).get("status_reason") == reason
+        )
 
 
 def test_a_type_shows_is_public_under_both_keys():
@@ -221,7 +227,7 @@ SERVICE = ServiceState(
 def test_a_service_shows_more_in_later_versions(
     version: tuple[int, int], more: set[str]
 ):
-    view = views.service(SERVICE, version)
+    view = volume_views.service(SERVICE, version)
     assert set(view) == more | {
         "binary",
         "host",
@@ -239,14 +245,14 @@ def test_a_service_shows_more_in_later_versions(
 
 def test_only_a_volume_service_has_a_backend_state():
     scheduler = replace(SERVICE, binary="cinder-scheduler", up=False)
-    view = views.service(scheduler, (3, 71))
+    view = volume_views.service(scheduler, (3, 71))
     assert "backend_state" not in view
     assert view["state"] == "down"
 
 
 def test_pools_show_their_capabilities_with_detail():
     pool = Pool("node@gold#gold", "gold", {"multiattach": True})
-    assert views.pools([pool], detail=False) == [{"name": "node@gold#gold"}]
-    assert views.pools([pool], detail=True) == [
+    assert volume_views.pools([pool], detail=False) == [{"name": "node@gold#gold"}]
+    assert volume_views.pools([pool], detail=True) == [
         {"name": "node@gold#gold", "capabilities": {"multiattach": True}}
     ]

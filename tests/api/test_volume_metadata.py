@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from lunshare.agent.records import Mode, NewAttachment
+from lunshare.agent.model.records import Mode, NewAttachment
 from lunshare.drivers.targets.fake import FakeTarget
 from tests.api.calls import Api
 from tests.api.test_api_attachments import node_live

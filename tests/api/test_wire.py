@@ -16,7 +16,8 @@ from typing import Any
 
 import pytest
 
-from lunshare.agent import listen_addresses, listener, request_scope
+from lunshare.agent import listen_addresses, request_scope
+from lunshare.agent.http import listener
 from tests.api.calls import Api, until
 from tests.node import Node
 

@@ -13,8 +13,8 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from lunshare.agent.records import Page
-from lunshare.agent.service.purger import Purger
+from lunshare.agent.model.records import Page
+from lunshare.agent.service.jobs.purger import Purger
 from tests import dead_rows
 from tests.bench.figures import Figure, median_ms, timed
 from tests.bench.filling import fill, snapshots

@@ -15,9 +15,9 @@ from pathlib import Path
 
 from lunshare.agent.db import attachments, volumes
 from lunshare.agent.db import snapshots as snapshot_rows
-from lunshare.agent.db.engine import Database, now
-from lunshare.agent.records import Attachment, Mode, Snapshot, Volume
-from lunshare.agent.states import AttachStatus, SnapshotStatus, VolumeStatus
+from lunshare.agent.db.sqlite.engine import Database, now
+from lunshare.agent.model.records import Attachment, Mode, Snapshot, Volume
+from lunshare.agent.model.states import AttachStatus, SnapshotStatus, VolumeStatus
 
 _HOSTS = 3
 

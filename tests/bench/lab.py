@@ -27,16 +27,16 @@ from typing import Any
 
 import orjson
 
-from lunshare.drivers.helper import config_file
-from lunshare.drivers.helper.commands import Commands
-from lunshare.drivers.helper.main import verbs
-from lunshare.drivers.helper.nfs.mounts import Mounts
-from lunshare.drivers.helper.served import PATH
-from lunshare.drivers.helper.server import Server
 from lunshare.drivers.helper_client import Helper
 from lunshare.drivers.protocol import messages
 from lunshare.drivers.targets.lio import LioTarget
 from lunshare.drivers.values import Auth, Connector, Disk, DiskKind, Export, Mode
+from lunshare.helper import config_file
+from lunshare.helper.commands import Commands
+from lunshare.helper.main import verbs
+from lunshare.helper.mounts import Mounts
+from lunshare.helper.served import PATH
+from lunshare.helper.server import Server
 from tests.bench import floor
 from tests.bench.figures import (
     Figure,

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 
-from lunshare.drivers.fake import FakeVolumes
+from lunshare.drivers.fake.fake_driver import FakeVolumes
 from lunshare.drivers.values import GIB, Volume
 from tests.bench import process_costs
 from tests.bench.figures import Figure, median_ms

@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from lunshare.drivers import fake_storage
+from lunshare.drivers.fake import fake_storage
 from lunshare.drivers.values import GIB
 from tests.bench.daemon import ROOT
 from tests.bench.figures import Figure, median_ms, say, timed

@@ -17,13 +17,13 @@ from pathlib import Path
 from typing import Any
 
 from lunshare.drivers.base import Root
-from lunshare.drivers.helper.data.copying import CopyVerbs
-from lunshare.drivers.helper.disk_locks import DiskLocks
-from lunshare.drivers.helper.nfs.mounts import Mount, Mounts, Space
-from lunshare.drivers.helper.nfs.share_verbs import ShareVerbs
-from lunshare.drivers.helper.served import Served
-from lunshare.drivers.helper.server import Server, Verb
 from lunshare.drivers.helper_client import Helper
+from lunshare.helper.copying import CopyVerbs
+from lunshare.helper.disk_locks import DiskLocks
+from lunshare.helper.mounts import Mount, Mounts, Space
+from lunshare.helper.nfs.share_verbs import ShareVerbs
+from lunshare.helper.served import Served
+from lunshare.helper.server import Server, Verb
 
 _BLOCK = 512
 

@@ -28,9 +28,9 @@ from cinder.volume import manager  # noqa: E402 - they need the objects
 from lunshare.cinder.assembled import Assembled  # noqa: E402
 from lunshare.cinder.host_connections import HostConnections  # noqa: E402
 from lunshare.cinder.wanted_access import VolumeHosts  # noqa: E402
-from lunshare.drivers import fake_storage  # noqa: E402
 from lunshare.drivers.errors import DeadlineExceeded, TargetFailed  # noqa: E402
-from lunshare.drivers.fake import FakeVolumes  # noqa: E402
+from lunshare.drivers.fake import fake_storage  # noqa: E402
+from lunshare.drivers.fake.fake_driver import FakeVolumes  # noqa: E402
 from lunshare.drivers.targets.fake import FakeTarget  # noqa: E402
 from lunshare.drivers.values import Connector, Mode, Volume  # noqa: E402
 

@@ -18,7 +18,7 @@ from http.client import HTTPException
 from pathlib import Path
 from typing import Any, Self
 
-from lunshare.drivers.fake import FakeVolumes
+from lunshare.drivers.fake.fake_driver import FakeVolumes
 from lunshare.drivers.targets.fake import FakeTarget
 from lunshare.drivers.values import GIB, Auth, Connector, Export, Mode, Snapshot, Volume
 from storm_storage.storage_client import StorageClient

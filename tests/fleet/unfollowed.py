@@ -17,12 +17,12 @@ from unittest import mock
 from lunshare.cinder import chap_secrets
 from lunshare.cinder.host_connections import HostConnections
 from lunshare.cinder.wanted_access import AttachmentRow, VolumeHosts
-from lunshare.drivers import fake_storage
 from lunshare.drivers.backend import Backend
 from lunshare.drivers.base import Root
 from lunshare.drivers.driver import Driver
 from lunshare.drivers.errors import TargetFailed
-from lunshare.drivers.fake import FakeVolumes
+from lunshare.drivers.fake import fake_storage
+from lunshare.drivers.fake.fake_driver import FakeVolumes
 from lunshare.drivers.targets.fake import FakeTarget
 from lunshare.drivers.values import Mode, Volume
 

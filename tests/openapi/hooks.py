@@ -22,10 +22,10 @@ from schemathesis.core.failures import Failure
 from schemathesis.openapi.checks import EnsureResourceAvailability
 
 from lunshare.agent.api import microversions
-from lunshare.agent.api.openapi import BODILESS
 from tests.openapi import actions, values
 from tests.openapi.ended import Ended
 from tests.openapi.population import KEY, Population
+from tools.api_document.openapi import BODILESS
 
 _HEADERS = json.loads(os.environ["LUNSHARE_HEADERS"])
 _POPULATION = Population(

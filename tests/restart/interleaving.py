@@ -21,8 +21,8 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from lunshare.agent.db.engine import Database
-from lunshare.agent.service.job_runner import JobRunner, Step
+from lunshare.agent.db.sqlite.engine import Database
+from lunshare.agent.service.jobs.job_runner import JobRunner, Step
 from lunshare.agent.volume_locks import VolumeLocks
 
 Client = Callable[[], str]

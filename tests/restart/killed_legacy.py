@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import contextlib
 
-from lunshare.agent.errors import BackendFailed, Invalid
-from lunshare.agent.records import Mode
+from lunshare.agent.model.errors import BackendFailed, Invalid
+from lunshare.agent.model.records import Mode
 from lunshare.drivers.errors import TargetFailed
 from tests.node import CTX, Node, host_connector
 from tests.restart.killed_scene import Operation, Scene

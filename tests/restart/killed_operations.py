@@ -7,16 +7,16 @@ from __future__ import annotations
 import contextlib
 from concurrent.futures import ThreadPoolExecutor
 
-from lunshare.agent.errors import AgentError, BackendFailed, Exhausted
-from lunshare.agent.records import (
+from lunshare.agent.model.errors import AgentError, BackendFailed, Exhausted
+from lunshare.agent.model.records import (
     ManageRequest,
     ManageSnapshotRequest,
     NewAttachment,
     NewSnapshot,
     NewVolume,
 )
+from lunshare.agent.model.states import VolumeStatus
 from lunshare.agent.service.volumes.reset_status import Reset
-from lunshare.agent.states import VolumeStatus
 from lunshare.drivers.errors import CommandFailed, NoSpace, TargetFailed
 from tests.api.calls import until
 from tests.node import CTX, Node, host_connector

@@ -7,8 +7,8 @@ from __future__ import annotations
 import contextlib
 from dataclasses import replace
 
-from lunshare.agent.errors import Exhausted, OverQuota
-from lunshare.agent.records import NewSnapshot, NewVolume
+from lunshare.agent.model.errors import Exhausted, OverQuota
+from lunshare.agent.model.records import NewSnapshot, NewVolume
 from lunshare.drivers.errors import NoSpace
 from tests.node import CTX, Node
 from tests.restart.killed_scene import Operation, Scene

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from lunshare.agent.records import Mode, NewAttachment, NewSnapshot
-from lunshare.drivers import fake_storage
+from lunshare.agent.model.records import Mode, NewAttachment, NewSnapshot
+from lunshare.drivers.fake import fake_storage
 from lunshare.drivers.values import GIB
 from tests.node import CTX, Node
 from tests.restart.killing import attach_request

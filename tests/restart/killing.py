@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 import sqlalchemy as sa
 
-from lunshare.agent.records import Mode, NewAttachment, Page
+from lunshare.agent.model.records import Mode, NewAttachment, Page
 from tests.node import Node, host_connector
 
 MANY = Page(None, 1000)

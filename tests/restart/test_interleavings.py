@@ -10,9 +10,15 @@ from functools import partial
 
 import pytest
 
-from lunshare.agent.errors import Conflict, Invalid
-from lunshare.agent.records import Mode, NewAttachment, NewSnapshot, NewVolume, Page
-from lunshare.agent.states import SnapshotStatus, VolumeStatus
+from lunshare.agent.model.errors import Conflict, Invalid
+from lunshare.agent.model.records import (
+    Mode,
+    NewAttachment,
+    NewSnapshot,
+    NewVolume,
+    Page,
+)
+from lunshare.agent.model.states import SnapshotStatus, VolumeStatus
 from tests.api.calls import until
 from tests.node import CTX, Node, host_connector, initiator
 from tests.restart.interleaving import Found, Order, every_order

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from lunshare.agent.records import Volume
+from lunshare.agent.model.records import Volume
+from lunshare.agent.model.states import AttachStatus, SnapshotStatus, VolumeStatus
 from lunshare.agent.service.attachments import wanted_state
-from lunshare.agent.states import AttachStatus, SnapshotStatus, VolumeStatus
-from lunshare.drivers import fake_storage
+from lunshare.drivers.fake import fake_storage
 from lunshare.drivers.values import GIB
 from tests.node import CTX, Node, initiator, is_counted
 from tests.restart.killed_operations import OPERATIONS

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from lunshare.agent.assemble import Assembly, assemble
-from lunshare.agent.errors import BackendUnavailable
 from lunshare.agent.main import configure
-from lunshare.agent.operator_records import RecoverRequest
-from lunshare.agent.records import (
+from lunshare.agent.model.errors import BackendUnavailable
+from lunshare.agent.model.operator_records import RecoverRequest
+from lunshare.agent.model.records import (
     NewAttachment,
     NewSnapshot,
     NewVolume,
@@ -23,9 +23,9 @@ from lunshare.agent.records import (
     Snapshot,
     Volume,
 )
-from lunshare.agent.states import VolumeStatus
-from lunshare.drivers import fake_storage
+from lunshare.agent.model.states import VolumeStatus
 from lunshare.drivers.conformance.fixtures import new_volume
+from lunshare.drivers.fake import fake_storage
 from lunshare.drivers.share_options import Share
 from lunshare.drivers.targets.fake import FakeTarget
 from lunshare.drivers.values import GIB

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from lunshare.agent.errors import NotFound
-from lunshare.agent.operator_records import RecoverRequest
-from lunshare.agent.records import NewSnapshot, NewVolume, Page
-from lunshare.agent.states import SnapshotStatus, VolumeStatus
-from lunshare.drivers import fake_storage
+from lunshare.agent.model.errors import NotFound
+from lunshare.agent.model.operator_records import RecoverRequest
+from lunshare.agent.model.records import NewSnapshot, NewVolume, Page
+from lunshare.agent.model.states import SnapshotStatus, VolumeStatus
 from lunshare.drivers.errors import DiskBusy, UnknownDisk, Unsupported
-from lunshare.drivers.fake_storage import Failures
+from lunshare.drivers.fake import fake_storage
+from lunshare.drivers.fake.fake_storage import Failures
 from lunshare.drivers.values import GIB
 from tests.api.calls import until
 from tests.node import CTX, Node, attach, host_connector, initiator

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from lunshare.agent import listener
 from lunshare.agent.assemble import IDLE_SECONDS
+from lunshare.agent.http import listener
 from lunshare.agent.listen_addresses import Address
 from lunshare.agent.main import close
 from lunshare.agent.timers import Timer

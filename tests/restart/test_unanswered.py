@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
-from lunshare.agent.errors import DatabaseFailed, Invalid
-from lunshare.agent.records import Mode, NewAttachment
-from lunshare.drivers import fake_storage
+from lunshare.agent.model.errors import DatabaseFailed, Invalid
+from lunshare.agent.model.records import Mode, NewAttachment
+from lunshare.drivers.fake import fake_storage
 from tests.node import CTX, Node, host_connector, initiator
 from tests.restart.killing import (
     MANY,

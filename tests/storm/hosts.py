@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from lunshare.drivers.fake_storage import BLOCK
+from lunshare.drivers.fake.fake_storage import BLOCK
 from lunshare.drivers.values import Auth
 from tests.storm import marks
 from tests.storm.api import Answer

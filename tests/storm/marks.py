@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from lunshare.drivers.fake_storage import BLOCK
+from lunshare.drivers.fake.fake_storage import BLOCK
 
 #: The first block of each place. They are far apart, so an incomplete copy shows.
 PLACES = (0, 200_000)

@@ -28,7 +28,7 @@ from lunshare.drivers.conformance.interruption import Countdown, Killed, OnStep
 from lunshare.drivers.conformance.root import NoRoot
 from lunshare.drivers.conformance.target import TargetContract
 from lunshare.drivers.conformance.volume import VolumeContract
-from lunshare.drivers.fake_storage import FakeAcl
+from lunshare.drivers.fake.fake_storage import FakeAcl
 from lunshare.drivers.values import GIB, Auth, Disk, Mode, Snapshot, Volume
 from storm_storage.driver import StormTarget, StormVolumes
 from storm_storage.storage_client import StorageClient

@@ -19,8 +19,8 @@ from rtslib_fb import (
     Target,
 )
 
-from lunshare.drivers.helper.lio.target_verbs import TargetVerbs
 from lunshare.drivers.values import Auth
+from lunshare.helper.lio.target_verbs import TargetVerbs
 from tests.system.lio_node import CONFIGFS, GROUP, PORT, PREFIX, Node, initiator
 
 AUTH = Auth("shared-user", "shared-secret")

@@ -24,7 +24,7 @@ from pathlib import Path
 
 from lunshare.agent import main as agent_main
 from lunshare.drivers import registry
-from lunshare.drivers.helper import main as helper_main
+from lunshare.helper import main as helper_main
 from tests.system import groups
 from tests.system.api import Api
 from tests.system.kernel import Live

@@ -13,11 +13,11 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-import lunshare.drivers.helper
-from lunshare.drivers.helper.lio.target_requests import Apply
-from lunshare.drivers.helper.lio.target_verbs import TargetVerbs
+import lunshare.helper
+from lunshare.helper.lio.target_requests import Apply
+from lunshare.helper.lio.target_verbs import TargetVerbs
 
-_OURS = str(Path(lunshare.drivers.helper.__file__).parent)
+_OURS = str(Path(lunshare.helper.__file__).parent)
 
 
 def is_killed(line: int, make: Callable[[], TargetVerbs], asked: Apply) -> bool:

@@ -27,7 +27,7 @@ import sqlalchemy as sa
 
 from lunshare.agent.assemble import Assembly, assemble
 from lunshare.agent.main import configure, sole_owner
-from lunshare.agent.records import (
+from lunshare.agent.model.records import (
     Attachment,
     Mode,
     NewAttachment,

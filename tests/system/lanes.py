@@ -29,7 +29,7 @@ NODE_2 = (
     "test_nfs_export",
     "test_nfs_lost_share",
 )
-#: The files of drivers/conformance whose tests are in ``thin-2`` and ``thick-2``.
+#: The files of the conformance kit whose tests are in ``thin-2`` and ``thick-2``.
 KIT_2 = ("failures", "killed_volume", "storage_errors")
 #: The acceptance path, access and its end, read-only hosts, and the cost of an attach.
 JUDGED = (
@@ -84,7 +84,7 @@ def _of_node() -> list[Path]:
 
 
 def _kit() -> list[tuple[str, str]]:
-    """The names of the kit's tests, each with its file in drivers/conformance."""
+    """The names of the kit's tests, each with its file in the kit."""
     names = [name for name in dir(VolumeContract) if name.startswith("test_")]
     modules = [getattr(VolumeContract, name).__module__ for name in names]
     return [

@@ -53,7 +53,7 @@ class HelperProcess:
             line = [
                 sys.executable,
                 "-m",
-                "lunshare.drivers.helper.main",
+                "lunshare.helper.main",
                 "--user",
                 "root",
             ]

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from lunshare.drivers.errors import DeadlineExceeded
-from lunshare.drivers.helper.lio.backstores import Role, _numbers, name_of
+from lunshare.helper.lio.backstores import Role, _numbers, name_of
 from tests.system.lio_checks import ONE, TWO, Make, protected, refused
 from tests.system.lio_node import (
     CONFIGFS,

@@ -14,7 +14,7 @@ import pytest
 from lunshare.drivers.base import Root, TargetDriver, VolumeDriver
 from lunshare.drivers.conformance.fixtures import Host, TargetFixtures, defaults
 from lunshare.drivers.conformance.target import TargetContract
-from lunshare.drivers.fake_storage import Gate
+from lunshare.drivers.fake.fake_storage import Gate
 from lunshare.drivers.targets.lio import LioTarget
 from lunshare.drivers.values import Disk
 from tests.conformance.iscsi_hosts import RealHost

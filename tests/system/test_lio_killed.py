@@ -8,9 +8,9 @@ import random
 
 import pytest
 
-from lunshare.drivers.helper.lio.target_requests import Apply
-from lunshare.drivers.helper.lio.target_verbs import TargetVerbs
 from lunshare.drivers.values import Portal
+from lunshare.helper.lio.target_requests import Apply
+from lunshare.helper.lio.target_verbs import TargetVerbs
 from tests.system.dying_apply import is_killed
 from tests.system.lio_node import PORT, PREFIX, Node
 

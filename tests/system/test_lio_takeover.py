@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from lunshare.drivers.errors import DeadlineExceeded, TargetFailed
-from lunshare.drivers.helper.lio.target_requests import Apply
-from lunshare.drivers.helper.lio.target_verbs import TargetVerbs
 from lunshare.drivers.values import Export, Portal
+from lunshare.helper.lio.target_requests import Apply
+from lunshare.helper.lio.target_verbs import TargetVerbs
 from tests.system import cinder_export
 from tests.system.cinder_export import AUTH, session, taking
 from tests.system.dying_apply import is_killed

@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from lunshare.drivers.helper.lio import disk_paths
+from lunshare.helper import disk_paths
 
 PREFIX = "iqn.2010-10.org.openstack:"
 _TOPS = {"ROOT": "", "CORE": "/core", "ISCSI": "/iscsi"}
@@ -49,7 +49,7 @@ class Tree:
         self.mapped: dict[str, str] = {}  # the name of each device in device-mapper
         self._devices: dict[str, str] = {}  # the numbers of each path below /dev
         for name, module in list(sys.modules.items()):
-            if name.startswith("lunshare.drivers.helper.lio."):
+            if name.startswith("lunshare.helper.lio."):
                 for constant in _TOPS.keys() & vars(module).keys():
                     path = str(root) + _TOPS[constant]
                     monkeypatch.setattr(module, constant, path)

@@ -7,8 +7,8 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from lunshare.drivers.helper.commands import Commands
-from lunshare.drivers.helper.served import Served
+from lunshare.helper.commands import Commands
+from lunshare.helper.served import Served
 
 FILTERS = Path(__file__).parents[2] / "rootwrap.d"
 PROGRAMS = (

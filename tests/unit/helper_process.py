@@ -46,7 +46,7 @@ class HelperProcess:
             *before,
             sys.executable,
             "-m",
-            "lunshare.drivers.helper.main",
+            "lunshare.helper.main",
             "--user",
             user,
         ]

@@ -11,12 +11,12 @@ import time
 from collections.abc import Callable, Collection
 from pathlib import Path
 
-from lunshare.drivers.helper.commands import Commands
-from lunshare.drivers.helper.disk_locks import DiskLocks
-from lunshare.drivers.helper.main import verbs
-from lunshare.drivers.helper.nfs.mounts import Mounts
-from lunshare.drivers.helper.served import Served
-from lunshare.drivers.helper.server import Server
+from lunshare.helper.commands import Commands
+from lunshare.helper.disk_locks import DiskLocks
+from lunshare.helper.main import verbs
+from lunshare.helper.mounts import Mounts
+from lunshare.helper.served import Served
+from lunshare.helper.server import Server
 
 FILTERS = """
 [Filters]

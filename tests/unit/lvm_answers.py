@@ -12,9 +12,9 @@ from typing import Any
 
 from lunshare.drivers.conformance.fixtures import defaults
 from lunshare.drivers.errors import CommandFailed
-from lunshare.drivers.helper.served import Served
 from lunshare.drivers.lvm import LvmVolumes, claim
 from lunshare.drivers.values import Snapshot
+from lunshare.helper.served import Served
 from tests.unit import filter_rules
 
 UUID = "11111111-2222-4333-8444-555555555555"

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from lunshare.agent.api.accepted_tokens import IDENTITY_HEADERS, AcceptedTokens
+from lunshare.agent.api.access.accepted_tokens import IDENTITY_HEADERS, AcceptedTokens
 
 TOKEN = {"HTTP_X_AUTH_TOKEN": "secret"}
 READER = {

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from lunshare.drivers.helper.lio import target_requests
-from lunshare.drivers.helper.lio.target_verbs import TargetVerbs
+from lunshare.helper.lio import target_requests
+from lunshare.helper.lio.target_verbs import TargetVerbs
 from tests.unit.configfs_tree import PREFIX, Tree, link
 
 ID = "11111111-2222-4333-8444-555555555555"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from lunshare.agent.errors import (
+from lunshare.agent.model.errors import (
     BackendFailed,
     BackendUnavailable,
     Busy,
@@ -18,11 +18,11 @@ from lunshare.agent.errors import (
     Invalid,
     NotFound,
 )
-from lunshare.agent.records import Attachment, Mode, NewAttachment, Volume
+from lunshare.agent.model.records import Attachment, Mode, NewAttachment, Volume
+from lunshare.agent.model.states import AttachStatus, VolumeStatus
 from lunshare.agent.service.attachments import connectors
-from lunshare.agent.states import AttachStatus, VolumeStatus
-from lunshare.drivers import fake_storage
 from lunshare.drivers.errors import DeadlineExceeded, TargetFailed
+from lunshare.drivers.fake import fake_storage
 from lunshare.drivers.values import Auth
 from tests.node import (
     CTX,

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from lunshare.agent import backends
-from lunshare.agent.errors import BackendFailed, BackendUnavailable, Busy
-from lunshare.agent.records import NewVolume, Page
-from lunshare.agent.states import VolumeStatus
+from lunshare.agent.model.errors import BackendFailed, BackendUnavailable, Busy
+from lunshare.agent.model.records import NewVolume, Page
+from lunshare.agent.model.states import VolumeStatus
 from lunshare.agent.volume_locks import VolumeLocks
-from lunshare.drivers import fake_storage
 from lunshare.drivers.errors import CommandFailed, DeadlineExceeded, TargetFailed
+from lunshare.drivers.fake import fake_storage
 from tests.api.calls import until
 from tests.node import CTX, Node, attach, initiator
 

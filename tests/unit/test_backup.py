@@ -14,10 +14,10 @@ import pytest
 
 from lunshare.agent import backup_command as command
 from lunshare.agent import main
-from lunshare.agent.db import backup
-from lunshare.agent.errors import DatabaseFailed, StartupError
-from lunshare.agent.operator_records import RecoverRequest
-from lunshare.agent.states import VolumeStatus
+from lunshare.agent.db.sqlite import backup
+from lunshare.agent.model.errors import DatabaseFailed, StartupError
+from lunshare.agent.model.operator_records import RecoverRequest
+from lunshare.agent.model.states import VolumeStatus
 from tests.api.calls import until
 from tests.node import CTX, Node
 

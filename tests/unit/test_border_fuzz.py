@@ -21,10 +21,10 @@ import pytest
 from hypothesis import strategies as st
 
 from lunshare.drivers import errors
-from lunshare.drivers.helper.commands import Commands
-from lunshare.drivers.helper.main import verbs
-from lunshare.drivers.helper.nfs.mounts import Mounts
 from lunshare.drivers.protocol import frames, messages
+from lunshare.helper.commands import Commands
+from lunshare.helper.main import verbs
+from lunshare.helper.mounts import Mounts
 from tests.unit.fuzzing import fuzz
 from tests.unit.helper_process import HelperProcess
 from tests.unit.test_filters import SERVED, commands, served

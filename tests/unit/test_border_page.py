@@ -7,19 +7,19 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from lunshare.drivers.helper import command_output, connections, forms, thread_limits
-from lunshare.drivers.helper.commands import (
+from lunshare.drivers.protocol import frames
+from lunshare.helper import command_output, connections, forms, thread_limits
+from lunshare.helper.commands import (
     MAX_HUNG,
     MAX_HUNG_EACH,
     MAX_RUNNING,
     MAX_RUNNING_EACH,
     Commands,
 )
-from lunshare.drivers.helper.lio import target_requests
-from lunshare.drivers.helper.main import verbs
-from lunshare.drivers.helper.nfs import answering, files, mount_points
-from lunshare.drivers.helper.nfs.mounts import Mounts
-from lunshare.drivers.protocol import frames
+from lunshare.helper.lio import target_requests
+from lunshare.helper.main import verbs
+from lunshare.helper.mounts import Mounts
+from lunshare.helper.nfs import answering, files, mount_points
 from tests.unit.test_filters import SERVED, commands, served
 
 __all__ = ["commands", "served"]

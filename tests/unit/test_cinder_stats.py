@@ -14,7 +14,7 @@ from lunshare.drivers.backend import Backend
 from lunshare.drivers.conformance.fixtures import defaults, new_volume
 from lunshare.drivers.conformance.root import NoRoot
 from lunshare.drivers.errors import CommandFailed, StorageLost
-from lunshare.drivers.fake import FakeVolumes
+from lunshare.drivers.fake.fake_driver import FakeVolumes
 from lunshare.drivers.targets.fake import FakeTarget
 from lunshare.drivers.values import GIB, Capacity
 

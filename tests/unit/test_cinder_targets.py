@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 
 from lunshare.drivers.errors import TargetFailed
-from lunshare.drivers.helper.commands import Commands
-from lunshare.drivers.helper.data.progress import ChangeVerb, LongVerb, waits
-from lunshare.drivers.helper.lio import backstores
-from lunshare.drivers.helper.lio.backstores import Role
-from lunshare.drivers.helper.main import verbs
-from lunshare.drivers.helper.nfs.mounts import KERNEL
-from lunshare.drivers.helper.served import Served
+from lunshare.helper.commands import Commands
+from lunshare.helper.lio import backstores
+from lunshare.helper.lio.backstores import Role
+from lunshare.helper.main import verbs
+from lunshare.helper.mounts import KERNEL
+from lunshare.helper.served import Served
+from lunshare.helper.verbs import ChangeVerb, LongVerb, waits
 from tests.unit.configfs_tree import PREFIX, Tree, link
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from lunshare.agent import listener
 from lunshare.agent.cli import main as cli
+from lunshare.agent.http import listener
 from lunshare.agent.listen_addresses import Address
 from lunshare.drivers.errors import TargetFailed
 from lunshare.drivers.values import GIB, Mode, Volume

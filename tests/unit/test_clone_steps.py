@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lunshare.agent.records import NewVolume
+from lunshare.agent.model.records import NewVolume
 from tests.node import CTX, Node
 
 

@@ -12,8 +12,8 @@ from oslo_config import cfg
 
 from lunshare.agent import show_config
 from lunshare.agent.conf import node
-from lunshare.agent.errors import StartupError
 from lunshare.agent.main import configure
+from lunshare.agent.model.errors import StartupError
 from tests.restart.test_daemon import WRONG
 
 CONFIG = """

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from lunshare.agent import http_connections, listener
+from lunshare.agent.http import http_connections, listener
 from lunshare.agent.listen_addresses import Address
 from tests.api.calls import until
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from lunshare.agent.errors import BackendFailed, Invalid
-from lunshare.agent.records import NewAttachment, Volume
-from lunshare.drivers import fake_storage
+from lunshare.agent.model.errors import BackendFailed, Invalid
+from lunshare.agent.model.records import NewAttachment, Volume
 from lunshare.drivers.errors import TargetFailed
+from lunshare.drivers.fake import fake_storage
 from tests.node import CTX, Node, attach, failing_once, host_connector, initiator, rows
 
 REFUSED = TargetFailed("v", "because of the test")

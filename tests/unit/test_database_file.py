@@ -17,9 +17,9 @@ import pytest
 import sqlalchemy as sa
 
 from lunshare.agent.db import migrations
-from lunshare.agent.db.engine import Database
 from lunshare.agent.db.schema import SERVICES
-from lunshare.agent.errors import DatabaseFailed
+from lunshare.agent.db.sqlite.engine import Database
+from lunshare.agent.model.errors import DatabaseFailed
 
 
 @pytest.fixture

@@ -17,14 +17,14 @@ import pytest
 
 from lunshare.drivers.conformance.fixtures import MIB, new_volume
 from lunshare.drivers.errors import DeadlineExceeded
-from lunshare.drivers.helper.data.progress import Clock
-from lunshare.drivers.helper.disk_locks import DiskLocks
-from lunshare.drivers.helper.named_locks import Locks
-from lunshare.drivers.helper.nfs.files import Share
-from lunshare.drivers.helper.nfs.files import create as create_file
-from lunshare.drivers.helper.nfs.share_requests import NewFile
 from lunshare.drivers.helper_client import Helper
 from lunshare.drivers.protocol import frames
+from lunshare.helper.disk_locks import DiskLocks
+from lunshare.helper.named_locks import Locks
+from lunshare.helper.nfs.files import Share
+from lunshare.helper.nfs.files import create as create_file
+from lunshare.helper.nfs.share_requests import NewFile
+from lunshare.helper.verbs import Clock
 from tests.conformance.directory_shares import Directories, ShareHelper
 from tests.unit.nfs_fixtures import build, driver, files, mounts, node
 
@@ -33,8 +33,8 @@ __all__ = ["build", "driver", "files", "mounts", "node"]
 # A helper that is killed while a command that inherited the lock continues.
 _KILLED = """
 import os, subprocess, sys
-from lunshare.drivers.helper.named_locks import Locks
-from lunshare.drivers.helper.disk_locks import DiskLocks
+from lunshare.helper.named_locks import Locks
+from lunshare.helper.disk_locks import DiskLocks
 with Locks(DiskLocks(sys.argv[1])).hold("disk", 10) as hold:
     child = subprocess.Popen(["sleep", "60"], stdin=hold.file, stdout=2)
     print(child.pid, flush=True)

@@ -18,8 +18,8 @@ from typing import Any
 
 import pytest
 
-from lunshare.drivers.helper import forms
-from lunshare.drivers.helper.rules import Rules
+from lunshare.helper import forms
+from lunshare.helper.rules import Rules
 from tests.unit.filter_rules import FILTERS
 from tests.unit.test_filters import SERVED
 
@@ -29,9 +29,9 @@ parser: Any = import_module("re._parser")
 
 ROOT = Path(__file__).parents[2]
 SOURCES = [
-    *ROOT.glob("drivers/helper/**/*.py"),
-    *ROOT.glob("drivers/protocol/*.py"),
-    ROOT / "drivers" / "values.py",
+    *ROOT.glob("lunshare/helper/**/*.py"),
+    *ROOT.glob("lunshare/drivers/protocol/*.py"),
+    ROOT / "lunshare" / "drivers" / "values.py",
 ]
 _FUNCTIONS = {"compile", "match", "fullmatch", "search", "sub", "split", "findall"}
 _FUNCTIONS |= {"finditer", "subn"}

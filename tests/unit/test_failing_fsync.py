@@ -23,11 +23,11 @@ import pytest
 
 from lunshare.drivers.conformance.fixtures import MIB, new_volume
 from lunshare.drivers.errors import DriverError
-from lunshare.drivers.helper.data import copying
-from lunshare.drivers.helper.lio import reservations
-from lunshare.drivers.helper.lio.target_tree import Target
-from lunshare.drivers.helper.nfs import contents
 from lunshare.drivers.values import Disk, DiskKind
+from lunshare.helper import copying
+from lunshare.helper.lio import reservations
+from lunshare.helper.lio.target_tree import Target
+from lunshare.helper.nfs import contents
 from tests.unit.nfs_fixtures import build, driver, files, mounts, node
 
 __all__ = ["build", "driver", "files", "mounts", "node"]

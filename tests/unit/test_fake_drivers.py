@@ -8,11 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from lunshare.drivers import fake_storage
 from lunshare.drivers.conformance.fixtures import MIB, defaults, new_volume
 from lunshare.drivers.conformance.root import NoRoot
 from lunshare.drivers.errors import CommandFailed, UnknownDisk
-from lunshare.drivers.fake import FakeVolumes
+from lunshare.drivers.fake import fake_storage
+from lunshare.drivers.fake.fake_driver import FakeVolumes
 from lunshare.drivers.targets.fake import FakeTarget
 from lunshare.drivers.values import Connector, Disk, Export, Mode, Snapshot
 

@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 from lunshare.drivers.errors import HelperRefused
-from lunshare.drivers.helper.commands import Commands
-from lunshare.drivers.helper.served import Served
 from lunshare.drivers.lvm.lvm_commands import Lvm
 from lunshare.drivers.nfs.mount_commands import MountCommands
 from lunshare.drivers.share_options import FLAGS, VALUED, Share
+from lunshare.helper.commands import Commands
+from lunshare.helper.served import Served
 from tests.unit import filter_rules
 
 UUID = "11111111-2222-4333-8444-555555555555"

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import strategies as st
 
 from lunshare.drivers.errors import DriverError
-from lunshare.drivers.helper.commands import Commands
 from lunshare.drivers.lvm.lvm_commands import Lvm
 from lunshare.drivers.nfs.mount_commands import MountCommands
 from lunshare.drivers.share_options import FLAGS, VALUED
+from lunshare.helper.commands import Commands
 from tests.unit.fuzzing import fuzz
 from tests.unit.test_filters import (
     CALLS,

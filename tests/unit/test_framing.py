@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import pytest
 
-from lunshare.agent.http_framing import Framing, TooLarge
-from lunshare.agent.http_head import Malformed
+from lunshare.agent.http.http_framing import Framing, TooLarge
+from lunshare.agent.http.http_head import Malformed
 
 HEAD_MAX, BODY_MAX = 1000, 100
 LENGTH = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n"

@@ -15,12 +15,13 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from lunshare.agent.db import group_commit, migrations
-from lunshare.agent.db.engine import Database
-from lunshare.agent.db.prepared import Prepared
+from lunshare.agent.db import migrations
 from lunshare.agent.db.schema import SERVICES
-from lunshare.agent.errors import DatabaseFailed, NotFound
-from lunshare.agent.worker_turns import Workers
+from lunshare.agent.db.sqlite import group_commit
+from lunshare.agent.db.sqlite.engine import Database
+from lunshare.agent.db.sqlite.prepared import Prepared
+from lunshare.agent.model.errors import DatabaseFailed, NotFound
+from lunshare.agent.threads.worker_turns import Workers
 from tests.api.calls import until
 
 

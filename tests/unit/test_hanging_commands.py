@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from lunshare.drivers.errors import CommandFailed, DeadlineExceeded, HelperBusy
-from lunshare.drivers.helper import commands
-from lunshare.drivers.helper.commands import MAX_HUNG_EACH, Commands
+from lunshare.helper import commands
+from lunshare.helper.commands import MAX_HUNG_EACH, Commands
 from tests.unit.helper_thread import filters_of, until, write_filters
 
 # A process that is traced is gone only when its tracer has waited for it. So after

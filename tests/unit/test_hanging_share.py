@@ -25,8 +25,8 @@ from lunshare.drivers.errors import (
     DriverError,
     Stalled,
 )
-from lunshare.drivers.helper.nfs import answering, contents
-from lunshare.drivers.helper.thread_limits import THREADS
+from lunshare.helper.nfs import answering, contents
+from lunshare.helper.thread_limits import THREADS
 from tests.conformance.directory_shares import Node
 from tests.unit.helper_thread import until
 from tests.unit.nfs_fixtures import build, driver, files, mounts, node

@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 
-from lunshare.drivers.helper.lio.backstores import Role
-from lunshare.drivers.helper.lio.target_tree import Target
-from lunshare.drivers.helper.thread_limits import THREADS
 from lunshare.drivers.protocol import frames
+from lunshare.helper.lio.backstores import Role
+from lunshare.helper.lio.target_tree import Target
+from lunshare.helper.thread_limits import THREADS
 from tests.unit.helper_thread import until
 from tests.unit.test_stale_requests import HOST, ID, OTHER, helper, target, wanted
 

@@ -19,12 +19,12 @@ import pytest
 
 from lunshare.drivers.conformance.fixtures import new_volume
 from lunshare.drivers.errors import DriverError, HelperRefused, Unsupported
-from lunshare.drivers.helper.data.copying import CopyVerbs
-from lunshare.drivers.helper.lvm import headers
-from lunshare.drivers.helper.lvm.headers import HeaderVerbs
-from lunshare.drivers.helper.nfs.mounts import Mounts
-from lunshare.drivers.helper.nfs.share_verbs import ShareVerbs
-from lunshare.drivers.helper.served import NotServed, Served
+from lunshare.helper.copying import CopyVerbs
+from lunshare.helper.lvm import headers
+from lunshare.helper.lvm.headers import HeaderVerbs
+from lunshare.helper.mounts import Mounts
+from lunshare.helper.nfs.share_verbs import ShareVerbs
+from lunshare.helper.served import NotServed, Served
 from tests.conformance.directory_shares import Directories
 from tests.unit.test_helper_headers import disk
 

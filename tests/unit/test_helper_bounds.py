@@ -20,16 +20,16 @@ import orjson
 import pytest
 
 from lunshare.drivers import errors
-from lunshare.drivers.helper import connections, thread_limits
-from lunshare.drivers.helper.connections import FOR_ROOT, MAX_CONNECTIONS, Connections
-from lunshare.drivers.helper.named_locks import Locks
-from lunshare.drivers.helper.nfs import files
-from lunshare.drivers.helper.nfs.files import Share
-from lunshare.drivers.helper.nfs.mounts import KERNEL, Mount
-from lunshare.drivers.helper.nfs.share_requests import FileName
-from lunshare.drivers.helper.server import Server
 from lunshare.drivers.helper_client import Helper
 from lunshare.drivers.protocol import frames, messages
+from lunshare.helper import connections, thread_limits
+from lunshare.helper.connections import FOR_ROOT, MAX_CONNECTIONS, Connections
+from lunshare.helper.mounts import KERNEL, Mount
+from lunshare.helper.named_locks import Locks
+from lunshare.helper.nfs import files
+from lunshare.helper.nfs.files import Share
+from lunshare.helper.nfs.share_requests import FileName
+from lunshare.helper.server import Server
 from tests.unit.helper_process import HelperProcess
 
 CHECK = messages.request("lio.check", 5, {"prefix": "p:"})

@@ -18,12 +18,12 @@ from pathlib import Path
 import pytest
 
 from lunshare.drivers import errors
-from lunshare.drivers.helper.commands import Commands
-from lunshare.drivers.helper.disk_locks import DiskLocks
-from lunshare.drivers.helper.lvm import changes
 from lunshare.drivers.helper_client import Helper
 from lunshare.drivers.protocol import frames
 from lunshare.drivers.retry import retried_once
+from lunshare.helper.commands import Commands
+from lunshare.helper.disk_locks import DiskLocks
+from lunshare.helper.lvm import changes
 from tests.unit.helper_thread import filters_of, until, write_filters
 
 UUID = "11111111-2222-4333-8444-555555555555"
@@ -107,7 +107,7 @@ class Killable(Node):
 
     def _start(self) -> subprocess.Popen[bytes]:
         user = pwd.getpwuid(os.getuid()).pw_name
-        line = [sys.executable, "-m", "lunshare.drivers.helper.main", "--user", user]
+        line = [sys.executable, "-m", "lunshare.helper.main", "--user", user]
         line += ["--socket", str(self.socket), "--filters", str(self._filters)]
         line += ["--exec-dirs", f"{self._programs},/usr/bin,/bin"]
         line += ["--config", str(self._served())]

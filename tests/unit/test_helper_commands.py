@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from lunshare.drivers import errors
-from lunshare.drivers.helper.commands import Commands
 from lunshare.drivers.helper_client import Helper
+from lunshare.helper.commands import Commands
 from tests.unit.helper_thread import EXEC_DIRS
 
 pytest_plugins = ["tests.unit.helper_fixtures"]

@@ -25,10 +25,10 @@ from lunshare.drivers.errors import (
     TargetFailed,
     Unsupported,
 )
-from lunshare.drivers.helper.data import verification as proofs
-from lunshare.drivers.helper.data.copying import CopyVerbs
-from lunshare.drivers.helper.served import Served
 from lunshare.drivers.values import Disk, DiskKind
+from lunshare.helper import verification as proofs
+from lunshare.helper.copying import CopyVerbs
+from lunshare.helper.served import Served
 
 MIB = 1024**2
 SERVED = Served(groups=("vg", "no-such-group"), directories=("/",))

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from lunshare.drivers.errors import DriverError, InvalidValue
-from lunshare.drivers.helper.lvm import headers
-from lunshare.drivers.helper.served import Served
+from lunshare.helper.lvm import headers
+from lunshare.helper.served import Served
 
 MAGIC = b" LVM2 x[5A%r0N*>"
 

@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from lunshare.drivers.errors import DeadlineExceeded
-from lunshare.drivers.helper.named_locks import Locks
+from lunshare.helper.named_locks import Locks
 
 
 def test_hanging_step_holds_its_lock_until_it_ends() -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from lunshare.drivers.helper.commands import Commands
-from lunshare.drivers.helper.lvm.lvm_config import pinned
+from lunshare.helper.commands import Commands
+from lunshare.helper.lvm.lvm_config import pinned
 
 NAME = "volume-11111111-2222-4333-8444-555555555555"
 PINS = (

@@ -18,15 +18,15 @@ from pathlib import Path
 import pytest
 
 from lunshare.drivers import errors
-from lunshare.drivers.helper import connections
-from lunshare.drivers.helper.commands import Commands
-from lunshare.drivers.helper.connections import Connections
-from lunshare.drivers.helper.nfs import files
-from lunshare.drivers.helper.nfs.files import Share
-from lunshare.drivers.helper.nfs.mounts import KERNEL, Mount, Mounts
-from lunshare.drivers.helper.nfs.share_requests import FileName
-from lunshare.drivers.helper.served import Served
 from lunshare.drivers.protocol import frames, messages
+from lunshare.helper import connections
+from lunshare.helper.commands import Commands
+from lunshare.helper.connections import Connections
+from lunshare.helper.mounts import KERNEL, Mount, Mounts
+from lunshare.helper.nfs import files
+from lunshare.helper.nfs.files import Share
+from lunshare.helper.nfs.share_requests import FileName
+from lunshare.helper.served import Served
 from tests.unit.helper_process import FILTERS, HelperProcess
 from tests.unit.helper_thread import until
 

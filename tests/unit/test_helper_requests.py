@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from lunshare.drivers.errors import InvalidValue, TargetFailed
-from lunshare.drivers.helper.lio import disk_paths, target_requests
 from lunshare.drivers.protocol import messages
 from lunshare.drivers.values import (
     Auth,
@@ -21,6 +20,8 @@ from lunshare.drivers.values import (
     Mode,
     Portal,
 )
+from lunshare.helper import disk_paths
+from lunshare.helper.lio import target_requests
 
 ID = "0a1b2c3d-0000-4000-8000-000000000001"
 OTHER = "0a1b2c3d-0000-4000-8000-000000000002"

@@ -24,10 +24,10 @@ from typing import Any
 import pytest
 
 from lunshare.drivers import errors
-from lunshare.drivers.helper.lio import exports_command
-from lunshare.drivers.helper.server import Server
 from lunshare.drivers.helper_client import Helper
 from lunshare.drivers.protocol import frames, messages
+from lunshare.helper.lio import exports_command
+from lunshare.helper.server import Server
 from tests.unit.helper_thread import Serve
 
 pytest_plugins = ["tests.unit.helper_fixtures"]
@@ -260,7 +260,7 @@ def test_process_notifies_systemd_and_stops_on_sigterm(
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notify:
         notify.bind(str(tmp_path / "notify"))
         notify.settimeout(30)
-        line = [sys.executable, "-m", "lunshare.drivers.helper.main", "--user", user]
+        line = [sys.executable, "-m", "lunshare.helper.main", "--user", user]
         line += ["--socket", str(path), "--filters", str(filters)]
         line += ["--config", str(served)]
         environment = {**os.environ, "NOTIFY_SOCKET": str(tmp_path / "notify")}
@@ -283,7 +283,7 @@ def test_unknown_user_is_an_error_at_the_start(path: Path, filters: Path) -> Non
     line = [
         sys.executable,
         "-m",
-        "lunshare.drivers.helper.main",
+        "lunshare.helper.main",
         "--user",
         "no-such-user",
     ]

@@ -15,8 +15,8 @@ import pytest
 
 from lunshare.drivers.conformance.fixtures import MIB, new_volume
 from lunshare.drivers.errors import DriverError
-from lunshare.drivers.helper.data import verification
 from lunshare.drivers.nfs import NfsVolumes
+from lunshare.helper import verification
 from tests.unit.nfs_fixtures import build, driver, files, mounts, node
 
 __all__ = ["build", "driver", "files", "mounts", "node"]

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from lunshare.agent import http_answer
+from lunshare.agent.http import http_answer
 
 _DATE = re.compile(rb"\r\nDate: [^\r]* GMT")
 

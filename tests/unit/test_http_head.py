@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import pytest
 
-from lunshare.agent import http_head
-from lunshare.agent.http_head import Head, Malformed, OtherVersion
+from lunshare.agent.http import http_head
+from lunshare.agent.http.http_head import Head, Malformed, OtherVersion
 
 
 def read(line: str, *fields: str) -> Head:
@@ -195,6 +195,6 @@ def test_a_host_is_a_name_or_an_address_and_a_port(host: str) -> None:
     ],
 )
 def test_another_host_is_malformed(version: str, host: str) -> None:
-    """What is remembered of it (agent/api/origins.py) is short."""
+    """What is remembered of it (lunshare/agent/api/access/origins.py) is short."""
     with pytest.raises(Malformed, match="Host must be a name"):
         read(f"GET / HTTP/{version}", f"Host: {host}")

@@ -21,7 +21,7 @@ from lunshare.drivers.conformance.interruption import (
 )
 from lunshare.drivers.conformance.root import NoRoot
 from lunshare.drivers.errors import CommandFailed
-from lunshare.drivers.fake import FakeVolumes
+from lunshare.drivers.fake.fake_driver import FakeVolumes
 
 
 class Recording(NoRoot):

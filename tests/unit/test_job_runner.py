@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from lunshare.agent.records import NewVolume
-from lunshare.agent.service.job_runner import JobRunner
-from lunshare.drivers import fake_storage
+from lunshare.agent.model.records import NewVolume
+from lunshare.agent.service.jobs.job_runner import JobRunner
+from lunshare.drivers.fake import fake_storage
 from tests.api.calls import until
 from tests.node import CTX, Node
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from lunshare.drivers.errors import DeadlineExceeded
-from lunshare.drivers.helper.lio import acls
-from lunshare.drivers.helper.named_locks import Locks
+from lunshare.helper.lio import acls
+from lunshare.helper.named_locks import Locks
 
 # lio_target_nacl_info_show (6.1 and 6.12). The alias is any text of the initiator.
 INFO = """InitiatorName: iqn.1994-05.com.example:host1

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from lunshare.agent import listener
-from lunshare.agent.errors import StartupError
+from lunshare.agent.http import listener
 from lunshare.agent.listen_addresses import Address, parse
+from lunshare.agent.model.errors import StartupError
 
 
 @pytest.mark.parametrize(

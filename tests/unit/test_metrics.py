@@ -15,14 +15,14 @@ import pytest
 import sqlalchemy as sa
 from prometheus_client.parser import text_string_to_metric_families
 
-from lunshare.agent.db.engine import Database
 from lunshare.agent.db.schema import SERVICES
-from lunshare.agent.errors import BackendFailed, DatabaseFailed
-from lunshare.agent.records import NewVolume, Volume
+from lunshare.agent.db.sqlite.engine import Database
+from lunshare.agent.model.errors import BackendFailed, DatabaseFailed
+from lunshare.agent.model.records import NewVolume, Volume
 from lunshare.agent.service.metrics.recorded import Recorded
 from lunshare.agent.timers import Timer
-from lunshare.drivers import fake_storage
 from lunshare.drivers.errors import CommandFailed, TargetFailed
+from lunshare.drivers.fake import fake_storage
 from tests import counted_rows
 from tests.api.calls import Api, until
 from tests.node import CTX, Node, attach, connector

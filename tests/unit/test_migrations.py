@@ -15,9 +15,9 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
 from lunshare.agent.db import migrations, snapshots, status_changes, volumes
-from lunshare.agent.db.engine import Database
 from lunshare.agent.db.schema import METADATA
-from lunshare.agent.errors import DatabaseFailed, StartupError
+from lunshare.agent.db.sqlite.engine import Database
+from lunshare.agent.model.errors import DatabaseFailed, StartupError
 from tests import counted_rows
 
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from lunshare.drivers.helper.nfs import mounts
-from lunshare.drivers.helper.nfs.mounts import Mount, Mounts
 from lunshare.drivers.protocol import nfs_names
 from lunshare.drivers.values import GIB
+from lunshare.helper import mounts
+from lunshare.helper.mounts import Mount, Mounts
 
 
 def test_a_line_of_the_kernels_table() -> None:

@@ -24,13 +24,13 @@ from lunshare.drivers.errors import (
     NoSpace,
     UnknownReference,
 )
-from lunshare.drivers.helper.lio import disk_paths
-from lunshare.drivers.helper.nfs import open_files
-from lunshare.drivers.helper.nfs.files import Share, copy
-from lunshare.drivers.helper.nfs.mounts import open_directory as mounts_directory
-from lunshare.drivers.helper.nfs.share_requests import FileCopy
 from lunshare.drivers.nfs import NfsVolumes
 from lunshare.drivers.values import Snapshot, Volume
+from lunshare.helper import disk_paths
+from lunshare.helper.mounts import open_directory as mounts_directory
+from lunshare.helper.nfs import open_files
+from lunshare.helper.nfs.files import Share, copy
+from lunshare.helper.nfs.share_requests import FileCopy
 from tests.conformance.directory_shares import Directories, Node
 from tests.unit.nfs_fixtures import build, driver, files, mounts, node
 

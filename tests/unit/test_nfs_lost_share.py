@@ -18,10 +18,10 @@ from lunshare.drivers.errors import (
     StorageLost,
     UnknownDisk,
 )
-from lunshare.drivers.helper.nfs.mounts import Mount
 from lunshare.drivers.nfs import NfsVolumes
 from lunshare.drivers.share_options import Share
 from lunshare.drivers.values import Snapshot, Volume
+from lunshare.helper.mounts import Mount
 from tests.conformance.directory_shares import Directories, Node
 from tests.unit.nfs_fixtures import ONE, TWO, build, mounts, node
 from tests.unit.test_nfs_shares import answering, silent

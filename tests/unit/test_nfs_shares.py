@@ -23,12 +23,12 @@ from lunshare.drivers.errors import (
     NoSpace,
     UnknownDisk,
 )
-from lunshare.drivers.helper.nfs.share_verbs import MAX_WAITING
 from lunshare.drivers.nfs import NfsVolumes
 from lunshare.drivers.share_options import Share
 from lunshare.drivers.targets.lio import LioTarget
 from lunshare.drivers.targets.nfs import NfsTarget
 from lunshare.drivers.values import Volume
+from lunshare.helper.nfs.share_verbs import MAX_WAITING
 from tests.conformance.directory_shares import Directories, Node
 from tests.unit.nfs_fixtures import ONE, TWO, build, driver, files, mounts, node
 

@@ -50,10 +50,9 @@ _OTHER_NAMES = {
 
 
 def source_files() -> Iterator[Path]:
-    for folder in ("agent", "cinder_driver", "drivers"):
-        for file in ROOT.glob(f"{folder}/**/*.py"):
-            if "conformance" not in file.parts:
-                yield file
+    for file in ROOT.glob("lunshare/**/*.py"):
+        if "conformance" not in file.parts:
+            yield file
 
 
 @pytest.fixture(scope="module")

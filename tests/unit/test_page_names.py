@@ -18,19 +18,26 @@ PAGES = [
     *sorted(ROOT.glob("docs/decisions/*.md")),
 ]
 
-HOME = ROOT / "lunshare"  # its links have the import names
+HOME = ROOT / "lunshare"
 
 #: Where a path of a page may start.
 _TOPS = [
     ROOT / top
-    for top in (".", "agent", "agent/service", "drivers", "tests/outside_driver")
+    for top in (
+        ".",
+        "lunshare",
+        "lunshare/agent",
+        "lunshare/agent/service",
+        "lunshare/drivers",
+        "tests/outside_driver",
+    )
 ]
 _FIRST = (
-    r"(?:agent|cinder_driver|drivers|service|api|db|tests|docs|etc|systemd"
+    r"(?:lunshare|tools|agent|drivers|service|api|db|tests|docs|etc|systemd"
     r"|rootwrap\.d|helper|lvm)"
 )
 _PATH = re.compile(rf"`({_FIRST}/[\w./*-]+)`")
-_MODULE = re.compile(r"`(lunshare\.(?:agent|cinder|drivers)\.[\w.*]+)`")
+_MODULE = re.compile(r"`(lunshare\.(?:agent|cinder|drivers|helper)\.[\w.*]+)`")
 #: Pages about old names.
 _PAST = {"0017-words.md"}
 

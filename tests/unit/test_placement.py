@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from lunshare.agent.errors import AgentError, Exhausted, Invalid
-from lunshare.agent.records import Pool, VolumeType
+from lunshare.agent.model.errors import AgentError, Exhausted, Invalid
+from lunshare.agent.model.records import Pool, VolumeType
 from lunshare.agent.service.scheduling import extra_specs, weighers
 from lunshare.agent.service.scheduling.explanation import Choice, PlacementRequest
 from lunshare.agent.service.scheduling.filters import FILTERS

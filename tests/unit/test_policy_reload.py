@@ -11,8 +11,8 @@ from oslo_config import cfg
 from oslo_policy import _checks, opts
 
 from lunshare.agent.api.access_rules import AccessRules
-from lunshare.agent.errors import StartupError
-from lunshare.agent.records import RequestContext
+from lunshare.agent.model.errors import StartupError
+from lunshare.agent.model.records import RequestContext
 
 CTX = RequestContext("u", "p", False, "r", ("member", "reader"))
 RULE = "volume:get"

@@ -13,8 +13,8 @@ import pytest
 
 from lunshare.agent import backends
 from lunshare.agent.service.node import Node as NodeService
-from lunshare.drivers import fake_storage
 from lunshare.drivers.errors import CommandFailed
+from lunshare.drivers.fake import fake_storage
 from lunshare.drivers.values import GIB
 from tests.api.calls import Api, until
 from tests.node import CTX, Node

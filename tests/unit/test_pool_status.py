@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from lunshare.drivers.errors import DriverError, HelperRefused, InvalidValue
-from lunshare.drivers.helper.lvm import pool_status
-from lunshare.drivers.helper.lvm.pool_status import PoolVerbs
-from lunshare.drivers.helper.served import Served
+from lunshare.helper.lvm import pool_status
+from lunshare.helper.lvm.pool_status import PoolVerbs
+from lunshare.helper.served import Served
 
 STATUS = "9 21/2048 7/16 - rw discard_passdown queue_if_no_space - 1024"
 OURS = {"group": "lun-share", "pool": "the-pool"}

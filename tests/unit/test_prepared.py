@@ -13,11 +13,11 @@ import pytest
 import sqlalchemy as sa
 
 from lunshare.agent.db import attachments, volumes
-from lunshare.agent.db.engine import Database
-from lunshare.agent.db.prepared import Prepared
 from lunshare.agent.db.schema import METADATA
-from lunshare.agent.records import Attachment, Mode, Page, Volume
-from lunshare.agent.states import AttachStatus, VolumeStatus
+from lunshare.agent.db.sqlite.engine import Database
+from lunshare.agent.db.sqlite.prepared import Prepared
+from lunshare.agent.model.records import Attachment, Mode, Page, Volume
+from lunshare.agent.model.states import AttachStatus, VolumeStatus
 
 MOMENT = datetime(2026, 11, 22, 12, 30, 0, 5)
 VOLUME = Volume(

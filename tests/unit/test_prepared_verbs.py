@@ -9,7 +9,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from lunshare.agent.records import NewSnapshot, NewVolume
+from lunshare.agent.model.records import NewSnapshot, NewVolume
 from tests.api.calls import until
 from tests.node import CTX, Node
 

@@ -15,16 +15,16 @@ import sqlalchemy as sa
 
 from lunshare.agent.db import attachments
 from lunshare.agent.db.schema import SNAPSHOTS
-from lunshare.agent.errors import BackendFailed, Conflict, Invalid, NotFound
-from lunshare.agent.records import (
+from lunshare.agent.model.errors import BackendFailed, Conflict, Invalid, NotFound
+from lunshare.agent.model.records import (
     HostConnector,
     Mode,
     NewAttachment,
     NewSnapshot,
     RequestContext,
 )
-from lunshare.drivers import fake_storage
 from lunshare.drivers.errors import TargetFailed
+from lunshare.drivers.fake import fake_storage
 from tests.api.calls import until
 from tests.node import CTX, Node, attach, host_connector, initiator, rows
 

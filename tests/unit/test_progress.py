@@ -20,14 +20,14 @@ import pytest
 from lunshare.drivers import migration
 from lunshare.drivers.conformance.fixtures import new_volume
 from lunshare.drivers.errors import DriverError, Stalled
-from lunshare.drivers.helper.data.copying import CopyVerbs
-from lunshare.drivers.helper.data.progress import Clock, LongVerb, Report
-from lunshare.drivers.helper.named_locks import Locks
-from lunshare.drivers.helper.served import Served
-from lunshare.drivers.helper.server import Server
 from lunshare.drivers.helper_client import Helper
 from lunshare.drivers.protocol import frames, messages
 from lunshare.drivers.values import GIB, Disk, DiskKind, Snapshot
+from lunshare.helper.copying import CopyVerbs
+from lunshare.helper.named_locks import Locks
+from lunshare.helper.served import Served
+from lunshare.helper.server import Server
+from lunshare.helper.verbs import Clock, LongVerb, Report
 from tests.unit.nfs_fixtures import build, driver, files, mounts, node
 
 __all__ = ["build", "driver", "files", "mounts", "node"]

@@ -14,11 +14,11 @@ import pytest
 import sqlalchemy as sa
 
 from lunshare.agent.db import snapshots, volumes
-from lunshare.agent.db.engine import now
 from lunshare.agent.db.schema import SNAPSHOTS, VOLUME_ATTACHMENT
-from lunshare.agent.records import NewAttachment, NewSnapshot, Page
-from lunshare.agent.service.purger import Purger
-from lunshare.drivers import fake_storage
+from lunshare.agent.db.sqlite.engine import now
+from lunshare.agent.model.records import NewAttachment, NewSnapshot, Page
+from lunshare.agent.service.jobs.purger import Purger
+from lunshare.drivers.fake import fake_storage
 from tests import dead_rows
 from tests.api.calls import until
 from tests.node import CTX, Node, attach

@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 import pytest
 import sqlalchemy as sa
 
-from lunshare.agent.errors import Conflict, Exhausted, Invalid, NotFound
-from lunshare.agent.records import (
+from lunshare.agent.model.errors import Conflict, Exhausted, Invalid, NotFound
+from lunshare.agent.model.records import (
     Mode,
     NewAttachment,
     NewSnapshot,
@@ -27,8 +27,8 @@ from lunshare.agent.records import (
     Page,
     Volume,
 )
-from lunshare.agent.states import SnapshotStatus, VolumeStatus
-from lunshare.drivers import fake_storage
+from lunshare.agent.model.states import SnapshotStatus, VolumeStatus
+from lunshare.drivers.fake import fake_storage
 from lunshare.drivers.values import GIB
 from tests.api.calls import until
 from tests.node import CTX, Node, host_connector

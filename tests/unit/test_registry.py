@@ -16,7 +16,7 @@ from stevedore import ExtensionManager
 from lunshare.drivers import base, registry
 from lunshare.drivers.base import TargetDriver, VolumeDriver
 from lunshare.drivers.errors import Misconfigured
-from lunshare.drivers.fake import FakeVolumes
+from lunshare.drivers.fake.fake_driver import FakeVolumes
 from lunshare.drivers.lvm import LvmVolumes
 from lunshare.drivers.targets.fake import FakeTarget
 

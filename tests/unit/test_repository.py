@@ -16,14 +16,13 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def sources() -> Iterator[Path]:
-    for folder in ("agent", "cinder_driver", "drivers"):
-        yield from ROOT.glob(f"{folder}/**/*.py")
+    yield from ROOT.glob("lunshare/**/*.py")
 
 
-def test_no_file_is_longer_than_400_lines() -> None:
+def test_no_file_is_longer_than_500_lines() -> None:
     files = list(sources())
     files += ROOT.glob("tests/**/*.py")
-    long = [str(f) for f in files if len(f.read_text().splitlines()) >= 400]
+    long = [str(f) for f in files if len(f.read_text().splitlines()) >= 500]
     assert files
     assert long == []
 

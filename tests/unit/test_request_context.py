@@ -8,7 +8,8 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-HANDLERS = Path(__file__).resolve().parents[2] / "agent" / "api" / "handlers"
+ROOT = Path(__file__).resolve().parents[2]
+HANDLERS = ROOT / "lunshare" / "agent" / "api" / "handlers"
 
 #: What belongs to no request: health, and names that are the same for everybody.
 WITHOUT = {"node.health", "node.host_of", "types.resolve", "metrics.page"}

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from lunshare.agent.errors import BackendFailed, Conflict
-from lunshare.agent.records import NewSnapshot
+from lunshare.agent.model.errors import BackendFailed, Conflict
+from lunshare.agent.model.records import NewSnapshot
+from lunshare.agent.model.states import RESETTABLE, VOLUME_TRANSITIONS, VolumeStatus
 from lunshare.agent.service.recovery import RetryPace
 from lunshare.agent.service.volumes.reset_status import Reset
-from lunshare.agent.states import RESETTABLE, VOLUME_TRANSITIONS, VolumeStatus
-from lunshare.drivers import fake_storage
 from lunshare.drivers.errors import CommandFailed, TargetFailed
+from lunshare.drivers.fake import fake_storage
 from lunshare.drivers.values import GIB
 from lunshare.drivers.values import Volume as DriverVolume
 from tests.api.calls import Api, until

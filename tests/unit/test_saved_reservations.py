@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from lunshare.drivers.helper.lio import reservations
-from lunshare.drivers.helper.lio.target_tree import Target
+from lunshare.helper.lio import reservations
+from lunshare.helper.lio.target_tree import Target
 
 ID = "6b1f5a52-31c2-4f0e-9f39-5a5c0b8b3c11"
 PREFIX = "iqn.2026-11.io.test:"

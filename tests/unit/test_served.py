@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from lunshare.drivers import errors
-from lunshare.drivers.helper import config_file
-from lunshare.drivers.helper.served import Served
 from lunshare.drivers.helper_client import Helper
 from lunshare.drivers.protocol import export_paths
 from lunshare.drivers.values import Disk, DiskKind
+from lunshare.helper import config_file
+from lunshare.helper.served import Served
 from tests.unit.helper_process import HelperProcess
 
 ID = "0a1b2c3d-0000-4000-8000-000000000001"

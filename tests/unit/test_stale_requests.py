@@ -21,20 +21,15 @@ from typing import Any
 import pytest
 
 from lunshare.drivers.conformance.fixtures import MIB
-from lunshare.drivers.helper.commands import Commands
-from lunshare.drivers.helper.lio import (
-    backstores,
-    reservations,
-    target_tree,
-    target_verbs,
-)
-from lunshare.drivers.helper.lio.backstores import Role
-from lunshare.drivers.helper.lio.target_tree import Target
-from lunshare.drivers.helper.main import verbs
-from lunshare.drivers.helper.nfs.mounts import KERNEL, Mounts
-from lunshare.drivers.helper.served import Served
-from lunshare.drivers.helper.server import Server
 from lunshare.drivers.protocol import frames, messages
+from lunshare.helper.commands import Commands
+from lunshare.helper.lio import backstores, reservations, target_tree, target_verbs
+from lunshare.helper.lio.backstores import Role
+from lunshare.helper.lio.target_tree import Target
+from lunshare.helper.main import verbs
+from lunshare.helper.mounts import KERNEL, Mounts
+from lunshare.helper.served import Served
+from lunshare.helper.server import Server
 from tests.conformance.directory_shares import Directories
 from tests.unit.helper_thread import filters_of, until, write_filters
 

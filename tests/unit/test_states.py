@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from lunshare.agent import states
-from lunshare.agent.states import AttachStatus as A
-from lunshare.agent.states import SnapshotStatus as S
-from lunshare.agent.states import VolumeStatus as V
-from lunshare.agent.states import volume_status
+from lunshare.agent.model import states
+from lunshare.agent.model.states import AttachStatus as A
+from lunshare.agent.model.states import SnapshotStatus as S
+from lunshare.agent.model.states import VolumeStatus as V
+from lunshare.agent.model.states import volume_status
 
 ROOT = Path(__file__).resolve().parents[2]
 

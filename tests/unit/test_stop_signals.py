@@ -30,7 +30,7 @@ import signal, sys, threading
 threading.Thread(target=threading.Event().wait, daemon=True).start()
 signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 """
-HELPER = "from lunshare.drivers.helper.main import main; sys.exit(main())"
+HELPER = "from lunshare.helper.main import main; sys.exit(main())"
 DAEMON = "from lunshare.agent.main import main; sys.exit(main())"
 WAITS = """
 from lunshare.drivers.sd_notify import notify

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from lunshare.agent.errors import Conflict
-from lunshare.agent.records import Mode, NewAttachment
+from lunshare.agent.model.errors import Conflict
+from lunshare.agent.model.records import Mode, NewAttachment
 from lunshare.drivers import base
 from lunshare.drivers.abilities import TargetAbilities, VolumeAbilities, sentence
-from lunshare.drivers.fake import FakeVolumes
+from lunshare.drivers.fake.fake_driver import FakeVolumes
 from tests.node import CTX, Node, attach, host_connector, initiator, rows
 
 

@@ -8,7 +8,7 @@ import threading
 import time
 
 from lunshare.agent import request_scope
-from lunshare.agent.thread_share import HANGING_SECONDS, ThreadShare
+from lunshare.agent.threads.thread_share import HANGING_SECONDS, ThreadShare
 
 
 def waited(share: ThreadShare, age: float) -> tuple[bool, float]:

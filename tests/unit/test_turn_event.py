@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 import pytest
 
-from lunshare.agent.turn_locks import TurnEvent
-from lunshare.agent.worker_turns import Wakeup, Workers
+from lunshare.agent.threads.turn_locks import TurnEvent
+from lunshare.agent.threads.worker_turns import Wakeup, Workers
 
 IN_A_POOL = pytest.mark.parametrize("pool", [True, False])
 

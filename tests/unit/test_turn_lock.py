@@ -9,8 +9,8 @@ import time
 
 import pytest
 
-from lunshare.agent.turn_locks import TurnLock
-from lunshare.agent.worker_turns import Workers, waiting
+from lunshare.agent.threads.turn_locks import TurnLock
+from lunshare.agent.threads.worker_turns import Workers, waiting
 from tests.api.calls import until
 from tests.unit.test_turn_event import IN_A_POOL, run
 

@@ -13,16 +13,16 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from lunshare.agent.errors import (
+from lunshare.agent.model.errors import (
     BackendFailed,
     BackendUnavailable,
     Conflict,
     Exhausted,
 )
-from lunshare.agent.records import NewSnapshot, NewVolume, Page, Volume
-from lunshare.agent.states import SnapshotStatus, VolumeStatus
-from lunshare.drivers import fake_storage
+from lunshare.agent.model.records import NewSnapshot, NewVolume, Page, Volume
+from lunshare.agent.model.states import SnapshotStatus, VolumeStatus
 from lunshare.drivers.errors import CommandFailed, DiskBusy, NoSpace
+from lunshare.drivers.fake import fake_storage
 from lunshare.drivers.values import GIB, Auth
 from tests.api.calls import until
 from tests.node import CTX, Node, attach, initiator, is_counted

@@ -24,8 +24,8 @@ def found() -> dict[str, Walk]:
 def test_the_spine_of_an_attach_is_short(found: dict[str, Walk], name: str) -> None:
     walk = found[name]
     print(f"{name}: {len(walk.passed)} files passed; {walk.lines} lines to read")
-    assert walk.spine[0] == "agent/api/wsgi.py"
-    assert walk.spine[-1] == "drivers/backend.py"
+    assert walk.spine[0] == "lunshare/agent/api/wsgi.py"
+    assert walk.spine[-1] == "lunshare/drivers/backend.py"
     assert len(walk.spine) <= MAX_FILES
     assert walk.lines <= MAX_LINES
 

@@ -9,9 +9,9 @@ import string
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lunshare.agent.records import Attachment
+from lunshare.agent.model.records import Attachment
+from lunshare.agent.model.states import WANTED, AttachStatus
 from lunshare.agent.service.attachments import wanted_state
-from lunshare.agent.states import WANTED, AttachStatus
 from lunshare.drivers.values import Mode
 
 HOSTS = [f"iqn.1994-05.com.example:host{n}" for n in range(3)]

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from lunshare.agent.operator_records import WipeState
-from lunshare.agent.records import NewVolume, Page
-from lunshare.drivers import fake_storage
+from lunshare.agent.model.operator_records import WipeState
+from lunshare.agent.model.records import NewVolume, Page
 from lunshare.drivers.errors import CommandFailed
+from lunshare.drivers.fake import fake_storage
 from lunshare.drivers.values import GIB
 from tests.api.calls import Api, until
 from tests.node import CTX, Node

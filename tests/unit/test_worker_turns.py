@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from lunshare.agent import worker_turns
-from lunshare.agent.http_connections import ConnectionLoop
-from lunshare.agent.worker_turns import Workers, waiting
+from lunshare.agent.http.http_connections import ConnectionLoop
+from lunshare.agent.threads import worker_turns
+from lunshare.agent.threads.worker_turns import Workers, waiting
 from tests.api.calls import until
 
 

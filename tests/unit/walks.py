@@ -21,8 +21,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import CodeType, FrameType
 
-from lunshare.agent.service.job_runner import JobRunner
-from lunshare.drivers.fake import FakeVolumes
+from lunshare.agent.service.jobs.job_runner import JobRunner
+from lunshare.drivers.fake.fake_driver import FakeVolumes
 from lunshare.drivers.targets.fake import FakeTarget
 from tests.api.calls import Api
 from tests.node import Node, connector
@@ -30,7 +30,7 @@ from tests.node import Node, connector
 ROOT = Path(__file__).resolve().parents[2]
 START, END = "<!-- walks: written by `make walks` -->", "<!-- end of walks -->"
 
-_DRIVERS = ("drivers/fake", "drivers/targets/")
+_DRIVERS = ("lunshare/drivers/fake", "lunshare/drivers/targets/")
 
 
 @dataclass
@@ -71,7 +71,7 @@ def _file(frame: FrameType) -> str | None:
 @functools.cache
 def _own(name: str) -> str | None:
     path = Path(name).resolve()
-    if path.is_relative_to(ROOT / "agent") or path.is_relative_to(ROOT / "drivers"):
+    if path.is_relative_to(ROOT / "lunshare"):
         return str(path.relative_to(ROOT))
     return None
 
@@ -104,7 +104,8 @@ def traced(walk: Walk, *verbs: CodeType) -> Iterator[None]:
 
 def walk_all() -> list[Walk]:
     """A create, an attach and a detach on a separate node."""
-    attachments, volumes = "agent/service/attachments/", "agent/service/volumes/"
+    service = "lunshare/agent/service"
+    attachments, volumes = f"{service}/attachments/", f"{service}/volumes/"
     walks = [
         Walk("Attach", attachments),
         Walk("Detach", attachments),

@@ -7,7 +7,7 @@ A table has each mutant with the behaviour that must fail.
 
 from __future__ import annotations
 
-from lunshare.drivers.fake import FakeVolumes
+from lunshare.drivers.fake.fake_driver import FakeVolumes
 from lunshare.drivers.targets.fake import FakeTarget
 from tests.conformance.mutants.abilities import CLAIMS
 from tests.conformance.mutants.clones import CLONES

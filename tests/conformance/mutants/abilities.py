@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from lunshare.drivers.errors import UnknownSnapshot
-from lunshare.drivers.fake import FakeVolumes
+from lunshare.drivers.fake.fake_driver import FakeVolumes
 from lunshare.drivers.values import DiskKind, Manageable
 
 

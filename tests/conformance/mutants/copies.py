@@ -4,8 +4,8 @@
 
 from __future__ import annotations
 
-from lunshare.drivers.fake import FakeVolumes
-from lunshare.drivers.fake_storage import FakeDisk
+from lunshare.drivers.fake.fake_driver import FakeVolumes
+from lunshare.drivers.fake.fake_storage import FakeDisk
 from lunshare.drivers.values import Volume
 
 

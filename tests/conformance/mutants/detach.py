@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from lunshare.drivers.abilities import TargetAbilities
 from lunshare.drivers.errors import DeadlineExceeded
-from lunshare.drivers.fake_storage import Gate
+from lunshare.drivers.fake.fake_storage import Gate
 from lunshare.drivers.targets.fake import FakeTarget
 from lunshare.drivers.values import Mode
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 from typing import Any
 
 from lunshare.drivers.errors import NoSpace, UnknownDisk
-from lunshare.drivers.fake import FakeVolumes
-from lunshare.drivers.fake_storage import FakeDisk
+from lunshare.drivers.fake.fake_driver import FakeVolumes
+from lunshare.drivers.fake.fake_storage import FakeDisk
 from lunshare.drivers.values import Capacity, Disk
 
 

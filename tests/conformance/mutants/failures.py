@@ -10,7 +10,7 @@ import os
 
 from lunshare.drivers.conformance.fixtures import VolumeFixtures
 from lunshare.drivers.errors import CommandFailed, DeadlineExceeded
-from lunshare.drivers.fake import FakeVolumes
+from lunshare.drivers.fake.fake_driver import FakeVolumes
 
 _THIN = {"options": {"fake_thin": True, "fake_capacity_gb": 1}}
 

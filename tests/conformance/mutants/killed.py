@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from lunshare.drivers.fake import FakeVolumes
+from lunshare.drivers.fake.fake_driver import FakeVolumes
 from lunshare.drivers.values import Volume, Wipe
 from tests.conformance.mutants.manage import Wiping
 

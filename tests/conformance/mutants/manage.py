@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lunshare.drivers.fake import FakeVolumes
+from lunshare.drivers.fake.fake_driver import FakeVolumes
 from lunshare.drivers.values import Manageable, Wipe
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from lunshare.drivers.fake import FakeVolumes
+from lunshare.drivers.fake.fake_driver import FakeVolumes
 
 
 class ManageAcceptsASnapshotOfAnotherVolume(FakeVolumes):

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import time
 
-from lunshare.drivers.fake import FakeVolumes
-from lunshare.drivers.fake_storage import BLOCK
+from lunshare.drivers.fake.fake_driver import FakeVolumes
+from lunshare.drivers.fake.fake_storage import BLOCK
 from tests.conformance.mutants.clones import Cloning
 
 

@@ -5,8 +5,8 @@
 from __future__ import annotations
 
 from lunshare.drivers.errors import UnknownDisk, UnknownReference, UnknownSnapshot
-from lunshare.drivers.fake import FakeVolumes
-from lunshare.drivers.fake_storage import storage
+from lunshare.drivers.fake.fake_driver import FakeVolumes
+from lunshare.drivers.fake.fake_storage import storage
 from lunshare.drivers.values import Disk
 from tests.conformance.mutants.manage import Wiping
 

@@ -9,7 +9,7 @@ import errno
 import os
 
 from lunshare.drivers.errors import CommandFailed, UnknownDisk
-from lunshare.drivers.fake import FakeVolumes
+from lunshare.drivers.fake.fake_driver import FakeVolumes
 from lunshare.drivers.values import Capacity
 
 

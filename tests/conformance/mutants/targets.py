@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from lunshare.drivers.errors import UnknownDisk
-from lunshare.drivers.fake_storage import FakeAcl
+from lunshare.drivers.fake.fake_storage import FakeAcl
 from lunshare.drivers.targets.fake import FakeSession, FakeTarget
 from lunshare.drivers.values import Export, LiveConnector, LiveExport, Mode
 

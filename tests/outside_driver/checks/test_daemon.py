@@ -54,7 +54,7 @@ def url(tmp_path: Path, pool: Path) -> Iterator[str]:
     served = tmp_path / "helper.conf"
     served.write_text("[helper]\n")  # its volumes are files, which the fake exports
     served.chmod(0o644)
-    helper = ["-m", "lunshare.drivers.helper.main", "--user", getpass.getuser()]
+    helper = ["-m", "lunshare.helper.main", "--user", getpass.getuser()]
     helper += ["--socket", str(socket), "--filters", filters, "--config", str(served)]
     daemon = [
         "-m",

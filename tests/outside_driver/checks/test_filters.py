@@ -11,7 +11,7 @@ import pytest
 
 from dirs_fixtures import POOL_PATH, filters_for
 from lunshare.drivers.errors import HelperRefused
-from lunshare.drivers.helper.commands import Commands
+from lunshare.helper.commands import Commands
 
 VOLUME = f"{POOL_PATH}/volume-11111111-2222-4333-8444-555555555555"
 

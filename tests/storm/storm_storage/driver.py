@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from oslo_config import cfg
 
 from lunshare.drivers.base import Root, TargetDriver, VolumeDriver
-from lunshare.drivers.fake import FakeVolumes
+from lunshare.drivers.fake.fake_driver import FakeVolumes
 from lunshare.drivers.targets.fake import FakeTarget
 from storm_storage.storage_client import StorageClient
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from lunshare.drivers.conformance.interruption import Countdown
 from lunshare.drivers.conformance.root import NoRoot
-from lunshare.drivers.fake_storage import BLOCK, FakeDisk, storage
+from lunshare.drivers.fake.fake_storage import BLOCK, FakeDisk, storage
 from lunshare.drivers.targets.fake import FakeSession, FakeTarget
 from lunshare.drivers.values import Auth
 from storm_storage.faults import Fault, Faults

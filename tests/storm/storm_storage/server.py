@@ -19,7 +19,7 @@ from typing import Any
 from lunshare.drivers.base import TargetDriver, VolumeDriver
 from lunshare.drivers.conformance.interruption import Killed
 from lunshare.drivers.conformance.root import NoRoot
-from lunshare.drivers.fake import FakeVolumes
+from lunshare.drivers.fake.fake_driver import FakeVolumes
 from lunshare.drivers.targets.fake import FakeTarget
 from storm_storage.faults import Faults
 from storm_storage.machine import Machine

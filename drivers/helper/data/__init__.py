@@ -1,3 +1,0 @@
-# SPDX-FileCopyrightText: The lunshare authors
-# SPDX-License-Identifier: Apache-2.0
-"""Work on the bytes of disks: copies, zeros, checksums, and progress."""

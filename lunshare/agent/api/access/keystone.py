@@ -1,0 +1,270 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""Check the token of a request with keystonemiddleware, before the API has it.
+
+Only auth_strategy = keystone loads it. A token is validated by Keystone once in
+``token_cache_time``, also if many requests bring it at the same time. While Keystone
+is unavailable, tokens in the cache are accepted, and others get 503.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from typing import Any
+
+from oslo_config import cfg
+from oslo_log import log
+
+from lunshare.agent import request_scope
+from lunshare.agent.api.access import token_answers
+from lunshare.agent.api.access.accepted_tokens import AcceptedTokens
+from lunshare.agent.model.errors import StartupError
+from lunshare.agent.threads.thread_share import ThreadShare
+from lunshare.agent.threads.worker_turns import waiting
+
+LOG = log.getLogger(__name__)
+
+App = Callable[..., Any]
+
+#: Key of the WSGI environment: the status with which a token was refused.
+REFUSED = "lunshare.token_refused"
+
+_NEEDS_TOKEN = ("/v3/", "/metrics")
+_PEER = "X_REMOTE_UID"
+_CACHE = "lunshare.token_cache"
+_GROUP = "keystone_authtoken"
+_TOKENS_MAX = 10_000
+#: Seconds that a request waits for Keystone, unless the option has a value.
+_TIMEOUT = 5
+
+
+class TokenCache:
+    """Validated tokens by their hash, for so many seconds. Any thread may use it."""
+
+    def __init__(self) -> None:
+        self._found: OrderedDict[str, tuple[Any, float]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, key: str) -> tuple[Any, float]:
+        """Return what is known, or None, and until when, of time.monotonic()."""
+        value, until = self._found.get(key, (None, 0.0))
+        return (value, until) if time.monotonic() < until else (None, 0.0)
+
+    def set(self, key: str, value: Any, seconds: float) -> float:
+        """Remember for so many seconds. The oldest of too many is forgotten."""
+        until = time.monotonic() + seconds
+        with self._lock:
+            self._found[key] = (value, until)
+            self._found.move_to_end(key)
+            while len(self._found) > _TOKENS_MAX:
+                self._found.popitem(last=False)
+        return until
+
+
+class RequestCache:
+    """The cache as keystonemiddleware uses it for one request.
+
+    ``until``: how long its last token is remembered; 0 if it is not.
+    """
+
+    def __init__(self, cache: TokenCache) -> None:
+        self._cache, self.until = cache, 0.0
+
+    def get(self, key: str) -> Any:
+        """Return what is known, or None."""
+        value, self.until = self._cache.get(key)
+        return value
+
+    def set(self, key: str, value: Any, time: float = 0) -> None:
+        """Remember for ``time`` seconds."""
+        self.until = self._cache.set(key, value, time)
+
+
+class OneAtATime:
+    """Locks by name. A lock exists while a thread holds it or waits for it."""
+
+    def __init__(self) -> None:
+        self._locks: dict[str, tuple[threading.Lock, int]] = {}
+        self._mutex = threading.Lock()
+
+    @contextlib.contextmanager
+    def of(self, name: str) -> Iterator[None]:
+        """Hold the lock of this name."""
+        with self._mutex:
+            lock, users = self._locks.get(name, (threading.Lock(), 0))
+            self._locks[name] = (lock, users + 1)
+        try:
+            with lock:
+                yield
+        finally:
+            with self._mutex:
+                lock, users = self._locks.pop(name)
+                if users > 1:
+                    self._locks[name] = (lock, users - 1)
+
+
+def register(conf: cfg.ConfigOpts) -> None:
+    """Register the options of keystonemiddleware, with the defaults of this node.
+
+    :raises StartupError: keystonemiddleware is missing.
+    """
+    try:
+        opts = import_module("keystonemiddleware.opts")
+    except ImportError as error:
+        raise StartupError(
+            f"auth_strategy = keystone needs keystonemiddleware ({error}): install"
+            " lunshare[keystone]"
+        ) from None
+    for group, options in opts.list_auth_token_opts():
+        conf.register_opts(options, group)
+    # Without a timeout a Keystone that hangs would hold threads for ever.
+    conf.set_default("http_connect_timeout", _TIMEOUT, _GROUP)
+    conf.set_default("http_request_max_retries", 1, _GROUP)
+    conf.set_default("service_token_roles_required", True, _GROUP)
+
+
+def wrap(app: App, conf: cfg.ConfigOpts, at_once: int) -> App:
+    """Return the application with the tokens of its requests checked.
+
+    ``at_once``: threads that may wait for Keystone together.
+
+    :raises StartupError: keystonemiddleware is missing, or its options are wrong.
+    """
+    register(conf)
+    auth_token = import_module("keystonemiddleware.auth_token")
+    webob = import_module("webob.exc")
+    share, same = ThreadShare(at_once), OneAtATime()
+
+    class Protocol(auth_token.AuthProtocol):  # type: ignore[misc, name-defined]
+        """Asks Keystone once about a token, however many requests have it.
+
+        A thread that waits for the answer has no turn (lunshare.agent.threads).
+        """
+
+        failed = 0.0  # when Keystone did not answer, of time.monotonic()
+
+        def fetch_token(self, token: str, **kwargs: Any) -> Any:
+            known = self._token_cache.get(token)
+            if known:
+                return known[0] if len(known) == 2 else known
+            with waiting():
+                if not share.acquire():
+                    raise webob.HTTPServiceUnavailable("Keystone is slow.")
+                try:
+                    return self._fetch_once(token, kwargs)
+                finally:
+                    share.release()
+
+        def _fetch_once(self, token: str, kwargs: dict[str, Any]) -> Any:
+            began = time.monotonic()
+            with same.of(hashlib.sha256(token.encode()).hexdigest()):
+                if self.failed > began:  # for another request with this token
+                    raise webob.HTTPServiceUnavailable("Keystone is unavailable.")
+                try:
+                    return super().fetch_token(token, **kwargs)
+                except webob.HTTPServiceUnavailable:
+                    self.failed = time.monotonic()
+                    raise
+
+    try:
+        own = {"oslo_config_config": conf, "cache": _CACHE}
+        protocol = Protocol(_accepted, {**own, "delay_auth_decision": False})
+        server = protocol._identity_server
+        server.verify_token = _checked_answers(
+            server.verify_token, auth_token.InvalidToken, webob.HTTPServiceUnavailable
+        )
+    except Exception as error:
+        raise StartupError(f"[keystone_authtoken] is not usable: {error}") from error
+    return _Checked(app, protocol)
+
+
+def _checked_answers(
+    verify: Callable[..., Any], invalid: type[Exception], unavailable: type[Exception]
+) -> Callable[..., Any]:
+    """Return a ``verify_token`` that raises ``unavailable`` for a malformed answer.
+
+    keystonemiddleware would put such an answer into the cache, and fail when it uses
+    it. It reports an empty answer as ``invalid``; then no error of HTTP came before.
+    """
+
+    def verified(*args: Any, **kwargs: Any) -> Any:
+        try:
+            found = verify(*args, **kwargs)
+        except invalid as error:
+            if error.__context__ is not None:
+                raise
+            raise _malformed_answer(unavailable, "it is empty") from None
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise _malformed_answer(unavailable, repr(error)) from None
+        problem = token_answers.problem_of(found)
+        if problem:
+            raise _malformed_answer(unavailable, problem)
+        return found
+
+    return verified
+
+
+def _malformed_answer(unavailable: type[Exception], why: str) -> Exception:
+    LOG.error("[keystone] its answer about a token is malformed: %s", why)
+    return unavailable("The answer of Keystone is malformed.")
+
+
+class _Checked:
+    """The application, whose requests pass keystonemiddleware first."""
+
+    def __init__(self, app: App, protocol: App) -> None:
+        self._app, self._protocol = app, protocol
+        self._cache, self._accepted = TokenCache(), AcceptedTokens()
+
+    def __call__(self, environ: dict[str, Any], start_response: Any) -> Any:
+        """Serve a request. Peers, versions and health checks need no token."""
+        request_scope.begin(environ)
+        needed = environ["PATH_INFO"].startswith(_NEEDS_TOKEN) and _PEER not in environ
+        if needed and not self._accepted.enter(environ):
+            self._check(environ)
+        return self._app(environ, start_response)
+
+    def _check(self, environ: dict[str, Any]) -> None:
+        environ[_CACHE] = cache = RequestCache(self._cache)
+        status = self._checked(environ)
+        if status != _ACCEPTED_STATUS:
+            environ[REFUSED] = status
+        else:
+            self._accepted.remember(environ, cache.until)
+
+    def _checked(self, environ: dict[str, Any]) -> int:
+        """Return the status with which keystonemiddleware answers."""
+        statuses: list[str] = []
+        try:
+            for _ in self._protocol(environ, _StatusRecorder(statuses)):
+                pass
+        except Exception:
+            LOG.exception("[keystone] FAILED to check a token")
+            return 503
+        return int(statuses[0].split()[0])
+
+
+class _StatusRecorder:
+    """A start_response that only records the status."""
+
+    def __init__(self, statuses: list[str]) -> None:
+        self._statuses = statuses
+
+    def __call__(self, status: str, headers: Any, exc_info: Any = None) -> Any:
+        self._statuses.append(status)
+        return lambda data: None
+
+
+_ACCEPTED_STATUS = 204
+
+
+def _accepted(environ: dict[str, Any], start_response: Any) -> list[bytes]:
+    """Answer when the token is accepted. Only then the application is called."""
+    start_response(f"{_ACCEPTED_STATUS} No Content", [])
+    return []

@@ -1,0 +1,307 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""Decide whether a request may do something, with oslo.policy and policy.yaml.
+
+The target of every check is the project of the request, so a decision depends only
+on the rule and on who asks. It is remembered until a policy file changes; what a
+policy server has decided, for a second, so that a page asks it once.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+from oslo_config import cfg
+from oslo_log import log
+from oslo_policy import _parser, policy
+
+from lunshare.agent.api import missing_features
+from lunshare.agent.api.access import policies
+from lunshare.agent.api.access.remote_checks import (
+    REFERENCE,
+    RemoteChecks,
+    remote_rules,
+)
+from lunshare.agent.api.faults import Fault
+from lunshare.agent.api.routes import Route
+from lunshare.agent.model.errors import Forbidden, Invalid, StartupError
+from lunshare.agent.model.records import RequestContext
+from lunshare.agent.trusted_files import why_not_trusted
+
+LOG = log.getLogger(__name__)
+
+_CHECK_SECONDS = 1.0  # between two checks of the files
+_REMEMBERED_MAX = 10_000
+_REMOTE_SECONDS = 1.0  # for which an answer of a policy server is remembered
+
+Marks = tuple[tuple[str, int, int], ...]
+Key = tuple[Any, ...]
+
+
+@dataclass(slots=True)
+class _Loaded:
+    """The rules of the files at one time, and what they have decided until when.
+
+    ``remote`` are those that need a policy server.
+    """
+
+    enforcer: policy.Enforcer
+    remote: frozenset[str]
+    remembered: dict[Key, tuple[bool, float]] = field(default_factory=dict)
+
+
+class AccessRules:
+    """The rules that are in force now."""
+
+    def __init__(self, conf: cfg.ConfigOpts, at_once: int = 2) -> None:
+        """Read the policy files, if there are any.
+
+        ``at_once``: threads that may wait for policy servers together.
+
+        :raises StartupError: names the file and the line that is wrong.
+        """
+        self._conf = conf
+        self._loading = threading.Lock()
+        self._loaded = _load(conf)
+        self._servers = RemoteChecks(at_once, conf.oslo_policy.remote_timeout)
+        self._marks = _file_state(conf)
+        self._next = time.monotonic() + _CHECK_SECONDS
+
+    def require(self, rule: str, ctx: RequestContext) -> None:
+        """:raises Forbidden: the rule does not allow it."""
+        if not self.allows(rule, ctx):
+            raise Forbidden(rule)
+
+    def require_route(
+        self, route: Route, ctx: RequestContext, body: Callable[[], Any]
+    ) -> None:
+        """Check the rule of a route; of an action, which its body names.
+
+        :raises Forbidden: the rule does not allow it.
+        :raises Invalid: no action has that name.
+        """
+        path = route.path.removeprefix("/v3")
+        if not path.endswith("/action"):
+            return self.require(policies.rule_of(route.method, path), ctx)
+        sent = body()
+        name = next(iter(sent), None) if isinstance(sent, dict) else None
+        missing_features.check_action(str(name))
+        rule = policies.rule_of(route.method, path, str(name))
+        if rule != policies.UNDECLARED:
+            return self.require(rule, ctx)
+        if not self.allows(rule, ctx):
+            raise Invalid("The body: give the name of an action as its only key.")
+        return None  # the handler says which actions there are
+
+    def allows(self, rule: str, ctx: RequestContext) -> bool:
+        """Return whether the rule allows it in the project of the request.
+
+        :raises Fault: 503, the rule needs a policy server, which does not answer.
+        """
+        self._refresh()
+        key = (
+            *(rule, ctx.user_id, ctx.project_id, ctx.roles),
+            *(ctx.is_admin, ctx.service_roles, ctx.system_scope),
+        )
+        # Another thread may load new rules meanwhile. What these decide is
+        # remembered with them.
+        loaded = self._loaded
+        known, until = loaded.remembered.get(key, (False, 0.0))
+        if until <= time.monotonic():
+            known, until = self._ask(loaded, rule, ctx)
+            if len(loaded.remembered) >= _REMEMBERED_MAX:
+                loaded.remembered.clear()
+            loaded.remembered[key] = (known, until)
+        return known
+
+    def shows(self, rule: str, ctx: RequestContext) -> bool:
+        """Return whether the rule allows a part of an answer; never raises.
+
+        The request is done then, so it must not be answered with an error.
+        """
+        try:
+            return self.allows(rule, ctx)
+        except Fault:
+            return False
+
+    def is_admin(self, ctx: RequestContext) -> bool:
+        """Return whether it is an administrator of all projects."""
+        return self.allows("context_is_admin", ctx)
+
+    def _ask(
+        self, loaded: _Loaded, rule: str, ctx: RequestContext
+    ) -> tuple[bool, float]:
+        """Return what the rule decides, and until when that holds."""
+        target = {"project_id": ctx.project_id, "user_id": ctx.user_id}
+        who = target | {
+            "roles": list(ctx.roles),
+            "is_admin": ctx.is_admin,
+            "is_admin_project": True,
+            "service_roles": list(ctx.service_roles),
+            "system_scope": ctx.system_scope,
+        }
+
+        def decide() -> bool:
+            # Without a lock: it reads no files (see _load), so it changes nothing.
+            return bool(loaded.enforcer.authorize(rule, target, who))
+
+        if rule not in loaded.remote:
+            return decide(), math.inf
+        return self._servers.ask(decide), time.monotonic() + _REMOTE_SECONDS
+
+    def _refresh(self) -> None:
+        """Read the files again if they have changed. Errors keep the former rules."""
+        if time.monotonic() < self._next or not self._loading.acquire(blocking=False):
+            return
+        try:
+            self._next = time.monotonic() + _CHECK_SECONDS
+            marks = _file_state(self._conf)
+            if marks != self._marks:
+                self._marks = marks
+                self._reload()
+        finally:
+            self._loading.release()
+
+    def _reload(self) -> None:
+        try:
+            self._loaded = _load(self._conf)
+        except StartupError as error:
+            LOG.error("[policy] reload failed, the former rules stay: %s", error)
+            return
+        LOG.info("[policy] loaded: %s", ", ".join(name for name, _, _ in self._marks))
+
+
+def _load(conf: cfg.ConfigOpts) -> _Loaded:
+    """Return the rules of the files as they are now, which are read once."""
+    for file in _files(conf):
+        _check(file)
+    enforcer = policy.Enforcer(conf)
+    enforcer.suppress_default_change_warnings = True
+    enforcer.register_defaults(policies.list_rules())
+    enforcer.load_rules()
+    try:
+        enforcer.check_rules(raise_on_violation=True)
+    except policy.InvalidDefinitionError as error:
+        raise StartupError(
+            f"policy files: {error}: no rule may need itself, and each that is named"
+            " must exist"
+        ) from None
+    enforcer.use_conf = False  # _refresh decides when files are read again
+    return _Loaded(enforcer, remote_rules(enforcer.rules))
+
+
+def _files(conf: cfg.ConfigOpts) -> list[Path]:
+    """Return the policy files that exist, in the order in which they are read."""
+    found = []
+    main = conf.find_file(conf.oslo_policy.policy_file)
+    if main:
+        found.append(Path(main))
+    for name in conf.oslo_policy.policy_dirs:
+        folder = conf.find_file(name)
+        if folder:
+            found += sorted(each for each in Path(folder).iterdir() if each.is_file())
+    return found
+
+
+def _file_state(conf: cfg.ConfigOpts) -> Marks:
+    marks = []
+    for file in _files(conf):
+        try:
+            known = os.stat(file)
+        except OSError:
+            continue
+        marks.append((str(file), known.st_ctime_ns, known.st_size))
+    return tuple(marks)
+
+
+def _check(file: Path) -> None:
+    """:raises StartupError: a rule of the file does not exist, or is not valid."""
+    rules, lines = _read(file)
+    defaults = {rule.name for rule in policies.list_rules()}
+    used = set(_references(rules))
+    for name, check in rules.items():
+        where = f"policy file {file}, line {lines.get(str(name), 1)}"
+        if name not in used | defaults:
+            raise StartupError(
+                f"{where}: there is no rule {name!r}: see"
+                " oslopolicy-sample-generator --namespace lunshare"
+            )
+        _check_one(where, name, check, defaults | set(rules))
+
+
+def _read(file: Path) -> tuple[dict[Any, Any], dict[str, int]]:
+    """Return the rules of a file, and the line of each.
+
+    :raises StartupError: it is not a mapping in YAML, names a rule twice, or others can
+        write it.
+    """
+    try:
+        with open(file, encoding="utf-8", opener=_open_nonblocking) as opened:
+            _check_owner(file, os.fstat(opened.fileno()))
+            text = opened.read()
+        node = yaml.compose(text, yaml.SafeLoader)
+        rules = yaml.safe_load(text) or {}
+    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
+        where = getattr(error, "problem_mark", None)
+        place = f", line {where.line + 1}" if where else ""
+        raise StartupError(
+            f"policy file {file}{place} cannot be read: give UTF-8 and YAML"
+        ) from None
+    if not isinstance(rules, dict):
+        raise StartupError(
+            f"policy file {file} is not a mapping: give lines as in"
+            ' "volume:create": "role:member"'
+        )
+    return rules, _lines(file, node)
+
+
+def _open_nonblocking(path: str, flags: int) -> int:
+    """Open a file. Without O_NONBLOCK a FIFO would be waited for."""
+    return os.open(path, flags | os.O_NONBLOCK)
+
+
+def _check_owner(file: Path, known: os.stat_result) -> None:
+    if problem := why_not_trusted(known):
+        raise StartupError(f"policy file {file} {problem}")
+
+
+def _lines(file: Path, node: yaml.Node | None) -> dict[str, int]:
+    """Return the line of each rule.
+
+    :raises StartupError: one is there twice. YAML would use the last of the two.
+    """
+    found: dict[str, int] = {}
+    for key, _ in node.value if isinstance(node, yaml.MappingNode) else ():
+        line = key.start_mark.line + 1
+        if key.value in found:
+            raise StartupError(
+                f"policy file {file}, line {line}: rule {key.value!r} is in line"
+                f" {found[key.value]} already: remove one of them"
+            )
+        found[str(key.value)] = line
+    return found
+
+
+def _check_one(where: str, name: object, check: object, known: set[str]) -> None:
+    if not isinstance(check, str | list) and check is not None:
+        raise StartupError(f"{where}: the check of {name!r} must be a text")
+    for other in _references({name: check}):
+        if other not in known:
+            raise StartupError(f"{where}: {name!r} names rule {other!r}, which is none")
+    if check is None or check == "!":
+        return
+    if str(_parser.parse_rule(check)) == "!":
+        raise StartupError(f"{where}: {check!r} is not a check that oslo.policy knows")
+
+
+def _references(rules: dict[Any, Any]) -> Iterator[str]:
+    for check in rules.values():
+        yield from REFERENCE.findall(str(check))

@@ -1,0 +1,85 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""Attachments: which host has access to which volume, and in which mode."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from lunshare.agent.api.exchange import Answer, Call
+from lunshare.agent.api.requests import paging, schemas
+from lunshare.agent.api.views import volume_views
+from lunshare.agent.model.records import Attachment, Mode, NewAttachment, Page
+from lunshare.agent.service.attachments import connectors
+
+
+def create(call: Call) -> Answer:
+    """POST /attachments: reserve a volume, or open the access of a host"""
+    asked = schemas.ATTACHMENT_CREATE.read(call)["attachment"]
+    instance = asked.get("instance_uuid")
+    mode, connector = asked.get("mode"), _without_nulls(asked.get("connector") or {})
+    new = NewAttachment(
+        volume_id=asked["volume_uuid"].lower(),
+        instance_uuid=instance and instance.lower(),
+        mode=Mode(mode) if mode else None,
+        connector=connectors.parse(connector) if connector else None,
+    )
+    return _one(call.services.attachments.create(call.ctx, new))
+
+
+def index(call: Call) -> Answer:
+    """GET /attachments: list attachments, brief"""
+    page, rows = _rows(call)
+    body = {"attachments": [volume_views.attachment_brief(row) for row in rows]}
+    return Answer(200, body | paging.more(call, "attachments", page, rows))
+
+
+def detail(call: Call) -> Answer:
+    """GET /attachments/detail: list attachments in full"""
+    page, rows = _rows(call)
+    body = {"attachments": [volume_views.attachment(row) for row in rows]}
+    return Answer(200, body | paging.more(call, "attachments", page, rows))
+
+
+def show(call: Call) -> Answer:
+    """GET /attachments/{id}: show one attachment with its connection_info"""
+    secrets = call.ctx.is_service or call.allows("volume:attachment_update")
+    return _one(call.services.attachments.get(call.ctx, call.args["id"], secrets))
+
+
+def update(call: Call) -> Answer:
+    """PUT /attachments/{id}: open the access of the host that the connector names"""
+    sent = schemas.ATTACHMENT_UPDATE.read(call)["attachment"]["connector"]
+    connector = connectors.parse(_without_nulls(sent))
+    connect = call.services.attachments.connect
+    return _one(connect(call.ctx, call.args["id"], connector))
+
+
+def delete(call: Call) -> Answer:
+    """DELETE /attachments/{id}: close the access; list what the volume has left"""
+    left = call.services.attachments.delete(call.ctx, call.args["id"])
+    return Answer(
+        200, {"attachments": [volume_views.attachment_brief(row) for row in left]}
+    )
+
+
+def action(call: Call) -> Answer:
+    """POST /attachments/{id}/action: confirm that the host is connected"""
+    schemas.ATTACHMENT_ACTION.read(call)
+    call.services.attachments.complete(call.ctx, call.args["id"])
+    return Answer(204)
+
+
+def _without_nulls(connector: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the keys that have a value; cinderclient sends null for the others."""
+    return {key: value for key, value in connector.items() if value is not None}
+
+
+def _rows(call: Call) -> tuple[Page, list[Attachment]]:
+    page = paging.page(call, "attachment")
+    return page, call.services.attachments.list(call.ctx, page)
+
+
+def _one(found: Attachment) -> Answer:
+    return Answer(200, {"attachment": volume_views.attachment(found)})

@@ -1,0 +1,65 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""Health checks for load balancers and supervisors. No token, no microversion.
+
+The first two are answered from memory by the thread of the connections
+(lunshare.agent.http.listener), so nothing that hangs delays them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from lunshare.agent.api.exchange import Answer, Call
+from lunshare.agent.service.metrics.page import CONTENT_TYPE
+
+_FEW = 5  # sentences of one kind
+
+
+def alive(call: Call) -> Answer:
+    """GET /healthz and /healthcheck: the process answers; nothing else is checked"""
+    return Answer(200, {"status": "ok"})
+
+
+def ready(call: Call) -> Answer:
+    """GET /readyz: 503 with a sentence for each problem
+
+    Of each kind that the last reconcile found it returns the first few and their
+    number. /v3/lunshare/health returns all of them.
+    """
+    health = call.services.node.health()
+    lists = {"failed": health.failed, "unknown": health.unknown}
+    body: dict[str, Any] = {"ready": health.ready, "problems": list(health.problems)}
+    body |= {name: _few(found) for name, found in lists.items()}
+    body["counts"] = {name: len(found) for name, found in lists.items()}
+    return Answer(200 if health.ready else 503, body)
+
+
+def full(call: Call) -> Answer:
+    """GET /lunshare/health: all that the last reconcile found"""
+    health = call.services.node.health()
+    body = {
+        "ready": health.ready,
+        "problems": list(health.problems),
+        "failed": list(health.failed),
+        "unknown": list(health.unknown),
+    }
+    return Answer(200, {"health": body})
+
+
+def metrics(call: Call) -> Answer:
+    """GET /lunshare/metrics (and /metrics): figures in the format of Prometheus"""
+    return Answer(200, call.services.metrics.page(), {"Content-Type": CONTENT_TYPE})
+
+
+def _few(sentences: Iterable[str]) -> list[str]:
+    """Return the first few of each kind. A kind starts with the same word."""
+    seen: dict[str, int] = {}
+    few = []
+    for sentence in sentences:
+        kind = sentence.partition(" ")[0]
+        seen[kind] = seen.get(kind, 0) + 1
+        if seen[kind] <= _FEW:
+            few.append(sentence)
+    return few

@@ -1,0 +1,48 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""Foreign disks that can be managed as volumes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from lunshare.agent.api.exchange import Answer, Call
+from lunshare.agent.api.requests import paging, query, schemas
+from lunshare.agent.api.views import volume_views
+from lunshare.agent.model.records import ForeignDisk, ManageRequest
+
+
+def create(call: Call) -> Answer:
+    """POST /manageable_volumes and /os-volume-manage: manage a foreign disk"""
+    asked = schemas.VOLUME_MANAGE.read(call)["volume"]
+    bootable = str(asked.get("bootable") or False)
+    new = ManageRequest(
+        host=asked["host"],
+        reference=asked["ref"]["source-name"],
+        name=asked.get("name"),
+        description=asked.get("description"),
+        volume_type=asked.get("volume_type") or None,
+        availability_zone=asked.get("availability_zone") or None,
+        bootable=query.boolean("volume.bootable", bootable),
+        metadata=asked.get("metadata") or {},
+    )
+    volume = call.services.foreign_disks.manage(call.ctx, new)
+    context = volume_views.ViewContext(
+        call.version, call.root, call.project, call.services.node.host_of
+    )
+    return Answer(202, {"volume": volume_views.stored_volume(volume, context)})
+
+
+def index(call: Call) -> Answer:
+    """GET /manageable_volumes and /os-volume-manage: list foreign disks, brief"""
+    return _list(call, volume_views.foreign_disk_brief)
+
+
+def detail(call: Call) -> Answer:
+    """GET /manageable_volumes/detail and /os-volume-manage/detail: with reasons"""
+    return _list(call, volume_views.foreign_disk)
+
+
+def _list(call: Call, view: Callable[[ForeignDisk], volume_views.View]) -> Answer:
+    find = call.services.foreign_disks.list
+    return Answer(200, paging.foreign(call, "manageable-volumes", find, view))

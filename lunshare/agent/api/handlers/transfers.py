@@ -1,0 +1,65 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""Transfers of volumes to other projects."""
+
+from __future__ import annotations
+
+from lunshare.agent.api import microversions
+from lunshare.agent.api.exchange import Answer, Call
+from lunshare.agent.api.requests import metadata_schemas, paging, query
+from lunshare.agent.api.views import transfer_views
+
+
+def create(call: Call) -> Answer:
+    """POST /os-volume-transfer and /volume-transfers: offer a volume
+
+    The answer has the key, which is not shown again.
+    """
+    asked = metadata_schemas.TRANSFER_CREATE.read(call)["transfer"]
+    # Before 3.55 snapshots stayed with the project.
+    late = call.version >= microversions.TRANSFER_SNAPSHOTS
+    given = str(asked.get("no_snapshots", False))
+    kept = not late or query.boolean("transfer.no_snapshots", given)
+    transfer, key = call.services.transfers.create(
+        call.ctx, asked["volume_id"].lower(), asked.get("name"), kept
+    )
+    view = transfer_views.transfer(transfer, call.version, call.base)
+    return Answer(202, {"transfer": {**view, "auth_key": key}})
+
+
+def index(call: Call) -> Answer:
+    """GET /os-volume-transfer and /volume-transfers: list offers, brief"""
+    page = paging.page(call)
+    rows = call.services.transfers.list(call.ctx, page)
+    found = [transfer_views.transfer_brief(row, call.base) for row in rows]
+    body = {"transfers": found}
+    return Answer(200, body | paging.more(call, "transfers", page, rows))
+
+
+def detail(call: Call) -> Answer:
+    """GET /os-volume-transfer/detail and /volume-transfers/detail: list them in full"""
+    page = paging.page(call)
+    rows = call.services.transfers.list(call.ctx, page)
+    found = [transfer_views.transfer(row, call.version, call.base) for row in rows]
+    body = {"transfers": found}
+    return Answer(200, body | paging.more(call, "transfers", page, rows))
+
+
+def show(call: Call) -> Answer:
+    """GET /os-volume-transfer/{id} and /volume-transfers/{id}: show one offer"""
+    found = call.services.transfers.get(call.ctx, call.args["id"])
+    view = transfer_views.transfer(found, call.version, call.base)
+    return Answer(200, {"transfer": view})
+
+
+def delete(call: Call) -> Answer:
+    """DELETE /os-volume-transfer/{id} and /volume-transfers/{id}: withdraw an offer"""
+    call.services.transfers.delete(call.ctx, call.args["id"])
+    return Answer(202)
+
+
+def accept(call: Call) -> Answer:
+    """POST /os-volume-transfer/{id}/accept and /volume-transfers/{id}/accept: take"""
+    key = metadata_schemas.TRANSFER_ACCEPT.read(call)["accept"]["auth_key"]
+    taken = call.services.transfers.accept(call.ctx, call.args["id"], key)
+    return Answer(202, {"transfer": transfer_views.transfer_brief(taken, call.base)})

@@ -1,0 +1,207 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""Actions on a volume: one table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from lunshare.agent.api import microversions
+from lunshare.agent.api.exchange import Answer, Call
+from lunshare.agent.api.requests import action_schemas as schemas
+from lunshare.agent.api.requests import actions, query
+from lunshare.agent.api.requests.actions import Action
+from lunshare.agent.api.views import volume_views
+from lunshare.agent.model.errors import Forbidden
+from lunshare.agent.model.records import HostConnector, Mode
+from lunshare.agent.service.attachments import connectors
+from lunshare.agent.service.volumes.reset_status import Reset
+
+_RESCAN = "Lunshare-Rescan"
+_IN_USE = "volume:extend_attached_volume"
+
+
+def action(call: Call) -> Answer:
+    """POST /volumes/{id}/action: run the action that the body names"""
+    return actions.run(call, ACTIONS)
+
+
+def _extend(call: Call, asked: Mapping[str, Any]) -> Answer:
+    """The header of the answer counts the hosts that must rescan."""
+    rule, in_use = _IN_USE, call.version >= microversions.EXTEND_IN_USE
+    if in_use and not call.allows(rule):
+        if call.services.volumes.get(call.ctx, call.args["id"]).attachments:
+            raise Forbidden(rule)
+        in_use = False
+    size = query.gib("os-extend.new_size", asked["new_size"])
+    hosts = call.services.extender.extend(
+        call.ctx, call.args["id"], size, in_use=in_use
+    )
+    advice = f"{hosts} attachments; iscsiadm -m session --rescan on each host"
+    return Answer(202, headers={_RESCAN: advice} if hosts else {})
+
+
+def _revert(call: Call, asked: Mapping[str, Any]) -> Answer:
+    call.services.reverter.revert(
+        call.ctx, call.args["id"], asked["snapshot_id"].lower()
+    )
+    return Answer(202)
+
+
+def _unmanage(call: Call, asked: Any) -> Answer:
+    call.services.foreign_disks.unmanage(call.ctx, call.args["id"])
+    return Answer(202)
+
+
+def _retype(call: Call, asked: Mapping[str, Any]) -> Answer:
+    call.services.migrator.retype(
+        call.ctx,
+        call.args["id"],
+        asked["new_type"],
+        on_demand=asked.get("migration_policy") == "on-demand",
+    )
+    return Answer(202)
+
+
+def _migrate(call: Call, asked: Mapping[str, Any]) -> Answer:
+    for name in ("force_host_copy", "lock_volume"):
+        query.boolean(f"os-migrate_volume.{name}", str(asked.get(name, False)))
+    call.services.migrator.migrate(call.ctx, call.args["id"], asked["host"])
+    return Answer(202)
+
+
+def _reset(call: Call, asked: Mapping[str, Any]) -> Answer:
+    call.services.status_resetter.reset(call.ctx, call.args["id"], Reset(**asked))
+    return Answer(202)
+
+
+def _force_detach(call: Call, asked: Mapping[str, Any] | None) -> Answer:
+    """The connector is ignored: the row knows who has access."""
+    named = (asked or {}).get("attachment_id")
+    call.services.status_resetter.force_detach(
+        call.ctx, call.args["id"], named and named.lower()
+    )
+    return Answer(202)
+
+
+def _force_delete(call: Call, asked: Any) -> Answer:
+    call.services.volumes.force_delete(call.ctx, call.args["id"])
+    return Answer(202)
+
+
+def _set_bootable(call: Call, asked: Mapping[str, Any]) -> Answer:
+    bootable = query.boolean("os-set_bootable.bootable", str(asked["bootable"]))
+    call.services.metadata.set_bootable(call.ctx, call.args["id"], bootable)
+    return Answer(200)
+
+
+def _update_readonly(call: Call, asked: Mapping[str, Any]) -> Answer:
+    name = "os-update_readonly_flag.readonly"
+    readonly = query.boolean(name, str(asked["readonly"]))
+    call.services.metadata.set_readonly(call.ctx, call.args["id"], readonly)
+    return Answer(202)
+
+
+def _set_image_metadata(call: Call, asked: Mapping[str, Any]) -> Answer:
+    changed = call.services.metadata.change_image(
+        call.ctx, call.args["id"], asked["metadata"]
+    )
+    return Answer(200, {"metadata": dict(changed)})
+
+
+def _unset_image_metadata(call: Call, asked: Mapping[str, Any]) -> Answer:
+    call.services.metadata.delete_image_item(call.ctx, call.args["id"], asked["key"])
+    return Answer(200)
+
+
+def _show_image_metadata(call: Call, asked: Any) -> Answer:
+    found = call.services.volumes.get(call.ctx, call.args["id"])
+    return Answer(200, {"metadata": dict(found.image_metadata)})
+
+
+def _reserve(call: Call, asked: Any) -> Answer:
+    call.services.legacy.reserve(call.ctx, call.args["id"])
+    return Answer(202)
+
+
+def _unreserve(call: Call, asked: Any) -> Answer:
+    call.services.legacy.unreserve(call.ctx, call.args["id"])
+    return Answer(202)
+
+
+def _begin_detaching(call: Call, asked: Any) -> Answer:
+    call.services.legacy.begin_detaching(call.ctx, call.args["id"])
+    return Answer(202)
+
+
+def _roll_detaching(call: Call, asked: Any) -> Answer:
+    call.services.legacy.roll_detaching(call.ctx, call.args["id"])
+    return Answer(202)
+
+
+def _attach(call: Call, asked: Mapping[str, Any]) -> Answer:
+    instance, mode = asked.get("instance_uuid"), asked.get("mode")
+    call.services.legacy.attach(
+        call.ctx,
+        call.args["id"],
+        asked["mountpoint"],
+        instance=instance and instance.lower(),
+        host=asked.get("host_name"),
+        mode=Mode(mode) if mode else None,
+    )
+    return Answer(202)
+
+
+def _detach(call: Call, asked: Mapping[str, Any] | None) -> Answer:
+    named = (asked or {}).get("attachment_id")
+    call.services.legacy.detach(call.ctx, call.args["id"], named and named.lower())
+    return Answer(202)
+
+
+def _initialize(call: Call, asked: Mapping[str, Any]) -> Answer:
+    row = call.services.legacy.initialize(call.ctx, call.args["id"], _connector(asked))
+    return Answer(200, {"connection_info": volume_views.nested_info(row)})
+
+
+def _terminate(call: Call, asked: Mapping[str, Any]) -> Answer:
+    call.services.legacy.terminate(call.ctx, call.args["id"], _connector(asked))
+    return Answer(202)
+
+
+def _connector(asked: Mapping[str, Any]) -> HostConnector:
+    sent = asked["connector"]
+    return connectors.parse({key: sent[key] for key in sent if sent[key] is not None})
+
+
+_V0 = microversions.MIN
+
+ACTIONS: Mapping[str, Action] = {
+    "os-attach": Action(_V0, schemas.ATTACH, _attach),
+    "os-detach": Action(_V0, schemas.DETACH, _detach),
+    "os-reserve": Action(_V0, schemas.RESERVE, _reserve),
+    "os-unreserve": Action(_V0, schemas.UNRESERVE, _unreserve),
+    "os-begin_detaching": Action(_V0, schemas.BEGIN_DETACHING, _begin_detaching),
+    "os-roll_detaching": Action(_V0, schemas.ROLL_DETACHING, _roll_detaching),
+    "os-initialize_connection": Action(_V0, schemas.INITIALIZE, _initialize),
+    "os-terminate_connection": Action(_V0, schemas.TERMINATE, _terminate),
+    "os-extend": Action(_V0, schemas.EXTEND, _extend),
+    "os-retype": Action(_V0, schemas.RETYPE, _retype),
+    "os-migrate_volume": Action(_V0, schemas.MIGRATE, _migrate),
+    "os-set_bootable": Action(_V0, schemas.SET_BOOTABLE, _set_bootable),
+    "os-update_readonly_flag": Action(_V0, schemas.UPDATE_READONLY, _update_readonly),
+    "os-set_image_metadata": Action(
+        _V0, schemas.SET_IMAGE_METADATA, _set_image_metadata
+    ),
+    "os-unset_image_metadata": Action(
+        _V0, schemas.UNSET_IMAGE_METADATA, _unset_image_metadata
+    ),
+    "os-show_image_metadata": Action(
+        _V0, schemas.SHOW_IMAGE_METADATA, _show_image_metadata
+    ),
+    "os-reset_status": Action(_V0, schemas.RESET, _reset),
+    "os-force_delete": Action(_V0, schemas.FORCE_DELETE, _force_delete),
+    "os-force_detach": Action(_V0, schemas.FORCE_DETACH, _force_detach),
+    "os-unmanage": Action(_V0, schemas.UNMANAGE, _unmanage),
+    "revert": Action(microversions.REVERT, schemas.REVERT, _revert),
+}

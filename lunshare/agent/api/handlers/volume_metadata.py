@@ -1,0 +1,104 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""The metadata of a volume, as a resource of its own."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import orjson
+
+from lunshare.agent.api import microversions
+from lunshare.agent.api.exchange import Answer, Call
+from lunshare.agent.api.faults import Fault
+from lunshare.agent.api.requests import metadata_schemas
+from lunshare.agent.model.errors import Invalid, NotFound
+
+Metadata = Mapping[str, str]
+
+
+def index(call: Call) -> Answer:
+    """GET /volumes/{id}/metadata: show all metadata, with an ETag from 3.15 on"""
+    found = call.services.volumes.get(call.ctx, call.args["id"]).metadata
+    tagged = call.version >= microversions.METADATA_ETAG
+    headers = {"ETag": f'"{_etag(found)}"'} if tagged else {}
+    return Answer(200, {"metadata": dict(found)}, headers)
+
+
+def encryption(call: Call) -> Answer:
+    """GET /volumes/{id}/encryption: show that a volume is not encrypted"""
+    call.services.volumes.get(call.ctx, call.args["id"])
+    return Answer(200, {"encryption_key_id": None})
+
+
+def merge(call: Call) -> Answer:
+    """POST /volumes/{id}/metadata: add or replace items"""
+    asked = metadata_schemas.METADATA.read(call)["metadata"]
+    return Answer(200, {"metadata": _change(call, lambda found: {**found, **asked})})
+
+
+def replace(call: Call) -> Answer:
+    """PUT /volumes/{id}/metadata: replace all metadata"""
+    asked = metadata_schemas.METADATA.read(call)["metadata"]
+    return Answer(200, {"metadata": _change(call, lambda found: asked)})
+
+
+def show(call: Call) -> Answer:
+    """GET /volumes/{id}/metadata/{key}: show one item"""
+    key = call.args["key"]
+    found = call.services.volumes.get(call.ctx, call.args["id"]).metadata
+    _require(found, key)
+    return Answer(200, {"meta": {key: found[key]}})
+
+
+def update(call: Call) -> Answer:
+    """PUT /volumes/{id}/metadata/{key}: add or replace one item"""
+    asked = metadata_schemas.METADATA_ITEM.read(call)["meta"]
+    key = call.args["key"]
+    if key not in asked:
+        raise Invalid(f"meta: give the key of the URL, {key[:64]}, and no other.")
+    _change(call, lambda found: {**found, **asked})
+    return Answer(200, {"meta": asked})
+
+
+def delete(call: Call) -> Answer:
+    """DELETE /volumes/{id}/metadata/{key}: delete one item"""
+    key = call.args["key"]
+
+    def without(found: Metadata) -> Metadata:
+        _require(found, key)
+        return {each: value for each, value in found.items() if each != key}
+
+    _change(call, without)
+    return Answer(200)
+
+
+def _change(call: Call, change: Callable[[Metadata], Metadata]) -> dict[str, Any]:
+    """Write what ``change`` returns for the present metadata, if If-Match allows it."""
+
+    def checked(found: Metadata) -> Metadata:
+        _check_match(call, found)
+        return change(found)
+
+    changed = call.services.metadata.change(call.ctx, call.args["id"], checked)
+    return dict(changed)
+
+
+def _check_match(call: Call, found: Metadata) -> None:
+    if call.if_match is None or call.version < microversions.METADATA_ETAG:
+        return
+    tags = [tag.strip().strip('"') for tag in call.if_match.split(",")]
+    if "*" not in tags and _etag(found) not in tags:
+        raise Fault(412, "If-Match: the metadata has changed since; read it again.")
+
+
+def _etag(found: Metadata) -> str:
+    body = orjson.dumps({"metadata": dict(found)})
+    return hashlib.md5(body, usedforsecurity=False).hexdigest()
+
+
+def _require(found: Metadata, key: str) -> None:
+    if key not in found:
+        raise NotFound("metadata item", key[:64])

@@ -1,0 +1,389 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""Records as the API shows them: dictionaries, one function per resource.
+
+Keys and microversions are those of the Block Storage API v3. A page has up to a
+thousand volumes, so what they have in common is computed once (``ViewContext``).
+"""
+
+from __future__ import annotations
+
+import functools
+import uuid
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from lunshare.agent.api.exchange import Version
+from lunshare.agent.model.operator_records import WipeState
+from lunshare.agent.model.project_records import Message
+from lunshare.agent.model.records import (
+    Attachment,
+    ForeignDisk,
+    ForeignSnapshot,
+    NamedVolume,
+    Pool,
+    ServiceState,
+    Snapshot,
+    Volume,
+)
+from lunshare.agent.model.states import AttachStatus, SnapshotStatus, VolumeStatus
+
+View = dict[str, Any]
+#: Where a volume is: a host, a service; None where no pool could hold it.
+Location = tuple[str | None, str | None]
+
+# Fields with the same value for every volume: first microversion, key, value.
+_CONSTANTS: tuple[tuple[Version, str, Any], ...] = (
+    ((3, 0), "encrypted", False),
+    ((3, 0), "replication_status", None),
+    ((3, 0), "consistencygroup_id", None),
+    ((3, 0), "os-vol-mig-status-attr:name_id", None),
+    ((3, 13), "group_id", None),
+    ((3, 21), "provider_id", None),
+    # Each volume has its own target, so hosts need no lock between two volumes.
+    ((3, 48), "shared_targets", False),
+    ((3, 61), "cluster_name", None),
+    ((3, 65), "consumes_quota", True),
+)
+#: Fields that Cinder shows for GET, but not in the answer to a create or an update,
+#: where Tempest's schemas refuse them.
+ONLY_SHOWN = frozenset(
+    {
+        "os-vol-host-attr:host",
+        "os-vol-tenant-attr:tenant_id",
+        "os-vol-mig-status-attr:migstat",
+        "os-vol-mig-status-attr:name_id",
+        "volume_image_metadata",
+    }
+)
+#: Clients see a creation instead of a volume being managed, as in Cinder.
+MASKED = {
+    VolumeStatus.MANAGING: VolumeStatus.CREATING,
+    VolumeStatus.ERROR_MANAGING: VolumeStatus.ERROR,
+}
+_MASKED_SNAPSHOT = {SnapshotStatus.MANAGING: SnapshotStatus.CREATING}
+# Cinder has no such field. Clients of an older version may know no others than
+# Cinder's: Tempest shows volumes in error at 3.0 and 3.3, and refuses it.
+_STATUS_REASON: Version = (3, 27)
+_SERVICE_UUID: Version = (3, 48)
+_TYPE_ID: Version = (3, 63)
+
+
+@dataclass(slots=True)
+class ViewContext:
+    """What all volumes of one answer have in common.
+
+    ``root`` and ``project`` are those of lunshare.agent.api.exchange.Call; ``host_of``
+    returns the host@backend#pool of a backend's name. ``hidden`` are fields that the
+    client may not see; without ``names_hosts`` it sees no name of an attached host.
+    """
+
+    version: Version
+    root: str
+    project: str
+    host_of: Callable[[str], str]
+    hidden: frozenset[str] = frozenset()
+    names_hosts: bool = True
+    _hosts: dict[str, Location] = field(init=False, default_factory=dict)
+
+    def links(self, volume_id: str) -> list[View]:
+        """Return the URLs of the volume, with and without the version."""
+        rest = f"{self.project}/volumes/{volume_id}"
+        return [
+            {"rel": "self", "href": f"{self.root}/v3{rest}"},
+            {"rel": "bookmark", "href": f"{self.root}{rest}"},
+        ]
+
+    def location(self, backend: str) -> Location:
+        """Return host@backend#pool, and the id of its service."""
+        if not backend:
+            return None, None
+        if backend not in self._hosts:
+            host = self.host_of(backend)
+            self._hosts[backend] = (host, _service(host.partition("#")[0]))
+        return self._hosts[backend]
+
+
+@functools.cache
+def _constants(version: Version) -> View:
+    return {key: value for since, key, value in _CONSTANTS if version >= since}
+
+
+@functools.cache
+def _service(host: str) -> str:
+    """Return the id of the service on host@backend. Each backend has one."""
+    return str(uuid.uuid5(uuid.NAMESPACE_DNS, host))
+
+
+def volume(shown: Volume, context: ViewContext) -> View:
+    """Show a volume in full."""
+    host, service = context.location(shown.backend)
+    view = {
+        "id": shown.id,
+        "status": MASKED.get(shown.status, shown.status),
+        "size": shown.size,
+        "availability_zone": shown.availability_zone,
+        "created_at": _time(shown.created_at),
+        "updated_at": _time(shown.updated_at),
+        "name": shown.name,
+        "description": shown.description,
+        "volume_type": shown.volume_type,
+        "snapshot_id": shown.snapshot_id,
+        "source_volid": shown.source_volid,
+        "migration_status": shown.migration_status,
+        "os-vol-mig-status-attr:migstat": shown.migration_status,
+        "metadata": _metadata(shown),
+        "links": context.links(shown.id),
+        "user_id": shown.user_id,
+        "bootable": "true" if shown.bootable else "false",
+        "multiattach": shown.multiattach,
+        "attachments": [
+            _attached(row, context.names_hosts)
+            for row in shown.attachments
+            if row.status is AttachStatus.ATTACHED
+        ],
+        "os-vol-tenant-attr:tenant_id": shown.project_id,
+        "os-vol-host-attr:host": host,
+    }
+    view.update(_constants(context.version))
+    if shown.image_metadata:
+        view["volume_image_metadata"] = dict(shown.image_metadata)
+    if shown.status_reason is not None and context.version >= _STATUS_REASON:
+        view["status_reason"] = shown.status_reason
+    if context.version >= _SERVICE_UUID:
+        view["service_uuid"] = service
+    if context.version >= _TYPE_ID:
+        view["volume_type_id"] = shown.volume_type_id
+    for key in context.hidden:
+        view.pop(key, None)
+    return view
+
+
+def _metadata(shown: Volume) -> View:
+    """Show metadata with the readonly flag, which clients read there."""
+    flag = {} if shown.readonly is None else {"readonly": str(shown.readonly)}
+    return {**shown.metadata, **flag}
+
+
+def stored_volume(shown: Volume, context: ViewContext) -> View:
+    """Show a volume as create and update return it."""
+    view = volume(shown, context)
+    return {key: value for key, value in view.items() if key not in ONLY_SHOWN}
+
+
+def volume_brief(shown: Volume | NamedVolume, context: ViewContext) -> View:
+    """Show a volume in a list without detail."""
+    return {"id": shown.id, "name": shown.name, "links": context.links(shown.id)}
+
+
+def _attached(row: Attachment, names_hosts: bool) -> View:
+    """Show an attached host in the list of a volume.
+
+    Nova decides by this list whether another of its instances still needs the
+    session (nova.virt.libvirt.driver, _should_disconnect_target).
+    """
+    return {
+        "id": row.volume_id,
+        "attachment_id": row.id,
+        "volume_id": row.volume_id,
+        "server_id": row.instance_uuid,
+        "host_name": row.attached_host if names_hosts else None,
+        "device": row.mountpoint,
+        "attached_at": _time(row.attach_time),
+    }
+
+
+def snapshot_brief(shown: Snapshot, version: Version) -> View:
+    """Show a snapshot in a list without detail, with the fields that Cinder has."""
+    return {
+        "id": shown.id,
+        "created_at": _time(shown.created_at),
+        "updated_at": _time(shown.updated_at),
+        "name": shown.name,
+        "description": shown.description,
+        "volume_id": shown.volume_id,
+        "status": _MASKED_SNAPSHOT.get(shown.status, shown.status),
+        "size": shown.size,
+        "metadata": dict(shown.metadata),
+    }
+
+
+def snapshot(shown: Snapshot, version: Version) -> View:
+    """Show a snapshot as create and update return it."""
+    view = snapshot_brief(shown, version)
+    later: tuple[tuple[Version, str, Any], ...] = (
+        ((3, 14), "group_snapshot_id", None),
+        ((3, 41), "user_id", shown.user_id),
+        ((3, 65), "consumes_quota", True),
+    )
+    view.update({key: value for since, key, value in later if version >= since})
+    return view
+
+
+def snapshot_shown(shown: Snapshot, version: Version) -> View:
+    """Show a snapshot in full."""
+    done = "100%" if shown.status is SnapshotStatus.AVAILABLE else "0%"
+    why = shown.status_reason if version >= _STATUS_REASON else None
+    return {
+        **({} if why is None else {"status_reason": why}),
+        **snapshot(shown, version),
+        "os-extended-snapshot-attributes:project_id": shown.project_id,
+        "os-extended-snapshot-attributes:progress": shown.progress or done,
+    }
+
+
+def attachment_brief(shown: Attachment) -> View:
+    """Show an attachment in a list without detail."""
+    return {
+        "id": shown.id,
+        "status": shown.status,
+        "instance": shown.instance_uuid,
+        "volume_id": shown.volume_id,
+    }
+
+
+def attachment(shown: Attachment) -> View:
+    """Show an attachment in full. Its connection_info is flat.
+
+    The old actions nest it in ``data``; os-brick and Nova read both forms.
+    """
+    why = shown.status_reason
+    return {
+        **({} if why is None else {"status_reason": why}),
+        **attachment_brief(shown),
+        "attached_at": _time(shown.attach_time),
+        "detached_at": _time(shown.detach_time),
+        "attach_mode": shown.mode,
+        "connection_info": dict(shown.connection_info or {}),
+    }
+
+
+_PROTOCOL = "driver_volume_type"
+
+
+def nested_info(shown: Attachment) -> View:
+    """Show connection_info as os-initialize_connection returns it."""
+    info = dict(shown.connection_info or {})
+    data = {key: value for key, value in info.items() if key != _PROTOCOL}
+    return {"driver_volume_type": info.get(_PROTOCOL), "data": data}
+
+
+_VOLUME_SERVICE = "cinder-volume"
+
+
+def service(shown: ServiceState, version: Version) -> View:
+    """Show one service in the list of os-services."""
+    state = "up" if shown.up else "down"
+    view: View = {
+        "binary": shown.binary,
+        "host": shown.host,
+        "zone": shown.zone,
+        "status": "enabled" if shown.enabled else "disabled",
+        "state": state,
+        "updated_at": _time(shown.updated_at),
+        "disabled_reason": shown.disabled_reason,
+    }
+    if version >= (3, 7):
+        view["cluster"] = None
+    if shown.binary == _VOLUME_SERVICE:
+        view.update(replication_status="disabled", active_backend_id=None)
+        view["frozen"] = shown.frozen
+        if version >= (3, 49):
+            view["backend_state"] = state
+    return view
+
+
+def changed_service(shown: ServiceState) -> View:
+    """Show a service as enable and disable return it."""
+    view: View = {
+        "host": shown.host,
+        "service": shown.binary,
+        "binary": shown.binary,
+        "status": "enabled" if shown.enabled else "disabled",
+        "disabled": not shown.enabled,
+    }
+    if shown.disabled_reason is not None:
+        view["disabled_reason"] = shown.disabled_reason
+    return view
+
+
+def pools(shown: Iterable[Pool], detail: bool) -> list[View]:
+    """Show the pools that a scheduler may choose."""
+    if not detail:
+        return [{"name": pool.name} for pool in shown]
+    return [
+        {"name": pool.name, "capabilities": dict(pool.capabilities)} for pool in shown
+    ]
+
+
+def foreign_disk_brief(shown: ForeignDisk) -> View:
+    """Show a foreign disk that may be managed."""
+    return {
+        "reference": {"source-name": shown.reference},
+        "size": shown.size,
+        "safe_to_manage": not shown.why_not,
+    }
+
+
+def foreign_disk(shown: ForeignDisk) -> View:
+    """Show a foreign disk in full, with the reason if it cannot be managed."""
+    return {
+        **foreign_disk_brief(shown),
+        "reason_not_safe": shown.why_not or None,
+        "cinder_id": None,
+        "extra_info": None,
+    }
+
+
+def foreign_snapshot_brief(shown: ForeignSnapshot) -> View:
+    """Show a foreign snapshot that may be managed, and of which volume it is."""
+    return {
+        "reference": {"source-name": shown.reference},
+        "size": shown.size,
+        "safe_to_manage": not shown.why_not,
+        "source_reference": {"source-name": f"volume-{shown.volume_id}"},
+    }
+
+
+def foreign_snapshot(shown: ForeignSnapshot) -> View:
+    """Show a foreign snapshot in full, with the reason if it cannot be managed."""
+    return {
+        **foreign_snapshot_brief(shown),
+        "reason_not_safe": shown.why_not or None,
+        "cinder_id": None,
+        "extra_info": None,
+    }
+
+
+def wipe(shown: WipeState) -> View:
+    """Show a deleted disk that is being wiped; sizes are in bytes."""
+    return {
+        "name": shown.name,
+        "backend": shown.backend,
+        "size": shown.size,
+        "left": shown.left,
+        "percent": shown.percent,
+    }
+
+
+def message(shown: Message, base: str) -> View:
+    """Show a user message; ``base`` is the start of every URL of the client."""
+    href = f"{base}/messages/{shown.id}"
+    view: View = {
+        "id": shown.id,
+        "event_id": shown.event_id,
+        "user_message": shown.user_message,
+        "message_level": shown.message_level,
+        "created_at": _time(shown.created_at),
+        "guaranteed_until": _time(shown.expires_at),
+        "request_id": shown.request_id,
+        "links": [{"rel": "self", "href": href}, {"rel": "bookmark", "href": href}],
+    }
+    of = {"resource_type": shown.resource_type, "resource_uuid": shown.resource_uuid}
+    return view | {key: text for key, text in of.items() if text}
+
+
+def _time(moment: datetime | None) -> str | None:
+    return None if moment is None else moment.isoformat(timespec="microseconds")

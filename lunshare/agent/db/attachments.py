@@ -1,0 +1,377 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""Rows of attachments, read and written as records.
+
+Only ``change_status`` writes a status.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import orjson
+import sqlalchemy as sa
+
+from lunshare.agent.db import paging
+from lunshare.agent.db.schema import VOLUME_ATTACHMENT, VOLUMES
+from lunshare.agent.db.sqlite.engine import now
+from lunshare.agent.db.sqlite.prepared import Prepared, Row
+from lunshare.agent.model.records import Attachment, Mode, Page
+from lunshare.agent.model.states import (
+    ENDING,
+    POSSIBLE,
+    WANTED,
+    AttachStatus,
+    attachment_may_change,
+)
+
+_A = VOLUME_ATTACHMENT.c
+_MODES: Mapping[str | None, Mode | None] = {None: None, "ro": Mode.RO, "rw": Mode.RW}
+_HERE = _A.deleted == sa.false()
+
+#: Columns of a ``brief`` record, in the order of its fields. A volume shows its hosts
+#: without connector and connection_info, so these are not read.
+BRIEF = (
+    _A.id,
+    _A.volume_id,
+    _A.attach_status,
+    _A.attach_mode,
+    _A.instance_uuid,
+    _A.attached_host,
+    _A.mountpoint,
+    _A.attach_time,
+    _A.announced,
+)
+
+# In the order of the record's fields.
+_ALL = sa.select(
+    *BRIEF[:-1],
+    _A.detach_time,
+    _A.connector,
+    _A.connection_info,
+    _A.initiator,
+    _A.auth_username,
+    _A.auth_password,
+    _A.created_at,
+    _A.updated_at,
+    _A.leaving,
+    _A.status_reason,
+    _A.answered,
+    _A.legacy,
+    _A.announced,
+    _A.user_id,
+)
+# The fields of the record between those of BRIEF, which a brief one does not have.
+_UNREAD: tuple[Any, ...] = (*[None] * 10, True, None)
+_AGE = (_A.created_at, _A.id)
+_THIS = _A.volume_id == sa.bindparam("volume_id")
+
+# Built once: to build a statement costs more than to run it.
+_COLUMNS = [column.name for column in _ALL.selected_columns]
+_INSERT = Prepared(
+    sa.insert(VOLUME_ATTACHMENT).values(
+        {name: sa.bindparam(name) for name in (*_COLUMNS, "deleted")}
+    )
+)
+_ONE = Prepared(_ALL.where(_A.id == sa.bindparam("id"), _HERE))
+_VOLUME_ID = Prepared(sa.select(_A.volume_id).where(_A.id == sa.bindparam("id"), _HERE))
+# The same of one project, to which an attachment belongs with its volume.
+_OWN = (VOLUMES.c.id == _A.volume_id, VOLUMES.c.project_id == paging.PROJECT)
+_OWN_ONE = Prepared(_ALL.where(_A.id == sa.bindparam("id"), _HERE, *_OWN))
+_OWN_VOLUME_ID = Prepared(
+    sa.select(_A.volume_id).where(_A.id == sa.bindparam("id"), _HERE, *_OWN)
+)
+_OF_VOLUME = Prepared(_ALL.where(_THIS, _HERE).order_by(*_AGE))
+_LEGACY = Prepared(_ALL.where(_THIS, _HERE, _A.legacy.is_not(None)).order_by(*_AGE))
+_LEFT = Prepared(
+    sa.select(*BRIEF).where(_THIS, _HERE).limit(sa.bindparam("most", type_=sa.Integer))
+)
+# Named, since SQLite takes either this index or attachments_of_volume, by the order in
+# which they were created; with the other one it reads every host of the volume.
+_OF_INITIATOR = Prepared(
+    _ALL.where(_THIS, _A.initiator == sa.bindparam("initiator"), _HERE).order_by(*_AGE),
+    index="attachments_of_initiator",
+)
+_ANY_WANTED = Prepared(
+    sa.select(_A.id)
+    .where(
+        _THIS,
+        _HERE,
+        _A.initiator.is_not(None),
+        sa.or_(*(_A.attach_status == status for status in sorted(WANTED))),
+    )
+    .limit(1),
+    # Named for the same reason: the other one has every host that is detaching.
+    index="attachments_of_volume",
+)
+
+# Without _HERE, which holds for all of these rows: with it SQLite would use the index
+# attachments_of_volume, and read every host of the volume.
+_UNANSWERED = Prepared(_ALL.where(_THIS, _A.answered == sa.false()).order_by(*_AGE))
+_ANSWER = (
+    sa.update(VOLUME_ATTACHMENT)
+    .where(_A.id == sa.bindparam("_id"))
+    .values(answered=True)
+)
+
+COLUMNS: Mapping[str, sa.ColumnElement[Any]] = {
+    "id": _A.id,
+    "volume_id": _A.volume_id,
+    "status": _A.attach_status,
+    "attach_status": _A.attach_status,
+    "instance_id": _A.instance_uuid,
+    "instance_uuid": _A.instance_uuid,
+    "attached_host": _A.attached_host,
+    "attach_mode": _A.attach_mode,
+    "created_at": _A.created_at,
+    "updated_at": _A.updated_at,
+}
+
+
+def insert(connection: sa.Connection, attachment: Attachment) -> None:
+    """Insert a row."""
+    values = _columns(
+        {
+            name: getattr(attachment, name)
+            for name in Attachment.__dataclass_fields__
+            if name != "status"
+        }
+    )
+    values.update(attach_status=attachment.status, deleted=False)
+    _INSERT.write(connection, values)
+
+
+def get(
+    connection: sa.Connection, attachment_id: str, project_id: str | None = None
+) -> Attachment | None:
+    """Return one attachment, of a project if one is named, or None."""
+    row = _first(connection, _ONE, _OWN_ONE, attachment_id, project_id)
+    return None if row is None else _record(row)
+
+
+def volume_id(
+    connection: sa.Connection, attachment_id: str, project_id: str | None = None
+) -> str | None:
+    """Return the volume of an attachment, which never changes, or None; as ``get``."""
+    row = _first(connection, _VOLUME_ID, _OWN_VOLUME_ID, attachment_id, project_id)
+    return None if row is None else str(row[0])
+
+
+def _first(
+    connection: sa.Connection,
+    any_: Prepared,
+    own: Prepared,
+    attachment_id: str,
+    project_id: str | None,
+) -> Row | None:
+    if project_id is None:
+        return any_.first(connection, {"id": attachment_id})
+    return own.first(connection, {"id": attachment_id, paging.PROJECT.key: project_id})
+
+
+def page(connection: sa.Connection, page: Page) -> list[Attachment]:
+    """Return a page of attachments.
+
+    :raises NotFound: the marker does not exist.
+    """
+    query = _listed(page.sort, page.project_id is None)
+    query = paging.filtered(query, page.filters, COLUMNS)
+    query = paging.after_marker(connection, query, page, COLUMNS, "attachment", *_OWN)
+    return [_record(row) for row in connection.execute(query, paging.values(page))]
+
+
+@functools.lru_cache(maxsize=paging.SORTS)
+def _listed(sort: paging.Sort, every_project: bool) -> sa.Select[Any]:
+    """Return the statement for this order; built once for each order."""
+    query = _ALL.where(_HERE)
+    if not every_project:
+        query = query.join(VOLUMES, _OWN[0]).where(_OWN[1])
+    return paging.ordered(query, sort, COLUMNS)
+
+
+def of_volumes(
+    connection: sa.Connection, volume_ids: Sequence[str]
+) -> dict[str, list[Attachment]]:
+    """Return the attachments of many volumes, oldest first, in brief."""
+    found: dict[str, list[Attachment]] = {}
+    for some in paging.chunks(volume_ids):
+        for row in _brief_of(len(some)).rows(connection, some):
+            found.setdefault(row[1], []).append(brief(row))
+    return found
+
+
+@functools.lru_cache
+def _brief_of(count: int) -> Prepared:
+    """Return the statement for ``count`` volumes.
+
+    With an "expanding" list SQLAlchemy 2.0 compiles it at each run: 0.20 ms for 3
+    volumes with 3 hosts each, instead of 0.08.
+    """
+    ids: list[Any] = [sa.bindparam(name) for name in paging.names(count)]
+    query = sa.select(*BRIEF).where(_A.volume_id.in_(ids), _HERE).order_by(*_AGE)
+    return Prepared(query)
+
+
+def of_volume(connection: sa.Connection, volume_id: str) -> list[Attachment]:
+    """Return the complete attachments of one volume, oldest first."""
+    found = _OF_VOLUME.rows(connection, {"volume_id": volume_id})
+    return [_record(row) for row in found]
+
+
+def brief_of_volume(
+    connection: sa.Connection, volume_id: str, most: int
+) -> list[Attachment]:
+    """Return up to ``most`` attachments of one volume, in brief and in no order."""
+    found = _LEFT.rows(connection, {"volume_id": volume_id, "most": most})
+    return [brief(row) for row in found]
+
+
+def of_initiator(
+    connection: sa.Connection, volume_id: str, initiator: str
+) -> list[Attachment]:
+    """Return the complete attachments of an initiator on a volume, oldest first."""
+    which = {"volume_id": volume_id, "initiator": initiator}
+    return [_record(row) for row in _OF_INITIATOR.rows(connection, which)]
+
+
+def legacy(connection: sa.Connection, volume_id: str) -> list[Attachment]:
+    """Return those that actions of a volume made, complete and oldest first."""
+    found = _LEGACY.rows(connection, {"volume_id": volume_id})
+    return [_record(row) for row in found]
+
+
+def with_initiator(connection: sa.Connection) -> list[Attachment]:
+    """Return every complete attachment with an initiator, oldest first."""
+    query = _ALL.where(_HERE, _A.initiator.is_not(None)).order_by(*_AGE)
+    return [_record(row) for row in connection.execute(query)]
+
+
+def unanswered(connection: sa.Connection, volume_id: str) -> list[Attachment]:
+    """Return attachments of a volume that no client may know yet, oldest first."""
+    found = _UNANSWERED.rows(connection, {"volume_id": volume_id})
+    return [_record(row) for row in found]
+
+
+def mark_answered(connection: sa.Connection, ids: Sequence[str]) -> None:
+    """Note that the clients have had time to receive these attachments."""
+    connection.execute(_ANSWER, [{"_id": each} for each in ids])
+
+
+def any_wanted(connection: sa.Connection, volume_id: str) -> bool:
+    """Return whether the volume must be exported to any host."""
+    return _ANY_WANTED.first(connection, {"volume_id": volume_id}) is not None
+
+
+def volumes_to_reconcile(connection: sa.Connection) -> list[str]:
+    """Return the ids of volumes to which a host has or may have access.
+
+    And those with an attachment that has no access any more and is not deleted yet.
+    """
+    access = sa.or_(_A.initiator.is_not(None), _A.leaving.is_not(None))
+    ends = _A.attach_status.in_(ENDING)
+    unknown = _A.answered == sa.false()
+    failed = _A.attach_status == AttachStatus.ERROR_ATTACHING
+    query = (
+        sa.select(_A.volume_id)
+        .where(
+            _HERE,
+            _A.attach_status.in_(POSSIBLE),
+            sa.or_(access, ends, sa.and_(failed, unknown)),
+        )
+        .distinct()
+        .order_by(_A.volume_id)
+    )
+    return list(connection.execute(query).scalars())
+
+
+def change_status(
+    connection: sa.Connection,
+    attachment_id: str,
+    old: Collection[AttachStatus],
+    new: AttachStatus,
+    **values: Any,
+) -> bool:
+    """Compare and swap the status; return False if it is not in ``old`` any more.
+
+    ``values``: other fields of lunshare.agent.model.records.Attachment to write.
+    """
+    if not all(attachment_may_change(status, new) for status in old):
+        raise AssertionError(
+            f"lunshare.agent.model.states has no move from {sorted(old)} to {new}"
+        )
+    columns = _columns(
+        {"status_reason": None, **values, "attach_status": new, "updated_at": now()}
+    )
+    statement = _update(frozenset(columns), frozenset(old))
+    return statement.write(connection, {**columns, "_id": attachment_id}) == 1
+
+
+def set_values(connection: sa.Connection, attachment_id: str, **values: Any) -> None:
+    """Write fields other than the status."""
+    columns = _columns({**values, "updated_at": now()})
+    statement = _update(frozenset(columns))
+    statement.write(connection, {**columns, "_id": attachment_id})
+
+
+def remove(
+    connection: sa.Connection, attachment_id: str, old: Collection[AttachStatus]
+) -> bool:
+    """Change the status to detached, and mark the row deleted."""
+    return change_status(
+        connection,
+        attachment_id,
+        old,
+        AttachStatus.DETACHED,
+        deleted=True,
+        deleted_at=now(),
+        detach_time=now(),
+        auth_password=None,
+        answered=True,
+    )
+
+
+@functools.lru_cache
+def _update(
+    columns: frozenset[str], old: frozenset[AttachStatus] | None = None
+) -> Prepared:
+    """Return the statement that writes these columns of row ``_id``; built once."""
+    where = [_A.id == sa.bindparam("_id"), _HERE]
+    if old is not None:
+        where.append(sa.or_(*(_A.attach_status == status for status in sorted(old))))
+    values: dict[str, Any] = {name: sa.bindparam(name) for name in columns}
+    return Prepared(sa.update(VOLUME_ATTACHMENT).where(*where).values(values))
+
+
+def _columns(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return fields of the record as columns of the table."""
+    columns = dict(values)
+    if "mode" in columns:
+        columns["attach_mode"] = columns.pop("mode")
+    for name in ("connector", "connection_info"):
+        if columns.get(name) is not None:
+            columns[name] = orjson.dumps(columns[name]).decode()
+    return columns
+
+
+def brief(row: Row) -> Attachment:
+    """Return the record of a row with the columns BRIEF."""
+    mode = _MODES[row[3]]
+    known = (row[0], row[1], AttachStatus(row[2]), mode, *row[4:8], *_UNREAD, row[8])
+    return Attachment(*known)
+
+
+def _record(row: Row) -> Attachment:
+    connector, info = row[9], row[10]
+    known = (
+        row[0],
+        row[1],
+        AttachStatus(row[2]),
+        _MODES[row[3]],
+        *row[4:9],
+        orjson.loads(connector) if connector else None,
+        orjson.loads(info) if info else None,
+        *row[11:],
+    )
+    return Attachment(*known)

@@ -1,0 +1,80 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""Rows of user messages: why a request failed, for its client.
+
+There are at most ``MAX_MESSAGES`` of them, so no index is needed.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sqlalchemy as sa
+
+from lunshare.agent.db import paging
+from lunshare.agent.db.schema import MESSAGES
+from lunshare.agent.db.sqlite.engine import now
+from lunshare.agent.model.project_records import Message
+from lunshare.agent.model.records import Page
+
+#: Of more messages the oldest are deleted, so that they cannot fill the disk.
+MAX_MESSAGES = 1000
+
+_M = MESSAGES.c
+
+#: Columns by which a page may be filtered and sorted.
+COLUMNS: paging.Columns = {
+    name: _M[name]
+    for name in (
+        "id",
+        "event_id",
+        "message_level",
+        "resource_type",
+        "resource_uuid",
+        "request_id",
+        "created_at",
+    )
+}
+
+
+def insert(connection: sa.Connection, message: Message) -> None:
+    """Insert a message; delete expired ones, and the oldest beyond MAX_MESSAGES."""
+    row = {column.name: getattr(message, column.name) for column in MESSAGES.columns}
+    connection.execute(sa.insert(MESSAGES).values(row))
+    connection.execute(sa.delete(MESSAGES).where(_M.expires_at <= now()))
+    newest = sa.select(_M.id).order_by(_M.created_at.desc(), _M.id).limit(MAX_MESSAGES)
+    connection.execute(sa.delete(MESSAGES).where(_M.id.not_in(newest)))
+
+
+def get(
+    connection: sa.Connection, message_id: str, project_id: str | None
+) -> Message | None:
+    """Return a message that has not expired; of any project if that is None."""
+    row = connection.execute(_here(project_id).where(_M.id == message_id)).first()
+    return None if row is None else _record(row)
+
+
+def page(connection: sa.Connection, page: Page) -> list[Message]:
+    """Return a page of messages that have not expired.
+
+    :raises NotFound: the marker does not exist.
+    """
+    query = paging.filtered(_here(page.project_id), page.filters, COLUMNS)
+    own = _M.project_id == paging.PROJECT
+    query = paging.after_marker(connection, query, page, COLUMNS, "message", own)
+    query = paging.ordered(query, page.sort, COLUMNS)
+    return [_record(row) for row in connection.execute(query, paging.values(page))]
+
+
+def delete(connection: sa.Connection, message_id: str) -> None:
+    """Delete a message."""
+    connection.execute(sa.delete(MESSAGES).where(_M.id == message_id))
+
+
+def _here(project_id: str | None) -> sa.Select[Any]:
+    query = sa.select(MESSAGES).where(_M.expires_at > now())
+    return query if project_id is None else query.where(_M.project_id == project_id)
+
+
+def _record(row: Any) -> Message:
+    return Message(**row._mapping)

@@ -1,0 +1,99 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""Rows of transfers. A transfer that is taken or withdrawn has no row."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sqlalchemy as sa
+
+from lunshare.agent.db import paging
+from lunshare.agent.db.schema import SNAPSHOTS, TRANSFERS, VOLUMES
+from lunshare.agent.model.project_records import Transfer
+from lunshare.agent.model.records import Page
+
+_T = TRANSFERS.c
+_OWN = _T.source_project_id == paging.PROJECT
+
+COLUMNS: paging.Columns = {
+    "id": _T.id,
+    "name": _T.display_name,
+    "display_name": _T.display_name,
+    "volume_id": _T.volume_id,
+    "created_at": _T.created_at,
+}
+
+_ROWS: sa.Select[Any] = sa.select(
+    _T.id,
+    _T.volume_id,
+    _T.display_name,
+    _T.salt,
+    _T.key_hash,
+    _T.no_snapshots,
+    _T.source_project_id,
+    _T.created_at,
+)
+
+
+def insert(connection: sa.Connection, transfer: Transfer) -> None:
+    """Insert a row."""
+    connection.execute(
+        sa.insert(TRANSFERS).values(
+            id=transfer.id,
+            volume_id=transfer.volume_id,
+            display_name=transfer.name,
+            salt=transfer.salt,
+            key_hash=transfer.key_hash,
+            no_snapshots=transfer.no_snapshots,
+            source_project_id=transfer.source_project_id,
+            created_at=transfer.created_at,
+        )
+    )
+
+
+def get(connection: sa.Connection, transfer_id: str) -> Transfer | None:
+    """Return one transfer, or None."""
+    row = connection.execute(_ROWS.where(_T.id == transfer_id)).first()
+    return None if row is None else Transfer(*row)
+
+
+def page(connection: sa.Connection, page: Page) -> list[Transfer]:
+    """Return a page of the transfers that a project has offered.
+
+    :raises NotFound: the marker does not exist.
+    """
+    query = _ROWS
+    if page.project_id is not None:
+        query = query.where(_OWN)
+    query = paging.filtered(query, page.filters, COLUMNS)
+    query = paging.after_marker(connection, query, page, COLUMNS, "transfer", _OWN)
+    query = paging.ordered(query, page.sort, COLUMNS)
+    found = connection.execute(query, paging.values(page))
+    return [Transfer(*row) for row in found]
+
+
+def remove(connection: sa.Connection, transfer_id: str) -> None:
+    """Delete a transfer."""
+    connection.execute(sa.delete(TRANSFERS).where(_T.id == transfer_id))
+
+
+def remove_of_volume(connection: sa.Connection, volume_id: str) -> None:
+    """Delete the transfer of a volume, if it has one."""
+    connection.execute(sa.delete(TRANSFERS).where(_T.volume_id == volume_id))
+
+
+def change_owner(
+    connection: sa.Connection, transfer: Transfer, project_id: str, user_id: str
+) -> None:
+    """Give the volume to another project, with its snapshots if they go with it.
+
+    Those of a third project stay: it had the volume before, and offered it without.
+    """
+    owner: dict[str, Any] = {"project_id": project_id, "user_id": user_id}
+    of_volume = VOLUMES.c.id == transfer.volume_id
+    connection.execute(sa.update(VOLUMES).where(of_volume).values(owner))
+    if not transfer.no_snapshots:
+        its = SNAPSHOTS.c.volume_id == transfer.volume_id
+        given = SNAPSHOTS.c.project_id == transfer.source_project_id
+        connection.execute(sa.update(SNAPSHOTS).where(its, given).values(owner))

@@ -1,0 +1,397 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""Rows of volumes, read and written as records.
+
+Every function takes a connection, so that a service can call several in one
+transaction. Only lunshare.agent.db.status_changes writes a status.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from lunshare.agent.db import attachments, paging, status_changes
+from lunshare.agent.db.schema import VOLUME_ATTACHMENT, VOLUME_TYPES, VOLUMES
+from lunshare.agent.db.sqlite.engine import now
+from lunshare.agent.db.sqlite.prepared import Prepared, Row
+from lunshare.agent.model.records import Attachment, NamedVolume, Page, Volume
+from lunshare.agent.model.states import (
+    ATTACHMENT_PRIORITY,
+    HAS_DISK,
+    UNFINISHED,
+    AttachStatus,
+    VolumeStatus,
+)
+
+_V = VOLUMES.c
+_A = VOLUME_ATTACHMENT.c
+_HERE = _V.deleted == sa.false()
+_OWN = _V.project_id == paging.PROJECT
+_PLACED = _V.backend != ""
+
+# In the order of the record's fields.
+_ROWS = sa.select(
+    _V.id,
+    _V.size,
+    _V.status,
+    _V.backend,
+    _V.project_id,
+    _V.user_id,
+    _V.display_name,
+    _V.display_description,
+    _V.availability_zone,
+    _V.multiattach,
+    _V.bootable,
+    _V.volume_type_id,
+    VOLUME_TYPES.c.name,
+    _V.metadata,
+    _V.created_at,
+    _V.updated_at,
+    _V.snapshot_id,
+    _V.source_volid,
+    _V.intent,
+    _V.leaving,
+    _V.migration_status,
+    _V.status_reason,
+    _V.readonly,
+    _V.image_metadata,
+    _V.reset_from,
+).join_from(VOLUMES, VOLUME_TYPES, _V.volume_type_id == VOLUME_TYPES.c.id, isouter=True)
+
+_NAMES = sa.select(_V.id, _V.display_name)
+
+# Built once: to build a statement costs more than to run it. For the same reason one
+# statement reads a volume with its hosts: a row per host, or one row.
+_WIDTH = len(_ROWS.selected_columns)
+_ONE = Prepared(
+    _ROWS.add_columns(*attachments.BRIEF)
+    .outerjoin(
+        VOLUME_ATTACHMENT, sa.and_(_A.volume_id == _V.id, _A.deleted == sa.false())
+    )
+    .where(_V.id == sa.bindparam("volume_id"), _HERE)
+    .order_by(_A.created_at, _A.id)
+)
+
+_WITHOUT_HOSTS = Prepared(_ROWS.where(_V.id == sa.bindparam("volume_id"), _HERE))
+
+_FIELDS = {
+    "name": "display_name",
+    "description": "display_description",
+    "metadata": "metadata",
+}
+
+
+def _has_seen(status: AttachStatus) -> sa.ColumnElement[bool]:
+    """Return Attachment.seen_status in SQL: whether one of the volume's has it."""
+    has, attached = status_changes.has, _A.attach_status == AttachStatus.ATTACHED
+    if status is AttachStatus.ATTACHED:
+        return has(attached, _A.announced == sa.false())
+    plain = has(_A.attach_status == status)
+    if status is AttachStatus.DETACHING:
+        return sa.or_(plain, has(attached, _A.announced == sa.true()))
+    return plain
+
+
+#: lunshare.agent.model.states.volume_status, in SQL, for filters and sorting.
+STATUS: sa.ColumnElement[Any] = sa.case(
+    (_V.status != VolumeStatus.AVAILABLE, _V.status),
+    *(
+        (_has_seen(attached), sa.literal(str(seen)))
+        for attached, seen in ATTACHMENT_PRIORITY
+    ),
+    else_=sa.literal(str(VolumeStatus.AVAILABLE)),
+)
+
+COLUMNS: Mapping[str, sa.ColumnElement[Any]] = {
+    "id": _V.id,
+    "name": _V.display_name,
+    "display_name": _V.display_name,
+    "description": _V.display_description,
+    "size": _V.size,
+    "status": STATUS,
+    "created_at": _V.created_at,
+    "updated_at": _V.updated_at,
+    "bootable": _V.bootable,
+    "multiattach": _V.multiattach,
+    "availability_zone": _V.availability_zone,
+    "host": _V.backend,
+    "migration_status": _V.migration_status,
+    "volume_type_id": _V.volume_type_id,
+    "snapshot_id": _V.snapshot_id,
+    "source_volid": _V.source_volid,
+    "user_id": _V.user_id,
+    "project_id": _V.project_id,
+    "consumes_quota": sa.true(),
+}
+
+# A host may have access now or soon, so a plain volume takes no other attachment.
+_IN_USE = sa.or_(
+    _A.attach_status != AttachStatus.ERROR_ATTACHING,
+    _A.initiator.is_not(None),
+    _A.leaving.is_not(None),
+)
+
+_CLAIM = Prepared(
+    sa.update(VOLUMES)
+    .where(
+        _V.id == sa.bindparam("_id"),
+        _HERE,
+        _V.status == VolumeStatus.AVAILABLE,
+        sa.or_(
+            _V.multiattach == sa.true(),
+            ~status_changes.has(_IN_USE),
+            # NULL, for a client without an instance, equals nothing. A failed
+            # attachment of the instance does not count: another one may have the
+            # volume since.
+            status_changes.has(
+                _IN_USE, _A.instance_uuid == sa.bindparam("_instance", type_=sa.String)
+            ),
+        ),
+    )
+    .values(updated_at=sa.bindparam("_now"))
+)
+
+# What a new row has of its record: the field of each column.
+_OTHERWISE = {"display_name": "name", "display_description": "description"}
+_OTHERWISE |= {"status": "own_status"}
+_LATER = {"deleted", "deleted_at", "leaving", "migration_status", "readonly"}
+_LATER |= {"reset_from"}
+_NEW = {
+    column.name: _OTHERWISE.get(column.name, column.name)
+    for column in VOLUMES.columns
+    if column.name not in _LATER
+}
+_INSERT = Prepared(
+    sa.insert(VOLUMES).values({name: sa.bindparam(name) for name in (*_NEW, "deleted")})
+)
+_LOCK = Prepared(
+    sa.update(VOLUMES)
+    .where(_V.id == sa.bindparam("_id"), _HERE, _V.status == VolumeStatus.AVAILABLE)
+    .values(status=_V.status)
+)
+_REMOVE = Prepared(
+    sa.update(VOLUMES)
+    .where(_V.id == sa.bindparam("_id"))
+    .values(
+        deleted=True, deleted_at=sa.bindparam("_now"), updated_at=sa.bindparam("_now")
+    )
+)
+
+
+def insert(connection: sa.Connection, volume: Volume) -> None:
+    """Insert a row with its metadata."""
+    values = {column: getattr(volume, field) for column, field in _NEW.items()}
+    json = {name: dict(values[name]) for name in ("metadata", "image_metadata")}
+    _INSERT.write(connection, {**values, **json, "deleted": False})
+
+
+def get(connection: sa.Connection, volume_id: str) -> Volume | None:
+    """Return one volume with its attachments, or None."""
+    rows = _ONE.rows(connection, {"volume_id": volume_id})
+    if not rows:
+        return None
+    hosts = [row[_WIDTH:] for row in rows]
+    attached = [attachments.brief(host) for host in hosts if host[0] is not None]
+    return _record(rows[0][:_WIDTH], attached)
+
+
+def get_row(connection: sa.Connection, volume_id: str) -> Volume | None:
+    """Return one volume without its attachments, or None.
+
+    It reads one row, however many hosts the volume has. ``status`` is that of the
+    row, which does not show attachments.
+    """
+    row = _WITHOUT_HOSTS.first(connection, {"volume_id": volume_id})
+    return None if row is None else _record(row)
+
+
+def page(connection: sa.Connection, page: Page) -> list[Volume]:
+    """Return a page of volumes with their attachments.
+
+    It runs two statements at most, whatever the page has.
+
+    :raises NotFound: the marker does not exist.
+    """
+    return _filled(connection, _page_rows(connection, page, _ROWS))
+
+
+def names(connection: sa.Connection, page: Page) -> list[NamedVolume]:
+    """Return a page of volumes without detail; raise as ``page`` does."""
+    return [NamedVolume(*row) for row in _page_rows(connection, page, _NAMES)]
+
+
+def get_many(connection: sa.Connection, volume_ids: Sequence[str]) -> list[Volume]:
+    """Return those of these volumes that exist, without their attachments."""
+    found: list[Volume] = []
+    for some in paging.chunks(volume_ids):
+        query = _ROWS.where(_HERE, _V.id.in_(list(some.values())))
+        found += [_record(row) for row in connection.execute(query)]
+    return found
+
+
+def count(connection: sa.Connection, page: Page) -> int:
+    """Return how many volumes match the filters, on all pages."""
+    query = sa.select(sa.func.count()).select_from(VOLUMES).where(_HERE)
+    if page.project_id is not None:
+        query = query.where(_V.project_id == page.project_id)
+    return int(connection.execute(_filtered(query, page)).scalar_one())
+
+
+def update(
+    connection: sa.Connection, volume_id: str, changes: Mapping[str, Any]
+) -> None:
+    """Write name, description or metadata."""
+    values = {_FIELDS[key]: value for key, value in changes.items()}
+    connection.execute(
+        sa.update(VOLUMES)
+        .where(_V.id == volume_id, _HERE)
+        .values(updated_at=now(), **values)
+    )
+
+
+def set_values(connection: sa.Connection, volume_id: str, **values: Any) -> None:
+    """Write columns other than the status."""
+    connection.execute(
+        sa.update(VOLUMES).where(_V.id == volume_id, _HERE).values(values)
+    )
+
+
+def lock_available(connection: sa.Connection, volume_id: str) -> bool:
+    """Return whether it is available, and lock it until the transaction ends."""
+    return _LOCK.write(connection, {"_id": volume_id}) == 1
+
+
+def clone_in_progress(connection: sa.Connection, volume_id: str) -> str | None:
+    """Return the id of an incomplete clone of this volume, or None."""
+    return connection.execute(
+        status_changes.CLONES.where(status_changes.OTHERS.c.source_volid == volume_id)
+    ).scalar()
+
+
+def claim(connection: sa.Connection, volume_id: str, instance_uuid: str | None) -> bool:
+    """Return whether this volume may have one more attachment; lock its row.
+
+    A plain volume may have one. The same instance may attach it a second time, as
+    a live migration does for its new host (Launchpad bug 1694530).
+    """
+    which = {"_id": volume_id, "_now": now(), "_instance": instance_uuid}
+    return _CLAIM.write(connection, which) == 1
+
+
+def remove(connection: sa.Connection, volume_id: str) -> None:
+    """Mark a volume deleted."""
+    _REMOVE.write(connection, {"_id": volume_id, "_now": now()})
+
+
+def unfinished(connection: sa.Connection) -> list[Volume]:
+    """Return volumes in states.UNFINISHED, or with a disk that will be deleted."""
+    going = sa.or_(_V.status.in_(sorted(UNFINISHED)), _V.leaving.is_not(None))
+    real = _V.reset_from.is_(None)
+    query = _ROWS.where(_HERE, sa.or_(real, _V.leaving.is_not(None)), going)
+    query = query.order_by(_V.created_at)
+    return [_record(row) for row in connection.execute(query)]
+
+
+def disk_backends(connection: sa.Connection) -> dict[str, tuple[str, ...]]:
+    """Return by id the backends that may have a disk of a volume, its own first.
+
+    During a migration that is also the new backend, and then the old one. A volume
+    that no pool could hold has none, and is left out.
+    """
+    coming = _V.intent["backend"].as_string()
+    rows = connection.execute(
+        sa.select(_V.id, _V.backend, _V.leaving, coming).where(_HERE, _PLACED)
+    )
+    return {row[0]: tuple(each for each in row[1:] if each) for row in rows}
+
+
+def existing_disks(connection: sa.Connection) -> set[tuple[str, str, int]]:
+    """Return backend, id and GiB of every volume with a complete disk."""
+    query = sa.select(_V.backend, _V.id, _V.size).where(
+        _HERE, _V.status.in_(sorted(HAS_DISK))
+    )
+    return {(row[0], row[1], row[2]) for row in connection.execute(query)}
+
+
+def temporary_snapshot_ids(connection: sa.Connection) -> set[str]:
+    """Return the ids of clones whose temporary snapshot may still exist."""
+    query = sa.select(_V.id).where(
+        _HERE, _V.source_volid.is_not(None), _V.intent.is_not(None)
+    )
+    return set(connection.execute(query).scalars())
+
+
+def backends(connection: sa.Connection) -> set[str]:
+    """Return the backends that have a volume."""
+    query = sa.select(_V.backend).where(_HERE, _PLACED).distinct()
+    return set(connection.execute(query).scalars())
+
+
+def provisioned(connection: sa.Connection, backend: str) -> tuple[int, int]:
+    """Return the number of volumes of a backend, and their total size in GiB."""
+    total = sa.select(sa.func.count(), sa.func.coalesce(sa.func.sum(_V.size), 0))
+    row = connection.execute(total.where(_HERE, _V.backend == backend)).one()
+    return int(row[0]), int(row[1])
+
+
+def uses_type(connection: sa.Connection, type_id: str) -> bool:
+    """Return whether a volume has this type, or is being changed to it."""
+    coming = _V.intent["type_id"].as_string() == type_id
+    retyping = sa.and_(_V.status == VolumeStatus.RETYPING, coming)
+    of_it = sa.or_(_V.volume_type_id == type_id, retyping)
+    query = sa.select(_V.id).where(_HERE, of_it).limit(1)
+    return connection.execute(query).first() is not None
+
+
+def _page_rows(
+    connection: sa.Connection, page: Page, rows: sa.Select[Any]
+) -> Sequence[Row]:
+    every_project = page.project_id is None
+    if page.marker is None and not page.filters:
+        plain = _first_page(rows, page.sort, every_project)
+        return plain.rows(connection, paging.values(page))
+    query = _filtered(_listed(rows, page.sort, every_project), page)
+    query = paging.after_marker(connection, query, page, COLUMNS, "volume", _OWN)
+    return connection.execute(query, paging.values(page)).all()
+
+
+@functools.lru_cache(maxsize=paging.SORTS)
+def _first_page(
+    rows: sa.Select[Any], sort: paging.Sort, every_project: bool
+) -> Prepared:
+    """Return the statement for this order, without filters and marker."""
+    return Prepared(_listed(rows, sort, every_project))
+
+
+@functools.lru_cache(maxsize=paging.SORTS)
+def _listed(
+    rows: sa.Select[Any], sort: paging.Sort, every_project: bool
+) -> sa.Select[Any]:
+    """Return the statement for this order; built once for each order."""
+    query = rows.where(_HERE)
+    if not every_project:
+        query = query.where(_OWN)
+    return paging.ordered(query, sort, COLUMNS)
+
+
+def _filtered(query: sa.Select[Any], page: Page) -> sa.Select[Any]:
+    filters = dict(page.filters)
+    query = paging.with_metadata(query, filters.pop("metadata", None), _V.metadata)
+    image = filters.pop("glance_metadata", None)
+    query = paging.with_metadata(query, image, _V.image_metadata)
+    return paging.filtered(query, filters, COLUMNS)
+
+
+def _filled(connection: sa.Connection, rows: Sequence[Row]) -> list[Volume]:
+    attached = attachments.of_volumes(connection, [row[0] for row in rows])
+    return [_record(row, attached.get(row[0], ())) for row in rows]
+
+
+def _record(row: Any, attached: Iterable[Attachment] = ()) -> Volume:
+    was = None if row[24] is None else VolumeStatus(row[24])
+    known = (row[0], row[1], VolumeStatus(row[2]), *row[3:24], was, tuple(attached))
+    return Volume(*known)

@@ -1,0 +1,147 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""The certificate and key of a listener, which may change while it serves."""
+
+from __future__ import annotations
+
+import os
+import socket
+import ssl
+import threading
+import time
+
+from oslo_config import cfg
+from oslo_log import log
+
+from lunshare.agent.conf.listeners import tls_section
+from lunshare.agent.listen_addresses import Address
+from lunshare.agent.model.errors import StartupError
+from lunshare.agent.trusted_files import why_not_trusted
+
+LOG = log.getLogger(__name__)
+
+_CHECK_SECONDS = 1.0  # between two checks of the files
+
+Seen = tuple[tuple[int, int, int], ...]
+
+
+class Certificates:
+    """TLS 1.2 or later with the certificate that the files have now.
+
+    The thread of the connections calls ``wrap`` and ``check``. A connection keeps
+    the certificate with which it began.
+    """
+
+    def __init__(self, certificate: str, key: str) -> None:
+        """Read the files.
+
+        :raises StartupError: one cannot be read, or the key is of another one.
+        """
+        self._files = (certificate, key)
+        self._asked = threading.Event()
+        self._next = time.monotonic() + _CHECK_SECONDS
+        self._seen = self._file_state()
+        self._context = self._load()
+
+    def wrap(self, client: socket.socket) -> ssl.SSLSocket:
+        """Return the socket with TLS. Its handshake has not begun.
+
+        :raises OSError: the client has ended it already.
+        """
+        return self._context.wrap_socket(
+            client, server_side=True, do_handshake_on_connect=False
+        )
+
+    def read_again(self) -> None:
+        """Let the next ``check`` read the files, changed or not."""
+        self._asked.set()
+
+    def check(self) -> None:
+        """Read the files again if they have changed. It costs nothing most times.
+
+        If they cannot be used, the certificate stays as it is, and the log has the
+        reason. A key that is written after its certificate is found by the next
+        check.
+        """
+        moment = time.monotonic()
+        if moment < self._next and not self._asked.is_set():
+            return
+        self._next = moment + _CHECK_SECONDS
+        seen = self._file_state()
+        if seen == self._seen and not self._asked.is_set():
+            return
+        self._asked.clear()
+        self._seen = seen
+        try:
+            self._context = self._load()
+        except StartupError as error:
+            LOG.error("[tls] reload failed, the former certificate stays: %s", error)
+        else:
+            LOG.info("[tls] certificate loaded: %s", self._files[0])
+
+    def _file_state(self) -> Seen:
+        found = []
+        for file in self._files:
+            try:
+                known = os.stat(file)
+            except OSError:
+                found.append((0, 0, 0))
+            else:
+                found.append((known.st_ino, known.st_mtime_ns, known.st_size))
+        return tuple(found)
+
+    def _load(self) -> ssl.SSLContext:
+        """Return a new context, so that a failure changes nothing.
+
+        :raises StartupError: names the files and what is wrong.
+        """
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
+        certificate, key = self._files
+        try:
+            _check_key(key)
+            # Without a password OpenSSL would ask for one at the terminal.
+            context.load_cert_chain(certificate, key, password="")
+        except ssl.SSLError as error:
+            if error.reason == "KEY_VALUES_MISMATCH":
+                raise StartupError(
+                    f"[tls] key_file {key} is not the key of the certificate in"
+                    f" cert_file {certificate}: give the pair that was made together"
+                ) from None
+            raise StartupError(
+                f"[tls] cert_file {certificate} and key_file {key} cannot be used"
+                f" ({error.reason or error}): give PEM files, the key without a"
+                " password"
+            ) from None
+        except OSError as error:
+            raise StartupError(
+                f"[tls] cert_file {certificate} or key_file {key} cannot be read"
+                f" ({error.strerror}): check the paths, and that the user of the"
+                " daemon may read them"
+            ) from None
+        return context
+
+
+def _check_key(key: str) -> None:
+    """:raises StartupError: others can read or replace the key."""
+    if problem := why_not_trusted(os.stat(key), secret=True):
+        raise StartupError(f"[tls] key_file {key} {problem}")
+
+
+def certificates(
+    conf: cfg.ConfigOpts, address: Address, option: str = "listen"
+) -> Certificates | None:
+    """Return those of an address of the option, or None if it has no TLS.
+
+    :raises StartupError: none are named, or they cannot be used.
+    """
+    if not address.tls or isinstance(address.bind, str):
+        return None
+    section = conf[tls_section(conf, *address.bind)]
+    if not (section.cert_file and section.key_file):
+        raise StartupError(
+            f"{option} = {address} needs a certificate: set cert_file and key_file in"
+            " section [tls]"
+        )
+    return Certificates(section.cert_file, section.key_file)

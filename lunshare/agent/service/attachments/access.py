@@ -1,0 +1,331 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""Make the live target equal to the rows. Access changes here and nowhere else.
+
+Attach, detach, extend, reconcile and recovery all end in ``Access.apply``. The
+caller has the volume's lock, and has committed what it wants before it calls.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from oslo_log import log
+
+from lunshare.agent.backends import Backends, translated
+from lunshare.agent.db import attachments, volumes
+from lunshare.agent.db.sqlite.engine import Database, now
+from lunshare.agent.model.errors import BackendFailed, NotFound
+from lunshare.agent.model.records import (
+    Attachment,
+    Mode,
+    RequestContext,
+    Snapshot,
+    Volume,
+)
+from lunshare.agent.model.states import AttachStatus
+from lunshare.agent.service.attachments import (
+    refusals,
+    target_support,
+    wanted_state,
+)
+from lunshare.agent.service.attachments.wanted_state import Wanted
+from lunshare.agent.service.instance_gate import Check
+from lunshare.agent.service.types import qos
+from lunshare.drivers.values import GIB
+from lunshare.drivers.values import Snapshot as DriverSnapshot
+from lunshare.drivers.values import Volume as DriverVolume
+
+LOG = log.getLogger(__name__)
+
+_SECRETS = ("auth_username", "auth_password")
+_MAX_REASON = 1024  # characters
+_NOT_OPEN = frozenset({AttachStatus.RESERVED, AttachStatus.ERROR_ATTACHING})
+_RELEASABLE = frozenset(AttachStatus) - {AttachStatus.RESERVED, AttachStatus.DETACHED}
+
+_MAX_LEFT = 100  # attachments in the answer to a detach
+
+
+class Access:
+    """Opens and closes the access of hosts to volumes."""
+
+    def __init__(self, db: Database, backends: Backends) -> None:
+        self._db, self._backends = db, backends
+
+    def apply(
+        self, volume: Volume, only: str | None = None, wanted: Wanted | None = None
+    ) -> tuple[Wanted, tuple[str, ...]]:
+        """Make the live export what the volume's rows ask for. Can be repeated.
+
+        ``only`` is an initiator name: no other initiator is read or changed, so an
+        attach costs the same however many hosts the volume has. A volume without
+        wanted access is not exported any more. ``wanted`` is what ``read_wanted`` gave
+        in the transaction that committed the intent; else it is read here. Returns
+        what was wanted, and what changed as sentences for a log.
+
+        :raises BackendFailed: access is at most what the rows ask for.
+        :raises BackendUnavailable: the access is unknown. What should close gets
+            no new I/O.
+        """
+        if wanted is None:
+            with self._db.reading() as connection:
+                wanted = read_wanted(connection, volume.id, only)
+        with self._backends[volume.backend].for_access(only, wanted.connectors) as used:
+            changed = used.apply(driver_volume(volume), wanted.connectors, wanted.only)
+        return wanted, changed
+
+    def check_support(
+        self, volume: Volume, mode: Mode | None, leaving: str | None = None
+    ) -> None:
+        """Check that the target of the volume's backend can do this.
+
+        :raises Conflict: it does not enforce the mode, or cannot end the access of
+            the initiator that is ``leaving``.
+        """
+        backend = self._backends[volume.backend]
+        target_support.check_mode(backend, mode)
+        if leaving is not None:
+            target_support.check_fence(backend, leaving)
+
+    def open(self, volume: Volume, row: Attachment, wanted: Wanted) -> Attachment:
+        """Open an attachment whose row is attaching; store its connection_info.
+
+        ``wanted``: that of its initiator, as for ``apply``. The initiator that its
+        connector replaced is closed before.
+
+        :raises BackendFailed: the access is closed again, or the row says that it
+            may be open.
+        """
+        try:
+            row = self.close_replaced(row)
+            self.apply(volume, row.initiator, wanted)
+            stored: dict[str, Any] = {
+                "connection_info": self._connection_info(volume, row, wanted),
+                "attach_time": now(),
+            }
+            with self._db.writing() as connection:
+                attachments.set_values(connection, row.id, **stored)
+        except Exception as error:
+            self._record_failed_open(row, error)
+            raise
+        LOG.info(
+            "[%s] attachment connected: attachment=%s volume=%s initiator=%s mode=%s",
+            row.attached_host,
+            row.id,
+            row.volume_id,
+            row.initiator,
+            row.mode,
+        )
+        return replace(row, **stored)
+
+    def close_replaced(self, row: Attachment) -> Attachment:
+        """Close the initiator that the row's connector replaced, if any.
+
+        Return the row without it. Can be repeated.
+
+        :raises BackendFailed: it may still be open, and the row still names it.
+        """
+        if row.leaving is None:
+            return row
+        with self._db.reading() as connection:
+            volume = _require_volume(connection, row)
+        self.apply(volume, only=row.leaving)
+        with self._db.writing() as connection:
+            attachments.set_values(connection, row.id, leaving=None)
+        return replace(row, leaving=None)
+
+    def release(
+        self, attachment_id: str, check: Check | None = None
+    ) -> list[Attachment]:
+        """Close the access and delete the row. Can be repeated.
+
+        Returns up to a hundred attachments that the volume still has, in brief.
+        ``check`` may refuse the row, in the transaction that ends it.
+
+        :raises NotFound: the attachment does not exist, or is deleted.
+        :raises BackendFailed: it may still be open; the row says error_detaching.
+        """
+        with self._db.writing() as connection:
+            row = require(connection, attachment_id)
+            if check is not None:
+                check(row)
+            if not row.initiators and row.status in _NOT_OPEN:
+                left = _remove(connection, row, _NOT_OPEN)
+            else:
+                left = None
+                volume, wanted = _start_release(connection, row)
+        if left is None:
+            self._close(volume, row, wanted)
+            with self._db.writing() as connection:
+                left = _remove(connection, row, frozenset({AttachStatus.DETACHING}))
+        LOG.info(
+            "[%s] attachment detached: attachment=%s volume=%s",
+            row.attached_host,
+            row.id,
+            row.volume_id,
+        )
+        return left
+
+    def start_release(self, attachment_id: str) -> None:
+        """Commit that the access is not wanted; the next reconcile finishes it.
+
+        :raises NotFound: the attachment does not exist, or is deleted.
+        """
+        with self._db.writing() as connection:
+            _start_release(connection, require(connection, attachment_id))
+
+    def _close(self, volume: Volume, row: Attachment, wanted: list[Wanted]) -> None:
+        """Close what the row may have open; what fails is in the row."""
+        try:
+            for initiator, rest in zip(row.initiators, wanted, strict=True):
+                self.apply(volume, initiator, rest)
+        except Exception as error:
+            old, new = AttachStatus.DETACHING, AttachStatus.ERROR_DETACHING
+            self._record_failure(row, old, new, str(error))
+            if isinstance(error, BackendFailed):
+                raise refusals.still_open(row, error) from error
+            raise
+        if not self._backends[volume.backend].driver.target.abilities.fences:
+            LOG.warning(
+                "[%s] session not ended: attachment=%s volume=%s: its target ends no"
+                " session, so the host may still have the volume open",
+                row.attached_host,
+                row.id,
+                row.volume_id,
+            )
+
+    def close_failed(self, row: Attachment) -> None:
+        """Close what a failed attach may have left open. Can be repeated.
+
+        :raises BackendFailed: it may still be open, and the row still names it.
+        """
+        if not row.initiators:
+            return
+        with self._db.reading() as connection:
+            volume = _require_volume(connection, row)
+        for initiator in row.initiators:
+            self.apply(volume, only=initiator)
+        with self._db.writing() as connection:
+            attachments.set_values(connection, row.id, initiator=None, leaving=None)
+
+    def _connection_info(
+        self, volume: Volume, row: Attachment, wanted: Wanted
+    ) -> dict[str, Any]:
+        """Return connection_info as it is stored: without credentials."""
+        backend = self._backends[volume.backend].driver
+        info: dict[str, Any] = {}
+        for connector in wanted.connectors:
+            with translated():
+                info = backend.connection_info(driver_volume(volume), connector)
+        info = {key: value for key, value in info.items() if key not in _SECRETS}
+        if wanted.widened:
+            info["mixed_modes"] = (
+                "widened: this initiator has an attachment of each mode, so the"
+                " target lets this host write"
+            )
+        return info | _common_info(row) | {"qos_specs": qos.of_volume(self._db, volume)}
+
+    def _record_failed_open(self, row: Attachment, why: Exception) -> None:
+        """Note that the access is not wanted any more, and close it at once."""
+        old, new = AttachStatus.ATTACHING, AttachStatus.ERROR_ATTACHING
+        try:
+            self._record_failure(row, old, new, str(why))
+            self.close_failed(row)
+        except Exception as error:
+            # The row still has its initiators. Reconcile retries until it is closed.
+            LOG.error(
+                "[%s] cleanup of a failed attach failed: attachment=%s: %s",
+                row.attached_host,
+                row.id,
+                error,
+            )
+
+    def _record_failure(
+        self, row: Attachment, old: AttachStatus, new: AttachStatus, why: str
+    ) -> None:
+        reason = why[:_MAX_REASON]
+        with self._db.writing() as connection:
+            attachments.change_status(
+                connection, row.id, {old}, new, status_reason=reason
+            )
+
+
+def read_wanted(connection: Any, volume_id: str, only: str | None) -> Wanted:
+    """Return the access that the volume's rows ask for, of one initiator or of all."""
+    if only is None:
+        return wanted_state.of_volume(attachments.of_volume(connection, volume_id))
+    return wanted_state.of_initiator(
+        only,
+        attachments.of_initiator(connection, volume_id, only),
+        others=lambda: attachments.any_wanted(connection, volume_id),
+    )
+
+
+def _start_release(connection: Any, row: Attachment) -> tuple[Volume, list[Wanted]]:
+    """Write that the access is not wanted. Return what its initiators still want."""
+    attachments.change_status(connection, row.id, _RELEASABLE, AttachStatus.DETACHING)
+    volume = _require_volume(connection, row)
+    return volume, [
+        read_wanted(connection, volume.id, initiator) for initiator in row.initiators
+    ]
+
+
+def _remove(
+    connection: Any, row: Attachment, old: frozenset[AttachStatus]
+) -> list[Attachment]:
+    """Delete the row; return attachments that the volume still has."""
+    attachments.remove(connection, row.id, old)
+    return attachments.brief_of_volume(connection, row.volume_id, _MAX_LEFT)
+
+
+def driver_volume(volume: Volume) -> DriverVolume:
+    """Return the volume as drivers know it; its size is in bytes."""
+    return DriverVolume(volume.id, volume.size * GIB)
+
+
+def driver_snapshot(snapshot: Snapshot) -> DriverSnapshot:
+    """Return the snapshot as drivers know it; its size is in bytes."""
+    return DriverSnapshot(snapshot.id, snapshot.volume_id, snapshot.size * GIB)
+
+
+def with_secrets(row: Attachment) -> Attachment:
+    """Return the attachment with its CHAP credentials, for its own host only."""
+    info = row.connection_info
+    if info is None or "auth_method" not in info:
+        return row
+    secrets = {name: getattr(row, name) for name in _SECRETS}
+    return replace(row, connection_info={**info, **secrets})
+
+
+def require(
+    connection: Any, attachment_id: str, ctx: RequestContext | None = None
+) -> Attachment:
+    """Return one attachment; ``ctx``: who asks for it, None for a step of a job.
+
+    :raises NotFound: it does not exist, is deleted, or is of another project.
+    """
+    project = None if ctx is None else ctx.only_project
+    row = attachments.get(connection, attachment_id, project)
+    if row is None:
+        raise NotFound("attachment", attachment_id)
+    return row
+
+
+def _require_volume(connection: Any, row: Attachment) -> Volume:
+    volume = volumes.get_row(connection, row.volume_id)
+    if volume is None:
+        raise NotFound("volume", row.volume_id)
+    return volume
+
+
+def _common_info(row: Attachment) -> dict[str, Any]:
+    """Return the keys of connection_info that do not come from the driver."""
+    connector = row.connector or {}
+    return {
+        "access_mode": row.mode,
+        "attachment_id": row.id,
+        "cacheable": False,
+        "encrypted": False,
+        "enforce_multipath": bool(connector.get("enforce_multipath", False)),
+    }

@@ -1,0 +1,49 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""Why an attach or a detach failed, in sentences that say what to do."""
+
+from __future__ import annotations
+
+from lunshare.agent.model.errors import BackendFailed, Busy, Conflict
+from lunshare.agent.model.records import Attachment, Mode
+
+
+def mixed_modes(other: Attachment, mode: Mode) -> Conflict:
+    """Return the 409 for an initiator that asks for both modes."""
+    return Conflict(
+        f"connector.initiator {other.initiator} has this volume {other.mode} by"
+        f" attachment {other.id} and cannot have it {mode} too: one initiator has"
+        " one write-protect bit; detach the other first, use another initiator"
+        " name, or set mixed_modes_per_host = widen",
+        attachment_id=other.id,
+    )
+
+
+def not_connectable(row: Attachment) -> Conflict:
+    """Return the 409 for an attachment whose status allows no connector."""
+    return Conflict(
+        f"attachment {row.id} is {row.status} and cannot be connected: delete it and"
+        " create another one"
+    )
+
+
+def not_completable(row: Attachment) -> Conflict:
+    """Return the 409 for an attachment that has no host to confirm."""
+    return Conflict(
+        f"attachment {row.id} is {row.status} and cannot be completed: connect it first"
+    )
+
+
+def changed_meanwhile(volume_id: str) -> Busy:
+    """Return the 409 for an attachment that ended while it was completed."""
+    return Busy(f"volume {volume_id} has just changed: try again")
+
+
+def still_open(row: Attachment, error: BackendFailed) -> BackendFailed:
+    """Return the error of a failed detach, with what an operator must know."""
+    return type(error)(
+        f"attachment {row.id} of volume {row.volume_id} is error_detaching, and host"
+        f" {row.attached_host} may still have access; each reconcile tries again, or"
+        f" repeat the DELETE: {error}",
+        **error.fields,
+    )

@@ -1,0 +1,361 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""Requests about attachments: create, connect, complete, delete.
+
+Each operation commits what it will do, does it, and commits that it is done. When
+the daemon is killed in between, lunshare.agent.service.reconcile finds the intent in
+the row and finishes it with the same functions of service/attachments/access.
+"""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from oslo_log import log
+
+from lunshare.agent.db import attachments, volumes
+from lunshare.agent.db.sqlite.engine import Database, now
+from lunshare.agent.model.errors import AgentError, NotFound
+from lunshare.agent.model.records import (
+    Attachment,
+    HostConnector,
+    Mode,
+    NewAttachment,
+    Page,
+    RequestContext,
+    Volume,
+)
+from lunshare.agent.model.states import WANTED, AttachStatus
+from lunshare.agent.service.attachments import (
+    connectors,
+    plain_volumes,
+    reconnect,
+    refusals,
+    wanted_state,
+)
+from lunshare.agent.service.attachments.access import (
+    Access,
+    read_wanted,
+    require,
+    with_secrets,
+)
+from lunshare.agent.service.attachments.unanswered import UnansweredRequests
+from lunshare.agent.service.instance_gate import InstanceGate
+from lunshare.agent.service.sharing import SharingRules, check_second, check_visible
+from lunshare.agent.volume_locks import VolumeLocks
+
+LOG = log.getLogger(__name__)
+
+_CONNECTABLE = WANTED | {AttachStatus.RESERVED, AttachStatus.ERROR_ATTACHING}
+_COMPLETABLE = WANTED | {AttachStatus.RESERVED}
+
+Rows = list[Attachment]
+_Mode = TypeVar("_Mode", Mode, Mode | None)
+
+
+class Attachments:
+    """Attachments of this node's volumes."""
+
+    def __init__(
+        self,
+        db: Database,
+        access: Access,
+        locks: VolumeLocks,
+        unanswered: UnansweredRequests,
+        *,
+        sharing: SharingRules,
+        gate: InstanceGate,
+        widen: bool,
+    ) -> None:
+        """``widen``: an initiator that asks for both modes gets rw, not a 409."""
+        self._db, self._access, self._locks = db, access, locks
+        self.unanswered, self._widen = unanswered, widen
+        self._sharing, self._gate = sharing, gate
+
+    def get(
+        self, ctx: RequestContext, attachment_id: str, secrets: bool = True
+    ) -> Attachment:
+        """Return one attachment; with ``secrets`` the credentials of its host.
+
+        :raises NotFound: the attachment does not exist, or is deleted.
+        """
+        row = self._require(attachment_id, ctx)
+        return with_secrets(row) if secrets else row
+
+    def list(self, ctx: RequestContext, page: Page) -> Rows:
+        """Return a page of attachments, without credentials.
+
+        :raises NotFound: the marker of the page does not exist.
+        """
+        with self._db.reading() as connection:
+            return attachments.page(connection, page)
+
+    def create(self, ctx: RequestContext, new: NewAttachment) -> Attachment:
+        """Reserve the volume; with a connector, open it to that host as well.
+
+        A retry of a request that the daemon did not answer before it was killed
+        gets the attachment of the first one.
+
+        :raises NotFound: the volume.
+        :raises Invalid: its status allows no attachment, or no second one.
+        :raises Forbidden: it is bootable and has a host, and the policy.
+        :raises Conflict: the initiator has it in the other mode.
+        :raises BackendFailed: nothing is open and nothing is reserved.
+        """
+        if new.connector is None:
+            row = self.commit_reservation(ctx, new)
+        else:
+            row = self._attach(ctx, new, new.connector)
+        self.unanswered.answer_sent(row)
+        return with_secrets(row)
+
+    def _attach(
+        self, ctx: RequestContext, new: NewAttachment, connector: HostConnector
+    ) -> Attachment:
+        """Commit which access is wanted, then open it, under the volume's lock."""
+        check_visible(self._db, ctx, new.volume_id)
+        refusal = self.refusal_of_second(ctx)
+        with self._locks.volume(new.volume_id, f"the attach of host {connector.host}"):
+            with self._db.writing() as connection:
+                volume, known = self._claim(connection, ctx, new, refusal)
+                row = known or self.start_attach(
+                    connection,
+                    volume,
+                    _new_row(ctx, volume, new),
+                    connector,
+                    is_new=True,
+                )
+                wanted = read_wanted(connection, volume.id, row.initiator)
+            self.unanswered.add(row)
+            try:
+                return self._access.open(volume, row, wanted)
+            except Exception:
+                self.discard(row)
+                raise
+
+    def commit_reservation(self, ctx: RequestContext, new: NewAttachment) -> Attachment:
+        """Reserve the volume as ``reserve`` does, in a transaction of its own."""
+        row, refusal = None, self.refusal_of_second(ctx)
+        try:
+            with self._db.writing() as connection:
+                row = self.reserve(connection, ctx, new, refusal)[1]
+                self.unanswered.add(row)  # before the others see it
+        except Exception:
+            if row is not None:
+                self.unanswered.discard(row)
+            raise
+        return row
+
+    def refusal_of_second(self, ctx: RequestContext) -> AgentError | None:
+        """See SharingRules.refusal_of_second; the result is for ``reserve``."""
+        return self._sharing.refusal_of_second(ctx)
+
+    def reserve(
+        self,
+        connection: Any,
+        ctx: RequestContext,
+        new: NewAttachment,
+        refusal: AgentError | None,
+    ) -> tuple[Volume, Attachment]:
+        """Insert the row of a new attachment, or return that of an unanswered request.
+
+        The caller commits. The connector is not used here. ``refusal`` is what
+        ``refusal_of_second`` has returned before the transaction.
+
+        :raises NotFound: the volume.
+        :raises Invalid: its status allows no attachment, or no second one.
+        """
+        volume, known = self._claim(connection, ctx, new, refusal)
+        row = known or _new_row(ctx, volume, new)
+        if known is None:
+            attachments.insert(connection, row)
+        return volume, row
+
+    def _claim(
+        self,
+        connection: Any,
+        ctx: RequestContext,
+        new: NewAttachment,
+        refusal: AgentError | None,
+    ) -> tuple[Volume, Attachment | None]:
+        """Reserve the volume for a row, or find the row of an earlier request."""
+        known = self.unanswered.find_duplicate(connection, ctx, new)
+        reserved = known or volumes.claim(connection, new.volume_id, new.instance_uuid)
+        volume = volumes.get_row(connection, new.volume_id)
+        if volume is None or not ctx.sees(volume.project_id):
+            raise NotFound("volume", new.volume_id)
+        if not reserved:
+            raise plain_volumes.attach_error(
+                volumes.get(connection, new.volume_id) or volume
+            )
+        if known is None:
+            check_second(connection, volume, refusal)
+        self._access.check_support(volume, _allowed_mode(volume, new.mode))
+        return volume, known
+
+    def start_attach(
+        self,
+        connection: Any,
+        volume: Volume,
+        row: Attachment,
+        connector: HostConnector,
+        is_new: bool = False,
+    ) -> Attachment:
+        """Write which access is wanted; the caller commits it before it is opened.
+
+        :raises Conflict: its status, the other mode of the initiator, or the target
+            does not allow it.
+        """
+        initiator = connector.initiator
+        same = attachments.of_initiator(connection, row.volume_id, initiator)
+        mode = _allowed_mode(volume, connectors.resolve_mode(row.mode, connector))
+        other = connectors.other_mode(same, row.id, mode)
+        if other is not None and not self._widen:
+            raise refusals.mixed_modes(other, mode)
+        leaving = None if row.initiator == initiator else row.initiator
+        self._access.check_support(volume, mode, leaving)
+        username, password = wanted_state.credentials(same)
+        values: dict[str, Any] = {
+            "mode": mode,
+            "attached_host": connector.host,
+            "mountpoint": connector.mountpoint,
+            "connector": connector.sent,
+            "connection_info": None,
+            "initiator": initiator,
+            "leaving": leaving,
+            "auth_username": username,
+            "auth_password": password,
+            "answered": row.answered,
+            "announced": False,
+            "status_reason": None,
+        }
+        intent = replace(row, status=AttachStatus.ATTACHING, **values)
+        if is_new:
+            attachments.insert(connection, intent)
+        elif not attachments.change_status(
+            connection, row.id, _CONNECTABLE, intent.status, **values
+        ):
+            raise refusals.not_connectable(row)
+        return intent
+
+    def discard(self, row: Attachment) -> None:
+        """Delete a row whose id no client knows, when nothing is open."""
+        self.unanswered.discard(row)
+        try:
+            if self._require(row.id).initiator is None:
+                self._access.release(row.id)
+            else:
+                self._access.start_release(row.id)
+        except AgentError as error:
+            LOG.error(
+                "[%s] cleanup of a failed attach failed: attachment=%s: %s",
+                row.attached_host,
+                row.id,
+                error,
+            )
+
+    def connect(
+        self, ctx: RequestContext, attachment_id: str, connector: HostConnector
+    ) -> Attachment:
+        """Open the volume to a host; the same connector again changes nothing.
+
+        Another connector replaces the first one, whose access is closed before the
+        new one is opened.
+
+        :raises NotFound: the attachment.
+        :raises Invalid: the volume takes one host, and another one has it.
+        :raises Conflict: the initiator has the volume in the other mode, or the
+            status of the attachment or of its volume does not allow it, or a server
+            of Nova uses it by another initiator.
+        :raises BackendFailed: the row names what may be open; repeat, or delete.
+        """
+        row = self._require(attachment_id, ctx)
+        check = self._gate.check_connect(ctx, row, connector.initiator)
+        with self._locks.volume(row.volume_id, f"the attach of host {connector.host}"):
+            row = self._require(attachment_id, ctx)
+            if connectors.is_open(row, connector):
+                return with_secrets(reconnect.refresh(self._db, row, connector))
+            # Its row can name two initiators, and the new connector is a third.
+            row = self._access.close_replaced(row)
+            with self._db.writing() as connection:
+                check(row)
+                volume = reconnect.available_volume(connection, row)
+                plain_volumes.check_single(connection, volume, row)
+                known = replace(row, answered=True)  # its client names it
+                intent = self.start_attach(connection, volume, known, connector)
+                wanted = read_wanted(connection, volume.id, intent.initiator)
+            return with_secrets(self._access.open(volume, intent, wanted))
+
+    def complete(self, ctx: RequestContext, attachment_id: str) -> None:
+        """Note that the host uses the volume. Can be repeated.
+
+        :raises NotFound: the attachment.
+        :raises Conflict: the attachment is detaching, or in an error.
+        """
+        volume_id = self._volume_id(attachment_id, ctx)
+        with (
+            self._locks.volume(volume_id, f"the completion of {attachment_id}"),
+            self._db.writing() as connection,
+        ):
+            done = attachments.change_status(
+                connection,
+                attachment_id,
+                _COMPLETABLE,
+                AttachStatus.ATTACHED,
+                answered=True,
+            )
+        if not done:
+            raise refusals.not_completable(self._require(attachment_id))
+
+    def delete(self, ctx: RequestContext, attachment_id: str) -> Rows:
+        """Close the access, end the host's session, delete the attachment.
+
+        Returns up to a hundred of the attachments that the volume still has, in
+        brief, so that it costs the same however many there are. When this returns,
+        no write of that host is in progress and it cannot log in.
+
+        :raises NotFound: the attachment does not exist, or is deleted.
+        :raises Conflict: a server of Nova uses it.
+        :raises BackendFailed: the access may still be open. The attachment is
+            error_detaching. A retry and the next reconcile try again.
+        """
+        row = self._require(attachment_id, ctx)
+        check = self._gate.check_detach(ctx, row)
+        with self._locks.volume(row.volume_id, f"the detach of {attachment_id}"):
+            return self._access.release(attachment_id, check)
+
+    def _require(
+        self, attachment_id: str, ctx: RequestContext | None = None
+    ) -> Attachment:
+        with self._db.reading(one_statement=True) as connection:
+            return require(connection, attachment_id, ctx)
+
+    def _volume_id(self, attachment_id: str, ctx: RequestContext) -> str:
+        """Return its volume, whose lock is needed before the row is read."""
+        with self._db.reading(one_statement=True) as connection:
+            found = attachments.volume_id(connection, attachment_id, ctx.only_project)
+        if found is None:
+            raise NotFound("attachment", attachment_id)
+        return found
+
+
+def _new_row(ctx: RequestContext, volume: Volume, new: NewAttachment) -> Attachment:
+    return Attachment(
+        id=str(uuid.uuid4()),
+        volume_id=volume.id,
+        status=AttachStatus.ATTACHING if new.legacy else AttachStatus.RESERVED,
+        mode=_allowed_mode(volume, new.mode),
+        instance_uuid=new.instance_uuid,
+        created_at=now(),
+        updated_at=now(),
+        answered=False,
+        legacy=new.legacy,
+        user_id=ctx.user_id,
+    )
+
+
+def _allowed_mode(volume: Volume, asked: _Mode) -> _Mode | Mode:
+    """Return the mode of a new attachment: ro where the volume is readonly."""
+    return Mode.RO if volume.readonly else asked

@@ -1,0 +1,145 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""Which host uses which volume: the attachments, compared with the live target."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from lunshare.agent.backends import Backends, NodeBackend
+from lunshare.agent.db import attachments, volumes
+from lunshare.agent.db.sqlite.engine import Database
+from lunshare.agent.model.errors import AgentError, BackendUnavailable, NotFound
+from lunshare.agent.model.operator_records import HostAccess
+from lunshare.agent.model.records import Attachment, RequestContext, Volume
+from lunshare.agent.model.states import WANTED
+from lunshare.agent.service.attachments import wanted_state
+from lunshare.drivers.values import LiveConnector, LiveExport
+
+#: Live exports by volume id; and by backend why it could not be read.
+Live = tuple[dict[str, LiveExport], dict[str, str]]
+
+ByVolume = dict[str, list[Attachment]]
+Names = list[str]
+Volumes = list[Volume]
+Lines = list[HostAccess]
+
+
+class Hosts:
+    """The hosts of this node's volumes."""
+
+    def __init__(self, db: Database, backends: Backends) -> None:
+        self._db, self._backends = db, backends
+
+    def list(self, ctx: RequestContext, volume_id: str | None = None) -> Lines:
+        """Return the hosts of one volume, or of all; a line for each attachment.
+
+        The lines of a backend that does not answer say so.
+
+        :raises NotFound: the volume.
+        """
+        rows, names = self._read_rows(volume_id)
+        live, unread = self._read_live(names, volume_id)
+        found: Lines = []
+        for volume in self._read_volumes(rows.keys() | live.keys()):
+            export, why = live.get(volume.id), unread.get(volume.backend)
+            found += compare(volume, rows.get(volume.id, ()), export, why)
+        return found
+
+    def _read_rows(self, volume_id: str | None) -> tuple[ByVolume, Names]:
+        """Return attachments by volume, and the backends to read."""
+        with self._db.reading() as connection:
+            if volume_id is None:
+                rows, names = attachments.with_initiator(connection), [*self._backends]
+            else:
+                volume = volumes.get(connection, volume_id)
+                if volume is None:
+                    raise NotFound("volume", volume_id)
+                rows = attachments.of_volume(connection, volume_id)
+                names = [volume.backend]
+        found: ByVolume = {volume_id: []} if volume_id else {}
+        for row in rows:
+            found.setdefault(row.volume_id, []).append(row)
+        return found, names
+
+    def _read_volumes(self, ids: Iterable[str]) -> Volumes:
+        """Return the volumes that have a row; orphans have a list of their own."""
+        with self._db.reading() as connection:
+            known = volumes.get_many(connection, [*ids])
+        return sorted(known, key=lambda volume: volume.id)
+
+    def _read_live(self, names: Iterable[str], volume_id: str | None) -> Live:
+        live: dict[str, LiveExport] = {}
+        unread: dict[str, str] = {}
+        for name in names:
+            try:
+                for export in _observe(self._backends[name], volume_id):
+                    live[export.volume_id] = export
+            except AgentError as error:
+                unread[name] = f"backend {name} does not answer: {error}"
+        return live, unread
+
+
+def _observe(backend: NodeBackend, volume_id: str | None) -> tuple[LiveExport, ...]:
+    if backend.problem is not None:
+        raise BackendUnavailable(backend.problem)
+    with backend.for_request() as driver:
+        if volume_id is None:
+            return driver.target.observe()
+        one = driver.target.observe_volume(volume_id)
+        return (one,) if one else ()
+
+
+def compare(
+    volume: Volume,
+    rows: Iterable[Attachment],
+    export: LiveExport | None,
+    unread: str | None,
+) -> Iterator[HostAccess]:
+    """Return a line for each attachment, then for each access without one. Pure."""
+    rows = [row for row in rows if row.initiator]
+    wanted = {each.initiator: each.mode for each in wanted_state.connectors(rows)}
+    live = {each.initiator: each for each in export.connectors} if export else {}
+    for row in rows:
+        initiator = str(row.initiator)
+        line = _live_line(volume, initiator, live.get(initiator), unread)
+        mode = wanted.get(initiator)
+        yield replace(
+            line,
+            host=row.attached_host,
+            attachment_id=row.id,
+            mode=row.mode,
+            status=row.status,
+            problem=unread or _disagreement(row, mode, line.allowed, export),
+        )
+    for initiator in sorted(live.keys() - {row.initiator for row in rows}):
+        problem = "no attachment asks for this access; the next reconcile closes it"
+        line = _live_line(volume, initiator, live[initiator], unread)
+        yield replace(line, problem=problem)
+
+
+def _disagreement(
+    row: Attachment, mode: str | None, allowed: str | None, export: LiveExport | None
+) -> str:
+    if row.status not in WANTED and mode is None:
+        return "" if allowed is None else f"still open ({allowed}) in the target"
+    if allowed != mode:
+        return f"the database says {mode}, the target allows {allowed or 'nothing'}"
+    if export is not None and not export.enabled:
+        return "the target is disabled: no host can log in"
+    return ""
+
+
+def _live_line(
+    volume: Volume, initiator: str, seen: LiveConnector | None, unread: str | None
+) -> HostAccess:
+    return HostAccess(
+        volume_id=volume.id,
+        volume_name=volume.name,
+        backend=volume.backend,
+        initiator=initiator,
+        allowed=seen.mode if seen else None,
+        sessions=None if unread else seen.sessions if seen else 0,
+        addresses=seen.addresses if seen else (),
+    )

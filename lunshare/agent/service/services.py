@@ -1,0 +1,70 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""All services in one record, for the HTTP layer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lunshare.agent.service.attachments.legacy import LegacyActions
+from lunshare.agent.service.attachments.service import Attachments
+from lunshare.agent.service.hosts import Hosts
+from lunshare.agent.service.jobs.wiper import Wiper
+from lunshare.agent.service.log_levels import LogLevels
+from lunshare.agent.service.messages import Messages
+from lunshare.agent.service.metrics.page import Metrics
+from lunshare.agent.service.metrics.recorded import Recorded
+from lunshare.agent.service.node import Node
+from lunshare.agent.service.orphans.orphans import Orphans
+from lunshare.agent.service.quotas import Quotas
+from lunshare.agent.service.scheduling.scheduler import Scheduler
+from lunshare.agent.service.snapshots.foreign_snapshots import (
+    ForeignSnapshots,
+)
+from lunshare.agent.service.snapshots.snapshot_status import SnapshotResetter
+from lunshare.agent.service.snapshots.snapshots import Snapshots
+from lunshare.agent.service.transfers import Transfers
+from lunshare.agent.service.types.qos import Qos
+from lunshare.agent.service.types.type_access import TypeAccess
+from lunshare.agent.service.types.type_encryption import TypeEncryption
+from lunshare.agent.service.types.types import Types
+from lunshare.agent.service.volumes.extend import VolumeExtender
+from lunshare.agent.service.volumes.manage import ForeignDisks
+from lunshare.agent.service.volumes.metadata import VolumeMetadata
+from lunshare.agent.service.volumes.migrate import VolumeMigrator
+from lunshare.agent.service.volumes.reset_status import StatusResetter
+from lunshare.agent.service.volumes.revert import VolumeReverter
+from lunshare.agent.service.volumes.service import Volumes
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """The services, one for each resource or group of operations."""
+
+    volumes: Volumes
+    attachments: Attachments
+    types: Types
+    type_access: TypeAccess
+    type_encryption: TypeEncryption
+    quotas: Quotas
+    qos: Qos
+    log_levels: LogLevels
+    node: Node
+    snapshots: Snapshots
+    extender: VolumeExtender
+    reverter: VolumeReverter
+    wiper: Wiper
+    foreign_disks: ForeignDisks
+    foreign_snapshots: ForeignSnapshots
+    migrator: VolumeMigrator
+    scheduler: Scheduler
+    messages: Messages
+    hosts: Hosts
+    orphans: Orphans
+    status_resetter: StatusResetter
+    snapshot_resetter: SnapshotResetter
+    metadata: VolumeMetadata
+    legacy: LegacyActions
+    transfers: Transfers
+    recorded: Recorded
+    metrics: Metrics

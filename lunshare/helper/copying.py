@@ -1,0 +1,280 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""Copy the bytes of one disk to another, and zero a disk, down to the medium.
+
+For a migration both disks are ones that an export may open (disk_paths.open_disk). For
+LVM they are the parts of a thick volume (extents.opened). Nothing else is opened.
+
+Each copy ends with its verification: both sides are read back and compared.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import mmap
+import os
+import struct
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict
+from typing import Any
+
+from lunshare.drivers.errors import DiskBusy, DriverError, InvalidValue, NoSpace
+from lunshare.drivers.values import Disk, DiskKind
+from lunshare.helper import disk_paths, verification
+from lunshare.helper import mounts as mount_table
+from lunshare.helper.disk_locks import DiskLocks
+from lunshare.helper.lio import target_requests
+from lunshare.helper.lvm import extents
+from lunshare.helper.mounts import KERNEL, Mounts
+from lunshare.helper.named_locks import Hold, Locks
+from lunshare.helper.nfs import open_files
+from lunshare.helper.served import Served
+from lunshare.helper.verbs import Clock, LongVerb, Report
+from lunshare.helper.verification import STEP, ZEROS
+
+# O_DIRECT requires this alignment of offsets, lengths and memory (open(2)). The size of
+# a disk is a multiple of it, and the end of a file is padded with zeros.
+_UNIT = 4096
+
+# How many bytes one ioctl zeroes, at least and at most. It cannot be interrupted, so
+# only a fast device gets more.
+_ZEROED, _MOST_ZEROED = 64 * 1024**2, 1024**3
+_QUICK_SECONDS = 0.5
+
+# A flush after so many bytes takes not much longer than a step.
+_FLUSHED = 256 * 1024**2
+
+# linux/fs.h: _IO(0x12, 127), with start and length. If the device does not support it,
+# the kernel writes pages of zeros. In both cases the range reads as zeros.
+_BLKZEROOUT = 0x127F
+
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+
+
+class CopyVerbs:
+    """The verbs that copy and zero. A second one onto the same disk waits."""
+
+    def __init__(
+        self,
+        served: Served,
+        mounts: Mounts = KERNEL,
+        disk_locks: DiskLocks | None = None,
+    ) -> None:
+        self._served, self._mounts, self._locks = served, mounts, Locks(disk_locks)
+
+    def verbs(self) -> dict[str, LongVerb]:
+        """Return the verbs by name."""
+        return {
+            "disk.copy": LongVerb(self.copy),
+            "lvm.copy": LongVerb(self.copy_part),
+            "lvm.zero": LongVerb(self.zero),
+        }
+
+    def copy(
+        self, given: Mapping[str, Any], seconds: float, report: Report | None = None
+    ) -> Any:
+        """Copy all bytes of ``source`` to ``target``, which holds zeros or these bytes.
+
+        Zeros are not written, so that a thin disk stays thin. When it returns, all
+        bytes are on the medium and verified. The answer is the Proof. ``seconds`` is
+        for the time without progress.
+
+        :raises TargetFailed: a disk has a wrong form or type, or is not served.
+        :raises InvalidValue: ``target`` is smaller.
+        :raises DiskBusy: one of the disks is open elsewhere; a file is locked, or
+            exported by this node.
+        :raises NoSpace: the pool is full; ``target`` has some of the bytes.
+        :raises CopyDiffers: ``target`` does not read back as ``source``.
+        """
+        source, target = (
+            mount_table.need_served_disk(disk, self._served, self._mounts)
+            for disk in target_requests.two_disks(given)
+        )
+        return self._run_locked(
+            f"the copy of {source.path} onto {target.path}",
+            target.path,
+            (seconds, report),
+            lambda hold, clock: _copy(self._mounts, (source, target), hold, clock),
+        )
+
+    def copy_part(
+        self, given: Mapping[str, Any], seconds: float, report: Report | None = None
+    ) -> Any:
+        """Copy the first ``length`` bytes of a snapshot to a part, with its zeros.
+
+        Raises as ``copy``. The answer is the Proof.
+        """
+        asked = extents.copy(given, self._served)
+        return self._run_locked(
+            f"the copy of {asked.source} onto {asked.target}",
+            asked.target,
+            (seconds, report),
+            lambda hold, clock: _copy_part(asked, hold, clock),
+        )
+
+    def zero(
+        self, given: Mapping[str, Any], seconds: float, report: Report | None = None
+    ) -> int:
+        """Zero a part or a deleted volume, down to the medium; return the bytes."""
+        asked = extents.zero(given, self._served)
+        return int(
+            self._run_locked(
+                f"the zeroing of {asked.device}",
+                asked.device,
+                (seconds, report),
+                lambda hold, clock: _zero_part(asked, hold, clock),
+            )
+        )
+
+    def _run_locked(
+        self,
+        what: str,
+        path: str,
+        limit: tuple[float, Report | None],
+        step: Callable[[Hold, Clock], Any],
+    ) -> Any:
+        answers: list[Any] = []
+
+        def run(hold: Hold) -> None:
+            with _translated_errors(what, path):
+                answers.append(step(hold, hold.clock(what)))
+
+        (seconds, report), medium = limit, os.path.dirname(path)
+        with self._locks.hold(path, seconds, medium, report, what) as hold:
+            hold.run_step(what, run, hold)
+        return answers[0]
+
+
+def _copy(
+    mounts: Mounts, both: tuple[Disk, Disk], hold: Hold, clock: Clock
+) -> dict[str, Any]:
+    source, target = both
+    with (
+        disk_paths.open_disk(source, mounts) as from_,
+        disk_paths.open_disk(target, mounts) as to,
+        _open(source, from_.path, os.O_RDONLY, hold) as old,
+        _open(target, to.path, os.O_RDWR, hold) as new,
+    ):
+        size = verification.length(old)
+        if size < source.size:
+            raise DriverError(f"{source.path} has {size} bytes and not {source.size}")
+        if verification.length(new) < size:
+            raise InvalidValue("target", target.path, f"give {size} bytes or more")
+        _copy_parts(old, new, _parts_with_data(source, old, size), clock, zeros=False)
+        return asdict(verification.verify(target.path, (old, new), size, clock))
+
+
+def _copy_part(asked: extents.Copy, hold: Hold, clock: Clock) -> dict[str, Any]:
+    with (
+        extents.opened(asked.source, os.O_RDONLY, hold) as old,
+        extents.opened(asked.target, os.O_RDWR | os.O_EXCL, hold) as new,
+    ):
+        size = asked.length
+        for path, file in ((asked.source, old), (asked.target, new)):
+            if verification.length(file) < size:
+                raise InvalidValue("length", size, f"{path} is shorter")
+        _copy_parts(old, new, [(0, size)], clock, zeros=True)
+        name = asked.target
+        return asdict(verification.verify(name, (old, new), size, clock, whole=False))
+
+
+def _zero_part(asked: extents.Zero, hold: Hold, clock: Clock) -> int:
+    with extents.opened(asked.device, os.O_RDWR | os.O_EXCL, hold) as file:
+        size = verification.length(file)
+        end = size if asked.length is None else asked.start + asked.length
+        if not asked.start <= end <= size:
+            raise InvalidValue("length", asked.length, f"the device has {size} bytes")
+        _zero(file, asked.start, end, clock)
+        return end - asked.start
+
+
+def _zero(file: int, at: int, end: int, clock: Clock) -> None:
+    """Zero these bytes. The zeros are on the medium when it returns."""
+    step = _ZEROED
+    while at < end:
+        length, began = min(step, end - at), time.monotonic()
+        fcntl.ioctl(file, _BLKZEROOUT, struct.pack("QQ", at, length))
+        clock(length)
+        quick = time.monotonic() - began < _QUICK_SECONDS
+        at, step = at + length, min(2 * step, _MOST_ZEROED) if quick else _ZEROED
+    os.fsync(file)  # the ioctl does not flush
+
+
+@contextlib.contextmanager
+def _open(disk: Disk, path: str, flags: int, hold: Hold) -> Iterator[int]:
+    # LIO writes to a block device past its page cache, which may hold old bytes.
+    # O_EXCL: EBUSY if the kernel's target, a file system or LVM has it open (open(2)).
+    block = os.O_DIRECT | os.O_EXCL if disk.kind is DiskKind.BLOCK else 0
+    file = extents.open_patiently(path, flags | block, hold)
+    try:
+        if disk.kind is DiskKind.BLOCK:
+            disk_paths.need_its_device(disk, os.fstat(file))
+        else:
+            _need_unused(disk, file)
+        yield file
+    finally:
+        os.close(file)
+
+
+def _need_unused(disk: Disk, file: int) -> None:
+    """Check that no host has locked a file, as O_EXCL does for a block device."""
+    if why := open_files.in_use(file, f"volume-{disk.volume_id}"):
+        raise DiskBusy(disk.volume_id, why)
+
+
+def _parts_with_data(source: Disk, file: int, size: int) -> Iterator[tuple[int, int]]:
+    """Yield the parts of the source that are not holes; each starts on a unit."""
+    if source.kind is DiskKind.BLOCK:
+        yield 0, size
+        return
+    for start, end in verification.data(file, size):
+        yield start // _UNIT * _UNIT, end
+
+
+def _copy_parts(
+    old: int,
+    new: int,
+    used: Iterator[tuple[int, int]] | list[tuple[int, int]],
+    clock: Clock,
+    zeros: bool,
+) -> None:
+    """Copy these parts. All bytes are on the medium when it returns."""
+    written = 0
+    memory = mmap.mmap(-1, STEP)
+    for start, end in used:
+        for at in range(start, end, STEP):
+            length = min(STEP, end - at)
+            held = verification.read(old, memory, at, length)
+            if zeros or held != ZEROS[:length]:
+                written += _write(new, memory, at, length)
+            if written >= _FLUSHED:
+                os.fdatasync(new)
+                written = 0
+            clock(length)
+    os.fsync(new)
+
+
+def _write(new: int, memory: mmap.mmap, at: int, length: int) -> int:
+    whole = -(-length // _UNIT) * _UNIT
+    memory[length:whole] = bytes(whole - length)
+    verification.write(new, memoryview(memory)[:whole], at)
+    return whole
+
+
+@contextlib.contextmanager
+def _translated_errors(what: str, path: str) -> Iterator[None]:
+    """Raise the kernel's errors as DriverErrors."""
+    try:
+        yield
+    except OSError as error:
+        why = error.strerror or str(error)
+        if error.errno in _FULL:
+            raise NoSpace(path, why) from None
+        if error.errno == errno.EBUSY:
+            raise DiskBusy(
+                extents.id_of(path), f"{what}: a process on this node has it open"
+            ) from None
+        raise DriverError(f"{what}: {why}") from None

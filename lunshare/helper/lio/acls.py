@@ -1,0 +1,332 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""One host's access to one volume: an ACL, its credentials, its mapped LUN.
+
+Measured on Debian's 6.1 and 6.12 kernels: write_protect on a mapped LUN acts
+on the next command, but a write already inside the target still lands. A real
+change of the ACL's cmdsn_depth ends its sessions and returns when their writes
+have landed; so does the removal of the ACL. While one waits, no other target
+is held up; but a waiting removal locks the directory of this target's ACLs,
+even for reading, so the removal comes after the change of depth. It comes always,
+because only the removal waits for a session that the kernel does not show.
+
+A live session never loses its mapped LUN, not for a moment: the kernel answers READ
+of the first 32 KiB of a LUN 0 that is not mapped with GOOD and with arbitrary bytes
+of its memory (virt_lun0, an rd_mcp with rd_nullio; seen on 6.1). So before a host is
+moved to the other LUN, or removed, its session is ended and it cannot log in.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import re
+
+from lunshare.drivers.values import Auth, Connector, Mode
+from lunshare.helper.lio.configfs import (
+    create_object,
+    links,
+    names,
+    read,
+    read_or_empty,
+    remove_object,
+    write,
+    write_and_read,
+    write_if_different,
+)
+from lunshare.helper.named_locks import Hold
+
+_LINK = "lun"
+_NO_SESSION = "No active iSCSI Session"
+# Before this there is InitiatorAlias, any text that the host gives, also of this form.
+_ID = "LIO Session ID: "
+_SESSION = re.compile(_ID + r"(\d+)")
+# "Address 192.0.2.1 TCP  StatSN: 0x..." for each connection of the one session that
+# the kernel shows, even if there are several (lio_target_nacl_info_show, 6.1).
+_ADDRESS = re.compile(r"Address (\S+) ")
+
+# The ACL has this tag from before write access is removed until the writes have
+# landed. So when the helper is killed in between, the next helper waits again.
+_FENCING = "(fencing)"
+
+# A mapped LUN without its link has an empty write_protect.
+_MODES = {"0": Mode.RW, "1": Mode.RO}
+
+# iscsi_target_nacl_auth: a value that starts with NULL counts as not set, and an ACL
+# that requires CHAP without credentials refuses every login.
+_NOT_SET = "NULL"
+
+
+def mode(acl: str) -> Mode | None:
+    """Return what the ACL allows now; None when no LUN is mapped."""
+    return _MODES.get(read_or_empty(acl + "/lun_0/write_protect"))
+
+
+def tag(acl: str) -> str:
+    """Return the attachment's id, as ``grant`` wrote it."""
+    return read(acl + "/tag")
+
+
+def in_session(acl: str) -> bool:
+    """Whether the host is logged in."""
+    return not read(acl + "/info").startswith(_NO_SESSION)
+
+
+def addresses(acl: str) -> list[str]:
+    """Return the addresses of the host's connections that the kernel shows."""
+    return sorted(set(_ADDRESS.findall(_of_kernel(acl))))
+
+
+def close(acl: str, hold: Hold) -> bool:
+    """Remove the access except for its empty ACL; return whether there is an ACL.
+
+    When this returns, the host cannot log in. Its writes have landed when ``remove``
+    has returned.
+
+    :raises DeadlineExceeded: its connections are closed or being closed, and new
+        writes are refused, but writes in progress may still land. Another ``close``
+        waits for them again.
+    """
+    if not os.access(acl, os.F_OK):
+        return False
+    write_protect(acl)
+    if in_session(acl):
+        write(acl + "/tag", _FENCING)
+    _end_and_unmap(acl, hold)
+    return True
+
+
+def write_protect(acl: str) -> None:
+    """Refuse further writes. Writes in progress may still land."""
+    for mapping in _writable(acl):
+        write(mapping + "/write_protect", "1")
+
+
+def evict(acl: str, hold: Hold) -> None:
+    """Remove the host's ACL, which has its LUN. ``grant`` creates another one.
+
+    First its writes in progress land, as with ``set_read_only``. Logins are not refused
+    during that wait, because an initiator may give up after a refused login. Then the
+    host has logged in again or waits (Linux: 2 s), and the rest is quick.
+
+    :raises DeadlineExceeded: the host is read-only, on the LUN that it had.
+    """
+    set_read_only(acl, hold)
+    _end_and_unmap(acl, hold)
+    remove(acl, hold)
+
+
+def start_read_only(acl: str) -> None:
+    """Refuse further writes of a host that may still read; ``set_read_only`` waits."""
+    write(acl + "/tag", _FENCING)
+    write_protect(acl)
+
+
+def set_read_only(acl: str, hold: Hold) -> None:
+    """Remove write access; the host may still read. It promises the same as ``close``.
+
+    The session is ended, because only then the kernel waits for the writes. The
+    host may log in again immediately.
+    """
+    start_read_only(acl)
+    _end_sessions(acl, hold)
+
+
+def allows_too_much(acl: str, wanted: Connector) -> bool:
+    """Whether write access is live, or being removed, although it is not wanted."""
+    if wanted.mode is Mode.RW:
+        return False
+    return bool(_writable(acl)) or read_or_empty(acl + "/tag") == _FENCING
+
+
+def maps_other_lun(acl: str, lun: str) -> bool:
+    """Whether the ACL maps another LUN than this one."""
+    if not os.access(acl, os.F_OK):
+        return False
+    return bool(_mapped_lun_names(acl)) and not maps(acl, lun)
+
+
+def is_protected_only(acl: str, writers: str) -> bool:
+    """Whether a host has the writers' LUN, with write protection alone.
+
+    Write protection does not block every command that writes. False while the host is
+    moved to the readers' LUN: then its writes are waited for.
+    """
+    return mode(acl) is Mode.RO and maps(acl, writers) and tag(acl) != _FENCING
+
+
+def maps(acl: str, lun: str) -> bool:
+    """Whether the ACL maps this LUN."""
+    return _mapped_lun_names(acl) == {os.path.basename(lun)}
+
+
+def extra_mapped_luns(acl: str) -> list[str]:
+    """Return mapped LUNs that lunshare never creates: a second path to the disk."""
+    return [path for path in _mappings(acl) if not path.endswith("/lun_0")]
+
+
+def remove_extra_mapped_luns(acl: str) -> None:
+    """Remove them. The sessions stay: they have the wanted access."""
+    for path in extra_mapped_luns(acl):
+        if read_or_empty(path + "/write_protect") == "0":
+            write(path + "/write_protect", "1")
+        _unmap(path)
+
+
+def grant(acl: str, lun: str, wanted: Connector) -> list[str]:
+    """Apply the wanted access, from any live state; return the changes.
+
+    The host cannot log in before the LUN is mapped. A mapped LUN starts read-only, and
+    that is read back before a host that may only read can log in. Write access is set
+    last and is read back.
+    """
+    new = create_object(acl)
+    changes = [f"ACL of {wanted.initiator} created"] if new else []
+    if wanted.attachment_id != ("" if new else tag(acl)):
+        write(acl + "/tag", wanted.attachment_id or _NOT_SET)
+        changes.append(f"{wanted.initiator} tagged {wanted.attachment_id}")
+    live = None if new else mode(acl)
+    if live is None:
+        _map(acl, lun)
+        changes.append(f"LUN mapped to {wanted.initiator}, {wanted.mode}")
+    protect = acl + "/lun_0/write_protect"
+    if wanted.mode is Mode.RO and live is not Mode.RO:
+        _need_mode(protect, read(protect), Mode.RO)
+    changes += _authenticate(acl, wanted.auth, new)
+    if wanted.mode is Mode.RW and live is not Mode.RW:
+        _need_mode(protect, write_and_read(protect, "0"), Mode.RW)
+        changes += [f"{wanted.initiator} may write"] if live else []
+    return changes
+
+
+def _need_mode(path: str, found: str, wanted: Mode) -> None:
+    if _MODES.get(found) is not wanted:
+        raise OSError(errno.EIO, f"not {wanted}", path)
+
+
+def remove(acl: str, hold: Hold) -> None:
+    """Remove an ACL, also an incomplete one, when no session of it is left.
+
+    Only this removal waits for every session. ``info`` shows one, and none while a
+    session is logging out that was not the host's latest: target_shutdown_sessions
+    takes it from the list, and lio_tpg_close_session skips it (seen on 6.12).
+
+    :raises DeadlineExceeded: such a session has a write in progress.
+    """
+    hold.run_step(f"removing the ACL of {_host(acl)}", remove_idle, acl)
+
+
+def remove_idle(acl: str) -> None:
+    """Remove an ACL without sessions, also an incomplete one."""
+    for mapping in _mappings(acl):
+        _unmap(mapping)
+    remove_object(acl)
+
+
+def _authenticate(acl: str, auth: Auth | None, new: bool) -> list[str]:
+    """Set the credentials. The portal group requires CHAP unless the ACL disables it.
+
+    So a new ACL, which has no credentials, refuses every login.
+    """
+    if auth is None:
+        changed = write_if_different(acl + "/attrib/authentication", "0")
+    else:
+        changed = not new and write_if_different(acl + "/attrib/authentication", "-1")
+        for name, value in (("userid", auth.username), ("password", auth.password)):
+            path = f"{acl}/auth/{name}"
+            if new or read(path) != value:
+                write(path, value)
+                changed = True
+    return [f"credentials of {_host(acl)} set"] if changed and not new else []
+
+
+def _end_and_unmap(acl: str, hold: Hold) -> None:
+    """Refuse logins, end the sessions, then remove the mapped LUNs.
+
+    A login that had passed CHAP before logins were refused may become a session
+    meanwhile, so the sessions are checked again.
+    """
+    _refuse_logins(acl)
+    _end_sessions(acl, hold)
+    while in_session(acl):
+        _end_sessions(acl, hold)
+    for mapping in _mappings(acl):
+        _unmap(mapping)
+
+
+def _refuse_logins(acl: str) -> None:
+    """Refuse every login. Live sessions continue.
+
+    The kernel requires both name and password (chap_server_open, 6.1 and 6.12).
+    """
+    write(acl + "/attrib/authentication", "1")
+    write(acl + "/auth/userid", _NOT_SET)
+
+
+def _end_sessions(acl: str, hold: Hold) -> None:
+    """End the ACL's sessions; return when their commands in progress have landed.
+
+    The kernel skips a session that is already logging out (lio_tpg_close_session).
+    So the ACL is read as well: it shows a session until its commands are done. A
+    later session has a higher number.
+    """
+    last, what = _session(acl), f"ending the sessions of {_host(acl)}"
+    hold.run_step(what, _change_depth, acl)
+    hold.wait_until(what, lambda: not 0 < _session(acl) <= last)
+
+
+def _change_depth(acl: str) -> None:
+    """Write another value, because only a real change ends sessions.
+
+    The write takes the portal group's lock first. So it also waits for an earlier
+    one that a killed helper left in the kernel.
+    """
+    path = acl + "/cmdsn_depth"
+    write(path, "63" if read(path) == "64" else "64")
+
+
+def _session(acl: str) -> int:
+    """Return the number of the ACL's latest session; 0 when it has none."""
+    found = _SESSION.match(_of_kernel(acl))
+    return int(found[1]) if found else 0
+
+
+def _of_kernel(acl: str) -> str:
+    """Return what the kernel shows of the session, without what the host has given."""
+    _, mark, text = read(acl + "/info").rpartition(_ID)
+    return mark + text
+
+
+def _mapped_lun_names(acl: str) -> set[str]:
+    """Return the names of the LUNs that the host's LUN 0 maps: one, or none."""
+    mapping = acl + "/lun_0"
+    with contextlib.suppress(FileNotFoundError):
+        return {os.path.basename(os.readlink(f"{mapping}/{_LINK}"))}
+    found = (os.readlink(f"{mapping}/{name}") for name in links(mapping))
+    return {os.path.basename(each) for each in found}
+
+
+def _map(acl: str, lun: str) -> None:
+    create_object(acl + "/lun_0")
+    os.symlink(lun, f"{acl}/lun_0/{_LINK}")
+
+
+def _unmap(mapping: str) -> None:
+    for link in links(mapping):
+        os.unlink(f"{mapping}/{link}")
+    remove_object(mapping)
+
+
+def _mappings(acl: str) -> list[str]:
+    return [f"{acl}/{name}" for name in names(acl) if name.startswith("lun_")]
+
+
+def _writable(acl: str) -> list[str]:
+    """Return the mapped LUNs that allow writes: LUN 0, or one that a person added."""
+    mappings = _mappings(acl)
+    return [each for each in mappings if read_or_empty(each + "/write_protect") == "0"]
+
+
+def _host(acl: str) -> str:
+    return os.path.basename(acl)

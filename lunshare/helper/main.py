@@ -1,0 +1,186 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""The root helper of lunshare: it lets one user call a few verbs, over a socket.
+
+This is its start: the options, the table of verbs, and the socket. lunshare-helper
+runs ``main``; lunshare.helper.server answers the requests.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import logging
+import os
+import pwd
+import socket
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from lunshare.drivers import request_ids
+from lunshare.drivers.errors import DriverError, Misconfigured
+from lunshare.drivers.sd_notify import notify
+from lunshare.drivers.stop_signals import StopSignals
+from lunshare.helper import config_file
+from lunshare.helper.commands import Commands
+from lunshare.helper.copying import CopyVerbs
+from lunshare.helper.disk_locks import DiskLocks
+from lunshare.helper.lio import exports_command, target_requests
+from lunshare.helper.lio.target_verbs import TargetVerbs
+from lunshare.helper.lvm.headers import HeaderVerbs
+from lunshare.helper.lvm.pool_status import PoolVerbs
+from lunshare.helper.mounts import Mounts, need_served_disk
+from lunshare.helper.nfs.share_verbs import ShareVerbs
+from lunshare.helper.served import PATH, Served
+from lunshare.helper.server import Server, Verb
+from lunshare.helper.verbs import ChangeVerb, Gone
+
+LOG = logging.getLogger(__name__)
+
+# Connections that wait to be accepted; the next one would be refused by the kernel.
+_BACKLOG = 1024
+_FIRST_PASSED = 3  # sd_listen_fds(3)
+
+#: Beside the socket, in a directory that only root can change.
+_LOCKS = "work"
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the helper; or, with the word ``exports``, a command that queries it."""
+    words = sys.argv[1:] if argv is None else argv
+    if words[:1] == ["exports"]:
+        return exports_command.main(words[1:])
+    options = _options(words)
+    _log_to_stderr()
+    try:
+        account = _user(options.user)
+        served = config_file.read(options.config)
+        locks = DiskLocks(os.path.join(os.path.dirname(options.socket), _LOCKS))
+        programs = options.exec_dirs.split(",")
+        commands = Commands(options.filters, programs, served, locks)
+        listener = _socket_from_systemd() or _listen(options.socket, account.pw_gid)
+    except DriverError as error:
+        LOG.error("%s", error)
+        return 1
+    table = verbs(served, commands, Mounts(), locks)
+    server = Server(listener, table, {0, account.pw_uid})
+    stop = StopSignals()
+    LOG.info("serving %s with %d filters", options.user, len(commands))
+    notify("READY=1")
+    server.serve(stop)
+    notify("STOPPING=1")
+    return 0
+
+
+def verbs(
+    served: Served,
+    commands: Commands,
+    mounts: Mounts,
+    disk_locks: DiskLocks | None = None,
+) -> dict[str, Verb]:
+    """Return all verbs of the helper by name; each checks its arguments.
+
+    docs/border.md has a line for each: what it can touch, and which test attacks it.
+    With ``disk_locks`` verbs on bytes wait for the work of an earlier helper process.
+    """
+    takes_over = served.serves_group if served.takeover else None
+    lio, headers = TargetVerbs(served.prefix, takes_over), HeaderVerbs(served)
+
+    def bare(
+        given: Mapping[str, Any], verb: Callable[..., Any], *seconds: float
+    ) -> Any:
+        target_requests.nothing(given)
+        return verb(*seconds)
+
+    def apply(given: Mapping[str, Any], left: float, gone: Gone) -> Any:
+        wanted = target_requests.apply(given)
+        if wanted.export.disk is not None:
+            need_served_disk(wanted.export.disk, served, mounts)
+        return lio.apply(wanted, left, gone)
+
+    return {
+        "lvm.commit": headers.commit,
+        "lvm.pool": PoolVerbs(served).status,
+        "run": ChangeVerb(
+            lambda given, left, gone: commands.run(
+                target_requests.argv(given), left, gone
+            )
+        ),
+        "lio.check": lambda given, _: lio.check(target_requests.prefix(given)),
+        "lio.apply": ChangeVerb(apply),
+        "lio.remove": ChangeVerb(
+            lambda given, left, gone: lio.remove(
+                target_requests.volume_id(given), left, gone
+            )
+        ),
+        "lio.observe": lambda given, left: bare(given, lio.observe, left),
+        "lio.live": lambda given, left: lio.live(
+            target_requests.volume_id(given), left
+        ),
+        **CopyVerbs(served, mounts, disk_locks).verbs(),
+        **ShareVerbs(mounts, served, disk_locks).verbs(),
+    }
+
+
+def _log_to_stderr() -> None:
+    handler = logging.StreamHandler()
+    handler.addFilter(request_ids.add)
+    form = "%(levelname)s [%(request_id)s] %(message)s"
+    logging.basicConfig(level=logging.INFO, format=form, handlers=[handler])
+
+
+def _socket_from_systemd() -> socket.socket | None:
+    """Return the listening socket that systemd passed to this process, or None."""
+    if os.environ.get("LISTEN_PID") != str(os.getpid()):
+        return None
+    return socket.socket(fileno=_FIRST_PASSED)
+
+
+def _listen(path: str, group: int) -> socket.socket:
+    """Create the socket; only root and ``group`` may connect to it."""
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    old = os.umask(0o117)
+    try:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+        listener.bind(path)
+        if os.geteuid() == 0:
+            os.chown(path, 0, group)
+    except OSError as error:
+        raise Misconfigured(
+            f"socket {path}: {error.strerror}", "create its directory, or give --socket"
+        ) from None
+    finally:
+        os.umask(old)
+    listener.listen(_BACKLOG)
+    return listener
+
+
+def _user(name: str) -> pwd.struct_passwd:
+    try:
+        return pwd.getpwnam(name)
+    except KeyError:
+        raise Misconfigured(
+            f"there is no user {name}", "create it (systemd-sysusers), or give --user"
+        ) from None
+
+
+def _options(argv: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="lunshare-helper", description=(__doc__ or "").partition("\n")[0]
+    )
+    parser.add_argument("--socket", default="/run/lunshare/helper.sock")
+    parser.add_argument(
+        "--user", default="lunshare", help="the only user besides root that is served"
+    )
+    parser.add_argument("--filters", default="/etc/lunshare/rootwrap.d")
+    parser.add_argument("--exec-dirs", default="/usr/sbin,/usr/bin,/sbin,/bin")
+    parser.add_argument(
+        "--config", default=PATH, help="what of this node is served; a file of root"
+    )
+    return parser.parse_args(argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
