@@ -7,10 +7,13 @@ SOURCES := lunshare tests tools
 # A container may tell Python to store no bytecode. Then each process that a test starts
 # would compile lunshare again.
 unexport PYTHONDONTWRITEBYTECODE
+# The programs of others, one after the other: each starts servers.
+OTHERS := outside,fleet-quick,prometheus,clients-quick,tempest
+
 # Many small commits: where the machine has enough memory, their files are there.
 unit api conformance daemon restart: export PYTEST_DEBUG_TEMPROOT = $(shell tests/memory)
 
-.PHONY: help demo check lint unit others api conformance daemon test test-full restart storm openapi fuzz fleet-quick fleet-releases fleet prometheus services images thin-1 thin-2 thick-1 thick-2 node-1 node-2 judged tempest tempest-lab local-attach takeover clients clients-quick clients-page test-kernels outside test-loopback bench run sample api-reference states walks clean
+.PHONY: help demo check lint unit others api conformance daemon test test-full restart storm storm-seeds system openapi fuzz fleet-quick fleet-releases fleet prometheus services images thin-1 thin-2 thick-1 thick-2 node-1 node-2 judged tempest tempest-lab local-attach takeover clients clients-quick clients-page test-kernels outside test-loopback bench run sample api-reference states walks clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -45,8 +48,12 @@ conformance: $(VENV)/.ready ## the conformance kit on the fake and NFS drivers, 
 daemon: $(VENV)/.ready ## the API of a daemon as a process: users, tokens, policy, listeners, clients
 	$(PYTEST) -q -n 2 --dist loadfile -m daemon tests/api
 
-test: check ## everything: check, services and others at the same time, then the system tests on a real kernel
-	tests/beside services others images
+# A part that fails keeps no other one from running; the last line names those that did.
+test: $(VENV)/.ready ## everything: check, then services and others at the same time, then the system tests on a real kernel
+	tests/beside lint unit api conformance \
+		--next daemon,restart,storm-seeds,openapi $(OTHERS) images --next system
+
+system: ## the system tests on a real kernel, in quick guests of the lab
 	tests/system/run
 
 test-full: test fleet-releases clients tempest-lab local-attach takeover fleet test-kernels fuzz ## hours: everything, every client, every system test on both stock kernels, longer fuzzing and storm
@@ -61,11 +68,16 @@ restart: $(VENV)/.ready ## start, refused starts, kill -9 at every step, clients
 	$(PYTEST) -q -n 2 tests/restart
 
 # One after the other: together they would be too much for two processors.
-services: daemon restart storm openapi ## the four that start daemons of their own
+services: ## the four that start daemons of their own
+	tests/beside daemon,restart,storm-seeds,openapi
 
-storm: $(VENV)/.ready ## 60 s of many clients, faults and kill -9 against a daemon, then the invariants
-	$(PYTEST) -q -n 2 tests/storm
+storm: $(VENV)/.ready ## 60 s of many clients, faults and kill -9 against a daemon, then the invariants; a new seed each time
 	tests/storm/run
+
+storm-seeds: $(VENV)/.ready ## the storm's own tests, then 60 s of it with seeds that are always the same
+	$(PYTEST) -q -n 2 tests/storm
+	tests/storm/run --seed 741602316 --seconds 30
+	tests/storm/run --seed 20261125 --seconds 30
 
 openapi: $(VENV)/.ready ## 80 s of schemathesis with each auth strategy: no 5xx, no answer that the OpenAPI document lacks; SEED=...
 	tests/openapi/run --seconds 26 --auth noauth $(if $(SEED),--seed $(SEED))
@@ -89,8 +101,8 @@ fleet: $(VENV)/.ready ## half an hour, as root: a stock Cinder, and two nodes wi
 prometheus: $(VENV)/.ready ## a real Prometheus with the metrics of a daemon and the shipped alerts
 	tests/prometheus/run
 
-# One after the other: each starts servers.
-others: outside fleet-quick prometheus clients-quick tempest ## the programs of others: an outside driver, a stock Cinder, Prometheus, clients, Tempest
+others: ## the programs of others: an outside driver, a stock Cinder, Prometheus, clients, Tempest
+	tests/beside $(OTHERS)
 
 tempest: $(VENV)/.ready ## 4 minutes: Tempest 47.0.0 with a real Keystone against a daemon on fake backends
 	tests/tempest/run $(TESTS)

@@ -16,6 +16,8 @@ import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from lunshare.agent.model.states import FAILED, UNFINISHED
+from lunshare.agent.service.volumes.delete_rules import DELETABLE
 from lunshare.drivers.values import GIB
 from tests.daemon import free_port
 from tests.storm import checks, hosts, marks
@@ -261,7 +263,7 @@ class Storm:
             self._kill(calm=True)
         deadline, seen = time.monotonic() + self.bound, None
         cleanup, restart = time.monotonic() + 1.0, time.monotonic() + _FINISHED
-        if calm or self.reconciles:
+        if calm:
             restart = deadline
         projects = [world.project for world in self.worlds]
         while time.monotonic() < deadline:
@@ -273,7 +275,7 @@ class Storm:
             unanswered = any(client.unanswered for client in self.clients)
             if seen and not unanswered and not seen.going and not seen.broken:
                 return seen
-            if waits_for_reconcile(seen, self.journal) and time.monotonic() > restart:
+            if self._waits_for_restart(seen) and time.monotonic() > restart:
                 self._kill(calm=True)
                 restart = deadline
             elif seen and not seen.going and time.monotonic() > cleanup:
@@ -282,6 +284,12 @@ class Storm:
             time.sleep(0.05)
         self._report_unfinished(seen)
         return None
+
+    def _waits_for_restart(self, seen: Observation | None) -> bool:
+        """Whether only a restart ends what a fault has stopped, within the bound."""
+        if self.reconciles:
+            return seen is not None and waits_for_a_slow_retry(seen)
+        return waits_for_reconcile(seen, self.journal)
 
     def _delete_failed(self, seen: Observation) -> None:
         """Delete what is in an error, as an operator does."""
@@ -344,7 +352,27 @@ def waits_for_reconcile(seen: Observation | None, journal: Journal) -> bool:
     """
     if seen is None:
         return False
-    ends = [each for each in seen.broken if each in seen.attachments]
-    return bool(
-        seen.going or seen.migrated or any(not journal.of(each) for each in ends)
-    )
+    unknown = [i for i in seen.broken if i in seen.attachments and not journal.of(i)]
+    return bool(seen.going or seen.migrated or unknown or undeletable(seen))
+
+
+def waits_for_a_slow_retry(seen: Observation) -> bool:
+    """Whether a reconcile on a timer retries it only after a minute (``RetryPace``).
+
+    A restart retries it at once.
+    """
+    return any(seen.volumes[ident]["status"] in FAILED for ident in undeletable(seen))
+
+
+def undeletable(seen: Observation) -> list[str]:
+    """Return the volumes in an error that a reconcile ends, and a delete cannot.
+
+    A failed extend of a volume that hosts have is one: a delete is refused.
+    """
+    return [
+        ident
+        for ident in seen.broken
+        if ident in seen.volumes
+        and (status := seen.volumes[ident]["status"]) in UNFINISHED
+        and (status not in DELETABLE or seen.of_volume(ident))
+    ]

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from lunshare.agent.model.states import FAILED, UNFINISHED, VolumeStatus
+from lunshare.agent.service.volumes.delete_rules import DELETABLE
 from lunshare.drivers.values import GIB
 from tests.storm import checks, marks
 from tests.storm.api import Answer, undocumented
@@ -18,7 +20,7 @@ from tests.storm.client import Client
 from tests.storm.journal import Journal, Op
 from tests.storm.model import Effect, Model, Register, last
 from tests.storm.observation import Observation
-from tests.storm.storm import waits_for_reconcile
+from tests.storm.storm import waits_for_a_slow_retry, waits_for_reconcile
 from tests.storm.world import World
 
 VOLUME, COPY, SNAPSHOT, ATTACHED = "volume", "copy", "snapshot", "attached"
@@ -355,6 +357,30 @@ def test_the_failed_end_of_an_attachment_that_no_client_knows_waits_for_a_reconc
     assert not waits_for_reconcile(seen, journal)  # its client repeats the detach
     _add_an_unknown_attachment(seen, journal)
     assert waits_for_reconcile(seen, journal)
+
+
+def test_each_error_that_no_delete_ends_waits_for_a_reconcile(
+    seen: Observation, journal: Journal
+) -> None:
+    """Every error of the table is ended by a delete, or known to wait."""
+    errors = [status for status in VolumeStatus if status.startswith("error")]
+    assert len(errors) > 3
+    seen.attachments.clear()
+    for status in errors:
+        seen.volumes[VOLUME]["status"] = status
+        ended = status in DELETABLE or status not in UNFINISHED
+        assert waits_for_reconcile(seen, journal) is not ended, status
+        assert waits_for_a_slow_retry(seen) is (not ended and status in FAILED)
+
+
+def test_a_failed_extend_of_a_volume_with_a_host_waits_for_a_reconcile(
+    seen: Observation, journal: Journal
+) -> None:
+    volume_id = seen.attachments[ATTACHED]["volume_id"]
+    seen.volumes[volume_id]["status"] = "error_extending"
+    assert waits_for_reconcile(seen, journal)
+    seen.attachments.clear()  # now an operator can delete it
+    assert not waits_for_reconcile(seen, journal)
 
 
 def test_a_smaller_size_is_found(journal: Journal) -> None:

@@ -8,9 +8,11 @@ import io
 import re
 from collections.abc import Iterator
 from configparser import ConfigParser
+from importlib.metadata import EntryPoint
 from pathlib import Path
 
 from lunshare.agent.conf import sample
+from tests.conftest import stale_scripts
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -88,3 +90,16 @@ def test_every_decision_is_listed() -> None:
     pages = sorted(each.name for each in ROOT.glob("docs/decisions/0*.md"))
     assert len(pages) > 20
     assert [name for name in pages if f"({name})" not in listed] == []
+
+
+def test_programs_of_a_checkout_before_the_folders_moved_are_named() -> None:
+    modules = {
+        "lunshare-helper": "lunshare.drivers.helper.main",
+        "lunshared": "lunshare.agent.entry_points",
+        "lunshare": "lunshare.agent.command_line",
+    }
+    scripts = [
+        EntryPoint(name, f"{module}:main", "console_scripts")
+        for name, module in modules.items()
+    ]
+    assert stale_scripts(scripts) == ["lunshare-helper", "lunshare"]
