@@ -162,7 +162,7 @@ walks: $(VENV)/.ready ## write the files of a request into ARCHITECTURE.md
 	$(PYTHON) -m tests.unit.walks
 
 states: $(VENV)/.ready ## write docs/states.md from the tables in lunshare/agent/model/states.py
-	$(PYTHON) -m lunshare.agent.model.states >docs/states.md
+	$(PYTHON) -m tools.states_page >docs/states.md
 
 clean: ## remove the results of builds and tests (the lab's image cache is elsewhere)
 	rm -rf build dist $(VENV) *.egg-info .mypy_cache .pytest_cache .ruff_cache .import_linter_cache

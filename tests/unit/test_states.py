@@ -14,6 +14,7 @@ from lunshare.agent.model.states import AttachStatus as A
 from lunshare.agent.model.states import SnapshotStatus as S
 from lunshare.agent.model.states import VolumeStatus as V
 from lunshare.agent.model.states import volume_status
+from tools import states_page
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -66,4 +67,4 @@ def test_only_changes_of_the_table_are_allowed() -> None:
 
 
 def test_the_page_in_docs_is_generated_from_the_tables() -> None:
-    assert (ROOT / "docs" / "states.md").read_text() == states._page()
+    assert (ROOT / "docs" / "states.md").read_text() == states_page.page()

@@ -82,7 +82,7 @@ def page() -> str:
         | reference_answers.refusals_of_identity()
     )
     head = _HEAD.replace("EVERY", _codes(before))
-    missing = ["## Missing features", "", _MISSING, *missing_features.page(), ""]
+    missing = ["## Missing features", "", _MISSING, *_missing_lines(), ""]
     errors = _ERRORS + "".join(_error_lines())
     return "\n".join([head, errors, *missing, *sections])
 
@@ -106,6 +106,17 @@ def _error_lines() -> Iterator[str]:
             if code == status
         ]
         yield f"| {status} | `{key}` | {' Or: '.join(means)} |\n"
+
+
+def _missing_lines() -> Iterator[str]:
+    yield from ["| missing | status | answer |", "|---|---|---|"]
+    for form, status, features in (
+        ("`{}`", 404, missing_features.PATHS),
+        ("action `{}` of a volume", 400, missing_features.ACTIONS),
+        ("field `{}` of a new volume", 400, missing_features.FIELDS),
+    ):
+        for name, feature in features.items():
+            yield f"| {form.format(name)} | {status} | {feature.sentence} |"
 
 
 def _section(module: ModuleType, routes: list[Route]) -> str:

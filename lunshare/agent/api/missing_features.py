@@ -90,18 +90,3 @@ def check_action(name: str) -> None:
     """
     if name in ACTIONS:
         raise Invalid(f"{name}: {ACTIONS[name].sentence}")
-
-
-def page() -> list[str]:
-    """Return the lines of the table for the reference."""
-    lines = ["| missing | status | answer |", "|---|---|---|"]
-    lines += [f"| `{path}` | 404 | {what.sentence} |" for path, what in PATHS.items()]
-    lines += [
-        f"| action `{name}` of a volume | 400 | {what.sentence} |"
-        for name, what in ACTIONS.items()
-    ]
-    lines += [
-        f"| field `{name}` of a new volume | 400 | {what.sentence} |"
-        for name, what in FIELDS.items()
-    ]
-    return lines
