@@ -39,7 +39,7 @@ def test_decisions_of_former_rules_are_not_remembered(
         def __call__(self, target, creds, enforcer, current_rule=None) -> bool:
             decided.append(current_rule)
             file.write_text(f'"{RULE}": "role:admin"\n')
-            rules._next = 0.0
+            rules._watch.force()
             assert not rules.allows(RULE, RequestContext("v", "p", False, "r"))
             return True
 
@@ -65,5 +65,5 @@ def test_a_file_that_cannot_be_a_policy_is_refused(tmp_path: Path, text: str):
         loaded(file, text)
     rules = loaded(file, f'"{RULE}": "!"\n')
     file.write_text(text)
-    rules._next = 0.0
+    rules._watch.force()
     assert not rules.allows(RULE, CTX)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 import os
-import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -35,14 +34,14 @@ from lunshare.agent.api.routes import Route
 from lunshare.agent.model.errors import Forbidden, Invalid, StartupError
 from lunshare.agent.model.records import RequestContext
 from lunshare.agent.trusted_files import why_not_trusted
+from lunshare.agent.watched_files import WatchedFiles
 
 LOG = log.getLogger(__name__)
 
-_CHECK_SECONDS = 1.0  # between two checks of the files
+_CHECK_SECONDS = 1.0  # between two looks at the files
 _REMEMBERED_MAX = 10_000
 _REMOTE_SECONDS = 1.0  # for which an answer of a policy server is remembered
 
-Marks = tuple[tuple[str, int, int], ...]
 Key = tuple[Any, ...]
 
 
@@ -69,11 +68,9 @@ class AccessRules:
         :raises StartupError: names the file and the line that is wrong.
         """
         self._conf = conf
-        self._loading = threading.Lock()
+        self._watch = WatchedFiles(lambda: _files(conf), self._reload, _CHECK_SECONDS)
         self._loaded = _load(conf)
         self._servers = RemoteChecks(at_once, conf.oslo_policy.remote_timeout)
-        self._marks = _file_state(conf)
-        self._next = time.monotonic() + _CHECK_SECONDS
 
     def require(self, rule: str, ctx: RequestContext) -> None:
         """:raises Forbidden: the rule does not allow it."""
@@ -106,7 +103,7 @@ class AccessRules:
 
         :raises Fault: 503, the rule needs a policy server, which does not answer.
         """
-        self._refresh()
+        self._watch.check()
         key = (
             *(rule, ctx.user_id, ctx.project_id, ctx.roles),
             *(ctx.is_admin, ctx.service_roles, ctx.system_scope),
@@ -157,26 +154,14 @@ class AccessRules:
             return decide(), math.inf
         return self._servers.ask(decide), time.monotonic() + _REMOTE_SECONDS
 
-    def _refresh(self) -> None:
-        """Read the files again if they have changed. Errors keep the former rules."""
-        if time.monotonic() < self._next or not self._loading.acquire(blocking=False):
-            return
-        try:
-            self._next = time.monotonic() + _CHECK_SECONDS
-            marks = _file_state(self._conf)
-            if marks != self._marks:
-                self._marks = marks
-                self._reload()
-        finally:
-            self._loading.release()
-
     def _reload(self) -> None:
+        """Read the files again. Errors keep the former rules."""
         try:
             self._loaded = _load(self._conf)
         except StartupError as error:
             LOG.error("[policy] reload failed, the former rules stay: %s", error)
             return
-        LOG.info("[policy] loaded: %s", ", ".join(name for name, _, _ in self._marks))
+        LOG.info("[policy] loaded: %s", ", ".join(map(str, _files(self._conf))))
 
 
 def _load(conf: cfg.ConfigOpts) -> _Loaded:
@@ -194,7 +179,7 @@ def _load(conf: cfg.ConfigOpts) -> _Loaded:
             f"policy files: {error}: no rule may need itself, and each that is named"
             " must exist"
         ) from None
-    enforcer.use_conf = False  # _refresh decides when files are read again
+    enforcer.use_conf = False  # WatchedFiles decides when they are read again
     return _Loaded(enforcer, remote_rules(enforcer.rules))
 
 
@@ -209,17 +194,6 @@ def _files(conf: cfg.ConfigOpts) -> list[Path]:
         if folder:
             found += sorted(each for each in Path(folder).iterdir() if each.is_file())
     return found
-
-
-def _file_state(conf: cfg.ConfigOpts) -> Marks:
-    marks = []
-    for file in _files(conf):
-        try:
-            known = os.stat(file)
-        except OSError:
-            continue
-        marks.append((str(file), known.st_ctime_ns, known.st_size))
-    return tuple(marks)
 
 
 def _check(file: Path) -> None:

@@ -7,8 +7,6 @@ from __future__ import annotations
 import os
 import socket
 import ssl
-import threading
-import time
 
 from oslo_config import cfg
 from oslo_log import log
@@ -17,12 +15,11 @@ from lunshare.agent.conf.listeners import tls_section
 from lunshare.agent.listen_addresses import Address
 from lunshare.agent.model.errors import StartupError
 from lunshare.agent.trusted_files import why_not_trusted
+from lunshare.agent.watched_files import WatchedFiles
 
 LOG = log.getLogger(__name__)
 
-_CHECK_SECONDS = 1.0  # between two checks of the files
-
-Seen = tuple[tuple[int, int, int], ...]
+_CHECK_SECONDS = 1.0  # between two looks at the files
 
 
 class Certificates:
@@ -38,9 +35,7 @@ class Certificates:
         :raises StartupError: one cannot be read, or the key is of another one.
         """
         self._files = (certificate, key)
-        self._asked = threading.Event()
-        self._next = time.monotonic() + _CHECK_SECONDS
-        self._seen = self._file_state()
+        self._watch = WatchedFiles(lambda: self._files, self._reload, _CHECK_SECONDS)
         self._context = self._load()
 
     def wrap(self, client: socket.socket) -> ssl.SSLSocket:
@@ -54,7 +49,7 @@ class Certificates:
 
     def read_again(self) -> None:
         """Let the next ``check`` read the files, changed or not."""
-        self._asked.set()
+        self._watch.force()
 
     def check(self) -> None:
         """Read the files again if they have changed. It costs nothing most times.
@@ -63,32 +58,15 @@ class Certificates:
         reason. A key that is written after its certificate is found by the next
         check.
         """
-        moment = time.monotonic()
-        if moment < self._next and not self._asked.is_set():
-            return
-        self._next = moment + _CHECK_SECONDS
-        seen = self._file_state()
-        if seen == self._seen and not self._asked.is_set():
-            return
-        self._asked.clear()
-        self._seen = seen
+        self._watch.check()
+
+    def _reload(self) -> None:
         try:
             self._context = self._load()
         except StartupError as error:
             LOG.error("[tls] reload failed, the former certificate stays: %s", error)
         else:
             LOG.info("[tls] certificate loaded: %s", self._files[0])
-
-    def _file_state(self) -> Seen:
-        found = []
-        for file in self._files:
-            try:
-                known = os.stat(file)
-            except OSError:
-                found.append((0, 0, 0))
-            else:
-                found.append((known.st_ino, known.st_mtime_ns, known.st_size))
-        return tuple(found)
 
     def _load(self) -> ssl.SSLContext:
         """Return a new context, so that a failure changes nothing.

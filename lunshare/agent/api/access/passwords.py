@@ -26,6 +26,7 @@ from lunshare.agent.model.errors import StartupError
 from lunshare.agent.threads.thread_share import ThreadShare
 from lunshare.agent.threads.worker_turns import waiting
 from lunshare.agent.users_file import User, UsersFileError
+from lunshare.agent.watched_files import WatchedFiles
 
 LOG = logging.getLogger(__name__)
 
@@ -37,8 +38,6 @@ _BCRYPT_MAX = 72  # bytes; bcrypt uses no more
 _ROUNDS = 12
 _SALT_AND_HASH = "." * 22 + "." * 31
 _CHALLENGE = {"WWW-Authenticate": 'Basic realm="lunshare", charset="UTF-8"'}
-
-Mark = tuple[int, int, int]
 
 
 class Passwords:
@@ -54,7 +53,7 @@ class Passwords:
         self._share = ThreadShare(at_once)
         self._lock = threading.Lock()
         self._remembered: dict[str, tuple[bytes, float]] = {}
-        self._mark = self._file_state()
+        self._watch = WatchedFiles(lambda: (path,), self._read_changed)
         try:
             self._set(users_file.read(path))
         except UsersFileError as error:
@@ -113,14 +112,11 @@ class Passwords:
 
     def _refresh(self) -> None:
         """Read the file again if it has changed."""
-        mark = self._file_state()
-        if mark != self._mark:
-            with self._lock:
-                self._read_changed(mark)
+        self._watch.check()
         if self._problem:
             raise Fault(503, "The users cannot be read; the log says why.", _RETRY)
 
-    def _read_changed(self, mark: Mark) -> None:
+    def _read_changed(self) -> None:
         try:
             self._set(users_file.read(self._path))
             LOG.info("[users] loaded: %s, %d users", self._path, len(self._users))
@@ -128,7 +124,6 @@ class Passwords:
             # A user may have been removed, so the former users are not used.
             self._problem = True
             LOG.error("[users] every password is refused: %s", error)
-        self._mark = mark
 
     def _set(self, users: Mapping[str, User]) -> None:
         rounds = [int(user.password[4:6]) for user in users.values()]
@@ -137,13 +132,6 @@ class Passwords:
             f"$2b${max(rounds, default=_ROUNDS):02}${_SALT_AND_HASH}".encode()
         )
         self._problem = False
-
-    def _file_state(self) -> Mark:
-        try:
-            known = os.lstat(self._path)
-        except OSError:
-            return (0, 0, 0)
-        return (known.st_ino, known.st_ctime_ns, known.st_size)
 
 
 _RETRY = {"Retry-After": "1"}
