@@ -23,14 +23,14 @@ from typing import Any
 
 from lunshare.drivers.errors import DiskBusy, DriverError, InvalidValue, NoSpace
 from lunshare.drivers.values import Disk, DiskKind
-from lunshare.helper import disk_paths, verification
+from lunshare.helper import disk_paths, requests, verification
 from lunshare.helper import mounts as mount_table
 from lunshare.helper.disk_locks import DiskLocks
-from lunshare.helper.lio import target_requests
 from lunshare.helper.lvm import extents
 from lunshare.helper.mounts import KERNEL, Mounts
 from lunshare.helper.named_locks import Hold, Locks
 from lunshare.helper.nfs import open_files
+from lunshare.helper.nfs.open_files import IsExported
 from lunshare.helper.served import Served
 from lunshare.helper.verbs import Clock, LongVerb, Report
 from lunshare.helper.verification import STEP, ZEROS
@@ -60,10 +60,12 @@ class CopyVerbs:
     def __init__(
         self,
         served: Served,
+        is_exported: IsExported,
         mounts: Mounts = KERNEL,
         disk_locks: DiskLocks | None = None,
     ) -> None:
-        self._served, self._mounts, self._locks = served, mounts, Locks(disk_locks)
+        self._served, self._is_exported = served, is_exported
+        self._mounts, self._locks = mounts, Locks(disk_locks)
 
     def verbs(self) -> dict[str, LongVerb]:
         """Return the verbs by name."""
@@ -91,13 +93,13 @@ class CopyVerbs:
         """
         source, target = (
             mount_table.need_served_disk(disk, self._served, self._mounts)
-            for disk in target_requests.two_disks(given)
+            for disk in requests.two_disks(given)
         )
         return self._run_locked(
             f"the copy of {source.path} onto {target.path}",
             target.path,
             (seconds, report),
-            lambda hold, clock: _copy(self._mounts, (source, target), hold, clock),
+            lambda hold, clock: self._copy((source, target), hold, clock),
         )
 
     def copy_part(
@@ -129,6 +131,43 @@ class CopyVerbs:
             )
         )
 
+    def _copy(
+        self, disks: tuple[Disk, Disk], hold: Hold, clock: Clock
+    ) -> dict[str, Any]:
+        source, target = disks
+        with (
+            disk_paths.open_disk(source, self._mounts) as from_,
+            disk_paths.open_disk(target, self._mounts) as to,
+            self._open(source, from_.path, os.O_RDONLY, hold) as old,
+            self._open(target, to.path, os.O_RDWR, hold) as new,
+        ):
+            size = verification.length(old)
+            if size < source.size:
+                why = f"has {size} bytes and not {source.size}"
+                raise DriverError(f"{source.path} {why}")
+            if verification.length(new) < size:
+                raise InvalidValue("target", target.path, f"give {size} bytes or more")
+            parts = _parts_with_data(source, old, size)
+            _copy_parts(old, new, parts, clock, zeros=False)
+            return asdict(verification.verify(target.path, (old, new), size, clock))
+
+    @contextlib.contextmanager
+    def _open(self, disk: Disk, path: str, flags: int, hold: Hold) -> Iterator[int]:
+        # LIO writes to a block device past its page cache, which may hold old bytes.
+        # O_EXCL: EBUSY if the kernel's target, a file system or LVM has it open
+        # (open(2)). For a file the locks of hosts say the same.
+        block = os.O_DIRECT | os.O_EXCL if disk.kind is DiskKind.BLOCK else 0
+        file = extents.open_patiently(path, flags | block, hold)
+        try:
+            if disk.kind is DiskKind.BLOCK:
+                disk_paths.need_its_device(disk, os.fstat(file))
+            else:
+                name = f"volume-{disk.volume_id}"
+                open_files.need_unused(file, name, self._is_exported)
+            yield file
+        finally:
+            os.close(file)
+
     def _run_locked(
         self,
         what: str,
@@ -146,25 +185,6 @@ class CopyVerbs:
         with self._locks.hold(path, seconds, medium, report, what) as hold:
             hold.run_step(what, run, hold)
         return answers[0]
-
-
-def _copy(
-    mounts: Mounts, both: tuple[Disk, Disk], hold: Hold, clock: Clock
-) -> dict[str, Any]:
-    source, target = both
-    with (
-        disk_paths.open_disk(source, mounts) as from_,
-        disk_paths.open_disk(target, mounts) as to,
-        _open(source, from_.path, os.O_RDONLY, hold) as old,
-        _open(target, to.path, os.O_RDWR, hold) as new,
-    ):
-        size = verification.length(old)
-        if size < source.size:
-            raise DriverError(f"{source.path} has {size} bytes and not {source.size}")
-        if verification.length(new) < size:
-            raise InvalidValue("target", target.path, f"give {size} bytes or more")
-        _copy_parts(old, new, _parts_with_data(source, old, size), clock, zeros=False)
-        return asdict(verification.verify(target.path, (old, new), size, clock))
 
 
 def _copy_part(asked: extents.Copy, hold: Hold, clock: Clock) -> dict[str, Any]:
@@ -201,28 +221,6 @@ def _zero(file: int, at: int, end: int, clock: Clock) -> None:
         quick = time.monotonic() - began < _QUICK_SECONDS
         at, step = at + length, min(2 * step, _MOST_ZEROED) if quick else _ZEROED
     os.fsync(file)  # the ioctl does not flush
-
-
-@contextlib.contextmanager
-def _open(disk: Disk, path: str, flags: int, hold: Hold) -> Iterator[int]:
-    # LIO writes to a block device past its page cache, which may hold old bytes.
-    # O_EXCL: EBUSY if the kernel's target, a file system or LVM has it open (open(2)).
-    block = os.O_DIRECT | os.O_EXCL if disk.kind is DiskKind.BLOCK else 0
-    file = extents.open_patiently(path, flags | block, hold)
-    try:
-        if disk.kind is DiskKind.BLOCK:
-            disk_paths.need_its_device(disk, os.fstat(file))
-        else:
-            _need_unused(disk, file)
-        yield file
-    finally:
-        os.close(file)
-
-
-def _need_unused(disk: Disk, file: int) -> None:
-    """Check that no host has locked a file, as O_EXCL does for a block device."""
-    if why := open_files.in_use(file, f"volume-{disk.volume_id}"):
-        raise DiskBusy(disk.volume_id, why)
 
 
 def _parts_with_data(source: Disk, file: int, size: int) -> Iterator[tuple[int, int]]:

@@ -22,11 +22,11 @@ from lunshare.drivers import request_ids
 from lunshare.drivers.errors import DriverError, Misconfigured
 from lunshare.drivers.sd_notify import notify
 from lunshare.drivers.stop_signals import StopSignals
-from lunshare.helper import config_file
+from lunshare.helper import config_file, requests
 from lunshare.helper.commands import Commands
 from lunshare.helper.copying import CopyVerbs
 from lunshare.helper.disk_locks import DiskLocks
-from lunshare.helper.lio import exports_command, target_requests
+from lunshare.helper.lio import backstores, exports_command, target_requests
 from lunshare.helper.lio.target_verbs import TargetVerbs
 from lunshare.helper.lvm.headers import HeaderVerbs
 from lunshare.helper.lvm.pool_status import PoolVerbs
@@ -41,6 +41,8 @@ LOG = logging.getLogger(__name__)
 # Connections that wait to be accepted; the next one would be refused by the kernel.
 _BACKLOG = 1024
 _FIRST_PASSED = 3  # sd_listen_fds(3)
+
+Arguments = Mapping[str, Any]
 
 #: Beside the socket, in a directory that only root can change.
 _LOCKS = "work"
@@ -84,42 +86,54 @@ def verbs(
     docs/border.md has a line for each: what it can touch, and which test attacks it.
     With ``disk_locks`` verbs on bytes wait for the work of an earlier helper process.
     """
+    headers, pools = HeaderVerbs(served), PoolVerbs(served)
+    exported = backstores.is_exported
+    return {
+        "run": ChangeVerb(_runner(commands)),
+        "lvm.commit": headers.commit,
+        "lvm.pool": pools.status,
+        **_target_verbs(served, mounts),
+        **CopyVerbs(served, exported, mounts, disk_locks).verbs(),
+        **ShareVerbs(mounts, served, exported, disk_locks).verbs(),
+    }
+
+
+def _runner(commands: Commands) -> Callable[..., str]:
+    def run(arguments: Arguments, seconds: float, gone: Gone) -> str:
+        return commands.run(requests.argv(arguments), seconds, gone)
+
+    return run
+
+
+def _target_verbs(served: Served, mounts: Mounts) -> dict[str, Verb]:
     takes_over = served.serves_group if served.takeover else None
-    lio, headers = TargetVerbs(served.prefix, takes_over), HeaderVerbs(served)
+    lio = TargetVerbs(served.prefix, takes_over)
 
-    def bare(
-        given: Mapping[str, Any], verb: Callable[..., Any], *seconds: float
-    ) -> Any:
-        target_requests.nothing(given)
-        return verb(*seconds)
+    def check(arguments: Arguments, _: float) -> list[str]:
+        return lio.check(target_requests.prefix(arguments))
 
-    def apply(given: Mapping[str, Any], left: float, gone: Gone) -> Any:
-        wanted = target_requests.apply(given)
+    def apply(arguments: Arguments, seconds: float, gone: Gone) -> list[str]:
+        wanted = target_requests.apply(arguments)
         if wanted.export.disk is not None:
             need_served_disk(wanted.export.disk, served, mounts)
-        return lio.apply(wanted, left, gone)
+        return lio.apply(wanted, seconds, gone)
+
+    def remove(arguments: Arguments, seconds: float, gone: Gone) -> list[str]:
+        return lio.remove(target_requests.volume_id(arguments), seconds, gone)
+
+    def observe(arguments: Arguments, seconds: float) -> list[dict[str, Any]]:
+        requests.nothing(arguments)
+        return lio.observe(seconds)
+
+    def live(arguments: Arguments, seconds: float) -> dict[str, Any] | None:
+        return lio.live(target_requests.volume_id(arguments), seconds)
 
     return {
-        "lvm.commit": headers.commit,
-        "lvm.pool": PoolVerbs(served).status,
-        "run": ChangeVerb(
-            lambda given, left, gone: commands.run(
-                target_requests.argv(given), left, gone
-            )
-        ),
-        "lio.check": lambda given, _: lio.check(target_requests.prefix(given)),
+        "lio.check": check,
         "lio.apply": ChangeVerb(apply),
-        "lio.remove": ChangeVerb(
-            lambda given, left, gone: lio.remove(
-                target_requests.volume_id(given), left, gone
-            )
-        ),
-        "lio.observe": lambda given, left: bare(given, lio.observe, left),
-        "lio.live": lambda given, left: lio.live(
-            target_requests.volume_id(given), left
-        ),
-        **CopyVerbs(served, mounts, disk_locks).verbs(),
-        **ShareVerbs(mounts, served, disk_locks).verbs(),
+        "lio.remove": ChangeVerb(remove),
+        "lio.observe": observe,
+        "lio.live": live,
     }
 
 

@@ -28,8 +28,8 @@ from lunshare.drivers.errors import (
 )
 from lunshare.drivers.protocol import frames, messages
 from lunshare.drivers.stop_signals import StopSignals
+from lunshare.helper import requests
 from lunshare.helper.connections import MAX_CONNECTIONS, Connections, Peer
-from lunshare.helper.lio import target_requests
 from lunshare.helper.served import NotServed
 from lunshare.helper.verbs import ChangeVerb, Gone, LongVerb, Report, waits
 
@@ -155,7 +155,7 @@ class Server:
                 LOG.warning("REFUSED a request of protocol %d", theirs)
                 return messages.other_protocol(theirs)
         try:
-            asked = target_requests.request(message)
+            asked = requests.request(message)
             name = asked.call
             request_ids.enter(asked.request_id)
             verb = self._table.get(name)
@@ -172,7 +172,7 @@ class Server:
 
 
 def _carried_out(
-    verb: Verb, asked: target_requests.Request, report: Report, gone: Gone
+    verb: Verb, asked: requests.Request, report: Report, gone: Gone
 ) -> Any:
     match verb:
         case LongVerb():

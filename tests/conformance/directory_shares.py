@@ -20,6 +20,7 @@ from lunshare.drivers.base import Root
 from lunshare.drivers.helper_client import Helper
 from lunshare.helper.copying import CopyVerbs
 from lunshare.helper.disk_locks import DiskLocks
+from lunshare.helper.lio.backstores import is_exported
 from lunshare.helper.mounts import Mount, Mounts, Space
 from lunshare.helper.nfs.share_verbs import ShareVerbs
 from lunshare.helper.served import Served
@@ -92,8 +93,8 @@ class ShareHelper:
         served = Served(base=base, shares=shares, manage=True)
         locks = DiskLocks(str(path.with_name("work")))
         verbs: dict[str, Verb] = {
-            **ShareVerbs(mounts, served, locks).verbs(),
-            **CopyVerbs(served, mounts, locks).verbs(),
+            **ShareVerbs(mounts, served, is_exported, locks).verbs(),
+            **CopyVerbs(served, is_exported, mounts, locks).verbs(),
         }
         self._server = Server(listener, verbs, {os.getuid()})
         self._thread = threading.Thread(target=self._server.serve)

@@ -20,6 +20,7 @@ from lunshare.drivers.errors import DeadlineExceeded
 from lunshare.drivers.helper_client import Helper
 from lunshare.drivers.protocol import frames
 from lunshare.helper.disk_locks import DiskLocks
+from lunshare.helper.lio.backstores import is_exported
 from lunshare.helper.named_locks import Locks
 from lunshare.helper.nfs.files import Share
 from lunshare.helper.nfs.files import create as create_file
@@ -125,7 +126,7 @@ def make(mounts: Directories, files: Path, name: str, meanwhile: Clock) -> None:
     """The helper's verb; ``meanwhile`` is called while it fills ``<name>.new``."""
     [mount] = mounts.table()
     with mounts.enter(mount) as directory:
-        share = Share(directory, mount, mounts, meanwhile)
+        share = Share(directory, mount, mounts, is_exported, meanwhile)
         create_file(share, NewFile(str(files), name, MIB, preallocate=True))
 
 

@@ -20,6 +20,7 @@ import pytest
 from lunshare.drivers.conformance.fixtures import new_volume
 from lunshare.drivers.errors import DriverError, HelperRefused, Unsupported
 from lunshare.helper.copying import CopyVerbs
+from lunshare.helper.lio.backstores import is_exported
 from lunshare.helper.lvm import headers
 from lunshare.helper.lvm.headers import HeaderVerbs
 from lunshare.helper.mounts import Mounts
@@ -111,7 +112,7 @@ def test_share_manage_needs_permission_of_root_for_a_foreign_file(
     def take(reference: str, manage: bool) -> object:
         served = Served(base=str(tmp_path), shares=("nas:/srv",), manage=manage)
         given = {"point": str(point), "name": name, "reference": reference}
-        verb = ShareVerbs(mounts, served).verbs()["share.manage"]
+        verb = ShareVerbs(mounts, served, is_exported).verbs()["share.manage"]
         return verb({**given, "size": 4096, "mode": "0600"}, 5.0)
 
     theirs, given_away = "database.img", f"unmanaged-volume-{uuid.uuid4()}"
@@ -157,8 +158,8 @@ def test_share_that_root_does_not_list_any_more_is_not_touched(tmp_path: Path) -
     mounts = Directories(2**30)
     served = Served(base=str(tmp_path), shares=("nas:/srv",))
     verbs: dict[str, Any] = {
-        **ShareVerbs(mounts, served).verbs(),
-        **CopyVerbs(served, mounts).verbs(),
+        **ShareVerbs(mounts, served, is_exported).verbs(),
+        **CopyVerbs(served, is_exported, mounts).verbs(),
     }
     source, target = (
         {"volume_id": each.id, "path": f"{point}/{each.name}", "size": 8192}

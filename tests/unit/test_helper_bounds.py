@@ -24,6 +24,7 @@ from lunshare.drivers.helper_client import Helper
 from lunshare.drivers.protocol import frames, messages
 from lunshare.helper import connections, thread_limits
 from lunshare.helper.connections import FOR_ROOT, MAX_CONNECTIONS, Connections
+from lunshare.helper.lio.backstores import is_exported
 from lunshare.helper.mounts import KERNEL, Mount
 from lunshare.helper.named_locks import Locks
 from lunshare.helper.nfs import files
@@ -301,7 +302,7 @@ def _until(ready) -> None:
 
 def _share(directory: Path, clock) -> Share:
     mount = Mount(str(directory), 0, "nfs4", "nas:/srv")
-    return Share(os.open(directory, os.O_DIRECTORY), mount, KERNEL, clock)
+    return Share(os.open(directory, os.O_DIRECTORY), mount, KERNEL, is_exported, clock)
 
 
 def test_endless_directory_is_refused_at_the_limit(

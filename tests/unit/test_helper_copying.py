@@ -28,6 +28,7 @@ from lunshare.drivers.errors import (
 from lunshare.drivers.values import Disk, DiskKind
 from lunshare.helper import verification as proofs
 from lunshare.helper.copying import CopyVerbs
+from lunshare.helper.lio.backstores import is_exported
 from lunshare.helper.served import Served
 
 MIB = 1024**2
@@ -38,7 +39,7 @@ class Root:
     """The helper's verb, without its socket."""
 
     def __init__(self) -> None:
-        self._copying = CopyVerbs(SERVED)
+        self._copying = CopyVerbs(SERVED, is_exported)
 
     def run(self, *argv: str, timeout: float = 60.0) -> str:
         raise AssertionError(argv)
@@ -129,7 +130,7 @@ def test_copy_ends_at_its_deadline(tmp_path):
         for name, each in {"source": source, "target": target}.items()
     }
     with pytest.raises(DeadlineExceeded):
-        CopyVerbs(SERVED).copy(arguments, 0)
+        CopyVerbs(SERVED, is_exported).copy(arguments, 0)
 
 
 def test_copy_with_wrong_bytes_fails(tmp_path):
@@ -213,10 +214,10 @@ PART = f"volume-{UUID}.new"
 def test_only_parts_of_volumes_are_zeroed(device):
     given = {"device": device, "start": 0, "length": None}
     with pytest.raises(InvalidValue):
-        CopyVerbs(SERVED).zero(given, 1)
+        CopyVerbs(SERVED, is_exported).zero(given, 1)
     kept = f"/dev/vg/_snapshot-{UUID}"
     with pytest.raises(InvalidValue):
-        CopyVerbs(SERVED).copy_part(
+        CopyVerbs(SERVED, is_exported).copy_part(
             {"source": kept, "target": device, "length": 512}, 1
         )
 
@@ -224,17 +225,17 @@ def test_only_parts_of_volumes_are_zeroed(device):
 def test_part_in_a_group_that_is_not_served_is_not_zeroed():
     given = {"device": f"/dev/other/{PART}", "start": 0, "length": None}
     with pytest.raises(HelperRefused, match="does not name its volume group"):
-        CopyVerbs(SERVED).zero(given, 1)
+        CopyVerbs(SERVED, is_exported).zero(given, 1)
 
 
 @pytest.mark.parametrize("start", [-512, 1, 2**63, "0", True, None])
 def test_only_complete_sectors_are_zeroed(start):
     given = {"device": f"/dev/vg/{PART}", "start": start, "length": 512}
     with pytest.raises(InvalidValue, match="start"):
-        CopyVerbs(SERVED).zero(given, 1)
+        CopyVerbs(SERVED, is_exported).zero(given, 1)
 
 
 def test_missing_part_is_an_error(tmp_path):
     given = {"device": f"/dev/no-such-group/{PART}", "start": 0, "length": None}
     with pytest.raises(DriverError, match="No such file"):
-        CopyVerbs(SERVED).zero(given, 1)
+        CopyVerbs(SERVED, is_exported).zero(given, 1)

@@ -22,6 +22,7 @@ from lunshare.drivers.protocol import frames, messages
 from lunshare.helper import connections
 from lunshare.helper.commands import Commands
 from lunshare.helper.connections import Connections
+from lunshare.helper.lio.backstores import is_exported
 from lunshare.helper.mounts import KERNEL, Mount, Mounts
 from lunshare.helper.nfs import files
 from lunshare.helper.nfs.files import Share
@@ -174,7 +175,7 @@ def test_number_of_long_lists_at_once_is_limited(
         mount = Mount(str(tmp_path), 0, "nfs4", "nas:/srv")
         directory = os.open(tmp_path, os.O_DIRECTORY)
         try:
-            share = Share(directory, mount, KERNEL, clock)
+            share = Share(directory, mount, KERNEL, is_exported, clock)
             return len(files.list_files(share, FileName(str(tmp_path))))
         finally:
             os.close(directory)

@@ -20,7 +20,7 @@ from lunshare.drivers.values import (
     Mode,
     Portal,
 )
-from lunshare.helper import disk_paths
+from lunshare.helper import disk_paths, requests
 from lunshare.helper.lio import target_requests
 
 ID = "0a1b2c3d-0000-4000-8000-000000000001"
@@ -178,7 +178,7 @@ def test_a_refusal_names_the_field_with_its_path() -> None:
 
 def test_a_request_does_not_print_its_secrets() -> None:
     message = messages.request("lio.apply", 1, document())
-    assert SECRET not in repr(target_requests.request(message))
+    assert SECRET not in repr(requests.request(message))
     assert SECRET not in repr(target_requests.apply(document()))
 
 

@@ -44,6 +44,7 @@ SHARED = {
     "paging": _SAME_PART,
     "qos": _RESOURCE,
     "quotas": _RESOURCE,
+    "requests": _SAME_PART,
     "revert": _OPERATION,
     "scheduler": _OPTIONS,
     "service": _SAME_PART,

@@ -27,6 +27,7 @@ from lunshare.drivers.errors import (
 from lunshare.drivers.nfs import NfsVolumes
 from lunshare.drivers.values import Snapshot, Volume
 from lunshare.helper import disk_paths
+from lunshare.helper.lio.backstores import is_exported
 from lunshare.helper.mounts import open_directory as mounts_directory
 from lunshare.helper.nfs import open_files
 from lunshare.helper.nfs.files import Share, copy
@@ -357,7 +358,7 @@ def test_copy_with_wrong_bytes_is_not_renamed(driver, files, mounts, volume) -> 
         mounts.enter(mount) as directory,
         pytest.raises(CopyDiffers, match=f"{name} is not a copy of its source"),
     ):
-        copy(Share(directory, mount, mounts, loses), request)
+        copy(Share(directory, mount, mounts, is_exported, loses), request)
     assert lost
     assert [path.name for path in files.iterdir()] == [volume.name]
 

@@ -24,6 +24,7 @@ from lunshare.drivers.helper_client import Helper
 from lunshare.drivers.protocol import frames, messages
 from lunshare.drivers.values import GIB, Disk, DiskKind, Snapshot
 from lunshare.helper.copying import CopyVerbs
+from lunshare.helper.lio.backstores import is_exported
 from lunshare.helper.named_locks import Locks
 from lunshare.helper.served import Served
 from lunshare.helper.server import Server
@@ -239,6 +240,6 @@ def test_long_copy_is_not_stopped(tmp_path: Path) -> None:
         name: asdict(Disk(identity, str(path), 24 * 1024**2, DiskKind.FILE))
         for name, path in {"source": source, "target": target}.items()
     }
-    CopyVerbs(SERVED).copy(given, 60, seen.append)
+    CopyVerbs(SERVED, is_exported).copy(given, 60, seen.append)
     assert seen == sorted(seen)
     assert target.read_bytes() == source.read_bytes()

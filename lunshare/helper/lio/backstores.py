@@ -241,6 +241,11 @@ def existing(volume_id: str, *roles: Role, prefix: str = "") -> Iterator[str]:
                     yield f"{hba}/{name}"
 
 
+def is_exported(volume_id: str) -> bool:
+    """Whether this node has a backstore of lunshare for the volume."""
+    return next(existing(volume_id), None) is not None
+
+
 def destroy(path: str) -> None:
     """Remove a backstore that is not linked, and its HBA if it is empty."""
     remove_object(path)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""The requests of lio.* and disk.copy, checked before they are carried out.
+"""The requests of lio.*, checked before they are carried out.
 
 The client is not trusted: an attacker may have the daemon's user. Names become paths
 below configfs, so each of them has a form. An error never contains a credential.
@@ -16,26 +16,20 @@ from typing import Any
 
 import orjson
 
-from lunshare.drivers import request_ids
 from lunshare.drivers.errors import InvalidValue
 from lunshare.drivers.values import (
     Auth,
     Connector,
     Disk,
-    DiskKind,
     Export,
     Mode,
     Portal,
     iscsi_name,
 )
-from lunshare.helper import forms
+from lunshare.helper import forms, requests
 
-#: No command and no verb may occupy a thread for longer than this.
-MAX_SECONDS = 86400.0
 #: The hosts of one volume, and more addresses than any node has.
 MAX_CONNECTORS, MAX_PORTALS = 10_000, 16
-# A part of a path below /dev; in the first two any user may write.
-_PART = re.compile("(?!(?:shm|mqueue|fd)$)[A-Za-z0-9_+:-][A-Za-z0-9_+.:-]*")
 # Without a scope id (fe80::1%eth0), which is the name of an interface.
 _ADDRESS = re.compile("[0-9a-fA-F:.]+")
 # Root's portal below 1024 would be in the place of another service, such as ssh.
@@ -45,7 +39,6 @@ _TAG = re.compile(r"(?!NULL)[A-Za-z0-9._:-]{0,63}")
 # than 256 bytes (drivers/target/iscsi/iscsi_target_nacl_attrib, 6.1 and 6.12).
 _CREDENTIAL = re.compile(r"(?!NULL)[!-~]{1,255}")
 _AUTH_FIELDS = {"username", "password"}
-_PRINTABLE = re.compile("[ -~]*")
 
 
 # Not frozen: the constructor of a frozen class calls object.__setattr__ for each field.
@@ -67,28 +60,6 @@ class Apply:
             self.concerned = tuple(
                 [each for each in self.concerned if each.initiator in only]
             )
-
-
-@dataclass(slots=True)
-class Request:
-    """A verb, the seconds it may take, and its arguments, which are not checked yet.
-
-    ``request_id`` is what the log lines of this request have.
-    """
-
-    protocol: int
-    call: str
-    timeout: float
-    request_id: str
-    arguments: Mapping[str, Any] = field(repr=False)
-
-
-def _seconds(name: str, given: object) -> float:
-    if type(given) is not float and type(given) is not int:  # a bool is neither
-        raise InvalidValue(name, type(given).__name__, "give seconds")
-    if not 0 <= given <= MAX_SECONDS:
-        raise InvalidValue(name, given, f"give 0 to {MAX_SECONDS:g} seconds")
-    return given
 
 
 def _is_credential(given: object) -> bool:
@@ -153,12 +124,6 @@ def _initiator(name: str, given: object) -> str:
     return iscsi_name(given, name)
 
 
-_DISK: dict[str, forms.Form[Any]] = {
-    "path": forms.text(_PRINTABLE, "give printable ASCII"),
-    "size": forms.integer(0, 2**63 - 1),
-    "kind": forms.member(DiskKind),
-}
-_NAMED_DISK = forms.record(Disk, volume_id=forms.uuid, **_DISK)
 _CONNECTOR = forms.record(
     Connector,
     initiator=_initiator,
@@ -172,62 +137,18 @@ _PORTAL = forms.record(
     port=_port,
 )
 _PORTALS = forms.many(_PORTAL, MAX_PORTALS)
-_REQUEST = forms.record(
-    Request,
-    protocol=forms.integer(0, 2**31),
-    call=forms.text(),
-    timeout=_seconds,
-    request_id=forms.text(
-        request_ids.FORM, "give 1 to 64 letters, digits, dots, hyphens, underscores"
-    ),
-    arguments=forms.mapping,
-)
 _WANTED = forms.record(
     _apply,
     volume_id=forms.uuid,
-    disk=forms.optional(forms.record(dict, **_DISK)),
+    disk=forms.optional(forms.record(dict, **requests.DISK)),
     connectors=forms.many(_CONNECTOR, MAX_CONNECTORS),
     portals=_portals,
     only=forms.optional(forms.many(_initiator, MAX_CONNECTORS)),
 )
-_ARGV = forms.record(lambda argv: argv, argv=forms.many(forms.text(), MAX_CONNECTORS))
-_DISKS = forms.record(
-    lambda source, target: (source, target), source=_NAMED_DISK, target=_NAMED_DISK
-)
-_DEVICE = forms.record(lambda device: device, device=forms.text())
 _VOLUME_ID = forms.record(lambda volume_id: volume_id, volume_id=forms.uuid)
 _PREFIX = forms.record(
-    lambda prefix: prefix, prefix=forms.text(_PRINTABLE, "give printable ASCII")
+    lambda prefix: prefix, prefix=forms.text(requests.PRINTABLE, "give printable ASCII")
 )
-_NOTHING: forms.Form[dict[str, Any]] = forms.record(dict)
-
-
-def request(message: object) -> Request:
-    """Check the outer form of a request."""
-    return _REQUEST("request", message)
-
-
-def argv(arguments: Mapping[str, Any]) -> tuple[str, ...]:
-    """Check the arguments of run; return the words of the command."""
-    words: tuple[str, ...] = _ARGV("", arguments)
-    if not words:
-        raise InvalidValue("argv", words, "name a command")
-    return words
-
-
-def two_disks(arguments: Mapping[str, Any]) -> tuple[Disk, Disk]:
-    """Check the arguments of disk.copy."""
-    source, target = _DISKS("", arguments)
-    return source, target
-
-
-def device(arguments: Mapping[str, Any]) -> str:
-    """Check the argument of lvm.commit: a disk by the path that LVM shows."""
-    path: str = _DEVICE("", arguments)
-    below, name = path[:5], path[5:]
-    if below != "/dev/" or not all(map(_PART.fullmatch, name.split("/"))):
-        raise InvalidValue("device", path, "give a device's path below /dev")
-    return path
 
 
 def volume_id(arguments: Mapping[str, Any]) -> str:
@@ -238,11 +159,6 @@ def volume_id(arguments: Mapping[str, Any]) -> str:
 def prefix(arguments: Mapping[str, Any]) -> str:
     """Check the argument of lio.check: the prefix of targets that the client uses."""
     return str(_PREFIX("", arguments))
-
-
-def nothing(arguments: Mapping[str, Any]) -> None:
-    """Check that there are no arguments."""
-    _NOTHING("", arguments)
 
 
 def apply(arguments: Mapping[str, Any]) -> Apply:

@@ -23,7 +23,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from lunshare.drivers.errors import DriverError, HelperRefused
-from lunshare.helper.lio import target_requests
+from lunshare.helper import requests
 from lunshare.helper.named_locks import Locks
 from lunshare.helper.served import Served
 
@@ -56,7 +56,7 @@ class HeaderVerbs:
         :raises HelperRefused: it is a disk of a group that is not served.
         :raises DeadlineExceeded: it hangs.
         """
-        device = target_requests.device(given)
+        device = requests.device(given)
         found: list[dict[str, int] | None] = []
         what = f"reading the header of {device}"
         with self._locks.hold(device, seconds, "headers") as hold:

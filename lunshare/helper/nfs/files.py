@@ -42,6 +42,12 @@ LONG_LIST, MAX_LONG_LISTS = 1000, 8
 _LONG_LISTS = ThreadLimit(MAX_LONG_LISTS, MAX_LONG_LISTS)
 _LIST_SECONDS = 10.0
 
+# Writes during a copy would make it a mixture of two states.
+_ELSE_CLONE = (
+    ". Or use a share that clones files (NFS 4.2 on XFS or Btrfs with reflinks): this"
+    " one copies, and a copy needs a disk that is not open"
+)
+
 # Hosts see blocks of 512 bytes, and page caches 4096.
 _UNIT = 4096
 
@@ -53,6 +59,7 @@ class Share:
     directory: int
     mount: Mount
     mounts: Mounts
+    is_exported: open_files.IsExported
     clock: Clock
 
     def need(self, more: int, preallocate: bool) -> None:
@@ -152,7 +159,7 @@ def copy(share: Share, asked: FileCopy) -> int | None:
     """
     if asked.replace:
         with _open(share, asked.name) as old:
-            _need_unused(old, asked.name)
+            _need_unused(share, old, asked.name)
     elif (found := open_files.size(share.directory, asked.name)) is not None:
         return found
     with _open(share, asked.source) as source:
@@ -160,7 +167,7 @@ def copy(share: Share, asked: FileCopy) -> int | None:
         whole = max(size, _round_up(asked.size))
         share.need(whole, asked.preallocate and not asked.clone)
         if not asked.clone:
-            _need_unused_source(source, asked.source)
+            _need_unused(share, source, asked.source, _ELSE_CLONE)
         try:
             with _new_file(share, asked.name, asked.mode, asked.replace) as file:
                 _fill(share, source, file, asked)
@@ -199,7 +206,7 @@ def manage(share: Share, asked: ForeignFile) -> int:
     if not exists(share, asked.reference):
         raise UnknownReference(asked.reference, "the share has no such file")
     with _foreign_file(share, asked.reference) as file:
-        _need_unused(file, asked.name)
+        _need_unused(share, file, asked.name)
         # The bytes of an unmanaged volume are a guest's: they do not show a format.
         known = asked.reference.removeprefix(UNMANAGED)
         if known == asked.reference and (kind := open_files.image_format(file)):
@@ -220,7 +227,7 @@ def unmanage(share: Share, asked: FileName) -> None:
     if open_files.size(share.directory, asked.name) is None:
         return
     with _open(share, asked.name) as file:
-        _need_unused(file, asked.name)
+        _need_unused(share, file, asked.name)
         if exists(share, UNMANAGED + asked.name):
             raise DiskBusy(
                 nfs_names.id_of(asked.name), f"{UNMANAGED}{asked.name} already exists"
@@ -232,7 +239,7 @@ def delete(share: Share, asked: FileName) -> None:
     """Delete a managed file and its ``.new`` file. An unknown file is success."""
     if open_files.size(share.directory, asked.name) is not None:
         with _open(share, asked.name) as file:
-            _need_unused(file, asked.name)
+            _need_unused(share, file, asked.name)
     with share.answering():
         for name in (asked.name, asked.name + NEW):
             with contextlib.suppress(FileNotFoundError):
@@ -312,19 +319,8 @@ def _rename(share: Share, file: int, old: str, new: str) -> None:
     os.fsync(here)
 
 
-def _need_unused(file: int, name: str) -> None:
-    if why := open_files.in_use(file, name):
-        raise DiskBusy(nfs_names.id_of(name), why)
-
-
-def _need_unused_source(source: int, name: str) -> None:
-    """Check that the source is not in use: writes during a copy would make it mixed."""
-    if why := open_files.in_use(source, name):
-        raise DiskBusy(
-            nfs_names.id_of(name),
-            f"{why}. Or use a share that clones files (NFS 4.2 on XFS or Btrfs with"
-            " reflinks): this one copies, and a copy needs a disk that is not open",
-        )
+def _need_unused(share: Share, file: int, name: str, remedy: str = "") -> None:
+    open_files.need_unused(file, name, share.is_exported, remedy)
 
 
 def _round_up(size: int) -> int:

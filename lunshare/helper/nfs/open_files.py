@@ -13,10 +13,13 @@ import fcntl
 import os
 import stat
 import struct
+from collections.abc import Callable
 
-from lunshare.drivers.errors import DriverError, UnknownDisk, UnknownSnapshot
+from lunshare.drivers.errors import DiskBusy, DriverError, UnknownDisk, UnknownSnapshot
 from lunshare.drivers.protocol import nfs_names
-from lunshare.helper.lio import backstores
+
+#: Whether this node exports the volume of that id.
+IsExported = Callable[[str], bool]
 
 _OPEN = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
@@ -110,23 +113,31 @@ def open_probe(share: int, name: str) -> int:
     return file
 
 
-def in_use(file: int, name: str) -> str:
+def need_unused(
+    file: int, name: str, is_exported: IsExported, remedy: str = ""
+) -> None:
+    """:raises DiskBusy: it is in use, or that is unknown. ``remedy`` is added."""
+    if problem := use_problem(file, name, is_exported):
+        raise DiskBusy(nfs_names.id_of(name), problem + remedy)
+
+
+def use_problem(file: int, name: str, is_exported: IsExported) -> str:
     """Return why a volume's file must not be changed, or an empty text.
 
     The kernel does not show which hosts have a file of a share open. It is known
     whether this node exports it. QEMU locks its disks, and the server reports locks to
     every client (NFS 4). If locks cannot be read, the file counts as in use.
     """
-    if next(backstores.existing(nfs_names.id_of(name)), None):
+    if is_exported(nfs_names.id_of(name)):
         return "it is exported; remove its export first"
-    asked = _LOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+    write_lock = _LOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
     try:
-        found = fcntl.fcntl(file, fcntl.F_OFD_GETLK, asked)
+        lock = fcntl.fcntl(file, fcntl.F_OFD_GETLK, write_lock)
     except OSError as error:
         if error.errno in _NO_LOCKS:
             return _UNKNOWN_USE.format(error.strerror)
         raise
-    if _LOCK.unpack(found)[0] == fcntl.F_UNLCK:
+    if _LOCK.unpack(lock)[0] == fcntl.F_UNLCK:
         return ""
     return "its file is locked, as QEMU locks disks; stop that process first"
 

@@ -73,9 +73,14 @@ class ShareVerbs:
     """
 
     def __init__(
-        self, mounts: Mounts, served: Served, disk_locks: DiskLocks | None = None
+        self,
+        mounts: Mounts,
+        served: Served,
+        is_exported: open_files.IsExported,
+        disk_locks: DiskLocks | None = None,
     ) -> None:
         self._mounts, self._served, self._locks = mounts, served, Locks(disk_locks)
+        self._is_exported = is_exported
         self._waiting: Counter[str] = Counter()
         self._mutex = threading.Lock()
 
@@ -187,7 +192,13 @@ class ShareVerbs:
         def run(hold: Hold) -> None:
             try:
                 with self._mounts.enter(mount) as directory:
-                    share = Share(directory, mount, self._mounts, hold.clock(what))
+                    share = Share(
+                        directory,
+                        mount,
+                        self._mounts,
+                        self._is_exported,
+                        hold.clock(what),
+                    )
                     answers.append(step(share))
             finally:
                 self._count(mount, -1)
