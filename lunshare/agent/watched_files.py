@@ -38,7 +38,7 @@ class WatchedFiles:
         self._next = time.monotonic() + seconds
 
     def force(self) -> None:
-        """Let the next ``check`` read the files in any case. Signals may call it."""
+        """Let the next ``check`` read the files, changed or not; also for signals."""
         self._forced = True
 
     def check(self) -> None:
