@@ -38,8 +38,6 @@ _FIRST = (
 )
 _PATH = re.compile(rf"`({_FIRST}/[\w./*-]+)`")
 _MODULE = re.compile(r"`(lunshare\.(?:agent|cinder|drivers|helper)\.[\w.*]+)`")
-#: Pages about old names.
-_PAST = {"0017-words.md"}
 
 
 def exists(path: str) -> bool:
@@ -65,7 +63,7 @@ def module_exists(name: str) -> bool:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_files_and_modules_of_the_page_exist(page: Path) -> None:
-    text = page.read_text() if page.name not in _PAST else ""
+    text = page.read_text()
     missing = [path for path in _PATH.findall(text) if not exists(path)]
     missing += [name for name in _MODULE.findall(text) if not module_exists(name)]
     assert missing == []
