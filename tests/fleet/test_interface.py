@@ -86,7 +86,7 @@ OF_CINDER = {
 def found(tmp_path: Path, request: pytest.FixtureRequest) -> Any:
     config = tmp_path / "cinder.conf"
     config.write_text(
-        "[DEFAULT]\nmy_ip = 192.0.2.1\nenabled_backends = ours,theirs\n"
+        "[DEFAULT]\nmy_ip = 127.0.0.3\nenabled_backends = ours,theirs\n"
         f"state_path = {tmp_path}\n"
         f"[database]\nconnection = sqlite:///{tmp_path}/cinder.sqlite\n"
         f"[oslo_concurrency]\nlock_path = {tmp_path}/lock\n"
@@ -117,7 +117,7 @@ def test_driver_has_the_whole_interface_beside_cinders_own_driver(found: Any) ->
     # Both have an option of this name, with other choices and another default.
     assert found["lvm_type"] == {"ours": "thin", "theirs": "auto"}
     assert found["chap"] is True
-    assert found["address"] == "192.0.2.1"
+    assert found["address"] == "127.0.0.3"
 
 
 def test_each_option_of_cinders_drivers_is_read_or_refused_with_what_to_do(
@@ -133,7 +133,7 @@ def test_each_option_of_cinders_drivers_is_read_or_refused_with_what_to_do(
 def test_user_without_permission_on_the_socket_is_named(tmp_path: Path) -> None:
     socket_path, config = tmp_path / "helper.sock", tmp_path / "cinder.conf"
     config.write_text(
-        f"[DEFAULT]\nmy_ip = 192.0.2.1\nstate_path = {tmp_path}\n"
+        f"[DEFAULT]\nmy_ip = 127.0.0.3\nstate_path = {tmp_path}\n"
         f"[database]\nconnection = sqlite:///{tmp_path}/cinder.sqlite\n"
         f"[oslo_concurrency]\nlock_path = {tmp_path}/lock\n"
         "[ours]\nvolume_driver = lunshare.cinder.LunshareDriver\n"

@@ -30,7 +30,7 @@ def section(
     directories = [str(directory)] if directory else []
     conf(args=[], default_config_files=[str(file)], default_config_dirs=directories)
     for name in ("my_ip", "host", "state_path"):
-        conf.register_opt(cfg.StrOpt(name, default="192.0.2.1"))
+        conf.register_opt(cfg.StrOpt(name, default="127.0.0.3"))
     conf.register_opt(cfg.ListOpt("enabled_backends", default=["one", "two"]))
     conf.register_opt(cfg.StrOpt("volume_backend_name"), group="one")
     for name in FOREIGN:  # Cinder knows them, so it does not refuse them
@@ -93,7 +93,7 @@ def test_section_has_its_own_value_then_the_shared_one_then_the_default(
     assert options["fake_wipe"] is True
     assert options["wipe_rate"] == 7
     assert options["wipe_step"] == 64
-    assert options["target_ip_address"] == "192.0.2.1"
+    assert options["target_ip_address"] == "127.0.0.3"
 
 
 _PEER = "volume_driver = cinder.volume.drivers.lvm.LVMVolumeDriver\n"

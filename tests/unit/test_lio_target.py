@@ -4,8 +4,10 @@
 
 from __future__ import annotations
 
+import socket
 from typing import Any
 
+import psutil
 import pytest
 
 from lunshare.drivers.base import Root
@@ -48,10 +50,10 @@ def driver(**changed: Any) -> LioTarget:
 
 
 def test_connection_info_with_one_portal() -> None:
-    assert driver(target_ip_address="192.0.2.1").connection_info(VOLUME, HOST) == {
+    assert driver(target_ip_address="127.0.0.2").connection_info(VOLUME, HOST) == {
         "driver_volume_type": "iscsi",
         "target_discovered": False,
-        "target_portal": "192.0.2.1:3260",
+        "target_portal": "127.0.0.2:3260",
         "target_iqn": IQN,
         "target_lun": 0,
         "volume_id": VOLUME.id,
@@ -63,12 +65,12 @@ def test_connection_info_with_one_portal() -> None:
 
 def test_connection_info_with_several_portals_has_lists() -> None:
     info = driver(
-        target_ip_address="2001:db8::1",
-        target_secondary_ip_addresses=["192.0.2.1"],
+        target_ip_address="::1",
+        target_secondary_ip_addresses=["127.0.0.2"],
         target_port=3261,
     ).connection_info(VOLUME, HOST)
-    assert info["target_portal"] == "[2001:db8::1]:3261"
-    assert info["target_portals"] == ["[2001:db8::1]:3261", "192.0.2.1:3261"]
+    assert info["target_portal"] == "[::1]:3261"
+    assert info["target_portals"] == ["[::1]:3261", "127.0.0.2:3261"]
     assert info["target_iqns"] == [IQN, IQN]
     assert info["target_luns"] == [0, 0]
 
@@ -108,3 +110,40 @@ def test_connection_info_has_credentials_only_with_chap(use_chap_auth: bool) -> 
 def test_invalid_option_is_refused(changed: dict[str, Any]) -> None:
     with pytest.raises(InvalidValue):
         driver(**changed)
+
+
+@pytest.mark.parametrize("option", ["target_ip_address", "target_secondary"])
+@pytest.mark.parametrize(
+    ("address", "why"),
+    [
+        ("0.0.0.0", "name one address of this node"),
+        ("::", "name one address of this node"),
+        ("192.0.2.1", "this node does not have it: configure it, or name one"),
+        ("2001:db8::1", "this node does not have it: configure it, or name one"),
+    ],
+)
+def test_a_portal_is_on_an_address_of_this_node(
+    option: str, address: str, why: str
+) -> None:
+    value: Any = address
+    if option == "target_secondary":
+        option, value = "target_secondary_ip_addresses", ["127.0.0.1", address]
+    with pytest.raises(InvalidValue) as refused:
+        driver(**{option: value})
+    assert f"{option} {address!r} is not valid: " in str(refused.value)
+    assert why in str(refused.value)
+
+
+def test_every_address_of_this_node_is_accepted() -> None:
+    addresses = [
+        entry.address
+        for entries in psutil.net_if_addrs().values()
+        for entry in entries
+        if entry.family in (socket.AF_INET, socket.AF_INET6)
+        and "%" not in entry.address
+    ]
+    first, *more = addresses
+    target = driver(target_ip_address=first, target_secondary_ip_addresses=more)
+    info = target.connection_info(VOLUME, HOST)
+    assert info["target_portal"].rpartition(":")[0].strip("[]") == first
+    assert len(info.get("target_portals", [first])) == len(addresses)
