@@ -236,6 +236,28 @@ def test_a_wrong_command_line_exits_with_2(
     assert "Traceback" not in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("command", ["connect", "disconnect"])
+def test_a_login_without_root_is_refused_in_one_sentence(
+    command: str, endpoint: str
+) -> None:
+    program = """
+import os, sys
+from lunshare.agent.cli.main import main
+os.seteuid(os.geteuid() or 65534)  # nobody
+sys.exit(main(sys.argv[1:]))
+"""
+    words = ["-c", program, command, "first", "--endpoint", endpoint]
+    result = subprocess.run(
+        [sys.executable, *words],
+        check=False,
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+    )
+    sentence = "lunshare: a login to a target needs root: use sudo\n"
+    assert (result.returncode, result.stderr) == (6, sentence)
+
+
 def test_help_lists_the_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         cli.main(["--help"])

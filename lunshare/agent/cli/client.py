@@ -63,6 +63,28 @@ class Node:
         """Send a DELETE; raise as ``get`` does."""
         self._request("DELETE", path, None)
 
+    def local_address(self) -> str:
+        """Return the address of this machine on the way to the node; no byte is sent.
+
+        :raises Unreachable: the endpoint is not valid, or there is no way to it.
+        """
+        url = urlsplit(self.endpoint)
+        if url.scheme == "unix":
+            return "127.0.0.1"
+        port = url.port or {"https": 443}.get(url.scheme, 80)
+        try:
+            (family, kind, _, _, address), *_ = socket.getaddrinfo(
+                url.hostname, port, type=socket.SOCK_DGRAM
+            )
+            with socket.socket(family, kind) as way:
+                way.connect(address)
+                return str(way.getsockname()[0])
+        except OSError as error:
+            raise Unreachable(
+                f"there is no way to {self.endpoint} ({error.strerror or error}): check"
+                " the endpoint, and this machine's network"
+            ) from None
+
     def _request(self, method: str, path: str, body: str | None) -> Any:
         try:
             connection, root = self._connection()

@@ -18,7 +18,7 @@ from lunshare.agent.cli.table import table
 
 _GIB = 1024**3
 
-DONE, REFUSED, USAGE, UNREACHABLE, NO_BACKEND, DISAGREEMENT = 0, 1, 2, 3, 4, 5
+DONE, REFUSED, USAGE, UNREACHABLE, NO_BACKEND, DISAGREEMENT, HOST = range(7)
 
 _UUID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
@@ -108,7 +108,7 @@ def _every(node: Node, resource: str) -> Iterator[dict[str, Any]]:
 
 def hosts(node: Node, asked: Namespace) -> Result:
     """List which host has which volume, in which mode, with which session."""
-    which = {"volume_id": _volume(node, asked.volume)} if asked.volume else {}
+    which = {"volume_id": volume_id(node, asked.volume)} if asked.volume else {}
     query = urlencode(which)
     found = node.get(f"/lunshare/hosts?{query}")["hosts"]
     rows = [_host(each) for each in found]
@@ -118,7 +118,7 @@ def hosts(node: Node, asked: Namespace) -> Result:
     return Result(found, text, DISAGREEMENT if wrong else DONE)
 
 
-def _volume(node: Node, name: str) -> str:
+def volume_id(node: Node, name: str) -> str:
     """Return the id of a volume, given its id or its name."""
     if _UUID.fullmatch(name):
         return name

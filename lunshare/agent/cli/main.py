@@ -10,8 +10,9 @@ import os
 import sys
 from collections.abc import Sequence
 
-from lunshare.agent.cli import commands, users
+from lunshare.agent.cli import commands, host, users
 from lunshare.agent.cli.client import Node, Refused, Unreachable
+from lunshare.host.initiator import InitiatorError
 
 DEFAULT = "unix:/run/lunshared/api.sock"
 
@@ -23,6 +24,7 @@ exit codes:
   3  no node answers at the endpoint
   4  explain: no pool would get such a volume
   5  hosts: the target differs from the database
+  6  connect, disconnect: this host cannot log in, or its disk is in use
 """
 
 
@@ -38,6 +40,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _failed(str(error), commands.REFUSED)
     except Unreachable as error:
         return _failed(str(error), commands.UNREACHABLE)
+    except InitiatorError as error:
+        return _failed(str(error), commands.HOST)
     try:
         print(
             json.dumps(result.answer, indent=2) if asked.json else result.text,
@@ -62,7 +66,8 @@ def _failed(sentence: str, code: int) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="lunshare",
-        description="Show the state of a lunshare node; recover and delete orphans.",
+        description="Show the state of a lunshare node, recover and delete orphans, and"
+        " connect this host to volumes.",
         epilog=_CODES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -89,6 +94,8 @@ def _parser() -> argparse.ArgumentParser:
         commands.orphans,
         commands.recover,
         commands.delete_orphan,
+        host.connect,
+        host.disconnect,
     ):
         text = (command.__doc__ or "").strip()
         name = command.__name__.replace("_", "-")
@@ -105,6 +112,7 @@ def _parser() -> argparse.ArgumentParser:
         "volume", nargs="?", metavar="VOLUME", help="id or name (default: all volumes)"
     )
     _orphans(parsers["recover"], parsers["delete-orphan"])
+    host.describe(parsers["connect"], parsers["disconnect"])
     parsers["messages"].add_argument(
         "--limit",
         type=_count,

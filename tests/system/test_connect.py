@@ -1,0 +1,149 @@
+# SPDX-FileCopyrightText: The lunshare authors
+# SPDX-License-Identifier: Apache-2.0
+"""``lunshare connect`` and ``disconnect``: the kernel's initiator, by one command."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.system.api import Api
+from tests.system.hosts import block
+from tests.system.kernel import Live
+from tests.system.units import run
+from tests.system.volumes import BorrowVolume, MakeHost
+from tests.system.waiting import wait_until
+
+pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]
+
+LUNSHARE = Path(sys.executable).with_name("lunshare")
+HOST = 6  # the exit code of what this host cannot do
+_NO_RECORDS = 21  # iscsiadm(8): no records, targets, sessions or portals
+
+
+def lunshare(*words: str, **environ: str) -> tuple[int, str, str]:
+    """Run a command: its exit code, standard output and standard error."""
+    result = subprocess.run(
+        [LUNSHARE, *words],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env={**os.environ, **environ},
+    )
+    return result.returncode, result.stdout, result.stderr
+
+
+@contextmanager
+def connected(volume: str, *words: str) -> Iterator[dict[str, Any]]:
+    """This host has the volume."""
+    code, text, error = lunshare("connect", volume, "--json", *words)
+    assert code == 0, error
+    yield json.loads(text)
+    code, _, error = lunshare("disconnect", volume)
+    assert code == 0, error
+
+
+def sessions() -> int:
+    """The exit code of a list of this host's sessions."""
+    listing = ["iscsiadm", "-m", "session"]
+    return subprocess.run(listing, check=False, capture_output=True).returncode
+
+
+def write(path: str, text: str) -> None:
+    """Write a block as far as the target."""
+    device = os.open(path, os.O_RDWR | os.O_SYNC)
+    try:
+        assert os.pwrite(device, block(text), 0) == len(block(text))
+    finally:
+        os.close(device)
+
+
+def test_a_host_connects_read_only_beside_a_writer_and_disconnects(
+    api: Api, borrow: BorrowVolume, host: MakeHost
+) -> None:
+    volume, writer = borrow(), host("writer")
+    session = writer.login(api.attach(volume, writer)["connection_info"])
+    session.write(0, block("from the writer"))
+    with connected(volume, "--mode", "ro") as mine:
+        assert mine["mode"] == "ro"
+        modes = Live(volume).modes()
+        assert sorted(map(str, modes.values())) == ["ro", "rw"]
+        assert Path(mine["path"]).read_bytes()[:15] == b"from the writer"
+        with pytest.raises(OSError, match=r"not permitted|Read-only"):
+            write(mine["path"], "not allowed")
+        rows = {row["id"]: row for row in api.attachments(volume)}
+        assert rows[mine["attachment_id"]]["status"] == "attached"
+        session.write(0, block("beside it"))
+    assert [*Live(volume).modes()] == [writer.initiator]
+    assert mine["attachment_id"] not in {r["id"] for r in api.attachments(volume)}
+    assert not Path(mine["path"]).exists()
+    assert sessions() == _NO_RECORDS
+
+
+def test_a_host_connects_for_writing_and_its_bytes_are_on_the_disk(
+    api: Api, borrow: BorrowVolume
+) -> None:
+    volume = borrow()
+    with connected(volume) as mine:
+        assert mine["mode"] == "rw"
+        write(mine["path"], "from this host")
+    disk = Path(f"/dev/lunshare/volume-{volume}")
+    assert disk.read_bytes()[:14] == b"from this host"
+    assert api.status(volume) == "available"
+    assert sessions() == _NO_RECORDS
+
+
+def test_a_mounted_disk_is_not_disconnected(
+    borrow: BorrowVolume, tmp_path: Path
+) -> None:
+    volume = borrow()
+    with connected(volume) as mine:
+        run("mkfs.ext4", "-q", mine["path"])
+        run("mount", mine["path"], str(tmp_path))
+        code, _, error = lunshare("disconnect", volume)
+        assert (code, error) == (
+            HOST,
+            f"lunshare: {mine['path']} is mounted on {tmp_path}: unmount it first\n",
+        )
+        (tmp_path / "file").write_text("still there")
+        run("umount", str(tmp_path))
+
+
+def test_a_login_that_fails_leaves_no_attachment(
+    api: Api, borrow: BorrowVolume, tmp_path: Path
+) -> None:
+    volume = borrow()
+    program = tmp_path / "iscsiadm"
+    program.write_text("#!/bin/sh\nexit 8\n")  # iscsiadm(8): connection timed out
+    program.chmod(0o755)
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    code, text, error = lunshare("connect", volume, PATH=path)
+    assert (code, text) == (HOST, "")
+    assert error.startswith("lunshare: ")
+    assert error.count("\n") == 1
+    assert api.attachments(volume) == []
+    wait_until(lambda: Live(volume).gone)
+    assert sessions() == _NO_RECORDS
+
+
+def test_a_volume_that_this_host_does_not_have_is_not_disconnected(
+    api: Api, borrow: BorrowVolume, host: MakeHost
+) -> None:
+    volume = borrow()
+    code, _, error = lunshare("disconnect", volume)
+    assert (code, error) == (1, f"lunshare: volume {volume} has no attachment\n")
+    other = api.attach(volume, host("writer"))["id"]
+    code, _, error = lunshare("disconnect", volume)
+    assert code == 1
+    assert "is not logged in" in error
+    assert other in error
+    assert api.attachments(volume)[0]["id"] == other
