@@ -54,8 +54,8 @@ class Initiator:
             )
         except Exception as error:  # os-brick and oslo have no common base
             raise InitiatorError(
-                f"os-brick cannot describe this host ({_line(error)}): install open-iscsi"
-                " (and multipath-tools for --multipath)"
+                f"os-brick cannot describe this host ({_line(error)}): install"
+                " open-iscsi (and multipath-tools for --multipath)"
             ) from None
         if not properties.get("initiator"):
             raise InitiatorError(
@@ -73,8 +73,8 @@ class Initiator:
             return str(self._iscsi().connect_volume(dict(connection))["path"])
         except Exception as error:  # as above
             raise InitiatorError(
-                f"the login to {connection['target_iqn']} failed ({_line(error)}): check that"
-                f" this host reaches {connection['target_portal']}"
+                f"the login to {connection['target_iqn']} failed ({_line(error)}): check"
+                f" that this host reaches {connection['target_portal']}"
             ) from None
 
     def disconnect(self, connection: Connection) -> None:
@@ -90,8 +90,8 @@ class Initiator:
             self._iscsi().disconnect_volume(dict(connection), None)
         except Exception as error:  # as above
             raise InitiatorError(
-                f"the disk could not be removed ({_line(error)}): its writes may be lost;"
-                " check the kernel's log, then try again"
+                f"the disk could not be removed ({_line(error)}): its writes may be"
+                " lost; check the kernel's log, then try again"
             ) from None
 
     def _iscsi(self) -> Any:
