@@ -73,8 +73,8 @@ class Initiator:
             return str(self._iscsi().connect_volume(dict(connection))["path"])
         except Exception as error:  # as above
             raise InitiatorError(
-                f"the login to {connection['target_iqn']} failed ({_line(error)}): check"
-                f" that this host reaches {connection['target_portal']}"
+                f"the login to {connection['target_iqn']} failed ({_line(error)}):"
+                f" check that this host reaches {connection['target_portal']}"
             ) from None
 
     def disconnect(self, connection: Connection) -> None:
