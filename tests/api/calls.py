@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import time
 import uuid
@@ -15,7 +14,6 @@ from falcon import testing
 
 from lunshare.agent.api.routes import ROUTES, Route
 from tests.api import documented
-from tools.api_document import reference, reference_answers
 
 LATEST = "3.71"
 
@@ -29,21 +27,10 @@ def until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
 
 
 def require_documented(method: str, path: str, version: str, answer: Any) -> None:
-    """Fail if docs/api-reference.md or openapi.json do not allow an answer."""
+    """Fail if the OpenAPI document does not allow an answer."""
     route = documented_route(method, path)
-    if route is None:
-        return
-    documented.require(route, version, answer)
-    assert answer.status_code in documented_statuses(route), f"{method} {route.path}"
-    fields = documented_fields(route)
-    if answer.status_code >= 400 or not answer.content or not fields:
-        return
-    for name, value in answer.json.items():
-        assert name in fields, f"{method} {route.path} has no field {name}"
-        for each in value if isinstance(value, list) else [value]:
-            if isinstance(each, dict) and fields[name]:
-                unknown = each.keys() - set(fields[name])
-                assert not unknown, f"{method} {route.path}: {name} has {unknown}"
+    if route is not None:
+        documented.require(route, version, answer)
 
 
 def documented_route(method: str, path: str) -> Route | None:
@@ -57,26 +44,6 @@ def documented_route(method: str, path: str) -> Route | None:
             if all(one.startswith("{") or one == other for one, other in pairs):
                 return route
     return None
-
-
-@functools.cache
-def documented_statuses(route: Route) -> set[int]:
-    """The statuses of the route, and those that every route can answer."""
-    found = (
-        reference_answers.refusals_of_every_route()
-        | reference_answers.refusals_of_identity()
-    )
-    found |= {409, 500, 503}
-    for handler in (route.handler, *reference.handlers(route)):
-        found |= reference_answers.successes(handler)
-        found |= reference_answers.refusals(handler)
-    return found
-
-
-@functools.cache
-def documented_fields(route: Route) -> dict[str, list[str]]:
-    """The fields of a successful answer."""
-    return reference_answers.fields(route.handler)
 
 
 class Api:

@@ -5,35 +5,33 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
-from lunshare.agent.api.access import policies
+from lunshare.agent.api import policies
 from lunshare.agent.api.handlers import snapshot_actions, volume_actions
-from lunshare.agent.api.routes import ROUTES
+from lunshare.agent.api.routes import HEALTH, PUBLIC, ROUTES, UNDECLARED
 from tests.api.foreign_requests import IN_PATH, UNOWNED
 
 
 def test_every_route_and_action_has_a_rule():
-    named = [
-        policies.rule_of(route.method, route.path.removeprefix("/v3"))
-        for route in ROUTES
-        if route.path.startswith("/v3/") and not route.path.endswith("/action")
-    ]
-    actions: dict[str, Any] = {
-        "volumes": volume_actions.ACTIONS,
-        "snapshots": snapshot_actions.ACTIONS,
-        "attachments": ["os-complete"],
-        "types": ["addProjectAccess", "removeProjectAccess"],
-    }
-    paths = {route.path for route in ROUTES if route.path.endswith("/action")}
-    assert paths == {f"/v3/{kind}/{{id}}/action" for kind in actions}
-    named += [
-        policies.rule_of("POST", f"/{kind}/{{id}}/action", action)
-        for kind, table in actions.items()
-        for action in table
-    ]
-    assert len(named) > 140
-    assert policies.UNDECLARED not in named
+    names = {rule.name for rule in policies.RULES}
+    for route in ROUTES:
+        if route.path.endswith("/action"):
+            assert route.rule == UNDECLARED
+            assert route.rules
+            assert set(route.rules.values()) <= names
+        elif route.path not in PUBLIC:
+            assert route.rule in names, route.path
+    assert len(ROUTES) + sum(len(route.rules) for route in ROUTES) > 160
+
+
+def test_only_paths_without_an_identity_have_no_rule():
+    assert {"/", "/v3", "/openapi.json", *HEALTH} == PUBLIC
+    assert not any(path.startswith("/v3/") for path in PUBLIC)
+
+
+def test_every_rule_decides_on_something():
+    for rule in policies.list_rules():
+        assert getattr(rule, "operations", True), rule.name
 
 
 def test_an_operation_has_one_rule():

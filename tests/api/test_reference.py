@@ -16,13 +16,11 @@ from lunshare.agent.api.handlers import (
     snapshot_actions,
     type_access,
     volume_actions,
-    volumes,
 )
 from lunshare.agent.api.routes import ROUTES, Route
-from tools.api_document import reference, reference_answers
+from tools.api_document import reference
 
 ROOT = Path(__file__).resolve().parents[2]
-#: Half a second of reading the source, once for all tests.
 page = functools.cache(reference.page)
 
 #: What this node does not have: every answer is a sentence that says so.
@@ -84,28 +82,28 @@ def test_a_field_shows_the_microversion_that_added_it():
 
 @pytest.mark.parametrize("route", ROUTES, ids=lambda r: f"{r.method} {r.path}")
 def test_every_route_shows_the_status_of_a_success(route: Route):
-    for handler in reference.handlers(route):
-        if handler in REFUSED:
-            assert not reference_answers.successes(handler)
-            assert reference_answers.refusals(handler)
-            continue
-        assert reference_answers.successes(handler) <= {200, 202, 204, 300, 503}
-        assert reference_answers.successes(handler) - {503}
+    successes, refused = reference.statuses(route)
+    if route.handler in REFUSED:
+        assert not successes
+        assert refused
+    else:
+        assert successes <= {200, 202, 204, 300, 503}
+        assert successes - {503}
 
 
-def test_status_and_refusals_are_read_from_the_source():
-    found = page()
-    assert "| `DELETE /v3/messages/{id}` | 3.3 | 204 | 404 |" in found
-    assert "| `GET /readyz` |  | 200, 503 |  |" in found
-    assert "can also answer 400, 401, 403, 404, 405, 406, 415, 503, which" in found
-    assert reference_answers.refusals(volumes.create) == {
-        400,
-        403,
-        404,
-        409,
-        413,
-        500,
-    }
+def test_statuses_are_those_of_the_route():
+    text = page()
+    assert "| `DELETE /v3/messages/{id}` | 3.3 | 204 | 404 |" in text
+    assert "| `GET /readyz` |  | 200, 503 |  |" in text
+    assert (
+        "can also answer 400, 401, 403, 404, 405, 406, 415, 503, which come\n" in text
+    )
+
+
+@pytest.mark.parametrize("route", ROUTES, ids=lambda r: f"{r.method} {r.path}")
+def test_a_route_that_reads_a_body_can_refuse_it(route: Route):
+    if reference.forms(route.handler) or reference.actions(route):
+        assert 400 in reference.statuses(route)[1]
 
 
 @pytest.mark.parametrize(
@@ -114,16 +112,12 @@ def test_status_and_refusals_are_read_from_the_source():
     ids=lambda r: f"{r.method} {r.path}",
 )
 def test_every_route_of_one_object_can_answer_404(route: Route):
-    assert 404 in reference_answers.refusals(route.handler)
+    assert 404 in reference.statuses(route)[1]
 
 
-def test_fields_of_answers_are_read_from_the_views():
-    shown = reference_answers.fields(volumes.show)["volume"]
-    written = reference_answers.fields(volumes.create)["volume"]
-    assert {"id", "shared_targets", "service_uuid", "status_reason"} <= set(written)
-    assert set(shown) - set(written) >= {"os-vol-host-attr:host"}
-    assert set(reference_answers.fields(volumes.index)) == {
-        "volumes",
-        "volumes_links",
-        "count",
-    }
+def test_fields_of_answers_are_those_of_the_schemas():
+    text = page()
+    assert "| `volume-summary` | `GET /v3/volumes/summary` | `total_count`," in text
+    assert "| `connection_info` | action `os-initialize_connection` |" in text
+    assert "`shared_targets` (3.48)" in text
+    assert "| `count` (3.45) | `GET /v3/volumes`, `GET /v3/volumes/detail` |" in text

@@ -2,8 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which handler answers with which body: one table.
 
-A handler that is not in it answers without a body. The statuses are not here: they
-are read from the handlers (tools.api_document.reference_answers).
+A handler that is not in it answers without a body. The statuses are in the route.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
 
 OpenAPI 3.1, https://spec.openapis.org/oas/v3.1.0. It is assembled from the tables that
 the daemon itself uses: routes, forms of bodies, errors. Answers are those of
-tools.api_document.answer_table, and statuses are read from the handlers.
+tools.api_document.answer_table.
 """
 
 from __future__ import annotations
@@ -18,12 +18,17 @@ from typing import Any
 
 from lunshare.agent.api import faults, microversions
 from lunshare.agent.api.handlers import volume_metadata
-from lunshare.agent.api.routes import PUBLIC, ROUTES, Route
+from lunshare.agent.api.routes import (
+    PUBLIC,
+    REFUSED,
+    REFUSED_IDENTITY,
+    ROUTES,
+    Route,
+)
 from tools.api_document import (
     openapi_bodies,
     openapi_security,
     reference,
-    reference_answers,
 )
 from tools.api_document.answer_parts import EXTENSION, TEXT, shown
 from tools.api_document.answer_table import BODIES, OTHER_TYPES
@@ -31,6 +36,7 @@ from tools.api_document.openapi_parts import components, named
 from tools.api_document.query_table import PARAMETERS, Parameter
 
 Json = dict[str, Any]
+Run = Callable[..., Any]
 
 #: In the description of a status that has a body after some actions alone.
 BODILESS = "some actions answer without a body"
@@ -173,13 +179,9 @@ def _parameters() -> Json:
 
 def statuses(route: Route) -> set[int]:
     """Return the status codes of the errors that a route can answer."""
-    found = reference_answers.refusals_of_every_route()
-    found |= reference_answers.refusals(route.handler)
-    for handler in reference.handlers(route):
-        found |= reference_answers.refusals(handler)
-    if route.path in PUBLIC:
-        return found
-    return found | reference_answers.refusals_of_identity() | _STORAGE
+    _, refused = reference.statuses(route)
+    refused |= REFUSED
+    return refused if route.path in PUBLIC else refused | REFUSED_IDENTITY | _STORAGE
 
 
 def _responses(route: Route) -> Json:
@@ -192,16 +194,15 @@ def _responses(route: Route) -> Json:
     return dict(sorted(found.items()))
 
 
-def _successes(route: Route) -> dict[int, list[Callable[..., Any]]]:
+def _successes(route: Route) -> dict[int, list[Run]]:
     """Return the functions that answer with each status of a success."""
-    found: dict[int, list[Callable[..., Any]]] = {}
-    for handler in reference.handlers(route):
-        for status in reference_answers.successes(handler):
-            found.setdefault(status, []).append(handler)
-    return found
+    successes: dict[int, list[Run]] = {s: [route.handler] for s in route.answers}
+    for action in reference.actions(route).values():
+        successes.setdefault(action.status, []).append(action.run)
+    return successes
 
 
-def _success(route: Route, status: int, handlers: list[Callable[..., Any]]) -> Json:
+def _success(route: Route, status: int, handlers: list[Run]) -> Json:
     bodies = [named(BODIES[each]) for each in handlers if each in BODIES]
     found: Json = {
         "description": _MEANING.get(status, "done"),

@@ -2,14 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Print docs/api-reference.md: ``make api-reference``.
 
-Routes, schemas and docstrings are imported. Status codes and the fields of answers are
-read from the source of the handlers (tools.api_document.reference_answers).
+It is written from what the daemon uses itself, routes, forms and docstrings, and from
+the schemas of answers (tools.api_document.answer_table).
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from types import ModuleType
 from typing import Any
 
@@ -20,8 +20,9 @@ from lunshare.agent.api.microversions import MAX, MIN, text
 from lunshare.agent.api.requests import metadata_schemas, operator_schemas, schemas
 from lunshare.agent.api.requests.actions import Action
 from lunshare.agent.api.requests.forms import Form
-from lunshare.agent.api.routes import ROUTES, Route
-from tools.api_document import reference_answers
+from lunshare.agent.api.routes import REFUSED, REFUSED_IDENTITY, ROUTES, Route
+from tools.api_document.answer_parts import EXTENSION, Schema
+from tools.api_document.answer_table import BODIES
 
 _SCHEMAS = (schemas, metadata_schemas, operator_schemas)
 _TABLES: Mapping[Handler, Mapping[str, Action]] = {
@@ -47,12 +48,11 @@ Lists take `limit`, `marker`, `offset`, `sort`, `sort_key`, `sort_dir`, `all_ten
 `created_at=gt:2026-01-31T12:00:00` (since {text(microversions.TIME_FILTERS)}).
 
 *Status* is that of a success. *Refused* are the statuses of the errors that the handler
-raises, and that the functions it calls promise in their docstrings. Every route below
-`/v3/` can also answer EVERY, which come before its handler runs;
+raises. Every route below `/v3/` can also answer EVERY, which come
+before its handler runs;
 409 while another operation has the resource; 500 and 503 if storage or database fail.
 
-Not on this page, because the source of a handler does not show it: the microversion
-since which an answer has a field, and fields that are named after what the client sent.
+A field of an answer has its first microversion behind it, if that is not the route's.
 """
 
 _MISSING = """\
@@ -77,11 +77,7 @@ def page() -> str:
     for route in ROUTES:
         groups.setdefault(_module(route.handler), []).append(route)
     sections = [_section(module, routes) for module, routes in groups.items()]
-    before = (
-        reference_answers.refusals_of_every_route()
-        | reference_answers.refusals_of_identity()
-    )
-    head = _HEAD.replace("EVERY", _codes(before))
+    head = _HEAD.replace("EVERY", _codes(REFUSED | REFUSED_IDENTITY))
     missing = ["## Missing features", "", _MISSING, *_missing_lines(), ""]
     errors = _ERRORS + "".join(_error_lines())
     return "\n".join([head, errors, *missing, *sections])
@@ -134,19 +130,20 @@ def _section(module: ModuleType, routes: list[Route]) -> str:
 def _route_line(route: Route) -> str:
     what = (route.handler.__doc__ or "").partition("\n")[0].partition(": ")[2]
     since = text(route.since) if route.path.startswith("/v3/") else ""
-    status, refused = set[int](), reference_answers.refusals(route.handler)
-    for handler in handlers(route):
-        status |= reference_answers.successes(handler)
-        refused |= reference_answers.refusals(handler)
+    status, refused = statuses(route)
     return (
         f"| `{route.method} {route.path}` | {since} | {_codes(status)}"
         f" | {_codes(refused)} | {what} |"
     )
 
 
-def handlers(route: Route) -> list[Callable[..., Any]]:
-    """Return the functions that answer: the handler, or one for each action."""
-    return [each.run for each in actions(route).values()] or [route.handler]
+def statuses(route: Route) -> tuple[set[int], set[int]]:
+    """Return the statuses of successes, and of the errors that handlers raise."""
+    status, refused = set(route.answers), set(route.refused)
+    for action in actions(route).values():
+        status.add(action.status)
+        refused.update(action.refused)
+    return status, refused
 
 
 def actions(route: Route) -> Mapping[str, Action]:
@@ -154,29 +151,44 @@ def actions(route: Route) -> Mapping[str, Action]:
     return _TABLES.get(route.handler, {})
 
 
-def _codes(statuses: set[int]) -> str:
-    return ", ".join(str(each) for each in sorted(statuses))
+def _codes(codes: Iterable[int]) -> str:
+    return ", ".join(str(code) for code in sorted(codes))
 
 
 def _answers(routes: list[Route]) -> Iterator[str]:
     """Yield a table of the fields of answers. Routes with the same share a line."""
-    found: dict[tuple[str, str], list[str]] = {}
+    table: dict[tuple[str, str], list[str]] = {}
     for route in routes:
-        for name, below in reference_answers.fields(route.handler).items():
-            shown = ", ".join(f"`{each}`" for each in below)
-            named = f"`{route.method} {route.path}`"
-            found.setdefault((name, shown), []).append(named)
-    if found:
+        line = f"`{route.method} {route.path}`"
+        bodies = {line: BODIES.get(route.handler, {})}
+        for name, action in actions(route).items():
+            bodies[f"action `{name}`"] = BODIES.get(action.run, {})
+        for answer, body in bodies.items():
+            for field, schema in body.get("properties", {}).items():
+                key = _field(field, schema), _fields_below(schema)
+                table.setdefault(key, []).append(answer)
+    if table:
         yield from ["", "| field of the answer | of | its fields |", "|---|---|---|"]
-    for (name, shown), of in found.items():
-        yield f"| `{name}` | {', '.join(of)} | {shown} |"
+    for (field, below), answers in table.items():
+        yield f"| {field} | {', '.join(answers)} | {below} |"
+
+
+def _fields_below(schema: Schema) -> str:
+    """Return the fields of an object, or of each object in a list."""
+    properties = schema.get("items", schema).get("properties", {})
+    return ", ".join(_field(name, below) for name, below in properties.items())
+
+
+def _field(name: str, schema: Schema) -> str:
+    version = schema.get(EXTENSION, {}).get("min-ver")
+    return f"`{name}` ({version})" if version else f"`{name}`"
 
 
 def _bodies(route: Route) -> Iterator[str]:
     """Yield the lines about the bodies that a route takes."""
     if route.handler in _TABLES:
         for name, action in _TABLES[route.handler].items():
-            refused = _codes(reference_answers.refusals(action.run))
+            refused = _codes(action.refused)
             since = text(action.since)
             yield from [
                 "",

@@ -22,8 +22,7 @@ from oslo_config import cfg
 from oslo_log import log
 from oslo_policy import _parser, policy
 
-from lunshare.agent.api import missing_features
-from lunshare.agent.api.access import policies
+from lunshare.agent.api import missing_features, policies
 from lunshare.agent.api.access.remote_checks import (
     REFERENCE,
     RemoteChecks,
@@ -85,16 +84,14 @@ class AccessRules:
         :raises Forbidden: the rule does not allow it.
         :raises Invalid: no action has that name.
         """
-        path = route.path.removeprefix("/v3")
-        if not path.endswith("/action"):
-            return self.require(policies.rule_of(route.method, path), ctx)
+        if not route.rules:
+            return self.require(route.rule, ctx)
         sent = body()
-        name = next(iter(sent), None) if isinstance(sent, dict) else None
-        missing_features.check_action(str(name))
-        rule = policies.rule_of(route.method, path, str(name))
-        if rule != policies.UNDECLARED:
-            return self.require(rule, ctx)
-        if not self.allows(rule, ctx):
+        name = str(next(iter(sent), None)) if isinstance(sent, dict) else ""
+        missing_features.check_action(name)
+        if name in route.rules:
+            return self.require(route.rules[name], ctx)
+        if not self.allows(route.rule, ctx):
             raise Invalid("The body: give the name of an action as its only key.")
         return None  # the handler says which actions there are
 

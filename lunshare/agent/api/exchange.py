@@ -25,7 +25,7 @@ class Call:
     client left it out) and ``path``. ``args`` are the variables of the path.
     ``body()`` reads and parses the JSON, and raises the errors of
     lunshare.agent.api.requests.bodies. ``allows(rule)`` says whether a further rule of
-    lunshare.agent.api.access.policies allows more than the rule of the route does, and
+    lunshare.agent.api.policies allows more than the rule of the route does, and
     ``shows(rule)`` whether it allows a part of the answer.
     ``if_match`` is the header If-Match.
     """

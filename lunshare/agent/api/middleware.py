@@ -6,6 +6,7 @@ its microversion, and the project in its path.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from urllib.parse import quote
 
 import falcon
@@ -16,7 +17,6 @@ from lunshare.agent.api.access import identity
 from lunshare.agent.api.access.identity import Identity
 from lunshare.agent.api.access.origins import Origins
 from lunshare.agent.api.access_log import AccessLog, Measured
-from lunshare.agent.api.access_rules import AccessRules
 from lunshare.agent.api.exchange import Version
 from lunshare.agent.api.requests import bodies
 from lunshare.agent.api.settings import ApiSettings
@@ -50,9 +50,12 @@ class Middleware:
     """What every request passes before its route is searched, and after."""
 
     def __init__(
-        self, settings: ApiSettings, rules: AccessRules, measured: Measured
+        self,
+        settings: ApiSettings,
+        is_admin: Callable[[RequestContext], bool],
+        measured: Measured,
     ) -> None:
-        self._identity = Identity(settings, rules.is_admin)
+        self._identity = Identity(settings, is_admin)
         self._origins = Origins(*settings.names)
         self._access_log = AccessLog(measured, routes.HEALTH)
 

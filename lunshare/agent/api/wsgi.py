@@ -35,7 +35,7 @@ def build_app(
     services: Services, settings: ApiSettings, rules: AccessRules
 ) -> Callable[..., Any]:
     """Return the WSGI application over these services. May raise StartupError."""
-    every = Middleware(settings, rules, services.recorded.request)
+    every = Middleware(settings, rules.is_admin, services.recorded.request)
     app = falcon.App(middleware=[every], request_type=Request, media_type=_JSON)
     app.req_options.strip_url_path_trailing_slash = True
     app.add_error_handler(Exception, _failed)

@@ -43,9 +43,19 @@ def _unmanage(call: Call, asked: Any) -> Answer:
 
 _V0 = microversions.MIN
 
+# fmt: off
 ACTIONS: Mapping[str, Action] = {
-    "os-reset_status": Action(_V0, schemas.SNAPSHOT_RESET, _reset),
-    "os-force_delete": Action(_V0, schemas.FORCE_DELETE, _force_delete),
-    "os-update_snapshot_status": Action(_V0, schemas.SNAPSHOT_PROGRESS, _update_status),
-    "os-unmanage": Action(_V0, schemas.UNMANAGE, _unmanage),
+    "os-reset_status": Action(
+        _V0, schemas.SNAPSHOT_RESET, _reset,
+        "volume_extension:snapshot_admin_actions:reset_status", 202, (400, 404, 409)),
+    "os-force_delete": Action(
+        _V0, schemas.FORCE_DELETE, _force_delete,
+        "volume_extension:snapshot_admin_actions:force_delete", 202, (400, 404)),
+    "os-update_snapshot_status": Action(
+        _V0, schemas.SNAPSHOT_PROGRESS, _update_status,
+        "snapshot_extension:snapshot_actions:update_snapshot_status", 202, (400, 404)),
+    "os-unmanage": Action(
+        _V0, schemas.UNMANAGE, _unmanage,
+        "snapshot_extension:snapshot_unmanage", 202, (400, 404, 500)),
 }
+# fmt: on

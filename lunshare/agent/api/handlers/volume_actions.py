@@ -176,32 +176,75 @@ def _connector(asked: Mapping[str, Any]) -> HostConnector:
 
 _V0 = microversions.MIN
 
+# fmt: off
 ACTIONS: Mapping[str, Action] = {
-    "os-attach": Action(_V0, schemas.ATTACH, _attach),
-    "os-detach": Action(_V0, schemas.DETACH, _detach),
-    "os-reserve": Action(_V0, schemas.RESERVE, _reserve),
-    "os-unreserve": Action(_V0, schemas.UNRESERVE, _unreserve),
-    "os-begin_detaching": Action(_V0, schemas.BEGIN_DETACHING, _begin_detaching),
-    "os-roll_detaching": Action(_V0, schemas.ROLL_DETACHING, _roll_detaching),
-    "os-initialize_connection": Action(_V0, schemas.INITIALIZE, _initialize),
-    "os-terminate_connection": Action(_V0, schemas.TERMINATE, _terminate),
-    "os-extend": Action(_V0, schemas.EXTEND, _extend),
-    "os-retype": Action(_V0, schemas.RETYPE, _retype),
-    "os-migrate_volume": Action(_V0, schemas.MIGRATE, _migrate),
-    "os-set_bootable": Action(_V0, schemas.SET_BOOTABLE, _set_bootable),
-    "os-update_readonly_flag": Action(_V0, schemas.UPDATE_READONLY, _update_readonly),
+    "os-attach": Action(
+        _V0, schemas.ATTACH, _attach,
+        "volume_extension:volume_actions:attach", 202, (400, 404, 409, 500)),
+    "os-detach": Action(
+        _V0, schemas.DETACH, _detach,
+        "volume_extension:volume_actions:detach", 202, (400, 404, 409, 500)),
+    "os-reserve": Action(
+        _V0, schemas.RESERVE, _reserve,
+        "volume_extension:volume_actions:reserve", 202, (400, 404)),
+    "os-unreserve": Action(
+        _V0, schemas.UNRESERVE, _unreserve,
+        "volume_extension:volume_actions:unreserve", 202, (404,)),
+    "os-begin_detaching": Action(
+        _V0, schemas.BEGIN_DETACHING, _begin_detaching,
+        "volume_extension:volume_actions:begin_detaching", 202, (400, 404)),
+    "os-roll_detaching": Action(
+        _V0, schemas.ROLL_DETACHING, _roll_detaching,
+        "volume_extension:volume_actions:roll_detaching", 202, (404,)),
+    "os-initialize_connection": Action(
+        _V0, schemas.INITIALIZE, _initialize,
+        "volume_extension:volume_actions:initialize_connection",
+        200, (400, 404, 409, 500)),
+    "os-terminate_connection": Action(
+        _V0, schemas.TERMINATE, _terminate,
+        "volume_extension:volume_actions:terminate_connection",
+        202, (400, 404, 409, 500)),
+    "os-extend": Action(
+        _V0, schemas.EXTEND, _extend,
+        "volume:extend", 202, (400, 403, 404, 409, 413, 500)),
+    "os-retype": Action(
+        _V0, schemas.RETYPE, _retype,
+        "volume:retype", 202, (400, 403, 404, 409, 413, 500)),
+    "os-migrate_volume": Action(
+        _V0, schemas.MIGRATE, _migrate,
+        "volume_extension:volume_admin_actions:migrate_volume",
+        202, (400, 404, 409, 413, 500)),
+    "os-set_bootable": Action(
+        _V0, schemas.SET_BOOTABLE, _set_bootable,
+        "volume:update", 200, (400, 404)),
+    "os-update_readonly_flag": Action(
+        _V0, schemas.UPDATE_READONLY, _update_readonly,
+        "volume:update_readonly_flag", 202, (400, 404)),
     "os-set_image_metadata": Action(
-        _V0, schemas.SET_IMAGE_METADATA, _set_image_metadata
-    ),
+        _V0, schemas.SET_IMAGE_METADATA, _set_image_metadata,
+        "volume_extension:volume_image_metadata:set", 200, (400, 404)),
     "os-unset_image_metadata": Action(
-        _V0, schemas.UNSET_IMAGE_METADATA, _unset_image_metadata
-    ),
+        _V0, schemas.UNSET_IMAGE_METADATA, _unset_image_metadata,
+        "volume_extension:volume_image_metadata:remove", 200, (400, 404)),
     "os-show_image_metadata": Action(
-        _V0, schemas.SHOW_IMAGE_METADATA, _show_image_metadata
-    ),
-    "os-reset_status": Action(_V0, schemas.RESET, _reset),
-    "os-force_delete": Action(_V0, schemas.FORCE_DELETE, _force_delete),
-    "os-force_detach": Action(_V0, schemas.FORCE_DETACH, _force_detach),
-    "os-unmanage": Action(_V0, schemas.UNMANAGE, _unmanage),
-    "revert": Action(microversions.REVERT, schemas.REVERT, _revert),
+        _V0, schemas.SHOW_IMAGE_METADATA, _show_image_metadata,
+        "volume:get_volume_metadata", 200, (404,)),
+    "os-reset_status": Action(
+        _V0, schemas.RESET, _reset,
+        "volume_extension:volume_admin_actions:reset_status",
+        202, (400, 404, 409, 500)),
+    "os-force_delete": Action(
+        _V0, schemas.FORCE_DELETE, _force_delete,
+        "volume_extension:volume_admin_actions:force_delete", 202, (400, 404)),
+    "os-force_detach": Action(
+        _V0, schemas.FORCE_DETACH, _force_detach,
+        "volume_extension:volume_admin_actions:force_detach",
+        202, (400, 404, 409, 503)),
+    "os-unmanage": Action(
+        _V0, schemas.UNMANAGE, _unmanage,
+        "volume_extension:volume_unmanage", 202, (400, 404, 409, 500)),
+    "revert": Action(
+        microversions.REVERT, schemas.REVERT, _revert,
+        "volume:revert_to_snapshot", 202, (400, 404, 409, 500, 503)),
 }
+# fmt: on

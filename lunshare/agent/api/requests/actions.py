@@ -28,11 +28,18 @@ _BODY = Form(
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """One action: below microversion ``since`` it does not exist (404)."""
+    """One action: below microversion ``since`` it does not exist (404).
+
+    ``rule`` is its rule of access, ``status`` that of its success, ``refused`` are
+    those of the errors that it raises.
+    """
 
     since: Version
     form: Form
     run: Callable[[Call, Any], Answer]
+    rule: str
+    status: int
+    refused: tuple[int, ...]
 
 
 def run(call: Call, table: Mapping[str, Action]) -> Answer:
@@ -44,10 +51,10 @@ def run(call: Call, table: Mapping[str, Action]) -> Answer:
     _BODY.check(body, call.version)
     (name,) = body
     missing_features.check_action(name)
-    found = table.get(name)
-    if found is None:
+    action = table.get(name)
+    if action is None:
         raise Invalid(f"The body: give one of {', '.join(table)} as its key.")
-    if call.version < found.since:
+    if call.version < action.since:
         raise faults.no_such_path()
-    found.form.check(body, call.version)
-    return found.run(call, body[name])
+    action.form.check(body, call.version)
+    return action.run(call, body[name])
