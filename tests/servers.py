@@ -13,6 +13,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import psutil
+
 ROOT = Path(__file__).resolve().parents[1]
 LOOPBACK = "127.0.0.1"
 _RABBIT = "/usr/lib/rabbitmq/bin/rabbitmq-server"
@@ -41,19 +43,18 @@ def listens(port: int, address: str = LOOPBACK) -> bool:
 
 def children(process: int) -> list[int]:
     """The processes below this one, of all generations."""
-    found: list[int] = []
-    for task in Path(f"/proc/{process}/task").glob("*"):
-        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-            for child in (task / "children").read_text().split():
-                found += [int(child), *children(int(child))]
-    return found
+    try:
+        below = psutil.Process(process).children(recursive=True)
+    except psutil.NoSuchProcess:
+        return []
+    return [child.pid for child in below]
 
 
 def runs(process: int) -> bool:
     """Whether this process has not ended."""
     try:
-        return "State:\tZ" not in Path(f"/proc/{process}/status").read_text()
-    except (FileNotFoundError, ProcessLookupError):
+        return psutil.Process(process).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
         return False
 
 

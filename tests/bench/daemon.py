@@ -12,6 +12,7 @@ import sys
 import time
 from pathlib import Path
 
+from tests.bench import process_costs
 from tests.bench.http import Client
 
 HERE = Path(__file__).resolve().parent
@@ -60,8 +61,7 @@ class Daemon:
 
     def cpu(self) -> float:
         """Seconds of CPU it has used so far."""
-        fields = Path(f"/proc/{self._process.pid}/stat").read_text().split()
-        return (int(fields[13]) + int(fields[14])) / os.sysconf("SC_CLK_TCK")
+        return process_costs.cpu([self._process.pid])
 
     def _answers(self) -> bool:
         try:
