@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from lunshare.agent.cli import commands, host, users
+from lunshare.agent.cli import commands, connect, users
 from lunshare.agent.cli.client import Node, Refused, Unreachable
 from lunshare.host.initiator import InitiatorError
 
@@ -94,8 +94,8 @@ def _parser() -> argparse.ArgumentParser:
         commands.orphans,
         commands.recover,
         commands.delete_orphan,
-        host.connect,
-        host.disconnect,
+        connect.connect,
+        connect.disconnect,
     ):
         text = (command.__doc__ or "").strip()
         name = command.__name__.replace("_", "-")
@@ -112,7 +112,7 @@ def _parser() -> argparse.ArgumentParser:
         "volume", nargs="?", metavar="VOLUME", help="id or name (default: all volumes)"
     )
     _orphans(parsers["recover"], parsers["delete-orphan"])
-    host.describe(parsers["connect"], parsers["disconnect"])
+    connect.describe(parsers["connect"], parsers["disconnect"])
     parsers["messages"].add_argument(
         "--limit",
         type=_count,

@@ -21,7 +21,6 @@ from lunshare.agent.model.records import (
     Attachment,
     Mode,
     RequestContext,
-    Snapshot,
     Volume,
 )
 from lunshare.agent.model.states import AttachStatus
@@ -31,11 +30,9 @@ from lunshare.agent.service.attachments import (
     wanted_state,
 )
 from lunshare.agent.service.attachments.wanted_state import Wanted
+from lunshare.agent.service.driver_values import driver_volume
 from lunshare.agent.service.instance_gate import Check
 from lunshare.agent.service.types import qos
-from lunshare.drivers.values import GIB
-from lunshare.drivers.values import Snapshot as DriverSnapshot
-from lunshare.drivers.values import Volume as DriverVolume
 
 LOG = log.getLogger(__name__)
 
@@ -277,16 +274,6 @@ def _remove(
     """Delete the row; return attachments that the volume still has."""
     attachments.remove(connection, row.id, old)
     return attachments.brief_of_volume(connection, row.volume_id, _MAX_LEFT)
-
-
-def driver_volume(volume: Volume) -> DriverVolume:
-    """Return the volume as drivers know it; its size is in bytes."""
-    return DriverVolume(volume.id, volume.size * GIB)
-
-
-def driver_snapshot(snapshot: Snapshot) -> DriverSnapshot:
-    """Return the snapshot as drivers know it; its size is in bytes."""
-    return DriverSnapshot(snapshot.id, snapshot.volume_id, snapshot.size * GIB)
 
 
 def with_secrets(row: Attachment) -> Attachment:

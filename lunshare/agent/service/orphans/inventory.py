@@ -20,7 +20,8 @@ from lunshare.agent.db import snapshots, volumes
 from lunshare.agent.db.sqlite.engine import Database
 from lunshare.agent.model.errors import AgentError
 from lunshare.agent.model.operator_records import Orphan
-from lunshare.drivers.values import GIB, Disk
+from lunshare.agent.service.driver_values import size_bytes
+from lunshare.drivers.values import Disk
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +166,7 @@ def _missing_disks(
                 f"volume {volume_id} has no disk on backend {name}: bring the disk"
                 " back, or delete the volume"
             )
-        elif sizes[volume_id] < size * GIB:
+        elif sizes[volume_id] < size_bytes(size):
             yield (
                 f"volume {volume_id} has {size} GiB, and its disk on backend {name}"
                 f" {sizes[volume_id]} bytes: extend the volume to repair it"

@@ -22,7 +22,7 @@ from lunshare.agent.model.records import (
     Volume,
 )
 from lunshare.agent.model.states import DELETABLE_SNAPSHOT, SnapshotStatus, VolumeStatus
-from lunshare.agent.service.attachments.access import driver_snapshot
+from lunshare.agent.service.driver_values import driver_snapshot
 from lunshare.agent.service.jobs.job_runner import JobRunner, Step
 from lunshare.agent.service.node import Node
 from lunshare.agent.service.quotas import Quotas

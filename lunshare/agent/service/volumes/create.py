@@ -17,7 +17,11 @@ from lunshare.agent.db.sqlite.engine import Database
 from lunshare.agent.model.errors import Conflict, NotFound
 from lunshare.agent.model.records import Volume
 from lunshare.agent.model.states import VolumeStatus
-from lunshare.agent.service.attachments.access import driver_snapshot, driver_volume
+from lunshare.agent.service.driver_values import (
+    driver_snapshot,
+    driver_volume,
+    size_bytes,
+)
 from lunshare.agent.service.jobs.wiper import Wiper
 from lunshare.agent.service.node import Node
 from lunshare.agent.service.volumes.rows import VolumeRows
@@ -26,7 +30,7 @@ from lunshare.agent.service.volumes.steps import Operation, VolumeSteps
 from lunshare.agent.volume_locks import VolumeLocks
 from lunshare.drivers.backend import Backend
 from lunshare.drivers.errors import UnknownDisk, Unsupported
-from lunshare.drivers.values import GIB, Snapshot
+from lunshare.drivers.values import Snapshot
 from lunshare.drivers.values import Volume as DriverVolume
 
 LOG = log.getLogger(__name__)
@@ -128,7 +132,7 @@ class VolumeDisks:
         The source is locked only briefly, at the start.
         """
         intent, wanted = volume.intent or {}, driver_volume(volume)
-        source = DriverVolume(source_id, intent["source_size"] * GIB)
+        source = DriverVolume(source_id, size_bytes(intent["source_size"]))
         temporary = Snapshot(volume.id, source.id, source.size)
         if not intent.get("has_snapshot"):
             at_once = backend.volumes.abilities.clones_at_once

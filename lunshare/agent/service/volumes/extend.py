@@ -16,6 +16,7 @@ from lunshare.agent.model.quota_table import GIGABYTES
 from lunshare.agent.model.records import RequestContext, Volume
 from lunshare.agent.model.states import VolumeStatus
 from lunshare.agent.service.attachments.access import Access, read_wanted
+from lunshare.agent.service.driver_values import size_bytes
 from lunshare.agent.service.jobs.job_runner import JobRunner
 from lunshare.agent.service.node import Node
 from lunshare.agent.service.quotas import Quotas
@@ -125,7 +126,7 @@ class VolumeExtender:
 
     def _extend(self, volume: Volume, size: int) -> None:
         with self._backends[volume.backend].for_job() as backend:
-            backend.volumes.extend(DriverVolume(volume.id, size * GIB))
+            backend.volumes.extend(DriverVolume(volume.id, size_bytes(size)))
         self._show_size(volume)
 
     def _read_size(self, step: Step, error: AgentError) -> None:

@@ -20,7 +20,7 @@ from lunshare.agent.model.records import (
     VolumeType,
 )
 from lunshare.agent.model.states import VolumeStatus
-from lunshare.agent.service.attachments.access import driver_volume
+from lunshare.agent.service.driver_values import driver_volume
 from lunshare.agent.service.jobs.job_runner import JobRunner
 from lunshare.agent.service.node import Node
 from lunshare.agent.service.quotas import Quotas

@@ -20,6 +20,7 @@ from lunshare.agent.model.errors import AgentError, Conflict, Invalid, NotFound
 from lunshare.agent.model.quota_table import GIGABYTES, VOLUMES
 from lunshare.agent.model.records import RequestContext, Volume, VolumeType
 from lunshare.agent.model.states import VolumeStatus
+from lunshare.agent.service.driver_values import size_bytes
 from lunshare.agent.service.jobs.job_runner import JobRunner
 from lunshare.agent.service.jobs.wiper import Wiper
 from lunshare.agent.service.node import Node
@@ -39,7 +40,6 @@ from lunshare.agent.service.volumes.rows import (
 from lunshare.agent.service.volumes.steps import Operation, VolumeSteps
 from lunshare.agent.volume_locks import VolumeLocks
 from lunshare.drivers.errors import UnknownDisk
-from lunshare.drivers.values import GIB
 from lunshare.drivers.values import Volume as DriverVolume
 
 LOG = log.getLogger(__name__)
@@ -314,7 +314,7 @@ class VolumeMigrator:
             source.target.remove(volume.id)
             disk = source.volumes.disk(volume.id)
             # Pools round sizes up, each in its own way.
-            wanted = DriverVolume(volume.id, max(volume.size * GIB, disk.size))
+            wanted = DriverVolume(volume.id, max(size_bytes(volume.size), disk.size))
             target.volumes.create(wanted)
             target.volumes.fill(wanted, disk)
 

@@ -12,7 +12,7 @@ from lunshare.agent.db.sqlite.engine import Database
 from lunshare.agent.model.errors import AgentError, Conflict, Invalid, NotFound
 from lunshare.agent.model.records import RequestContext, Snapshot, Volume
 from lunshare.agent.model.states import SnapshotStatus, VolumeStatus
-from lunshare.agent.service.attachments.access import driver_snapshot
+from lunshare.agent.service.driver_values import driver_snapshot
 from lunshare.agent.service.jobs.job_runner import JobRunner
 from lunshare.agent.service.volumes import rows
 from lunshare.agent.service.volumes.steps import Operation, VolumeSteps

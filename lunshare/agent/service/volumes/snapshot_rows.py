@@ -20,7 +20,7 @@ from lunshare.agent.model.records import (
     Volume,
 )
 from lunshare.agent.model.states import SnapshotStatus
-from lunshare.agent.service.attachments.access import driver_snapshot
+from lunshare.agent.service.driver_values import driver_snapshot
 from lunshare.agent.service.volumes.rows import VolumeRows
 from lunshare.agent.service.volumes.steps import failure_recorded
 from lunshare.drivers.backend import Backend
