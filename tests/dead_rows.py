@@ -12,7 +12,7 @@ from lunshare.agent.db.schema import SNAPSHOTS, VOLUME_ATTACHMENT, VOLUMES
 from lunshare.agent.db.sqlite.engine import now
 from lunshare.agent.model.records import NewSnapshot, Page
 from tests.api.calls import until
-from tests.node import CTX, Node, attach
+from tests.stands.node import CTX, Node, attach
 
 TABLES = (VOLUME_ATTACHMENT, SNAPSHOTS, VOLUMES)
 

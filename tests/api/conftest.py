@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.api.calls import Api
-from tests.node import CTX, Node
+from tests.stands.node import CTX, Node
 
 # A backend of our own, so that no other test's fake storage is seen here.
 BACKEND = "api"

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.node import connector
+from tests.stands.node import connector
 
 Request = tuple[str, str, Any]
 

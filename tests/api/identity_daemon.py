@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from tests.daemon import free_port, start
+from tests.stands.daemon import free_port, start
 
 CONFIG = """
 [DEFAULT]

@@ -11,7 +11,7 @@ import pytest
 
 from lunshare.drivers.errors import DriverError, TargetFailed
 from tests.api.calls import Api
-from tests.node import Node, connector, initiator
+from tests.stands.node import Node, connector, initiator
 
 NOWHERE = "abcdef11-2222-3333-4444-555555555555"
 

@@ -16,7 +16,7 @@ from lunshare.agent.api.access_rules import AccessRules
 from lunshare.agent.api.settings import ApiSettings
 from lunshare.agent.api.wsgi import build_app
 from tests.api.calls import Api
-from tests.node import Node
+from tests.stands.node import Node
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from typing import Any
 from lunshare.drivers.errors import TargetFailed
 from lunshare.drivers.values import Auth, Mode
 from tests.api.calls import Api
-from tests.node import Node, connector, initiator
+from tests.stands.node import Node, connector, initiator
 
 
 def name() -> str:

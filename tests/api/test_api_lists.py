@@ -10,7 +10,7 @@ from urllib.parse import parse_qs, quote, urlsplit
 import pytest
 
 from tests.api.calls import Api
-from tests.node import Node
+from tests.stands.node import Node
 
 NOWHERE = "11111111-2222-3333-4444-555555555555"
 

@@ -16,7 +16,7 @@ from lunshare.drivers.errors import CommandFailed, DiskBusy, NoSpace, Unsupporte
 from lunshare.drivers.fake import fake_storage
 from lunshare.drivers.values import GIB
 from tests.api.calls import Api, until
-from tests.node import CTX, Node, connector
+from tests.stands.node import CTX, Node, connector
 
 NOWHERE = "11111111-2222-3333-4444-555555555555"
 BROKEN = CommandFailed(("dd",), 1, "Input/output error")

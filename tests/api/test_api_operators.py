@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.api.calls import Api
-from tests.node import Node, connector
+from tests.stands.node import Node, connector
 
 BINARY = "cinder-volume"
 NOWHERE = "11111111-2222-3333-4444-555555555555"

@@ -13,7 +13,7 @@ import pytest
 
 from lunshare.drivers.values import GIB, Connector, Export, Mode, Snapshot, Volume
 from tests.api.calls import Api, until
-from tests.node import Node, connector, initiator
+from tests.stands.node import Node, connector, initiator
 
 
 def stray_disk(node: Node, size: int = GIB, data: bytes = b"") -> str:

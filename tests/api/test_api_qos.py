@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.api.calls import Api
-from tests.node import connector
+from tests.stands.node import connector
 
 NOWHERE = "11111111-2222-3333-4444-555555555555"
 

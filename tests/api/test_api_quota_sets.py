@@ -12,7 +12,7 @@ import pytest
 
 from tests.api.calls import Api
 from tests.api.quota_calls import OPTIONS, limit
-from tests.node import Node
+from tests.stands.node import Node
 
 DEFAULTS = {
     "volumes": 10,

@@ -18,7 +18,7 @@ from lunshare.drivers.values import GIB
 from tests import counted_rows
 from tests.api.calls import Api, until
 from tests.api.quota_calls import OPTIONS, limit, usages, used
-from tests.node import Node, is_counted
+from tests.stands.node import Node, is_counted
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from lunshare.drivers.fake import fake_storage
 from tests.api.calls import Api, until
 from tests.api.test_api_attachments import name, node_live
 from tests.api.test_legacy_actions import NOWHERE, attached
-from tests.node import Node, connector, initiator
+from tests.stands.node import Node, connector, initiator
 
 FORCE_DELETE: dict[str, Any] = {"os-force_delete": None}
 LABELS = ["creating", "error", "error_deleting", "extending", "retyping", "maintenance"]

@@ -14,7 +14,7 @@ from lunshare.agent.db.sqlite.engine import now
 from lunshare.agent.service.scheduling.filters import FILTERS
 from lunshare.agent.service.scheduling.weighers import WEIGHERS
 from tests.api.calls import Api
-from tests.node import CTX, Node
+from tests.stands.node import CTX, Node
 
 NO_BACKEND = "VOLUME_VOLUME_001_003"
 

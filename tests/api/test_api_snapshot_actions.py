@@ -13,7 +13,7 @@ from lunshare.agent.db import snapshots
 from lunshare.agent.model.states import SnapshotStatus
 from lunshare.drivers.errors import CommandFailed
 from tests.api.calls import Api, until
-from tests.node import Node
+from tests.stands.node import Node
 
 NOWHERE = "11111111-2222-3333-4444-555555555555"
 STATUSES = ("creating", "available", "deleting", "error", "error_deleting")

@@ -12,7 +12,7 @@ import pytest
 from lunshare.drivers.errors import CommandFailed, DiskBusy, NoSpace, Unsupported
 from lunshare.drivers.fake import fake_storage
 from tests.api.calls import Api, until
-from tests.node import Node, connector, initiator
+from tests.stands.node import Node, connector, initiator
 
 NOWHERE = "11111111-2222-3333-4444-555555555555"
 BROKEN = CommandFailed(("lvcreate",), 5, "no such group")

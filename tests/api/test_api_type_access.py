@@ -13,7 +13,7 @@ import pytest
 from lunshare.agent.model.errors import NotFound
 from lunshare.agent.model.records import NewVolume
 from tests.api.calls import Api
-from tests.node import CTX, Node
+from tests.stands.node import CTX, Node
 
 NOWHERE = "11111111-2222-3333-4444-555555555555"
 PUBLIC = "os-volume-type-access:is_public"

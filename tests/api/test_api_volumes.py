@@ -12,7 +12,7 @@ import pytest
 
 from lunshare.drivers.errors import CommandFailed, NoSpace
 from tests.api.calls import Api, until
-from tests.node import Node
+from tests.stands.node import Node
 
 NULLABLE = (
     "name",

@@ -17,7 +17,7 @@ from cinderclient import exceptions
 
 from tests.api import clients
 from tests.api.clients import BIN
-from tests.node import connector, initiator
+from tests.stands.node import connector, initiator
 
 pytestmark = pytest.mark.daemon
 

@@ -12,7 +12,7 @@ from cinderclient import exceptions
 
 from tests.api import clients
 from tests.api.calls import until
-from tests.node import connector
+from tests.stands.node import connector
 
 pytestmark = pytest.mark.daemon
 

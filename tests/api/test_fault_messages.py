@@ -14,7 +14,7 @@ from lunshare.drivers.errors import CommandFailed
 from lunshare.drivers.fake import fake_storage
 from lunshare.drivers.values import GIB
 from tests.api.calls import Api, until
-from tests.node import Node
+from tests.stands.node import Node
 
 BROKEN = CommandFailed(("lv",), 5, "because of the test")
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.api.foreign_requests import IN_BODY, IN_PATH, Request
 from tests.api.identity_daemon import Answer, Running, daemon, users
-from tests.node import connector
+from tests.stands.node import connector
 
 pytestmark = pytest.mark.daemon
 

@@ -20,7 +20,7 @@ import pytest
 from lunshare.agent import users_file
 from lunshare.agent.api.routes import PUBLIC, ROUTES
 from tests.api.identity_daemon import PASSWORD, Running, daemon, proof, users
-from tests.daemon import ROOT, refused
+from tests.stands.daemon import ROOT, refused
 
 pytestmark = pytest.mark.daemon
 

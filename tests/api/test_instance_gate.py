@@ -19,8 +19,8 @@ from lunshare.agent.service.instance_gate import InstanceGate
 from tests.api.identity_daemon import Answer, Running, daemon, users
 from tests.api.keystone_stand_in import Keystone
 from tests.api.nova_stand_in import Nova
-from tests.daemon import refused
-from tests.node import connector
+from tests.stands.daemon import refused
+from tests.stands.node import connector
 
 pytestmark = pytest.mark.daemon
 

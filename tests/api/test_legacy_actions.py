@@ -12,7 +12,7 @@ import pytest
 from lunshare.drivers.errors import TargetFailed
 from tests.api.calls import Api
 from tests.api.test_api_attachments import name, node_live
-from tests.node import Node, connector, initiator
+from tests.stands.node import Node, connector, initiator
 
 NOWHERE = "11111111-2222-3333-4444-555555555555"
 RESERVE: dict[str, Any] = {"os-reserve": None}
@@ -357,7 +357,7 @@ def test_what_a_killed_daemon_did_not_finish_is_finished(tmp_path, shared: bool)
 def test_a_repeated_reserve_without_an_answer_gets_the_first_one(tmp_path):
     node = Node(tmp_path).start()
     volume = Api(node.assembly.app).volume()
-    from tests.node import CTX
+    from tests.stands.node import CTX
 
     node.services.legacy.reserve(CTX, volume["id"])
     later = Node(tmp_path).start()

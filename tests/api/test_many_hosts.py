@@ -14,7 +14,7 @@ import sqlalchemy as sa
 
 from lunshare.agent.model.records import Volume
 from tests.bench.filling import hosts
-from tests.node import CTX, Node, attach
+from tests.stands.node import CTX, Node, attach
 
 HOSTS = 1000
 

@@ -13,7 +13,7 @@ import pytest
 
 from tests.api.calls import Api
 from tests.api.test_api_attachments import name
-from tests.node import Node, connector, initiator
+from tests.stands.node import Node, connector, initiator
 
 SHARES = {"multiattach": "<is> True"}
 

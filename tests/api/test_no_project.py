@@ -15,7 +15,7 @@ from tests.api.foreign_requests import IN_BODY, IN_PATH, Request
 from tests.api.identity_daemon import Answer, Running, daemon
 from tests.api.keystone_stand_in import Keystone
 from tests.api.test_foreign_projects import filled
-from tests.node import connector
+from tests.stands.node import connector
 
 pytestmark = pytest.mark.daemon
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.api.calls import Api
-from tests.node import connector
+from tests.stands.node import connector
 
 _HUGE = (2**63, 2**64, -(2**63) - 1, 10**30, 10**4000)
 _TEXTS = ("1" * 19, "9" * 19, "9" * 20, "1" * 5001, "-" + "1" * 5001, "1" * 5001 + ".5")

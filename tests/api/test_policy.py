@@ -15,8 +15,8 @@ import pytest
 
 from tests.api.calls import until
 from tests.api.identity_daemon import Answer, Running, daemon, users
-from tests.daemon import ROOT, refused
-from tests.node import connector
+from tests.stands.daemon import ROOT, refused
+from tests.stands.node import connector
 
 pytestmark = pytest.mark.daemon
 

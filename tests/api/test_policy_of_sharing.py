@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.api.identity_daemon import Answer, Running, daemon, users
-from tests.node import connector
+from tests.stands.node import connector
 
 pytestmark = pytest.mark.daemon
 

@@ -19,7 +19,7 @@ import pytest
 
 from tests.api.calls import until
 from tests.api.identity_daemon import Running, daemon, users
-from tests.node import connector
+from tests.stands.node import connector
 
 pytestmark = pytest.mark.daemon
 

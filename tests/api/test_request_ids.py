@@ -28,7 +28,7 @@ from lunshare.drivers.errors import DriverError
 from lunshare.drivers.protocol import frames, messages
 from tests.api.calls import until
 from tests.api.identity_daemon import Answer, UnixClient
-from tests.daemon import ROOT
+from tests.stands.daemon import ROOT
 from tests.unit.helper_process import HelperProcess
 
 pytestmark = pytest.mark.daemon

@@ -12,7 +12,7 @@ import pytest
 
 from tests.api.calls import Api
 from tests.api.test_api_attachments import name
-from tests.node import Node, connector
+from tests.stands.node import Node, connector
 
 NOWHERE = "11111111-2222-3333-4444-555555555555"
 NEW, OLD = "/volume-transfers", "/os-volume-transfer"

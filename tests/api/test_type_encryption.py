@@ -11,7 +11,7 @@ import pytest
 from lunshare.drivers.fake.fake_storage import FakeDisk, storage
 from lunshare.drivers.values import GIB
 from tests.api.calls import Api
-from tests.node import CTX, Node
+from tests.stands.node import CTX, Node
 
 NOWHERE = "11111111-2222-3333-4444-555555555555"
 LUKS = {

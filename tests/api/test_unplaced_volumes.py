@@ -14,7 +14,7 @@ import pytest
 from lunshare.agent.api.handlers.volume_actions import ACTIONS
 from lunshare.drivers.errors import CommandFailed
 from tests.api.calls import Api
-from tests.node import Node, connector, is_counted
+from tests.stands.node import Node, connector, is_counted
 
 NO_BACKEND = "VOLUME_VOLUME_001_003"
 HINTS = "OS-SCH-HNT:scheduler_hints"

@@ -12,7 +12,7 @@ from lunshare.agent.model.records import Mode, NewAttachment
 from lunshare.drivers.targets.fake import FakeTarget
 from tests.api.calls import Api
 from tests.api.test_api_attachments import node_live
-from tests.node import CTX, Node, connector, host_connector, initiator
+from tests.stands.node import CTX, Node, connector, host_connector, initiator
 
 NOWHERE = "11111111-2222-3333-4444-555555555555"
 

@@ -19,7 +19,7 @@ import pytest
 from lunshare.agent import listen_addresses, request_scope
 from lunshare.agent.http import listener
 from tests.api.calls import Api, until
-from tests.node import Node
+from tests.stands.node import Node
 
 JSON = {"Content-Type": "application/json"}
 VOLUME = b'{"volume": {"size": 1}}'

@@ -26,7 +26,8 @@ from pathlib import Path
 
 from tests.bench import process_costs
 from tests.bench.http import Client
-from tests.cinder_programs import (
+from tests.lab.steps import sh, step
+from tests.stands.cinder_programs import (
     MANAGE,
     SCHEDULER,
     VOLUME,
@@ -34,8 +35,7 @@ from tests.cinder_programs import (
     command,
     python,
 )
-from tests.lab.steps import sh, step
-from tests.servers import ROOT, Broker, Server, free_port, until
+from tests.stands.servers import ROOT, Broker, Server, free_port, until
 
 _PROCESSES = 2
 _HOSTS = 3

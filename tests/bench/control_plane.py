@@ -28,7 +28,7 @@ from tests.bench.filling import fill, hosts
 from tests.bench.http import Client, use_token
 from tests.bench.side_by_side import Pair
 from tests.bench.wrk import CLIENTS
-from tests.callers import keystone
+from tests.stands.callers import keystone
 
 _VOLUMES = 10_000
 _CYCLES = 150

@@ -18,7 +18,7 @@ from lunshare.agent.service.jobs.purger import Purger
 from tests import dead_rows
 from tests.bench.figures import Figure, median_ms, timed
 from tests.bench.filling import fill, snapshots
-from tests.node import CTX, Node
+from tests.stands.node import CTX, Node
 
 _LIVE, _DEAD, _DAY = 1_000, 33_334, 86_400
 _ROUNDS, _WRITES = 51, 300

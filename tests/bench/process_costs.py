@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 import psutil
 
-from tests.servers import children
+from tests.stands.servers import children
 
 MIB = 2**20
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from tests.bench import scale_node, scale_reports, scale_rows, scale_table
 from tests.bench.figures import Figure, say, write
 from tests.bench.scale_stack import Nodes, ScaleStack
-from tests.servers import ROOT
+from tests.stands.servers import ROOT
 
 _LEVELS = (100, 300, 1000)
 #: MariaDB's default of 128 MiB, and the 512 MiB of the tests, hold no million rows.

@@ -16,10 +16,10 @@ from tests.bench import process_costs
 from tests.bench.figures import Figure, median_ms
 from tests.bench.http import Client
 from tests.bench.scale_stack import ScaleStack
-from tests.cinder_programs import python
 from tests.fleet import api
 from tests.fleet.stack import OTHER, THICK, THIN
-from tests.servers import ROOT, until
+from tests.stands.cinder_programs import python
+from tests.stands.servers import ROOT, until
 
 VOLUMES = 1000
 _CYCLES, _WINDOW = 25, 60.0

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from tests.bench import process_costs
-from tests.cinder_programs import SCHEDULER, command, python
 from tests.fleet.stack import THIN, Stack
 from tests.lab.steps import sh
-from tests.servers import ROOT, Server, children, until
+from tests.stands.cinder_programs import SCHEDULER, command, python
+from tests.stands.servers import ROOT, Server, children, until
 
 #: The pool of each fake node, also its backend (``fake_nodes``).
 POOL = "many"

@@ -8,7 +8,7 @@ import json
 from typing import Any
 
 from tests.bench.figures import short
-from tests.servers import ROOT
+from tests.stands.servers import ROOT
 
 _PAGE = ROOT / "docs/fleet.md"
 _BEGIN = "<!-- figures: written by `tests/bench/run scale` -->"

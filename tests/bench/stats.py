@@ -19,7 +19,7 @@ from lunshare.drivers.values import GIB
 from tests.bench.daemon import ROOT
 from tests.bench.figures import Figure, median_ms, say, timed
 from tests.bench.filling import fill
-from tests.node import CTX, Node
+from tests.stands.node import CTX, Node
 
 _LEVELS = (10, 1_000, 5_000)
 _ROUNDS = 51

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests import installed
 from tests.clients.pins import CINDERCLIENT
 from tests.lab import borrow
+from tests.stands import installed
 
 BRICK = "python-brick-cinderclient-ext==2.8.0"
 OS_BRICK = "os-brick==7.1.1"

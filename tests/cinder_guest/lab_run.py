@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import NoReturn
 
 from tests.cinder_guest.node import CINDER, CONFIGURATION, GLANCE
-from tests.cinder_programs import python
 from tests.fleet_nodes import glance
 from tests.lab import borrow
+from tests.stands.cinder_programs import python
 
 _FOLDERS = ("/usr/lib/erlang", "/usr/lib/rabbitmq", "/usr/share/mysql")
 _PROGRAMS = ("/usr/bin", "/usr/sbin", "/usr/lib/x86_64-linux-gnu")

@@ -22,7 +22,7 @@ from typing import Any
 from tests.bench.cinder_peer import MariaDB
 from tests.bench.http import Client
 from tests.lab.steps import sh, step
-from tests.servers import Broker, Server, children, free_port, until
+from tests.stands.servers import Broker, Server, children, free_port, until
 
 CINDER, CONFIGURATION = Path("/opt/cinder"), Path("/etc/cinder")
 GLANCE = Path("/opt/glance")

@@ -18,7 +18,7 @@ from tests.cinder_guest.process_accounting import ended_processes
 from tests.cinder_guest.takeover_steps import BACKEND
 from tests.demo.hosts import SHARED, Host, Pulse
 from tests.fleet import api
-from tests.servers import until
+from tests.stands.servers import until
 
 #: A block of alpha's volume beyond what the others write and read.
 SPARE = 4096

@@ -17,7 +17,7 @@ from tests.cinder_guest.node import DRIVER, GLANCE, OURS, Node, stop_lunshared
 from tests.demo.hosts import SHARED, Host, Pulse
 from tests.fleet import api
 from tests.fleet_nodes.glance import Glance
-from tests.servers import until
+from tests.stands.servers import until
 from tests.system.lio_hosts import Refused
 from tests.system.nfs_server import NfsServer
 

@@ -19,7 +19,7 @@ from tests.cinder_guest.node import OURS, PEER, Node, stop_lunshared
 from tests.cinder_guest.scene import SPARE, Scene, auth_of
 from tests.cinder_guest.takeover_steps import BACKEND
 from tests.fleet import api
-from tests.servers import until
+from tests.stands.servers import until
 from tests.system.lio_hosts import Refused
 
 _SECTOR, _DATA_PROTECT = bytes(512), 7

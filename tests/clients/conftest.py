@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.callers import STRATEGIES, Caller
 from tests.clients import pins, strategies
 from tests.clients.command import Command
 from tests.clients.library import Library
 from tests.clients.node import Node
 from tests.clients.process import Process
 from tests.clients.record import Record
+from tests.stands.callers import STRATEGIES, Caller
 
 _RECORD = pytest.StashKey[Record]()
 

@@ -8,10 +8,10 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from tests.callers import USER, Caller
 from tests.clients.strategies import TABLE
-from tests.servers import Server, free_port, listens, until
-from tests.tempest.keystone import PROJECT_NAME, SERVICE
+from tests.stands.callers import USER, Caller
+from tests.stands.keystone import PROJECT_NAME, SERVICE
+from tests.stands.servers import Server, free_port, listens, until
 
 BACKENDS = ("first", "second")
 HOST = "node"

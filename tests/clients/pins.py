@@ -9,9 +9,9 @@ import sys
 import zipfile
 from pathlib import Path
 
-from tests import installed
 from tests.lab import cache
 from tests.lab.steps import sh, step
+from tests.stands import installed
 
 CINDERCLIENT = "python-cinderclient==9.10.0"
 OPENSTACKCLIENT = "python-openstackclient==10.5.0"

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 
 from tests.clients import coverage, page, pins, record
 from tests.lab.steps import say, step
-from tests.servers import ROOT
+from tests.stands.servers import ROOT
 from tests.tempest import pins as keystone_pins
 
 DIRECTORY = ROOT / "build" / "clients"

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from lunshare.agent.api import missing_features
 from tests.clients.library import Library
-from tests.node import connector
-from tests.servers import until
+from tests.stands.node import connector
+from tests.stands.servers import until
 
 IMAGES = missing_features.ACTIONS["os-reimage"].sentence
 COMPLETIONS = missing_features.ACTIONS["os-migrate_volume_completion"].sentence

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tests.bench.http import Client
-from tests.servers import until
+from tests.stands.servers import until
 
 SHARED = {"multiattach": "<is> True"}
 

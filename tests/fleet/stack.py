@@ -24,7 +24,8 @@ from lunshare.drivers.values import GIB, Auth, Connector, Export, Mode, Snapshot
 from storm_storage.storage_client import StorageClient
 from tests.bench.cinder_peer import MariaDB
 from tests.bench.http import Client
-from tests.cinder_programs import (
+from tests.lab.steps import sh, step
+from tests.stands.cinder_programs import (
     MANAGE,
     SCHEDULER,
     VOLUME,
@@ -32,8 +33,7 @@ from tests.cinder_programs import (
     command,
     python,
 )
-from tests.lab.steps import sh, step
-from tests.servers import ROOT, Broker, Server, children, free_port, until
+from tests.stands.servers import ROOT, Broker, Server, children, free_port, until
 from tests.storm.processes import ENTRY_POINTS, Storage
 
 _START = 300.0  # it takes two minutes on a busy machine

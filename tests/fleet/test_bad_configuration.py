@@ -14,7 +14,7 @@ import pytest
 
 from lunshare.drivers.protocol import frames
 from tests.fleet.stack import OTHER, THICK, THIN, Stack
-from tests.servers import until
+from tests.stands.servers import until
 from tests.unit.helper_process import HelperProcess
 
 _DRIVER = "volume_driver = lunshare.cinder.LunshareDriver\n"

@@ -16,11 +16,11 @@ from pathlib import Path
 
 import pytest
 
-from tests import installed
-from tests.cinder_programs import python
-from tests.installed import required
 from tests.lab.steps import sh
-from tests.servers import ROOT
+from tests.stands import installed
+from tests.stands.cinder_programs import python
+from tests.stands.installed import required
+from tests.stands.servers import ROOT
 
 # Prints one JSON object. The conformance kit needs pytest, as its users have it.
 _IMPORTS = """

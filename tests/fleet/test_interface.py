@@ -19,8 +19,8 @@ from lunshare.drivers.lvm import LvmVolumes
 from lunshare.drivers.nfs import NfsVolumes
 from lunshare.drivers.targets.lio import LioTarget
 from lunshare.drivers.targets.nfs import NfsTarget
-from tests.cinder_programs import python
 from tests.fleet.stack import python_path
+from tests.stands.cinder_programs import python
 
 #: What Cinder's base class does for every driver.
 COMMON = {

@@ -12,12 +12,12 @@ from collections.abc import Callable
 import pytest
 
 from tests.bench.http import Client
-from tests.cinder_programs import python
 from tests.fleet import api
 from tests.fleet.stack import THIN, Stack
 from tests.fleet.transcript import modes, say
 from tests.lab.steps import sh
-from tests.servers import until
+from tests.stands.cinder_programs import python
+from tests.stands.servers import until
 
 _CLOSED = "Terminate volume connection completed successfully"
 #: As a service does, for which cinder-api makes an exception: noauth has no services.

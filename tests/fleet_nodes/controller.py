@@ -16,14 +16,14 @@ from typing import Any
 
 from tests.bench import http
 from tests.bench.http import Client
-from tests.cinder_programs import MANAGE, SCHEDULER, api_command, command, python
 from tests.fleet_nodes import glance, network
 from tests.fleet_nodes.glance import Glance
 from tests.fleet_nodes.postgresql import CINDER, GLANCE, PostgreSQL
 from tests.lab.steps import sh
-from tests.servers import Broker, Server, free_port, until
+from tests.stands.cinder_programs import MANAGE, SCHEDULER, api_command, command, python
+from tests.stands.keystone import Keystone
+from tests.stands.servers import Broker, Server, free_port, until
 from tests.tempest import pins
-from tests.tempest.keystone import Keystone
 
 _START = 300.0
 _ACCESS = """

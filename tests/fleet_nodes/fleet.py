@@ -10,13 +10,13 @@ from contextlib import ExitStack
 from http.client import HTTPException
 from pathlib import Path
 
-from tests.cinder_programs import python
 from tests.fleet_nodes import network
 from tests.fleet_nodes.controller import Controller
 from tests.fleet_nodes.node import Node
 from tests.lab import environment, payload
 from tests.lab.steps import step
-from tests.servers import ROOT, until
+from tests.stands.cinder_programs import python
+from tests.stands.servers import ROOT, until
 
 #: So many times its pool may a thin backend promise.
 THIN_RATIO = {"node1": 20, "node2": 2}

@@ -11,10 +11,10 @@ from typing import Any
 
 import requests
 
-from tests import installed
 from tests.lab.steps import sh
-from tests.servers import Server, free_port, until
-from tests.tempest.keystone import Keystone
+from tests.stands import installed
+from tests.stands.keystone import Keystone
+from tests.stands.servers import Server, free_port, until
 from tests.tempest.pins import environ
 
 PACKAGES = ("glance==33.0.0", "cheroot>=10.0.1", "psycopg2-binary>=2.9.10")

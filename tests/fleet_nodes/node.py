@@ -14,7 +14,7 @@ from xmlrpc.client import ServerProxy, Transport
 
 from tests.fleet_nodes import network
 from tests.fleet_nodes.in_guest import PORT
-from tests.servers import ROOT, Server, listens
+from tests.stands.servers import ROOT, Server, listens
 
 _SECONDS = 300
 _BACKENDS = ("thin", "thick")

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.lab.steps import sh
-from tests.servers import Server, free_port, listens, until
+from tests.stands.servers import Server, free_port, listens, until
 
 CINDER = "cinder"
 GLANCE = "glance"

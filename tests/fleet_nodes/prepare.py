@@ -4,11 +4,11 @@
 
 from __future__ import annotations
 
-from tests import cinder_programs
 from tests.fleet_nodes import glance
 from tests.lab import host
 from tests.lab.main import build_quick
-from tests.tempest import keystone, pins, tempest_run
+from tests.stands import cinder_programs, keystone
+from tests.tempest import pins, tempest_run
 
 if __name__ == "__main__":
     cinder_programs.python()

@@ -9,7 +9,7 @@ from tests.fleet import api
 from tests.fleet_nodes.fleet import Fleet
 from tests.fleet_nodes.host_io import BLOCKS, FIRST, content
 from tests.fleet_nodes.hosts import Host
-from tests.servers import until
+from tests.stands.servers import until
 
 NODE, BACKEND = "node2", "node2-thin"
 _AT_ONCE = 64

@@ -13,7 +13,7 @@ from tests.fleet.api import SHARED
 from tests.fleet_nodes.fleet import Fleet
 from tests.fleet_nodes.hosts import Host
 from tests.fleet_nodes.transcript import say
-from tests.servers import until
+from tests.stands.servers import until
 
 BLOCKS = 128
 #: The last blocks of a volume of 1 GiB.

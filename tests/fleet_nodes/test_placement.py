@@ -13,7 +13,7 @@ from tests.fleet import api
 from tests.fleet.api import SHARED
 from tests.fleet_nodes.fleet import THIN_RATIO, Fleet
 from tests.fleet_nodes.transcript import say
-from tests.servers import until
+from tests.stands.servers import until
 
 THICK = {**SHARED, "thick_provisioning_support": "<is> True"}
 THIN = {**SHARED, "thin_provisioning_support": "<is> True"}

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import time
 
-from tests.servers import ROOT
+from tests.stands.servers import ROOT
 
 FILE = ROOT / "build" / "fleet-transcript.txt"
 _BEGIN = time.monotonic()

@@ -18,7 +18,7 @@ from pathlib import Path
 from lunshare.agent.api import microversions
 from tests.api import documented
 from tests.api.clients import daemon
-from tests.callers import STRATEGIES
+from tests.stands.callers import STRATEGIES
 
 ROOT = Path(__file__).resolve().parents[2]
 LATEST = microversions.text(microversions.MAX)

@@ -19,7 +19,7 @@ from urllib.request import urlopen
 import pytest
 
 from tests.api.identity_daemon import PASSWORD, Running, daemon, users
-from tests.daemon import ROOT, free_port
+from tests.stands.daemon import ROOT, free_port
 
 HERE = Path(__file__).parent
 RULES = ROOT / "etc" / "lunshare.rules.yml"

@@ -9,8 +9,8 @@ import contextlib
 from lunshare.agent.model.errors import BackendFailed, Invalid
 from lunshare.agent.model.records import Mode
 from lunshare.drivers.errors import TargetFailed
-from tests.node import CTX, Node, host_connector
 from tests.restart.killed_scene import Operation, Scene
+from tests.stands.node import CTX, Node, host_connector
 
 HOST = host_connector("legacy")
 

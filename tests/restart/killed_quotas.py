@@ -10,9 +10,9 @@ from dataclasses import replace
 from lunshare.agent.model.errors import Exhausted, OverQuota
 from lunshare.agent.model.records import NewSnapshot, NewVolume
 from lunshare.drivers.errors import NoSpace
-from tests.node import CTX, Node
 from tests.restart.killed_scene import Operation, Scene
 from tests.restart.killing import let_end
+from tests.stands.node import CTX, Node
 
 #: A project that has nothing until a volume is given to it.
 OTHER = replace(CTX, project_id="another")

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from lunshare.agent.model.records import Mode, NewAttachment, NewSnapshot
 from lunshare.drivers.fake import fake_storage
 from lunshare.drivers.values import GIB
-from tests.node import CTX, Node
 from tests.restart.killing import attach_request
+from tests.stands.node import CTX, Node
 
 BYTES = b"what the copies are to have"
 

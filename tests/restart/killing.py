@@ -14,7 +14,7 @@ from collections.abc import Iterator
 import sqlalchemy as sa
 
 from lunshare.agent.model.records import Mode, NewAttachment, Page
-from tests.node import Node, host_connector
+from tests.stands.node import Node, host_connector
 
 MANY = Page(None, 1000)
 #: Points of health checks, which change nothing and run whenever they like.

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.daemon import DAEMON, FAKE, ROOT, answered, daemon, free_port, refused
+from tests.stands.daemon import DAEMON, FAKE, ROOT, answered, daemon, free_port, refused
 
 #: Configurations that are wrong, and what the error sentence contains.
 WRONG = [

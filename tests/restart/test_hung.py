@@ -18,7 +18,7 @@ from urllib.error import HTTPError
 from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
 
-from tests.daemon import answered, daemon
+from tests.stands.daemon import answered, daemon
 
 MOMENT = 0.5  # seconds: 5 times what is promised, on a machine with other work
 HUNG = """

@@ -20,8 +20,8 @@ from lunshare.agent.model.records import (
 )
 from lunshare.agent.model.states import SnapshotStatus, VolumeStatus
 from tests.api.calls import until
-from tests.node import CTX, Node, host_connector, initiator
 from tests.restart.interleaving import Found, Order, every_order
+from tests.stands.node import CTX, Node, host_connector, initiator
 
 EVERY = Page(None, 1000)
 SHARED = {"multiattach": "<is> True"}

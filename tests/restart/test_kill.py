@@ -18,12 +18,12 @@ from lunshare.agent.model.states import AttachStatus, SnapshotStatus, VolumeStat
 from lunshare.agent.service.attachments import wanted_state
 from lunshare.drivers.fake import fake_storage
 from lunshare.drivers.values import GIB
-from tests.node import CTX, Node, initiator, is_counted
 from tests.restart.killed_operations import OPERATIONS
 from tests.restart.killed_quotas import OTHER
 from tests.restart.killed_scene import BYTES, Operation, Scene, choose_from_both
 from tests.restart.killing import MANY, WIPES, Killed, Killer, let_end
-from tests.servers import until
+from tests.stands.node import CTX, Node, initiator, is_counted
+from tests.stands.servers import until
 
 
 def _delete_failed(node: Node) -> None:

@@ -20,7 +20,7 @@ from lunshare.drivers.fake import fake_storage
 from lunshare.drivers.fake.fake_storage import Failures
 from lunshare.drivers.values import GIB
 from tests.api.calls import until
-from tests.node import CTX, Node, attach, host_connector, initiator
+from tests.stands.node import CTX, Node, attach, host_connector, initiator
 
 EVERY = Page(None, 100)
 

@@ -19,8 +19,8 @@ from lunshare.agent.listen_addresses import Address
 from lunshare.agent.main import close
 from lunshare.agent.timers import Timer
 from tests.api.calls import until
-from tests.node import CTX, Node
 from tests.restart.killing import attach_request
+from tests.stands.node import CTX, Node
 
 STOP_WAIT = 1.0
 

@@ -19,7 +19,6 @@ import pytest
 from lunshare.agent.model.errors import DatabaseFailed, Invalid
 from lunshare.agent.model.records import Mode, NewAttachment
 from lunshare.drivers.fake import fake_storage
-from tests.node import CTX, Node, host_connector, initiator
 from tests.restart.killing import (
     MANY,
     WIPES,
@@ -28,6 +27,7 @@ from tests.restart.killing import (
     attach_request,
     let_end,
 )
+from tests.stands.node import CTX, Node, host_connector, initiator
 
 
 def _asked_again(path: Path, new: Callable[[str], NewAttachment], step: int) -> bool:

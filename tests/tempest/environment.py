@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from tests.servers import ROOT
+from tests.stands import keystone
+from tests.stands.servers import ROOT
 from tests.tempest import (
     exclusions,
-    keystone,
     lab_node,
     node_under_test,
     pins,

@@ -13,7 +13,8 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from tests.lab import borrow
-from tests.tempest import keystone, pins, tempest_run
+from tests.stands import keystone
+from tests.tempest import pins, tempest_run
 from tests.tempest.environment import GUEST
 
 

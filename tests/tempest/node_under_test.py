@@ -7,7 +7,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from tests.servers import Server, free_port, listens, until
+from tests.stands.servers import Server, free_port, listens, until
 
 BACKENDS = ("first", "second")
 # What the fake driver calls a disk and a snapshot after their unmanage.

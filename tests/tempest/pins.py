@@ -11,7 +11,7 @@ import os
 import sys
 from pathlib import Path
 
-from tests import installed
+from tests.stands import installed
 
 PACKAGES = ("tempest==47.0.0", "keystone==30.0.0")
 

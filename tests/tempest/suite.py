@@ -18,10 +18,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 
 from tests.lab.steps import say, step
+from tests.stands.keystone import Keystone
 from tests.tempest import exclusions, results, tempest_run
 from tests.tempest.environment import GUEST, Environment, Node, this_machine
 from tests.tempest.exclusions import Exclusion
-from tests.tempest.keystone import Keystone
 from tests.tempest.results import Result
 
 SHOWN_CLASSES = 8

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from tests.lab import cache
 from tests.lab.steps import sh, step
+from tests.stands.keystone import PASSWORD, REGION
 from tests.tempest import node_under_test, pins
-from tests.tempest.keystone import PASSWORD, REGION
 
 PACKAGE = "tempest.api.volume"
 

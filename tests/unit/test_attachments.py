@@ -24,7 +24,7 @@ from lunshare.agent.service.attachments import connectors
 from lunshare.drivers.errors import DeadlineExceeded, TargetFailed
 from lunshare.drivers.fake import fake_storage
 from lunshare.drivers.values import Auth
-from tests.node import (
+from tests.stands.node import (
     CTX,
     Node,
     attach,

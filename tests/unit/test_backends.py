@@ -19,7 +19,7 @@ from lunshare.agent.volume_locks import VolumeLocks
 from lunshare.drivers.errors import CommandFailed, DeadlineExceeded, TargetFailed
 from lunshare.drivers.fake import fake_storage
 from tests.api.calls import until
-from tests.node import CTX, Node, attach, initiator
+from tests.stands.node import CTX, Node, attach, initiator
 
 BOTH = "fake,second"
 

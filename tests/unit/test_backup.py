@@ -19,7 +19,7 @@ from lunshare.agent.model.errors import DatabaseFailed, StartupError
 from lunshare.agent.model.operator_records import RecoverRequest
 from lunshare.agent.model.states import VolumeStatus
 from tests.api.calls import until
-from tests.node import CTX, Node
+from tests.stands.node import CTX, Node
 
 
 def run(node: Node, to: Path, *more: str) -> int:

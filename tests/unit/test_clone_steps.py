@@ -7,7 +7,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from lunshare.agent.model.records import NewVolume
-from tests.node import CTX, Node
+from tests.stands.node import CTX, Node
 
 
 def test_a_clone_does_not_look_for_a_disk_that_is_not_there_yet(tmp_path: Path) -> None:

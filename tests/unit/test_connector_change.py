@@ -14,7 +14,15 @@ from lunshare.agent.model.errors import BackendFailed, Invalid
 from lunshare.agent.model.records import NewAttachment, Volume
 from lunshare.drivers.errors import TargetFailed
 from lunshare.drivers.fake import fake_storage
-from tests.node import CTX, Node, attach, failing_once, host_connector, initiator, rows
+from tests.stands.node import (
+    CTX,
+    Node,
+    attach,
+    failing_once,
+    host_connector,
+    initiator,
+    rows,
+)
 
 REFUSED = TargetFailed("v", "because of the test")
 FIRST = "6f2d5ac8-bbd8-4a8b-a1f1-b67e37d0b4d1"

@@ -14,7 +14,7 @@ from lunshare.agent.model.records import NewVolume
 from lunshare.agent.service.jobs.job_runner import JobRunner
 from lunshare.drivers.fake import fake_storage
 from tests.api.calls import until
-from tests.node import CTX, Node
+from tests.stands.node import CTX, Node
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from lunshare.agent.model.records import NewSnapshot, NewVolume
 from tests.api.calls import until
-from tests.node import CTX, Node
+from tests.stands.node import CTX, Node
 
 
 def test_creates_snapshots_and_deletes_use_prepared_statements(tmp_path: Path) -> None:

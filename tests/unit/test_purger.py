@@ -21,7 +21,7 @@ from lunshare.agent.service.jobs.purger import Purger
 from lunshare.drivers.fake import fake_storage
 from tests import dead_rows
 from tests.api.calls import until
-from tests.node import CTX, Node, attach
+from tests.stands.node import CTX, Node, attach
 
 DAY = 86400
 

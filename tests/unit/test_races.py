@@ -31,7 +31,7 @@ from lunshare.agent.model.states import SnapshotStatus, VolumeStatus
 from lunshare.drivers.fake import fake_storage
 from lunshare.drivers.values import GIB
 from tests.api.calls import until
-from tests.node import CTX, Node, host_connector
+from tests.stands.node import CTX, Node, host_connector
 
 EVERY = Page(None, 1000)
 BACKENDS = ("here", "there")

@@ -21,7 +21,7 @@ from lunshare.drivers.fake import fake_storage
 from lunshare.drivers.values import GIB
 from lunshare.drivers.values import Volume as DriverVolume
 from tests.api.calls import Api, until
-from tests.node import CTX, Node, attach, initiator
+from tests.stands.node import CTX, Node, attach, initiator
 
 DETACHED = {"attach_status": "detached"}
 BROKEN = CommandFailed(("lvchange",), 5, "because of the test")

@@ -21,7 +21,7 @@ from pathlib import Path
 import pytest
 
 from lunshare.drivers.stop_signals import STOPS
-from tests.daemon import FAKE, free_port
+from tests.stands.daemon import FAKE, free_port
 
 BOUND = 60  # seconds until a started process must have answered
 

@@ -15,7 +15,7 @@ from lunshare.agent.model.records import Mode, NewAttachment
 from lunshare.drivers import base
 from lunshare.drivers.abilities import TargetAbilities, VolumeAbilities, sentence
 from lunshare.drivers.fake.fake_driver import FakeVolumes
-from tests.node import CTX, Node, attach, host_connector, initiator, rows
+from tests.stands.node import CTX, Node, attach, host_connector, initiator, rows
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ import pytest
 
 from lunshare.drivers.values import GIB, Volume
 from tests.api.calls import Api, until
-from tests.node import Node, connector, initiator
+from tests.stands.node import Node, connector, initiator
 
 DUMP = Path(__file__).with_name("database_0003.sql")
 ALL = "all_tenants=1"

@@ -15,7 +15,7 @@ from lunshare.drivers.errors import CommandFailed
 from lunshare.drivers.fake import fake_storage
 from lunshare.drivers.values import GIB
 from tests.api.calls import Api, until
-from tests.node import CTX, Node
+from tests.stands.node import CTX, Node
 
 MIB = 1024**2
 WIPED = "fake_wipe = true\nwipe_step = 256\n"

@@ -25,7 +25,7 @@ from lunshare.agent.service.jobs.job_runner import JobRunner
 from lunshare.drivers.fake.fake_driver import FakeVolumes
 from lunshare.drivers.targets.fake import FakeTarget
 from tests.api.calls import Api
-from tests.node import Node, connector
+from tests.stands.node import Node, connector
 
 ROOT = Path(__file__).resolve().parents[2]
 START, END = "<!-- walks: written by `make walks` -->", "<!-- end of walks -->"

@@ -11,9 +11,9 @@ import functools
 import os
 from pathlib import Path
 
-from tests import installed
-from tests.installed import required
 from tests.lab.environment import FURTHER
+from tests.stands import installed
+from tests.stands.installed import required
 
 SCHEDULER = "from cinder.cmd.scheduler import main; main()"
 MANAGE = "from cinder.cmd.manage import main; main()"

@@ -16,7 +16,7 @@ from typing import IO
 from urllib.error import URLError
 from urllib.request import urlopen
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 FAKE = ROOT / "etc" / "fake.conf"
 
 DAEMON = [sys.executable, "-m", "lunshare.agent.main"]

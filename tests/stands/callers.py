@@ -12,9 +12,9 @@ from pathlib import Path
 import bcrypt
 
 from tests.api.identity_daemon import proof
-from tests.tempest import keystone as keystone_server
+from tests.stands import keystone as keystone_server
+from tests.stands.keystone import Keystone
 from tests.tempest import pins
-from tests.tempest.keystone import Keystone
 
 USER = "admin"
 _PASSWORD = "secret-on-loopback"

@@ -20,7 +20,7 @@ import requests
 
 from tests.lab import cache
 from tests.lab.steps import sh, step
-from tests.servers import Server, free_port, listens, until
+from tests.stands.servers import Server, free_port, listens, until
 from tests.tempest import pins
 
 PASSWORD = "tempest-on-loopback"

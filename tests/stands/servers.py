@@ -15,7 +15,7 @@ from pathlib import Path
 
 import psutil
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 LOOPBACK = "127.0.0.1"
 _RABBIT = "/usr/lib/rabbitmq/bin/rabbitmq-server"
 

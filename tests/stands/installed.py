@@ -16,7 +16,7 @@ from pathlib import Path
 from tests.lab import cache
 from tests.lab.steps import sh, step
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def required(extra: str = "") -> list[str]:
