@@ -76,13 +76,9 @@ _INSERT = Prepared(
     )
 )
 _ONE = Prepared(_ALL.where(_A.id == sa.bindparam("id"), _HERE))
-_VOLUME_ID = Prepared(sa.select(_A.volume_id).where(_A.id == sa.bindparam("id"), _HERE))
 # The same of one project, to which an attachment belongs with its volume.
 _OWN = (VOLUMES.c.id == _A.volume_id, VOLUMES.c.project_id == paging.PROJECT)
 _OWN_ONE = Prepared(_ALL.where(_A.id == sa.bindparam("id"), _HERE, *_OWN))
-_OWN_VOLUME_ID = Prepared(
-    sa.select(_A.volume_id).where(_A.id == sa.bindparam("id"), _HERE, *_OWN)
-)
 _OF_VOLUME = Prepared(_ALL.where(_THIS, _HERE).order_by(*_AGE))
 _LEGACY = Prepared(_ALL.where(_THIS, _HERE, _A.legacy.is_not(None)).order_by(*_AGE))
 _LEFT = Prepared(
@@ -147,28 +143,12 @@ def get(
     connection: sa.Connection, attachment_id: str, project_id: str | None = None
 ) -> Attachment | None:
     """Return one attachment, of a project if one is named, or None."""
-    row = _first(connection, _ONE, _OWN_ONE, attachment_id, project_id)
-    return None if row is None else _record(row)
-
-
-def volume_id(
-    connection: sa.Connection, attachment_id: str, project_id: str | None = None
-) -> str | None:
-    """Return the volume of an attachment, which never changes, or None; as ``get``."""
-    row = _first(connection, _VOLUME_ID, _OWN_VOLUME_ID, attachment_id, project_id)
-    return None if row is None else str(row[0])
-
-
-def _first(
-    connection: sa.Connection,
-    any_: Prepared,
-    own: Prepared,
-    attachment_id: str,
-    project_id: str | None,
-) -> Row | None:
     if project_id is None:
-        return any_.first(connection, {"id": attachment_id})
-    return own.first(connection, {"id": attachment_id, paging.PROJECT.key: project_id})
+        row = _ONE.first(connection, {"id": attachment_id})
+    else:
+        own = {"id": attachment_id, paging.PROJECT.key: project_id}
+        row = _OWN_ONE.first(connection, own)
+    return None if row is None else _record(row)
 
 
 def page(connection: sa.Connection, page: Page) -> list[Attachment]:

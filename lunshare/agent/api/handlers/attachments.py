@@ -10,8 +10,8 @@ from typing import Any
 from lunshare.agent.api.exchange import Answer, Call
 from lunshare.agent.api.requests import paging, schemas
 from lunshare.agent.api.views import volume_views
-from lunshare.agent.model.records import Attachment, Mode, NewAttachment, Page
-from lunshare.agent.service.attachments import connectors
+from lunshare.agent.model.records import Attachment, NewAttachment, Page
+from lunshare.agent.service.attachments import connectors, modes
 
 
 def create(call: Call) -> Answer:
@@ -22,7 +22,7 @@ def create(call: Call) -> Answer:
     new = NewAttachment(
         volume_id=asked["volume_uuid"].lower(),
         instance_uuid=instance and instance.lower(),
-        mode=Mode(mode) if mode else None,
+        mode=modes.parse(mode, "attachment.mode"),
         connector=connectors.parse(connector) if connector else None,
     )
     return _one(call.services.attachments.create(call.ctx, new))

@@ -14,8 +14,8 @@ from lunshare.agent.api.requests import actions, query
 from lunshare.agent.api.requests.actions import Action
 from lunshare.agent.api.views import volume_views
 from lunshare.agent.model.errors import Forbidden
-from lunshare.agent.model.records import HostConnector, Mode
-from lunshare.agent.service.attachments import connectors
+from lunshare.agent.model.records import HostConnector
+from lunshare.agent.service.attachments import connectors, modes
 from lunshare.agent.service.volumes.reset_status import Reset
 
 _RESCAN = "Lunshare-Rescan"
@@ -148,7 +148,7 @@ def _attach(call: Call, asked: Mapping[str, Any]) -> Answer:
         asked["mountpoint"],
         instance=instance and instance.lower(),
         host=asked.get("host_name"),
-        mode=Mode(mode) if mode else None,
+        mode=modes.parse(mode, "os-attach.mode"),
     )
     return Answer(202)
 

@@ -26,7 +26,6 @@ from lunshare.agent.model.records import (
 from lunshare.agent.model.states import AttachStatus
 from lunshare.agent.service.attachments import (
     refusals,
-    target_support,
     wanted_state,
 )
 from lunshare.agent.service.attachments.wanted_state import Wanted
@@ -81,9 +80,11 @@ class Access:
             the initiator that is ``leaving``.
         """
         backend = self._backends[volume.backend]
-        target_support.check_mode(backend, mode)
-        if leaving is not None:
-            target_support.check_fence(backend, leaving)
+        target = backend.driver.target.abilities
+        if mode is Mode.RO and not target.enforces_read_only:
+            raise refusals.not_enforced(backend)
+        if leaving is not None and not target.fences:
+            raise refusals.not_fenced(backend, leaving)
 
     def open(self, volume: Volume, row: Attachment, wanted: Wanted) -> Attachment:
         """Open an attachment whose row is attaching; store its connection_info.
@@ -211,10 +212,9 @@ class Access:
     ) -> dict[str, Any]:
         """Return connection_info as it is stored: without credentials."""
         backend = self._backends[volume.backend].driver
-        info: dict[str, Any] = {}
-        for connector in wanted.connectors:
-            with translated():
-                info = backend.connection_info(driver_volume(volume), connector)
+        (connector,) = wanted.connectors  # the row's own initiator, and no other
+        with translated():
+            info = backend.connection_info(driver_volume(volume), connector)
         info = {key: value for key, value in info.items() if key not in _SECRETS}
         if wanted.widened:
             info["mixed_modes"] = (

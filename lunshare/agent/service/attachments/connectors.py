@@ -1,15 +1,16 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Check the connector that a host sends, and the mode that it asks for."""
+"""Check the connector that a host sends; whether its access is open."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from lunshare.agent.model.errors import Invalid
-from lunshare.agent.model.records import Attachment, HostConnector, Mode
+from lunshare.agent.model.records import Attachment, HostConnector
 from lunshare.agent.model.states import WANTED
+from lunshare.agent.service.attachments import modes
 from lunshare.drivers.errors import InvalidValue
 from lunshare.drivers.values import iscsi_name
 
@@ -29,24 +30,9 @@ def parse(connector: Mapping[str, Any]) -> HostConnector:
         initiator=initiator,
         host=_text(connector, "host", None),
         mountpoint=_text(connector, "mountpoint", "na"),
-        mode=_mode(connector.get("mode")),
+        mode=modes.parse(connector.get("mode"), "connector.mode"),
         sent=dict(connector),
     )
-
-
-def resolve_mode(asked: Mode | None, connector: HostConnector) -> Mode:
-    """Return the attachment's own mode, else the connector's, else rw."""
-    return asked or connector.mode or Mode.RW
-
-
-def other_mode(
-    rows: Sequence[Attachment], row_id: str, mode: Mode
-) -> Attachment | None:
-    """Return another wanted attachment of the initiator with the other mode, if any."""
-    for row in rows:
-        if row.id != row_id and row.status in WANTED and row.mode != mode:
-            return row
-    return None
 
 
 def is_open(row: Attachment, connector: HostConnector) -> bool:
@@ -65,9 +51,3 @@ def _text(connector: Mapping[str, Any], key: str, default: str | None) -> str:
     raise Invalid(
         f"connector.{key} must be a text of 1 to {_TEXT_MAX} printable characters"
     )
-
-
-def _mode(value: object) -> Mode | None:
-    if value is None or value in (Mode.RO, Mode.RW):
-        return None if value is None else Mode(str(value))
-    raise Invalid("connector.mode must be ro or rw")

@@ -37,6 +37,7 @@ from lunshare.agent.model.states import AttachStatus, VolumeStatus
 from lunshare.agent.service.attachments import (
     connectors,
     legacy_choice,
+    modes,
     plain_volumes,
     refusals,
 )
@@ -165,7 +166,8 @@ class LegacyActions:
                 volume, row = self._row_to_attach(
                     connection, ctx, volume_id, (instance, host), refusal
                 )
-                new_mode = _mode(volume, row, mode)
+                modes.check_writable(volume, mode)
+                new_mode = modes.choose_open(volume, mode, row.mode)
                 self._access.check_support(volume, new_mode)
                 wanted = None
                 if row.initiator is not None and row.mode is not new_mode:
@@ -319,7 +321,7 @@ class LegacyActions:
     ) -> None:
         """Write the mode that os-attach names for an access in the other one."""
         same = attachments.of_initiator(connection, volume.id, str(row.initiator))
-        other = connectors.other_mode(same, row.id, mode)
+        other = modes.find_other(same, row.id, mode)
         if other is not None:
             raise refusals.mixed_modes(other, mode)
         attachments.change_status(
@@ -351,16 +353,6 @@ class LegacyActions:
                 error,
             )
             raise
-
-
-def _mode(volume: Volume, row: Attachment, asked: Mode | None) -> Mode:
-    if volume.readonly and asked is Mode.RW:
-        raise Invalid(
-            f"os-attach.mode: volume {volume.id} is readonly; give ro, or leave it out."
-        )
-    if volume.readonly:
-        return Mode.RO
-    return asked or row.mode or Mode.RW
 
 
 def _open_rows(

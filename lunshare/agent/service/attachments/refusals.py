@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from lunshare.agent.backends import NodeBackend
 from lunshare.agent.model.errors import BackendFailed, Busy, Conflict
 from lunshare.agent.model.records import Attachment, Mode
 
@@ -47,3 +48,25 @@ def still_open(row: Attachment, error: BackendFailed) -> BackendFailed:
         f" repeat the DELETE: {error}",
         **error.fields,
     )
+
+
+def not_enforced(backend: NodeBackend) -> Conflict:
+    """Return the 409 for an attachment ro where the target lets every host write."""
+    return Conflict(
+        f"attachment mode ro: {_target(backend)} does not enforce read-only, and"
+        " the host could write; attach it rw, or keep the volume on a backend whose"
+        " target does, such as target_driver = lio"
+    )
+
+
+def not_fenced(backend: NodeBackend, initiator: str) -> Conflict:
+    """Return the 409 for another connector where the access of the first cannot end."""
+    return Conflict(
+        f"connector.initiator: the attachment is of {initiator}, and"
+        f" {_target(backend)} does not end a host's access; delete the attachment"
+        " when that host has closed the volume, and create another one"
+    )
+
+
+def _target(backend: NodeBackend) -> str:
+    return f"target_driver {backend.options['target_driver']} of backend {backend.name}"

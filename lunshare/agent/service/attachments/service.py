@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any
 
 from oslo_log import log
 
@@ -21,7 +21,6 @@ from lunshare.agent.model.errors import AgentError, NotFound
 from lunshare.agent.model.records import (
     Attachment,
     HostConnector,
-    Mode,
     NewAttachment,
     Page,
     RequestContext,
@@ -30,6 +29,7 @@ from lunshare.agent.model.records import (
 from lunshare.agent.model.states import WANTED, AttachStatus
 from lunshare.agent.service.attachments import (
     connectors,
+    modes,
     plain_volumes,
     reconnect,
     refusals,
@@ -52,7 +52,6 @@ _CONNECTABLE = WANTED | {AttachStatus.RESERVED, AttachStatus.ERROR_ATTACHING}
 _COMPLETABLE = WANTED | {AttachStatus.RESERVED}
 
 Rows = list[Attachment]
-_Mode = TypeVar("_Mode", Mode, Mode | None)
 
 
 class Attachments:
@@ -169,6 +168,7 @@ class Attachments:
         """
         volume, known = self._claim(connection, ctx, new, refusal)
         row = known or _new_row(ctx, volume, new)
+        self._access.check_support(volume, row.mode)
         if known is None:
             attachments.insert(connection, row)
         return volume, row
@@ -192,7 +192,6 @@ class Attachments:
             )
         if known is None:
             check_second(connection, volume, refusal)
-        self._access.check_support(volume, _allowed_mode(volume, new.mode))
         return volume, known
 
     def start_attach(
@@ -210,12 +209,12 @@ class Attachments:
         """
         initiator = connector.initiator
         same = attachments.of_initiator(connection, row.volume_id, initiator)
-        mode = _allowed_mode(volume, connectors.resolve_mode(row.mode, connector))
-        other = connectors.other_mode(same, row.id, mode)
-        if other is not None and not self._widen:
-            raise refusals.mixed_modes(other, mode)
+        mode = modes.choose_open(volume, row.mode, connector.mode)
         leaving = None if row.initiator == initiator else row.initiator
         self._access.check_support(volume, mode, leaving)
+        other = modes.find_other(same, row.id, mode)
+        if other is not None and not self._widen:
+            raise refusals.mixed_modes(other, mode)
         username, password = wanted_state.credentials(same)
         values: dict[str, Any] = {
             "mode": mode,
@@ -294,7 +293,7 @@ class Attachments:
         :raises NotFound: the attachment.
         :raises Conflict: the attachment is detaching, or in an error.
         """
-        volume_id = self._volume_id(attachment_id, ctx)
+        volume_id = self._require(attachment_id, ctx).volume_id
         with (
             self._locks.volume(volume_id, f"the completion of {attachment_id}"),
             self._db.writing() as connection,
@@ -332,21 +331,13 @@ class Attachments:
         with self._db.reading(one_statement=True) as connection:
             return require(connection, attachment_id, ctx)
 
-    def _volume_id(self, attachment_id: str, ctx: RequestContext) -> str:
-        """Return its volume, whose lock is needed before the row is read."""
-        with self._db.reading(one_statement=True) as connection:
-            found = attachments.volume_id(connection, attachment_id, ctx.only_project)
-        if found is None:
-            raise NotFound("attachment", attachment_id)
-        return found
-
 
 def _new_row(ctx: RequestContext, volume: Volume, new: NewAttachment) -> Attachment:
     return Attachment(
         id=str(uuid.uuid4()),
         volume_id=volume.id,
         status=AttachStatus.ATTACHING if new.legacy else AttachStatus.RESERVED,
-        mode=_allowed_mode(volume, new.mode),
+        mode=modes.choose(volume, new.mode),
         instance_uuid=new.instance_uuid,
         created_at=now(),
         updated_at=now(),
@@ -354,8 +345,3 @@ def _new_row(ctx: RequestContext, volume: Volume, new: NewAttachment) -> Attachm
         legacy=new.legacy,
         user_id=ctx.user_id,
     )
-
-
-def _allowed_mode(volume: Volume, asked: _Mode) -> _Mode | Mode:
-    """Return the mode of a new attachment: ro where the volume is readonly."""
-    return Mode.RO if volume.readonly else asked

@@ -10,14 +10,18 @@ or of a 400 where a volume takes one host only.
 from __future__ import annotations
 
 import threading
-from dataclasses import replace
 from typing import Any
 
 from lunshare.agent.db import attachments, volumes
 from lunshare.agent.db.sqlite.engine import Database
-from lunshare.agent.model.records import Attachment, Mode, NewAttachment, RequestContext
+from lunshare.agent.model.records import (
+    Attachment,
+    NewAttachment,
+    RequestContext,
+    Volume,
+)
 from lunshare.agent.model.states import AttachStatus
-from lunshare.agent.service.attachments import connectors
+from lunshare.agent.service.attachments import modes
 
 #: Seconds between two calls of ``mark_answered``: time for an answer to arrive.
 ANSWER_SECONDS = 1.0
@@ -57,11 +61,12 @@ class UnansweredRequests:
         if not earlier:
             return None
         volume = volumes.get_row(connection, new.volume_id)
-        if volume is not None and volume.readonly:
-            new = replace(new, mode=Mode.RO)
-        return next(
-            (row for row in earlier if _is_duplicate(row, ctx.user_id, new)), None
-        )
+        if volume is None:
+            return None
+        for row in earlier:
+            if _is_duplicate(row, ctx.user_id, volume, new):
+                return row
+        return None
 
     def mark_answered(self) -> None:
         """Mark in their rows those whose answer was sent before the last call.
@@ -77,7 +82,9 @@ class UnansweredRequests:
             self._old, self._new = self._new, []
 
 
-def _is_duplicate(row: Attachment, user_id: str, new: NewAttachment) -> bool:
+def _is_duplicate(
+    row: Attachment, user_id: str, volume: Volume, new: NewAttachment
+) -> bool:
     """Whether the row is what this request creates, and no client has changed it."""
     asked = (user_id, new.instance_uuid, new.legacy)
     if (row.user_id, row.instance_uuid, row.legacy) != asked:
@@ -85,9 +92,9 @@ def _is_duplicate(row: Attachment, user_id: str, new: NewAttachment) -> bool:
     if new.connector is None:
         reserved = AttachStatus.ATTACHING if new.legacy else AttachStatus.RESERVED
         unused = row.status is reserved and row.initiator is None
-        return unused and row.mode == new.mode
+        return unused and row.mode == modes.choose(volume, new.mode)
     return (
         row.status is AttachStatus.ATTACHING
         and row.connector == new.connector.sent
-        and row.mode == connectors.resolve_mode(new.mode, new.connector)
+        and row.mode == modes.choose_open(volume, new.mode, new.connector.mode)
     )

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""From rows to the wanted access. Pure, and the only place that decides a mode.
+"""From rows to the wanted access. Pure; the mode of an initiator is from ``modes``.
 
 The access that a target should have for a volume is a function of the volume's
 attachments and of nothing else.
@@ -14,8 +14,9 @@ from dataclasses import dataclass
 
 from lunshare.agent.model.records import Attachment
 from lunshare.agent.model.states import WANTED
+from lunshare.agent.service.attachments import modes
 from lunshare.drivers import chap_text
-from lunshare.drivers.values import Auth, Connector, Mode
+from lunshare.drivers.values import Auth, Connector
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +49,7 @@ def of_initiator(
     wanted = connectors(rows)
     if not wanted and not others():
         return Wanted(())
-    modes = {row.mode for row in rows if row.status in WANTED}
-    return Wanted(wanted, frozenset({initiator}), widened=len(modes) > 1)
+    return Wanted(wanted, frozenset({initiator}), widened=modes.are_mixed(rows))
 
 
 def connectors(rows: Iterable[Attachment]) -> tuple[Connector, ...]:
@@ -62,13 +62,10 @@ def connectors(rows: Iterable[Attachment]) -> tuple[Connector, ...]:
 
 
 def _connector(rows: Sequence[Attachment]) -> Connector:
-    # One initiator has one ACL and one write-protect bit: the widest mode of
-    # its attachments. Both modes are possible only where the operator allowed it.
     oldest = rows[0]
-    writes = any(row.mode == Mode.RW for row in rows)
     return Connector(
         initiator=str(oldest.initiator),
-        mode=Mode.RW if writes else Mode.RO,
+        mode=modes.widest(rows),
         attachment_id=oldest.id,
         auth=Auth(str(oldest.auth_username), str(oldest.auth_password)),
     )
