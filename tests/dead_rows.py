@@ -11,8 +11,8 @@ import sqlalchemy as sa
 from lunshare.agent.db.schema import SNAPSHOTS, VOLUME_ATTACHMENT, VOLUMES
 from lunshare.agent.db.sqlite.engine import now
 from lunshare.agent.model.records import NewSnapshot, Page
-from tests.api.calls import until
 from tests.stands.node import CTX, Node, attach
+from tests.stands.waiting import until
 
 TABLES = (VOLUME_ATTACHMENT, SNAPSHOTS, VOLUMES)
 

@@ -5,25 +5,16 @@
 from __future__ import annotations
 
 import json
-import time
 import uuid
-from collections.abc import Callable
 from typing import Any
 
 from falcon import testing
 
 from lunshare.agent.api.routes import ROUTES, Route
 from tests.api import documented
+from tests.stands.waiting import until
 
 LATEST = "3.71"
-
-
-def until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
-    """Wait for the condition, and fail after ``seconds``."""
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "the condition did not become true in time"
-        time.sleep(0.01)
 
 
 def require_documented(method: str, path: str, version: str, answer: Any) -> None:

@@ -13,8 +13,9 @@ import pytest
 from lunshare.drivers.errors import CommandFailed, DiskBusy, NoSpace, Unsupported
 from lunshare.drivers.fake import fake_storage
 from lunshare.drivers.values import GIB, Manageable
-from tests.api.calls import Api, until
+from tests.api.calls import Api
 from tests.stands.node import Node, connector
+from tests.stands.waiting import until
 
 UNMANAGE: dict[str, Any] = {"os-unmanage": None}
 NOWHERE = "11111111-2222-3333-4444-555555555555"

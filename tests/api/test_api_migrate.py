@@ -15,8 +15,9 @@ from lunshare.drivers.abilities import VolumeAbilities
 from lunshare.drivers.errors import CommandFailed, DiskBusy, NoSpace, Unsupported
 from lunshare.drivers.fake import fake_storage
 from lunshare.drivers.values import GIB
-from tests.api.calls import Api, until
+from tests.api.calls import Api
 from tests.stands.node import CTX, Node, connector
+from tests.stands.waiting import until
 
 NOWHERE = "11111111-2222-3333-4444-555555555555"
 BROKEN = CommandFailed(("dd",), 1, "Input/output error")

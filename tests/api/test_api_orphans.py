@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from lunshare.drivers.values import GIB, Connector, Export, Mode, Snapshot, Volume
-from tests.api.calls import Api, until
+from tests.api.calls import Api
 from tests.stands.node import Node, connector, initiator
+from tests.stands.waiting import until
 
 
 def stray_disk(node: Node, size: int = GIB, data: bytes = b"") -> str:

@@ -16,9 +16,10 @@ from lunshare.drivers.errors import CommandFailed, NoSpace
 from lunshare.drivers.fake import fake_storage
 from lunshare.drivers.values import GIB
 from tests import counted_rows
-from tests.api.calls import Api, until
+from tests.api.calls import Api
 from tests.api.quota_calls import OPTIONS, limit, usages, used
 from tests.stands.node import Node, is_counted
+from tests.stands.waiting import until
 
 
 @pytest.fixture(scope="module")

@@ -10,10 +10,11 @@ import pytest
 
 from lunshare.drivers.errors import TargetFailed
 from lunshare.drivers.fake import fake_storage
-from tests.api.calls import Api, until
+from tests.api.calls import Api
 from tests.api.test_api_attachments import name, node_live
 from tests.api.test_legacy_actions import NOWHERE, attached
 from tests.stands.node import Node, connector, initiator
+from tests.stands.waiting import until
 
 FORCE_DELETE: dict[str, Any] = {"os-force_delete": None}
 LABELS = ["creating", "error", "error_deleting", "extending", "retyping", "maintenance"]

@@ -12,8 +12,9 @@ import pytest
 from lunshare.agent.db import snapshots
 from lunshare.agent.model.states import SnapshotStatus
 from lunshare.drivers.errors import CommandFailed
-from tests.api.calls import Api, until
+from tests.api.calls import Api
 from tests.stands.node import Node
+from tests.stands.waiting import until
 
 NOWHERE = "11111111-2222-3333-4444-555555555555"
 STATUSES = ("creating", "available", "deleting", "error", "error_deleting")

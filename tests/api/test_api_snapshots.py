@@ -11,8 +11,9 @@ import pytest
 
 from lunshare.drivers.errors import CommandFailed, DiskBusy, NoSpace, Unsupported
 from lunshare.drivers.fake import fake_storage
-from tests.api.calls import Api, until
+from tests.api.calls import Api
 from tests.stands.node import Node, connector, initiator
+from tests.stands.waiting import until
 
 NOWHERE = "11111111-2222-3333-4444-555555555555"
 BROKEN = CommandFailed(("lvcreate",), 5, "no such group")

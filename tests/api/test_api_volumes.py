@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from lunshare.drivers.errors import CommandFailed, NoSpace
-from tests.api.calls import Api, until
+from tests.api.calls import Api
 from tests.stands.node import Node
+from tests.stands.waiting import until
 
 NULLABLE = (
     "name",

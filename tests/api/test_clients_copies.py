@@ -11,8 +11,8 @@ import pytest
 from cinderclient import exceptions
 
 from tests.api import clients
-from tests.api.calls import until
 from tests.stands.node import connector
+from tests.stands.waiting import until
 
 pytestmark = pytest.mark.daemon
 

@@ -13,8 +13,9 @@ from lunshare.agent.service.messages import FAULTS
 from lunshare.drivers.errors import CommandFailed
 from lunshare.drivers.fake import fake_storage
 from lunshare.drivers.values import GIB
-from tests.api.calls import Api, until
+from tests.api.calls import Api
 from tests.stands.node import Node
+from tests.stands.waiting import until
 
 BROKEN = CommandFailed(("lv",), 5, "because of the test")
 

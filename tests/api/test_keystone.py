@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from tests.api.calls import until
 from tests.api.identity_daemon import Answer, Running, daemon
 from tests.api.keystone_stand_in import Keystone
+from tests.stands.waiting import until
 
 pytestmark = pytest.mark.daemon
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.api.calls import until
 from tests.api.identity_daemon import Answer, Running, daemon, users
+from tests.stands.waiting import until
 
 pytestmark = pytest.mark.daemon
 

@@ -18,8 +18,8 @@ import pytest
 
 from lunshare.agent.http.tls import Certificates
 from lunshare.agent.model.errors import StartupError
-from tests.api.calls import until
 from tests.api.identity_daemon import Running, certificate, daemon, users
+from tests.stands.waiting import until
 
 pytestmark = pytest.mark.daemon
 

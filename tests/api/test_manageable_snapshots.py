@@ -13,8 +13,9 @@ import pytest
 from lunshare.drivers.errors import CommandFailed, UnknownReference
 from lunshare.drivers.fake.fake_storage import FakeDisk, storage
 from lunshare.drivers.values import GIB
-from tests.api.calls import Api, until
+from tests.api.calls import Api
 from tests.stands.node import Node, is_counted
+from tests.stands.waiting import until
 
 NOWHERE = "11111111-2222-3333-4444-555555555555"
 PATHS = ("/manageable_snapshots", "/os-snapshot-manage")

@@ -15,9 +15,9 @@ import pytest
 
 from lunshare.agent import listen_addresses
 from lunshare.agent.model.errors import StartupError
-from tests.api.calls import until
 from tests.api.identity_daemon import PASSWORD, Running, daemon, proof, users
 from tests.stands.daemon import free_port
+from tests.stands.waiting import until
 
 pytestmark = pytest.mark.daemon
 

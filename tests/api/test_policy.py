@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from tests.api.calls import until
 from tests.api.identity_daemon import Answer, Running, daemon, users
 from tests.stands.daemon import ROOT, refused
 from tests.stands.node import connector
+from tests.stands.waiting import until
 
 pytestmark = pytest.mark.daemon
 

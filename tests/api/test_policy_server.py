@@ -17,9 +17,9 @@ from urllib.parse import parse_qs
 
 import pytest
 
-from tests.api.calls import until
 from tests.api.identity_daemon import Running, daemon, users
 from tests.stands.node import connector
+from tests.stands.waiting import until
 
 pytestmark = pytest.mark.daemon
 

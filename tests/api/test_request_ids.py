@@ -26,9 +26,9 @@ from lunshare.agent.timers import Timer
 from lunshare.drivers import request_ids
 from lunshare.drivers.errors import DriverError
 from lunshare.drivers.protocol import frames, messages
-from tests.api.calls import until
 from tests.api.identity_daemon import Answer, UnixClient
 from tests.stands.daemon import ROOT
+from tests.stands.waiting import until
 from tests.unit.helper_process import HelperProcess
 
 pytestmark = pytest.mark.daemon
@@ -93,7 +93,10 @@ def socket_path(tmp_path: Path, helper: HelperProcess) -> Iterator[Path]:
         )
     said = tmp_path / "daemon.log"
     try:
-        until(lambda: " READY " in said.read_text() or process.poll() is not None, 60)
+        until(
+            lambda: " READY " in said.read_text() or process.poll() is not None,
+            seconds=60,
+        )
         assert process.poll() is None, said.read_text()
         yield tmp_path / "api.sock"
         process.terminate()

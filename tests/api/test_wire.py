@@ -18,8 +18,9 @@ import pytest
 
 from lunshare.agent import listen_addresses, request_scope
 from lunshare.agent.http import listener
-from tests.api.calls import Api, until
+from tests.api.calls import Api
 from tests.stands.node import Node
+from tests.stands.waiting import until
 
 JSON = {"Content-Type": "application/json"}
 VOLUME = b'{"volume": {"size": 1}}'

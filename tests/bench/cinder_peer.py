@@ -35,7 +35,8 @@ from tests.stands.cinder_programs import (
     command,
     python,
 )
-from tests.stands.servers import ROOT, Broker, Server, free_port, until
+from tests.stands.servers import ROOT, Broker, Server, free_port
+from tests.stands.waiting import until
 
 _PROCESSES = 2
 _HOSTS = 3

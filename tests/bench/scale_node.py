@@ -19,7 +19,8 @@ from tests.bench.scale_stack import ScaleStack
 from tests.fleet import api
 from tests.fleet.stack import OTHER, THICK, THIN
 from tests.stands.cinder_programs import python
-from tests.stands.servers import ROOT, until
+from tests.stands.servers import ROOT
+from tests.stands.waiting import until
 
 VOLUMES = 1000
 _CYCLES, _WINDOW = 25, 60.0

@@ -17,7 +17,7 @@ from tests.bench.figures import Figure, timed
 from tests.bench.http import Client
 from tests.bench.scale_stack import POOL, Nodes, ScaleStack, pool_report
 from tests.fleet import api
-from tests.stands.servers import until
+from tests.stands.waiting import until
 
 #: Cinder's defaults: report_interval, backend_stats_polling_interval.
 _HEARTBEAT, _REPORT = 10.0, 60.0

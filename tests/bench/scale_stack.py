@@ -15,7 +15,8 @@ from tests.bench import process_costs
 from tests.fleet.stack import THIN, Stack
 from tests.lab.steps import sh
 from tests.stands.cinder_programs import SCHEDULER, command, python
-from tests.stands.servers import ROOT, Server, children, until
+from tests.stands.servers import ROOT, Server, children
+from tests.stands.waiting import until
 
 #: The pool of each fake node, also its backend (``fake_nodes``).
 POOL = "many"

@@ -15,12 +15,12 @@ from typing import Any
 
 import pytest
 
+from tests.stands.waiting import until
 from tests.system.api import Api
 from tests.system.hosts import block
 from tests.system.kernel import Live
 from tests.system.units import run
 from tests.system.volumes import BorrowVolume, MakeHost
-from tests.system.waiting import wait_until
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]
 
@@ -131,7 +131,7 @@ def test_a_login_that_fails_leaves_no_attachment(
     assert error.startswith("lunshare: ")
     assert error.count("\n") == 1
     assert api.attachments(volume) == []
-    wait_until(lambda: Live(volume).gone)
+    until(lambda: Live(volume).gone)
     assert sessions() == _NO_RECORDS
 
 

@@ -7,8 +7,6 @@ It runs in Cinder's own Python: its RPC client and its database are used as they
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,8 +20,9 @@ from tests.bench.figures import timed
 from tests.bench.http import Client
 from tests.cinder_guest.node import Node
 from tests.cinder_guest.process_accounting import ended_processes
+from tests.stands.waiting import until
 
-_SECONDS, _POLL = 180.0, 0.01
+_SECONDS = 180.0
 
 
 @dataclass(frozen=True)
@@ -82,7 +81,7 @@ class Calls:
     def delete(self, table: str, found: str) -> None:
         """Delete a volume or a snapshot, and wait until it is gone."""
         self.api("DELETE", f"/{table}/{found}")
-        self._until(lambda: self._status(table, found) == "deleted", found)
+        until(lambda: self._status(table, found) == "deleted", found, _SECONDS)
 
     def reserve(self, volume_id: str, mode: str = "rw") -> str:
         """Create an attachment without a connector, as Nova does; return its id."""
@@ -133,7 +132,7 @@ class Calls:
 
     def _wait_for(self, table: str, name: str, body: dict[str, Any]) -> str:
         found = str(self.api("POST", f"/{table}", {name: body})[name]["id"])
-        self._until(lambda: self._status(table, found) == "available", found)
+        until(lambda: self._status(table, found) == "available", found, _SECONDS)
         return found
 
     def _status(self, table: str, found: str) -> str:
@@ -144,10 +143,3 @@ class Calls:
         if status.startswith("error"):
             raise RuntimeError(f"{table} {found}: {status}")
         return status
-
-    def _until(self, condition: Callable[[], bool], what: str) -> None:
-        end = time.monotonic() + _SECONDS
-        while not condition():
-            if time.monotonic() > end:
-                raise RuntimeError(f"{what}: not within {_SECONDS:.0f} s")
-            time.sleep(_POLL)

@@ -22,7 +22,8 @@ from typing import Any
 from tests.bench.cinder_peer import MariaDB
 from tests.bench.http import Client
 from tests.lab.steps import sh, step
-from tests.stands.servers import Broker, Server, children, free_port, until
+from tests.stands.servers import Broker, Server, children, free_port
+from tests.stands.waiting import until
 
 CINDER, CONFIGURATION = Path("/opt/cinder"), Path("/etc/cinder")
 GLANCE = Path("/opt/glance")
@@ -157,7 +158,7 @@ class Node:
         self.start_volume()
         self._servers["cinder-api"].run(self._uwsgi())
         try:
-            until(self._is_up, "Cinder answers")
+            until(self._is_up, "Cinder answers", 300)
         except AssertionError as error:
             error.add_note(self.log[-3000:])
             raise

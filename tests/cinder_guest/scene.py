@@ -18,7 +18,7 @@ from tests.cinder_guest.process_accounting import ended_processes
 from tests.cinder_guest.takeover_steps import BACKEND
 from tests.demo.hosts import SHARED, Host, Pulse
 from tests.fleet import api
-from tests.stands.servers import until
+from tests.stands.waiting import until
 
 #: A block of alpha's volume beyond what the others write and read.
 SPARE = 4096
@@ -77,7 +77,7 @@ class Scene:
     def need_nothing_felt(self) -> None:
         """The hosts go on without an error in the same sessions, and rows are kept."""
         for host, pulse in self._pulses.items():
-            until(pulse.past(5), f"I/O of {host.name}")
+            until(pulse.past(5), f"I/O of {host.name}", 300)
             count, longest = pulse.mark()
             print(f"  {host.name}: {count} I/Os, the slowest {longest * 1000:.0f} ms")
             assert pulse.error is None, f"{host.name}: {pulse.error}"

@@ -9,7 +9,7 @@ import subprocess
 from pathlib import Path
 
 from tests.cinder_guest.node import OURS, PEER, Node
-from tests.stands.servers import until
+from tests.stands.waiting import until
 
 #: The backend; its name and its driver line are all that an operator changes.
 BACKEND = "lvm"

@@ -17,7 +17,7 @@ from tests.cinder_guest.node import DRIVER, GLANCE, OURS, Node, stop_lunshared
 from tests.demo.hosts import SHARED, Host, Pulse
 from tests.fleet import api
 from tests.fleet_nodes.glance import Glance
-from tests.stands.servers import until
+from tests.stands.waiting import until
 from tests.system.lio_hosts import Refused
 from tests.system.nfs_server import NfsServer
 
@@ -125,7 +125,7 @@ def test_hosts_of_a_file_have_the_mode_of_their_attachment(
     api.act(client, volume, "os-extend", {"new_size": 2})
     api.reaches(client, volume, "in-use")
     for pulse in pulses:
-        until(pulse.past(5), "its I/O goes on")
+        until(pulse.past(5), "its I/O goes on", 300)
         pulse.stop()
         assert pulse.error is None
     assert reader.live().write_protected
@@ -205,13 +205,16 @@ def test_volume_is_copied_between_a_share_and_a_volume_group(
     api.reaches(client, volume, "available")
     retype = {"new_type": ours, "migration_policy": "never"}
     api.act(client, volume, "os-retype", retype)
-    until(lambda: api.show(client, volume)["volume_type"] == ours, "it has the type")
+    until(
+        lambda: api.show(client, volume)["volume_type"] == ours, "it has the type", 300
+    )
     api.reaches(client, volume, "available")
     body = {"host": f"node@{target}#{target}", "force_host_copy": False}
     api.act(client, volume, "os-migrate_volume", body)
     until(
         lambda: api.show(client, volume)["migration_status"] == "success",
         "it is migrated",
+        300,
     )
     assert f"[{source}] volume copied: volume={volume} to={target}" in node.log
     reader = host(client, volume, "reader", "ro")

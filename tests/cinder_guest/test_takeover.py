@@ -19,7 +19,7 @@ from tests.cinder_guest.node import OURS, PEER, Node, stop_lunshared
 from tests.cinder_guest.scene import SPARE, Scene, auth_of
 from tests.cinder_guest.takeover_steps import BACKEND
 from tests.fleet import api
-from tests.stands.servers import until
+from tests.stands.waiting import until
 from tests.system.lio_hosts import Refused
 
 _SECTOR, _DATA_PROTECT = bytes(512), 7
@@ -139,7 +139,7 @@ def _give_back(node: Node, scene: Scene) -> None:
     steps.start(node, "readers' LUN of")  # it is removed
     steps.give_back(node)
     steps.start(node, "Driver initialization completed")
-    until(node.has_pools, "the backend is up")
+    until(node.has_pools, "the backend is up", 300)
     scene.need_nothing_felt()
     scene.need_every_byte()
 

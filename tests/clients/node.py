@@ -11,7 +11,8 @@ from pathlib import Path
 from tests.clients.strategies import TABLE
 from tests.stands.callers import USER, Caller
 from tests.stands.keystone import PROJECT_NAME, SERVICE
-from tests.stands.servers import Server, free_port, listens, until
+from tests.stands.servers import Server, free_port, listens
+from tests.stands.waiting import until
 
 BACKENDS = ("first", "second")
 HOST = "node"

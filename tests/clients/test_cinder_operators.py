@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from tests.clients.command import Command
 from tests.clients.node import HOST, Node, host
-from tests.stands.servers import until
+from tests.stands.waiting import until
 
 SERVICE = (f"{HOST}@first", "cinder-volume")
 

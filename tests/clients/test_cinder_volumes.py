@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from tests.clients.command import Command
 from tests.clients.node import UNMANAGED, host
-from tests.stands.servers import until
+from tests.stands.waiting import until
 
 
 def volume(cinder: Command, *words: str) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from lunshare.agent.api import missing_features
 from tests.clients.library import Library
 from tests.stands.node import connector
-from tests.stands.servers import until
+from tests.stands.waiting import until
 
 IMAGES = missing_features.ACTIONS["os-reimage"].sentence
 COMPLETIONS = missing_features.ACTIONS["os-migrate_volume_completion"].sentence

@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.clients.command import Command
 from tests.clients.node import UNMANAGED, host
-from tests.stands.servers import until
+from tests.stands.waiting import until
 
 
 def volume(openstack: Command, name: str, *words: str) -> str:

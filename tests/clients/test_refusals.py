@@ -11,7 +11,7 @@ from lunshare.agent.api import missing_features
 from tests.clients.command import Command
 from tests.clients.library import Library
 from tests.clients.node import HOST
-from tests.stands.servers import until
+from tests.stands.waiting import until
 
 IDENT = "22222222-3333-4444-5555-666666666666"
 SERVICE = f"{HOST}@first"

@@ -7,7 +7,7 @@ from __future__ import annotations
 from tests.clients.library import Library
 from tests.clients.node import UNMANAGED, host
 from tests.stands.node import connector
-from tests.stands.servers import until
+from tests.stands.waiting import until
 
 SERVER = "11111111-2222-3333-4444-555555555555"
 

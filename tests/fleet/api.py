@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tests.bench.http import Client
-from tests.stands.servers import until
+from tests.stands.waiting import until
 
 SHARED = {"multiattach": "<is> True"}
 

@@ -33,7 +33,8 @@ from tests.stands.cinder_programs import (
     command,
     python,
 )
-from tests.stands.servers import ROOT, Broker, Server, children, free_port, until
+from tests.stands.servers import ROOT, Broker, Server, children, free_port
+from tests.stands.waiting import until
 from tests.storm.processes import ENTRY_POINTS, Storage
 
 _START = 300.0  # it takes two minutes on a busy machine

@@ -14,7 +14,7 @@ import pytest
 
 from lunshare.drivers.protocol import frames
 from tests.fleet.stack import OTHER, THICK, THIN, Stack
-from tests.stands.servers import until
+from tests.stands.waiting import until
 from tests.unit.helper_process import HelperProcess
 
 _DRIVER = "volume_driver = lunshare.cinder.LunshareDriver\n"
@@ -90,8 +90,7 @@ def test_wrong_backends_are_down_and_others_work(
     hosts = {f"node@{name}" for name in WRONG}
     until(lambda: hosts <= set(stack.services()), "every service is listed")
     until(
-        lambda: all(stack.services()[host] == "down" for host in hosts),
-        "they are down",
+        lambda: all(stack.services()[host] == "down" for host in hosts), "they are down"
     )
     until(lambda: stack.is_up(THIN, THICK, OTHER), "the others work")
     assert set(stack.pools()) == {f"node@{n}#{n}" for n in (THIN, THICK, OTHER)}

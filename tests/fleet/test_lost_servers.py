@@ -17,7 +17,7 @@ from tests.fleet.stack import THIN, Stack
 from tests.fleet.transcript import modes, say
 from tests.lab.steps import sh
 from tests.stands.cinder_programs import python
-from tests.stands.servers import until
+from tests.stands.waiting import until
 
 _CLOSED = "Terminate volume connection completed successfully"
 #: As a service does, for which cinder-api makes an exception: noauth has no services.

@@ -16,7 +16,7 @@ from tests.bench.http import Client
 from tests.fleet import api
 from tests.fleet.stack import THIN, Stack
 from tests.fleet.transcript import modes, say
-from tests.stands.servers import until
+from tests.stands.waiting import until
 
 _SECONDS, _CLIENTS = 15.0, 8
 #: Hosts by the mode of their attachments.

@@ -12,7 +12,7 @@ from tests.bench.http import Client
 from tests.bench.scale_stack import POOL, Nodes, pool_report
 from tests.fleet import api
 from tests.fleet.stack import Stack
-from tests.stands.servers import until
+from tests.stands.waiting import until
 
 _COUNT = 3
 

@@ -13,7 +13,7 @@ from tests.bench.http import Client
 from tests.fleet import api
 from tests.fleet.api import SHARED
 from tests.fleet.stack import FUNCTIONS, OTHER, THICK, THIN, Stack
-from tests.stands.servers import until
+from tests.stands.waiting import until
 
 OURS = {"vendor_name": "lunshare"}
 NOBODY = None

@@ -15,7 +15,7 @@ from tests.bench.http import Client
 from tests.fleet import api
 from tests.fleet.stack import THICK, THIN, Stack
 from tests.fleet.transcript import modes, say
-from tests.stands.servers import until
+from tests.stands.waiting import until
 
 
 @pytest.fixture

@@ -22,7 +22,8 @@ from tests.fleet_nodes.postgresql import CINDER, GLANCE, PostgreSQL
 from tests.lab.steps import sh
 from tests.stands.cinder_programs import MANAGE, SCHEDULER, api_command, command, python
 from tests.stands.keystone import Keystone
-from tests.stands.servers import Broker, Server, free_port, until
+from tests.stands.servers import Broker, Server, free_port
+from tests.stands.waiting import until
 from tests.tempest import pins
 
 _START = 300.0

@@ -16,7 +16,8 @@ from tests.fleet_nodes.node import Node
 from tests.lab import environment, payload
 from tests.lab.steps import step
 from tests.stands.cinder_programs import python
-from tests.stands.servers import ROOT, until
+from tests.stands.servers import ROOT
+from tests.stands.waiting import until
 
 #: So many times its pool may a thin backend promise.
 THIN_RATIO = {"node1": 20, "node2": 2}

@@ -14,7 +14,8 @@ import requests
 from tests.lab.steps import sh
 from tests.stands import installed
 from tests.stands.keystone import Keystone
-from tests.stands.servers import Server, free_port, until
+from tests.stands.servers import Server, free_port
+from tests.stands.waiting import until
 from tests.tempest.pins import environ
 
 PACKAGES = ("glance==33.0.0", "cheroot>=10.0.1", "psycopg2-binary>=2.9.10")

@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.fleet import api
 from tests.fleet_nodes.node import Node
-from tests.stands.servers import until
+from tests.stands.waiting import until
 
 Info = Mapping[str, Any]
 

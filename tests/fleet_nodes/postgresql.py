@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.lab.steps import sh
-from tests.stands.servers import Server, free_port, listens, until
+from tests.stands.servers import Server, free_port, listens
+from tests.stands.waiting import until
 
 CINDER = "cinder"
 GLANCE = "glance"

@@ -9,7 +9,7 @@ from tests.fleet import api
 from tests.fleet_nodes.fleet import Fleet
 from tests.fleet_nodes.host_io import BLOCKS, FIRST, content
 from tests.fleet_nodes.hosts import Host
-from tests.stands.servers import until
+from tests.stands.waiting import until
 
 NODE, BACKEND = "node2", "node2-thin"
 _AT_ONCE = 64
@@ -45,8 +45,9 @@ class Shared:
         until(
             lambda: all(self.fleet.controller.reports()[n] > before[n] for n in names),
             f"{', '.join(names)} report",
+            300,
         )
-        until(lambda: self.fleet.is_up(*self.fleet.nodes), "every service is up")
+        until(lambda: self.fleet.is_up(*self.fleet.nodes), "every service is up", 300)
         until(lambda: not [*self.fleet.differences()], "exports are what rows say", 90)
 
     def others(self) -> list[str]:

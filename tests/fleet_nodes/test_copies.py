@@ -20,7 +20,7 @@ from tests.fleet_nodes.fleet import Fleet
 from tests.fleet_nodes.glance import IMAGE_BYTES
 from tests.fleet_nodes.hosts import Host
 from tests.fleet_nodes.transcript import say
-from tests.stands.servers import until
+from tests.stands.waiting import until
 
 GIB_BLOCKS = (1 << 30) // 512
 AT_ONCE = 1024

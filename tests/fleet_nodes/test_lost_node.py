@@ -14,7 +14,7 @@ from tests.fleet.api import SHARED
 from tests.fleet_nodes.fleet import Fleet
 from tests.fleet_nodes.hosts import Host
 from tests.fleet_nodes.transcript import say
-from tests.stands.servers import until
+from tests.stands.waiting import until
 
 DOWN = {"node1@thin": "down", "node1@thick": "down"}
 UP = {"node2@thin": "up", "node2@thick": "up"}

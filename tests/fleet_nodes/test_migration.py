@@ -13,7 +13,7 @@ from tests.fleet.api import SHARED
 from tests.fleet_nodes.fleet import Fleet
 from tests.fleet_nodes.hosts import Host
 from tests.fleet_nodes.transcript import say
-from tests.stands.servers import until
+from tests.stands.waiting import until
 
 BLOCKS = 128
 #: The last blocks of a volume of 1 GiB.
@@ -37,7 +37,9 @@ def test_volume_has_its_bytes_after_a_migration_to_the_other_node(
 
     began, to = time.monotonic(), f"{target}@thick#{target}-thick"
     api.act(client, volume, "os-migrate_volume", {"host": to})
-    until(lambda: _migration(client, volume) in {"success", "error"}, "it has moved")
+    until(
+        lambda: _migration(client, volume) in {"success", "error"}, "it has moved", 300
+    )
     assert _migration(client, volume) == "success"
     say(f"a volume moves from {origin} to {to}: {time.monotonic() - began:.0f} s")
     assert _host(client, volume) == to

@@ -13,7 +13,7 @@ from tests.fleet import api
 from tests.fleet.api import SHARED
 from tests.fleet_nodes.fleet import THIN_RATIO, Fleet
 from tests.fleet_nodes.transcript import say
-from tests.stands.servers import until
+from tests.stands.waiting import until
 
 THICK = {**SHARED, "thick_provisioning_support": "<is> True"}
 THIN = {**SHARED, "thin_provisioning_support": "<is> True"}
@@ -32,10 +32,10 @@ def full(fleet: Fleet) -> Iterator[Fleet]:
     are_wiped(fleet)
     first = fleet.nodes["node1"]
     first.must("lvcreate", "-q", "--size", f"{TAKEN}g", "--name", "other", "lunshare")
-    until(lambda: free(fleet, "node1@thick") < LEFT, "the scheduler knows")
+    until(lambda: free(fleet, "node1@thick") < LEFT, "the scheduler knows", 300)
     yield fleet
     first.must("lvremove", "-qq", "--yes", "lunshare/other")
-    until(lambda: free(fleet, "node1@thick") > LEFT, "the scheduler knows")
+    until(lambda: free(fleet, "node1@thick") > LEFT, "the scheduler knows", 300)
 
 
 def free(fleet: Fleet, backend: str) -> float:
@@ -48,6 +48,7 @@ def are_wiped(fleet: Fleet) -> None:
     until(
         lambda: min(free(fleet, each) for each in ANY_THICK) > EMPTY,
         "deleted thick volumes are wiped",
+        300,
     )
 
 
@@ -118,7 +119,7 @@ def test_volume_is_placed_by_capabilities_and_space(
 
 
 def test_thick_volumes_fill_a_node_and_no_more(full: Fleet, client: Client) -> None:
-    until(lambda: free(full, "node2@thick") > EMPTY, "deleted volumes are wiped")
+    until(lambda: free(full, "node2@thick") > EMPTY, "deleted volumes are wiped", 300)
     made = [create(client, THICK, 3) for _ in range(3)]
     say(f"three thick volumes of 3 GiB: {[backend for _, backend in made]}")
     small, where = create(client, THICK, 1)

@@ -19,7 +19,7 @@ from tests.fleet_nodes.hosts import Host
 from tests.fleet_nodes.kills import CINDER, HELPER
 from tests.fleet_nodes.node import Node
 from tests.fleet_nodes.transcript import say
-from tests.stands.servers import until
+from tests.stands.waiting import until
 
 NODE = "node2"
 EXPORTS = "/opt/cinder/bin/lunshare-helper exports --all --yes"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tests.fleet_nodes.fleet import Fleet
 from tests.fleet_nodes.transcript import say
-from tests.stands.servers import until
+from tests.stands.waiting import until
 from tests.tempest import exclusions, pins, results, suite, tempest_run
 
 EXCLUDED = Path(__file__).with_name("tempest_exclusions.toml")

@@ -13,7 +13,7 @@ from typing import Any
 
 import requests
 
-from tests.stands.servers import until
+from tests.stands.waiting import until
 
 #: What every volume and type of the population has. The scheduler ignores its scope.
 KEY = "fuzz:k"

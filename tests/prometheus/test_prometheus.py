@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import json
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -20,6 +19,7 @@ import pytest
 
 from tests.api.identity_daemon import PASSWORD, Running, daemon, users
 from tests.stands.daemon import ROOT, free_port
+from tests.stands.waiting import until
 
 HERE = Path(__file__).parent
 RULES = ROOT / "etc" / "lunshare.rules.yml"
@@ -44,13 +44,6 @@ metrics_listen = 127.0.0.1:{port}
 policy_file = {policy}
 """
 POLICY = '"lunshare:metrics": "role:admin or role:metrics"\n'
-
-
-def until(condition: Callable[[], object], what: str, seconds: float = BOUND) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, f"{what}: not within {seconds:.0f} s"
-        time.sleep(0.2)
 
 
 def promtool(*words: str | Path, given: str | None = None) -> str:

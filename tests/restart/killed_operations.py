@@ -18,12 +18,12 @@ from lunshare.agent.model.records import (
 from lunshare.agent.model.states import VolumeStatus
 from lunshare.agent.service.volumes.reset_status import Reset
 from lunshare.drivers.errors import CommandFailed, NoSpace, TargetFailed
-from tests.api.calls import until
 from tests.restart.killed_legacy import LEGACY
 from tests.restart.killed_quotas import QUOTAS
 from tests.restart.killed_scene import Operation, Scene, choose_from_both
 from tests.restart.killing import MANY, attach_request, let_end
 from tests.stands.node import CTX, Node, host_connector
+from tests.stands.waiting import until
 
 
 def _migrate(node: Node, scene: Scene) -> None:

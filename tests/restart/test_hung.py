@@ -11,7 +11,7 @@ import socket
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from urllib.error import HTTPError
@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
 
 from tests.stands.daemon import answered, daemon
+from tests.stands.waiting import until
 
 MOMENT = 0.5  # seconds: 5 times what is promised, on a machine with other work
 HUNG = """
@@ -124,13 +125,6 @@ def ready(url: str) -> tuple[bool, str]:
     except HTTPError as error:
         state = json.loads(error.read())
     return state["ready"], " ".join(state["problems"])
-
-
-def until(what: Callable[[], bool], seconds: float = 20) -> None:
-    end = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < end
-        time.sleep(0.05)
 
 
 def test_an_unwritable_database_is_reported_until_it_recovers(

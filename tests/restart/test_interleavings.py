@@ -19,9 +19,9 @@ from lunshare.agent.model.records import (
     Page,
 )
 from lunshare.agent.model.states import SnapshotStatus, VolumeStatus
-from tests.api.calls import until
 from tests.restart.interleaving import Found, Order, every_order
 from tests.stands.node import CTX, Node, host_connector, initiator
+from tests.stands.waiting import until
 
 EVERY = Page(None, 1000)
 SHARED = {"multiattach": "<is> True"}

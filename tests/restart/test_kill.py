@@ -23,7 +23,7 @@ from tests.restart.killed_quotas import OTHER
 from tests.restart.killed_scene import BYTES, Operation, Scene, choose_from_both
 from tests.restart.killing import MANY, WIPES, Killed, Killer, let_end
 from tests.stands.node import CTX, Node, initiator, is_counted
-from tests.stands.servers import until
+from tests.stands.waiting import until
 
 
 def _delete_failed(node: Node) -> None:

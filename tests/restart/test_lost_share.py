@@ -29,9 +29,9 @@ from lunshare.drivers.fake import fake_storage
 from lunshare.drivers.share_options import Share
 from lunshare.drivers.targets.fake import FakeTarget
 from lunshare.drivers.values import GIB
-from tests.api.calls import until
 from tests.conformance.directory_shares import Directories, Node, ShareHelper
 from tests.stands.node import CTX, host_connector, initiator
+from tests.stands.waiting import until
 from tests.unit.nfs_fixtures import ONE, TWO
 from tests.unit.test_nfs_lost_share import Lost
 from tests.unit.test_nfs_shares import silent

@@ -21,10 +21,10 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from lunshare.agent.db.status_triggers import KINDS
-from tests.api.calls import until
 from tests.restart.test_hung import HUNG, silent
 from tests.stands.daemon import answered, daemon, free_port
 from tests.stands.node import initiator
+from tests.stands.waiting import until
 
 MOMENT = 10.0  # seconds: a busy machine; what is waited for would take longer
 CLIENTS = 64
@@ -139,7 +139,7 @@ def test_it_answers_while_the_database_is_locked(tmp_path: Path) -> None:
             found = scrape(page)
             assert found["lunshare_database_writable",] == 0
             assert found["lunshare_database_write_failures_total",] >= 1
-        until(lambda: scrape(page)["lunshare_database_writable",] == 1, 60)
+        until(lambda: scrape(page)["lunshare_database_writable",] == 1, seconds=60)
 
 
 def test_it_answers_while_storage_and_helper_hang(tmp_path: Path) -> None:

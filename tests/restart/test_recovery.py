@@ -19,8 +19,8 @@ from lunshare.drivers.errors import DiskBusy, UnknownDisk, Unsupported
 from lunshare.drivers.fake import fake_storage
 from lunshare.drivers.fake.fake_storage import Failures
 from lunshare.drivers.values import GIB
-from tests.api.calls import until
 from tests.stands.node import CTX, Node, attach, host_connector, initiator
+from tests.stands.waiting import until
 
 EVERY = Page(None, 100)
 

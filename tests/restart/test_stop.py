@@ -18,9 +18,9 @@ from lunshare.agent.http import listener
 from lunshare.agent.listen_addresses import Address
 from lunshare.agent.main import close
 from lunshare.agent.timers import Timer
-from tests.api.calls import until
 from tests.restart.killing import attach_request
 from tests.stands.node import CTX, Node
+from tests.stands.waiting import until
 
 STOP_WAIT = 1.0
 

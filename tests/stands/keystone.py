@@ -20,7 +20,8 @@ import requests
 
 from tests.lab import cache
 from tests.lab.steps import sh, step
-from tests.stands.servers import Server, free_port, listens, until
+from tests.stands.servers import Server, free_port, listens
+from tests.stands.waiting import until
 from tests.tempest import pins
 
 PASSWORD = "tempest-on-loopback"
@@ -113,7 +114,7 @@ class Keystone:
 
     def prepare(self) -> None:
         """Wait until it listens; log in, and create what lunshared needs."""
-        until(lambda: listens(self.port), "Keystone listens", seconds=300)
+        until(lambda: listens(self.port), "Keystone listens", 300)
         self._log_in()
         self._create("region", id=REGION)
         self.add_service("identity", self.url)

@@ -9,8 +9,8 @@ import json
 import socket
 from typing import Any
 
+from tests.stands.waiting import until
 from tests.system.hosts import Host
-from tests.system.waiting import wait_until
 
 ADDRESS = "127.0.0.1:8776"
 SHARED_TYPE = "multiattach"
@@ -61,7 +61,7 @@ class Api:
         if shared and "volume_type" not in fields:
             fields["volume_type"] = self.shared_type()
         created = self.must("POST", "/v3/volumes", {"volume": fields})["volume"]
-        wait_until(lambda: self.status(created["id"]) != "creating")
+        until(lambda: self.status(created["id"]) != "creating")
         assert self.status(created["id"]) == "available"
         return str(created["id"])
 
@@ -90,7 +90,7 @@ class Api:
         """Delete it and wait until it is gone."""
         self.must("DELETE", f"/v3/volumes/{volume}")
         path = f"/v3/volumes/{volume}"
-        wait_until(lambda: self.call("GET", path)[0] == 404)
+        until(lambda: self.call("GET", path)[0] == 404)
 
     # snapshots
 
@@ -103,7 +103,7 @@ class Api:
         def status() -> str:
             return str(self.must("GET", path)["snapshot"]["status"])
 
-        wait_until(lambda: status() != "creating")
+        until(lambda: status() != "creating")
         assert status() == "available"
         return str(created["id"])
 
@@ -111,7 +111,7 @@ class Api:
         """Delete it and wait until it is gone."""
         path = f"/v3/snapshots/{snapshot}"
         self.must("DELETE", path)
-        wait_until(lambda: self.call("GET", path)[0] == 404)
+        until(lambda: self.call("GET", path)[0] == 404)
 
     # attachments
 

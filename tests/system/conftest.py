@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.stands.waiting import until
 from tests.system import groups
 from tests.system.api import Api
 from tests.system.daemons import Daemon, OwnHelper
@@ -20,7 +21,6 @@ from tests.system.hosts import Host, Traffic
 from tests.system.kernel import Foreign
 from tests.system.units import Journal
 from tests.system.volumes import BorrowVolume, MakeDaemon, MakeHost, Volumes
-from tests.system.waiting import wait_until
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -34,7 +34,7 @@ def own_groups() -> Iterator[None]:
 def api() -> Api:
     """The API of the installed daemon."""
     found = Api()
-    wait_until(found.answers)
+    until(found.answers)
     return found
 
 

@@ -25,10 +25,10 @@ from pathlib import Path
 from lunshare.agent import main as agent_main
 from lunshare.drivers import registry
 from lunshare.helper import main as helper_main
+from tests.stands.waiting import until
 from tests.system import groups
 from tests.system.api import Api
 from tests.system.kernel import Live
-from tests.system.waiting import wait_until
 
 FILTERS = "/etc/lunshare/rootwrap.d"
 HELPER_SOCKET = "/run/lunshare/helper.sock"
@@ -63,11 +63,11 @@ class Forked:
         """Send it a signal and wait for its end."""
         if self.alive:
             os.kill(self.pid, number)
-            wait_until(lambda: not self.alive)
+            until(lambda: not self.alive)
 
     def ended(self, seconds: float = 45.0) -> int:
         """Wait until it ends by itself; returns its exit code."""
-        wait_until(lambda: not self.alive, seconds)
+        until(lambda: not self.alive, seconds=seconds)
         assert self.code is not None
         return self.code
 
@@ -139,7 +139,7 @@ class Daemon:
     def start(self) -> Daemon:
         """Start it and wait until it answers."""
         process = self.launch()
-        wait_until(lambda: self.api.answers() or not process.alive)
+        until(lambda: self.api.answers() or not process.alive)
         assert process.alive, process.output()
         self._worked = True
         return self
@@ -163,7 +163,7 @@ class Daemon:
             self.api.delete_volume(volume["id"])
             assert Live(volume["id"]).gone
         # The next test with this volume group needs all of its space.
-        wait_until(lambda: not self.api.must("GET", "/v3/lunshare/wipes")["wipes"])
+        until(lambda: not self.api.must("GET", "/v3/lunshare/wipes")["wipes"])
         assert self.process
         self.process.kill()
 
@@ -190,7 +190,7 @@ class OwnHelper:
         argv = ["--socket", self.socket, "--user", "root", "--filters", FILTERS]
         self.process = Forked(helper_main.main, argv, self._log)
         output = self.process.output
-        wait_until(lambda: "serving" in output() or not self.process.alive)
+        until(lambda: "serving" in output() or not self.process.alive)
         assert self.process.alive, output()
 
     def stop(self) -> None:

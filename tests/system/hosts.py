@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from lunshare.drivers.values import Auth
+from tests.stands.waiting import until
 from tests.system.lio_hosts import BLOCK, DATA_PROTECT, LoginRefused, Refused, Session
-from tests.system.waiting import wait_until
 
 WRITE_PROTECTED = 0x2700
 # Each round uses the two processors that the tested code needs too: with a pause of
@@ -109,7 +109,7 @@ class Traffic:
     def wait_for_progress(self) -> None:
         """Return after two more successful rounds."""
         wanted = self._rounds + 2
-        wait_until(lambda: self._rounds >= wanted or self._error)
+        until(lambda: self._rounds >= wanted or self._error)
         assert self._error is None, self._error
 
     def stop(self) -> None:

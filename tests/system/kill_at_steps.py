@@ -17,12 +17,12 @@ import threading
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from tests.stands.waiting import until
 from tests.system import groups, kernel, killable_node
 from tests.system.daemons import Daemon, Forked
 from tests.system.hosts import Host, block, write_protected
 from tests.system.kernel import Live
 from tests.system.lio_hosts import Session
-from tests.system.waiting import wait_until
 
 _WANTED = ("attaching", "attached")
 _IN_PROGRESS = {"creating", "deleting"}
@@ -132,9 +132,7 @@ class Node:
         mine, _ = self._databases
         # A start continues creations and deletions, and with slow storage it is
         # ready before they end.
-        wait_until(
-            lambda: not _IN_PROGRESS & {r["status"] for r in _rows(mine, "volumes")}
-        )
+        until(lambda: not _IN_PROGRESS & {r["status"] for r in _rows(mine, "volumes")})
         volumes = {row["id"]: row["status"] for row in _rows(mine, "volumes")}
         rows = _rows(mine, "volume_attachment")
         assert set(volumes.values()) <= {"available"}

@@ -39,8 +39,8 @@ from lunshare.agent.model.records import (
 from lunshare.agent.service.attachments import connectors
 from lunshare.drivers.helper_client import Helper
 from lunshare.drivers.protocol import frames
+from tests.stands.waiting import until
 from tests.system.hosts import Host
-from tests.system.waiting import wait_until
 
 CTX = RequestContext("user", "project", True, "req-killed", ("admin",))
 MANY = Page(None, 1000)
@@ -152,7 +152,7 @@ class Scene:
     def delete(self, volume: Volume) -> None:
         """Delete a volume and wait until it is gone."""
         self.volumes.delete(CTX, volume.id)
-        wait_until(lambda: volume.id not in self._ids())
+        until(lambda: volume.id not in self._ids())
 
     def _of(self, volume: Volume, host: str | None) -> list[Attachment]:
         rows = self.volumes.get(CTX, volume.id).attachments

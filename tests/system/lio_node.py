@@ -14,7 +14,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -287,14 +286,6 @@ def run(*argv: str) -> str:
     )
     assert done.returncode == 0, (argv, done.stdout, done.stderr)
     return done.stdout
-
-
-def wait_until(ready: Callable[[], bool], seconds: float = 30.0) -> None:
-    """Poll: the kernel has no event for these conditions."""
-    deadline = time.monotonic() + seconds
-    while not ready():
-        assert time.monotonic() < deadline, "the condition did not become true"
-        time.sleep(0.02)
 
 
 @contextlib.contextmanager

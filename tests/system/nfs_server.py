@@ -19,9 +19,9 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 from lunshare.drivers.share_options import Share
+from tests.stands.waiting import until
 from tests.system.broken_disk import START, Trouble, broken, table
 from tests.system.lio_node import MIB, run
-from tests.system.waiting import wait_until
 
 SIZE = 512 * MIB
 BASE = Path("/run/lunshare/mnt")  # as in rootwrap.d/nfs.filters
@@ -141,7 +141,7 @@ class NfsServer:
     def close(self) -> None:
         """Remove everything."""
         point = self.share.point(str(BASE))
-        wait_until(lambda: unmounted(point))
+        until(lambda: unmounted(point))
         shutil.rmtree(point, ignore_errors=True)
         self.stop()
         for file in (_CONF, _EXPORTS):

@@ -14,10 +14,10 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from tests.stands.waiting import until
 from tests.system import after_outage
 from tests.system.api import Api
 from tests.system.hosts import Host, block
-from tests.system.waiting import wait_until
 
 _LINES = 12  # the least that the client has logged when the machine stops
 
@@ -25,7 +25,7 @@ _LINES = 12  # the least that the client has logged when the machine stops
 def main() -> int:
     """Prepare; return when the client runs."""
     api = Api()
-    wait_until(api.answers)
+    until(api.answers)
     _clear(api)
     shared, plain, busy = api.volume(), api.volume(shared=False), api.volume()
     attached = [
@@ -48,7 +48,7 @@ def main() -> int:
     after_outage.write_durably(after_outage.NOTE, json.dumps(note))
     after_outage.write_durably(after_outage.LOG, "")
     _in_background(lambda: _work(api, busy))
-    wait_until(lambda: after_outage.LOG.read_text().count("\n") >= _LINES)
+    until(lambda: after_outage.LOG.read_text().count("\n") >= _LINES)
     print(f"left {len(attached)} attachments and a running client")
     return 0
 

@@ -9,11 +9,11 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.stands.waiting import together
 from tests.system.api import Api
 from tests.system.hosts import Traffic, block, write_protected
 from tests.system.kernel import Live
 from tests.system.volumes import BorrowVolume, MakeDaemon, MakeHost, Volumes
-from tests.system.waiting import together
 
 pytestmark = pytest.mark.system
 

@@ -7,12 +7,12 @@ from __future__ import annotations
 import pytest
 
 from lunshare.drivers.values import GIB
+from tests.stands.waiting import until
 from tests.system.api import Api
 from tests.system.hosts import Host, Traffic, block, write_protected
 from tests.system.kernel import Live
 from tests.system.lio_hosts import BLOCK, READ, Session
 from tests.system.volumes import MakeHost
-from tests.system.waiting import wait_until
 
 pytestmark = pytest.mark.system
 
@@ -56,7 +56,7 @@ def test_every_host_sees_the_new_size_in_its_session(
     before = [Live(volume).identity(host(mode).initiator) for mode in rows]
     headers = api.act(volume, {"os-extend": {"new_size": 2}})
     assert headers["Lunshare-Rescan"].startswith("2 attachments; iscsiadm")
-    wait_until(lambda: api.status(volume) != "extending")
+    until(lambda: api.status(volume) != "extending")
     assert api.shown(volume)["size"] == 2
     assert size(writer) == size(reader) == 2 * GIB
     end = 2 * GIB // BLOCK - 1
@@ -101,7 +101,7 @@ def test_copies_show_one_moment_while_a_host_writes(api: Api, host: MakeHost) ->
 
     api.must("DELETE", f"/v3/attachments/{row['id']}")
     api.act(volume, {"revert": {"snapshot_id": snapshot}})
-    wait_until(lambda: api.status(volume) != "reverting")
+    until(lambda: api.status(volume) != "reverting")
     assert first_block(api, third, volume) == block("first")
     assert first_block(api, third, copies[1]) == block("second")
     api.delete_snapshot(snapshot)

@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from tests.stands.waiting import until
 from tests.system.api import Api
 from tests.system.daemons import OwnHelper
 from tests.system.hosts import Traffic
 from tests.system.kernel import Foreign, Live
 from tests.system.units import run
 from tests.system.volumes import BorrowVolume, MakeDaemon, MakeHost
-from tests.system.waiting import wait_until
 
 pytestmark = pytest.mark.system
 
@@ -101,15 +101,15 @@ def test_hosts_continue_while_the_helper_is_unavailable(
             assert status == 503
             message = answer["serviceUnavailable"]["message"]
             assert "lunshare-helper.socket" in message
-        wait_until(lambda: api.call("GET", "/readyz")[0] == 503)
+        until(lambda: api.call("GET", "/readyz")[0] == 503)
         assert live.modes() == {stays.initiator: "rw"}
         assert live.identity(stays.initiator) == before
         traffic.wait_for_progress()
     own_helper.start()
     # The detach is completed, and the failed attach is undone.
-    wait_until(lambda: [each["id"] for each in api.attachments(volume)] == [reserved])
+    until(lambda: [each["id"] for each in api.attachments(volume)] == [reserved])
     assert live.gone
-    wait_until(lambda: api.call("GET", "/readyz")[0] == 200)
+    until(lambda: api.call("GET", "/readyz")[0] == 200)
     assert stays.refused(info)
     status, answer = api.connect(reserved, comes)
     assert status == 200

@@ -10,11 +10,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.stands.waiting import Later, until
 from tests.system.hosts import Traffic, block
 from tests.system.kernel import Live
 from tests.system.units import run
 from tests.system.volumes import MakeDaemon, MakeHost
-from tests.system.waiting import Later, wait_until
 
 pytestmark = pytest.mark.system
 
@@ -53,7 +53,7 @@ def test_detach_from_a_hung_disk_fails_in_time_and_ends_later(
         with _hanging(node.group, hung):
             before = live.commands()
             write = Later(session.write, 0, block("in progress"))
-            wait_until(lambda: live.commands() > before)
+            until(lambda: live.commands() > before)
             started = time.monotonic()
             status, answer = api.detach(leaving["id"])
             assert time.monotonic() - started < IN_TIME
@@ -70,8 +70,8 @@ def test_detach_from_a_hung_disk_fails_in_time_and_ends_later(
         if finished_by == "a repeated DELETE":
             assert api.detach(leaving["id"])[0] == 200
         path = f"/v3/attachments/{leaving['id']}"
-        wait_until(lambda: api.call("GET", path)[0] == 404)
-        wait_until(lambda: write.done)
+        until(lambda: api.call("GET", path)[0] == 404)
+        until(lambda: write.done)
         traffic.wait_for_progress()
     assert live.gone
     assert api.status(hung) == "available"

@@ -21,9 +21,9 @@ from lunshare.drivers.conformance.fixtures import MIB, new_volume
 from lunshare.drivers.errors import Stalled
 from lunshare.drivers.lvm import LvmVolumes
 from lunshare.drivers.values import GIB, Snapshot
+from tests.stands.waiting import until
 from tests.system.lio_node import run
 from tests.system.lvm_kit import build_lvm, root
-from tests.system.waiting import wait_until
 
 __all__ = ["root"]
 pytestmark = pytest.mark.system
@@ -82,7 +82,7 @@ def test_large_thick_volume_is_created_and_its_clone_ends_without_progress(
     cloning = threading.Thread(target=clone)
     cloning.start()
     part = f"{other.name}.new"
-    wait_until(lambda: _is_open(part), 60)
+    until(lambda: _is_open(part), seconds=60)
     time.sleep(6)  # twice the progress timeout: it makes progress all the time
     assert not errors
     with _suspended(snapshot.name):
@@ -90,7 +90,7 @@ def test_large_thick_volume_is_created_and_its_clone_ends_without_progress(
     [error] = errors
     assert isinstance(error, Stalled)
     assert error.done > 0
-    wait_until(lambda: not _is_open(part), 60)  # it ends when no client waits for it
+    until(lambda: not _is_open(part), seconds=60)  # it ends when no client waits for it
     thick.delete(other.id)
     thick.delete_snapshot(snapshot.id)
     thick.delete(volume.id)

@@ -13,6 +13,7 @@ import pytest
 
 from lunshare.drivers.errors import DeadlineExceeded
 from lunshare.helper.lio.backstores import Role, _numbers, name_of
+from tests.stands.waiting import until
 from tests.system.lio_checks import ONE, TWO, Make, protected, refused
 from tests.system.lio_node import (
     CONFIGFS,
@@ -23,7 +24,6 @@ from tests.system.lio_node import (
     hanging,
     initiator,
     target,
-    wait_until,
 )
 
 pytestmark = pytest.mark.system
@@ -137,7 +137,7 @@ def _write_in_progress(node: Node, host: str) -> Later:
     before = node.commands()
     node.suspend()
     write = Later(session.write, 0, ONE)
-    wait_until(lambda: node.commands() > before)
+    until(lambda: node.commands() > before)
     return write
 
 
@@ -196,9 +196,9 @@ def test_closing_waits_for_writes_of_a_dead_host(node: Node) -> None:
         with hanging(node):
             host.stdin.write("go\n")
             host.stdin.flush()
-            wait_until(lambda: node.commands() > before)
+            until(lambda: node.commands() > before)
             # libiscsi sends a command and its data in two calls, and then waits.
-            wait_until(lambda: asleep(host.pid))
+            until(lambda: asleep(host.pid))
             host.kill()
             host.wait()
             closing = Later(node.apply, "a")
@@ -220,9 +220,9 @@ def test_closing_waits_for_writes_of_a_host_that_logs_out(
     info = node.acl("a") / "info"
     with hanging(node):
         Later(session.write, 0, ONE)
-        wait_until(lambda: node.commands() > before)
+        until(lambda: node.commands() > before)
         session.begin_logout()
-        wait_until(lambda: "CONN_STATE_LOGGED_IN" not in info.read_text())
+        until(lambda: "CONN_STATE_LOGGED_IN" not in info.read_text())
         hasty = target(node.helper, deadline=1.0)
         for _ in range(2):
             with pytest.raises(DeadlineExceeded):
@@ -249,9 +249,9 @@ def test_closing_waits_for_a_session_that_a_later_one_hides(
     info = node.acl("a") / "info"
     with hanging(node):
         write = Later(first.write, 0, ONE)
-        wait_until(lambda: node.commands() > before)
+        until(lambda: node.commands() > before)
         first.begin_logout()
-        wait_until(lambda: "CONN_STATE_LOGGED_IN" not in info.read_text())
+        until(lambda: "CONN_STATE_LOGGED_IN" not in info.read_text())
         second = node.login("a")
         hasty = target(node.helper, deadline=2.0)
         for _ in range(2):

@@ -18,10 +18,10 @@ from lunshare.drivers.fake.fake_storage import Gate
 from lunshare.drivers.targets.lio import LioTarget
 from lunshare.drivers.values import Disk
 from tests.conformance.iscsi_hosts import RealHost
+from tests.stands.waiting import until
 from tests.system.lio_node import CONFIGFS, PORT, PREFIX, run
 from tests.system.lvm_kit import root
 from tests.system.mapper_volumes import MapperVolumes
-from tests.system.waiting import wait_until
 
 __all__ = ["root"]
 pytestmark = pytest.mark.system
@@ -89,7 +89,7 @@ class TestLio(LioFixtures, TargetContract):
         run("dmsetup", "suspend", "--noflush", "--nolockfs", disk.path)
 
         def resume() -> None:
-            wait_until(lambda: gate.open.is_set() or commands() > before)
+            until(lambda: gate.open.is_set() or commands() > before)
             gate.reached.set()
             gate.open.wait()
             run("dmsetup", "resume", disk.path)

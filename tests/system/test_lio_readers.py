@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from lunshare.drivers.targets.lio import LioTarget
+from tests.stands.waiting import until
 from tests.system.hostile_host import PORTAL, Hostile, table
 from tests.system.hosts import Traffic
 from tests.system.kernel import dismantle
@@ -37,7 +38,6 @@ from tests.system.nfs_fixtures import server
 from tests.system.nfs_server import NfsServer
 from tests.system.raw_iscsi import FLAGS, TASK_FUNCTIONS, RawSession
 from tests.system.scsi_commands import commands
-from tests.system.waiting import wait_until
 
 __all__ = ["server"]
 pytestmark = pytest.mark.system
@@ -183,7 +183,7 @@ def test_iscsi_test_cu_finds_what_writers_need(disk: Node) -> None:
             output = _run_iscsi_test_cu(disk, family, "a", "c")
             failed |= _failures(output)
         for late in failed & _AFTER_A_SESSION:
-            wait_until(partial(_succeeds, disk, late, "a", "c"))
+            until(partial(_succeeds, disk, late, "a", "c"))
         reading.wait_for_progress()
         reading.stop()
     assert failed - _AFTER_A_SESSION == _KNOWN

@@ -17,6 +17,7 @@ from lunshare.drivers.errors import DeadlineExceeded, TargetFailed
 from lunshare.drivers.values import Export, Portal
 from lunshare.helper.lio.target_requests import Apply
 from lunshare.helper.lio.target_verbs import TargetVerbs
+from tests.stands.waiting import until
 from tests.system import cinder_export
 from tests.system.cinder_export import AUTH, session, taking
 from tests.system.dying_apply import is_killed
@@ -30,7 +31,6 @@ from tests.system.lio_node import (
     Node,
     hanging,
     initiator,
-    wait_until,
 )
 
 # rtslib asks pyudev for the size of a device in an old way.
@@ -195,7 +195,7 @@ def test_takeover_waits_for_a_write_in_progress(taken: Node) -> None:
     before, passed = session(taken, "a"), cinder_export.commands(taken)
     with hanging(taken):
         write = Later(b.write, 0, ONE)
-        wait_until(lambda: cinder_export.commands(taken) > passed)
+        until(lambda: cinder_export.commands(taken) > passed)
         with pytest.raises(DeadlineExceeded):
             apply(taken, seconds=1, a="rw", b="ro")
         assert taken.live().get("b") != "rw"

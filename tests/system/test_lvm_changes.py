@@ -24,9 +24,9 @@ from lunshare.drivers.errors import (
 )
 from lunshare.drivers.lvm import LvmVolumes, names, sysfs
 from lunshare.drivers.values import Snapshot, Volume
+from tests.stands.waiting import Later, until
 from tests.system.lio_node import run
 from tests.system.lvm_kit import GROUP, POOL, build_lvm, fill, group, root
-from tests.system.waiting import Later, wait_until
 
 __all__ = ["group", "root"]
 pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
@@ -120,9 +120,9 @@ class Stopper:
         return self._name in sysfs.suspended(self._slow.name)
 
     def _stop(self) -> None:
-        wait_until(lambda: _running("lvcreate", self._slow.name))
+        until(lambda: _running("lvcreate", self._slow.name))
         (pid,) = _running("lvcreate", self._slow.name)
-        # Not wait_until: its pauses become longer than the state that is searched.
+        # Not until: its pauses become longer than the state that is searched.
         while not self.suspended():
             assert _state(pid), "lvcreate has ended, and was not seen to suspend"
             time.sleep(_LOOK_SECONDS)
@@ -131,7 +131,7 @@ class Stopper:
 
     def caught(self) -> None:
         self._stopping.value()
-        wait_until(lambda: _state(self.pid) == "T")
+        until(lambda: _state(self.pid) == "T")
         assert self.suspended()
         self._slow.delay(0)  # from now on only the stopped process delays
 
@@ -143,7 +143,7 @@ class Stopper:
 
     def _end(self, number: int) -> None:
         os.kill(self.pid, number)
-        wait_until(lambda: _state(self.pid) == "")
+        until(lambda: _state(self.pid) == "")
 
 
 def _state(pid: int) -> str:

@@ -22,6 +22,7 @@ from lunshare.drivers.conformance.root import NoRoot
 from lunshare.drivers.errors import Misconfigured
 from lunshare.drivers.lvm import LvmVolumes, sysfs
 from lunshare.drivers.values import Volume
+from tests.stands.waiting import until
 from tests.system.lio_node import run
 from tests.system.lvm_kit import (
     GROUP,
@@ -33,7 +34,6 @@ from tests.system.lvm_kit import (
     group,
     root,
 )
-from tests.system.waiting import wait_until
 
 __all__ = ["group", "root"]
 pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]
@@ -223,7 +223,7 @@ def test_create_waits_for_a_running_wipe_of_its_extents(root: Root) -> None:
     creating = threading.Thread(target=thick.create, args=(volume,))
     creating.start()
     # The second attempt comes after the first was refused.
-    wait_until(lambda: [words[0] for words in asked.commands].count("lvremove") > 1)
+    until(lambda: [words[0] for words in asked.commands].count("lvremove") > 1)
     os.close(wipe)
     creating.join(60)
     assert Path(thick.disk(volume.id).path).read_bytes() == bytes(4 * MIB)

@@ -9,12 +9,12 @@ from collections.abc import Iterator
 import pytest
 
 from lunshare.drivers.values import GIB
+from tests.stands.waiting import until
 from tests.system import groups
 from tests.system.api import Api
 from tests.system.hosts import block
 from tests.system.units import run
 from tests.system.volumes import MakeDaemon, MakeHost
-from tests.system.waiting import wait_until
 
 pytestmark = pytest.mark.system
 
@@ -48,7 +48,7 @@ def test_volume_migrates_to_another_group_with_its_bytes_and_modes(
     kind = api.shared_type("there")
     retype = {"new_type": kind, "migration_policy": "on-demand"}
     api.act(volume, {"os-retype": retype})
-    wait_until(lambda: api.status(volume) != "retyping")
+    until(lambda: api.status(volume) != "retyping")
     assert api.shown(volume)["volume_type"] == kind
     assert _names(other_group) >= {f"volume-{volume}"}
     row = api.attach(volume, host("reader"), "ro")
@@ -63,7 +63,7 @@ def test_deleted_volume_is_wiped_after_the_answer_and_after_a_kill(
     node = daemon(backend={**_THICK, "wipe_rate": 64, "wipe_step": 16}).start()
     volume = node.api.volume()
     node.api.delete_volume(volume)
-    wait_until(lambda: 0 < _wipe(node.api)["percent"] < 100)
+    until(lambda: 0 < _wipe(node.api)["percent"] < 100)
     assert node.process
     node.process.kill()
     (name,) = (each for each in _names(node.group) if each.startswith("deleted-"))
@@ -71,7 +71,7 @@ def test_deleted_volume_is_wiped_after_the_answer_and_after_a_kill(
     text = node.config.read_text()
     node.config.write_text(text.replace("wipe_rate = 64", "wipe_rate = 0"))
     node.start()
-    wait_until(lambda: name not in _names(node.group))
+    until(lambda: name not in _names(node.group))
     assert node.api.must("GET", "/v3/lunshare/wipes")["wipes"] == []
 
 

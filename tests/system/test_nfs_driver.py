@@ -23,11 +23,11 @@ from lunshare.drivers.helper_client import Helper
 from lunshare.drivers.nfs import NfsVolumes
 from lunshare.drivers.values import Snapshot, Volume
 from tests.conformance.nfs_kit import share_options
+from tests.stands.waiting import until
 from tests.system.daemons import HELPER_SOCKET
 from tests.system.lio_node import run
 from tests.system.nfs_fixtures import NfsFixtures, helper, root, server
 from tests.system.nfs_server import BASE, NfsServer
-from tests.system.waiting import wait_until
 
 __all__ = ["helper", "root", "server"]
 pytestmark = pytest.mark.system
@@ -121,7 +121,7 @@ def test_server_with_nfs_41_gets_zeros_and_copies(
     grown = {"name": volume.name, "size": 2 * SIZE, "preallocate": True}
     with pytest.raises(DeadlineExceeded):
         root.call("share.extend", timeout=0, point=point, **grown)
-    wait_until(lambda: old.disk(volume.id) == disk)
+    until(lambda: old.disk(volume.id) == disk)
     snapshot = snapshot_of(volume)
     old.create_snapshot(snapshot)
     old.revert(snapshot)
@@ -147,7 +147,7 @@ def test_dead_server_is_reported_in_time_and_recovers(
         with pytest.raises(DeadlineExceeded):
             driver.capacity()
         assert time.monotonic() - started < 30
-    wait_until(lambda: works(driver), 90)
+    until(lambda: works(driver), seconds=90)
     assert path.read_bytes() == b"before".ljust(SIZE, b".")
     patient = build(nfs_timeout=60.0)  # locks are answered after the grace time
     for disk in patient.disks():

@@ -19,6 +19,7 @@ from lunshare.drivers.targets.lio import LioTarget
 from lunshare.drivers.values import DiskKind, Mode
 from tests.conformance.iscsi_hosts import RealHost
 from tests.conformance.nfs_kit import share_options
+from tests.stands.waiting import until
 from tests.system.api import Api
 from tests.system.hosts import Traffic, block, write_protected
 from tests.system.kernel import Live
@@ -27,7 +28,6 @@ from tests.system.nfs_fixtures import helper, root, server
 from tests.system.nfs_server import BASE, NfsServer
 from tests.system.test_lio_conformance import FOREIGN, live_state
 from tests.system.volumes import MakeDaemon, MakeHost
-from tests.system.waiting import wait_until
 
 __all__ = ["helper", "root", "server"]
 pytestmark = pytest.mark.system
@@ -134,7 +134,7 @@ def test_dead_server_affects_only_its_own_volumes(
     session.write(0, block("before"))
     with Traffic(elsewhere, "rw") as traffic:
         with server.silent():
-            wait_until(lambda: down(filer))
+            until(lambda: down(filer))
             started = time.monotonic()
             assert filer.create(theirs, other)[0] in (500, 503)
             assert time.monotonic() - started < IN_TIME
@@ -145,7 +145,7 @@ def test_dead_server_affects_only_its_own_volumes(
             assert filer.status(theirs)
             assert time.monotonic() - started < IN_TIME
             traffic.wait_for_progress()
-        wait_until(lambda: not down(filer), 90)
+        until(lambda: not down(filer), seconds=90)
         traffic.wait_for_progress()
     assert session.read(0) == block("before")
     session.write(0, block("after"))

@@ -13,6 +13,7 @@ import pytest
 
 from lunshare.drivers.conformance.fixtures import MIB
 from lunshare.drivers.share_options import Share
+from tests.stands.waiting import until
 from tests.system.api import Api
 from tests.system.daemons import Daemon
 from tests.system.hosts import Host, Info, block
@@ -22,7 +23,6 @@ from tests.system.nfs_fixtures import server
 from tests.system.nfs_server import BASE, NfsServer, unmounted
 from tests.system.test_operators import run_command
 from tests.system.volumes import MakeDaemon, MakeHost
-from tests.system.waiting import wait_until
 
 __all__ = ["server"]
 pytestmark = pytest.mark.system
@@ -84,12 +84,12 @@ class SecondShare:
             filler.unlink()
 
     def close(self) -> None:
-        wait_until(lambda: unmounted(self.share.point(str(BASE))))
+        until(lambda: unmounted(self.share.point(str(BASE))))
         Path(self.share.point(str(BASE))).rmdir()
         _EXPORTS.unlink()
         run("exportfs", "-r")
         run("exportfs", "-f")
-        wait_until(lambda: unmounted(str(self.path)))
+        until(lambda: unmounted(str(self.path)))
 
 
 @pytest.fixture
@@ -150,7 +150,7 @@ class Filer:
             assert Live(volume).gone
         for each in self.shares:
             point = each.share.point(str(BASE))
-            wait_until(lambda point=point: unmounted(point))  # type: ignore[misc]
+            until(lambda point=point: unmounted(point))  # type: ignore[misc]
 
     def require_refused(self, host: Host) -> None:
         """An attach of the lost volume is refused in time, and names its share."""
@@ -191,8 +191,8 @@ def test_volumes_of_the_other_share_are_exported_at_a_start(
         snapshot = filer.api.snapshot(filer.kept)
         filer.api.delete_snapshot(snapshot)
         assert filer.api.status(filer.lost) == "in-use"
-    wait_until(lambda: not filer.failed(), 60)
-    wait_until(lambda: Live(filer.lost).enabled, 60)
+    until(lambda: not filer.failed(), seconds=60)
+    until(lambda: Live(filer.lost).enabled, seconds=60)
     assert two.login(of_lost).read(0) == block("lost")
 
 
@@ -206,7 +206,7 @@ def test_start_with_a_silent_share_serves_the_other_one(
         began = time.monotonic()
         filer.daemon.start()
         assert time.monotonic() - began < START
-        wait_until(lambda: "did not answer within 2 seconds" in str(filer.failed()))
+        until(lambda: "did not answer within 2 seconds" in str(filer.failed()))
         filer.require_refused(other)
         began = time.monotonic()
         for _ in range(2):
@@ -214,7 +214,7 @@ def test_start_with_a_silent_share_serves_the_other_one(
             assert filer.api.detach(created["id"])[0] == 200
         assert time.monotonic() - began < IN_TIME
         session.write(0, block("meanwhile"))
-    wait_until(lambda: not filer.failed(), 60)
+    until(lambda: not filer.failed(), seconds=60)
     used = other.login(filer.attach(filer.lost, other))
     used.write(0, block("again"))
     assert used.read(0) == block("again")

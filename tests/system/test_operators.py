@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.stands.waiting import until
 from tests.system.api import Api
 from tests.system.hosts import block
 from tests.system.kernel import Live
 from tests.system.units import run
 from tests.system.volumes import BorrowVolume, MakeHost
-from tests.system.waiting import wait_until
 
 pytestmark = pytest.mark.system
 
@@ -84,7 +84,7 @@ def test_hosts_and_exports_show_the_kernels_state_and_are_removed(
     code, text = run_command("lunshare-helper", "exports", "--remove", volume)
     assert text.endswith("nothing is removed without --yes\n")
     session.write(0, block("still there"))
-    wait_until(lambda: shows_its_removal(volume))
+    until(lambda: shows_its_removal(volume))
     for row in rows.values():
         assert api.detach(row["id"])[0] == 200
     code, text = run_command("lunshare-helper", "exports", "--remove", volume, "--yes")

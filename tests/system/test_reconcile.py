@@ -12,13 +12,13 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.stands.waiting import until
 from tests.system.api import Api
 from tests.system.daemons import Daemon, remove_disk
 from tests.system.hosts import Traffic, block, write_protected
 from tests.system.kernel import Foreign, Live
 from tests.system.units import run
 from tests.system.volumes import MakeHost
-from tests.system.waiting import wait_until
 
 pytestmark = pytest.mark.system
 
@@ -70,8 +70,8 @@ def test_wiped_target_is_rebuilt_with_the_same_names_and_secrets(
     assert serial == shared
     live.wipe()
     wanted = {writer.initiator: "rw", reader.initiator: "ro"}
-    wait_until(lambda: live.modes() == wanted)
-    wait_until(lambda: not writer.refused(infos["writer"]))
+    until(lambda: live.modes() == wanted)
+    until(lambda: not writer.refused(infos["writer"]))
     session = writer.login(infos["writer"])
     assert session.serial == serial
     assert session.read(0) == block("before")
@@ -88,11 +88,11 @@ def test_access_without_an_attachment_is_closed(
     with Traffic(writer.login(info), "rw") as traffic:
         before = live.identity(writer.initiator)
         live.intrude(intruder.initiator)
-        wait_until(lambda: intruder.initiator not in live.modes())
+        until(lambda: intruder.initiator not in live.modes())
         assert intruder.refused({**info, "auth_method": None})
         assert live.identity(writer.initiator) == before
         traffic.wait_for_progress()
-    wait_until(
+    until(
         lambda: _logged(
             eager, "reconcile changed", shared, intruder.initiator, "closed"
         )
@@ -110,13 +110,13 @@ def test_read_only_host_made_writable_by_hand_is_restricted(
     with Traffic(writer.login(info), "rw") as traffic:
         before = live.identity(writer.initiator)
         live.protect(reader.initiator, "0")
-        wait_until(lambda: live.modes()[reader.initiator] == "ro")
+        until(lambda: live.modes()[reader.initiator] == "ro")
         # No write that came in meanwhile is still running: the session ended.
-        wait_until(lambda: not session.alive)
+        until(lambda: not session.alive)
         assert write_protected(reader.login(mine))
         assert live.identity(writer.initiator) == before
         traffic.wait_for_progress()
-    wait_until(lambda: _logged(eager, "reconcile changed", shared, reader.initiator))
+    until(lambda: _logged(eager, "reconcile changed", shared, reader.initiator))
 
 
 def test_orphans_are_reported_and_not_changed(eager: Daemon, api: Api) -> None:
@@ -127,7 +127,7 @@ def test_orphans_are_reported_and_not_changed(eager: Daemon, api: Api) -> None:
     run("lvcreate", "-qq", *size, "-n", f"volume-{lost}", pool)
     try:
         live.group.mkdir(parents=True)
-        wait_until(lambda: len(_about(eager.api, lost)) == 2)
+        until(lambda: len(_about(eager.api, lost)) == 2)
         assert eager.api.call("GET", "/readyz")[0] == 200
         for what in ("export of volume", "disk /dev/"):
             assert _logged(eager, "did not touch", what, lost)
@@ -138,7 +138,7 @@ def test_orphans_are_reported_and_not_changed(eager: Daemon, api: Api) -> None:
             live.group.rmdir()
             live.path.rmdir()
         remove_disk(lost, eager.group)
-    wait_until(lambda: not _about(eager.api, lost))
+    until(lambda: not _about(eager.api, lost))
 
 
 def _about(api: Api, volume: str) -> list[str]:

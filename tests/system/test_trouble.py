@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.stands.waiting import until
 from tests.system.api import Api
 from tests.system.hosts import Traffic
 from tests.system.kernel import Live
 from tests.system.units import run
 from tests.system.volumes import MakeDaemon, MakeHost
-from tests.system.waiting import wait_until
 
 pytestmark = pytest.mark.system
 
@@ -162,7 +162,7 @@ def test_full_disk_under_the_database_is_reported_and_leaves_nothing(
         again = api.attach(volume, host("again"))
         assert api.detach(again["id"])[0] == 200
         traffic.wait_for_progress()
-    wait_until(lambda: api.call("GET", "/readyz")[0] == 200)
+    until(lambda: api.call("GET", "/readyz")[0] == 200)
 
 
 def test_second_daemon_on_the_same_state_path_is_refused(

@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from tests.stands.waiting import until
 from tests.system.api import Api
 from tests.system.hosts import Host, Traffic, write_protected
 from tests.system.kernel import Live
 from tests.system.units import DAEMON, HELPER, main_pid, systemctl
 from tests.system.volumes import BorrowVolume, MakeHost
-from tests.system.waiting import wait_until
 
 pytestmark = pytest.mark.system
 
@@ -123,7 +123,7 @@ class Client:
     def wait_for_progress(self) -> None:
         """Return after three more answers."""
         wanted = self.rounds + 3
-        wait_until(lambda: self.rounds >= wanted or self.error)
+        until(lambda: self.rounds >= wanted or self.error)
         assert self.error is None, self.error
 
     def _step(self) -> None:
@@ -178,7 +178,7 @@ def test_killed_daemon_restarts_with_all_acknowledged_changes(
     pid = main_pid(DAEMON)
     systemctl("kill", "--signal=KILL", DAEMON)
     working.assert_undisturbed()
-    wait_until(lambda: main_pid(DAEMON) not in (0, pid) and api.answers())
+    until(lambda: main_pid(DAEMON) not in (0, pid) and api.answers())
     working.assert_undisturbed()
     for client in clients:
         client.wait_for_progress()

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from tests.lab.steps import sh
-from tests.stands.servers import until
+from tests.stands.waiting import until
 from tests.system.kernel import CORE, exported_volumes
 
 BACKENDS = ("lvm", "lvm-thick")

@@ -7,7 +7,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from tests.stands.servers import Server, free_port, listens, until
+from tests.stands.servers import Server, free_port, listens
+from tests.stands.waiting import until
 
 BACKENDS = ("first", "second")
 # What the fake driver calls a disk and a snapshot after their unmanage.

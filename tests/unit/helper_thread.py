@@ -7,7 +7,6 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
-import time
 from collections.abc import Callable, Collection
 from pathlib import Path
 
@@ -51,14 +50,6 @@ class HelperThread:
 
 
 Serve = Callable[..., HelperThread]
-
-
-def until(true: Callable[[], object], seconds: float = 30.0) -> None:
-    """Wait for the condition, and fail after ``seconds``."""
-    deadline = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < deadline, "it did not become true in time"
-        time.sleep(0.005)
 
 
 def write_filters(parent: Path, text: str) -> Path:

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -18,8 +17,8 @@ from lunshare.agent.model.states import VolumeStatus
 from lunshare.agent.volume_locks import VolumeLocks
 from lunshare.drivers.errors import CommandFailed, DeadlineExceeded, TargetFailed
 from lunshare.drivers.fake import fake_storage
-from tests.api.calls import until
 from tests.stands.node import CTX, Node, attach, initiator
+from tests.stands.waiting import until
 
 BOTH = "fake,second"
 
@@ -72,10 +71,7 @@ def test_only_a_few_threads_wait_for_a_hanging_volume() -> None:
         threads.submit(hang)
         assert inside.wait(10)
         waiting = [threads.submit(wait) for _ in range(6)]
-        until = time.monotonic() + 10
-        while sum(job.done() for job in waiting) < 4:
-            assert time.monotonic() < until
-            time.sleep(0.01)
+        until(lambda: sum(job.done() for job in waiting) >= 4)
         gate.set()
         said = [job.result(10) for job in waiting]
     assert said.count("had it") == 2

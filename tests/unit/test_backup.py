@@ -18,8 +18,8 @@ from lunshare.agent.db.sqlite import backup
 from lunshare.agent.model.errors import DatabaseFailed, StartupError
 from lunshare.agent.model.operator_records import RecoverRequest
 from lunshare.agent.model.states import VolumeStatus
-from tests.api.calls import until
 from tests.stands.node import CTX, Node
+from tests.stands.waiting import until
 
 
 def run(node: Node, to: Path, *more: str) -> int:

@@ -18,7 +18,7 @@ import pytest
 
 from lunshare.agent.http import http_connections, listener
 from lunshare.agent.listen_addresses import Address
-from tests.api.calls import until
+from tests.stands.waiting import until
 
 ROOT = Path(__file__).parents[2]
 ASKED = b"POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n"

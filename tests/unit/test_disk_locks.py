@@ -10,7 +10,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -27,6 +26,7 @@ from lunshare.helper.nfs.files import create as create_file
 from lunshare.helper.nfs.share_requests import NewFile
 from lunshare.helper.verbs import Clock
 from tests.conformance.directory_shares import Directories, ShareHelper
+from tests.stands.waiting import until
 from tests.unit.nfs_fixtures import build, driver, files, mounts, node
 
 __all__ = ["build", "driver", "files", "mounts", "node"]
@@ -86,9 +86,7 @@ def test_next_helper_reports_the_work_that_still_runs(directory: Path) -> None:
     assert DiskLocks(str(directory)).still_held(ended.append) == ("the copy of a disk",)
     assert ended == []
     first.release("disk", lock)
-    until = time.monotonic() + 10
-    while not ended and time.monotonic() < until:
-        time.sleep(0.01)
+    until(lambda: ended)
     assert ended == ["the copy of a disk"]
 
 

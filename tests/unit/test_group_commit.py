@@ -22,7 +22,7 @@ from lunshare.agent.db.sqlite.engine import Database
 from lunshare.agent.db.sqlite.prepared import Prepared
 from lunshare.agent.model.errors import DatabaseFailed, NotFound
 from lunshare.agent.threads.worker_turns import Workers
-from tests.api.calls import until
+from tests.stands.waiting import until
 
 
 @pytest.fixture

@@ -17,7 +17,8 @@ import pytest
 from lunshare.drivers.errors import CommandFailed, DeadlineExceeded, HelperBusy
 from lunshare.helper import commands
 from lunshare.helper.commands import MAX_HUNG_EACH, Commands
-from tests.unit.helper_thread import filters_of, until, write_filters
+from tests.stands.waiting import until
+from tests.unit.helper_thread import filters_of, write_filters
 
 # A process that is traced is gone only when its tracer has waited for it. So after
 # SIGKILL it is there for its parent, as one that waits in the kernel.

@@ -28,7 +28,7 @@ from lunshare.drivers.errors import (
 from lunshare.helper.nfs import answering, contents
 from lunshare.helper.thread_limits import THREADS
 from tests.conformance.directory_shares import Node
-from tests.unit.helper_thread import until
+from tests.stands.waiting import until
 from tests.unit.nfs_fixtures import build, driver, files, mounts, node
 
 __all__ = ["build", "driver", "files", "mounts", "node"]

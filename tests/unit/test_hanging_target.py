@@ -20,7 +20,7 @@ from lunshare.drivers.protocol import frames
 from lunshare.helper.lio.backstores import Role
 from lunshare.helper.lio.target_tree import Target
 from lunshare.helper.thread_limits import THREADS
-from tests.unit.helper_thread import until
+from tests.stands.waiting import until
 from tests.unit.test_stale_requests import HOST, ID, OTHER, helper, target, wanted
 
 __all__ = ["target"]

@@ -31,6 +31,7 @@ from lunshare.helper.nfs import files
 from lunshare.helper.nfs.files import Share
 from lunshare.helper.nfs.share_requests import FileName
 from lunshare.helper.server import Server
+from tests.stands.waiting import until
 from tests.unit.helper_process import HelperProcess
 
 CHECK = messages.request("lio.check", 5, {"prefix": "p:"})
@@ -186,7 +187,7 @@ def test_connections_that_wait_for_a_large_frame_end_with_their_client(
             given = {"name": f"large{number}", "medium": "share", "well": False}
             body = orjson.dumps(messages.request("hang", 60, given)) + padding
             connect().sendall(struct.pack(">I", len(body)) + body)
-        _until(lambda: thread_limits.THREADS._waiting["share"] == connections.MAX_LARGE)
+        until(lambda: thread_limits.THREADS._waiting["share"] == connections.MAX_LARGE)
         before = threading.active_count()
         for _ in range(3 * MAX_CONNECTIONS):
             connect().sendall(struct.pack(">I", frames.LARGE + 1))
@@ -194,7 +195,7 @@ def test_connections_that_wait_for_a_large_frame_end_with_their_client(
         last = connect()
         frames.send(last, messages.request("none", 1, {}))
         assert frames.receive(last)["error"] == "helper-refused"
-        _until(lambda: threading.active_count() - before <= MAX_CONNECTIONS)
+        until(lambda: threading.active_count() - before <= MAX_CONNECTIONS)
         let_go.set()
 
 
@@ -223,7 +224,7 @@ def hanging(tmp_path: Path) -> Iterator[tuple[Helper, threading.Event]]:
     helper.close()
     server.close()
     thread.join(10)
-    _until(lambda: not thread_limits.THREADS._waiting)
+    until(lambda: not thread_limits.THREADS._waiting)
 
 
 def test_a_thousand_hanging_requests_use_a_limited_number_of_threads(hanging) -> None:
@@ -278,7 +279,7 @@ def test_helper_answers_and_continues_when_threads_run_out(tmp_path: Path) -> No
             assert turned_away
         assert made.process
         assert made.process.poll() is None
-        _until(lambda: _serves(made))
+        until(lambda: _serves(made))
         assert "refuses it a further thread" in made.log_text()
     finally:
         made.stop()
@@ -288,13 +289,6 @@ def _serves(process: HelperProcess) -> bool:
     with process.open_connection() as connection, contextlib.suppress(OSError):
         return answered(connection)
     return False
-
-
-def _until(ready) -> None:
-    deadline = time.monotonic() + 10
-    while not ready():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 # a hostile server

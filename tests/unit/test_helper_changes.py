@@ -24,7 +24,8 @@ from lunshare.drivers.retry import retried_once
 from lunshare.helper.commands import Commands
 from lunshare.helper.disk_locks import DiskLocks
 from lunshare.helper.lvm import changes
-from tests.unit.helper_thread import filters_of, until, write_filters
+from tests.stands.waiting import until
+from tests.unit.helper_thread import filters_of, write_filters
 
 UUID = "11111111-2222-4333-8444-555555555555"
 OTHER = "11111111-2222-4333-8444-666666666666"

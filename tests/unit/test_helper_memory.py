@@ -28,8 +28,8 @@ from lunshare.helper.nfs import files
 from lunshare.helper.nfs.files import Share
 from lunshare.helper.nfs.share_requests import FileName
 from lunshare.helper.served import Served
+from tests.stands.waiting import until
 from tests.unit.helper_process import FILTERS, HelperProcess
-from tests.unit.helper_thread import until
 
 MIB = 1024**2
 LVS = [

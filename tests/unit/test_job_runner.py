@@ -13,8 +13,8 @@ import pytest
 from lunshare.agent.model.records import NewVolume
 from lunshare.agent.service.jobs.job_runner import JobRunner
 from lunshare.drivers.fake import fake_storage
-from tests.api.calls import until
 from tests.stands.node import CTX, Node
+from tests.stands.waiting import until
 
 
 @pytest.fixture

@@ -24,8 +24,9 @@ from lunshare.agent.timers import Timer
 from lunshare.drivers.errors import CommandFailed, TargetFailed
 from lunshare.drivers.fake import fake_storage
 from tests import counted_rows
-from tests.api.calls import Api, until
+from tests.api.calls import Api
 from tests.stands.node import CTX, Node, attach, connector
+from tests.stands.waiting import until
 
 ROOT = Path(__file__).resolve().parents[2]
 UUID = re.compile("[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}")

@@ -30,6 +30,7 @@ from lunshare.drivers.targets.nfs import NfsTarget
 from lunshare.drivers.values import Volume
 from lunshare.helper.nfs.share_verbs import MAX_WAITING
 from tests.conformance.directory_shares import Directories, Node
+from tests.stands.waiting import until
 from tests.unit.nfs_fixtures import ONE, TWO, build, driver, files, mounts, node
 
 __all__ = ["build", "driver", "files", "mounts", "node"]
@@ -278,14 +279,7 @@ def test_copy_ends_at_its_deadline(driver, mounts, node, files) -> None:
     with pytest.raises(DeadlineExceeded):
         node.call("share.copy", timeout=0, point=str(files), **request, **flags)
     driver.disks()
-    wait_until(lambda: [path.name for path in files.iterdir()] == [volume.name])
-
-
-def wait_until(ready: Callable[[], bool]) -> None:
-    until = time.monotonic() + 30
-    while not ready():
-        assert time.monotonic() < until
-        threading.Event().wait(0.01)
+    until(lambda: [path.name for path in files.iterdir()] == [volume.name])
 
 
 # several shares

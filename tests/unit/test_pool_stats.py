@@ -16,8 +16,9 @@ from lunshare.agent.service.node import Node as NodeService
 from lunshare.drivers.errors import CommandFailed
 from lunshare.drivers.fake import fake_storage
 from lunshare.drivers.values import GIB
-from tests.api.calls import Api, until
+from tests.api.calls import Api
 from tests.stands.node import CTX, Node
+from tests.stands.waiting import until
 
 BOTH = "fake,second"
 

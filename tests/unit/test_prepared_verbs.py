@@ -10,8 +10,8 @@ from typing import Any
 import sqlalchemy as sa
 
 from lunshare.agent.model.records import NewSnapshot, NewVolume
-from tests.api.calls import until
 from tests.stands.node import CTX, Node
+from tests.stands.waiting import until
 
 
 def test_creates_snapshots_and_deletes_use_prepared_statements(tmp_path: Path) -> None:

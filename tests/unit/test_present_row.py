@@ -25,8 +25,8 @@ from lunshare.agent.model.records import (
 )
 from lunshare.drivers.errors import TargetFailed
 from lunshare.drivers.fake import fake_storage
-from tests.api.calls import until
 from tests.stands.node import CTX, Node, attach, host_connector, initiator, rows
+from tests.stands.waiting import until
 
 FAILED = TargetFailed("v", "because of the test")
 FOREIGN = RequestContext("eve", "another", False, "req-eve", ("member",))

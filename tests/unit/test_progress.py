@@ -29,6 +29,7 @@ from lunshare.helper.named_locks import Locks
 from lunshare.helper.served import Served
 from lunshare.helper.server import Server
 from lunshare.helper.verbs import Clock, LongVerb, Report
+from tests.stands.waiting import until
 from tests.unit.nfs_fixtures import build, driver, files, mounts, node
 
 __all__ = ["build", "driver", "files", "mounts", "node"]
@@ -149,20 +150,13 @@ def test_work_whose_client_ended_in_the_queue_does_not_start(tmp_path: Path) -> 
         with helper._locks.hold("disk", 10), client:
             client.connect(str(helper.path))
             frames.send(client, messages.request("work", 60, {}))
-            wait_for(lambda: helper._locks._held["disk"][1] == 2)
-        wait_for(lambda: not helper._locks._held)
+            until(lambda: helper._locks._held["disk"][1] == 2)
+        until(lambda: not helper._locks._held)
         assert started == []
         retry = Helper(str(helper.path))
         assert retry.call("work", timeout=LIMIT) == "done"
         assert started == [None]
         retry.close()
-
-
-def wait_for(true: Callable[[], object]) -> None:
-    until = time.monotonic() + 10
-    while not true():
-        assert time.monotonic() < until
-        time.sleep(0.005)
 
 
 # 4 TiB

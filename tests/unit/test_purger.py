@@ -20,8 +20,8 @@ from lunshare.agent.model.records import NewAttachment, NewSnapshot, Page
 from lunshare.agent.service.jobs.purger import Purger
 from lunshare.drivers.fake import fake_storage
 from tests import dead_rows
-from tests.api.calls import until
 from tests.stands.node import CTX, Node, attach
+from tests.stands.waiting import until
 
 DAY = 86400
 

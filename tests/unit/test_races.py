@@ -30,8 +30,8 @@ from lunshare.agent.model.records import (
 from lunshare.agent.model.states import SnapshotStatus, VolumeStatus
 from lunshare.drivers.fake import fake_storage
 from lunshare.drivers.values import GIB
-from tests.api.calls import until
 from tests.stands.node import CTX, Node, host_connector
+from tests.stands.waiting import until
 
 EVERY = Page(None, 1000)
 BACKENDS = ("here", "there")
@@ -207,7 +207,7 @@ def at_rest(node: Node) -> None:
             v.own_status in steady and v.leaving is None for v in volumes
         ) and all(k.status is SnapshotStatus.AVAILABLE for k in snapshots)
 
-    until(rests, 5)
+    until(rests, seconds=5)
 
 
 def assert_right(scene: Scene) -> None:

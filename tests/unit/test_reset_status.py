@@ -20,8 +20,9 @@ from lunshare.drivers.errors import CommandFailed, TargetFailed
 from lunshare.drivers.fake import fake_storage
 from lunshare.drivers.values import GIB
 from lunshare.drivers.values import Volume as DriverVolume
-from tests.api.calls import Api, until
+from tests.api.calls import Api
 from tests.stands.node import CTX, Node, attach, initiator
+from tests.stands.waiting import until
 
 DETACHED = {"attach_status": "detached"}
 BROKEN = CommandFailed(("lvchange",), 5, "because of the test")

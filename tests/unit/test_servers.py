@@ -6,7 +6,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.stands.servers import Server, children, runs, until
+from tests.stands.servers import Server, children, runs
+from tests.stands.waiting import until
 
 
 def test_ended_server_leaves_nothing_that_it_started(tmp_path: Path) -> None:

@@ -31,7 +31,8 @@ from lunshare.helper.mounts import KERNEL, Mounts
 from lunshare.helper.served import Served
 from lunshare.helper.server import Server
 from tests.conformance.directory_shares import Directories
-from tests.unit.helper_thread import filters_of, until, write_filters
+from tests.stands.waiting import until
+from tests.unit.helper_thread import filters_of, write_filters
 
 PREFIX = "iqn.2026-11.io.test:"
 ID = str(uuid.uuid4())

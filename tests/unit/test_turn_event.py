@@ -12,6 +12,7 @@ import pytest
 
 from lunshare.agent.threads.turn_locks import TurnEvent
 from lunshare.agent.threads.worker_turns import Wakeup, Workers
+from tests.stands.waiting import until
 
 IN_A_POOL = pytest.mark.parametrize("pool", [True, False])
 
@@ -66,14 +67,10 @@ def test_a_thread_that_waits_has_no_turn_and_gets_one_before_new_items() -> None
     workers: Workers[int] = Workers("turn", 4, 1, work)
     workers.start()
     workers.turns.put(1)
-    while not event._waiting:
-        time.sleep(0.001)
+    until(lambda: event._waiting)
     workers.turns.put(2)
-    end = time.monotonic() + 20
-    while len(order) < 4:
-        assert time.monotonic() < end
-        time.sleep(0.001)
-    assert workers.stop(end)
+    until(lambda: len(order) == 4)
+    assert workers.stop(time.monotonic() + 20)
     assert order == [2, 1, 3, 4]
 
 
@@ -91,13 +88,9 @@ def test_a_thread_that_hangs_does_not_keep_the_turn_of_one_that_was_woken() -> N
     workers: Workers[int] = Workers("turn", 2, 1, work)
     workers.start()
     workers.turns.put(1)
-    while not event._waiting:
-        time.sleep(0.001)
+    until(lambda: event._waiting)
     workers.turns.put(2)
-    end = time.monotonic() + 20
-    while not done:  # nobody calls drop_late: the listener may have ended
-        assert time.monotonic() < end
-        time.sleep(0.001)
+    until(lambda: done)  # nobody calls drop_late: the listener may have ended
     gate.set()
     assert workers.stop(time.monotonic() + 20)
     assert done == [1, 2]

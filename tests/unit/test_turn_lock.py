@@ -11,7 +11,7 @@ import pytest
 
 from lunshare.agent.threads.turn_locks import TurnLock
 from lunshare.agent.threads.worker_turns import Workers, waiting
-from tests.api.calls import until
+from tests.stands.waiting import until
 from tests.unit.test_turn_event import IN_A_POOL, run
 
 

@@ -16,8 +16,9 @@ from pathlib import Path
 import pytest
 
 from lunshare.drivers.values import GIB, Volume
-from tests.api.calls import Api, until
+from tests.api.calls import Api
 from tests.stands.node import Node, connector, initiator
+from tests.stands.waiting import until
 
 DUMP = Path(__file__).with_name("database_0003.sql")
 ALL = "all_tenants=1"

@@ -24,8 +24,8 @@ from lunshare.agent.model.states import SnapshotStatus, VolumeStatus
 from lunshare.drivers.errors import CommandFailed, DiskBusy, NoSpace
 from lunshare.drivers.fake import fake_storage
 from lunshare.drivers.values import GIB, Auth
-from tests.api.calls import until
 from tests.stands.node import CTX, Node, attach, initiator, is_counted
+from tests.stands.waiting import until
 
 EVERY = Page(None, 100)
 BROKEN = CommandFailed(("lvconvert",), 5, "because of the test")

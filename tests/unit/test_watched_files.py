@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from lunshare.agent.watched_files import WatchedFiles
-from tests.stands.servers import until
+from tests.stands.waiting import until
 
 NEVER = 1e6  # seconds until the next look
 

@@ -14,8 +14,9 @@ from lunshare.agent.model.records import NewVolume, Page
 from lunshare.drivers.errors import CommandFailed
 from lunshare.drivers.fake import fake_storage
 from lunshare.drivers.values import GIB
-from tests.api.calls import Api, until
+from tests.api.calls import Api
 from tests.stands.node import CTX, Node
+from tests.stands.waiting import until
 
 MIB = 1024**2
 WIPED = "fake_wipe = true\nwipe_step = 256\n"

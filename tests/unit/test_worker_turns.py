@@ -14,7 +14,7 @@ import pytest
 from lunshare.agent.http.http_connections import ConnectionLoop
 from lunshare.agent.threads import worker_turns
 from lunshare.agent.threads.worker_turns import Workers, waiting
-from tests.api.calls import until
+from tests.stands.waiting import until
 
 
 def ended(workers: Workers[int]) -> None:

@@ -10,15 +10,22 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 # Polling uses the two processors that the tested code needs too.
-_FIRST_SECONDS, _LONGEST_SECONDS, _GROWTH = 0.01, 0.3, 1.3
+_FIRST_SECONDS, _LONGEST_SECONDS, _GROWTH = 0.005, 0.3, 1.3
 
 
-def wait_until(ready: Callable[[], object], seconds: float = 120.0) -> None:
-    """Poll ``ready``; neither kernel nor API has an event for it."""
+def until(
+    condition: Callable[[], object],
+    state: str = "the condition",
+    seconds: float = 120.0,
+) -> None:
+    """Poll ``condition``; what it waits for has no event.
+
+    :raises AssertionError: ``state`` did not come in so many seconds.
+    """
     deadline = time.monotonic() + seconds
     pause = _FIRST_SECONDS
-    while not ready():
-        assert time.monotonic() < deadline, f"not true within {seconds} seconds"
+    while not condition():
+        assert time.monotonic() < deadline, f"{state}: not within {seconds:g} s"
         time.sleep(pause)
         pause = min(pause * _GROWTH, _LONGEST_SECONDS)
 
