@@ -51,8 +51,8 @@ from lunshare.agent.service.scheduling.pools import Pools
 from lunshare.agent.service.scheduling.scheduler import Scheduler
 from lunshare.agent.service.services import Services
 from lunshare.agent.service.sharing import SharingRules
-from lunshare.agent.service.snapshots.foreign_snapshots import (
-    ForeignSnapshots,
+from lunshare.agent.service.snapshots.managed import (
+    ManagedSnapshots,
 )
 from lunshare.agent.service.snapshots.snapshot_status import SnapshotResetter
 from lunshare.agent.service.snapshots.snapshots import Snapshots
@@ -63,7 +63,7 @@ from lunshare.agent.service.types.type_encryption import TypeEncryption
 from lunshare.agent.service.types.types import Types
 from lunshare.agent.service.volumes.create import VolumeDisks
 from lunshare.agent.service.volumes.extend import VolumeExtender
-from lunshare.agent.service.volumes.manage import ForeignDisks
+from lunshare.agent.service.volumes.manage import ManagedDisks
 from lunshare.agent.service.volumes.metadata import VolumeMetadata
 from lunshare.agent.service.volumes.migrate import VolumeMigrator
 from lunshare.agent.service.volumes.reset_status import StatusResetter
@@ -234,7 +234,7 @@ def assemble(conf: cfg.ConfigOpts, root: Root | None = None) -> Assembly:
         ),
         reverter=VolumeReverter(database, backends, locks, jobs),
         wiper=wiper,
-        foreign_disks=ForeignDisks(
+        managed_disks=ManagedDisks(
             database,
             backends,
             locks,
@@ -245,7 +245,7 @@ def assemble(conf: cfg.ConfigOpts, root: Root | None = None) -> Assembly:
             pools=pools,
             quotas=quotas,
         ),
-        foreign_snapshots=ForeignSnapshots(
+        managed_snapshots=ManagedSnapshots(
             database,
             backends,
             locks,
@@ -303,10 +303,10 @@ def assemble(conf: cfg.ConfigOpts, root: Root | None = None) -> Assembly:
             jobs,
             volume_disks=volume_disks,
             snapshots=services.snapshots,
-            foreign_snapshots=services.foreign_snapshots,
+            managed_snapshots=services.managed_snapshots,
             extender=services.extender,
             reverter=services.reverter,
-            foreign_disks=services.foreign_disks,
+            managed_disks=services.managed_disks,
             migrator=services.migrator,
         ),
     )

@@ -12,7 +12,7 @@ from lunshare.drivers.errors import UnknownReference
 from lunshare.drivers.values import GIB, Manageable, ManageableSnapshot
 
 _KEY, _MANAGED = "source-name", "already managed"
-_Found = TypeVar("_Found", Manageable, ManageableSnapshot)
+_Shown = TypeVar("_Shown", Manageable, ManageableSnapshot)
 
 
 def find(volumes: VolumeDriver, sent: Mapping[str, Any]) -> Manageable:
@@ -33,41 +33,33 @@ def find_snapshot(
 ) -> ManageableSnapshot:
     """Return the snapshot of that volume with this reference; raises as ``find``."""
     name = _name(sent)
-    for found in volumes.manageable_snapshots():
-        if (found.reference, found.volume_id) == (name, volume_id):
-            return _safe(found)
+    for snapshot in volumes.manageable_snapshots():
+        if (snapshot.reference, snapshot.volume_id) == (name, volume_id):
+            return _safe(snapshot)
     raise UnknownReference(name, f"volume {volume_id} has no such snapshot")
 
 
 def entries(volumes: VolumeDriver, managed: Iterable[Any]) -> list[dict[str, Any]]:
     """Return the list that Cinder's API shows: foreign disks, and its own volumes."""
-    foreign = [
-        _entry(disk.reference, disk.size, disk.reason_not_safe)
-        for disk in volumes.manageable()
-    ]
     sizes = {disk.volume_id: disk.size for disk in volumes.disks()}
     own = [
-        _entry(f"volume-{each.name_id}", sizes[each.name_id], _MANAGED, each.id)
-        for each in managed
-        if each.name_id in sizes
+        _entry(Manageable(f"volume-{id_}", sizes[id_], _MANAGED), volume.id)
+        for volume in managed
+        if (id_ := volume.name_id) in sizes
     ]
-    return foreign + own
+    return [_entry(disk) for disk in volumes.manageable()] + own
 
 
 def snapshot_entries(
     volumes: VolumeDriver, managed: Iterable[Any]
 ) -> list[dict[str, Any]]:
     """Return the same list of snapshots; each names its volume's disk."""
-    foreign = [
-        _entry(found.reference, found.size, found.reason_not_safe)
-        | {"source_reference": {_KEY: f"volume-{found.volume_id}"}}
-        for found in volumes.manageable_snapshots()
-    ]
-    own = [
-        _entry(f"_snapshot-{each.id}", each.volume_size * GIB, _MANAGED, each.id)
-        | {"source_reference": {_KEY: f"volume-{each.volume.name_id}"}}
-        for each in managed
-    ]
+    foreign = [_entry(snapshot) for snapshot in volumes.manageable_snapshots()]
+    own = []
+    for snapshot in managed:
+        name, size = f"_snapshot-{snapshot.id}", snapshot.volume_size * GIB
+        shown = ManageableSnapshot(name, size, snapshot.volume.name_id, _MANAGED)
+        own.append(_entry(shown, snapshot.id))
     return foreign + own
 
 
@@ -78,25 +70,23 @@ def _name(sent: Mapping[str, Any]) -> str:
     return name
 
 
-def _safe(found: _Found) -> _Found:
-    if found.reason_not_safe:
-        raise UnknownReference(found.reference, found.reason_not_safe)
-    return found
+def _safe(shown: _Shown) -> _Shown:
+    if shown.reason_not_safe:
+        raise UnknownReference(shown.reference, shown.reason_not_safe)
+    return shown
 
 
 def _entry(
-    reference: str, size: int, why_not: str, cinder_id: str | None = None
+    shown: Manageable | ManageableSnapshot, cinder_id: str | None = None
 ) -> dict[str, Any]:
-    return {
-        "reference": {_KEY: reference},
-        "size": gib(size),
-        "safe_to_manage": not why_not,
-        "reason_not_safe": why_not or None,
+    entry: dict[str, Any] = {
+        "reference": {_KEY: shown.reference},
+        "size": shown.gib,
+        "safe_to_manage": not shown.reason_not_safe,
+        "reason_not_safe": shown.reason_not_safe or None,
         "cinder_id": cinder_id,
         "extra_info": None,
     }
-
-
-def gib(size: int) -> int:
-    """Return a size in GiB, rounded up."""
-    return -(-size // GIB)
+    if isinstance(shown, ManageableSnapshot):
+        entry["source_reference"] = {_KEY: f"volume-{shown.volume_id}"}
+    return entry

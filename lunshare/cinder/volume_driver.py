@@ -256,21 +256,19 @@ class LunshareDriver(cinder_base.VolumeDriver):  # type: ignore[misc]
     ) -> dict[str, Any]:
         volumes = self._made.backend.volumes
         with self._made.connections.locked(volume.name_id):
-            found = manageable_disks.find(volumes, existing_ref)
+            foreign = manageable_disks.find(volumes, existing_ref)
             # Cinder stores the size, rounded up to GiB, after this call.
-            size = manageable_disks.gib(found.size) * GIB
-            wanted = Volume(volume.name_id, size)
-            disk = volumes.manage(wanted, found.reference)
-            if disk.size < size:
-                volumes.extend(wanted)
+            new = Volume(volume.name_id, foreign.gib * GIB)
+            disk = volumes.manage(new, foreign.reference)
+            if disk.size < new.size:
+                volumes.extend(new)
         return self._new_auth()
 
     @translated
     def manage_existing_get_size(
         self, volume: Any, existing_ref: Mapping[str, Any]
     ) -> int:
-        found = manageable_disks.find(self._made.backend.volumes, existing_ref)
-        return manageable_disks.gib(found.size)
+        return manageable_disks.find(self._made.backend.volumes, existing_ref).gib
 
     @translated
     def get_manageable_volumes(  # noqa: PLR0917 - the arguments are Cinder's
@@ -282,9 +280,9 @@ class LunshareDriver(cinder_base.VolumeDriver):  # type: ignore[misc]
         sort_keys: Any,
         sort_dirs: Any,
     ) -> Any:
-        found = manageable_disks.entries(self._made.backend.volumes, cinder_volumes)
+        entries = manageable_disks.entries(self._made.backend.volumes, cinder_volumes)
         return volume_utils.paginate_entries_list(
-            found, marker, limit, offset, sort_keys, sort_dirs
+            entries, marker, limit, offset, sort_keys, sort_dirs
         )
 
     @translated
@@ -297,23 +295,19 @@ class LunshareDriver(cinder_base.VolumeDriver):  # type: ignore[misc]
     def manage_existing_snapshot(
         self, snapshot: Any, existing_ref: Mapping[str, Any]
     ) -> None:
-        wanted, volumes = driver_snapshot(snapshot), self._made.backend.volumes
-        with self._made.connections.locked(wanted.volume_id):
-            found = manageable_disks.find_snapshot(
-                volumes, wanted.volume_id, existing_ref
+        new, volumes = driver_snapshot(snapshot), self._made.backend.volumes
+        with self._made.connections.locked(new.volume_id):
+            foreign = manageable_disks.find_snapshot(
+                volumes, new.volume_id, existing_ref
             )
-            volumes.manage_snapshot(wanted, found.reference)
+            volumes.manage_snapshot(new, foreign.reference)
 
     @translated
     def manage_existing_snapshot_get_size(
         self, snapshot: Any, existing_ref: Mapping[str, Any]
     ) -> int:
-        found = manageable_disks.find_snapshot(
-            self._made.backend.volumes,
-            driver_snapshot(snapshot).volume_id,
-            existing_ref,
-        )
-        return manageable_disks.gib(found.size)
+        volumes, volume_id = self._made.backend.volumes, snapshot.volume.name_id
+        return manageable_disks.find_snapshot(volumes, volume_id, existing_ref).gib
 
     @translated
     def get_manageable_snapshots(  # noqa: PLR0917 - the arguments are Cinder's
@@ -326,9 +320,9 @@ class LunshareDriver(cinder_base.VolumeDriver):  # type: ignore[misc]
         sort_dirs: Any,
     ) -> Any:
         volumes = self._made.backend.volumes
-        found = manageable_disks.snapshot_entries(volumes, cinder_snapshots)
+        entries = manageable_disks.snapshot_entries(volumes, cinder_snapshots)
         return volume_utils.paginate_entries_list(
-            found, marker, limit, offset, sort_keys, sort_dirs
+            entries, marker, limit, offset, sort_keys, sort_dirs
         )
 
     @translated

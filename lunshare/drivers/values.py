@@ -252,6 +252,11 @@ class Manageable:
     size: int
     reason_not_safe: str = ""
 
+    @property
+    def gib(self) -> int:
+        """The size in GiB, rounded up."""
+        return -(-self.size // GIB)
+
 
 @dataclass(frozen=True, slots=True)
 class ManageableSnapshot:
@@ -264,6 +269,11 @@ class ManageableSnapshot:
     size: int
     volume_id: str
     reason_not_safe: str = ""
+
+    @property
+    def gib(self) -> int:
+        """The size in GiB, rounded up."""
+        return -(-self.size // GIB)
 
 
 @dataclass(frozen=True, slots=True)

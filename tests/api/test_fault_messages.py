@@ -151,6 +151,6 @@ def test_every_step_of_a_request_has_its_message(node: Node):
     steps = [
         *node.assembly.reconcile._recovery._steps.values(),
         *node.services.snapshots.steps.values(),
-        *node.services.foreign_snapshots.steps.values(),
+        *node.services.managed_snapshots.steps.values(),
     ]
     assert {step.__qualname__ for step in steps} == set(FAULTS)

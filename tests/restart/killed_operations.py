@@ -74,7 +74,7 @@ def _delete_snapshot(node: Node, scene: Scene) -> None:
 
 def _manage(node: Node, scene: Scene) -> None:
     host = node.services.node.host_of("fake")
-    node.services.foreign_disks.manage(CTX, ManageRequest(host, "somebodys"))
+    node.services.managed_disks.manage(CTX, ManageRequest(host, "somebodys"))
 
 
 def _gives_back(node: Node, scene: Scene) -> None:
@@ -164,13 +164,13 @@ def _cancel_create(node: Node, scene: Scene) -> None:
 
 
 def _unmanage_snapshot(node: Node, scene: Scene) -> None:
-    node.services.foreign_snapshots.unmanage(CTX, scene.snapshot)
+    node.services.managed_snapshots.unmanage(CTX, scene.snapshot)
 
 
 def _manage_snapshot(node: Node, scene: Scene) -> None:
     _unmanage_snapshot(node, scene)
     new = ManageSnapshotRequest(scene.idle.id, f"unmanaged-{scene.snapshot}")
-    node.services.foreign_snapshots.manage(CTX, new)
+    node.services.managed_snapshots.manage(CTX, new)
 
 
 def _snapshot_is_not_managed(node: Node, scene: Scene) -> None:
@@ -213,7 +213,7 @@ OPERATIONS: dict[str, Operation] = {
     "delete and wipe": _delete_and_wipe,
     "manage": _manage,
     "manage and give back": _gives_back,
-    "unmanage": lambda n, s: n.services.foreign_disks.unmanage(CTX, s.free.id),
+    "unmanage": lambda n, s: n.services.managed_disks.unmanage(CTX, s.free.id),
     "migrate": _migrate,
     "failed migration": _fails_to_move,
     "retype": _retype,

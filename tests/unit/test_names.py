@@ -27,7 +27,6 @@ MAX_OF = 6
 #: Class names that more than one class has: none may be added.
 REPEATED = {
     "Answer",
-    "ForeignSnapshots",
     "Node",
     "Pool",
     "Request",

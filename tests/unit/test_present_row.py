@@ -125,7 +125,7 @@ def test_a_snapshot_that_another_project_got_meanwhile_is_not_unmanaged(node: No
     group: Any = database._group
     with ThreadPoolExecutor(1) as pool:
         with database.writing() as connection:
-            asked = pool.submit(node.services.foreign_snapshots.unmanage, owner, row.id)
+            asked = pool.submit(node.services.managed_snapshots.unmanage, owner, row.id)
             until(lambda: bool(group._waiting))
             moved = sa.update(SNAPSHOTS).where(SNAPSHOTS.c.id == row.id)
             connection.execute(moved.values(project_id="another"))

@@ -113,7 +113,7 @@ OPERATIONS: dict[str, Operation] = {
         CTX, NewVolume(None, source_volid=s.id)
     ),
     "snapshot": lambda s: s.node.services.snapshots.create(CTX, NewSnapshot(s.id)),
-    "unmanage": lambda s: s.node.services.foreign_disks.unmanage(CTX, s.id),
+    "unmanage": lambda s: s.node.services.managed_disks.unmanage(CTX, s.id),
     "delete": lambda s: s.node.services.volumes.delete(CTX, s.id, cascade=True),
 }
 ON_SNAPSHOTS: dict[str, Operation] = {

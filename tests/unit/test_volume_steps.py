@@ -58,7 +58,7 @@ def start_extend(node: Node, volume: Volume) -> None:
 
 
 def start_unmanage(node: Node, volume: Volume) -> None:
-    node.services.foreign_disks.unmanage(CTX, volume.id)
+    node.services.managed_disks.unmanage(CTX, volume.id)
 
 
 def start_migration(node: Node, volume: Volume) -> None:
@@ -228,7 +228,7 @@ def test_a_refused_unmanage_is_no_proof_that_the_disk_is_still_there(
 ) -> None:
     """An attempt before it failed after its effect."""
     volume, failures = node.plain_volume(), node.driver().failures
-    unmanage = node.services.foreign_disks.unmanage
+    unmanage = node.services.managed_disks.unmanage
     with failures.fail("unmanage.after", BROKEN), pytest.raises(BackendFailed):
         unmanage(CTX, volume.id)
     busy = DiskBusy(volume.id, "because of the test")
@@ -244,7 +244,7 @@ def test_a_refused_unmanage_is_no_proof_that_the_snapshot_is_still_there(
 ) -> None:
     volume, failures = node.plain_volume(), node.driver().failures
     snapshot = snapshot_of(node, volume)
-    unmanage = node.services.foreign_snapshots.unmanage
+    unmanage = node.services.managed_snapshots.unmanage
     with failures.fail("unmanage_snapshot.after", BROKEN), pytest.raises(BackendFailed):
         unmanage(CTX, snapshot)
     busy = DiskBusy(volume.id, "because of the test")

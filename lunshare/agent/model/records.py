@@ -21,6 +21,8 @@ from lunshare.agent.model.states import (
 )
 
 # One type for the mode of an attachment, from the API to the driver.
+from lunshare.drivers.values import Manageable as Manageable  # noqa: PLC0414
+from lunshare.drivers.values import ManageableSnapshot as ManageableSnapshot  # noqa: PLC0414
 from lunshare.drivers.values import Mode as Mode  # noqa: PLC0414
 
 
@@ -260,23 +262,6 @@ class ManageRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class ForeignDisk:
-    """A disk in a pool that lunshare did not create: its name, and GiB, rounded up.
-
-    ``why_not`` says why it cannot be managed, or is empty.
-    """
-
-    reference: str
-    size: int
-    why_not: str = ""
-
-    @property
-    def id(self) -> str:
-        """The id that a list's marker names."""
-        return self.reference
-
-
-@dataclass(frozen=True, slots=True)
 class ManageSnapshotRequest:
     """A checked request to manage a foreign snapshot of a volume."""
 
@@ -285,24 +270,6 @@ class ManageSnapshotRequest:
     name: str | None = None
     description: str | None = None
     metadata: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class ForeignSnapshot:
-    """A snapshot of a volume in its pool that lunshare did not create.
-
-    The fields are those of ``ForeignDisk``.
-    """
-
-    reference: str
-    size: int
-    volume_id: str
-    why_not: str = ""
-
-    @property
-    def id(self) -> str:
-        """The id that a list's marker names."""
-        return self.reference
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,13 +19,13 @@ from lunshare.agent.db.sqlite.engine import Database
 from lunshare.agent.model.records import Volume
 from lunshare.agent.model.states import FAILED, UNFINISHED, VolumeStatus
 from lunshare.agent.service.jobs.job_runner import JobRunner, Step
-from lunshare.agent.service.snapshots.foreign_snapshots import (
-    ForeignSnapshots,
+from lunshare.agent.service.snapshots.managed import (
+    ManagedSnapshots,
 )
 from lunshare.agent.service.snapshots.snapshots import Snapshots
 from lunshare.agent.service.volumes.create import VolumeDisks
 from lunshare.agent.service.volumes.extend import VolumeExtender
-from lunshare.agent.service.volumes.manage import ForeignDisks
+from lunshare.agent.service.volumes.manage import ManagedDisks
 from lunshare.agent.service.volumes.migrate import VolumeMigrator
 from lunshare.agent.service.volumes.revert import VolumeReverter
 
@@ -74,14 +74,14 @@ class Recovery:
         *,
         volume_disks: VolumeDisks,
         snapshots: Snapshots,
-        foreign_snapshots: ForeignSnapshots,
+        managed_snapshots: ManagedSnapshots,
         extender: VolumeExtender,
         reverter: VolumeReverter,
-        foreign_disks: ForeignDisks,
+        managed_disks: ManagedDisks,
         migrator: VolumeMigrator,
     ) -> None:
         self._db, self._backends, self._jobs = db, backends, jobs
-        self._snapshot_steps = {**snapshots.steps, **foreign_snapshots.steps}
+        self._snapshot_steps = {**snapshots.steps, **managed_snapshots.steps}
         self._steps: Mapping[VolumeStatus, Step] = {
             VolumeStatus.CREATING: volume_disks.finish_create,
             VolumeStatus.DELETING: volume_disks.finish_delete,
@@ -89,9 +89,9 @@ class Recovery:
             VolumeStatus.EXTENDING: extender.finish_extend,
             VolumeStatus.ERROR_EXTENDING: extender.finish_extend,
             VolumeStatus.REVERTING: reverter.finish_revert,
-            VolumeStatus.MANAGING: foreign_disks.finish_manage,
-            VolumeStatus.UNMANAGING: foreign_disks.finish_unmanage,
-            VolumeStatus.ERROR_UNMANAGING: foreign_disks.finish_unmanage,
+            VolumeStatus.MANAGING: managed_disks.finish_manage,
+            VolumeStatus.UNMANAGING: managed_disks.finish_unmanage,
+            VolumeStatus.ERROR_UNMANAGING: managed_disks.finish_unmanage,
             VolumeStatus.RETYPING: migrator.finish_migration,
             VolumeStatus.MAINTENANCE: migrator.finish_migration,
         }

@@ -18,8 +18,8 @@ from lunshare.agent.service.node import Node
 from lunshare.agent.service.orphans.orphans import Orphans
 from lunshare.agent.service.quotas import Quotas
 from lunshare.agent.service.scheduling.scheduler import Scheduler
-from lunshare.agent.service.snapshots.foreign_snapshots import (
-    ForeignSnapshots,
+from lunshare.agent.service.snapshots.managed import (
+    ManagedSnapshots,
 )
 from lunshare.agent.service.snapshots.snapshot_status import SnapshotResetter
 from lunshare.agent.service.snapshots.snapshots import Snapshots
@@ -29,7 +29,7 @@ from lunshare.agent.service.types.type_access import TypeAccess
 from lunshare.agent.service.types.type_encryption import TypeEncryption
 from lunshare.agent.service.types.types import Types
 from lunshare.agent.service.volumes.extend import VolumeExtender
-from lunshare.agent.service.volumes.manage import ForeignDisks
+from lunshare.agent.service.volumes.manage import ManagedDisks
 from lunshare.agent.service.volumes.metadata import VolumeMetadata
 from lunshare.agent.service.volumes.migrate import VolumeMigrator
 from lunshare.agent.service.volumes.reset_status import StatusResetter
@@ -54,8 +54,8 @@ class Services:
     extender: VolumeExtender
     reverter: VolumeReverter
     wiper: Wiper
-    foreign_disks: ForeignDisks
-    foreign_snapshots: ForeignSnapshots
+    managed_disks: ManagedDisks
+    managed_snapshots: ManagedSnapshots
     migrator: VolumeMigrator
     scheduler: Scheduler
     messages: Messages

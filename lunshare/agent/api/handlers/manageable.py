@@ -9,7 +9,7 @@ from collections.abc import Callable
 from lunshare.agent.api.exchange import Answer, Call
 from lunshare.agent.api.requests import paging, query, schemas
 from lunshare.agent.api.views import volume_views
-from lunshare.agent.model.records import ForeignDisk, ManageRequest
+from lunshare.agent.model.records import Manageable, ManageRequest
 
 
 def create(call: Call) -> Answer:
@@ -26,7 +26,7 @@ def create(call: Call) -> Answer:
         bootable=query.boolean("volume.bootable", bootable),
         metadata=asked.get("metadata") or {},
     )
-    volume = call.services.foreign_disks.manage(call.ctx, new)
+    volume = call.services.managed_disks.manage(call.ctx, new)
     context = volume_views.ViewContext(
         call.version, call.root, call.project, call.services.node.host_of
     )
@@ -35,14 +35,14 @@ def create(call: Call) -> Answer:
 
 def index(call: Call) -> Answer:
     """GET /manageable_volumes and /os-volume-manage: list foreign disks, brief"""
-    return _list(call, volume_views.foreign_disk_brief)
+    return _list(call, volume_views.manageable_brief)
 
 
 def detail(call: Call) -> Answer:
     """GET /manageable_volumes/detail and /os-volume-manage/detail: with reasons"""
-    return _list(call, volume_views.foreign_disk)
+    return _list(call, volume_views.manageable)
 
 
-def _list(call: Call, view: Callable[[ForeignDisk], volume_views.View]) -> Answer:
-    find = call.services.foreign_disks.list
-    return Answer(200, paging.foreign(call, "manageable-volumes", find, view))
+def _list(call: Call, view: Callable[[Manageable], volume_views.View]) -> Answer:
+    find = call.services.managed_disks.list
+    return Answer(200, paging.manageable(call, "manageable-volumes", find, view))

@@ -10,7 +10,7 @@ from lunshare.agent.api.exchange import Answer, Call
 from lunshare.agent.api.requests import operator_schemas as schemas
 from lunshare.agent.api.requests import paging
 from lunshare.agent.api.views import volume_views
-from lunshare.agent.model.records import ForeignSnapshot, ManageSnapshotRequest
+from lunshare.agent.model.records import ManageableSnapshot, ManageSnapshotRequest
 
 
 def create(call: Call) -> Answer:
@@ -23,20 +23,22 @@ def create(call: Call) -> Answer:
         description=asked.get("description"),
         metadata=asked.get("metadata") or {},
     )
-    snapshot = call.services.foreign_snapshots.manage(call.ctx, new)
+    snapshot = call.services.managed_snapshots.manage(call.ctx, new)
     return Answer(202, {"snapshot": volume_views.snapshot(snapshot, call.version)})
 
 
 def index(call: Call) -> Answer:
     """GET /manageable_snapshots and /os-snapshot-manage: list foreign ones, brief"""
-    return _list(call, volume_views.foreign_snapshot_brief)
+    return _list(call, volume_views.manageable_brief)
 
 
 def detail(call: Call) -> Answer:
     """GET /manageable_snapshots/detail and /os-snapshot-manage/detail: with reasons"""
-    return _list(call, volume_views.foreign_snapshot)
+    return _list(call, volume_views.manageable)
 
 
-def _list(call: Call, view: Callable[[ForeignSnapshot], volume_views.View]) -> Answer:
-    find = call.services.foreign_snapshots.list
-    return Answer(200, paging.foreign(call, "manageable-snapshots", find, view))
+def _list(
+    call: Call, view: Callable[[ManageableSnapshot], volume_views.View]
+) -> Answer:
+    find = call.services.managed_snapshots.list
+    return Answer(200, paging.manageable(call, "manageable-snapshots", find, view))

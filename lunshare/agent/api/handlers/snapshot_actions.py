@@ -37,7 +37,7 @@ def _update_status(call: Call, asked: Mapping[str, Any]) -> Answer:
 
 
 def _unmanage(call: Call, asked: Any) -> Answer:
-    call.services.foreign_snapshots.unmanage(call.ctx, call.args["id"])
+    call.services.managed_snapshots.unmanage(call.ctx, call.args["id"])
     return Answer(202)
 
 

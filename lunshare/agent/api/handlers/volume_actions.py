@@ -50,7 +50,7 @@ def _revert(call: Call, asked: Mapping[str, Any]) -> Answer:
 
 
 def _unmanage(call: Call, asked: Any) -> Answer:
-    call.services.foreign_disks.unmanage(call.ctx, call.args["id"])
+    call.services.managed_disks.unmanage(call.ctx, call.args["id"])
     return Answer(202)
 
 

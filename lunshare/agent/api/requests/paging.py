@@ -30,8 +30,9 @@ _PAGE_PARAMETERS = _SORTING | {
     "project_id",
 }
 _NO_COLUMN = ""
+# The keys that rows may be sorted by; the first one names a row in a marker.
 _COMMON_KEYS = ("id", "name", "is_public")
-_FOREIGN_KEYS = ("reference", "size")
+_MANAGEABLE_KEYS = ("reference", "size")
 DIRECTIONS = {"asc": False, "desc": True}
 
 Sort = tuple[tuple[str, bool], ...]
@@ -45,7 +46,7 @@ class Row(Protocol):
         """Return the id, which a marker names."""
 
 
-R = TypeVar("R", bound=Row)
+R = TypeVar("R")
 
 
 def page(call: Call, resource: str | None = None) -> Page:
@@ -127,12 +128,17 @@ def filters(asked: Mapping[str, str], version: Version) -> dict[str, Any]:
     return found
 
 
-def more(call: Call, resource: str, page: Page, rows: Sequence[Row]) -> dict[str, Any]:
-    """Return the link to the next page, if this page is full."""
+def more(
+    call: Call, resource: str, page: Page, rows: Sequence[Any], name: str = "id"
+) -> dict[str, Any]:
+    """Return the link to the next page, if this page is full.
+
+    ``name``: the field of a row that its marker has.
+    """
     if not rows or len(rows) < page.limit:
         return {}
     asked = {key: value for key, value in call.query.items() if key != "offset"}
-    asked["marker"] = rows[-1].id
+    asked["marker"] = getattr(rows[-1], name)
     href = f"{call.base}{call.path}?{urlencode(asked)}"
     return {f"{resource}_links": [{"rel": "next", "href": href}]}
 
@@ -142,9 +148,9 @@ def cut(
 ) -> list[R]:
     """Return one page of ``rows``, in their order if the client asks for none.
 
-    ``keys``: the fields that rows may be sorted by.
+    ``keys``: the fields that rows may be sorted by; the first one names a row.
 
-    :raises NotFound: the marker is not the id of a row.
+    :raises NotFound: the marker is not the name of a row.
     :raises Invalid: a sort key is not one of ``keys``.
     """
     ordered = list(rows)
@@ -154,14 +160,14 @@ def cut(
         ordered.sort(key=attrgetter(key), reverse=down)
     start = page.offset
     if page.marker is not None:
-        ids = [row.id for row in ordered]
+        ids = [getattr(row, keys[0]) for row in ordered]
         if page.marker not in ids:
             raise NotFound("marker", page.marker)
         start += ids.index(page.marker) + 1
     return ordered[start : start + page.limit]
 
 
-def foreign(
+def manageable(
     call: Call,
     resource: str,
     find: Callable[[RequestContext, str], Sequence[R]],
@@ -175,9 +181,9 @@ def foreign(
     if not host:
         raise Invalid("host is missing: give host@backend or host@backend#pool.")
     its = page(call)
-    rows = cut(call, its, find(call.ctx, host), _FOREIGN_KEYS)
+    rows = cut(call, its, find(call.ctx, host), _MANAGEABLE_KEYS)
     body: dict[str, Any] = {resource: [view(row) for row in rows]}
-    return body | more(call, resource, its, rows)
+    return body | more(call, resource, its, rows, _MANAGEABLE_KEYS[0])
 
 
 def counts(call: Call) -> bool:

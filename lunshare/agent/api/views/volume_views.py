@@ -20,8 +20,8 @@ from lunshare.agent.model.operator_records import WipeState
 from lunshare.agent.model.project_records import Message
 from lunshare.agent.model.records import (
     Attachment,
-    ForeignDisk,
-    ForeignSnapshot,
+    Manageable,
+    ManageableSnapshot,
     NamedVolume,
     Pool,
     ServiceState,
@@ -318,40 +318,23 @@ def pools(shown: Iterable[Pool], detail: bool) -> list[View]:
     ]
 
 
-def foreign_disk_brief(shown: ForeignDisk) -> View:
-    """Show a foreign disk that may be managed."""
-    return {
+def manageable_brief(shown: Manageable | ManageableSnapshot) -> View:
+    """Show a foreign disk, or a snapshot with its volume, that may be managed."""
+    view: View = {
         "reference": {"source-name": shown.reference},
-        "size": shown.size,
-        "safe_to_manage": not shown.why_not,
+        "size": shown.gib,
+        "safe_to_manage": not shown.reason_not_safe,
     }
+    if isinstance(shown, ManageableSnapshot):
+        view["source_reference"] = {"source-name": f"volume-{shown.volume_id}"}
+    return view
 
 
-def foreign_disk(shown: ForeignDisk) -> View:
-    """Show a foreign disk in full, with the reason if it cannot be managed."""
+def manageable(shown: Manageable | ManageableSnapshot) -> View:
+    """Show the same in full, with the reason if it cannot be managed."""
     return {
-        **foreign_disk_brief(shown),
-        "reason_not_safe": shown.why_not or None,
-        "cinder_id": None,
-        "extra_info": None,
-    }
-
-
-def foreign_snapshot_brief(shown: ForeignSnapshot) -> View:
-    """Show a foreign snapshot that may be managed, and of which volume it is."""
-    return {
-        "reference": {"source-name": shown.reference},
-        "size": shown.size,
-        "safe_to_manage": not shown.why_not,
-        "source_reference": {"source-name": f"volume-{shown.volume_id}"},
-    }
-
-
-def foreign_snapshot(shown: ForeignSnapshot) -> View:
-    """Show a foreign snapshot in full, with the reason if it cannot be managed."""
-    return {
-        **foreign_snapshot_brief(shown),
-        "reason_not_safe": shown.why_not or None,
+        **manageable_brief(shown),
+        "reason_not_safe": shown.reason_not_safe or None,
         "cinder_id": None,
         "extra_info": None,
     }

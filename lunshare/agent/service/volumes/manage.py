@@ -13,7 +13,7 @@ from lunshare.agent.db import status_changes, volumes
 from lunshare.agent.db.sqlite.engine import Database, now
 from lunshare.agent.model.errors import AgentError, Invalid
 from lunshare.agent.model.records import (
-    ForeignDisk,
+    Manageable,
     ManageRequest,
     RequestContext,
     Volume,
@@ -32,13 +32,13 @@ from lunshare.agent.service.volumes.rows import (
     VolumeRows,
     changed_meanwhile,
     check_has_project,
+    check_safe,
     is_refusal,
     require,
     wrong_status,
 )
 from lunshare.agent.service.volumes.steps import Operation, VolumeSteps
 from lunshare.agent.volume_locks import VolumeLocks
-from lunshare.drivers.values import GIB
 
 LOG = log.getLogger(__name__)
 
@@ -55,7 +55,7 @@ _UNMANAGE = Operation(
 )
 
 
-class ForeignDisks:
+class ManagedDisks:
     """Disks that become volumes, and volumes that become foreign disks again."""
 
     def __init__(
@@ -76,7 +76,7 @@ class ForeignDisks:
         self._jobs, self._pools, self._rows = jobs, pools, VolumeRows(db)
         self._steps, self._quotas = VolumeSteps(db, locks), quotas
 
-    def list(self, ctx: RequestContext, host: str) -> list[ForeignDisk]:
+    def list(self, ctx: RequestContext, host: str) -> list[Manageable]:
         """Return the disks of a backend that could be managed.
 
         :raises NotFound: the host.
@@ -84,11 +84,7 @@ class ForeignDisks:
         :raises BackendFailed: its storage does not answer.
         """
         with self._backends[self._pools.backend_of(host)].for_request() as backend:
-            there = backend.volumes.manageable()
-        return [
-            ForeignDisk(d.reference, -(-d.size // GIB), d.reason_not_safe)
-            for d in there
-        ]
+            return [*backend.volumes.manageable()]
 
     def manage(self, ctx: RequestContext, new: ManageRequest) -> Volume:
         """Make a foreign disk a volume; its bytes are preserved.
@@ -203,14 +199,10 @@ class ForeignDisks:
 
     def _require_manageable(
         self, ctx: RequestContext, new: ManageRequest
-    ) -> ForeignDisk:
+    ) -> Manageable:
         for disk in self.list(ctx, new.host):
             if disk.reference == new.reference:
-                if disk.why_not:
-                    raise Invalid(
-                        f"volume.ref.source-name: {new.reference!r} cannot be"
-                        f" managed: {disk.why_not}."
-                    )
+                check_safe(disk, "volume")
                 return disk
         raise Invalid(
             f"volume.ref.source-name: host {new.host} has no disk {new.reference!r};"
@@ -222,11 +214,11 @@ class ForeignDisks:
         ctx: RequestContext,
         new: ManageRequest,
         volume_type: VolumeType | None,
-        disk: ForeignDisk,
+        disk: Manageable,
     ) -> Volume:
         return Volume(
             id=str(uuid.uuid4()),
-            size=disk.size,
+            size=disk.gib,
             own_status=VolumeStatus.MANAGING,
             backend=self._pools.backend_of(new.host),
             project_id=ctx.project_id,

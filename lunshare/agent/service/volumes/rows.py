@@ -18,7 +18,12 @@ from lunshare.agent.model.errors import (
     Invalid,
     NotFound,
 )
-from lunshare.agent.model.records import RequestContext, Volume
+from lunshare.agent.model.records import (
+    Manageable,
+    ManageableSnapshot,
+    RequestContext,
+    Volume,
+)
 from lunshare.agent.model.states import VolumeStatus
 
 #: Drivers raise the errors that become these before they change anything.
@@ -136,6 +141,18 @@ def check_has_project(ctx: RequestContext) -> None:
         raise Invalid(
             "The token has no project, but a new resource belongs to one: get a token"
             " of a project, or name a project in the path (/v3/PROJECT/...)."
+        )
+
+
+def check_safe(shown: Manageable | ManageableSnapshot, field: str) -> None:
+    """Check that what ``field`` of a body names can be managed now.
+
+    :raises Invalid: it cannot.
+    """
+    if shown.reason_not_safe:
+        raise Invalid(
+            f"{field}.ref.source-name: {shown.reference!r} cannot be managed:"
+            f" {shown.reason_not_safe}."
         )
 
 

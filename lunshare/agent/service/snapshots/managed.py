@@ -15,7 +15,7 @@ from lunshare.agent.db.sqlite.engine import Database
 from lunshare.agent.model.errors import Invalid
 from lunshare.agent.model.quota_table import GIGABYTES, SNAPSHOTS
 from lunshare.agent.model.records import (
-    ForeignSnapshot,
+    ManageableSnapshot,
     ManageSnapshotRequest,
     RequestContext,
     Snapshot,
@@ -40,7 +40,7 @@ _AVAILABLE, _UNMANAGING = SnapshotStatus.AVAILABLE, SnapshotStatus.UNMANAGING
 _UNMANAGEABLE = frozenset({_AVAILABLE, _UNMANAGING})
 
 
-class ForeignSnapshots:
+class ManagedSnapshots:
     """Foreign snapshots that become snapshots, and the other way round."""
 
     def __init__(
@@ -60,14 +60,14 @@ class ForeignSnapshots:
         self._quotas, self._node = quotas, node
         self._volumes, self._rows = rows.VolumeRows(db), snapshot_rows.SnapshotRows(db)
 
-    def list(self, ctx: RequestContext, host: str) -> list[ForeignSnapshot]:
+    def list(self, ctx: RequestContext, host: str) -> list[ManageableSnapshot]:
         """Return the snapshots of volumes on a backend that could be managed.
 
         :raises NotFound: the host.
         :raises Invalid: its driver does not support it.
         :raises BackendFailed: its storage does not answer.
         """
-        return [*self._found(self._pools.backend_of(host))]
+        return [*self._manageable(self._pools.backend_of(host))]
 
     def manage(self, ctx: RequestContext, new: ManageSnapshotRequest) -> Snapshot:
         """Make a foreign snapshot a snapshot of its volume; its bytes are preserved.
@@ -89,7 +89,7 @@ class ForeignSnapshots:
         foreign = self._require(volume, new)
         snapshot = replace(
             snapshot_rows.new(ctx, new, volume),
-            size=foreign.size,
+            size=foreign.gib,
             status=SnapshotStatus.MANAGING,
             reference=foreign.reference,
         )
@@ -199,40 +199,33 @@ class ForeignSnapshots:
         with self._backends[self._rows.backend(row)].for_job() as backend:
             return row.id in backend.volumes.snapshots()
 
-    def _found(self, name: str) -> Sequence[ForeignSnapshot]:
+    def _manageable(self, name: str) -> Sequence[ManageableSnapshot]:
         with self._backends[name].for_request() as backend:
-            there = backend.volumes.manageable_snapshots()
-        return [
-            ForeignSnapshot(
-                each.reference,
-                -(-each.size // GIB),
-                each.volume_id,
-                each.reason_not_safe or _wrong_size(each.size),
-            )
-            for each in there
-        ]
+            snapshots = backend.volumes.manageable_snapshots()
+        return [_with_size_checked(snapshot) for snapshot in snapshots]
 
-    def _require(self, volume: Volume, new: ManageSnapshotRequest) -> ForeignSnapshot:
-        for each in self._found(volume.backend):
-            if (each.reference, each.volume_id) == (new.reference, volume.id):
-                if each.why_not:
-                    raise Invalid(
-                        f"snapshot.ref.source-name: {new.reference!r} cannot be"
-                        f" managed: {each.why_not}."
-                    )
-                return each
+    def _require(
+        self, volume: Volume, new: ManageSnapshotRequest
+    ) -> ManageableSnapshot:
+        for snapshot in self._manageable(volume.backend):
+            if (snapshot.reference, snapshot.volume_id) == (new.reference, volume.id):
+                rows.check_safe(snapshot, "snapshot")
+                return snapshot
         raise Invalid(
             f"snapshot.ref.source-name: volume {volume.id} has no foreign snapshot"
             f" {new.reference!r}; give one that GET /manageable_snapshots lists."
         )
 
 
-def _wrong_size(size: int) -> str:
-    """Return why a snapshot of that size cannot be managed; empty if it can.
+def _with_size_checked(snapshot: ManageableSnapshot) -> ManageableSnapshot:
+    """Return it with the reason why a snapshot of its size cannot be managed, if any.
 
     A revert to it gives its volume this size, which is a number of GiB.
     """
-    return f"it has {size} bytes, which is not a number of GiB" if size % GIB else ""
+    if snapshot.reason_not_safe or snapshot.size % GIB == 0:
+        return snapshot
+    reason = f"it has {snapshot.size} bytes, which is not a number of GiB"
+    return replace(snapshot, reason_not_safe=reason)
 
 
 def _unmanage_error(found: Snapshot) -> Invalid:
