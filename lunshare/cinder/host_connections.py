@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""Opens and closes the access of hosts: the live target is what Cinder's rows say.
+"""Attaches and detaches hosts: the live target is what Cinder's rows say.
 
 Every change ends in ``Backend.apply`` with the access that the rows want, read under
 the volume's lock. A change that concerns one host reads and changes only that host.
@@ -102,8 +102,8 @@ class HostConnections:
         """Refuse new access while the disk is migrated away (``moved``)."""
         (self._moved.add if moved else self._moved.discard)(volume_id)
 
-    def open(self, volume: Any, sent: MutableMapping[str, Any]) -> dict[str, Any]:
-        """Open the access of the host with this connector; return connection_info.
+    def attach(self, volume: Any, sent: MutableMapping[str, Any]) -> dict[str, Any]:
+        """Attach the host with this connector; return connection_info.
 
         It has the form of Cinder's drivers. The connector of an attachment gets the
         name of its connection, which Cinder stores with it.
@@ -118,11 +118,11 @@ class HostConnections:
                 raise DiskBusy(volume.name_id, "it has just migrated: attach it again")
             hosts = self._rows.of_volume(volume)
             if hosts.reserved or hosts.rows_of(initiator):
-                return self._open_attachment(volume, hosts, initiator, sent)
-            return self._open_direct(volume, hosts, initiator, sent)
+                return self._attach(volume, hosts, initiator, sent)
+            return self._attach_direct(volume, hosts, initiator, sent)
 
-    def close(self, volume: Any, sent: Mapping[str, Any] | None) -> bool:
-        """Close the access of the host.
+    def detach(self, volume: Any, sent: Mapping[str, Any] | None) -> bool:
+        """Detach the host.
 
         The access stays if another attachment of the host needs it. Without a
         connector, an only attachment loses its access, and of several the one that
@@ -135,9 +135,9 @@ class HostConnections:
         with self.locked(volume.name_id):
             hosts = self._rows.of_volume(volume)
             if sent is None:
-                hosts = self._close_any(volume, hosts)
+                hosts = self._detach_any(volume, hosts)
             else:
-                hosts = self._close_host(volume, hosts, sent)
+                hosts = self._detach_host(volume, hosts, sent)
             return bool(self._unfinished.of_volume(hosts))
 
     def apply(self, volume: Any) -> tuple[str, ...]:
@@ -145,8 +145,8 @@ class HostConnections:
         with self.locked(volume.name_id):
             return self._apply_rows(volume, self._rows.of_volume(volume))
 
-    def close_unwanted(self, volume: Any) -> None:
-        """Close every access that no row wants.
+    def detach_unwanted(self, volume: Any) -> None:
+        """Detach every host that no row wants.
 
         After an action os-detach, a volume without attachments also loses its
         connections that have no attachment.
@@ -177,14 +177,14 @@ class HostConnections:
             "data": {key: value for key, value in info.items() if key not in outside},
         }
 
-    def _open_attachment(
+    def _attach(
         self,
         volume: Any,
         hosts: VolumeHosts,
         initiator: str,
         sent: MutableMapping[str, Any],
     ) -> dict[str, Any]:
-        """Open the access of an attachment that Cinder is connecting.
+        """Attach the host of an attachment that Cinder is connecting.
 
         If it cannot be answered or its row not be followed, it is closed again: Cinder
         stores no connector of it, so nothing else would ever close it.
@@ -221,10 +221,10 @@ class HostConnections:
         name = uuid.uuid4().hex
         return Opening(hosts.volume_id, access, name, ids, hosts.initiators)
 
-    def _open_direct(
+    def _attach_direct(
         self, volume: Any, hosts: VolumeHosts, initiator: str, sent: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Open a connection that has no attachment; the database has it first."""
+        """Attach a host that has no attachment; the database has it first."""
         mode = wanted_access.asked_mode(sent) or Mode.RW
         if "mode" not in sent and hosts.readonly:
             mode = Mode.RO
@@ -252,36 +252,36 @@ class HostConnections:
             self._later.undo_direct(volume, opened, initiator)
             raise
 
-    def _close_host(
+    def _detach_host(
         self, volume: Any, hosts: VolumeHosts, sent: Mapping[str, Any]
     ) -> VolumeHosts:
-        """Close a host's attachment or direct connection; return the other hosts."""
+        """Detach a host from its attachment or directly; return the other hosts."""
         initiator = wanted_access.name_of(sent)
         rows = hosts.rows_ending(initiator, sent)
         if not rows:
             named = sent.get(wanted_access.CONNECTION)
             self._unfinished.cancel_openings(volume.name_id, initiator, named)
         if initiator in hosts.direct and wanted_access.CONNECTION not in sent:
-            with self._forgetting_direct(volume, hosts, [initiator]) as left:
-                self._apply_host(volume, left, initiator)
+            with self._forgetting_direct(volume, hosts, [initiator]) as others:
+                self._apply_host(volume, others, initiator)
             self._later.follow_deletions(volume, rows)
-            return left
-        with self._releasing(volume, rows):
+            return others
+        with self._detaching(volume, rows):
             self._apply_host(volume, hosts, initiator)
         return hosts
 
-    def _close_any(self, volume: Any, hosts: VolumeHosts) -> VolumeHosts:
-        """Close what Cinder deletes without a name; return the other hosts."""
+    def _detach_any(self, volume: Any, hosts: VolumeHosts) -> VolumeHosts:
+        """Detach what Cinder deletes without a name; return the other hosts."""
         rows = [row for row in hosts.rows if row.open]
         if not rows:
             for each in self._unfinished.openings(hosts):
                 self._unfinished.cancel_openings(volume.name_id, each.initiator, None)
         with (
-            self._forgetting_direct(volume, hosts, list(hosts.direct)) as left,
-            self._releasing(volume, rows),
+            self._forgetting_direct(volume, hosts, list(hosts.direct)) as others,
+            self._detaching(volume, rows),
         ):
-            self._apply_rows(volume, left)
-        return left
+            self._apply_rows(volume, others)
+        return others
 
     @contextmanager
     def _forgetting_direct(
@@ -300,7 +300,7 @@ class HostConnections:
             raise
 
     @contextmanager
-    def _releasing(self, volume: Any, rows: Sequence[AttachmentRow]) -> Iterator[None]:
+    def _detaching(self, volume: Any, rows: Sequence[AttachmentRow]) -> Iterator[None]:
         """Note the detach of an attachment; the block closes its access.
 
         If the block fails, Cinder keeps the attachment, and its access is opened again:
@@ -311,14 +311,14 @@ class HostConnections:
             yield
             self._later.follow_deletions(volume, rows)
             return
-        self._unfinished.start_release(volume.name_id, rows[0])
+        self._unfinished.start_detach(volume.name_id, rows[0])
         try:
             yield
         except BaseException:
-            self._unfinished.cancel_release(volume.name_id, rows[0])
+            self._unfinished.cancel_detach(volume.name_id, rows[0])
             self._later.repeat(volume, rows[0].initiator)
             raise
-        self._later.follow_release(volume, rows[0])
+        self._later.follow_detach(volume, rows[0])
 
     def _apply(
         self,

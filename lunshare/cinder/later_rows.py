@@ -66,15 +66,15 @@ class LaterRows:
         """Close it if Cinder was connecting an attachment that is not there."""
         self._start(partial(self._finish_direct, volume, opened), volume)
 
-    def follow_release(self, volume: Any, row: AttachmentRow) -> None:
+    def follow_detach(self, volume: Any, row: AttachmentRow) -> None:
         """Report an attachment that was closed and that Cinder does not delete."""
-        self._start(partial(self._finish_release, volume, row), volume, 1.0)
+        self._start(partial(self._finish_detach, volume, row), volume, 1.0)
 
     def follow_deletions(self, volume: Any, rows: Iterable[AttachmentRow]) -> None:
         """Close what Cinder deletes of these attachments; it does not say which."""
-        left = list(rows)
-        if left:
-            self._start(partial(self._finish_deletions, volume, left), volume)
+        pending = list(rows)
+        if pending:
+            self._start(partial(self._finish_deletions, volume, pending), volume)
 
     def apply_or_repeat(self, volume: Any, hosts: VolumeHosts, initiator: str) -> None:
         """Make the access of a host what it should be, now or as soon as possible."""
@@ -145,7 +145,7 @@ class LaterRows:
             return False
         initiator = opening.access.initiator
         was_open = self._unfinished.end_opening(opening)
-        if stored and stored.connection in self._unfinished.released_connections(hosts):
+        if stored and stored.connection in self._unfinished.detached_connections(hosts):
             return True
         if was_open or stored:
             found = self._unfinished.of_host(hosts, initiator)
@@ -200,10 +200,10 @@ class LaterRows:
         for initiator in set(before) - hosts.initiators:
             self.apply_or_repeat(volume, hosts, initiator)
 
-    def _finish_release(
+    def _finish_detach(
         self, volume: Any, row: AttachmentRow, hosts: VolumeHosts, waited: float
     ) -> bool:
-        if row.connection not in self._unfinished.released_connections(hosts):
+        if row.connection not in self._unfinished.detached_connections(hosts):
             return True
         if waited > _UNDELETED:
             LOG.warning(
@@ -216,15 +216,19 @@ class LaterRows:
         return waited > _UNDELETED
 
     def _finish_deletions(
-        self, volume: Any, left: list[AttachmentRow], hosts: VolumeHosts, waited: float
+        self,
+        volume: Any,
+        pending: list[AttachmentRow],
+        hosts: VolumeHosts,
+        waited: float,
     ) -> bool:
         """Apply the hosts of what has been deleted since the last call."""
         known = {row.id for row in hosts.rows}
-        for row in [each for each in left if each.id not in known]:
+        for row in [each for each in pending if each.id not in known]:
             self._apply_host(volume, hosts, row.initiator)
             self._unfinished.note_closed(row)
-            left.remove(row)
-        return not left or waited > _GIVEN_UP
+            pending.remove(row)
+        return not pending or waited > _GIVEN_UP
 
     def _repeat(
         self, volume: Any, initiator: str, hosts: VolumeHosts, waited: float

@@ -85,11 +85,11 @@ class DirectOpening:
 
 
 class Unfinished:
-    """The openings and releases in progress. Its caller has the volume's lock."""
+    """The openings and detaches in progress. Its caller has the volume's lock."""
 
     def __init__(self) -> None:
         self._opening: dict[str, Opening] = {}
-        self._released: dict[str, set[str]] = {}
+        self._detached: dict[str, set[str]] = {}
         # Attachments by connections that were stored just now.
         self._unconfirmed: dict[str, str] = {}
 
@@ -137,30 +137,30 @@ class Unfinished:
             and not each.deleted(hosts)
         ]
 
-    def start_release(self, volume_id: str, row: AttachmentRow) -> None:
+    def start_detach(self, volume_id: str, row: AttachmentRow) -> None:
         """Note that this attachment is being deleted.
 
-        It does not count any more until it is connected again. A repeated release
+        It does not count any more until it is connected again. A repeated detach
         changes nothing: cinder-api may have been killed before it deleted the row.
         """
-        self._released.setdefault(volume_id, set()).add(row.connection)
+        self._detached.setdefault(volume_id, set()).add(row.connection)
         self._opening.pop(row.connection, None)
         self.note_closed(row)
 
-    def cancel_release(self, volume_id: str, row: AttachmentRow) -> None:
+    def cancel_detach(self, volume_id: str, row: AttachmentRow) -> None:
         """Note that the attachment stays, because closing its access has failed."""
-        self._released.get(volume_id, set()).discard(row.connection)
+        self._detached.get(volume_id, set()).discard(row.connection)
 
     def forget_volume(self, volume_id: str) -> None:
         """Note that the volume is deleted."""
-        self._released.pop(volume_id, None)
+        self._detached.pop(volume_id, None)
         for each in list(self._opening.values()):
             if each.volume_id == volume_id:
                 self.end_opening(each)
 
     def of_host(self, hosts: VolumeHosts, initiator: str) -> Connector | None:
         """Return the access that a host should have, or None."""
-        found = of_host(hosts, initiator, self.released_connections(hosts))
+        found = of_host(hosts, initiator, self.detached_connections(hosts))
         opening = self.openings(hosts, initiator)
         if not opening:
             return found
@@ -176,12 +176,12 @@ class Unfinished:
         found = (self.of_host(hosts, name) for name in sorted(names))
         return {each.initiator: each for each in found if each is not None}
 
-    def released_connections(self, hosts: VolumeHosts) -> frozenset[str]:
-        """Return the released connections whose rows exist, and forget the others."""
-        released = self._released.get(hosts.volume_id)
-        if released is None:
+    def detached_connections(self, hosts: VolumeHosts) -> frozenset[str]:
+        """Return the detached connections whose rows exist, and forget the others."""
+        detached = self._detached.get(hosts.volume_id)
+        if detached is None:
             return frozenset()
-        released &= {row.connection for row in hosts.rows}
-        if not released:
-            del self._released[hosts.volume_id]
-        return frozenset(released)
+        detached &= {row.connection for row in hosts.rows}
+        if not detached:
+            del self._detached[hosts.volume_id]
+        return frozenset(detached)

@@ -215,7 +215,7 @@ class LunshareDriver(cinder_base.VolumeDriver):  # type: ignore[misc]
     @translated
     def remove_export(self, context: Any, volume: Any) -> None:
         """Close what no attachment wants. Called after a failed attach, too."""
-        self._made.connections.close_unwanted(volume)
+        self._made.connections.detach_unwanted(volume)
 
     @translated
     def initialize_connection(
@@ -225,13 +225,13 @@ class LunshareDriver(cinder_base.VolumeDriver):  # type: ignore[misc]
         initiator_data: Any = None,
         **kwargs: Any,
     ) -> dict[str, Any]:
-        return self._made.connections.open(volume, connector)
+        return self._made.connections.attach(volume, connector)
 
     @translated
     def terminate_connection(
         self, volume: Any, connector: Mapping[str, Any] | None, **kwargs: Any
     ) -> bool:
-        return self._made.connections.close(volume, connector)
+        return self._made.connections.detach(volume, connector)
 
     # Other backends, foreign disks
 

@@ -102,8 +102,8 @@ class VolumeHosts:
 
     def without_direct(self, initiators: Collection[str]) -> VolumeHosts:
         """Return the hosts without the direct connections of these."""
-        left = {key: self.direct[key] for key in self.direct if key not in initiators}
-        return replace(self, direct=left)
+        direct = {key: self.direct[key] for key in self.direct if key not in initiators}
+        return replace(self, direct=direct)
 
     def rows_ending(
         self, initiator: str, sent: Mapping[str, Any]

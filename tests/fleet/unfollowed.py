@@ -88,7 +88,7 @@ def left_open(reserved: bool, broken: Any) -> dict[str, Any]:
     connections = HostConnections(backend, rows)  # type: ignore[arg-type]
     try:
         with broken(target):
-            connections.open(CinderVolume(), dict(SENT))
+            connections.attach(CinderVolume(), dict(SENT))
         error = ""
     except Exception as raised:
         error = str(raised)

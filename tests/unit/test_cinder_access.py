@@ -217,23 +217,23 @@ def test_opened_host_keeps_the_secret_of_its_answer() -> None:
     assert unfinished.of_volume(stored)[ONE].auth == opening.access.auth
 
 
-def test_an_opening_continues_while_another_attachment_of_its_host_is_released() -> (
+def test_an_opening_continues_while_another_attachment_of_its_host_is_detached() -> (
     None
 ):
     second = AttachmentRow("b", "reserved", "rw", None)
     unfinished, found = Unfinished(), hosts(row("a"), second)
     unfinished.start_opening(opening_of(found, "b"))
-    unfinished.start_release(ID, found.rows[0])
+    unfinished.start_detach(ID, found.rows[0])
     assert open_modes(unfinished, found) == {ONE: "rw"}
     assert open_modes(unfinished, hosts(second)) == {ONE: "rw"}
 
 
-def test_a_release_ends_the_opening_of_its_connection() -> None:
+def test_a_detach_ends_the_opening_of_its_connection() -> None:
     """A detach right after its attach: the row is stored, and not read yet."""
     second = AttachmentRow("b", "reserved", "rw", None)
     unfinished, found = Unfinished(), hosts(connected("a", "new"), second)
     unfinished.start_opening(opening_of(found, "a", "b"))
-    unfinished.start_release(ID, found.rows[0])
+    unfinished.start_detach(ID, found.rows[0])
     assert open_modes(unfinished, found) == {}
 
 
@@ -254,24 +254,24 @@ def test_an_opening_ends_with_its_attachment() -> None:
     assert open_modes(unfinished, hosts(row("b", TWO))) == {TWO: "rw"}
 
 
-@pytest.mark.parametrize("released", [True, False])
-def test_new_connection_is_confirmed_unless_it_has_been_closed(released: bool) -> None:
-    """Connected twice: a release of the attachment closes both connections."""
+@pytest.mark.parametrize("detached", [True, False])
+def test_new_connection_is_confirmed_unless_it_has_been_closed(detached: bool) -> None:
+    """Connected twice: a detach of the attachment closes both connections."""
     unfinished = Unfinished()
     for name in ("1", "2"):
         unfinished.add_unconfirmed(connected("a", name))
     unfinished.add_unconfirmed(connected("b", "3"))
-    if released:
-        unfinished.start_release(ID, connected("a", "2"))
+    if detached:
+        unfinished.start_detach(ID, connected("a", "2"))
     found = [unfinished.pop_unconfirmed(name) for name in ("1", "2", "3", "3")]
-    assert found == ([None, None, "b", None] if released else ["a", "a", "b", None])
+    assert found == ([None, None, "b", None] if detached else ["a", "a", "b", None])
 
 
 def test_openings_of_a_deleted_volume_are_forgotten() -> None:
     second = AttachmentRow("b", "reserved", "rw", None)
     unfinished, found = Unfinished(), hosts(row("a", TWO), second)
     unfinished.start_opening(opening_of(found, "b"))
-    unfinished.start_release(ID, found.rows[0])
+    unfinished.start_detach(ID, found.rows[0])
     unfinished.forget_volume(ID)
     assert open_modes(unfinished, found) == {TWO: "rw"}
 
@@ -288,39 +288,39 @@ def test_direct_opening_is_known_by_what_cinder_does_with_the_answer() -> None:
     assert not attachment.deleted(before)
 
 
-def test_released_attachment_does_not_count_although_its_row_exists() -> None:
+def test_detached_attachment_does_not_count_although_its_row_exists() -> None:
     unfinished, found = Unfinished(), hosts(row("a"), row("b", TWO))
-    unfinished.start_release(ID, found.rows[0])
+    unfinished.start_detach(ID, found.rows[0])
     assert open_modes(unfinished, found) == {TWO: "rw"}
 
 
-def test_repeated_release_leaves_the_other_attachment_of_its_host() -> None:
+def test_repeated_detach_leaves_the_other_attachment_of_its_host() -> None:
     unfinished, found = Unfinished(), hosts(connected("a", "1"), connected("b", "2"))
     for _ in range(2):
-        unfinished.start_release(ID, found.rows[0])
+        unfinished.start_detach(ID, found.rows[0])
         assert open_modes(unfinished, found) == {ONE: "rw"}
-    unfinished.start_release(ID, found.rows[1])
+    unfinished.start_detach(ID, found.rows[1])
     assert open_modes(unfinished, found) == {}
 
 
-def test_release_is_over_when_its_row_is_deleted() -> None:
+def test_detach_is_over_when_its_row_is_deleted() -> None:
     unfinished, found = Unfinished(), hosts(row("a"), row("b"))
-    unfinished.start_release(ID, found.rows[0])
-    assert unfinished.released_connections(found) == {"a"}
+    unfinished.start_detach(ID, found.rows[0])
+    assert unfinished.detached_connections(found) == {"a"}
     left = hosts(row("b"))
     assert open_modes(unfinished, left) == {ONE: "rw"}
-    assert unfinished.released_connections(found) == set()
+    assert unfinished.detached_connections(found) == set()
 
 
-def test_new_attachment_of_a_host_counts_while_its_last_one_is_released() -> None:
+def test_new_attachment_of_a_host_counts_while_its_last_one_is_detached() -> None:
     unfinished, found = Unfinished(), hosts(row("a"))
-    unfinished.start_release(ID, found.rows[0])
+    unfinished.start_detach(ID, found.rows[0])
     assert open_modes(unfinished, hosts(row("a"), row("new", mode="ro"))) == {ONE: "ro"}
 
 
-def test_released_attachment_counts_when_it_is_connected_again() -> None:
+def test_detached_attachment_counts_when_it_is_connected_again() -> None:
     unfinished, found = Unfinished(), hosts(connected("a", "1"))
-    unfinished.start_release(ID, found.rows[0])
+    unfinished.start_detach(ID, found.rows[0])
     assert open_modes(unfinished, found) == {}
     assert open_modes(unfinished, hosts(connected("a", "2"))) == {ONE: "rw"}
 

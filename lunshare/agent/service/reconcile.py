@@ -139,7 +139,7 @@ class Reconciler:
         """
         for row in rows:
             try:
-                self._close_unwanted(row)
+                self._detach_unwanted(row)
             except BackendUnavailable:
                 raise
             except BackendFailed as error:
@@ -147,13 +147,13 @@ class Reconciler:
         _, changed = self._access.apply(volume)
         result.changed += [f"volume {volume.id}: {what}" for what in changed]
 
-    def _close_unwanted(self, row: Attachment) -> None:
+    def _detach_unwanted(self, row: Attachment) -> None:
         if row.status in ENDING or _is_unanswered(row):
-            self._access.release(row.id)
+            self._access.delete(row.id)
         elif row.status is AttachStatus.ERROR_ATTACHING:
-            self._access.close_failed(row)
+            self._access.detach_failed(row)
         else:
-            self._access.close_replaced(row)
+            self._access.detach_replaced(row)
 
     def _try(
         self, result: ReconcileResult, name: str, step: Callable[[], None]

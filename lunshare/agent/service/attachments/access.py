@@ -38,13 +38,13 @@ LOG = log.getLogger(__name__)
 _SECRETS = ("auth_username", "auth_password")
 _MAX_REASON = 1024  # characters
 _NOT_OPEN = frozenset({AttachStatus.RESERVED, AttachStatus.ERROR_ATTACHING})
-_RELEASABLE = frozenset(AttachStatus) - {AttachStatus.RESERVED, AttachStatus.DETACHED}
+_DELETABLE = frozenset(AttachStatus) - {AttachStatus.RESERVED, AttachStatus.DETACHED}
 
-_MAX_LEFT = 100  # attachments in the answer to a detach
+_MAX_REMAINING = 100  # attachments in the answer to a detach
 
 
 class Access:
-    """Opens and closes the access of hosts to volumes."""
+    """Attaches hosts to volumes, and detaches them."""
 
     def __init__(self, db: Database, backends: Backends) -> None:
         self._db, self._backends = db, backends
@@ -86,8 +86,8 @@ class Access:
         if leaving is not None and not target.fences:
             raise refusals.not_fenced(backend, leaving)
 
-    def open(self, volume: Volume, row: Attachment, wanted: Wanted) -> Attachment:
-        """Open an attachment whose row is attaching; store its connection_info.
+    def attach(self, volume: Volume, row: Attachment, wanted: Wanted) -> Attachment:
+        """Attach the host of a row that is attaching; store its connection_info.
 
         ``wanted``: that of its initiator, as for ``apply``. The initiator that its
         connector replaced is closed before.
@@ -96,7 +96,7 @@ class Access:
             may be open.
         """
         try:
-            row = self.close_replaced(row)
+            row = self.detach_replaced(row)
             self.apply(volume, row.initiator, wanted)
             stored: dict[str, Any] = {
                 "connection_info": self._connection_info(volume, row, wanted),
@@ -117,8 +117,8 @@ class Access:
         )
         return replace(row, **stored)
 
-    def close_replaced(self, row: Attachment) -> Attachment:
-        """Close the initiator that the row's connector replaced, if any.
+    def detach_replaced(self, row: Attachment) -> Attachment:
+        """Detach the initiator that the row's connector replaced, if any.
 
         Return the row without it. Can be repeated.
 
@@ -133,10 +133,10 @@ class Access:
             attachments.set_values(connection, row.id, leaving=None)
         return replace(row, leaving=None)
 
-    def release(
+    def delete(
         self, attachment_id: str, check: Check | None = None
     ) -> list[Attachment]:
-        """Close the access and delete the row. Can be repeated.
+        """Detach the host and delete the row. Can be repeated.
 
         Returns up to a hundred attachments that the volume still has, in brief.
         ``check`` may refuse the row, in the transaction that ends it.
@@ -149,32 +149,34 @@ class Access:
             if check is not None:
                 check(row)
             if not row.initiators and row.status in _NOT_OPEN:
-                left = _remove(connection, row, _NOT_OPEN)
+                remaining = _delete_row(connection, row, _NOT_OPEN)
             else:
-                left = None
-                volume, wanted = _start_release(connection, row)
-        if left is None:
-            self._close(volume, row, wanted)
+                remaining = None
+                volume, wanted = _start_delete(connection, row)
+        if remaining is None:
+            self._detach(volume, row, wanted)
             with self._db.writing() as connection:
-                left = _remove(connection, row, frozenset({AttachStatus.DETACHING}))
+                remaining = _delete_row(
+                    connection, row, frozenset({AttachStatus.DETACHING})
+                )
         LOG.info(
             "[%s] attachment detached: attachment=%s volume=%s",
             row.attached_host,
             row.id,
             row.volume_id,
         )
-        return left
+        return remaining
 
-    def start_release(self, attachment_id: str) -> None:
+    def start_delete(self, attachment_id: str) -> None:
         """Commit that the access is not wanted; the next reconcile finishes it.
 
         :raises NotFound: the attachment does not exist, or is deleted.
         """
         with self._db.writing() as connection:
-            _start_release(connection, require(connection, attachment_id))
+            _start_delete(connection, require(connection, attachment_id))
 
-    def _close(self, volume: Volume, row: Attachment, wanted: list[Wanted]) -> None:
-        """Close what the row may have open; what fails is in the row."""
+    def _detach(self, volume: Volume, row: Attachment, wanted: list[Wanted]) -> None:
+        """Detach what the row may have open; what fails is in the row."""
         try:
             for initiator, rest in zip(row.initiators, wanted, strict=True):
                 self.apply(volume, initiator, rest)
@@ -193,8 +195,8 @@ class Access:
                 row.volume_id,
             )
 
-    def close_failed(self, row: Attachment) -> None:
-        """Close what a failed attach may have left open. Can be repeated.
+    def detach_failed(self, row: Attachment) -> None:
+        """Detach what a failed attach may have opened. Can be repeated.
 
         :raises BackendFailed: it may still be open, and the row still names it.
         """
@@ -228,7 +230,7 @@ class Access:
         old, new = AttachStatus.ATTACHING, AttachStatus.ERROR_ATTACHING
         try:
             self._record_failure(row, old, new, str(why))
-            self.close_failed(row)
+            self.detach_failed(row)
         except Exception as error:
             # The row still has its initiators. Reconcile retries until it is closed.
             LOG.error(
@@ -259,21 +261,21 @@ def read_wanted(connection: Any, volume_id: str, only: str | None) -> Wanted:
     )
 
 
-def _start_release(connection: Any, row: Attachment) -> tuple[Volume, list[Wanted]]:
+def _start_delete(connection: Any, row: Attachment) -> tuple[Volume, list[Wanted]]:
     """Write that the access is not wanted. Return what its initiators still want."""
-    attachments.change_status(connection, row.id, _RELEASABLE, AttachStatus.DETACHING)
+    attachments.change_status(connection, row.id, _DELETABLE, AttachStatus.DETACHING)
     volume = _require_volume(connection, row)
     return volume, [
         read_wanted(connection, volume.id, initiator) for initiator in row.initiators
     ]
 
 
-def _remove(
+def _delete_row(
     connection: Any, row: Attachment, old: frozenset[AttachStatus]
 ) -> list[Attachment]:
     """Delete the row; return attachments that the volume still has."""
     attachments.remove(connection, row.id, old)
-    return attachments.brief_of_volume(connection, row.volume_id, _MAX_LEFT)
+    return attachments.brief_of_volume(connection, row.volume_id, _MAX_REMAINING)
 
 
 def with_secrets(row: Attachment) -> Attachment:

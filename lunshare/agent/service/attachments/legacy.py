@@ -92,7 +92,7 @@ class LegacyActions:
                 rows = attachments.legacy(connection, volume_id)
             row = legacy_choice.to_unreserve(rows, volume.multiattach)
             if row is not None:
-                self._access.release(row.id)
+                self._access.delete(row.id)
 
     def initialize(
         self, ctx: RequestContext, volume_id: str, connector: HostConnector
@@ -119,7 +119,7 @@ class LegacyActions:
             if row is not None and connectors.is_open(row, connector):
                 return with_secrets(row)
             if row is not None:
-                self._access.close_replaced(row)
+                self._access.detach_replaced(row)
             with self._db.writing() as connection:
                 volume, row = self._row_to_connect(
                     connection, ctx, volume_id, connector, refusal
@@ -128,10 +128,10 @@ class LegacyActions:
                 row = self._rows.start_attach(connection, volume, known, connector)
                 wanted = read_wanted(connection, volume.id, row.initiator)
             try:
-                return with_secrets(self._access.open(volume, row, wanted))
+                return with_secrets(self._access.attach(volume, row, wanted))
             except Exception:
                 if row.legacy == CONNECT:
-                    self._rows.discard(row)
+                    self._rows.delete_failed(row)
                 raise
 
     def attach(
@@ -174,7 +174,7 @@ class LegacyActions:
                     self._change_mode(connection, volume, row, new_mode)
                     wanted = read_wanted(connection, volume.id, row.initiator)
             if wanted is not None:
-                self._access.open(volume, replace(row, mode=new_mode), wanted)
+                self._access.attach(volume, replace(row, mode=new_mode), wanted)
             with self._db.writing() as connection:
                 done = attachments.change_status(
                     connection,
@@ -224,7 +224,7 @@ class LegacyActions:
     def terminate(
         self, ctx: RequestContext, volume_id: str, connector: HostConnector
     ) -> None:
-        """Close the access of a host; its attachment stays until os-detach.
+        """Detach a host; its attachment stays until os-detach.
 
         Another attachment of the same initiator keeps its access. Can be repeated.
 
@@ -244,9 +244,9 @@ class LegacyActions:
             if row is None:
                 return
             if row.legacy == CONNECT and row.status is not _ATTACHED:
-                self._access.release(row.id, check)
+                self._access.delete(row.id, check)
             else:
-                self._close(row, initiator, check)
+                self._detach(row, initiator, check)
 
     def _to_terminate(
         self, ctx: RequestContext, volume_id: str, initiator: str
@@ -263,7 +263,7 @@ class LegacyActions:
     def detach(
         self, ctx: RequestContext, volume_id: str, attachment_id: str | None
     ) -> None:
-        """Close the access and delete the attachment, as DELETE /attachments does.
+        """Detach the host and delete the attachment, as DELETE /attachments does.
 
         Without an id it is the only one. A volume without any is left as it is.
 
@@ -280,7 +280,7 @@ class LegacyActions:
             return
         check = self._gate.check_detach(ctx, row)
         with self._locks.volume(volume_id, "a detach"):
-            self._access.release(row.id, check)
+            self._access.delete(row.id, check)
 
     def _row_to_connect(
         self,
@@ -328,10 +328,10 @@ class LegacyActions:
             connection, row.id, {_ATTACHING}, _ATTACHING, mode=mode
         )
 
-    def _close(self, row: Attachment, initiator: str, check: Check) -> None:
-        """Commit that the initiator leaves the row, then close its access."""
+    def _detach(self, row: Attachment, initiator: str, check: Check) -> None:
+        """Commit that the initiator leaves the row, then detach it."""
         if row.initiator == initiator:
-            row = self._access.close_replaced(row)
+            row = self._access.detach_replaced(row)
             values: dict[str, Any] = {
                 "initiator": None,
                 "leaving": initiator,
@@ -344,7 +344,7 @@ class LegacyActions:
                 attachments.set_values(connection, row.id, **values)
             row = replace(row, **values)
         try:
-            self._access.close_replaced(row)
+            self._access.detach_replaced(row)
         except BackendFailed as error:
             LOG.error(
                 "[%s] access not closed: attachment=%s: %s",

@@ -129,9 +129,9 @@ class Attachments:
                 wanted = read_wanted(connection, volume.id, row.initiator)
             self.unanswered.add(row)
             try:
-                return self._access.open(volume, row, wanted)
+                return self._access.attach(volume, row, wanted)
             except Exception:
-                self.discard(row)
+                self.delete_failed(row)
                 raise
 
     def commit_reservation(self, ctx: RequestContext, new: NewAttachment) -> Attachment:
@@ -143,7 +143,7 @@ class Attachments:
                 self.unanswered.add(row)  # before the others see it
         except Exception:
             if row is not None:
-                self.unanswered.discard(row)
+                self.unanswered.forget(row)
             raise
         return row
 
@@ -239,14 +239,14 @@ class Attachments:
             raise refusals.not_connectable(row)
         return intent
 
-    def discard(self, row: Attachment) -> None:
+    def delete_failed(self, row: Attachment) -> None:
         """Delete a row whose id no client knows, when nothing is open."""
-        self.unanswered.discard(row)
+        self.unanswered.forget(row)
         try:
             if self._require(row.id).initiator is None:
-                self._access.release(row.id)
+                self._access.delete(row.id)
             else:
-                self._access.start_release(row.id)
+                self._access.start_delete(row.id)
         except AgentError as error:
             LOG.error(
                 "[%s] cleanup of a failed attach failed: attachment=%s: %s",
@@ -277,7 +277,7 @@ class Attachments:
             if connectors.is_open(row, connector):
                 return with_secrets(reconnect.refresh(self._db, row, connector))
             # Its row can name two initiators, and the new connector is a third.
-            row = self._access.close_replaced(row)
+            row = self._access.detach_replaced(row)
             with self._db.writing() as connection:
                 check(row)
                 volume = reconnect.available_volume(connection, row)
@@ -285,7 +285,7 @@ class Attachments:
                 known = replace(row, answered=True)  # its client names it
                 intent = self.start_attach(connection, volume, known, connector)
                 wanted = read_wanted(connection, volume.id, intent.initiator)
-            return with_secrets(self._access.open(volume, intent, wanted))
+            return with_secrets(self._access.attach(volume, intent, wanted))
 
     def complete(self, ctx: RequestContext, attachment_id: str) -> None:
         """Note that the host uses the volume. Can be repeated.
@@ -309,7 +309,7 @@ class Attachments:
             raise refusals.not_completable(self._require(attachment_id))
 
     def delete(self, ctx: RequestContext, attachment_id: str) -> Rows:
-        """Close the access, end the host's session, delete the attachment.
+        """Detach the host, end its session, delete the attachment.
 
         Returns up to a hundred of the attachments that the volume still has, in
         brief, so that it costs the same however many there are. When this returns,
@@ -323,7 +323,7 @@ class Attachments:
         row = self._require(attachment_id, ctx)
         check = self._gate.check_detach(ctx, row)
         with self._locks.volume(row.volume_id, f"the detach of {attachment_id}"):
-            return self._access.release(attachment_id, check)
+            return self._access.delete(attachment_id, check)
 
     def _require(
         self, attachment_id: str, ctx: RequestContext | None = None

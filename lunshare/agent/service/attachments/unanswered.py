@@ -46,7 +46,7 @@ class UnansweredRequests:
         with self._mutex:
             self._new.append(row.id)
 
-    def discard(self, row: Attachment) -> None:
+    def forget(self, row: Attachment) -> None:
         """Note that the answer was an error, and there is no attachment."""
         with self._mutex:
             self._created_here.discard(row.id)

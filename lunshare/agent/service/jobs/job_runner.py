@@ -77,10 +77,10 @@ class JobRunner:
         """
         with self._mutex:
             self._stopped = True
-        left = None if until == math.inf else max(0.0, until - time.monotonic())
+        seconds = None if until == math.inf else max(0.0, until - time.monotonic())
         stopping = threading.Thread(target=self._shut_down, name="stop", daemon=True)
         stopping.start()
-        stopping.join(left)
+        stopping.join(seconds)
         return not stopping.is_alive()
 
     def _shut_down(self) -> None:

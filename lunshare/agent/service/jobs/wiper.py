@@ -80,8 +80,10 @@ class Wiper:
         for backend in self._backends.values():
             if backend.up:
                 with backend.for_request() as driver:
-                    left = driver.volumes.wipes()
-                found += [WipeState(backend.name, w.name, w.size, w.left) for w in left]
+                    wipes = driver.volumes.wipes()
+                found += [
+                    WipeState(backend.name, w.name, w.size, w.left) for w in wipes
+                ]
         return found
 
     def wipe_disks(self, name: str) -> None:
@@ -92,12 +94,12 @@ class Wiper:
         backend = self._backends[name]
         try:
             with translated():
-                left = backend.driver.volumes.wipes()
+                wipes = backend.driver.volumes.wipes()
         except AgentError as error:
             LOG.error("[%s] wipe failed: %s", name, error)
             self._on_failure("wipe")
             return
-        for disk in left:
+        for disk in wipes:
             try:
                 wiping.wipe_disk(
                     backend.driver.volumes,

@@ -83,17 +83,17 @@ def _capabilities(pool: Pool, request: PlacementRequest) -> Result:
 def _capacity(pool: Pool, request: PlacementRequest) -> Result:
     if pool.closed:
         return False, f"it is closed for new volumes: {pool.closed}"
-    left = free_space.provisionable(pool, request.specs)
-    if request.size <= left:
-        return True, f"it has space for {_gib(left)}"
+    space = free_space.provisionable(pool, request.specs)
+    if request.size <= space:
+        return True, f"it has space for {_gib(space)}"
     if free_space.physical(pool) <= 0:
         reserve = free_space.reserve(pool)
         return False, f"it is physically full except for the reserve, {reserve} GiB"
-    return False, f"it has space for {_gib(max(0.0, left))}, not {request.size}"
+    return False, f"it has space for {_gib(max(0.0, space))}, not {request.size}"
 
 
-def _gib(left: float) -> str:
-    return f"{math.floor(left)} GiB"
+def _gib(space: float) -> str:
+    return f"{math.floor(space)} GiB"
 
 
 FILTERS: Mapping[str, Filter] = {

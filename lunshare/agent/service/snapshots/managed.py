@@ -178,7 +178,7 @@ class ManagedSnapshots:
                 self._backends[name].for_job() as backend,
             ):
                 backend.volumes.unmanage_snapshot(driver_snapshot(row))
-            self._rows.remove(row.id)
+            self._rows.mark_deleted(row.id)
         LOG.info(
             "[%s] snapshot unmanaged: snapshot=%s volume=%s",
             name,

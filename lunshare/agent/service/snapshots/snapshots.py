@@ -141,10 +141,12 @@ class Snapshots:
         :raises NotFound: the snapshot, or the item.
         """
         with self._db.writing() as connection:
-            left = dict(snapshot_rows.require(connection, snapshot_id, ctx).metadata)
-            if left.pop(key, None) is None:
+            metadata = dict(
+                snapshot_rows.require(connection, snapshot_id, ctx).metadata
+            )
+            if metadata.pop(key, None) is None:
                 raise NotFound(f"metadata of snapshot {snapshot_id}:", key)
-            snapshots.update(connection, snapshot_id, {"metadata": left})
+            snapshots.update(connection, snapshot_id, {"metadata": metadata})
 
     def delete(
         self, ctx: RequestContext, snapshot_id: str, force: bool = False
@@ -215,7 +217,7 @@ class Snapshots:
                 self._backends[name].for_job() as backend,
             ):
                 snapshot_rows.delete_disk(backend, row)
-            self._own_rows.remove(snapshot_id)
+            self._own_rows.mark_deleted(snapshot_id)
         LOG.info(
             "[%s] snapshot deleted: snapshot=%s volume=%s", name, row.id, row.volume_id
         )

@@ -95,8 +95,8 @@ class Qos:
             for key in keys:
                 if key not in old.specs:
                     raise NotFound(f"key of qos_specs {qos_id}:", key)
-            left = {k: text for k, text in old.specs.items() if k not in keys}
-            qos.update(connection, qos_id, old.consumer, left)
+            specs = {k: text for k, text in old.specs.items() if k not in keys}
+            qos.update(connection, qos_id, old.consumer, specs)
 
     def delete(self, ctx: RequestContext, qos_id: str, force: bool) -> None:
         """Delete QoS specs; with ``force`` also while volume types name them.

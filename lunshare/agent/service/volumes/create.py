@@ -177,8 +177,8 @@ class VolumeDisks:
                 snapshots.remove(connection, snapshot.id)
         backend.delete(volume.id)
         if volume.leaving:
-            with self._backends[volume.leaving].for_job() as left:
-                left.volumes.delete(volume.id)
+            with self._backends[volume.leaving].for_job() as former:
+                former.volumes.delete(volume.id)
         if volume.source_volid and "source_size" in (volume.intent or {}):
             self._delete_clone_snapshot(backend, volume, volume.source_volid)
 

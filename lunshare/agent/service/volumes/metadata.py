@@ -63,10 +63,10 @@ class VolumeMetadata:
         with self._db.writing() as connection:
             volume = require(connection, volume_id, ctx)
             check_not_in_maintenance(volume)
-            left = dict(volume.image_metadata)
-            if left.pop(key, None) is None:
+            metadata = dict(volume.image_metadata)
+            if metadata.pop(key, None) is None:
                 raise NotFound("image metadata item", key[:64])
-            volumes.set_values(connection, volume_id, image_metadata=left)
+            volumes.set_values(connection, volume_id, image_metadata=metadata)
 
     def set_bootable(self, ctx: RequestContext, volume_id: str, bootable: bool) -> None:
         """Set whether a server can boot from it.

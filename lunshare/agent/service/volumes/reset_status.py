@@ -102,8 +102,8 @@ class StatusResetter:
             wanted = _check(volume, asked)
             with self._db.reading() as connection:
                 hosts = attachments.of_volume(connection, volume_id)
-            for row in _to_release(hosts, asked, wanted):
-                self._access.release(row.id)
+            for row in _to_delete(hosts, asked, wanted):
+                self._access.delete(row.id)
             if wanted is not None:
                 self._set(ctx, self._rows.get(volume_id, ctx), wanted, refusal)
             if asked.migration_status:
@@ -136,7 +136,7 @@ class StatusResetter:
         check = self._gate.check_detach(ctx, row)
         with self._locks.volume(volume_id, "a forced detach"):
             try:
-                self._access.release(row.id, check)
+                self._access.delete(row.id, check)
             except BackendFailed:
                 self._check_closed(row.id)
                 with self._db.writing() as connection:
@@ -255,7 +255,7 @@ def _attached(volume: Volume) -> list[Attachment]:
     return [r for r in volume.attachments if r.status is AttachStatus.ATTACHED]
 
 
-def _to_release(
+def _to_delete(
     hosts: list[Attachment], asked: Reset, wanted: VolumeStatus | None
 ) -> list[Attachment]:
     """Return the attachments that the reset ends: all, or unused reservations.
@@ -286,8 +286,8 @@ def _check(volume: Volume, asked: Reset) -> VolumeStatus | None:
             f"volume {volume.id} is {volume.status}: wait until that operation ends, or"
             " delete the volume"
         )
-    left = [] if asked.attach_status == "detached" else _attached(volume)
-    if asked.attach_status == "attached" and not left:
+    hosts = [] if asked.attach_status == "detached" else _attached(volume)
+    if asked.attach_status == "attached" and not hosts:
         raise Invalid("os-reset_status.attach_status: no host is attached.")
     if asked.status is None:
         if not asked.attach_status and not asked.migration_status:
@@ -298,7 +298,7 @@ def _check(volume: Volume, asked: Reset) -> VolumeStatus | None:
             f"os-reset_status.status: give one of {', '.join(sorted(_ALLOWED))}."
         )
     wanted = VolumeStatus(asked.status)
-    if wanted in _NEEDS_HOST and not left:
+    if wanted in _NEEDS_HOST and not hosts:
         raise Invalid(f"os-reset_status.status: {wanted}, and no host is attached.")
     if wanted not in SETTABLE:
         _check_error(volume)

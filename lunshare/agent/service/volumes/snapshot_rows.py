@@ -98,7 +98,7 @@ class SnapshotRows:
                 deleting = SnapshotStatus.DELETING
                 snapshots.change_status(connection, row.id, old, deleting)
 
-    def remove(self, snapshot_id: str) -> None:
+    def mark_deleted(self, snapshot_id: str) -> None:
         """Mark it deleted."""
         with self._db.writing() as connection:
             snapshots.remove(connection, snapshot_id)
