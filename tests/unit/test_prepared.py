@@ -12,12 +12,13 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from lunshare.agent.db import attachments, volumes
-from lunshare.agent.db.schema import METADATA
+from lunshare.agent.db import attachments, snapshots, volumes
+from lunshare.agent.db.record_columns import RecordColumns
+from lunshare.agent.db.schema import METADATA, SNAPSHOTS
 from lunshare.agent.db.sqlite.engine import Database
 from lunshare.agent.db.sqlite.prepared import Prepared
-from lunshare.agent.model.records import Attachment, Mode, Page, Volume
-from lunshare.agent.model.states import AttachStatus, VolumeStatus
+from lunshare.agent.model.records import Attachment, Mode, Page, Snapshot, Volume
+from lunshare.agent.model.states import AttachStatus, SnapshotStatus, VolumeStatus
 
 MOMENT = datetime(2026, 11, 22, 12, 30, 0, 5)
 VOLUME = Volume(
@@ -46,8 +47,26 @@ ROW = Attachment(
     updated_at=MOMENT,
     answered=False,
 )
+SNAPSHOT = Snapshot(
+    id="33333333-3333-3333-3333-333333333333",
+    volume_id=VOLUME.id,
+    size=7,
+    status=SnapshotStatus.DELETING,
+    project_id="p",
+    user_id="u",
+    name="n",
+    description="d",
+    metadata={"a": "b"},
+    created_at=MOMENT,
+    updated_at=MOMENT,
+    status_reason="why",
+    reset_from=SnapshotStatus.ERROR,
+    progress="90%",
+    reference="foreign",
+)
 PAGE = Page(project_id=None, limit=10)
 
+_S = SNAPSHOTS.c
 _TABLE = sa.Table(
     "things",
     sa.MetaData(),
@@ -99,6 +118,31 @@ def test_a_row_is_read_as_it_was_written(database: Database):
         assert not attachments.remove(connection, ROW.id, {AttachStatus.DETACHING})
         attached = AttachStatus.ATTACHED
         assert attachments.change_status(connection, ROW.id, old, attached)
+
+
+def test_each_field_is_read_from_the_column_of_its_name(database: Database):
+    fields = RecordColumns(Snapshot, SNAPSHOTS, last="status", size=_S.volume_size)
+    shuffled = sa.select(_S.user_id, *reversed(fields.labels))
+    with database.writing() as connection:
+        volumes.insert(connection, VOLUME)
+        snapshots.insert(connection, SNAPSHOT)
+        assert snapshots.get(connection, SNAPSHOT.id) == SNAPSHOT
+        (row,) = Prepared(shuffled).rows(connection, {})
+        rest = (SNAPSHOT.project_id, row.user_id)
+        expected = (SNAPSHOT.id, VOLUME.id, 7, SnapshotStatus.DELETING, *rest)
+        assert fields.record(row, *rest) == Snapshot(*expected)
+        with pytest.raises(AssertionError):
+            fields.records(connection.execute(shuffled))
+    with pytest.raises(AssertionError):
+        fields.prepared(shuffled)
+
+
+def test_a_status_that_does_not_exist_is_an_error(database: Database):
+    with database.writing() as connection:
+        volumes.insert(connection, VOLUME)
+        connection.execute(sa.text("UPDATE volumes SET status = 'asleep'"))
+        with pytest.raises(ValueError, match="'asleep' is not a valid VolumeStatus"):
+            volumes.get_row(connection, VOLUME.id)
 
 
 def test_a_parameter_that_is_missing_is_an_error_and_not_null(database: Database):

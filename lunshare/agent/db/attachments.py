@@ -11,14 +11,14 @@ import functools
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-import orjson
 import sqlalchemy as sa
 
 from lunshare.agent.db import paging
+from lunshare.agent.db.record_columns import RecordColumns
 from lunshare.agent.db.schema import VOLUME_ATTACHMENT, VOLUMES
 from lunshare.agent.db.sqlite.engine import now
-from lunshare.agent.db.sqlite.prepared import Prepared, Row
-from lunshare.agent.model.records import Attachment, Mode, Page
+from lunshare.agent.db.sqlite.prepared import Prepared
+from lunshare.agent.model.records import Attachment, Page
 from lunshare.agent.model.states import (
     ENDING,
     POSSIBLE,
@@ -28,65 +28,37 @@ from lunshare.agent.model.states import (
 )
 
 _A = VOLUME_ATTACHMENT.c
-_MODES: Mapping[str | None, Mode | None] = {None: None, "ro": Mode.RO, "rw": Mode.RW}
 _HERE = _A.deleted == sa.false()
-
-#: Columns of a ``brief`` record, in the order of its fields. A volume shows its hosts
-#: without connector and connection_info, so these are not read.
-BRIEF = (
-    _A.id,
-    _A.volume_id,
-    _A.attach_status,
-    _A.attach_mode,
-    _A.instance_uuid,
-    _A.attached_host,
-    _A.mountpoint,
-    _A.attach_time,
-    _A.announced,
+_FIELDS = RecordColumns(
+    Attachment, VOLUME_ATTACHMENT, status=_A.attach_status, mode=_A.attach_mode
 )
 
-# In the order of the record's fields.
-_ALL = sa.select(
-    *BRIEF[:-1],
-    _A.detach_time,
-    _A.connector,
-    _A.connection_info,
-    _A.initiator,
-    _A.auth_username,
-    _A.auth_password,
-    _A.created_at,
-    _A.updated_at,
-    _A.leaving,
-    _A.status_reason,
-    _A.answered,
-    _A.legacy,
-    _A.announced,
-    _A.user_id,
-)
-# The fields of the record between those of BRIEF, which a brief one does not have.
-_UNREAD: tuple[Any, ...] = (*[None] * 10, True, None)
+#: A volume shows its hosts without connector and connection_info, so a ``brief``
+#: record does not have these.
+BRIEF = _FIELDS.part("announced", "attachment_")
+
+_ALL = sa.select(*_FIELDS.labels)
 _AGE = (_A.created_at, _A.id)
 _THIS = _A.volume_id == sa.bindparam("volume_id")
 
 # Built once: to build a statement costs more than to run it.
-_COLUMNS = [column.name for column in _ALL.selected_columns]
-_INSERT = Prepared(
-    sa.insert(VOLUME_ATTACHMENT).values(
-        {name: sa.bindparam(name) for name in (*_COLUMNS, "deleted")}
-    )
-)
-_ONE = Prepared(_ALL.where(_A.id == sa.bindparam("id"), _HERE))
+_INSERT = _FIELDS.insertion(deleted=sa.false())
+_ONE = _FIELDS.prepared(_ALL.where(_A.id == sa.bindparam("id"), _HERE))
 # The same of one project, to which an attachment belongs with its volume.
 _OWN = (VOLUMES.c.id == _A.volume_id, VOLUMES.c.project_id == paging.PROJECT)
-_OWN_ONE = Prepared(_ALL.where(_A.id == sa.bindparam("id"), _HERE, *_OWN))
-_OF_VOLUME = Prepared(_ALL.where(_THIS, _HERE).order_by(*_AGE))
-_LEGACY = Prepared(_ALL.where(_THIS, _HERE, _A.legacy.is_not(None)).order_by(*_AGE))
-_LEFT = Prepared(
-    sa.select(*BRIEF).where(_THIS, _HERE).limit(sa.bindparam("most", type_=sa.Integer))
+_OWN_ONE = _FIELDS.prepared(_ALL.where(_A.id == sa.bindparam("id"), _HERE, *_OWN))
+_OF_VOLUME = _FIELDS.prepared(_ALL.where(_THIS, _HERE).order_by(*_AGE))
+_LEGACY = _FIELDS.prepared(
+    _ALL.where(_THIS, _HERE, _A.legacy.is_not(None)).order_by(*_AGE)
+)
+_BRIEF = BRIEF.prepared(
+    sa.select(*BRIEF.labels)
+    .where(_THIS, _HERE)
+    .limit(sa.bindparam("most", type_=sa.Integer))
 )
 # Named, since SQLite takes either this index or attachments_of_volume, by the order in
 # which they were created; with the other one it reads every host of the volume.
-_OF_INITIATOR = Prepared(
+_OF_INITIATOR = _FIELDS.prepared(
     _ALL.where(_THIS, _A.initiator == sa.bindparam("initiator"), _HERE).order_by(*_AGE),
     index="attachments_of_initiator",
 )
@@ -105,7 +77,9 @@ _ANY_WANTED = Prepared(
 
 # Without _HERE, which holds for all of these rows: with it SQLite would use the index
 # attachments_of_volume, and read every host of the volume.
-_UNANSWERED = Prepared(_ALL.where(_THIS, _A.answered == sa.false()).order_by(*_AGE))
+_UNANSWERED = _FIELDS.prepared(
+    _ALL.where(_THIS, _A.answered == sa.false()).order_by(*_AGE)
+)
 _ANSWER = (
     sa.update(VOLUME_ATTACHMENT)
     .where(_A.id == sa.bindparam("_id"))
@@ -128,15 +102,7 @@ COLUMNS: Mapping[str, sa.ColumnElement[Any]] = {
 
 def insert(connection: sa.Connection, attachment: Attachment) -> None:
     """Insert a row."""
-    values = _columns(
-        {
-            name: getattr(attachment, name)
-            for name in Attachment.__dataclass_fields__
-            if name != "status"
-        }
-    )
-    values.update(attach_status=attachment.status, deleted=False)
-    _INSERT.write(connection, values)
+    _INSERT.write(connection, _FIELDS.values(attachment))
 
 
 def get(
@@ -144,11 +110,9 @@ def get(
 ) -> Attachment | None:
     """Return one attachment, of a project if one is named, or None."""
     if project_id is None:
-        row = _ONE.first(connection, {"id": attachment_id})
-    else:
-        own = {"id": attachment_id, paging.PROJECT.key: project_id}
-        row = _OWN_ONE.first(connection, own)
-    return None if row is None else _record(row)
+        return _ONE.first(connection, {"id": attachment_id})
+    own = {"id": attachment_id, paging.PROJECT.key: project_id}
+    return _OWN_ONE.first(connection, own)
 
 
 def page(connection: sa.Connection, page: Page) -> list[Attachment]:
@@ -159,7 +123,7 @@ def page(connection: sa.Connection, page: Page) -> list[Attachment]:
     query = _listed(page.sort, page.project_id is None)
     query = paging.filtered(query, page.filters, COLUMNS)
     query = paging.after_marker(connection, query, page, COLUMNS, "attachment", *_OWN)
-    return [_record(row) for row in connection.execute(query, paging.values(page))]
+    return _FIELDS.records(connection.execute(query, paging.values(page)))
 
 
 @functools.lru_cache(maxsize=paging.SORTS)
@@ -175,11 +139,11 @@ def of_volumes(
     connection: sa.Connection, volume_ids: Sequence[str]
 ) -> dict[str, list[Attachment]]:
     """Return the attachments of many volumes, oldest first, in brief."""
-    found: dict[str, list[Attachment]] = {}
-    for some in paging.chunks(volume_ids):
-        for row in _brief_of(len(some)).rows(connection, some):
-            found.setdefault(row[1], []).append(brief(row))
-    return found
+    attachments: dict[str, list[Attachment]] = {}
+    for chunk in paging.chunks(volume_ids):
+        for attachment in _brief_of(len(chunk)).rows(connection, chunk):
+            attachments.setdefault(attachment.volume_id, []).append(attachment)
+    return attachments
 
 
 @functools.lru_cache
@@ -190,22 +154,20 @@ def _brief_of(count: int) -> Prepared:
     volumes with 3 hosts each, instead of 0.08.
     """
     ids: list[Any] = [sa.bindparam(name) for name in paging.names(count)]
-    query = sa.select(*BRIEF).where(_A.volume_id.in_(ids), _HERE).order_by(*_AGE)
-    return Prepared(query)
+    query = sa.select(*BRIEF.labels).where(_A.volume_id.in_(ids), _HERE).order_by(*_AGE)
+    return BRIEF.prepared(query)
 
 
 def of_volume(connection: sa.Connection, volume_id: str) -> list[Attachment]:
     """Return the complete attachments of one volume, oldest first."""
-    found = _OF_VOLUME.rows(connection, {"volume_id": volume_id})
-    return [_record(row) for row in found]
+    return _OF_VOLUME.rows(connection, {"volume_id": volume_id})
 
 
 def brief_of_volume(
     connection: sa.Connection, volume_id: str, most: int
 ) -> list[Attachment]:
     """Return up to ``most`` attachments of one volume, in brief and in no order."""
-    found = _LEFT.rows(connection, {"volume_id": volume_id, "most": most})
-    return [brief(row) for row in found]
+    return _BRIEF.rows(connection, {"volume_id": volume_id, "most": most})
 
 
 def of_initiator(
@@ -213,30 +175,28 @@ def of_initiator(
 ) -> list[Attachment]:
     """Return the complete attachments of an initiator on a volume, oldest first."""
     which = {"volume_id": volume_id, "initiator": initiator}
-    return [_record(row) for row in _OF_INITIATOR.rows(connection, which)]
+    return _OF_INITIATOR.rows(connection, which)
 
 
 def legacy(connection: sa.Connection, volume_id: str) -> list[Attachment]:
     """Return those that actions of a volume made, complete and oldest first."""
-    found = _LEGACY.rows(connection, {"volume_id": volume_id})
-    return [_record(row) for row in found]
+    return _LEGACY.rows(connection, {"volume_id": volume_id})
 
 
 def with_initiator(connection: sa.Connection) -> list[Attachment]:
     """Return every complete attachment with an initiator, oldest first."""
     query = _ALL.where(_HERE, _A.initiator.is_not(None)).order_by(*_AGE)
-    return [_record(row) for row in connection.execute(query)]
+    return _FIELDS.records(connection.execute(query))
 
 
 def unanswered(connection: sa.Connection, volume_id: str) -> list[Attachment]:
     """Return attachments of a volume that no client may know yet, oldest first."""
-    found = _UNANSWERED.rows(connection, {"volume_id": volume_id})
-    return [_record(row) for row in found]
+    return _UNANSWERED.rows(connection, {"volume_id": volume_id})
 
 
 def mark_answered(connection: sa.Connection, ids: Sequence[str]) -> None:
     """Note that the clients have had time to receive these attachments."""
-    connection.execute(_ANSWER, [{"_id": each} for each in ids])
+    connection.execute(_ANSWER, [{"_id": attachment_id} for attachment_id in ids])
 
 
 def any_wanted(connection: sa.Connection, volume_id: str) -> bool:
@@ -281,8 +241,8 @@ def change_status(
         raise AssertionError(
             f"lunshare.agent.model.states has no move from {sorted(old)} to {new}"
         )
-    columns = _columns(
-        {"status_reason": None, **values, "attach_status": new, "updated_at": now()}
+    columns = _FIELDS.named(
+        {"status_reason": None, **values, "status": new, "updated_at": now()}
     )
     statement = _update(frozenset(columns), frozenset(old))
     return statement.write(connection, {**columns, "_id": attachment_id}) == 1
@@ -290,7 +250,7 @@ def change_status(
 
 def set_values(connection: sa.Connection, attachment_id: str, **values: Any) -> None:
     """Write fields other than the status."""
-    columns = _columns({**values, "updated_at": now()})
+    columns = _FIELDS.named({**values, "updated_at": now()})
     statement = _update(frozenset(columns))
     statement.write(connection, {**columns, "_id": attachment_id})
 
@@ -322,36 +282,3 @@ def _update(
         where.append(sa.or_(*(_A.attach_status == status for status in sorted(old))))
     values: dict[str, Any] = {name: sa.bindparam(name) for name in columns}
     return Prepared(sa.update(VOLUME_ATTACHMENT).where(*where).values(values))
-
-
-def _columns(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return fields of the record as columns of the table."""
-    columns = dict(values)
-    if "mode" in columns:
-        columns["attach_mode"] = columns.pop("mode")
-    for name in ("connector", "connection_info"):
-        if columns.get(name) is not None:
-            columns[name] = orjson.dumps(columns[name]).decode()
-    return columns
-
-
-def brief(row: Row) -> Attachment:
-    """Return the record of a row with the columns BRIEF."""
-    mode = _MODES[row[3]]
-    known = (row[0], row[1], AttachStatus(row[2]), mode, *row[4:8], *_UNREAD, row[8])
-    return Attachment(*known)
-
-
-def _record(row: Row) -> Attachment:
-    connector, info = row[9], row[10]
-    known = (
-        row[0],
-        row[1],
-        AttachStatus(row[2]),
-        _MODES[row[3]],
-        *row[4:9],
-        orjson.loads(connector) if connector else None,
-        orjson.loads(info) if info else None,
-        *row[11:],
-    )
-    return Attachment(*known)

@@ -39,5 +39,9 @@ def of_backend(connection: sa.Connection, backend: str) -> list[Totals]:
     sums = [sa.func.sum(column) for column in list(every)[1:]]
     query = sa.select(every.project_id, *sums)
     query = query.group_by(every.project_id).order_by(every.project_id)
-    rows = connection.execute(query).all()
-    return [(row[0], (row[1], row[2], row[3], row[4])) for row in rows]
+    return [
+        (project_id, (volumes, gigabytes, snapshots, snapshot_gigabytes))
+        for project_id, volumes, gigabytes, snapshots, snapshot_gigabytes in (
+            connection.execute(query)
+        )
+    ]

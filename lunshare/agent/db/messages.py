@@ -12,6 +12,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from lunshare.agent.db import paging
+from lunshare.agent.db.record_columns import RecordColumns
 from lunshare.agent.db.schema import MESSAGES
 from lunshare.agent.db.sqlite.engine import now
 from lunshare.agent.model.project_records import Message
@@ -21,6 +22,8 @@ from lunshare.agent.model.records import Page
 MAX_MESSAGES = 1000
 
 _M = MESSAGES.c
+_FIELDS = RecordColumns(Message, MESSAGES)
+_INSERT = _FIELDS.insertion()
 
 #: Columns by which a page may be filtered and sorted.
 COLUMNS: paging.Columns = {
@@ -39,8 +42,7 @@ COLUMNS: paging.Columns = {
 
 def insert(connection: sa.Connection, message: Message) -> None:
     """Insert a message; delete expired ones, and the oldest beyond MAX_MESSAGES."""
-    row = {column.name: getattr(message, column.name) for column in MESSAGES.columns}
-    connection.execute(sa.insert(MESSAGES).values(row))
+    _INSERT.write(connection, _FIELDS.values(message))
     connection.execute(sa.delete(MESSAGES).where(_M.expires_at <= now()))
     newest = sa.select(_M.id).order_by(_M.created_at.desc(), _M.id).limit(MAX_MESSAGES)
     connection.execute(sa.delete(MESSAGES).where(_M.id.not_in(newest)))
@@ -51,7 +53,7 @@ def get(
 ) -> Message | None:
     """Return a message that has not expired; of any project if that is None."""
     row = connection.execute(_here(project_id).where(_M.id == message_id)).first()
-    return None if row is None else _record(row)
+    return None if row is None else _FIELDS.record(row)
 
 
 def page(connection: sa.Connection, page: Page) -> list[Message]:
@@ -63,7 +65,7 @@ def page(connection: sa.Connection, page: Page) -> list[Message]:
     own = _M.project_id == paging.PROJECT
     query = paging.after_marker(connection, query, page, COLUMNS, "message", own)
     query = paging.ordered(query, page.sort, COLUMNS)
-    return [_record(row) for row in connection.execute(query, paging.values(page))]
+    return _FIELDS.records(connection.execute(query, paging.values(page)))
 
 
 def delete(connection: sa.Connection, message_id: str) -> None:
@@ -72,9 +74,5 @@ def delete(connection: sa.Connection, message_id: str) -> None:
 
 
 def _here(project_id: str | None) -> sa.Select[Any]:
-    query = sa.select(MESSAGES).where(_M.expires_at > now())
+    query = sa.select(*_FIELDS.labels).where(_M.expires_at > now())
     return query if project_id is None else query.where(_M.project_id == project_id)
-
-
-def _record(row: Any) -> Message:
-    return Message(**row._mapping)

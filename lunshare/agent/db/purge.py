@@ -38,10 +38,10 @@ _STATEMENTS = (
 
 def purge(connection: sa.Connection, before: datetime, most: int) -> int:
     """Remove up to ``most`` rows deleted before ``before``; return their number."""
-    left = most
+    count = 0
     for statement in _STATEMENTS:
-        asked: dict[str, Any] = {_BEFORE.key: before, _MOST.key: left}
-        left -= connection.execute(statement, asked).rowcount
-        if not left:
+        values: dict[str, Any] = {_BEFORE.key: before, _MOST.key: most - count}
+        count += connection.execute(statement, values).rowcount
+        if count == most:
             break
-    return most - left
+    return count

@@ -4,21 +4,24 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Mapping
 from typing import Any
 
 import sqlalchemy as sa
 
+from lunshare.agent.db.record_columns import RecordColumns
 from lunshare.agent.db.schema import QOS_SPECS, VOLUME_TYPES
 from lunshare.agent.db.sqlite.engine import now
-from lunshare.agent.db.sqlite.prepared import Prepared
 from lunshare.agent.model.errors import Conflict
 from lunshare.agent.model.qos_table import QosSpecs
 
 _Q = QOS_SPECS.c
 _T = VOLUME_TYPES.c
-_ROWS = sa.select(_Q.id, _Q.name, _Q.consumer, _Q.specs)
-_OF_TYPE = Prepared(
+_FIELDS = RecordColumns(QosSpecs, QOS_SPECS)
+_INSERT = _FIELDS.insertion(created_at=sa.bindparam("created_at"))
+_ROWS = sa.select(*_FIELDS.labels)
+_OF_TYPE = _FIELDS.prepared(
     _ROWS.join(VOLUME_TYPES, _T.qos_specs_id == _Q.id).where(
         _T.id == sa.bindparam("type_id")
     )
@@ -30,16 +33,9 @@ def insert(connection: sa.Connection, qos: QosSpecs) -> None:
 
     :raises Conflict: the name is in use.
     """
-    row = {
-        "id": qos.id,
-        "name": qos.name,
-        "consumer": qos.consumer,
-        "specs": dict(qos.specs),
-        "created_at": now(),
-    }
     try:
-        connection.execute(sa.insert(QOS_SPECS).values(row))
-    except sa.exc.IntegrityError:
+        _INSERT.write(connection, {**_FIELDS.values(qos), "created_at": now()})
+    except sqlite3.IntegrityError:
         raise Conflict(
             f"qos_specs.name {qos.name!r} is in use: choose another name"
         ) from None
@@ -48,19 +44,18 @@ def insert(connection: sa.Connection, qos: QosSpecs) -> None:
 def get(connection: sa.Connection, qos_id: str) -> QosSpecs | None:
     """Return QoS specs by their id, or None."""
     row = connection.execute(_ROWS.where(_Q.id == qos_id)).first()
-    return None if row is None else QosSpecs(*row)
+    return None if row is None else _FIELDS.record(row)
 
 
 def of_type(connection: sa.Connection, type_id: str) -> QosSpecs | None:
     """Return the QoS specs of a volume type, or None."""
-    row = _OF_TYPE.first(connection, {"type_id": type_id})
-    return None if row is None else QosSpecs(*row)
+    return _OF_TYPE.first(connection, {"type_id": type_id})
 
 
 def every(connection: sa.Connection) -> list[QosSpecs]:
     """Return all QoS specs, the newest first."""
     query = _ROWS.order_by(_Q.created_at.desc(), _Q.id.desc())
-    return [QosSpecs(*row) for row in connection.execute(query)]
+    return _FIELDS.records(connection.execute(query))
 
 
 def update(
@@ -80,7 +75,7 @@ def delete(connection: sa.Connection, qos_id: str) -> None:
 def types(connection: sa.Connection, qos_id: str) -> list[tuple[str, str]]:
     """Return id and name of the volume types that name these specs."""
     query = sa.select(_T.id, _T.name).where(_T.qos_specs_id == qos_id)
-    return [(row[0], row[1]) for row in connection.execute(query.order_by(_T.name))]
+    return [(row.id, row.name) for row in connection.execute(query.order_by(_T.name))]
 
 
 def set_type(connection: sa.Connection, type_id: str, qos_id: str | None) -> None:

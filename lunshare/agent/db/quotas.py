@@ -46,15 +46,15 @@ _USAGE = Prepared(
 def limits(connection: sa.Connection, project: str) -> Limits:
     """Return the limits of a project that were set: its own, then its class's."""
     rows = _LIMITS.rows(connection, {"project": project})
-    ordered = sorted(rows, key=lambda row: row[0] == PROJECT)
-    return {(row[1], row[2]): row[3] for row in ordered}
+    ordered = sorted(rows, key=lambda row: row.scope == PROJECT)
+    return {(row.resource, row.volume_type_id): row.hard_limit for row in ordered}
 
 
 def of_class(connection: sa.Connection, name: str) -> Limits:
     """Return the limits of a class that were set."""
     query = sa.select(_Q.resource, _Q.volume_type_id, _Q.hard_limit)
-    found = connection.execute(query.where(_Q.scope == CLASS, _Q.name == name))
-    return {(row[0], row[1]): row[2] for row in found}
+    rows = connection.execute(query.where(_Q.scope == CLASS, _Q.name == name))
+    return {(row.resource, row.volume_type_id): row.hard_limit for row in rows}
 
 
 def put(connection: sa.Connection, scope: str, name: str, new: Limits) -> None:
@@ -85,7 +85,7 @@ def type_names(connection: sa.Connection) -> dict[str, str]:
     """Return the id of each volume type by its name."""
     query = sa.select(VOLUME_TYPES.c.name, VOLUME_TYPES.c.id)
     ordered = query.order_by(VOLUME_TYPES.c.name)
-    return {row[0]: row[1] for row in connection.execute(ordered)}
+    return {row.name: row.id for row in connection.execute(ordered)}
 
 
 def usage(
@@ -96,7 +96,10 @@ def usage(
     It reads one row per type of the project, however many volumes it has.
     ``count_snapshots``: the GiB of snapshots are part of ``gigabytes``.
     """
-    return {
-        row[0]: Usage(row[1], row[2] + (row[4] if count_snapshots else 0), row[3])
-        for row in _USAGE.rows(connection, {"project": project})
-    }
+    usage = {}
+    for row in _USAGE.rows(connection, {"project": project}):
+        more = row.snapshot_gigabytes if count_snapshots else 0
+        usage[row.volume_type_id] = Usage(
+            row.volumes, row.gigabytes + more, row.snapshots
+        )
+    return usage

@@ -10,11 +10,61 @@ a column that separates them, so deleted rows do not slow requests down.
 
 from __future__ import annotations
 
+import enum
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import orjson
 import sqlalchemy as sa
 
 from lunshare.agent.db import quota_triggers, status_triggers
+from lunshare.agent.model.records import Mode
+from lunshare.agent.model.states import AttachStatus, SnapshotStatus, VolumeStatus
 
 METADATA = sa.MetaData()
+M = TypeVar("M", bound=enum.StrEnum)
+
+
+class _Members(dict[str | None, M | None]):
+    """A member by its value; to call the enumeration would take eight times as long."""
+
+    def __init__(self, kind: type[M]) -> None:
+        super().__init__({member.value: member for member in kind})
+        self[None] = None
+        self._kind = kind
+
+    def __missing__(self, value: Any) -> M:
+        return self._kind(value)  # it raises ValueError
+
+
+class Member(sa.types.TypeDecorator[M]):
+    """A text that is read as a member of an enumeration.
+
+    :raises ValueError: the row has another text.
+    """
+
+    impl = sa.String
+    cache_ok = True
+
+    def __init__(self, kind: type[M], length: int = 255) -> None:
+        super().__init__(length)
+        self.kind = kind
+
+    def result_processor(self, dialect: Any, coltype: Any) -> Callable[[Any], Any]:
+        return _Members(self.kind).__getitem__
+
+
+class JsonText(sa.types.TypeDecorator[Any]):
+    """JSON in a column of the type TEXT."""
+
+    impl = sa.Text
+    cache_ok = True
+
+    def bind_processor(self, dialect: Any) -> Callable[[Any], Any]:
+        return lambda value: None if value is None else orjson.dumps(value).decode()
+
+    def result_processor(self, dialect: Any, coltype: Any) -> Callable[[Any], Any]:
+        return lambda text: orjson.loads(text) if text else None
 
 
 def _id(name: str = "id", **keywords: object) -> sa.Column[str]:
@@ -23,6 +73,12 @@ def _id(name: str = "id", **keywords: object) -> sa.Column[str]:
 
 def _text(name: str, length: int = 255, nullable: bool = True) -> sa.Column[str]:
     return sa.Column(name, sa.String(length), nullable=nullable)
+
+
+def _member(
+    name: str, kind: type[M], *, nullable: bool = False, length: int = 255
+) -> sa.Column[M]:
+    return sa.Column(name, Member(kind, length), nullable=nullable)
 
 
 def _time(name: str) -> sa.Column[object]:
@@ -40,7 +96,7 @@ VOLUMES = sa.Table(
     _text("display_name"),
     _text("display_description"),
     sa.Column("size", sa.Integer, nullable=False),  # GiB
-    _text("status", nullable=False),  # without attachments; see agent.states
+    _member("status", VolumeStatus),  # without attachments; see agent.model.states
     _text("status_reason", 1024),
     _text("backend", nullable=False),  # "" where no pool could hold it
     _text("project_id", nullable=False),
@@ -62,7 +118,8 @@ VOLUMES = sa.Table(
     _text("migration_status"),
     sa.Column("readonly", sa.Boolean),  # NULL until it is set
     sa.Column("image_metadata", sa.JSON, nullable=False, server_default="{}"),
-    _text("reset_from"),  # its status before an administrator set another one
+    # Its status before an administrator set another one.
+    _member("reset_from", VolumeStatus, nullable=True),
 )
 
 SNAPSHOTS = sa.Table(
@@ -73,7 +130,7 @@ SNAPSHOTS = sa.Table(
     _text("display_name"),
     _text("display_description"),
     sa.Column("volume_size", sa.Integer, nullable=False),  # GiB, at its creation
-    _text("status", nullable=False),
+    _member("status", SnapshotStatus),
     _text("status_reason", 1024),
     _text("project_id", nullable=False),
     _text("user_id", nullable=False),
@@ -84,7 +141,7 @@ SNAPSHOTS = sa.Table(
     _flag("deleted"),
     # The order of the snapshots of a volume: a clock may be set back.
     sa.Column("sequence", sa.Integer, nullable=False, server_default="0"),
-    _text("reset_from"),  # its status before an administrator set another one
+    _member("reset_from", SnapshotStatus, nullable=True),  # as of a volume
     _text("progress"),  # as os-update_snapshot_status has set it
     _text("volume_type_id", 36),  # of its volume when it was created, for quotas
     _text("reference"),  # of a foreign snapshot, until its manage is complete
@@ -100,10 +157,10 @@ VOLUME_ATTACHMENT = sa.Table(
     _text("mountpoint"),
     _time("attach_time"),
     _time("detach_time"),
-    _text("attach_status", nullable=False),
-    _text("attach_mode", 2),
-    sa.Column("connector", sa.Text),  # JSON, as the client sent it
-    sa.Column("connection_info", sa.Text),  # JSON, without credentials
+    _member("attach_status", AttachStatus),
+    _member("attach_mode", Mode, nullable=True, length=2),
+    sa.Column("connector", JsonText),  # as the client sent it
+    sa.Column("connection_info", JsonText),  # without credentials
     _text("initiator"),
     _text("leaving"),  # its former initiator, until that access is closed
     _text("auth_username"),

@@ -21,7 +21,8 @@ _DISABLED = Prepared(
 
 def disabled(connection: sa.Connection) -> dict[tuple[str, str], str | None]:
     """Return (host, binary) of each disabled service, with its reason."""
-    return {(row[0], row[1]): row[2] for row in _DISABLED.rows(connection, {})}
+    rows = _DISABLED.rows(connection, {})
+    return {(row.host, row.binary): row.disabled_reason for row in rows}
 
 
 def frozen_hosts(connection: sa.Connection) -> set[str]:

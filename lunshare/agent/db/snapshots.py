@@ -11,6 +11,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from lunshare.agent.db import paging
+from lunshare.agent.db.record_columns import RecordColumns
 from lunshare.agent.db.schema import SNAPSHOTS, VOLUMES
 from lunshare.agent.db.sqlite.engine import now
 from lunshare.agent.db.sqlite.prepared import Prepared
@@ -26,34 +27,18 @@ _V = VOLUMES.c
 _HERE = _S.deleted == sa.false()
 _OWN = _S.project_id == paging.PROJECT
 
-# In the order of the record's fields.
-_ROWS = sa.select(
-    _S.id,
-    _S.volume_id,
-    _S.volume_size,
-    _S.status,
-    _S.project_id,
-    _S.user_id,
-    _S.display_name,
-    _S.display_description,
-    _S.metadata,
-    _S.created_at,
-    _S.updated_at,
-    _S.status_reason,
-    _S.reset_from,
-    _S.progress,
-    _S.reference,
+_FIELDS = RecordColumns(
+    Snapshot,
+    SNAPSHOTS,
+    name=_S.display_name,
+    description=_S.display_description,
+    size=_S.volume_size,
 )
-_ONE = Prepared(_ROWS.where(_S.id == sa.bindparam("id"), _HERE))
-_OF_VOLUME = Prepared(
+_ROWS = sa.select(*_FIELDS.labels)
+_ONE = _FIELDS.prepared(_ROWS.where(_S.id == sa.bindparam("id"), _HERE))
+_OF_VOLUME = _FIELDS.prepared(
     _ROWS.where(_S.volume_id == sa.bindparam("volume_id"), _HERE).order_by(_S.sequence)
 )
-
-_FIELDS = {
-    "name": "display_name",
-    "description": "display_description",
-    "metadata": "metadata",
-}
 
 COLUMNS: Mapping[str, sa.ColumnElement[Any]] = {
     "id": _S.id,
@@ -104,28 +89,16 @@ _CREATED_FROM = (
 )
 
 
-# What a new row has of its record: the field of each column.
-_NEW = {
-    **{name: name for name in ("id", "status", "project_id", "user_id", "metadata")},
-    **{name: name for name in ("created_at", "updated_at", "reference")},
-    "display_name": "name",
-    "display_description": "description",
-    "volume_size": "size",
-}
 _VOLUME = sa.bindparam("_volume", type_=sa.String)
-_INSERT = Prepared(
-    sa.insert(SNAPSHOTS).values(
-        {name: sa.bindparam(name) for name in (*_NEW, "deleted")}
-        | {
-            "volume_id": _VOLUME,
-            "volume_type_id": sa.select(_V.volume_type_id)
-            .where(_V.id == _VOLUME)
-            .scalar_subquery(),
-            "sequence": sa.select(sa.func.coalesce(sa.func.max(_S.sequence), 0) + 1)
-            .where(_S.volume_id == _VOLUME, _HERE)
-            .scalar_subquery(),
-        }
-    )
+_INSERT = _FIELDS.insertion(
+    deleted=sa.false(),
+    volume_id=_VOLUME,
+    volume_type_id=sa.select(_V.volume_type_id)
+    .where(_V.id == _VOLUME)
+    .scalar_subquery(),
+    sequence=sa.select(sa.func.coalesce(sa.func.max(_S.sequence), 0) + 1)
+    .where(_S.volume_id == _VOLUME, _HERE)
+    .scalar_subquery(),
 )
 _REMOVE = Prepared(
     sa.update(SNAPSHOTS)
@@ -138,21 +111,19 @@ _REMOVE = Prepared(
 
 def insert(connection: sa.Connection, snapshot: Snapshot) -> None:
     """Insert a row, after all other snapshots of its volume."""
-    values = {column: getattr(snapshot, field) for column, field in _NEW.items()}
-    values |= {"metadata": dict(snapshot.metadata), "deleted": False}
-    _INSERT.write(connection, {**values, "_volume": snapshot.volume_id})
+    values = _FIELDS.values(snapshot)
+    values[_VOLUME.key] = values.pop("volume_id")
+    _INSERT.write(connection, values)
 
 
 def get(connection: sa.Connection, snapshot_id: str) -> Snapshot | None:
     """Return one snapshot, or None."""
-    row = _ONE.first(connection, {"id": snapshot_id})
-    return None if row is None else _record(row)
+    return _ONE.first(connection, {"id": snapshot_id})
 
 
 def of_volume(connection: sa.Connection, volume_id: str) -> list[Snapshot]:
     """Return the snapshots of one volume, oldest first."""
-    found = _OF_VOLUME.rows(connection, {"volume_id": volume_id})
-    return [_record(row) for row in found]
+    return _OF_VOLUME.rows(connection, {"volume_id": volume_id})
 
 
 def type_id(connection: sa.Connection, snapshot_id: str) -> str | None:
@@ -180,7 +151,7 @@ def page(connection: sa.Connection, page: Page) -> list[Snapshot]:
     """
     query = _filtered(_listed(page.sort, page.project_id is None), page)
     query = paging.after_marker(connection, query, page, COLUMNS, "snapshot", _OWN)
-    return [_record(row) for row in connection.execute(query, paging.values(page))]
+    return _FIELDS.records(connection.execute(query, paging.values(page)))
 
 
 def count(connection: sa.Connection, page: Page) -> int:
@@ -195,12 +166,9 @@ def update(
     connection: sa.Connection, snapshot_id: str, changes: Mapping[str, Any]
 ) -> None:
     """Write name, description or metadata."""
-    values = {_FIELDS[key]: value for key, value in changes.items()}
-    connection.execute(
-        sa.update(SNAPSHOTS)
-        .where(_S.id == snapshot_id, _HERE)
-        .values(updated_at=now(), **values)
-    )
+    statement = sa.update(SNAPSHOTS).where(_S.id == snapshot_id, _HERE)
+    values = _FIELDS.named(changes)
+    connection.execute(statement.values(updated_at=now(), **values))
 
 
 def change_status(
@@ -263,7 +231,7 @@ def unfinished(connection: sa.Connection) -> list[tuple[Snapshot, str]]:
         .where(_HERE, _S.status.in_(states), _S.reset_from.is_(None))
         .order_by(_S.created_at)
     )
-    return [(_record(row[:-1]), row[-1]) for row in connection.execute(query)]
+    return [(_FIELDS.record(row), row.backend) for row in connection.execute(query)]
 
 
 def ids(connection: sa.Connection) -> set[str]:
@@ -284,10 +252,3 @@ def _filtered(query: sa.Select[Any], page: Page) -> sa.Select[Any]:
     filters = dict(page.filters)
     query = paging.with_metadata(query, filters.pop("metadata", None), _S.metadata)
     return paging.filtered(query, filters, COLUMNS)
-
-
-def _record(row: Any) -> Snapshot:
-    was = None if row[12] is None else SnapshotStatus(row[12])
-    status = SnapshotStatus(row[3])
-    known = (row[0], row[1], row[2], status, *row[4:12], was, *row[13:15])
-    return Snapshot(*known)

@@ -7,6 +7,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 
 from lunshare.agent.db.schema import STATUS_TOTALS
+from lunshare.agent.db.sqlite.prepared import named
 
 #: Kind (volume or attachment), backend or mode, status.
 Totals = dict[tuple[str, str, str], int]
@@ -19,4 +20,7 @@ def read(connection: sa.Connection) -> Totals:
 
     It reads a row per backend and status, however many volumes there are.
     """
-    return {(row[0], row[1], row[2]): row[3] for row in connection.execute(_ALL)}
+    return {
+        (row.kind, row.place, row.status): row.count
+        for row in named(connection.execute(_ALL))
+    }

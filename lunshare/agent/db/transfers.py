@@ -9,6 +9,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from lunshare.agent.db import paging
+from lunshare.agent.db.record_columns import RecordColumns
 from lunshare.agent.db.schema import SNAPSHOTS, TRANSFERS, VOLUMES
 from lunshare.agent.model.project_records import Transfer
 from lunshare.agent.model.records import Page
@@ -24,38 +25,20 @@ COLUMNS: paging.Columns = {
     "created_at": _T.created_at,
 }
 
-_ROWS: sa.Select[Any] = sa.select(
-    _T.id,
-    _T.volume_id,
-    _T.display_name,
-    _T.salt,
-    _T.key_hash,
-    _T.no_snapshots,
-    _T.source_project_id,
-    _T.created_at,
-)
+_FIELDS = RecordColumns(Transfer, TRANSFERS, name=_T.display_name)
+_INSERT = _FIELDS.insertion()
+_ROWS = sa.select(*_FIELDS.labels)
 
 
 def insert(connection: sa.Connection, transfer: Transfer) -> None:
     """Insert a row."""
-    connection.execute(
-        sa.insert(TRANSFERS).values(
-            id=transfer.id,
-            volume_id=transfer.volume_id,
-            display_name=transfer.name,
-            salt=transfer.salt,
-            key_hash=transfer.key_hash,
-            no_snapshots=transfer.no_snapshots,
-            source_project_id=transfer.source_project_id,
-            created_at=transfer.created_at,
-        )
-    )
+    _INSERT.write(connection, _FIELDS.values(transfer))
 
 
 def get(connection: sa.Connection, transfer_id: str) -> Transfer | None:
     """Return one transfer, or None."""
     row = connection.execute(_ROWS.where(_T.id == transfer_id)).first()
-    return None if row is None else Transfer(*row)
+    return None if row is None else _FIELDS.record(row)
 
 
 def page(connection: sa.Connection, page: Page) -> list[Transfer]:
@@ -69,8 +52,7 @@ def page(connection: sa.Connection, page: Page) -> list[Transfer]:
     query = paging.filtered(query, page.filters, COLUMNS)
     query = paging.after_marker(connection, query, page, COLUMNS, "transfer", _OWN)
     query = paging.ordered(query, page.sort, COLUMNS)
-    found = connection.execute(query, paging.values(page))
-    return [Transfer(*row) for row in found]
+    return _FIELDS.records(connection.execute(query, paging.values(page)))
 
 
 def remove(connection: sa.Connection, transfer_id: str) -> None:
@@ -94,6 +76,8 @@ def change_owner(
     of_volume = VOLUMES.c.id == transfer.volume_id
     connection.execute(sa.update(VOLUMES).where(of_volume).values(owner))
     if not transfer.no_snapshots:
-        its = SNAPSHOTS.c.volume_id == transfer.volume_id
-        given = SNAPSHOTS.c.project_id == transfer.source_project_id
-        connection.execute(sa.update(SNAPSHOTS).where(its, given).values(owner))
+        of_both = (
+            SNAPSHOTS.c.volume_id == transfer.volume_id,
+            SNAPSHOTS.c.project_id == transfer.source_project_id,
+        )
+        connection.execute(sa.update(SNAPSHOTS).where(*of_both).values(owner))

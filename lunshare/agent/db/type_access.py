@@ -60,13 +60,13 @@ def forget_type(connection: sa.Connection, type_id: str) -> None:
 def default_of(connection: sa.Connection, project_id: str) -> str | None:
     """Return the id of the default type of a project, or None."""
     row = _DEFAULT.first(connection, {"project": project_id})
-    return None if row is None else row[0]
+    return None if row is None else row.volume_type_id
 
 
 def defaults(connection: sa.Connection) -> list[tuple[str, str]]:
     """Return project and type of every default type that was set."""
     query = sa.select(_D.project_id, _D.volume_type_id).order_by(_D.project_id)
-    return [(row[0], row[1]) for row in connection.execute(query)]
+    return [(project, type_id) for project, type_id in connection.execute(query)]
 
 
 def set_default(connection: sa.Connection, project_id: str, type_id: str) -> None:

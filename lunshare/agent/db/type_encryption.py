@@ -9,24 +9,26 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from lunshare.agent.db.record_columns import RecordColumns
 from lunshare.agent.db.schema import TYPE_ENCRYPTION
 from lunshare.agent.db.sqlite.engine import now
 from lunshare.agent.model.operator_records import Encryption
 
 _E = TYPE_ENCRYPTION.c
+_FIELDS = RecordColumns(Encryption, TYPE_ENCRYPTION)
+_INSERT = _FIELDS.insertion()
 
 
 def insert(connection: sa.Connection, new: Encryption) -> None:
     """Insert the encryption of a type that has none."""
-    row = {column.name: getattr(new, column.name) for column in _E}
-    connection.execute(sa.insert(TYPE_ENCRYPTION).values(row))
+    _INSERT.write(connection, _FIELDS.values(new))
 
 
 def get(connection: sa.Connection, type_id: str) -> Encryption | None:
     """Return the encryption of a type, or None."""
-    query = sa.select(TYPE_ENCRYPTION).where(_E.volume_type_id == type_id)
+    query = sa.select(*_FIELDS.labels).where(_E.volume_type_id == type_id)
     row = connection.execute(query).first()
-    return None if row is None else Encryption(**row._mapping)
+    return None if row is None else _FIELDS.record(row)
 
 
 def update(connection: sa.Connection, type_id: str, changes: Mapping[str, Any]) -> None:

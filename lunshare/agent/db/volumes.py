@@ -9,16 +9,17 @@ transaction. Only lunshare.agent.db.status_changes writes a status.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
 
 from lunshare.agent.db import attachments, paging, status_changes
+from lunshare.agent.db.record_columns import RecordColumns
 from lunshare.agent.db.schema import VOLUME_ATTACHMENT, VOLUME_TYPES, VOLUMES
 from lunshare.agent.db.sqlite.engine import now
-from lunshare.agent.db.sqlite.prepared import Prepared, Row
-from lunshare.agent.model.records import Attachment, NamedVolume, Page, Volume
+from lunshare.agent.db.sqlite.prepared import Prepared, Record, Row, named
+from lunshare.agent.model.records import NamedVolume, Page, Volume
 from lunshare.agent.model.states import (
     ATTACHMENT_PRIORITY,
     HAS_DISK,
@@ -33,42 +34,24 @@ _HERE = _V.deleted == sa.false()
 _OWN = _V.project_id == paging.PROJECT
 _PLACED = _V.backend != ""
 
-# In the order of the record's fields.
-_ROWS = sa.select(
-    _V.id,
-    _V.size,
-    _V.status,
-    _V.backend,
-    _V.project_id,
-    _V.user_id,
-    _V.display_name,
-    _V.display_description,
-    _V.availability_zone,
-    _V.multiattach,
-    _V.bootable,
-    _V.volume_type_id,
-    VOLUME_TYPES.c.name,
-    _V.metadata,
-    _V.created_at,
-    _V.updated_at,
-    _V.snapshot_id,
-    _V.source_volid,
-    _V.intent,
-    _V.leaving,
-    _V.migration_status,
-    _V.status_reason,
-    _V.readonly,
-    _V.image_metadata,
-    _V.reset_from,
-).join_from(VOLUMES, VOLUME_TYPES, _V.volume_type_id == VOLUME_TYPES.c.id, isouter=True)
-
-_NAMES = sa.select(_V.id, _V.display_name)
+_FIELDS = RecordColumns(
+    Volume,
+    VOLUMES,
+    last="reset_from",
+    own_status=_V.status,
+    name=_V.display_name,
+    description=_V.display_description,
+    volume_type=VOLUME_TYPES.c.name,
+)
+_ROWS = sa.select(*_FIELDS.labels).join_from(
+    VOLUMES, VOLUME_TYPES, _V.volume_type_id == VOLUME_TYPES.c.id, isouter=True
+)
+_NAMES = sa.select(*RecordColumns(NamedVolume, VOLUMES, name=_V.display_name).labels)
 
 # Built once: to build a statement costs more than to run it. For the same reason one
 # statement reads a volume with its hosts: a row per host, or one row.
-_WIDTH = len(_ROWS.selected_columns)
 _ONE = Prepared(
-    _ROWS.add_columns(*attachments.BRIEF)
+    _ROWS.add_columns(*attachments.BRIEF.labels)
     .outerjoin(
         VOLUME_ATTACHMENT, sa.and_(_A.volume_id == _V.id, _A.deleted == sa.false())
     )
@@ -76,13 +59,9 @@ _ONE = Prepared(
     .order_by(_A.created_at, _A.id)
 )
 
-_WITHOUT_HOSTS = Prepared(_ROWS.where(_V.id == sa.bindparam("volume_id"), _HERE))
-
-_FIELDS = {
-    "name": "display_name",
-    "description": "display_description",
-    "metadata": "metadata",
-}
+_WITHOUT_HOSTS = _FIELDS.prepared(
+    _ROWS.where(_V.id == sa.bindparam("volume_id"), _HERE)
+)
 
 
 def _has_seen(status: AttachStatus) -> sa.ColumnElement[bool]:
@@ -155,19 +134,7 @@ _CLAIM = Prepared(
     .values(updated_at=sa.bindparam("_now"))
 )
 
-# What a new row has of its record: the field of each column.
-_OTHERWISE = {"display_name": "name", "display_description": "description"}
-_OTHERWISE |= {"status": "own_status"}
-_LATER = {"deleted", "deleted_at", "leaving", "migration_status", "readonly"}
-_LATER |= {"reset_from"}
-_NEW = {
-    column.name: _OTHERWISE.get(column.name, column.name)
-    for column in VOLUMES.columns
-    if column.name not in _LATER
-}
-_INSERT = Prepared(
-    sa.insert(VOLUMES).values({name: sa.bindparam(name) for name in (*_NEW, "deleted")})
-)
+_INSERT = _FIELDS.insertion(deleted=sa.false())
 _LOCK = Prepared(
     sa.update(VOLUMES)
     .where(_V.id == sa.bindparam("_id"), _HERE, _V.status == VolumeStatus.AVAILABLE)
@@ -184,9 +151,7 @@ _REMOVE = Prepared(
 
 def insert(connection: sa.Connection, volume: Volume) -> None:
     """Insert a row with its metadata."""
-    values = {column: getattr(volume, field) for column, field in _NEW.items()}
-    json = {name: dict(values[name]) for name in ("metadata", "image_metadata")}
-    _INSERT.write(connection, {**values, **json, "deleted": False})
+    _INSERT.write(connection, _FIELDS.values(volume))
 
 
 def get(connection: sa.Connection, volume_id: str) -> Volume | None:
@@ -194,9 +159,8 @@ def get(connection: sa.Connection, volume_id: str) -> Volume | None:
     rows = _ONE.rows(connection, {"volume_id": volume_id})
     if not rows:
         return None
-    hosts = [row[_WIDTH:] for row in rows]
-    attached = [attachments.brief(host) for host in hosts if host[0] is not None]
-    return _record(rows[0][:_WIDTH], attached)
+    hosts = [row for row in rows if row.attachment_id is not None]
+    return _FIELDS.record(rows[0], tuple(map(attachments.BRIEF.record, hosts)))
 
 
 def get_row(connection: sa.Connection, volume_id: str) -> Volume | None:
@@ -205,8 +169,7 @@ def get_row(connection: sa.Connection, volume_id: str) -> Volume | None:
     It reads one row, however many hosts the volume has. ``status`` is that of the
     row, which does not show attachments.
     """
-    row = _WITHOUT_HOSTS.first(connection, {"volume_id": volume_id})
-    return None if row is None else _record(row)
+    return _WITHOUT_HOSTS.first(connection, {"volume_id": volume_id})
 
 
 def page(connection: sa.Connection, page: Page) -> list[Volume]:
@@ -216,21 +179,23 @@ def page(connection: sa.Connection, page: Page) -> list[Volume]:
 
     :raises NotFound: the marker does not exist.
     """
-    return _filled(connection, _page_rows(connection, page, _ROWS))
+    rows = _page_rows(connection, page, _ROWS)
+    hosts = attachments.of_volumes(connection, [row.id for row in rows])
+    return [_FIELDS.record(row, tuple(hosts.get(row.id, ()))) for row in rows]
 
 
 def names(connection: sa.Connection, page: Page) -> list[NamedVolume]:
     """Return a page of volumes without detail; raise as ``page`` does."""
-    return [NamedVolume(*row) for row in _page_rows(connection, page, _NAMES)]
+    return _page_rows(connection, page, _NAMES, NamedVolume)
 
 
 def get_many(connection: sa.Connection, volume_ids: Sequence[str]) -> list[Volume]:
     """Return those of these volumes that exist, without their attachments."""
-    found: list[Volume] = []
-    for some in paging.chunks(volume_ids):
-        query = _ROWS.where(_HERE, _V.id.in_(list(some.values())))
-        found += [_record(row) for row in connection.execute(query)]
-    return found
+    records: list[Volume] = []
+    for chunk in paging.chunks(volume_ids):
+        query = _ROWS.where(_HERE, _V.id.in_(list(chunk.values())))
+        records += _FIELDS.records(connection.execute(query))
+    return records
 
 
 def count(connection: sa.Connection, page: Page) -> int:
@@ -245,12 +210,7 @@ def update(
     connection: sa.Connection, volume_id: str, changes: Mapping[str, Any]
 ) -> None:
     """Write name, description or metadata."""
-    values = {_FIELDS[key]: value for key, value in changes.items()}
-    connection.execute(
-        sa.update(VOLUMES)
-        .where(_V.id == volume_id, _HERE)
-        .values(updated_at=now(), **values)
-    )
+    set_values(connection, volume_id, updated_at=now(), **_FIELDS.named(changes))
 
 
 def set_values(connection: sa.Connection, volume_id: str, **values: Any) -> None:
@@ -293,7 +253,7 @@ def unfinished(connection: sa.Connection) -> list[Volume]:
     real = _V.reset_from.is_(None)
     query = _ROWS.where(_HERE, sa.or_(real, _V.leaving.is_not(None)), going)
     query = query.order_by(_V.created_at)
-    return [_record(row) for row in connection.execute(query)]
+    return _FIELDS.records(connection.execute(query))
 
 
 def disk_backends(connection: sa.Connection) -> dict[str, tuple[str, ...]]:
@@ -302,11 +262,12 @@ def disk_backends(connection: sa.Connection) -> dict[str, tuple[str, ...]]:
     During a migration that is also the new backend, and then the old one. A volume
     that no pool could hold has none, and is left out.
     """
-    coming = _V.intent["backend"].as_string()
-    rows = connection.execute(
-        sa.select(_V.id, _V.backend, _V.leaving, coming).where(_HERE, _PLACED)
-    )
-    return {row[0]: tuple(each for each in row[1:] if each) for row in rows}
+    new = _V.intent["backend"].as_string()
+    query = sa.select(_V.id, _V.backend, _V.leaving, new).where(_HERE, _PLACED)
+    return {
+        volume_id: tuple(filter(None, names))
+        for volume_id, *names in connection.execute(query)
+    }
 
 
 def existing_disks(connection: sa.Connection) -> set[tuple[str, str, int]]:
@@ -314,7 +275,10 @@ def existing_disks(connection: sa.Connection) -> set[tuple[str, str, int]]:
     query = sa.select(_V.backend, _V.id, _V.size).where(
         _HERE, _V.status.in_(sorted(HAS_DISK))
     )
-    return {(row[0], row[1], row[2]) for row in connection.execute(query)}
+    return {
+        (backend, volume_id, size)
+        for backend, volume_id, size in connection.execute(query)
+    }
 
 
 def temporary_snapshot_ids(connection: sa.Connection) -> set[str]:
@@ -334,8 +298,9 @@ def backends(connection: sa.Connection) -> set[str]:
 def provisioned(connection: sa.Connection, backend: str) -> tuple[int, int]:
     """Return the number of volumes of a backend, and their total size in GiB."""
     total = sa.select(sa.func.count(), sa.func.coalesce(sa.func.sum(_V.size), 0))
-    row = connection.execute(total.where(_HERE, _V.backend == backend)).one()
-    return int(row[0]), int(row[1])
+    query = total.where(_HERE, _V.backend == backend)
+    count, size = connection.execute(query).one()
+    return int(count), int(size)
 
 
 def uses_type(connection: sa.Connection, type_id: str) -> bool:
@@ -348,23 +313,23 @@ def uses_type(connection: sa.Connection, type_id: str) -> bool:
 
 
 def _page_rows(
-    connection: sa.Connection, page: Page, rows: sa.Select[Any]
-) -> Sequence[Row]:
+    connection: sa.Connection, page: Page, rows: sa.Select[Any], record: Record = None
+) -> list[Row]:
     every_project = page.project_id is None
     if page.marker is None and not page.filters:
-        plain = _first_page(rows, page.sort, every_project)
+        plain = _first_page(rows, page.sort, every_project, record)
         return plain.rows(connection, paging.values(page))
     query = _filtered(_listed(rows, page.sort, every_project), page)
     query = paging.after_marker(connection, query, page, COLUMNS, "volume", _OWN)
-    return connection.execute(query, paging.values(page)).all()
+    return named(connection.execute(query, paging.values(page)), record)
 
 
 @functools.lru_cache(maxsize=paging.SORTS)
 def _first_page(
-    rows: sa.Select[Any], sort: paging.Sort, every_project: bool
+    rows: sa.Select[Any], sort: paging.Sort, every_project: bool, record: Record
 ) -> Prepared:
     """Return the statement for this order, without filters and marker."""
-    return Prepared(_listed(rows, sort, every_project))
+    return Prepared(_listed(rows, sort, every_project), record=record)
 
 
 @functools.lru_cache(maxsize=paging.SORTS)
@@ -384,14 +349,3 @@ def _filtered(query: sa.Select[Any], page: Page) -> sa.Select[Any]:
     image = filters.pop("glance_metadata", None)
     query = paging.with_metadata(query, image, _V.image_metadata)
     return paging.filtered(query, filters, COLUMNS)
-
-
-def _filled(connection: sa.Connection, rows: Sequence[Row]) -> list[Volume]:
-    attached = attachments.of_volumes(connection, [row[0] for row in rows])
-    return [_record(row, attached.get(row[0], ())) for row in rows]
-
-
-def _record(row: Any, attached: Iterable[Attachment] = ()) -> Volume:
-    was = None if row[24] is None else VolumeStatus(row[24])
-    known = (row[0], row[1], VolumeStatus(row[2]), *row[3:24], was, tuple(attached))
-    return Volume(*known)

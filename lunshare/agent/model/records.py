@@ -82,6 +82,7 @@ class Attachment:
     attached_host: str | None = None
     mountpoint: str | None = None
     attach_time: datetime | None = None
+    announced: bool = False
     detach_time: datetime | None = None
     connector: Mapping[str, Any] | None = None
     connection_info: Mapping[str, Any] | None = None
@@ -94,7 +95,6 @@ class Attachment:
     status_reason: str | None = None
     answered: bool = True
     legacy: str | None = None
-    announced: bool = False
     user_id: str | None = None
 
     @property

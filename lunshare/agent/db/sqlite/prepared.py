@@ -7,47 +7,80 @@ more than SQLite itself: it looks the statement up by a key that it computes eac
 and creates a context and a result. Here SQLAlchemy compiles the statement at its first
 use, and its types convert parameters and columns as always.
 
-An error of SQLite is an sqlite3.Error, which ``engine`` translates.
+A row of a select is a named tuple, whose columns are read by their names. An error of
+SQLite is an sqlite3.Error, which ``engine`` translates.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import functools
+from collections import namedtuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import starmap
 from typing import Any
 
 import sqlalchemy as sa
 
-Row = Sequence[Any]
+#: A record, a named tuple or a row of SQLAlchemy: its attributes have the columns.
+Row = Any
+#: The class of the rows, created of their columns; None for a named tuple.
+Record = Callable[..., Row] | None
 _Convert = Callable[[Any], Any]
+
+
+def named(result: sa.CursorResult[Any], record: Record = None) -> list[Row]:
+    """Return the rows of a result of SQLAlchemy as ``Prepared.rows`` does.
+
+    To read all columns of such a row takes 1 us instead of 13 for 25 columns.
+    """
+    return _rows(result, record, tuple(result.keys()))
+
+
+@functools.lru_cache
+def _named_tuple(names: tuple[str, ...]) -> Any:
+    return namedtuple("Row", names)
+
+
+def _rows(
+    columns: Iterable[Sequence[Any]], record: Record, names: tuple[str, ...]
+) -> list[Row]:
+    if record is not None:
+        return list(starmap(record, columns))
+    return list(map(_named_tuple(names)._make, columns))
 
 
 class Prepared:
     """One statement. Its parameters are named; none is a list ("expanding")."""
 
     def __init__(
-        self, statement: sa.Select[Any] | sa.Insert | sa.Update, index: str = ""
+        self,
+        statement: sa.Select[Any] | sa.Insert | sa.Update,
+        index: str = "",
+        record: Record = None,
     ) -> None:
         """``index``: the one that SQLite has to use for the table of a select."""
-        self._statement, self._index = statement, index
+        self._statement, self._index, self._record = statement, index, record
         self._compiled: _Compiled | None = None
 
     def rows(self, connection: sa.Connection, values: Mapping[str, Any]) -> list[Row]:
-        """Return all rows of a select, with the columns in their order."""
+        """Return all rows of a select."""
         plan = self._plan(connection)
-        found: list[Row] = plan.run(connection, values).fetchall()
-        return [plan.converted(row) for row in found] if plan.columns else found
+        columns = plan.run(connection, values)
+        if plan.converters:
+            columns = map(plan.converted, columns)
+        return _rows(columns, self._record, plan.names)
 
     def first(self, connection: sa.Connection, values: Mapping[str, Any]) -> Row | None:
         """Return the first row of a select that has few rows, or None."""
-        found = self.rows(connection, values)
-        return found[0] if found else None
+        rows = self.rows(connection, values)
+        return rows[0] if rows else None
 
     def write(self, connection: sa.Connection, values: Mapping[str, Any]) -> int:
         """Run an insert or an update; return how many rows it has changed."""
         plan = self._plan(connection)
         plan.check(values)
-        done: int = plan.run(connection, values).rowcount
-        return done
+        count: int = plan.run(connection, values).rowcount
+        return count
 
     def _plan(self, connection: sa.Connection) -> _Compiled:
         if self._compiled is None:
@@ -78,14 +111,16 @@ class _Compiled:
             )
             for name in compiled.positiontup or ()
         ]
-        self._names = frozenset(compiled.binds)
-        selected = getattr(statement, "selected_columns", ())
+        self._parameter_names = frozenset(compiled.binds)
+        selected = list(getattr(statement, "selected_columns", ()))
+        #: Those of the columns of a select.
+        self.names = tuple(column.key for column in selected)
         readers = [
             column.type.dialect_impl(dialect).result_processor(dialect, None)
             for column in selected
         ]
         #: The columns that are converted, and how.
-        self.columns: list[tuple[int, _Convert]] = [
+        self.converters: list[tuple[int, _Convert]] = [
             (index, convert) for index, convert in enumerate(readers) if convert
         ]
 
@@ -94,8 +129,8 @@ class _Compiled:
 
         :raises KeyError: names them.
         """
-        if not values.keys() <= self._names:
-            raise KeyError(*sorted(values.keys() - self._names))
+        if not values.keys() <= self._parameter_names:
+            raise KeyError(*sorted(values.keys() - self._parameter_names))
 
     def run(self, connection: sa.Connection, values: Mapping[str, Any]) -> Any:
         """Return the cursor.
@@ -110,9 +145,9 @@ class _Compiled:
         driver: Any = connection.connection.dbapi_connection
         return driver.execute(self._sql, bound)
 
-    def converted(self, row: Row) -> Row:
-        """Return the row with the values of SQLAlchemy's types."""
-        values = list(row)
-        for index, convert in self.columns:
+    def converted(self, columns: Sequence[Any]) -> Sequence[Any]:
+        """Return the values that SQLAlchemy's types have for them."""
+        values = list(columns)
+        for index, convert in self.converters:
             values[index] = convert(values[index])
         return values
