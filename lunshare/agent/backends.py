@@ -146,7 +146,7 @@ class NodeBackend:
     """One backend, and what its last check found."""
 
     name: str
-    driver: Backend
+    drivers: Backend
     options: Mapping[str, Any]
     slots: OperationLimit
     capacity: Capacity | None = None
@@ -180,7 +180,7 @@ class NodeBackend:
 
         :raises BackendUnavailable: one is; it says why.
         """
-        if lost := self.driver.volumes.lost(volume_id):
+        if lost := self.drivers.volumes.lost(volume_id):
             raise BackendUnavailable(lost)
 
     @contextmanager
@@ -196,7 +196,7 @@ class NodeBackend:
             )
         try:
             with self._watched():
-                yield self.driver
+                yield self.drivers
         finally:
             self.slots.release()
 
@@ -213,8 +213,8 @@ class NodeBackend:
         """
         began, failed = time.monotonic(), True
         try:
-            with self.for_request() as driver:
-                yield driver
+            with self.for_request() as drivers:
+                yield drivers
             failed = False
         finally:
             if only is not None:
@@ -225,7 +225,7 @@ class NodeBackend:
     def for_job(self) -> Iterator[Backend]:
         """Use the driver in a job, which holds no request thread."""
         with self._watched():
-            yield self.driver
+            yield self.drivers
 
     @contextmanager
     def _watched(self) -> Iterator[None]:
@@ -257,10 +257,10 @@ class NodeBackend:
     def refresh(self) -> None:
         """Check it and read its capacity; remember what is wrong."""
         try:
-            self.driver.volumes.check()
-            self.driver.target.check()
-            opened = self._note_capacity(self.driver.volumes.capacity())
-            self.wipes = self.driver.volumes.wipes()
+            self.drivers.volumes.check()
+            self.drivers.target.check()
+            opened = self._note_capacity(self.drivers.volumes.capacity())
+            self.wipes = self.drivers.volumes.wipes()
             self._note_state(None, opened)
         except driver_errors.DriverError as error:
             self._note_state(str(error))
@@ -339,7 +339,7 @@ class Backends(Mapping[str, NodeBackend]):
         """Whether it is up, and no part of it is lost that may have this disk."""
         found = self.find(name)
         return (
-            found is not None and found.up and not found.driver.volumes.lost(volume_id)
+            found is not None and found.up and not found.drivers.volumes.lost(volume_id)
         )
 
     def __iter__(self) -> Iterator[str]:
@@ -388,7 +388,7 @@ def _load_one(conf: cfg.ConfigOpts, name: str, root: Root, share: int) -> NodeBa
         opts.register_backend(conf, name, [*volumes.OPTIONS, *target.OPTIONS])
         options = dict(conf[name])
         _check_options(conf, name)
-        driver = Backend(volumes(name, options, root), target(name, options, root))
+        drivers = Backend(volumes(name, options, root), target(name, options, root))
     except (driver_errors.DriverError, cfg.Error, ValueError) as error:
         raise StartupError(f"backend section [{name}]: {error}") from error
-    return NodeBackend(name, driver, options, OperationLimit(share))
+    return NodeBackend(name, drivers, options, OperationLimit(share))

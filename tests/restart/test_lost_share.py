@@ -76,7 +76,7 @@ class Booted:
     def _assemble(self) -> Assembly:
         argv = ["--config-file", str(self.config), "--state-path", str(self.path)]
         made = assemble(configure(argv), self.root)
-        filer = made.backends["filer"].driver
+        filer = made.backends["filer"].drivers
         filer.target = FileTarget("filer", filer.target.options, self.root)
         self.services, self.outcome = made.services, made.reconcile.run()
         return made
@@ -260,7 +260,7 @@ def test_other_backends_are_listed_and_recovered(
 ) -> None:
     booted.reboot()
     left = new_volume(GIB)
-    booted.assembly.backends["fake"].driver.volumes.create(left)
+    booted.assembly.backends["fake"].drivers.volumes.create(left)
     (orphan,) = booted.services.orphans.list(CTX)
     assert (orphan.kind, orphan.id, orphan.backend) == ("disk", left.id, "fake")
     recovered = booted.services.orphans.recover(CTX, RecoverRequest(left.id))

@@ -78,11 +78,11 @@ class Node:
 
     def driver(self, backend: str = "fake"):
         """The volume driver, with its failure points."""
-        return self.assembly.backends[backend].driver.volumes
+        return self.assembly.backends[backend].drivers.volumes
 
     def target(self, backend: str = "fake") -> FakeTarget:
         """The target driver, with its failure points and its hosts' side."""
-        target = self.assembly.backends[backend].driver.target
+        target = self.assembly.backends[backend].drivers.target
         assert isinstance(target, FakeTarget)
         return target
 

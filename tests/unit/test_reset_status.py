@@ -127,7 +127,7 @@ def test_a_reset_applies_the_size_that_the_volume_has_then(
     node.services.attachments.complete(CTX, attach(node, volume, "a").id)
     asked = {"os-extend": {"new_size": 3}}
     path = f"/volumes/{volume.id}/action"
-    backend, sizes = node.assembly.backends["fake"].driver, []
+    backend, sizes = node.assembly.backends["fake"].drivers, []
     apply = backend.apply
 
     def noted(volume: DriverVolume, *given: Any) -> Any:

@@ -26,9 +26,9 @@ def capabilities(
     backend: NodeBackend, volumes_here: int, provisioned_gib: int
 ) -> dict[str, Any]:
     """Return the stats of one pool; sizes are GiB."""
-    checked, driver = backend.capacity or _UNCHECKED, backend.driver
+    checked, drivers = backend.capacity or _UNCHECKED, backend.drivers
     name = pool_name(backend)
-    of_pool = backend_stats.of_pool(driver, checked, backend.wipes)
+    of_pool = backend_stats.of_pool(drivers, checked, backend.wipes)
     provisioned = max(of_pool["provisioned_capacity_gb"], float(provisioned_gib))
     return {
         **of_pool,

@@ -67,8 +67,9 @@ class Access:
         if wanted is None:
             with self._db.reading() as connection:
                 wanted = read_wanted(connection, volume.id, only)
-        with self._backends[volume.backend].for_access(only, wanted.connectors) as used:
-            changed = used.apply(driver_volume(volume), wanted.connectors, wanted.only)
+        connectors, backend = wanted.connectors, self._backends[volume.backend]
+        with backend.for_access(only, connectors) as drivers:
+            changed = drivers.apply(driver_volume(volume), connectors, wanted.only)
         return wanted, changed
 
     def check_support(
@@ -80,7 +81,7 @@ class Access:
             the initiator that is ``leaving``.
         """
         backend = self._backends[volume.backend]
-        target = backend.driver.target.abilities
+        target = backend.drivers.target.abilities
         if mode is Mode.RO and not target.enforces_read_only:
             raise refusals.not_enforced(backend)
         if leaving is not None and not target.fences:
@@ -186,7 +187,7 @@ class Access:
             if isinstance(error, BackendFailed):
                 raise refusals.still_open(row, error) from error
             raise
-        if not self._backends[volume.backend].driver.target.abilities.fences:
+        if not self._backends[volume.backend].drivers.target.abilities.fences:
             LOG.warning(
                 "[%s] session not ended: attachment=%s volume=%s: its target ends no"
                 " session, so the host may still have the volume open",
@@ -213,10 +214,10 @@ class Access:
         self, volume: Volume, row: Attachment, wanted: Wanted
     ) -> dict[str, Any]:
         """Return connection_info as it is stored: without credentials."""
-        backend = self._backends[volume.backend].driver
+        drivers = self._backends[volume.backend].drivers
         (connector,) = wanted.connectors  # the row's own initiator, and no other
         with translated():
-            info = backend.connection_info(driver_volume(volume), connector)
+            info = drivers.connection_info(driver_volume(volume), connector)
         info = {key: value for key, value in info.items() if key not in _SECRETS}
         if wanted.widened:
             info["mixed_modes"] = (

@@ -94,7 +94,7 @@ class Wiper:
         backend = self._backends[name]
         try:
             with translated():
-                wipes = backend.driver.volumes.wipes()
+                wipes = backend.drivers.volumes.wipes()
         except AgentError as error:
             LOG.error("[%s] wipe failed: %s", name, error)
             self._on_failure("wipe")
@@ -102,7 +102,7 @@ class Wiper:
         for disk in wipes:
             try:
                 wiping.wipe_disk(
-                    backend.driver.volumes,
+                    backend.drivers.volumes,
                     disk,
                     backend.options,
                     self._stopped,

@@ -94,16 +94,16 @@ def _list_backend(
     backend: NodeBackend, found: Inventory, disks: dict[str, tuple[Disk, ...]]
 ) -> Iterator[Orphan]:
     """Return everything that lunshare created on a backend, as if it had no row."""
-    name, driver = backend.name, backend.driver
+    name, drivers = backend.name, backend.drivers
 
     def exports() -> Iterator[Orphan]:
-        for each in driver.target.observe():
+        for each in drivers.target.observe():
             found.exported.add(each.volume_id)
             where = f"export of volume {each.volume_id}"
             yield Orphan("export", each.volume_id, name, where)
 
     def disks_and_snapshots() -> Iterator[Orphan]:
-        listed, its_snapshots = driver.volumes.disks(), driver.volumes.snapshots()
+        listed, its_snapshots = drivers.volumes.disks(), drivers.volumes.snapshots()
         disks[name] = listed
         for disk in listed:
             yield Orphan("disk", disk.volume_id, name, f"disk {disk.path}")

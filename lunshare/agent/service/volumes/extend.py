@@ -154,7 +154,9 @@ class VolumeExtender:
     def _check(self, volume: Volume, size: int, in_use: bool) -> int:
         """Check what the row and its attachments allow; return how many these are."""
         _check_size(volume, size)
-        _check_hosts(volume, in_use, self._backends[volume.backend].driver.extends_open)
+        _check_hosts(
+            volume, in_use, self._backends[volume.backend].drivers.extends_open
+        )
         return len(volume.attachments)
 
     def _check_space(self, volume: Volume, size: int) -> None:
