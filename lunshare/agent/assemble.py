@@ -22,7 +22,7 @@ from lunshare.agent.api.access_rules import AccessRules
 from lunshare.agent.api.settings import ApiSettings
 from lunshare.agent.api.wsgi import build_app
 from lunshare.agent.backends import Backends, load
-from lunshare.agent.db import migrations
+from lunshare.agent.db import schema_version
 from lunshare.agent.db.sqlite.engine import PROBE_SECONDS, Database
 from lunshare.agent.model.errors import DatabaseFailed
 from lunshare.agent.model.quota_table import RESOURCES
@@ -156,7 +156,7 @@ def assemble(conf: cfg.ConfigOpts, root: Root | None = None) -> Assembly:
     root = root or Helper(conf.helper.socket)
     backends = load(conf, root)
     database = Database(database_url(conf), connections=_CONNECTIONS)
-    migrations.upgrade(database)
+    schema_version.prepare(database)
     locks = VolumeLocks(conf.volume_lock_timeout, share_of(conf.osapi_threads))
     access = Access(database, backends)
     node = Node(database, backends, conf.host, conf.storage_availability_zone)

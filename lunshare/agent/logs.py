@@ -13,7 +13,7 @@ from oslo_log import formatters, log
 
 from lunshare.drivers import request_ids
 
-_QUIET = ["alembic=WARN", "sqlalchemy=WARN", "stevedore=WARN"]
+_QUIET = ["sqlalchemy=WARN", "stevedore=WARN"]
 
 
 # Keys that oslo.log's formats may use, and for which lunshare has no value.

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from lunshare.agent.db import migrations
+from lunshare.agent.db import schema_version
 from lunshare.agent.db.schema import SERVICES
 from lunshare.agent.db.sqlite.engine import Database
 from lunshare.agent.model.errors import DatabaseFailed
@@ -30,7 +30,7 @@ def path(tmp_path: Path) -> Path:
 @pytest.fixture
 def database(path: Path) -> Iterator[Database]:
     made = Database(f"sqlite:///{path}", connections=4)
-    migrations.upgrade(made)
+    schema_version.prepare(made)
     put(made, "first")
     yield made
     made.close()

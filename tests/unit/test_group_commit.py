@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from lunshare.agent.db import migrations
+from lunshare.agent.db import schema_version
 from lunshare.agent.db.schema import SERVICES
 from lunshare.agent.db.sqlite import group_commit
 from lunshare.agent.db.sqlite.engine import Database
@@ -33,7 +33,7 @@ def path(tmp_path: Path) -> Path:
 @pytest.fixture
 def database(path: Path) -> Iterator[Database]:
     made = Database(f"sqlite:///{path}", connections=2)
-    migrations.upgrade(made)
+    schema_version.prepare(made)
     yield made
     made.close()
 

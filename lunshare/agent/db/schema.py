@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""The tables. Their history is in lunshare.agent.db.migrations.
+"""The tables; lunshare.agent.db.schema_version has their version.
 
 Deleted rows of volumes, snapshots and attachments are marked (``deleted``), and stay
 until lunshare.agent.db.purge removes them, to show which host had which volume.

@@ -24,24 +24,10 @@ _ADD = """\
   ON CONFLICT (kind, place, status) DO UPDATE SET count = count + excluded.count;
 """
 
-_FIRST = """\
-INSERT INTO status_totals (kind, place, status, count)
-  SELECT '{kind}', coalesce({place}, ''), {status}, count(*) FROM {table}
-    WHERE deleted = 0 GROUP BY 2, 3
-"""
-
 
 def statements() -> list[str]:
     """Return the statements that create the triggers."""
     return [text for kind in KINDS for text in _triggers(kind)]
-
-
-def first_count() -> list[str]:
-    """Return the statements that count the rows which are there already."""
-    return [
-        _FIRST.format(kind=kind, table=table, place=place, status=status)
-        for kind, (table, place, status) in KINDS.items()
-    ]
 
 
 def _triggers(kind: str) -> list[str]:

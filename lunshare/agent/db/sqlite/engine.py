@@ -27,8 +27,8 @@ from lunshare.agent.db.sqlite.readers import Readers
 from lunshare.agent.db.sqlite.write_check import WriteCheck
 from lunshare.agent.model.errors import DatabaseFailed, StartupError
 
+_WAL = "PRAGMA journal_mode=WAL"
 _PRAGMAS = (
-    "PRAGMA journal_mode=WAL",
     "PRAGMA synchronous=FULL",
     "PRAGMA foreign_keys=ON",
     # Milliseconds that a client waits for a lock of another program; then it gets 503.
@@ -73,11 +73,20 @@ class Database:
                 f"[database] connection is not usable ({error}):"
                 " give a SQLAlchemy URL such as sqlite:////var/lib/lunshare/x.sqlite"
             ) from error
+        self._pragmas: tuple[str, ...] = _PRAGMAS
         self.write_check = WriteCheck()
         sa.event.listen(self.engine, "connect", self._prepare_sqlite)
         self._file = _file_of(self.engine.url)
         self._group = Group(self.engine)
         self._readers = Readers(self.engine, connections)
+
+    def use_wal(self) -> None:
+        """Open the database in WAL mode from now on.
+
+        That is written to its file, so its schema is checked before.
+        """
+        self.close()  # connections without it
+        self._pragmas = (_WAL, *_PRAGMAS)
 
     @contextmanager
     def reading(self, one_statement: bool = False) -> Iterator[sa.Connection]:
@@ -129,7 +138,7 @@ class Database:
 
     def _prepare_sqlite(self, dbapi_connection: Any, _record: Any) -> None:
         dbapi_connection.isolation_level = None  # BEGIN is sent by this package
-        for pragma in _PRAGMAS:
+        for pragma in self._pragmas:
             dbapi_connection.execute(pragma)
         if self._file is not None:
             self._file.note_opened()

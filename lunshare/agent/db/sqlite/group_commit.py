@@ -102,8 +102,8 @@ class Group:
                 raise self._refused[1]
             if self._connection is None:
                 self._connection = self._engine.connect()
-            # A transaction of SQLAlchemy alone: alembic needs one, and tests stop the
-            # process at the event of its commit.
+            # A transaction of SQLAlchemy alone: tests stop the process at the event of
+            # its commit.
             if not self._connection.in_transaction():
                 self._connection.begin()
             # A deferred transaction could fail at its first write with

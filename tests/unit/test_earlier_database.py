@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The lunshare authors
 # SPDX-License-Identifier: Apache-2.0
-"""A database of an earlier version, with data in it, is upgraded and served.
+"""A database of an earlier version, with data in it, is served.
 
-database_0003.sql is the dump of a node before names in the code changed. The code of
-that version wrote every row. One volume is in the middle of an extend.
+database_0012.sql is the dump of a node that alembic upgraded from 0003 to 0012. The
+code of 0003 wrote every row. One volume is in the middle of an extend.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tests.api.calls import Api
 from tests.stands.node import Node, connector, initiator
 from tests.stands.waiting import until
 
-DUMP = Path(__file__).with_name("database_0003.sql")
+DUMP = Path(__file__).with_name("database_0012.sql")
 ALL = "all_tenants=1"
 SHARED = "bc3acebf-03c4-4902-a797-55cbaca183b2"
 PLAIN = "63e1666c-a3fc-4f52-8b7d-79f4bdfca9d5"
