@@ -7,12 +7,11 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Mapping
 from datetime import timedelta
-from typing import Any
 
 from oslo_log import log
 
 from lunshare.agent.db import messages, snapshots, volumes
-from lunshare.agent.db.sqlite.engine import Database, now
+from lunshare.agent.db.sqlite.engine import Connection, Database, now
 from lunshare.agent.model.errors import AgentError, NotFound
 from lunshare.agent.model.project_records import Message
 from lunshare.agent.model.records import Page, RequestContext, Snapshot, Volume
@@ -72,7 +71,7 @@ class Messages:
             LOG.error("[%s] user message lost: %s", ctx.request_id, error)
 
     def record_no_backend(
-        self, connection: Any, ctx: RequestContext, volume_id: str, text: str
+        self, connection: Connection, ctx: RequestContext, volume_id: str, text: str
     ) -> None:
         """Store in this transaction why no pool can hold a volume."""
         message = self._new(ctx, NO_BACKEND, text, volume_id, _VOLUME)
@@ -156,7 +155,7 @@ class Messages:
             messages.delete(connection, message_id)
 
 
-def _require(connection: Any, ctx: RequestContext, message_id: str) -> Message:
+def _require(connection: Connection, ctx: RequestContext, message_id: str) -> Message:
     found = messages.get(connection, message_id, ctx.only_project)
     if found is None:
         raise NotFound("message", message_id)

@@ -7,11 +7,10 @@ from __future__ import annotations
 import threading
 import time
 from datetime import UTC, datetime
-from typing import Any
 
 from lunshare.agent.backends import Backends, NodeBackend
 from lunshare.agent.db import host_totals, services, volumes
-from lunshare.agent.db.sqlite.engine import Database
+from lunshare.agent.db.sqlite.engine import Connection, Database
 from lunshare.agent.model.errors import Invalid, NotFound
 from lunshare.agent.model.records import Health, Pool, RequestContext, ServiceState
 from lunshare.agent.service import pool_stats
@@ -138,7 +137,7 @@ class Node:
         with self._db.reading() as connection:
             return host_totals.of_backend(connection, host.partition("@")[2])
 
-    def check_not_frozen(self, connection: Any, backend: str) -> None:
+    def check_not_frozen(self, connection: Connection, backend: str) -> None:
         """Check in the transaction of a change that its backend is not frozen.
 
         :raises Invalid: it is.

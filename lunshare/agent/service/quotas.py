@@ -10,10 +10,9 @@ the usage. So two requests can not both get the last volume, and a kill leaks no
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from lunshare.agent.db import quotas
-from lunshare.agent.db.sqlite.engine import Database
+from lunshare.agent.db.sqlite.engine import Connection, Database
 from lunshare.agent.model.errors import Invalid, OverQuota
 from lunshare.agent.model.quota_table import (
     ALL_TYPES,
@@ -48,7 +47,7 @@ class Quotas:
 
     def check(
         self,
-        connection: Any,
+        connection: Connection,
         project: str,
         type_id: str | None,
         *resources: str,
@@ -74,7 +73,7 @@ class Quotas:
                     key = _key(resource, _name(connection, of))
                     raise _exceeded(project, key, limit, now)
 
-    def check_new_volume(self, connection: Any, volume: Volume) -> None:
+    def check_new_volume(self, connection: Connection, volume: Volume) -> None:
         """Check the quotas of a volume that this transaction has inserted.
 
         :raises OverQuota: names the quota; the transaction must be rolled back.
@@ -165,7 +164,7 @@ def _key(resource: str, type_name: str) -> str:
     return f"{resource}_{type_name}" if type_name else resource
 
 
-def _name(connection: Any, type_id: str) -> str:
+def _name(connection: Connection, type_id: str) -> str:
     names = quotas.type_names(connection)
     return next((name for name, ident in names.items() if ident == type_id), "")
 

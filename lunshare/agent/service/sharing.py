@@ -9,10 +9,9 @@ asked before the transaction, which then decides whether its answer matters.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from lunshare.agent.db import volumes
-from lunshare.agent.db.sqlite.engine import Database
+from lunshare.agent.db.sqlite.engine import Connection, Database
 from lunshare.agent.model.errors import AgentError, Forbidden, NotFound
 from lunshare.agent.model.records import RequestContext, Volume
 
@@ -51,7 +50,9 @@ class SharingRules:
         return None if allowed else Forbidden(_SHARE_BOOTABLE)
 
 
-def check_second(connection: Any, volume: Volume, refusal: AgentError | None) -> None:
+def check_second(
+    connection: Connection, volume: Volume, refusal: AgentError | None
+) -> None:
     """Check that a volume may get one more host, in the transaction of its row.
 
     :raises AgentError: ``refusal``, if it is bootable and has a host.

@@ -11,12 +11,11 @@ import hashlib
 import hmac
 import secrets
 import uuid
-from typing import Any
 
 from oslo_log import log
 
 from lunshare.agent.db import snapshots, status_changes, transfers
-from lunshare.agent.db.sqlite.engine import Database, now
+from lunshare.agent.db.sqlite.engine import Connection, Database, now
 from lunshare.agent.model.errors import Invalid, NotFound
 from lunshare.agent.model.project_records import Transfer
 from lunshare.agent.model.quota_table import GIGABYTES, SNAPSHOTS, VOLUMES
@@ -127,7 +126,7 @@ class Transfers:
         return transfer
 
     def _check_quotas(
-        self, connection: Any, project_id: str, transfer: Transfer
+        self, connection: Connection, project_id: str, transfer: Transfer
     ) -> None:
         """Check what the project has now that the volume is its own.
 
@@ -145,14 +144,14 @@ class Transfers:
             self._quotas.check(connection, project_id, each, *more, totals=False)
 
 
-def _require(connection: Any, ctx: RequestContext, transfer_id: str) -> Transfer:
+def _require(connection: Connection, ctx: RequestContext, transfer_id: str) -> Transfer:
     found = transfers.get(connection, transfer_id)
     if found is None or not ctx.sees(found.source_project_id):
         raise NotFound("transfer", transfer_id)
     return found
 
 
-def _end(connection: Any, transfer: Transfer) -> None:
+def _end(connection: Connection, transfer: Transfer) -> None:
     """Delete the offer and make the volume available."""
     volume = require(connection, transfer.volume_id)
     if volume.own_status is not VolumeStatus.AWAITING_TRANSFER:
@@ -162,7 +161,7 @@ def _end(connection: Any, transfer: Transfer) -> None:
     transfers.remove(connection, transfer.id)
 
 
-def _check_snapshots(connection: Any, volume: Volume) -> None:
+def _check_snapshots(connection: Connection, volume: Volume) -> None:
     for row in snapshots.of_volume(connection, volume.id):
         if row.project_id != volume.project_id:
             continue  # it does not go with the volume

@@ -39,6 +39,9 @@ _PRAGMAS = (
 )
 
 
+#: The type of what each transaction is read and written with, for callers without SQL.
+Connection = sa.Connection
+
 #: Seconds between two checks whether the database can be written.
 PROBE_SECONDS = 5.0
 

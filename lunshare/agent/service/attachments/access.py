@@ -15,7 +15,7 @@ from oslo_log import log
 
 from lunshare.agent.backends import Backends, translated
 from lunshare.agent.db import attachments, volumes
-from lunshare.agent.db.sqlite.engine import Database, now
+from lunshare.agent.db.sqlite.engine import Connection, Database, now
 from lunshare.agent.model.errors import BackendFailed, NotFound
 from lunshare.agent.model.records import (
     Attachment,
@@ -251,7 +251,7 @@ class Access:
             )
 
 
-def read_wanted(connection: Any, volume_id: str, only: str | None) -> Wanted:
+def read_wanted(connection: Connection, volume_id: str, only: str | None) -> Wanted:
     """Return the access that the volume's rows ask for, of one initiator or of all."""
     if only is None:
         return wanted_state.of_volume(attachments.of_volume(connection, volume_id))
@@ -262,7 +262,9 @@ def read_wanted(connection: Any, volume_id: str, only: str | None) -> Wanted:
     )
 
 
-def _start_delete(connection: Any, row: Attachment) -> tuple[Volume, list[Wanted]]:
+def _start_delete(
+    connection: Connection, row: Attachment
+) -> tuple[Volume, list[Wanted]]:
     """Write that the access is not wanted. Return what its initiators still want."""
     attachments.change_status(connection, row.id, _DELETABLE, AttachStatus.DETACHING)
     volume = _require_volume(connection, row)
@@ -272,7 +274,7 @@ def _start_delete(connection: Any, row: Attachment) -> tuple[Volume, list[Wanted
 
 
 def _delete_row(
-    connection: Any, row: Attachment, old: frozenset[AttachStatus]
+    connection: Connection, row: Attachment, old: frozenset[AttachStatus]
 ) -> list[Attachment]:
     """Delete the row; return attachments that the volume still has."""
     attachments.remove(connection, row.id, old)
@@ -289,7 +291,7 @@ def with_secrets(row: Attachment) -> Attachment:
 
 
 def require(
-    connection: Any, attachment_id: str, ctx: RequestContext | None = None
+    connection: Connection, attachment_id: str, ctx: RequestContext | None = None
 ) -> Attachment:
     """Return one attachment; ``ctx``: who asks for it, None for a step of a job.
 
@@ -302,7 +304,7 @@ def require(
     return row
 
 
-def _require_volume(connection: Any, row: Attachment) -> Volume:
+def _require_volume(connection: Connection, row: Attachment) -> Volume:
     volume = volumes.get_row(connection, row.volume_id)
     if volume is None:
         raise NotFound("volume", row.volume_id)

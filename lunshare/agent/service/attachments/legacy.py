@@ -17,7 +17,7 @@ from typing import Any
 from oslo_log import log
 
 from lunshare.agent.db import attachments, volumes
-from lunshare.agent.db.sqlite.engine import Database, now
+from lunshare.agent.db.sqlite.engine import Connection, Database, now
 from lunshare.agent.model.errors import (
     AgentError,
     BackendFailed,
@@ -284,7 +284,7 @@ class LegacyActions:
 
     def _row_to_connect(
         self,
-        connection: Any,
+        connection: Connection,
         ctx: RequestContext,
         volume_id: str,
         connector: HostConnector,
@@ -301,7 +301,7 @@ class LegacyActions:
 
     def _row_to_attach(
         self,
-        connection: Any,
+        connection: Connection,
         ctx: RequestContext,
         volume_id: str,
         of: tuple[str | None, str | None],
@@ -317,7 +317,7 @@ class LegacyActions:
         return _require_available(connection, ctx, volume_id), row
 
     def _change_mode(
-        self, connection: Any, volume: Volume, row: Attachment, mode: Mode
+        self, connection: Connection, volume: Volume, row: Attachment, mode: Mode
     ) -> None:
         """Write the mode that os-attach names for an access in the other one."""
         same = attachments.of_initiator(connection, volume.id, str(row.initiator))
@@ -356,21 +356,23 @@ class LegacyActions:
 
 
 def _open_rows(
-    connection: Any, volume_id: str, connector: HostConnector
+    connection: Connection, volume_id: str, connector: HostConnector
 ) -> list[Attachment]:
     """Return the attachments by which the host has the volume now."""
     same = attachments.of_initiator(connection, volume_id, connector.initiator)
     return [row for row in same if connectors.is_open(row, connector)]
 
 
-def _require(connection: Any, ctx: RequestContext, volume_id: str) -> Volume:
+def _require(connection: Connection, ctx: RequestContext, volume_id: str) -> Volume:
     volume = volumes.get(connection, volume_id)
     if volume is None or not ctx.sees(volume.project_id):
         raise NotFound("volume", volume_id)
     return volume
 
 
-def _require_available(connection: Any, ctx: RequestContext, volume_id: str) -> Volume:
+def _require_available(
+    connection: Connection, ctx: RequestContext, volume_id: str
+) -> Volume:
     volume = _require(connection, ctx, volume_id)
     if volume.own_status is not VolumeStatus.AVAILABLE:
         raise Invalid(

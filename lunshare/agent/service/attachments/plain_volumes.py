@@ -4,15 +4,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from lunshare.agent.db import attachments
+from lunshare.agent.db.sqlite.engine import Connection
 from lunshare.agent.model.errors import Invalid
 from lunshare.agent.model.records import Attachment, Volume
 from lunshare.agent.model.states import AttachStatus, VolumeStatus
 
 
-def check_single(connection: Any, volume: Volume, row: Attachment) -> None:
+def check_single(connection: Connection, volume: Volume, row: Attachment) -> None:
     """Check that a row that is connected again has the volume for itself.
 
     A failed attachment does not reserve its volume, so there may be another one.

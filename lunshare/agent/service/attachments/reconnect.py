@@ -8,13 +8,13 @@ from dataclasses import replace
 from typing import Any
 
 from lunshare.agent.db import attachments, volumes
-from lunshare.agent.db.sqlite.engine import Database
+from lunshare.agent.db.sqlite.engine import Connection, Database
 from lunshare.agent.model.errors import Conflict, NotFound
 from lunshare.agent.model.records import Attachment, HostConnector, Volume
 from lunshare.agent.model.states import VolumeStatus
 
 
-def available_volume(connection: Any, row: Attachment) -> Volume:
+def available_volume(connection: Connection, row: Attachment) -> Volume:
     """Return the volume of an attachment.
 
     :raises NotFound: the volume.

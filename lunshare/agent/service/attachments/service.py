@@ -16,7 +16,7 @@ from typing import Any
 from oslo_log import log
 
 from lunshare.agent.db import attachments, volumes
-from lunshare.agent.db.sqlite.engine import Database, now
+from lunshare.agent.db.sqlite.engine import Connection, Database, now
 from lunshare.agent.model.errors import AgentError, NotFound
 from lunshare.agent.model.records import (
     Attachment,
@@ -153,7 +153,7 @@ class Attachments:
 
     def reserve(
         self,
-        connection: Any,
+        connection: Connection,
         ctx: RequestContext,
         new: NewAttachment,
         refusal: AgentError | None,
@@ -175,7 +175,7 @@ class Attachments:
 
     def _claim(
         self,
-        connection: Any,
+        connection: Connection,
         ctx: RequestContext,
         new: NewAttachment,
         refusal: AgentError | None,
@@ -196,7 +196,7 @@ class Attachments:
 
     def start_attach(
         self,
-        connection: Any,
+        connection: Connection,
         volume: Volume,
         row: Attachment,
         connector: HostConnector,

@@ -10,10 +10,9 @@ or of a 400 where a volume takes one host only.
 from __future__ import annotations
 
 import threading
-from typing import Any
 
 from lunshare.agent.db import attachments, volumes
-from lunshare.agent.db.sqlite.engine import Database
+from lunshare.agent.db.sqlite.engine import Connection, Database
 from lunshare.agent.model.records import (
     Attachment,
     NewAttachment,
@@ -52,7 +51,7 @@ class UnansweredRequests:
             self._created_here.discard(row.id)
 
     def find_duplicate(
-        self, connection: Any, ctx: RequestContext, new: NewAttachment
+        self, connection: Connection, ctx: RequestContext, new: NewAttachment
     ) -> Attachment | None:
         """Return what an earlier process created for this user and did not answer."""
         found = attachments.unanswered(connection, new.volume_id)

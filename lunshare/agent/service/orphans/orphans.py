@@ -9,13 +9,12 @@ access of a live node. A disk that is newer than a restored database is recovere
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any
 
 from oslo_log import log
 
 from lunshare.agent.backends import Backends, NodeBackend, is_part_lost
 from lunshare.agent.db import deleted_rows, snapshots, volumes
-from lunshare.agent.db.sqlite.engine import Database, now
+from lunshare.agent.db.sqlite.engine import Connection, Database, now
 from lunshare.agent.model.errors import (
     BackendFailed,
     BackendUnavailable,
@@ -183,7 +182,7 @@ class Orphans:
             )
 
 
-def _check_no_row(connection: Any, kind: str, ident: str) -> None:
+def _check_no_row(connection: Connection, kind: str, ident: str) -> None:
     if kind == "snapshot":
         exists = snapshots.get(connection, ident) is not None
     else:

@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Collection, Mapping
-from typing import Any
 
 from lunshare.agent.db import qos
-from lunshare.agent.db.sqlite.engine import Database
+from lunshare.agent.db.sqlite.engine import Connection, Database
 from lunshare.agent.model.errors import Invalid, NotFound
 from lunshare.agent.model.qos_table import (
     CONSUMERS,
@@ -172,7 +171,7 @@ def of_volume(db: Database, volume: Volume) -> dict[str, str] | None:
     return for_host(found, volume.size)
 
 
-def _require(connection: Any, qos_id: str) -> QosSpecs:
+def _require(connection: Connection, qos_id: str) -> QosSpecs:
     found = qos.get(connection, qos_id)
     if found is None:
         raise NotFound("qos_specs", qos_id)

@@ -4,10 +4,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from lunshare.agent.db import type_access, types
-from lunshare.agent.db.sqlite.engine import Database
+from lunshare.agent.db.sqlite.engine import Connection, Database
 from lunshare.agent.model.errors import Conflict, Invalid, NotFound
 from lunshare.agent.model.records import RequestContext, VolumeType
 
@@ -96,7 +94,7 @@ class TypeAccess:
 
 
 def require_type(
-    connection: Any, ctx: RequestContext, ident: str, by_name: bool = False
+    connection: Connection, ctx: RequestContext, ident: str, by_name: bool = False
 ) -> VolumeType:
     """Return a volume type by its id, or ``by_name`` also by that.
 
@@ -112,7 +110,7 @@ def require_type(
     return found
 
 
-def _require_private(connection: Any, ctx: RequestContext, type_id: str) -> None:
+def _require_private(connection: Connection, ctx: RequestContext, type_id: str) -> None:
     if require_type(connection, ctx, type_id).is_public:
         raise Conflict(
             f"volume_type {type_id} is public, so every project may use it: set"

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from lunshare.agent.db import quotas, type_access, types, volumes
-from lunshare.agent.db.sqlite.engine import Database
+from lunshare.agent.db.sqlite.engine import Connection, Database
 from lunshare.agent.model.errors import Busy, Invalid, NotFound
 from lunshare.agent.model.records import RequestContext, VolumeType
 from lunshare.agent.service.types.type_access import require_type
@@ -38,7 +38,7 @@ class Types:
         wanted = ident or self._default(ctx)
         return None if wanted is None else self._find(ctx, wanted, by_name=True)
 
-    def check_unchanged(self, connection: Any, kind: VolumeType | None) -> None:
+    def check_unchanged(self, connection: Connection, kind: VolumeType | None) -> None:
         """Check in the transaction of a new volume that its type is as it was read.
 
         :raises Invalid: it is encrypted; this node has no keys for its volumes.
@@ -181,7 +181,7 @@ class Types:
             return require_type(connection, ctx, ident, by_name)
 
 
-def check_unused(connection: Any, kind: VolumeType) -> None:
+def check_unused(connection: Connection, kind: VolumeType) -> None:
     """Check that no volume has a type, so that the type may be changed.
 
     :raises Invalid: a volume has it, or is being changed to it.

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lunshare.agent.db import snapshots, volumes
-from lunshare.agent.db.sqlite.engine import Database
+from lunshare.agent.db.sqlite.engine import Connection, Database
 from lunshare.agent.model.errors import Invalid, NotFound
 from lunshare.agent.model.records import (
     NewVolume,
@@ -115,7 +115,11 @@ class CreatePlanner:
             return None
 
     def lock_source(
-        self, connection: Any, ctx: RequestContext, new: NewVolume, plan: CreatePlan
+        self,
+        connection: Connection,
+        ctx: RequestContext,
+        new: NewVolume,
+        plan: CreatePlan,
     ) -> None:
         """Check that the source is as planned, and lock it for this transaction.
 
@@ -226,7 +230,7 @@ def _checked_size(new: NewVolume, least: int) -> int:
 
 
 def _require_snapshot(
-    connection: Any, ctx: RequestContext, snapshot_id: str
+    connection: Connection, ctx: RequestContext, snapshot_id: str
 ) -> Snapshot:
     snapshot = snapshots.get(connection, snapshot_id)
     if snapshot is None or not ctx.sees(snapshot.project_id):

@@ -5,9 +5,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any
 
 from lunshare.agent.db import snapshots, volumes
+from lunshare.agent.db.sqlite.engine import Connection
 from lunshare.agent.model.errors import AgentError, Invalid
 from lunshare.agent.model.records import RequestContext, Snapshot, Volume
 from lunshare.agent.model.states import (
@@ -30,7 +30,7 @@ DELETABLE = frozenset(
 )
 
 
-def remove_unplaced(connection: Any, volume: Volume) -> None:
+def remove_unplaced(connection: Connection, volume: Volume) -> None:
     """Remove the row of a volume that no pool could hold: it has no disk to delete.
 
     Call it in the transaction of the delete.
@@ -49,7 +49,7 @@ def may_be_forced(volume: Volume) -> bool:
 
 
 def start_snapshot_deletes(
-    connection: Any, ctx: RequestContext, volume_id: str
+    connection: Connection, ctx: RequestContext, volume_id: str
 ) -> None:
     """Set all snapshots of a volume to deleting.
 
@@ -68,7 +68,9 @@ def start_snapshot_deletes(
             )
 
 
-def delete_error(connection: Any, ctx: RequestContext, volume: Volume) -> AgentError:
+def delete_error(
+    connection: Connection, ctx: RequestContext, volume: Volume
+) -> AgentError:
     """Return why a volume was not deleted."""
     if volume.attachments:
         return Invalid(
@@ -101,7 +103,7 @@ def check_snapshots_visible(
 
 
 def still_needed(
-    connection: Any, volume: Volume, ctx: RequestContext | None = None
+    connection: Connection, volume: Volume, ctx: RequestContext | None = None
 ) -> Invalid | None:
     """Return the error if a snapshot or a clone still needs the disk, else None.
 

@@ -5,10 +5,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from lunshare.agent.db import attachments, volumes
-from lunshare.agent.db.sqlite.engine import Database
+from lunshare.agent.db.sqlite.engine import Connection, Database
 from lunshare.agent.model.errors import Invalid, NotFound
 from lunshare.agent.model.records import RequestContext, Volume
 from lunshare.agent.model.states import VolumeStatus
@@ -99,7 +98,7 @@ def check_not_in_maintenance(volume: Volume) -> None:
         raise wrong_status(volume, "changed", "in another status")
 
 
-def _check_unused(connection: Any, volume: Volume) -> None:
+def _check_unused(connection: Connection, volume: Volume) -> None:
     if volume.status is not VolumeStatus.AVAILABLE:
         raise wrong_status(volume, "made readonly or writable", "available")
     for row in attachments.of_volume(connection, volume.id):

@@ -15,7 +15,7 @@ from oslo_log import log
 
 from lunshare.agent.backends import Backends
 from lunshare.agent.db import status_changes
-from lunshare.agent.db.sqlite.engine import Database
+from lunshare.agent.db.sqlite.engine import Connection, Database
 from lunshare.agent.model.errors import AgentError, Conflict, Invalid, NotFound
 from lunshare.agent.model.quota_table import GIGABYTES, VOLUMES
 from lunshare.agent.model.records import RequestContext, Volume, VolumeType
@@ -273,7 +273,7 @@ class VolumeMigrator:
         )
 
     def _check_quota(
-        self, connection: Any, volume: Volume, kind: VolumeType | None
+        self, connection: Connection, volume: Volume, kind: VolumeType | None
     ) -> None:
         """Check the quotas of the new type. The volume counts for it already."""
         if kind is not None:
@@ -356,7 +356,7 @@ def _check_free(volume: Volume) -> None:
         )
 
 
-def _wrong_status(connection: Any, seen: Volume, what: str) -> AgentError:
+def _wrong_status(connection: Connection, seen: Volume, what: str) -> AgentError:
     """Return why a volume was not changed although its own row allows it."""
     volume = require(connection, seen.id)
     if not status_changes.is_unchanged(seen, volume):

@@ -15,7 +15,7 @@ from oslo_log import log
 
 from lunshare.agent.backends import Backends
 from lunshare.agent.db import attachments, status_changes, transfers
-from lunshare.agent.db.sqlite.engine import Database
+from lunshare.agent.db.sqlite.engine import Connection, Database
 from lunshare.agent.model.errors import AgentError, BackendFailed, Conflict, Invalid
 from lunshare.agent.model.records import (
     Attachment,
@@ -205,7 +205,7 @@ class StatusResetter:
         self._node.count_volume(volume.backend, 0, size - volume.size)
 
     def _change(
-        self, connection: Any, volume: Volume, new: VolumeStatus, **values: Any
+        self, connection: Connection, volume: Volume, new: VolumeStatus, **values: Any
     ) -> None:
         seen = require(connection, volume.id)
         if not status_changes.is_unchanged(

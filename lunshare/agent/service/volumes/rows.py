@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from lunshare.agent.db import status_changes, volumes
-from lunshare.agent.db.sqlite.engine import Database
+from lunshare.agent.db.sqlite.engine import Connection, Database
 from lunshare.agent.model.errors import (
     AgentError,
     Busy,
@@ -117,7 +117,7 @@ class VolumeRows:
 
 
 def require(
-    connection: Any, volume_id: str, ctx: RequestContext | None = None
+    connection: Connection, volume_id: str, ctx: RequestContext | None = None
 ) -> Volume:
     """Return one volume with its attachments.
 

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, suppress
 from typing import Any
 
 from lunshare.agent.db import snapshots
-from lunshare.agent.db.sqlite.engine import Database, now
+from lunshare.agent.db.sqlite.engine import Connection, Database, now
 from lunshare.agent.model.errors import NotFound
 from lunshare.agent.model.records import (
     ManageSnapshotRequest,
@@ -27,7 +27,7 @@ from lunshare.drivers.backend import Backend
 from lunshare.drivers.errors import Unsupported
 
 
-def require(connection: Any, snapshot_id: str, ctx: RequestContext) -> Snapshot:
+def require(connection: Connection, snapshot_id: str, ctx: RequestContext) -> Snapshot:
     """Return a snapshot that the caller may see.
 
     :raises NotFound: the snapshot does not exist, or is another project's.
