@@ -18,7 +18,8 @@ from lunshare.agent.db.record_columns import RecordColumns
 from lunshare.agent.db.schema import VOLUME_ATTACHMENT, VOLUMES
 from lunshare.agent.db.sqlite.engine import now
 from lunshare.agent.db.sqlite.prepared import Prepared
-from lunshare.agent.model.records import Attachment, Page
+from lunshare.agent.model.errors import existing
+from lunshare.agent.model.records import Attachment, Page, RequestContext
 from lunshare.agent.model.states import (
     ENDING,
     POSSIBLE,
@@ -113,6 +114,18 @@ def get(
         return _ONE.first(connection, {"id": attachment_id})
     own = {"id": attachment_id, paging.PROJECT.key: project_id}
     return _OWN_ONE.first(connection, own)
+
+
+def require(
+    connection: sa.Connection, attachment_id: str, ctx: RequestContext | None = None
+) -> Attachment:
+    """Return one attachment, for a client, or for a step of a job (None).
+
+    :raises NotFound: it does not exist, is deleted, or is of another project.
+    """
+    project_id = None if ctx is None else ctx.only_project
+    row = get(connection, attachment_id, project_id)
+    return existing(row, "attachment", attachment_id)
 
 
 def page(connection: sa.Connection, page: Page) -> list[Attachment]:

@@ -15,8 +15,9 @@ from lunshare.agent.db import paging
 from lunshare.agent.db.record_columns import RecordColumns
 from lunshare.agent.db.schema import MESSAGES
 from lunshare.agent.db.sqlite.engine import now
+from lunshare.agent.model.errors import existing
 from lunshare.agent.model.project_records import Message
-from lunshare.agent.model.records import Page
+from lunshare.agent.model.records import Page, RequestContext
 
 #: Of more messages the oldest are deleted, so that they cannot fill the disk.
 MAX_MESSAGES = 1000
@@ -48,12 +49,14 @@ def insert(connection: sa.Connection, message: Message) -> None:
     connection.execute(sa.delete(MESSAGES).where(_M.id.not_in(newest)))
 
 
-def get(
-    connection: sa.Connection, message_id: str, project_id: str | None
-) -> Message | None:
-    """Return a message that has not expired; of any project if that is None."""
-    row = connection.execute(_here(project_id).where(_M.id == message_id)).first()
-    return None if row is None else _FIELDS.record(row)
+def require(connection: sa.Connection, message_id: str, ctx: RequestContext) -> Message:
+    """Return a message for a client.
+
+    :raises NotFound: it does not exist, has expired, or is another project's.
+    """
+    query = _here(ctx.only_project).where(_M.id == message_id)
+    row = connection.execute(query).first()
+    return _FIELDS.record(existing(row, "message", message_id))
 
 
 def page(connection: sa.Connection, page: Page) -> list[Message]:

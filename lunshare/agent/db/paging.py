@@ -9,7 +9,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from lunshare.agent.model.errors import Invalid, NotFound
+from lunshare.agent.model.errors import Invalid, existing
 from lunshare.agent.model.records import Page
 
 _CHUNK = 256
@@ -125,12 +125,11 @@ def after_marker(
     if page.marker is None:
         return query
     keys, downs = _keys(page.sort, columns)
-    found = sa.select(*keys).where(columns["id"] == page.marker)
+    marker = sa.select(*keys).where(columns["id"] == page.marker)
     if page.project_id is not None:
-        found = found.where(*own)
-    at = connection.execute(found, {PROJECT.key: page.project_id}).first()
-    if at is None:
-        raise NotFound(f"marker: {resource}", page.marker)
+        marker = marker.where(*own)
+    row = connection.execute(marker, {PROJECT.key: page.project_id}).first()
+    at = existing(row, f"marker: {resource}", page.marker)
     return query.where(_after(keys, downs, tuple(at)))
 
 

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from lunshare.agent.db.record_columns import RecordColumns
 from lunshare.agent.db.schema import QOS_SPECS, VOLUME_TYPES
 from lunshare.agent.db.sqlite.engine import now
-from lunshare.agent.model.errors import Conflict
+from lunshare.agent.model.errors import Conflict, existing
 from lunshare.agent.model.qos_table import QosSpecs
 
 _Q = QOS_SPECS.c
@@ -41,10 +41,13 @@ def insert(connection: sa.Connection, qos: QosSpecs) -> None:
         ) from None
 
 
-def get(connection: sa.Connection, qos_id: str) -> QosSpecs | None:
-    """Return QoS specs by their id, or None."""
+def require(connection: sa.Connection, qos_id: str) -> QosSpecs:
+    """Return QoS specs by their id.
+
+    :raises NotFound: they do not exist.
+    """
     row = connection.execute(_ROWS.where(_Q.id == qos_id)).first()
-    return None if row is None else _FIELDS.record(row)
+    return _FIELDS.record(existing(row, "qos_specs", qos_id))
 
 
 def of_type(connection: sa.Connection, type_id: str) -> QosSpecs | None:

@@ -15,7 +15,7 @@ from lunshare.agent.db.record_columns import RecordColumns
 from lunshare.agent.db.schema import SNAPSHOTS, VOLUMES
 from lunshare.agent.db.sqlite.engine import now
 from lunshare.agent.db.sqlite.prepared import Prepared
-from lunshare.agent.model.records import Page, Snapshot
+from lunshare.agent.model.records import Page, RequestContext, Snapshot, visible
 from lunshare.agent.model.states import (
     SnapshotStatus,
     VolumeStatus,
@@ -119,6 +119,17 @@ def insert(connection: sa.Connection, snapshot: Snapshot) -> None:
 def get(connection: sa.Connection, snapshot_id: str) -> Snapshot | None:
     """Return one snapshot, or None."""
     return _ONE.first(connection, {"id": snapshot_id})
+
+
+def require(
+    connection: sa.Connection, snapshot_id: str, ctx: RequestContext | None = None
+) -> Snapshot:
+    """Return what ``get`` does, for a client, or for a step of a job (None).
+
+    :raises NotFound: it does not exist, or belongs to another project.
+    """
+    row = get(connection, snapshot_id)
+    return visible(row, ctx, "snapshot", snapshot_id)
 
 
 def of_volume(connection: sa.Connection, volume_id: str) -> list[Snapshot]:

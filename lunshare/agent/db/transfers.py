@@ -12,7 +12,7 @@ from lunshare.agent.db import paging
 from lunshare.agent.db.record_columns import RecordColumns
 from lunshare.agent.db.schema import SNAPSHOTS, TRANSFERS, VOLUMES
 from lunshare.agent.model.project_records import Transfer
-from lunshare.agent.model.records import Page
+from lunshare.agent.model.records import Page, RequestContext, visible
 
 _T = TRANSFERS.c
 _OWN = _T.source_project_id == paging.PROJECT
@@ -35,10 +35,16 @@ def insert(connection: sa.Connection, transfer: Transfer) -> None:
     _INSERT.write(connection, _FIELDS.values(transfer))
 
 
-def get(connection: sa.Connection, transfer_id: str) -> Transfer | None:
-    """Return one transfer, or None."""
+def require(
+    connection: sa.Connection, transfer_id: str, ctx: RequestContext | None = None
+) -> Transfer:
+    """Return one transfer; ``ctx`` is None for the project that takes it.
+
+    :raises NotFound: it does not exist, or another project offers it.
+    """
     row = connection.execute(_ROWS.where(_T.id == transfer_id)).first()
-    return None if row is None else _FIELDS.record(row)
+    transfer = None if row is None else _FIELDS.record(row)
+    return visible(transfer, ctx, "transfer", transfer_id)
 
 
 def page(connection: sa.Connection, page: Page) -> list[Transfer]:

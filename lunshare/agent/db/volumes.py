@@ -19,7 +19,13 @@ from lunshare.agent.db.record_columns import RecordColumns
 from lunshare.agent.db.schema import VOLUME_ATTACHMENT, VOLUME_TYPES, VOLUMES
 from lunshare.agent.db.sqlite.engine import now
 from lunshare.agent.db.sqlite.prepared import Prepared, Record, Row, named
-from lunshare.agent.model.records import NamedVolume, Page, Volume
+from lunshare.agent.model.records import (
+    NamedVolume,
+    Page,
+    RequestContext,
+    Volume,
+    visible,
+)
 from lunshare.agent.model.states import (
     ATTACHMENT_PRIORITY,
     HAS_DISK,
@@ -170,6 +176,28 @@ def get_row(connection: sa.Connection, volume_id: str) -> Volume | None:
     row, which does not show attachments.
     """
     return _WITHOUT_HOSTS.first(connection, {"volume_id": volume_id})
+
+
+def require(
+    connection: sa.Connection, volume_id: str, ctx: RequestContext | None = None
+) -> Volume:
+    """Return what ``get`` does, for a client, or for a step of a job (None).
+
+    :raises NotFound: it does not exist, or belongs to another project.
+    """
+    row = get(connection, volume_id)
+    return visible(row, ctx, "volume", volume_id)
+
+
+def require_row(
+    connection: sa.Connection, volume_id: str, ctx: RequestContext | None = None
+) -> Volume:
+    """Return what ``get_row`` does, for a client, or for a step of a job (None).
+
+    :raises NotFound: it does not exist, or belongs to another project.
+    """
+    row = get_row(connection, volume_id)
+    return visible(row, ctx, "volume", volume_id)
 
 
 def page(connection: sa.Connection, page: Page) -> list[Volume]:

@@ -8,6 +8,10 @@ lunshare.agent.api.faults maps them to HTTP.
 
 from __future__ import annotations
 
+from typing import TypeVar
+
+T = TypeVar("T")
+
 
 class AgentError(Exception):
     """The base of all: one sentence that names the field and what to do."""
@@ -42,6 +46,16 @@ class NotFound(AgentError):
     def __init__(self, resource: str, ident: str) -> None:
         super().__init__(f"{resource} {ident} could not be found.", id=ident)
         self.resource, self.ident = resource, ident
+
+
+def existing(value: T | None, resource: str, ident: str) -> T:
+    """Return a value that is not None.
+
+    :raises NotFound: it is None.
+    """
+    if value is None:
+        raise NotFound(resource, ident)
+    return value
 
 
 class Conflict(AgentError):

@@ -22,6 +22,11 @@ class Transfer:
     source_project_id: str
     created_at: datetime
 
+    @property
+    def project_id(self) -> str:
+        """The project that has it."""
+        return self.source_project_id
+
 
 @dataclass(frozen=True, slots=True)
 class VolumeSummary:

@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
+from lunshare.agent.model.errors import existing
 from lunshare.agent.model.states import (
     AttachStatus,
     SnapshotStatus,
@@ -58,6 +59,25 @@ class RequestContext:
     def sees(self, project_id: str) -> bool:
         """Return whether what belongs to a project exists for this client."""
         return self.is_admin or project_id == self.project_id
+
+
+class Owned(Protocol):
+    """What belongs to a project."""
+
+    @property
+    def project_id(self) -> str: ...
+
+
+R = TypeVar("R", bound=Owned)
+
+
+def visible(row: R | None, ctx: RequestContext | None, resource: str, ident: str) -> R:
+    """Return a row that exists for this client; ``ctx`` None is a step of a job.
+
+    :raises NotFound: there is no row, or it belongs to another project.
+    """
+    shown = row is not None and (ctx is None or ctx.sees(row.project_id))
+    return existing(row if shown else None, resource, ident)
 
 
 @dataclass(frozen=True, slots=True)

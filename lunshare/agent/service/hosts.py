@@ -10,7 +10,7 @@ from dataclasses import replace
 from lunshare.agent.backends import Backends, NodeBackend
 from lunshare.agent.db import attachments, volumes
 from lunshare.agent.db.sqlite.engine import Database
-from lunshare.agent.model.errors import AgentError, BackendUnavailable, NotFound
+from lunshare.agent.model.errors import AgentError, BackendUnavailable
 from lunshare.agent.model.operator_records import HostAccess
 from lunshare.agent.model.records import Attachment, RequestContext, Volume
 from lunshare.agent.model.states import WANTED
@@ -53,11 +53,8 @@ class Hosts:
             if volume_id is None:
                 rows, names = attachments.with_initiator(connection), [*self._backends]
             else:
-                volume = volumes.get(connection, volume_id)
-                if volume is None:
-                    raise NotFound("volume", volume_id)
+                names = [volumes.require_row(connection, volume_id).backend]
                 rows = attachments.of_volume(connection, volume_id)
-                names = [volume.backend]
         found: ByVolume = {volume_id: []} if volume_id else {}
         for row in rows:
             found.setdefault(row.volume_id, []).append(row)

@@ -12,7 +12,7 @@ from oslo_log import log
 
 from lunshare.agent.db import messages, snapshots, volumes
 from lunshare.agent.db.sqlite.engine import Connection, Database, now
-from lunshare.agent.model.errors import AgentError, NotFound
+from lunshare.agent.model.errors import AgentError
 from lunshare.agent.model.project_records import Message
 from lunshare.agent.model.records import Page, RequestContext, Snapshot, Volume
 
@@ -143,7 +143,7 @@ class Messages:
         :raises NotFound: the message does not exist, or has expired.
         """
         with self._db.reading() as connection:
-            return _require(connection, ctx, message_id)
+            return messages.require(connection, message_id, ctx)
 
     def delete(self, ctx: RequestContext, message_id: str) -> None:
         """Delete one message.
@@ -151,15 +151,8 @@ class Messages:
         :raises NotFound: the message does not exist, or has expired.
         """
         with self._db.writing() as connection:
-            _require(connection, ctx, message_id)
+            messages.require(connection, message_id, ctx)
             messages.delete(connection, message_id)
-
-
-def _require(connection: Connection, ctx: RequestContext, message_id: str) -> Message:
-    found = messages.get(connection, message_id, ctx.only_project)
-    if found is None:
-        raise NotFound("message", message_id)
-    return found
 
 
 def _shorten(text: str) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from lunshare.agent.db import volumes
 from lunshare.agent.db.sqlite.engine import Connection, Database
-from lunshare.agent.model.errors import AgentError, Forbidden, NotFound
+from lunshare.agent.model.errors import AgentError, Forbidden
 from lunshare.agent.model.records import RequestContext, Volume
 
 Allows = Callable[[str, RequestContext], bool]
@@ -74,6 +74,4 @@ def check_visible(db: Database, ctx: RequestContext, volume_id: str) -> None:
     if ctx.is_admin:
         return
     with db.reading(one_statement=True) as connection:
-        volume = volumes.get_row(connection, volume_id)
-    if volume is None or not ctx.sees(volume.project_id):
-        raise NotFound("volume", volume_id)
+        volumes.require_row(connection, volume_id, ctx)

@@ -14,9 +14,9 @@ import uuid
 
 from oslo_log import log
 
-from lunshare.agent.db import snapshots, status_changes, transfers
+from lunshare.agent.db import snapshots, status_changes, transfers, volumes
 from lunshare.agent.db.sqlite.engine import Connection, Database, now
-from lunshare.agent.model.errors import Invalid, NotFound
+from lunshare.agent.model.errors import Invalid
 from lunshare.agent.model.project_records import Transfer
 from lunshare.agent.model.quota_table import GIGABYTES, SNAPSHOTS, VOLUMES
 from lunshare.agent.model.records import Page, RequestContext, Volume
@@ -25,7 +25,6 @@ from lunshare.agent.service.quotas import Quotas
 from lunshare.agent.service.volumes.rows import (
     changed_meanwhile,
     check_has_project,
-    require,
     wrong_status,
 )
 
@@ -46,7 +45,7 @@ class Transfers:
         :raises NotFound: the transfer does not exist, or is of another project.
         """
         with self._db.reading() as connection:
-            return _require(connection, ctx, transfer_id)
+            return transfers.require(connection, transfer_id, ctx)
 
     def list(self, ctx: RequestContext, page: Page) -> list[Transfer]:
         """Return a page of offers."""
@@ -67,7 +66,7 @@ class Transfers:
         """
         key, salt = secrets.token_hex(_KEY_BYTES), secrets.token_hex(_KEY_BYTES)
         with self._db.writing() as connection:
-            volume = require(connection, volume_id, ctx)
+            volume = volumes.require(connection, volume_id, ctx)
             if volume.status is not VolumeStatus.AVAILABLE:
                 raise wrong_status(volume, "transferred", "available")
             if not no_snapshots:
@@ -96,7 +95,7 @@ class Transfers:
         :raises NotFound: the transfer does not exist, or is of another project.
         """
         with self._db.writing() as connection:
-            transfer = _require(connection, ctx, transfer_id)
+            transfer = transfers.require(connection, transfer_id, ctx)
             _end(connection, transfer)
 
     def accept(self, ctx: RequestContext, transfer_id: str, key: str) -> Transfer:
@@ -108,9 +107,7 @@ class Transfers:
         """
         check_has_project(ctx)
         with self._db.writing() as connection:
-            transfer = transfers.get(connection, transfer_id)
-            if transfer is None:
-                raise NotFound("transfer", transfer_id)
+            transfer = transfers.require(connection, transfer_id)
             if not hmac.compare_digest(_hash(transfer.salt, key), transfer.key_hash):
                 raise Invalid("accept.auth_key: it is not the key of this transfer.")
             _end(connection, transfer)
@@ -133,7 +130,7 @@ class Transfers:
         A snapshot counts for the type that the volume had when it was created.
         """
         volume_id = transfer.volume_id
-        type_id = require(connection, volume_id).volume_type_id
+        type_id = volumes.require(connection, volume_id).volume_type_id
         taken = (VOLUMES, GIGABYTES, *(() if transfer.no_snapshots else (SNAPSHOTS,)))
         self._quotas.check(connection, project_id, type_id, *taken)
         if transfer.no_snapshots:
@@ -144,16 +141,9 @@ class Transfers:
             self._quotas.check(connection, project_id, each, *more, totals=False)
 
 
-def _require(connection: Connection, ctx: RequestContext, transfer_id: str) -> Transfer:
-    found = transfers.get(connection, transfer_id)
-    if found is None or not ctx.sees(found.source_project_id):
-        raise NotFound("transfer", transfer_id)
-    return found
-
-
 def _end(connection: Connection, transfer: Transfer) -> None:
     """Delete the offer and make the volume available."""
-    volume = require(connection, transfer.volume_id)
+    volume = volumes.require(connection, transfer.volume_id)
     if volume.own_status is not VolumeStatus.AWAITING_TRANSFER:
         raise wrong_status(volume, "transferred", "awaiting-transfer")
     if not status_changes.change_status(connection, volume, VolumeStatus.AVAILABLE):

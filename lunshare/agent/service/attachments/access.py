@@ -16,11 +16,10 @@ from oslo_log import log
 from lunshare.agent.backends import Backends, translated
 from lunshare.agent.db import attachments, volumes
 from lunshare.agent.db.sqlite.engine import Connection, Database, now
-from lunshare.agent.model.errors import BackendFailed, NotFound
+from lunshare.agent.model.errors import BackendFailed
 from lunshare.agent.model.records import (
     Attachment,
     Mode,
-    RequestContext,
     Volume,
 )
 from lunshare.agent.model.states import AttachStatus
@@ -128,7 +127,7 @@ class Access:
         if row.leaving is None:
             return row
         with self._db.reading() as connection:
-            volume = _require_volume(connection, row)
+            volume = volumes.require_row(connection, row.volume_id)
         self.apply(volume, only=row.leaving)
         with self._db.writing() as connection:
             attachments.set_values(connection, row.id, leaving=None)
@@ -146,7 +145,7 @@ class Access:
         :raises BackendFailed: it may still be open; the row says error_detaching.
         """
         with self._db.writing() as connection:
-            row = require(connection, attachment_id)
+            row = attachments.require(connection, attachment_id)
             if check is not None:
                 check(row)
             if not row.initiators and row.status in _NOT_OPEN:
@@ -174,7 +173,7 @@ class Access:
         :raises NotFound: the attachment does not exist, or is deleted.
         """
         with self._db.writing() as connection:
-            _start_delete(connection, require(connection, attachment_id))
+            _start_delete(connection, attachments.require(connection, attachment_id))
 
     def _detach(self, volume: Volume, row: Attachment, wanted: list[Wanted]) -> None:
         """Detach what the row may have open; what fails is in the row."""
@@ -204,7 +203,7 @@ class Access:
         if not row.initiators:
             return
         with self._db.reading() as connection:
-            volume = _require_volume(connection, row)
+            volume = volumes.require_row(connection, row.volume_id)
         for initiator in row.initiators:
             self.apply(volume, only=initiator)
         with self._db.writing() as connection:
@@ -267,7 +266,7 @@ def _start_delete(
 ) -> tuple[Volume, list[Wanted]]:
     """Write that the access is not wanted. Return what its initiators still want."""
     attachments.change_status(connection, row.id, _DELETABLE, AttachStatus.DETACHING)
-    volume = _require_volume(connection, row)
+    volume = volumes.require_row(connection, row.volume_id)
     return volume, [
         read_wanted(connection, volume.id, initiator) for initiator in row.initiators
     ]
@@ -288,27 +287,6 @@ def with_secrets(row: Attachment) -> Attachment:
         return row
     secrets = {name: getattr(row, name) for name in _SECRETS}
     return replace(row, connection_info={**info, **secrets})
-
-
-def require(
-    connection: Connection, attachment_id: str, ctx: RequestContext | None = None
-) -> Attachment:
-    """Return one attachment; ``ctx``: who asks for it, None for a step of a job.
-
-    :raises NotFound: it does not exist, is deleted, or is of another project.
-    """
-    project = None if ctx is None else ctx.only_project
-    row = attachments.get(connection, attachment_id, project)
-    if row is None:
-        raise NotFound("attachment", attachment_id)
-    return row
-
-
-def _require_volume(connection: Connection, row: Attachment) -> Volume:
-    volume = volumes.get_row(connection, row.volume_id)
-    if volume is None:
-        raise NotFound("volume", row.volume_id)
-    return volume
 
 
 def _common_info(row: Attachment) -> dict[str, Any]:

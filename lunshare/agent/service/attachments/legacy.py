@@ -23,7 +23,6 @@ from lunshare.agent.model.errors import (
     BackendFailed,
     Conflict,
     Invalid,
-    NotFound,
 )
 from lunshare.agent.model.records import (
     Attachment,
@@ -88,7 +87,7 @@ class LegacyActions:
         check_visible(self._db, ctx, volume_id)
         with self._locks.volume(volume_id, "the end of a reservation"):
             with self._db.reading() as connection:
-                volume = _require(connection, ctx, volume_id)
+                volume = volumes.require(connection, volume_id, ctx)
                 rows = attachments.legacy(connection, volume_id)
             row = legacy_choice.to_unreserve(rows, volume.multiattach)
             if row is not None:
@@ -111,7 +110,7 @@ class LegacyActions:
         refusal = self._rows.refusal_of_second(ctx)
         with self._locks.volume(volume_id, f"the attach of host {connector.host}"):
             with self._db.reading() as connection:
-                volume = _require(connection, ctx, volume_id)
+                volume = volumes.require(connection, volume_id, ctx)
                 rows = attachments.legacy(connection, volume_id)
                 if not rows and not volume.multiattach:
                     rows = _open_rows(connection, volume_id, connector)
@@ -158,7 +157,7 @@ class LegacyActions:
         refusal = self._rows.refusal_of_second(ctx)
         with self._locks.volume(volume_id, f"the attach at {mountpoint}"):
             with self._db.reading() as connection:
-                _require(connection, ctx, volume_id)
+                volumes.require(connection, volume_id, ctx)
                 rows = attachments.legacy(connection, volume_id)
             if legacy_choice.is_attached(rows, instance, host):
                 return
@@ -201,7 +200,7 @@ class LegacyActions:
         :raises Invalid: it is not in-use.
         """
         with self._db.writing() as connection:
-            volume = _require(connection, ctx, volume_id)
+            volume = volumes.require(connection, volume_id, ctx)
             if volume.status is not VolumeStatus.IN_USE:
                 raise Invalid(
                     f"Invalid volume: volume {volume_id} is {volume.status} and cannot"
@@ -217,7 +216,7 @@ class LegacyActions:
         :raises NotFound: the volume.
         """
         with self._db.writing() as connection:
-            for row in _require(connection, ctx, volume_id).attachments:
+            for row in volumes.require(connection, volume_id, ctx).attachments:
                 if row.announced:
                     attachments.set_values(connection, row.id, announced=False)
 
@@ -252,7 +251,7 @@ class LegacyActions:
         self, ctx: RequestContext, volume_id: str, initiator: str
     ) -> Attachment | None:
         with self._db.reading() as connection:
-            _require(connection, ctx, volume_id)
+            volumes.require(connection, volume_id, ctx)
             rows = attachments.legacy(connection, volume_id)
             same = attachments.of_initiator(connection, volume_id, initiator)
         row = legacy_choice.to_terminate(rows, initiator)
@@ -273,7 +272,7 @@ class LegacyActions:
         :raises BackendFailed: the access may still be open; repeat it.
         """
         with self._db.reading() as connection:
-            volume = _require(connection, ctx, volume_id)
+            volume = volumes.require(connection, volume_id, ctx)
             chosen = legacy_choice.to_detach(volume, attachment_id, "os-detach")
             row = attachments.get(connection, chosen) if chosen else None
         if row is None:
@@ -309,7 +308,7 @@ class LegacyActions:
     ) -> tuple[Volume, Attachment]:
         instance, host = of
         rows = attachments.legacy(connection, volume_id)
-        volume = _require(connection, ctx, volume_id)
+        volume = volumes.require(connection, volume_id, ctx)
         row = legacy_choice.to_attach(rows, host, volume.multiattach)
         if row is None:
             new = NewAttachment(volume_id, instance, legacy=ATTACH)
@@ -363,17 +362,10 @@ def _open_rows(
     return [row for row in same if connectors.is_open(row, connector)]
 
 
-def _require(connection: Connection, ctx: RequestContext, volume_id: str) -> Volume:
-    volume = volumes.get(connection, volume_id)
-    if volume is None or not ctx.sees(volume.project_id):
-        raise NotFound("volume", volume_id)
-    return volume
-
-
 def _require_available(
     connection: Connection, ctx: RequestContext, volume_id: str
 ) -> Volume:
-    volume = _require(connection, ctx, volume_id)
+    volume = volumes.require(connection, volume_id, ctx)
     if volume.own_status is not VolumeStatus.AVAILABLE:
         raise Invalid(
             f"Invalid volume: volume {volume.id} is {volume.status} and cannot be"

@@ -9,7 +9,7 @@ from typing import Any
 
 from lunshare.agent.db import attachments, volumes
 from lunshare.agent.db.sqlite.engine import Connection, Database
-from lunshare.agent.model.errors import Conflict, NotFound
+from lunshare.agent.model.errors import Conflict
 from lunshare.agent.model.records import Attachment, HostConnector, Volume
 from lunshare.agent.model.states import VolumeStatus
 
@@ -20,9 +20,7 @@ def available_volume(connection: Connection, row: Attachment) -> Volume:
     :raises NotFound: the volume.
     :raises Conflict: an operation works on it, or its status is an error.
     """
-    volume = volumes.get_row(connection, row.volume_id)
-    if volume is None:
-        raise NotFound("volume", row.volume_id)
+    volume = volumes.require_row(connection, row.volume_id)
     if volume.own_status is not VolumeStatus.AVAILABLE:
         raise Conflict(f"volume {volume.id} is {volume.status}; it must be available")
     return volume

@@ -17,7 +17,7 @@ from oslo_log import log
 
 from lunshare.agent.db import attachments, volumes
 from lunshare.agent.db.sqlite.engine import Connection, Database, now
-from lunshare.agent.model.errors import AgentError, NotFound
+from lunshare.agent.model.errors import AgentError
 from lunshare.agent.model.records import (
     Attachment,
     HostConnector,
@@ -38,7 +38,6 @@ from lunshare.agent.service.attachments import (
 from lunshare.agent.service.attachments.access import (
     Access,
     read_wanted,
-    require,
     with_secrets,
 )
 from lunshare.agent.service.attachments.unanswered import UnansweredRequests
@@ -183,9 +182,7 @@ class Attachments:
         """Reserve the volume for a row, or find the row of an earlier request."""
         known = self.unanswered.find_duplicate(connection, ctx, new)
         reserved = known or volumes.claim(connection, new.volume_id, new.instance_uuid)
-        volume = volumes.get_row(connection, new.volume_id)
-        if volume is None or not ctx.sees(volume.project_id):
-            raise NotFound("volume", new.volume_id)
+        volume = volumes.require_row(connection, new.volume_id, ctx)
         if not reserved:
             raise plain_volumes.attach_error(
                 volumes.get(connection, new.volume_id) or volume
@@ -329,7 +326,7 @@ class Attachments:
         self, attachment_id: str, ctx: RequestContext | None = None
     ) -> Attachment:
         with self._db.reading(one_statement=True) as connection:
-            return require(connection, attachment_id, ctx)
+            return attachments.require(connection, attachment_id, ctx)
 
 
 def _new_row(ctx: RequestContext, volume: Volume, new: NewAttachment) -> Attachment:

@@ -95,7 +95,7 @@ class ManagedSnapshots:
         )
         with self._db.writing() as connection:
             held = volumes.lock_available(connection, volume.id)
-            found = rows.require(connection, volume.id, ctx)
+            found = volumes.require(connection, volume.id, ctx)
             if not held:
                 raise rows.wrong_status(found, "snapshotted", "available or in-use")
             if found.backend != volume.backend:
@@ -124,8 +124,8 @@ class ManagedSnapshots:
             ask again, or to delete it by force, is allowed.
         """
         with self._db.writing() as connection:
-            found = snapshot_rows.require(connection, snapshot_id, ctx)
-            backend = rows.require(connection, found.volume_id).backend
+            found = snapshots.require(connection, snapshot_id, ctx)
+            backend = volumes.require(connection, found.volume_id).backend
             self._node.check_not_frozen(connection, backend)
             if not snapshots.change_status(
                 connection, snapshot_id, _UNMANAGEABLE, _UNMANAGING, unread=True

@@ -9,7 +9,7 @@ from oslo_log import log
 from lunshare.agent.backends import Backends
 from lunshare.agent.db import snapshots, volumes
 from lunshare.agent.db.sqlite.engine import Database
-from lunshare.agent.model.errors import Busy, Conflict, Invalid, NotFound
+from lunshare.agent.model.errors import Busy, Conflict, Invalid
 from lunshare.agent.model.records import RequestContext, Snapshot
 from lunshare.agent.model.states import SnapshotStatus
 
@@ -103,19 +103,14 @@ class SnapshotResetter:
 
     def _require(self, ctx: RequestContext, snapshot_id: str) -> Snapshot:
         with self._db.reading() as connection:
-            row = snapshots.get(connection, snapshot_id)
-        if row is None or not ctx.sees(row.project_id):
-            raise NotFound("snapshot", snapshot_id)
-        return row
+            return snapshots.require(connection, snapshot_id, ctx)
 
     def _check_exists(self, row: Snapshot, former: SnapshotStatus) -> None:
         # A failed creation may have left a part, which must not be read as the whole.
         if former is SnapshotStatus.ERROR:
             raise Conflict(f"snapshot {row.id} was not created: delete it")
         with self._db.reading() as connection:
-            volume = volumes.get_row(connection, row.volume_id)
-        if volume is None:
-            raise NotFound("volume", row.volume_id)
+            volume = volumes.require_row(connection, row.volume_id)
         with self._backends[volume.backend].for_request() as backend:
             if row.id not in backend.volumes.snapshots():
                 raise Conflict(

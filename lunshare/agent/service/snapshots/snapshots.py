@@ -12,7 +12,7 @@ from oslo_log import log
 from lunshare.agent.backends import Backends
 from lunshare.agent.db import snapshots, volumes
 from lunshare.agent.db.sqlite.engine import Database
-from lunshare.agent.model.errors import Invalid, NotFound
+from lunshare.agent.model.errors import Invalid, existing
 from lunshare.agent.model.quota_table import GIGABYTES, SNAPSHOTS
 from lunshare.agent.model.records import (
     NewSnapshot,
@@ -60,7 +60,7 @@ class Snapshots:
         :raises NotFound: the snapshot does not exist, or is deleted.
         """
         with self._db.reading() as connection:
-            return snapshot_rows.require(connection, snapshot_id, ctx)
+            return snapshots.require(connection, snapshot_id, ctx)
 
     def list(self, ctx: RequestContext, page: Page) -> list[Snapshot]:
         """Return a page of snapshots.
@@ -90,7 +90,7 @@ class Snapshots:
         rows.check_has_project(ctx)
         with self._db.writing() as connection:
             held = volumes.lock_available(connection, new.volume_id)
-            volume = rows.require(connection, new.volume_id, ctx)
+            volume = volumes.require(connection, new.volume_id, ctx)
             if not held or not (new.in_use or _is_available(volume)):
                 raise _wrong_status(volume, held)
             self._node.check_not_frozen(connection, volume.backend)
@@ -118,7 +118,7 @@ class Snapshots:
         :raises NotFound: the snapshot.
         """
         with self._db.writing() as connection:
-            snapshot_rows.require(connection, snapshot_id, ctx)
+            snapshots.require(connection, snapshot_id, ctx)
             snapshots.update(connection, snapshot_id, changes)
         return self.get(ctx, snapshot_id)
 
@@ -130,10 +130,10 @@ class Snapshots:
         :raises NotFound: the snapshot.
         """
         with self._db.writing() as connection:
-            old = snapshot_rows.require(connection, snapshot_id, ctx).metadata
+            old = snapshots.require(connection, snapshot_id, ctx).metadata
             metadata = {**old, **new} if keep else dict(new)
             snapshots.update(connection, snapshot_id, {"metadata": metadata})
-            return snapshot_rows.require(connection, snapshot_id, ctx)
+            return snapshots.require(connection, snapshot_id, ctx)
 
     def delete_metadata(self, ctx: RequestContext, snapshot_id: str, key: str) -> None:
         """Delete one item of the metadata.
@@ -141,11 +141,10 @@ class Snapshots:
         :raises NotFound: the snapshot, or the item.
         """
         with self._db.writing() as connection:
-            metadata = dict(
-                snapshot_rows.require(connection, snapshot_id, ctx).metadata
+            metadata = dict(snapshots.require(connection, snapshot_id, ctx).metadata)
+            existing(
+                metadata.pop(key, None), f"metadata of snapshot {snapshot_id}:", key
             )
-            if metadata.pop(key, None) is None:
-                raise NotFound(f"metadata of snapshot {snapshot_id}:", key)
             snapshots.update(connection, snapshot_id, {"metadata": metadata})
 
     def delete(
@@ -160,8 +159,8 @@ class Snapshots:
             status does not allow it, or its backend is frozen.
         """
         with self._db.writing() as connection:
-            found = snapshot_rows.require(connection, snapshot_id, ctx)
-            backend = rows.require(connection, found.volume_id).backend
+            found = snapshots.require(connection, snapshot_id, ctx)
+            backend = volumes.require(connection, found.volume_id).backend
             self._node.check_not_frozen(connection, backend)
             if not snapshots.change_status(
                 connection,

@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Collection, Mapping
 
 from lunshare.agent.db import qos
-from lunshare.agent.db.sqlite.engine import Connection, Database
+from lunshare.agent.db.sqlite.engine import Database
 from lunshare.agent.model.errors import Invalid, NotFound
 from lunshare.agent.model.qos_table import (
     CONSUMERS,
@@ -58,7 +58,7 @@ class Qos:
         :raises NotFound: they do not exist.
         """
         with self._db.reading() as connection:
-            return _require(connection, qos_id)
+            return qos.require(connection, qos_id)
 
     def list(self, ctx: RequestContext) -> SpecsList:
         """Return all QoS specs, the newest first."""
@@ -74,7 +74,7 @@ class Qos:
         :raises Invalid: the consumer, or the value of a known key.
         """
         with self._db.writing() as connection:
-            old = _require(connection, qos_id)
+            old = qos.require(connection, qos_id)
             specs = {**old.specs, **given}
             consumer = specs.pop(_CONSUMER, old.consumer)
             _check(consumer, specs)
@@ -90,7 +90,7 @@ class Qos:
         :raises NotFound: the QoS specs, or one of the keys; then nothing is deleted.
         """
         with self._db.writing() as connection:
-            old = _require(connection, qos_id)
+            old = qos.require(connection, qos_id)
             for key in keys:
                 if key not in old.specs:
                     raise NotFound(f"key of qos_specs {qos_id}:", key)
@@ -104,7 +104,7 @@ class Qos:
         :raises Invalid: a volume type names them.
         """
         with self._db.writing() as connection:
-            found = _require(connection, qos_id)
+            found = qos.require(connection, qos_id)
             of = qos.types(connection, qos_id)
             if of and not force:
                 raise Invalid(
@@ -119,7 +119,7 @@ class Qos:
         :raises NotFound: the QoS specs.
         """
         with self._db.reading() as connection:
-            _require(connection, qos_id)
+            qos.require(connection, qos_id)
             return qos.types(connection, qos_id)
 
     def associate(self, ctx: RequestContext, qos_id: str, type_id: str) -> None:
@@ -131,7 +131,7 @@ class Qos:
         """
         with self._db.writing() as connection:
             found, kind = (
-                _require(connection, qos_id),
+                qos.require(connection, qos_id),
                 require_type(connection, ctx, type_id),
             )
             _check_enforced(found.name, found.consumer)
@@ -148,7 +148,7 @@ class Qos:
         :raises NotFound: the QoS specs, or the type.
         """
         with self._db.writing() as connection:
-            _require(connection, qos_id)
+            qos.require(connection, qos_id)
             if require_type(connection, ctx, type_id).qos_specs_id == qos_id:
                 qos.set_type(connection, type_id, None)
 
@@ -158,7 +158,7 @@ class Qos:
         :raises NotFound: the QoS specs.
         """
         with self._db.writing() as connection:
-            _require(connection, qos_id)
+            qos.require(connection, qos_id)
             qos.set_types(connection, qos_id, None)
 
 
@@ -169,13 +169,6 @@ def of_volume(db: Database, volume: Volume) -> dict[str, str] | None:
     with db.reading(one_statement=True) as connection:
         found = qos.of_type(connection, volume.volume_type_id)
     return for_host(found, volume.size)
-
-
-def _require(connection: Connection, qos_id: str) -> QosSpecs:
-    found = qos.get(connection, qos_id)
-    if found is None:
-        raise NotFound("qos_specs", qos_id)
-    return found
 
 
 def _check(consumer: str, specs: Mapping[str, str]) -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from lunshare.agent.db import type_access, types
 from lunshare.agent.db.sqlite.engine import Connection, Database
-from lunshare.agent.model.errors import Conflict, Invalid, NotFound
+from lunshare.agent.model.errors import Conflict, Invalid, NotFound, existing
 from lunshare.agent.model.records import RequestContext, VolumeType
 
 Defaults = list[tuple[str, str]]
@@ -65,10 +65,8 @@ class TypeAccess:
         :raises NotFound: none was set.
         """
         with self._db.reading() as connection:
-            found = type_access.default_of(connection, project)
-        if found is None:
-            raise NotFound("default volume_type of project", project)
-        return found
+            type_id = type_access.default_of(connection, project)
+        return existing(type_id, "default volume_type of project", project)
 
     def set_default(self, ctx: RequestContext, project: str, ident: str) -> str:
         """Set the default type of a project, by id or name; return its id.

@@ -132,11 +132,11 @@ class CreatePlanner:
         elif new.source_volid and not volumes.lock_available(
             connection, new.source_volid
         ):
-            raise _source_error(rows.require(connection, new.source_volid, ctx))
+            raise _source_error(volumes.require(connection, new.source_volid, ctx))
         if plan.origin is not None:
             # Of a snapshot that stayed when its volume went to another project.
             owner = ctx if new.source_volid else None
-            now = rows.require(connection, plan.origin.id, owner)
+            now = volumes.require(connection, plan.origin.id, owner)
             _check_unchanged(plan.origin, now)
 
     def _plan_without_source(self, ctx: RequestContext, new: NewVolume) -> CreatePlan:
@@ -189,10 +189,10 @@ class CreatePlanner:
         with self._db.reading() as connection:
             if new.snapshot_id:
                 snapshot = _require_snapshot(connection, ctx, new.snapshot_id)
-                origin = rows.require(connection, snapshot.volume_id)
+                origin = volumes.require(connection, snapshot.volume_id)
                 return origin, snapshot.size, origin.project_id == snapshot.project_id
             if new.source_volid:
-                origin = rows.require(connection, new.source_volid, ctx)
+                origin = volumes.require(connection, new.source_volid, ctx)
                 if origin.own_status is not VolumeStatus.AVAILABLE:
                     raise _source_error(origin)
                 return origin, origin.size, True
@@ -232,9 +232,7 @@ def _checked_size(new: NewVolume, least: int) -> int:
 def _require_snapshot(
     connection: Connection, ctx: RequestContext, snapshot_id: str
 ) -> Snapshot:
-    snapshot = snapshots.get(connection, snapshot_id)
-    if snapshot is None or not ctx.sees(snapshot.project_id):
-        raise NotFound("snapshot", snapshot_id)
+    snapshot = snapshots.require(connection, snapshot_id, ctx)
     if snapshot.status is not SnapshotStatus.AVAILABLE:
         raise Invalid(
             f"volume.snapshot_id: snapshot {snapshot.id} is {snapshot.status}; it must"

@@ -9,7 +9,7 @@ from dataclasses import replace
 from oslo_log import log
 
 from lunshare.agent.backends import Backends
-from lunshare.agent.db import status_changes
+from lunshare.agent.db import status_changes, volumes
 from lunshare.agent.db.sqlite.engine import Database
 from lunshare.agent.model.errors import AgentError, Exhausted, Invalid
 from lunshare.agent.model.quota_table import GIGABYTES
@@ -25,7 +25,6 @@ from lunshare.agent.service.volumes.rows import (
     VolumeRows,
     changed_meanwhile,
     is_refusal,
-    require,
     wrong_status,
 )
 from lunshare.agent.service.volumes.steps import Operation, Step, VolumeSteps
@@ -84,7 +83,7 @@ class VolumeExtender:
         self._check(volume, size, in_use)
         self._check_space(volume, size)
         with self._db.writing() as connection:
-            found = require(connection, volume_id, ctx)
+            found = volumes.require(connection, volume_id, ctx)
             if not status_changes.is_unchanged(volume, found):
                 raise changed_meanwhile(volume_id)
             hosts = self._check(found, size, in_use)

@@ -34,7 +34,6 @@ from lunshare.agent.service.volumes.rows import (
     check_has_project,
     check_safe,
     is_refusal,
-    require,
     wrong_status,
 )
 from lunshare.agent.service.volumes.steps import Operation, VolumeSteps
@@ -155,7 +154,7 @@ class ManagedDisks:
             again. To ask again, or to reset it to available, is allowed.
         """
         with self._db.writing() as connection:
-            volume = require(connection, volume_id, ctx)
+            volume = volumes.require(connection, volume_id, ctx)
             if (wrong_status := _wrong_status(volume)) is not None:
                 raise wrong_status
             if not status_changes.change_status(

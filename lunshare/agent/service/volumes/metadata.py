@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping
 
 from lunshare.agent.db import attachments, volumes
 from lunshare.agent.db.sqlite.engine import Connection, Database
-from lunshare.agent.model.errors import Invalid, NotFound
+from lunshare.agent.model.errors import Invalid, existing
 from lunshare.agent.model.records import RequestContext, Volume
 from lunshare.agent.model.states import VolumeStatus
 from lunshare.agent.service.attachments.plain_volumes import reserves
-from lunshare.agent.service.volumes.rows import require, wrong_status
+from lunshare.agent.service.volumes.rows import wrong_status
 
 Change = Callable[[Mapping[str, str]], Mapping[str, str]]
 
@@ -32,7 +32,7 @@ class VolumeMetadata:
         :raises Invalid: it is in maintenance.
         """
         with self._db.writing() as connection:
-            volume = require(connection, volume_id, ctx)
+            volume = volumes.require(connection, volume_id, ctx)
             check_not_in_maintenance(volume)
             changed = dict(change(volume.metadata))
             volumes.update(connection, volume_id, {"metadata": changed})
@@ -47,7 +47,7 @@ class VolumeMetadata:
         :raises Invalid: it is in maintenance.
         """
         with self._db.writing() as connection:
-            volume = require(connection, volume_id, ctx)
+            volume = volumes.require(connection, volume_id, ctx)
             check_not_in_maintenance(volume)
             changed = {**volume.image_metadata, **items}
             volumes.set_values(connection, volume_id, image_metadata=changed)
@@ -60,11 +60,10 @@ class VolumeMetadata:
         :raises Invalid: it is in maintenance.
         """
         with self._db.writing() as connection:
-            volume = require(connection, volume_id, ctx)
+            volume = volumes.require(connection, volume_id, ctx)
             check_not_in_maintenance(volume)
             metadata = dict(volume.image_metadata)
-            if metadata.pop(key, None) is None:
-                raise NotFound("image metadata item", key[:64])
+            existing(metadata.pop(key, None), "image metadata item", key[:64])
             volumes.set_values(connection, volume_id, image_metadata=metadata)
 
     def set_bootable(self, ctx: RequestContext, volume_id: str, bootable: bool) -> None:
@@ -73,7 +72,7 @@ class VolumeMetadata:
         :raises NotFound: the volume.
         """
         with self._db.writing() as connection:
-            require(connection, volume_id, ctx)
+            volumes.require(connection, volume_id, ctx)
             volumes.set_values(connection, volume_id, bootable=bootable)
 
     def set_readonly(self, ctx: RequestContext, volume_id: str, readonly: bool) -> None:
@@ -84,7 +83,7 @@ class VolumeMetadata:
             modes; or a failed one, whose access may still be open.
         """
         with self._db.writing() as connection:
-            volume = require(connection, volume_id, ctx)
+            volume = volumes.require(connection, volume_id, ctx)
             _check_unused(connection, volume)
             volumes.set_values(connection, volume_id, readonly=readonly)
 

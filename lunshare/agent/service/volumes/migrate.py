@@ -14,9 +14,15 @@ from typing import Any
 from oslo_log import log
 
 from lunshare.agent.backends import Backends
-from lunshare.agent.db import status_changes
+from lunshare.agent.db import status_changes, volumes
 from lunshare.agent.db.sqlite.engine import Connection, Database
-from lunshare.agent.model.errors import AgentError, Conflict, Invalid, NotFound
+from lunshare.agent.model.errors import (
+    AgentError,
+    Conflict,
+    Invalid,
+    NotFound,
+    existing,
+)
 from lunshare.agent.model.quota_table import GIGABYTES, VOLUMES
 from lunshare.agent.model.records import RequestContext, Volume, VolumeType
 from lunshare.agent.model.states import VolumeStatus
@@ -34,7 +40,6 @@ from lunshare.agent.service.volumes.delete_rules import still_needed
 from lunshare.agent.service.volumes.rows import (
     VolumeRows,
     changed_meanwhile,
-    require,
     wrong_status,
 )
 from lunshare.agent.service.volumes.steps import Operation, VolumeSteps
@@ -222,10 +227,7 @@ class VolumeMigrator:
         return True
 
     def _require_type(self, ctx: RequestContext, ident: str) -> VolumeType:
-        kind = self._types.resolve(ctx, ident)
-        if kind is None:
-            raise NotFound("volume_type", ident)
-        return kind
+        return existing(self._types.resolve(ctx, ident), "volume_type", ident)
 
     def _retype_here(self, volume: Volume, kind: VolumeType) -> None:
         with self._db.writing() as connection:
@@ -358,7 +360,7 @@ def _check_free(volume: Volume) -> None:
 
 def _wrong_status(connection: Connection, seen: Volume, what: str) -> AgentError:
     """Return why a volume was not changed although its own row allows it."""
-    volume = require(connection, seen.id)
+    volume = volumes.require(connection, seen.id)
     if not status_changes.is_unchanged(seen, volume):
         return changed_meanwhile(volume.id)
     if volume.attachments:

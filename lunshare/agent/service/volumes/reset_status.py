@@ -14,7 +14,7 @@ from typing import Any
 from oslo_log import log
 
 from lunshare.agent.backends import Backends
-from lunshare.agent.db import attachments, status_changes, transfers
+from lunshare.agent.db import attachments, status_changes, transfers, volumes
 from lunshare.agent.db.sqlite.engine import Connection, Database
 from lunshare.agent.model.errors import AgentError, BackendFailed, Conflict, Invalid
 from lunshare.agent.model.records import (
@@ -32,12 +32,11 @@ from lunshare.agent.model.states import (
 )
 from lunshare.agent.service.attachments import legacy, legacy_choice
 from lunshare.agent.service.attachments.access import Access
-from lunshare.agent.service.attachments.access import require as require_attachment
 from lunshare.agent.service.attachments.legacy_choice import is_unopened
 from lunshare.agent.service.attachments.service import Attachments
 from lunshare.agent.service.instance_gate import InstanceGate
 from lunshare.agent.service.node import Node
-from lunshare.agent.service.volumes.rows import VolumeRows, changed_meanwhile, require
+from lunshare.agent.service.volumes.rows import VolumeRows, changed_meanwhile
 from lunshare.agent.volume_locks import VolumeLocks
 from lunshare.drivers.errors import UnknownDisk
 from lunshare.drivers.values import GIB
@@ -167,7 +166,7 @@ class StatusResetter:
         if volume.own_status is not _AVAILABLE:
             self._make_available(volume)
         with self._db.writing() as connection:
-            seen = require(connection, volume.id)
+            seen = volumes.require(connection, volume.id)
             if wanted in _RESERVATIONS and not seen.attachments:
                 new = NewAttachment(volume.id, legacy=_RESERVATIONS[wanted])
                 row = self._attachments.reserve(connection, ctx, new, refusal)[1]
@@ -207,7 +206,7 @@ class StatusResetter:
     def _change(
         self, connection: Connection, volume: Volume, new: VolumeStatus, **values: Any
     ) -> None:
-        seen = require(connection, volume.id)
+        seen = volumes.require(connection, volume.id)
         if not status_changes.is_unchanged(
             volume, seen
         ) or not status_changes.change_status(
@@ -232,7 +231,7 @@ class StatusResetter:
     def _check_closed(self, attachment_id: str) -> None:
         # As it is under the lock: another host may have got it before.
         with self._db.reading() as connection:
-            row = require_attachment(connection, attachment_id)
+            row = attachments.require(connection, attachment_id)
         volume = self._rows.get(row.volume_id)
         with self._backends[volume.backend].for_request() as backend:
             live = backend.target.observe_volume(volume.id)

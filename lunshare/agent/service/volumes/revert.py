@@ -7,14 +7,13 @@ from __future__ import annotations
 from oslo_log import log
 
 from lunshare.agent.backends import Backends
-from lunshare.agent.db import snapshots, status_changes
+from lunshare.agent.db import snapshots, status_changes, volumes
 from lunshare.agent.db.sqlite.engine import Database
 from lunshare.agent.model.errors import AgentError, Conflict, Invalid, NotFound
 from lunshare.agent.model.records import RequestContext, Snapshot, Volume
 from lunshare.agent.model.states import SnapshotStatus, VolumeStatus
 from lunshare.agent.service.driver_values import driver_snapshot
 from lunshare.agent.service.jobs.job_runner import JobRunner
-from lunshare.agent.service.volumes import rows
 from lunshare.agent.service.volumes.steps import Operation, VolumeSteps
 from lunshare.agent.volume_locks import VolumeLocks
 
@@ -49,7 +48,7 @@ class VolumeReverter:
             lost; nothing was changed.
         """
         with self._db.writing() as connection:
-            volume = rows.require(connection, volume_id, ctx)
+            volume = volumes.require(connection, volume_id, ctx)
             _check_latest(
                 ctx, volume, snapshots.of_volume(connection, volume_id), snapshot_id
             )
@@ -88,9 +87,7 @@ class VolumeReverter:
     def _revert(self, volume: Volume) -> None:
         snapshot_id = (volume.intent or {})["snapshot_id"]
         with self._db.reading() as connection:
-            snapshot = snapshots.get(connection, snapshot_id)
-        if snapshot is None:
-            raise NotFound("snapshot", snapshot_id)
+            snapshot = snapshots.require(connection, snapshot_id)
         with self._backends[volume.backend].for_job() as backend:
             backend.volumes.revert(driver_snapshot(snapshot))
 

@@ -9,14 +9,13 @@ from contextlib import contextmanager
 from typing import Any
 
 from lunshare.agent.db import status_changes, volumes
-from lunshare.agent.db.sqlite.engine import Connection, Database
+from lunshare.agent.db.sqlite.engine import Database
 from lunshare.agent.model.errors import (
     AgentError,
     Busy,
     Conflict,
     Exhausted,
     Invalid,
-    NotFound,
 )
 from lunshare.agent.model.records import (
     Manageable,
@@ -37,12 +36,12 @@ class VolumeRows:
         self._db = db
 
     def get(self, volume_id: str, ctx: RequestContext | None = None) -> Volume:
-        """Return one volume with its attachments; ``ctx`` as in ``require``.
+        """Return one volume with its attachments; ``ctx`` as in its ``require``.
 
         :raises NotFound: the volume does not exist, or is deleted.
         """
         with self._db.reading(one_statement=True) as connection:
-            return require(connection, volume_id, ctx)
+            return volumes.require(connection, volume_id, ctx)
 
     def get_if(self, volume_id: str, states: Collection[VolumeStatus]) -> Volume | None:
         """Return the volume if its own status is one of these, else None."""
@@ -114,22 +113,6 @@ class VolumeRows:
         """Mark a volume deleted."""
         with self._db.writing() as connection:
             volumes.remove(connection, volume_id)
-
-
-def require(
-    connection: Connection, volume_id: str, ctx: RequestContext | None = None
-) -> Volume:
-    """Return one volume with its attachments.
-
-    ``ctx``: who asks for it, None for a step that belongs to no request.
-
-    :raises NotFound: the volume does not exist, is deleted, or belongs to another
-        project.
-    """
-    volume = volumes.get(connection, volume_id)
-    if volume is None or (ctx is not None and not ctx.sees(volume.project_id)):
-        raise NotFound("volume", volume_id)
-    return volume
 
 
 def check_has_project(ctx: RequestContext) -> None:

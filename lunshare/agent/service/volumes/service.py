@@ -8,12 +8,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from lunshare.agent.db import (
-    attachments,
-    status_changes,
-    volume_totals,
-    volumes,
-)
+from lunshare.agent.db import attachments, status_changes, volume_totals, volumes
 from lunshare.agent.db.sqlite.engine import Database, now
 from lunshare.agent.model.project_records import VolumeSummary
 from lunshare.agent.model.records import (
@@ -46,7 +41,6 @@ from lunshare.agent.service.volumes.metadata import check_not_in_maintenance
 from lunshare.agent.service.volumes.rows import (
     VolumeRows,
     check_has_project,
-    require,
     wrong_status,
 )
 
@@ -164,7 +158,7 @@ class Volumes:
         :raises Invalid: it is in maintenance.
         """
         with self._db.writing() as connection:
-            check_not_in_maintenance(require(connection, volume_id, ctx))
+            check_not_in_maintenance(volumes.require(connection, volume_id, ctx))
             volumes.update(connection, volume_id, changes)
         return self.get(ctx, volume_id)
 
@@ -188,7 +182,7 @@ class Volumes:
         """
         allowed = DELETABLE | ({VolumeStatus.CREATING} if force else set())
         with self._db.writing() as connection:
-            volume = require(connection, volume_id, ctx)
+            volume = volumes.require(connection, volume_id, ctx)
             self._node.check_not_frozen(connection, volume.backend)
             if volume.own_status not in allowed:
                 raise delete_error(connection, ctx, volume)
@@ -216,7 +210,7 @@ class Volumes:
             project, or an operation works on it.
         """
         with self._db.writing() as connection:
-            volume = require(connection, volume_id, ctx)
+            volume = volumes.require(connection, volume_id, ctx)
             if not may_be_forced(volume):
                 raise wrong_status(volume, "deleted by force", "in no operation")
             for row in attachments.of_volume(connection, volume_id):
@@ -231,7 +225,9 @@ class Volumes:
                 uncloned=True,
                 forced=True,
             ):
-                raise delete_error(connection, ctx, require(connection, volume_id))
+                raise delete_error(
+                    connection, ctx, volumes.require(connection, volume_id)
+                )
             remove_unplaced(connection, volume)
         self._delete_disk(volume)
 

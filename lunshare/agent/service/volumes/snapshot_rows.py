@@ -10,8 +10,7 @@ from contextlib import AbstractContextManager, suppress
 from typing import Any
 
 from lunshare.agent.db import snapshots
-from lunshare.agent.db.sqlite.engine import Connection, Database, now
-from lunshare.agent.model.errors import NotFound
+from lunshare.agent.db.sqlite.engine import Database, now
 from lunshare.agent.model.records import (
     ManageSnapshotRequest,
     NewSnapshot,
@@ -25,17 +24,6 @@ from lunshare.agent.service.volumes.rows import VolumeRows
 from lunshare.agent.service.volumes.steps import failure_recorded
 from lunshare.drivers.backend import Backend
 from lunshare.drivers.errors import Unsupported
-
-
-def require(connection: Connection, snapshot_id: str, ctx: RequestContext) -> Snapshot:
-    """Return a snapshot that the caller may see.
-
-    :raises NotFound: the snapshot does not exist, or is another project's.
-    """
-    found = snapshots.get(connection, snapshot_id)
-    if found is None or not ctx.sees(found.project_id):
-        raise NotFound("snapshot", snapshot_id)
-    return found
 
 
 def new(
